@@ -1,0 +1,277 @@
+//! The one list of the CUDA driver's functions, and what is made from it: the table [`Api`], the names [`Function`],
+//! and, in other modules and crates through [`with_functions`](crate::with_functions), everything else that must
+//! have one entry a function.
+//!
+//! A symbol is spelled with its version, and is one that the libraries of CUDA 12 and of CUDA 13 both export
+//! (`cuCtxCreate_v2` is in both, `cuCtxCreate_v4` is not).
+
+use std::ffi::{CStr, c_char, c_void};
+use std::fmt;
+
+use super::code::{CUerror, CUresult};
+use super::types::*;
+
+/// Calls the macro `$then` with the whole list: `$then! { fn name(argument: Type, ...); ... }`. The types are those of
+/// [`cuda`](crate::cuda) and `c_char`, `c_void` of the standard library, to be in scope where the macro is called.
+#[macro_export]
+macro_rules! with_functions {
+    ($then:path) => {
+        $then! {
+            // Initialisation, versions, names.
+            fn cuInit(flags: u32);
+            fn cuDriverGetVersion(version: *mut i32);
+            fn cuGetErrorName(error: u32, text: *mut *const c_char);
+            fn cuGetErrorString(error: u32, text: *mut *const c_char);
+            fn cuGetProcAddress_v2(name: *const c_char, function: *mut *mut c_void, version: i32, flags: u64, status: *mut CUdriverProcAddressQueryResult);
+
+            // Devices.
+            fn cuDeviceGet(device: *mut CUdevice, ordinal: i32);
+            fn cuDeviceGetCount(count: *mut i32);
+            fn cuDeviceGetName(name: *mut c_char, length: i32, device: CUdevice);
+            fn cuDeviceGetUuid_v2(uuid: *mut CUuuid, device: CUdevice);
+            fn cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice);
+            fn cuDeviceGetAttribute(value: *mut i32, attribute: CUdevice_attribute, device: CUdevice);
+            fn cuDeviceGetByPCIBusId(device: *mut CUdevice, bus_id: *const c_char);
+            fn cuDeviceGetPCIBusId(bus_id: *mut c_char, length: i32, device: CUdevice);
+            fn cuDeviceCanAccessPeer(can: *mut i32, device: CUdevice, peer: CUdevice);
+            fn cuDeviceGetP2PAttribute(value: *mut i32, attribute: CUdevice_P2PAttribute, from: CUdevice, to: CUdevice);
+            fn cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);
+            fn cuDeviceGetMemPool(pool: *mut CUmemoryPool, device: CUdevice);
+            fn cuDeviceSetMemPool(device: CUdevice, pool: CUmemoryPool);
+            fn cuDeviceComputeCapability(major: *mut i32, minor: *mut i32, device: CUdevice);
+
+            // Contexts: the primary one of a device, created ones, the current one of a thread.
+            fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
+            fn cuDevicePrimaryCtxRelease_v2(device: CUdevice);
+            fn cuDevicePrimaryCtxReset_v2(device: CUdevice);
+            fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: *mut u32, active: *mut i32);
+            fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: u32);
+            fn cuCtxCreate_v2(context: *mut CUcontext, flags: u32, device: CUdevice);
+            fn cuCtxDestroy_v2(context: CUcontext);
+            fn cuCtxPushCurrent_v2(context: CUcontext);
+            fn cuCtxPopCurrent_v2(context: *mut CUcontext);
+            fn cuCtxSetCurrent(context: CUcontext);
+            fn cuCtxGetCurrent(context: *mut CUcontext);
+            fn cuCtxGetDevice(device: *mut CUdevice);
+            fn cuCtxGetFlags(flags: *mut u32);
+            fn cuCtxSetFlags(flags: u32);
+            fn cuCtxGetId(context: CUcontext, id: *mut u64);
+            fn cuCtxSynchronize();
+            fn cuCtxSetLimit(limit: CUlimit, value: usize);
+            fn cuCtxGetLimit(value: *mut usize, limit: CUlimit);
+            fn cuCtxGetCacheConfig(config: *mut CUfunc_cache);
+            fn cuCtxSetCacheConfig(config: CUfunc_cache);
+            fn cuCtxGetApiVersion(context: CUcontext, version: *mut u32);
+            fn cuCtxGetStreamPriorityRange(least: *mut i32, greatest: *mut i32);
+            fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32);
+            fn cuCtxDisablePeerAccess(peer: CUcontext);
+
+            // Memory: of a device, of the host, managed.
+            fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
+            fn cuMemAlloc_v2(start: *mut CUdeviceptr, bytes: usize);
+            fn cuMemAllocPitch_v2(start: *mut CUdeviceptr, pitch: *mut usize, width_bytes: usize, height: usize, element_bytes: u32);
+            fn cuMemFree_v2(start: CUdeviceptr);
+            fn cuMemGetAddressRange_v2(base: *mut CUdeviceptr, bytes: *mut usize, start: CUdeviceptr);
+            fn cuMemAllocHost_v2(start: *mut *mut c_void, bytes: usize);
+            fn cuMemFreeHost(start: *mut c_void);
+            fn cuMemHostAlloc(start: *mut *mut c_void, bytes: usize, flags: u32);
+            fn cuMemHostGetDevicePointer_v2(address: *mut CUdeviceptr, start: *mut c_void, flags: u32);
+            fn cuMemHostGetFlags(flags: *mut u32, start: *mut c_void);
+            fn cuMemHostRegister_v2(start: *mut c_void, bytes: usize, flags: u32);
+            fn cuMemHostUnregister(start: *mut c_void);
+            fn cuMemAllocManaged(start: *mut CUdeviceptr, bytes: usize, flags: u32);
+
+            // Copies.
+            fn cuMemcpy(to: CUdeviceptr, from: CUdeviceptr, bytes: usize);
+            fn cuMemcpyPeer(to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize);
+            fn cuMemcpyHtoD_v2(to: CUdeviceptr, from: *const c_void, bytes: usize);
+            fn cuMemcpyDtoH_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize);
+            fn cuMemcpyDtoD_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize);
+            fn cuMemcpy2D_v2(copy: *const CUDA_MEMCPY2D);
+            fn cuMemcpy2DUnaligned_v2(copy: *const CUDA_MEMCPY2D);
+            fn cuMemcpy3D_v2(copy: *const CUDA_MEMCPY3D);
+            fn cuMemcpy3DPeer(copy: *const CUDA_MEMCPY3D_PEER);
+            fn cuMemcpyAsync(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
+            fn cuMemcpyPeerAsync(to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize, stream: CUstream);
+            fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
+            fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
+            fn cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
+            fn cuMemcpy2DAsync_v2(copy: *const CUDA_MEMCPY2D, stream: CUstream);
+            fn cuMemcpy3DAsync_v2(copy: *const CUDA_MEMCPY3D, stream: CUstream);
+            fn cuMemcpy3DPeerAsync(copy: *const CUDA_MEMCPY3D_PEER, stream: CUstream);
+
+            // Fills.
+            fn cuMemsetD8_v2(to: CUdeviceptr, value: u8, count: usize);
+            fn cuMemsetD16_v2(to: CUdeviceptr, value: u16, count: usize);
+            fn cuMemsetD32_v2(to: CUdeviceptr, value: u32, count: usize);
+            fn cuMemsetD2D8_v2(to: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize);
+            fn cuMemsetD2D16_v2(to: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize);
+            fn cuMemsetD2D32_v2(to: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize);
+            fn cuMemsetD8Async(to: CUdeviceptr, value: u8, count: usize, stream: CUstream);
+            fn cuMemsetD16Async(to: CUdeviceptr, value: u16, count: usize, stream: CUstream);
+            fn cuMemsetD32Async(to: CUdeviceptr, value: u32, count: usize, stream: CUstream);
+            fn cuMemsetD2D8Async(to: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize, stream: CUstream);
+            fn cuMemsetD2D16Async(to: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize, stream: CUstream);
+            fn cuMemsetD2D32Async(to: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize, stream: CUstream);
+
+            // What lies at an address.
+            fn cuPointerGetAttribute(data: *mut c_void, attribute: CUpointer_attribute, address: CUdeviceptr);
+            fn cuPointerSetAttribute(value: *const c_void, attribute: CUpointer_attribute, address: CUdeviceptr);
+            fn cuPointerGetAttributes(count: u32, attributes: *mut CUpointer_attribute, data: *mut *mut c_void, address: CUdeviceptr);
+
+            // Streams.
+            fn cuStreamCreate(stream: *mut CUstream, flags: u32);
+            fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: u32, priority: i32);
+            fn cuStreamGetPriority(stream: CUstream, priority: *mut i32);
+            fn cuStreamGetFlags(stream: CUstream, flags: *mut u32);
+            fn cuStreamGetId(stream: CUstream, id: *mut u64);
+            fn cuStreamGetCtx(stream: CUstream, context: *mut CUcontext);
+            fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32);
+            fn cuStreamAddCallback(stream: CUstream, callback: CUstreamCallback, data: *mut c_void, flags: u32);
+            fn cuStreamQuery(stream: CUstream);
+            fn cuStreamSynchronize(stream: CUstream);
+            fn cuStreamDestroy_v2(stream: CUstream);
+            fn cuStreamIsCapturing(stream: CUstream, status: *mut CUstreamCaptureStatus);
+
+            // Events.
+            fn cuEventCreate(event: *mut CUevent, flags: u32);
+            fn cuEventRecord(event: CUevent, stream: CUstream);
+            fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u32);
+            fn cuEventQuery(event: CUevent);
+            fn cuEventSynchronize(event: CUevent);
+            fn cuEventDestroy_v2(event: CUevent);
+            fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent);
+
+            // Work of the host, and words of memory, in the order of a stream.
+            fn cuLaunchHostFunc(stream: CUstream, work: CUhostFn, data: *mut c_void);
+            fn cuStreamWaitValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: u32);
+            fn cuStreamWaitValue64_v2(stream: CUstream, address: CUdeviceptr, value: u64, flags: u32);
+            fn cuStreamWriteValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: u32);
+            fn cuStreamWriteValue64_v2(stream: CUstream, address: CUdeviceptr, value: u64, flags: u32);
+            fn cuStreamBatchMemOp_v2(stream: CUstream, count: u32, operations: *mut CUstreamBatchMemOpParams, flags: u32);
+
+            // Allocation in the order of a stream.
+            fn cuMemAllocAsync(start: *mut CUdeviceptr, bytes: usize, stream: CUstream);
+            fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream);
+            fn cuMemAllocFromPoolAsync(start: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream);
+            fn cuMemPoolCreate(pool: *mut CUmemoryPool, props: *const CUmemPoolProps);
+            fn cuMemPoolDestroy(pool: CUmemoryPool);
+            fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void);
+            fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void);
+            fn cuMemPoolTrimTo(pool: CUmemoryPool, keep_bytes: usize);
+            fn cuMemPoolSetAccess(pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize);
+            fn cuMemPoolGetAccess(flags: *mut CUmemAccess_flags, pool: CUmemoryPool, location: *mut CUmemLocation);
+        }
+    };
+}
+
+macro_rules! table {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
+        /// A CUDA driver: a pointer to each of its functions.
+        ///
+        /// A value, not a global: two drivers live in one process, and a test that wants a call to fail replaces
+        /// one field.
+        #[derive(Clone, Copy)]
+        #[allow(non_snake_case, reason = "the fields are named as C names the functions")]
+        pub struct Api {
+            $(pub $name: unsafe extern "C" fn($($kind),*) -> CUresult,)*
+        }
+
+        /// The name of a function in the list.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[allow(non_camel_case_types, reason = "the variants are named as C names the functions")]
+        pub enum Function {
+            $($name,)*
+        }
+
+        impl Function {
+            /// Every function of the list, in its order.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The symbol, with its version.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
+                }
+            }
+        }
+
+        impl Api {
+            /// The table of the symbols that `find` knows, and the functions that it does not: those answer
+            /// `NOT_SUPPORTED`.
+            ///
+            /// # Safety
+            /// What `find` answers for a name must be a function with the C signature that the list states, and
+            /// must stay callable for as long as the table or a copy of it is used.
+            pub unsafe fn from_symbols(
+                find: impl Fn(&CStr) -> Option<unsafe extern "C" fn()>,
+            ) -> (Self, Vec<Function>) {
+                let mut absent = Vec::new();
+                let api = Self {
+                    $($name: match find(symbol(concat!(stringify!($name), "\0"))) {
+                        // SAFETY: the caller vouches that the symbol has this signature.
+                        Some(function) => unsafe {
+                            std::mem::transmute::<
+                                unsafe extern "C" fn(),
+                                unsafe extern "C" fn($($kind),*) -> CUresult,
+                            >(function)
+                        },
+                        None => {
+                            absent.push(Function::$name);
+                            missing::$name
+                        }
+                    },)*
+                };
+                (api, absent)
+            }
+
+            /// The address of a function of this driver.
+            pub fn address(&self, function: Function) -> usize {
+                match function {
+                    $(Function::$name => self.$name as usize,)*
+                }
+            }
+        }
+
+        /// What stands in the table for a symbol that a library lacks.
+        #[allow(non_snake_case, reason = "named as C names the functions")]
+        mod missing {
+            use super::*;
+
+            $(pub(super) unsafe extern "C" fn $name($(_: $kind),*) -> CUresult {
+                Err(CUerror::NOT_SUPPORTED)
+            })*
+        }
+    };
+}
+
+with_functions!(table);
+
+fn symbol(name: &'static str) -> &'static CStr {
+    CStr::from_bytes_with_nul(name.as_bytes()).expect("a symbol of the list ends in a NUL and holds no other")
+}
+
+impl Function {
+    /// The function with this symbol.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|function| function.name() == name)
+    }
+}
+
+impl fmt::Display for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Debug for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Api").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,36 @@
+//! NVIDIA's library, loaded at run time: nothing here needs it to build.
+
+use std::path::{Path, PathBuf};
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use super::api::Api;
+
+/// Where the system's loader finds NVIDIA's driver.
+pub const LIBRARY: &str = "libcuda.so.1";
+
+/// Why a driver library could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("{} cannot be loaded: {source}", .path.display())]
+    Library { path: PathBuf, source: libloading::Error },
+    #[error("{} is not a CUDA driver: it has no cuInit", .0.display())]
+    NotADriver(PathBuf),
+}
+
+/// The table of the library at `path`. A function that it lacks answers `NOT_SUPPORTED`.
+///
+/// The library stays loaded for the rest of the process, because the table is a value that may be copied anywhere,
+/// and because NVIDIA's library does not survive being unloaded.
+pub fn load(path: &Path) -> Result<Api, LoadError> {
+    // SAFETY: running the initialisers of the driver's library is what a caller who names it asks for.
+    let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
+        .map_err(|source| LoadError::Library { path: path.to_owned(), source })?;
+    let library: &'static Library = Box::leak(Box::new(library));
+    // SAFETY: the list in `api` states the C signature of each symbol it names.
+    let (api, missing) = unsafe { Api::from_symbols(|name| library.get(name.to_bytes_with_nul()).ok().map(|s| *s)) };
+    if missing.contains(&super::Function::cuInit) {
+        return Err(LoadError::NotADriver(path.to_owned()));
+    }
+    Ok(api)
+}

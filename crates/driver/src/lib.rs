@@ -1,0 +1,14 @@
+//! What Freehold needs of a GPU's driver, and all of its foreign functions.
+//!
+//! | CUDA | here |
+//! |---|---|
+//! | `libcuda.so.1` | [`cuda::load`] |
+//! | the functions of the driver | [`cuda::Api`], a value: several drivers live in one process |
+//! | `CUresult` | [`cuda::CUresult`], a `Result` whose error is [`cuda::CUerror`] |
+//! | `cuMemAlloc`, `cuMemFree` | [`cuda::memory::alloc`], [`cuda::memory::free`] |
+//! | `cuStreamCreate` | [`cuda::stream::create`] |
+//! | a call that fails | [`cuda::CallError`], which names the call |
+//!
+//! This crate knows of no software driver, no pool and no owner: it is the seam that those meet at.
+
+pub mod cuda;

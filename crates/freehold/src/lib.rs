@@ -1,0 +1,1 @@
+//! GPU memory that has an owner.
