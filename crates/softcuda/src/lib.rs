@@ -1,1 +1,28 @@
-//! A CUDA driver for machines without a GPU.
+//! A CUDA driver for machines without a GPU: [`API`] is the same table of functions that NVIDIA's library fills.
+//!
+//! It is a driver, not a mock: memory has addresses that the host cannot touch, work runs in its own time, a wrong
+//! call gets the code that the real driver gives. It is also an adversary: freed memory is overwritten at once,
+//! addresses and handles are used again as soon as possible, and a seeded schedule runs streams in any order that
+//! the program allows.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `FREEHOLD_SOFT_MEMORY` | memory of a device, `8GiB` if not set; used only as it is written to |
+//! | `FREEHOLD_SOFT_DEVICES` | how many devices there are, 1 if not set |
+//! | `FREEHOLD_SOFT_SCHEDULE` | `threads` (each stream has one), `eager` (work runs in the call that asks for it), `seed:N` (a generator decides at each call) |
+
+mod attributes;
+mod boundary;
+pub mod config;
+mod context;
+mod engine;
+mod entry;
+mod event;
+mod memory;
+mod pool;
+mod registry;
+mod stream;
+mod table;
+mod world;
+
+pub use table::API;

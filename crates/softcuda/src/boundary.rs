@@ -1,0 +1,280 @@
+//! Where C calls in: arguments become checked values, panics become codes, and the state of the process decides
+//! whether a call is let through at all.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use freehold_driver::cuda::{
+    CUarray, CUcontext, CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUdeviceptr, CUerror, CUevent,
+    CUfunc_cache, CUhostFn, CUlimit, CUmemPool_attribute, CUmemoryPool, CUpointer_attribute, CUresult, CUstream,
+    CUstreamCallback, Function,
+};
+
+use crate::world;
+
+thread_local! {
+    /// Set while this thread runs a function of the program's on behalf of a stream.
+    static WITHIN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+    /// Set while this thread is in a call that was compiled for per-thread default streams.
+    static PER_THREAD_DEFAULT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a function of the program's, from which no call of the driver's is let through.
+pub(crate) fn within_host_function(run: impl FnOnce()) {
+    WITHIN_HOST_FUNCTION.set(true);
+    run();
+    WITHIN_HOST_FUNCTION.set(false);
+}
+
+/// Runs a call for which the null stream is the calling thread's own.
+pub(crate) fn with_per_thread_default(call: impl FnOnce() -> CUresult) -> CUresult {
+    PER_THREAD_DEFAULT.set(true);
+    let result = call();
+    PER_THREAD_DEFAULT.set(false);
+    result
+}
+
+pub(crate) fn is_per_thread_default() -> bool {
+    PER_THREAD_DEFAULT.get()
+}
+
+/// Lets a call through, or answers in its place.
+pub(crate) fn enter(function: Function, call: impl FnOnce() -> CUresult) -> CUresult {
+    let guarded = || catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(CUerror::UNKNOWN));
+    if world::is_forked() {
+        return Err(CUerror::NOT_INITIALIZED);
+    }
+    if works_without_init(function) {
+        return guarded();
+    }
+    let world = world::world()?;
+    if WITHIN_HOST_FUNCTION.get() {
+        return Err(CUerror::NOT_PERMITTED);
+    }
+    world.engine.before_call();
+    world.engine.status()?;
+    let result = guarded();
+    world.engine.after_call();
+    result
+}
+
+fn works_without_init(function: Function) -> bool {
+    matches!(
+        function,
+        Function::cuInit
+            | Function::cuDriverGetVersion
+            | Function::cuGetErrorName
+            | Function::cuGetErrorString
+            | Function::cuGetProcAddress_v2
+    )
+}
+
+/// How an argument of C becomes a value of an entry's.
+pub(crate) trait FromC<C>: Sized {
+    /// # Safety
+    /// A pointer that is neither null nor misaligned points to what the C signature says, for as long as the call
+    /// lasts.
+    unsafe fn from_c(argument: C) -> Result<Self, CUerror>;
+}
+
+macro_rules! plain {
+    ($($kind:ty),* $(,)?) => {$(
+        impl FromC<$kind> for $kind {
+            unsafe fn from_c(argument: $kind) -> Result<Self, CUerror> {
+                Ok(argument)
+            }
+        }
+    )*};
+}
+
+plain!(
+    u8,
+    u16,
+    u32,
+    u64,
+    usize,
+    i32,
+    CUarray,
+    CUcontext,
+    CUdevice,
+    CUdevice_P2PAttribute,
+    CUdevice_attribute,
+    CUdeviceptr,
+    CUevent,
+    CUfunc_cache,
+    CUhostFn,
+    CUlimit,
+    CUmemPool_attribute,
+    CUmemoryPool,
+    CUpointer_attribute,
+    CUstream,
+    CUstreamCallback,
+);
+
+/// Where a call puts a result.
+#[derive(Debug)]
+pub(crate) struct Out<T>(*mut T);
+
+impl<T> Out<T> {
+    pub(crate) fn set(self, value: T) {
+        // SAFETY: `from_c` refused null and misaligned pointers; its caller vouches that the rest point to a `T`.
+        unsafe { self.0.write(value) }
+    }
+}
+
+impl Out<c_char> {
+    /// Writes as much of `text` as fits into `length` characters with the NUL that ends it.
+    pub(crate) fn set_text(self, text: &str, length: i32) -> CUresult {
+        let room = usize::try_from(length).ok().and_then(|length| length.checked_sub(1));
+        let room = room.ok_or(CUerror::INVALID_VALUE)?;
+        let bytes = text.bytes().take(room).chain([0]);
+        for (index, byte) in bytes.enumerate() {
+            let at = self.0.wrapping_add(index);
+            // SAFETY: the C caller vouches for `length` characters, and `index` is less than that.
+            unsafe { at.write(byte as c_char) };
+        }
+        Ok(())
+    }
+}
+
+impl<T> FromC<*mut T> for Out<T> {
+    unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
+        if argument.is_null() || !argument.is_aligned() {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        Ok(Self(argument))
+    }
+}
+
+impl<T> FromC<*mut T> for Option<Out<T>> {
+    unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
+        if argument.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        unsafe { Out::from_c(argument) }.map(Some)
+    }
+}
+
+/// A structure that the call reads.
+#[derive(Debug)]
+pub(crate) struct In<T>(pub(crate) T);
+
+impl<T: Copy> FromC<*const T> for In<T> {
+    unsafe fn from_c(argument: *const T) -> Result<Self, CUerror> {
+        if argument.is_null() || !argument.is_aligned() {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        // SAFETY: neither null nor misaligned, and the caller vouches that it points to a `T`.
+        Ok(Self(unsafe { argument.read() }))
+    }
+}
+
+impl<T: Copy> FromC<*mut T> for In<T> {
+    unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
+        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        unsafe { Self::from_c(argument.cast_const()) }
+    }
+}
+
+/// A list that the call reads, whose length is another argument.
+#[derive(Debug)]
+pub(crate) struct List<T>(*const T);
+
+impl<T: Copy> List<T> {
+    /// The first `count` elements.
+    pub(crate) fn read(&self, count: usize) -> Result<Vec<T>, CUerror> {
+        if count > 0 && (self.0.is_null() || !self.0.is_aligned()) {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let elements = (0..count).map(|index| {
+            let at = self.0.wrapping_add(index);
+            // SAFETY: the start is neither null nor misaligned, and the C caller vouches for `count` elements.
+            unsafe { at.read() }
+        });
+        Ok(elements.collect())
+    }
+}
+
+impl<T> FromC<*mut T> for List<T> {
+    unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
+        Ok(Self(argument))
+    }
+}
+
+impl<T> FromC<*const T> for List<T> {
+    unsafe fn from_c(argument: *const T) -> Result<Self, CUerror> {
+        Ok(Self(argument))
+    }
+}
+
+/// A text that the call reads.
+#[derive(Debug)]
+pub(crate) struct Text(pub(crate) String);
+
+impl FromC<*const c_char> for Text {
+    unsafe fn from_c(argument: *const c_char) -> Result<Self, CUerror> {
+        if argument.is_null() {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        // SAFETY: not null, and the caller vouches that it ends in a NUL.
+        Ok(Self(unsafe { CStr::from_ptr(argument) }.to_string_lossy().into_owned()))
+    }
+}
+
+/// An address of the host's that the call itself does not follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HostAddress(pub(crate) u64);
+
+impl FromC<*mut c_void> for HostAddress {
+    unsafe fn from_c(argument: *mut c_void) -> Result<Self, CUerror> {
+        Ok(Self(argument as u64))
+    }
+}
+
+impl FromC<*const c_void> for HostAddress {
+    unsafe fn from_c(argument: *const c_void) -> Result<Self, CUerror> {
+        Ok(Self(argument as u64))
+    }
+}
+
+/// A value whose type another argument decides.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Any(*mut c_void);
+
+impl Any {
+    pub(crate) fn new(pointer: *mut c_void) -> Self {
+        Self(pointer)
+    }
+
+    fn checked<T>(self) -> Result<*mut T, CUerror> {
+        let pointer = self.0.cast::<T>();
+        if pointer.is_null() || !pointer.is_aligned() { Err(CUerror::INVALID_VALUE) } else { Ok(pointer) }
+    }
+
+    pub(crate) fn set<T>(self, value: T) -> CUresult {
+        let pointer = self.checked::<T>()?;
+        // SAFETY: neither null nor misaligned, and the C caller vouches for room for the type of the attribute.
+        unsafe { pointer.write(value) };
+        Ok(())
+    }
+
+    pub(crate) fn read<T: Copy>(self) -> Result<T, CUerror> {
+        let pointer = self.checked::<T>()?;
+        // SAFETY: neither null nor misaligned, and the C caller vouches that it holds the type of the attribute.
+        Ok(unsafe { pointer.read() })
+    }
+}
+
+impl FromC<*mut c_void> for Any {
+    unsafe fn from_c(argument: *mut c_void) -> Result<Self, CUerror> {
+        Ok(Self(argument))
+    }
+}
+
+impl FromC<*const c_void> for Any {
+    unsafe fn from_c(argument: *const c_void) -> Result<Self, CUerror> {
+        Ok(Self(argument.cast_mut()))
+    }
+}

@@ -1,0 +1,159 @@
+//! What the environment says of the software device: its size, how many there are, in what order work runs.
+
+use std::env;
+use std::fmt;
+
+const GIB: u64 = 1 << 30;
+
+/// In what order the work of streams runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// Each stream has a thread of its own.
+    Threads,
+    /// Work runs in the call that asks for it, as far as it can.
+    Eager,
+    /// A generator with this seed decides at each call which stream advances and how far.
+    Seed(u64),
+}
+
+/// The settings of the software device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Memory of each device in bytes, a multiple of 2 MiB.
+    pub memory_bytes: u64,
+    /// How many devices there are; at least one.
+    pub devices: usize,
+    pub schedule: Schedule,
+}
+
+/// A setting that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    pub variable: &'static str,
+    pub value: String,
+    pub wanted: &'static str,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is '{}', but should be {}", self.variable, self.value, self.wanted)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { memory_bytes: 8 * GIB, devices: 1, schedule: Schedule::Threads }
+    }
+}
+
+impl Config {
+    /// The settings in `FREEHOLD_SOFT_MEMORY`, `FREEHOLD_SOFT_DEVICES` and `FREEHOLD_SOFT_SCHEDULE`.
+    ///
+    /// # Errors
+    /// A variable that is set to something else than its documented forms.
+    pub fn from_environment() -> Result<Self, ConfigError> {
+        Self::read(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        if let Some(value) = variable("FREEHOLD_SOFT_MEMORY") {
+            config.memory_bytes = bytes(&value).ok_or(ConfigError {
+                variable: "FREEHOLD_SOFT_MEMORY",
+                value,
+                wanted: "a size from 64MiB to 1024GiB, such as 512MiB or 8GiB",
+            })?;
+        }
+        if let Some(value) = variable("FREEHOLD_SOFT_DEVICES") {
+            config.devices = value.parse().ok().filter(|count| (1..=16).contains(count)).ok_or(ConfigError {
+                variable: "FREEHOLD_SOFT_DEVICES",
+                value,
+                wanted: "a number of devices from 1 to 16",
+            })?;
+        }
+        if let Some(value) = variable("FREEHOLD_SOFT_SCHEDULE") {
+            config.schedule = schedule(&value).ok_or(ConfigError {
+                variable: "FREEHOLD_SOFT_SCHEDULE",
+                value,
+                wanted: "threads, eager or seed:N with a number N",
+            })?;
+        }
+        Ok(config)
+    }
+}
+
+/// A size with a unit of 1024s, rounded down to whole pages of 2 MiB.
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit.trim() {
+        "" | "B" => 1,
+        "KiB" | "K" => 1 << 10,
+        "MiB" | "M" => 1 << 20,
+        "GiB" | "G" => GIB,
+        _ => return None,
+    };
+    let bytes = number.parse::<u64>().ok()?.checked_mul(scale)?;
+    (64 << 20..=1024 * GIB).contains(&bytes).then_some(bytes & !((2 << 20) - 1))
+}
+
+fn schedule(text: &str) -> Option<Schedule> {
+    match text.trim() {
+        "threads" => Some(Schedule::Threads),
+        "eager" => Some(Schedule::Eager),
+        other => Some(Schedule::Seed(other.strip_prefix("seed:")?.parse().ok()?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &'static str, value: &'static str) -> Result<Config, ConfigError> {
+        Config::read(|asked| (asked == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn without_variables_there_is_one_device_of_8_gib_with_threads() {
+        let config = Config::read(|_| None).unwrap();
+        assert_eq!(config, Config { memory_bytes: 8_589_934_592, devices: 1, schedule: Schedule::Threads });
+    }
+
+    #[test]
+    fn sizes_take_units_of_1024() {
+        assert_eq!(with("FREEHOLD_SOFT_MEMORY", "512MiB").unwrap().memory_bytes, 536_870_912);
+        assert_eq!(with("FREEHOLD_SOFT_MEMORY", "2G").unwrap().memory_bytes, 2_147_483_648);
+        assert_eq!(with("FREEHOLD_SOFT_MEMORY", "67108865").unwrap().memory_bytes, 67_108_864);
+    }
+
+    #[test]
+    fn a_wrong_size_is_named_with_what_would_be_right() {
+        for wrong in ["", "lots", "8GB", "-1", "1MiB", "99999999999999999999", "18446744073709551615GiB"] {
+            let error = with("FREEHOLD_SOFT_MEMORY", wrong).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "FREEHOLD_SOFT_MEMORY is '{wrong}', but should be a size from 64MiB to 1024GiB, such as 512MiB or 8GiB"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn schedules_are_threads_eager_and_seeds() {
+        assert_eq!(with("FREEHOLD_SOFT_SCHEDULE", "eager").unwrap().schedule, Schedule::Eager);
+        assert_eq!(with("FREEHOLD_SOFT_SCHEDULE", "seed:17").unwrap().schedule, Schedule::Seed(17));
+        assert!(with("FREEHOLD_SOFT_SCHEDULE", "seed:").is_err());
+        assert!(with("FREEHOLD_SOFT_SCHEDULE", "random").is_err());
+    }
+
+    #[test]
+    fn device_counts_end_at_16() {
+        assert_eq!(with("FREEHOLD_SOFT_DEVICES", "16").unwrap().devices, 16);
+        assert!(with("FREEHOLD_SOFT_DEVICES", "0").is_err());
+        assert!(with("FREEHOLD_SOFT_DEVICES", "17").is_err());
+    }
+}

@@ -1,0 +1,187 @@
+//! Contexts: what belongs to one, the primary one of a device, and the stack of current ones that each thread has.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
+
+use freehold_driver::cuda::{CUcontext, CUerror, CUresult};
+
+use crate::engine::queue::{Point, Queue};
+use crate::engine::work::Work;
+use crate::stream::Stream;
+use crate::world::{Device, World, lock};
+
+thread_local! {
+    /// The contexts that this thread pushed; the last one is current.
+    static STACK: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
+}
+
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) handle: CUcontext,
+    /// Never the same for two contexts of one process.
+    pub(crate) number: u64,
+    pub(crate) device: Arc<Device>,
+    pub(crate) flags: AtomicU32,
+    pub(crate) is_primary: bool,
+    dead: AtomicBool,
+    legacy: Arc<Stream>,
+    /// The queues of all streams, of destroyed ones too until their work is done.
+    queues: Mutex<Vec<Arc<Queue>>>,
+    per_thread: Mutex<BTreeMap<u64, (ThreadId, Arc<Stream>)>>,
+    pub(crate) settings: Mutex<Settings>,
+    /// Numbers of the contexts whose memory this one may use.
+    pub(crate) peers: Mutex<BTreeSet<u64>>,
+}
+
+/// What can be set in a context and read again.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// By number of the limit, in its own unit.
+    pub(crate) limits: BTreeMap<u32, usize>,
+    pub(crate) cache_config: u32,
+}
+
+/// The primary context of a device.
+#[derive(Debug, Default)]
+pub(crate) struct Primary {
+    pub(crate) context: Option<Arc<Context>>,
+    pub(crate) retained: usize,
+    pub(crate) flags: u32,
+}
+
+impl Context {
+    pub(crate) fn create(world: &World, device: &Arc<Device>, flags: u32, is_primary: bool) -> Arc<Self> {
+        let number = world.number();
+        let queue = world.engine.open(true);
+        let (_, context) = world.contexts.insert_with(|handle| {
+            Arc::new_cyclic(|context| Self {
+                handle: CUcontext(handle),
+                number,
+                device: Arc::clone(device),
+                flags: flags.into(),
+                is_primary,
+                dead: false.into(),
+                legacy: Arc::new(Stream::default_of(context.clone(), Arc::clone(&queue))),
+                queues: Mutex::new(vec![queue]),
+                per_thread: Mutex::default(),
+                settings: Mutex::new(Settings { limits: crate::attributes::limits(), cache_config: 0 }),
+                peers: Mutex::default(),
+            })
+        });
+        context
+    }
+
+    /// An error if the context is destroyed.
+    pub(crate) fn alive(&self) -> CUresult {
+        if self.dead.load(Ordering::Acquire) { Err(CUerror::CONTEXT_IS_DESTROYED) } else { Ok(()) }
+    }
+
+    pub(crate) fn legacy(&self) -> &Arc<Stream> {
+        &self.legacy
+    }
+
+    /// The calling thread's own default stream, made when it is first used.
+    pub(crate) fn per_thread(self: &Arc<Self>, world: &World) -> Arc<Stream> {
+        let thread = std::thread::current().id();
+        let mut streams = lock(&self.per_thread);
+        if let Some((_, stream)) = streams.values().find(|(of, _)| *of == thread) {
+            return Arc::clone(stream);
+        }
+        let queue = self.open_queue(world, true);
+        let stream = Arc::new(Stream::default_of(Arc::downgrade(self), queue));
+        streams.insert(stream.queue.id, (thread, Arc::clone(&stream)));
+        stream
+    }
+
+    /// A new queue of this context.
+    pub(crate) fn open_queue(&self, world: &World, blocking: bool) -> Arc<Queue> {
+        let queue = world.engine.open(blocking);
+        let mut queues = lock(&self.queues);
+        queues.retain(|queue| !queue.is_over());
+        queues.push(Arc::clone(&queue));
+        queue
+    }
+
+    /// Whether a blocking stream other than the legacy default one has work.
+    pub(crate) fn has_blocking_work(&self) -> bool {
+        let legacy = self.legacy.queue.id;
+        lock(&self.queues).iter().any(|queue| queue.blocking && queue.id != legacy && !queue.is_idle())
+    }
+
+    /// Adds work to a queue of this context: after what the legacy default stream demands, and after `after`.
+    pub(crate) fn add(&self, world: &World, queue: &Arc<Queue>, mut after: Vec<Point>, work: Work) -> Point {
+        let legacy = &self.legacy.queue;
+        if queue.id == legacy.id {
+            let others = lock(&self.queues);
+            let pending = others.iter().filter(|other| other.blocking && other.id != legacy.id && !other.is_idle());
+            after.extend(pending.map(|other| Point { queue: Arc::clone(other), position: other.end() }));
+        } else if queue.blocking && !legacy.is_idle() {
+            after.push(Point { queue: Arc::clone(legacy), position: legacy.end() });
+        }
+        for point in &after {
+            queue.learn(point, &point.queue.known());
+        }
+        world.engine.add(queue, after, work)
+    }
+
+    /// Waits for all work of this context so far.
+    pub(crate) fn synchronize(&self, world: &World) {
+        let queues = lock(&self.queues).clone();
+        for queue in queues {
+            let position = queue.end();
+            world.engine.wait(&Point { queue, position });
+        }
+    }
+
+    /// Ends the context: waits for its work, then gives back its memory and ends its streams and events.
+    pub(crate) fn destroy(&self, world: &World) {
+        self.synchronize(world);
+        self.dead.store(true, Ordering::Release);
+        world.contexts.remove(self.handle.0);
+        let unwanted =
+            world.spans_mut().extract(|span| span.context.as_ref().is_some_and(|owner| owner.number == self.number));
+        for span in unwanted {
+            world.give_back(&span);
+        }
+        for queue in lock(&self.queues).iter() {
+            queue.close();
+        }
+    }
+
+    /// Puts this context on the calling thread's stack.
+    pub(crate) fn push(self: &Arc<Self>) {
+        STACK.with_borrow_mut(|stack| stack.push(Arc::clone(self)));
+    }
+
+    /// Whether this is the calling thread's current context.
+    pub(crate) fn is_current(&self) -> bool {
+        STACK.with_borrow(|stack| stack.last().is_some_and(|top| top.number == self.number))
+    }
+}
+
+/// Takes the current context off the calling thread's stack.
+pub(crate) fn pop() -> Option<Arc<Context>> {
+    STACK.with_borrow_mut(Vec::pop)
+}
+
+/// The current context of the calling thread, dead or alive.
+pub(crate) fn top() -> Option<Arc<Context>> {
+    STACK.with_borrow(|stack| stack.last().cloned())
+}
+
+/// The current context of the calling thread.
+///
+/// # Errors
+/// There is none, or it is destroyed.
+pub(crate) fn current() -> Result<Arc<Context>, CUerror> {
+    let context = top().ok_or(CUerror::INVALID_CONTEXT)?;
+    context.alive()?;
+    Ok(context)
+}
+
+pub(crate) fn find(world: &World, handle: CUcontext) -> Result<Arc<Context>, CUerror> {
+    world.contexts.find(handle.0).ok_or(CUerror::INVALID_CONTEXT)
+}

@@ -1,0 +1,164 @@
+//! Carries out the work of streams, in the order of each and under one of three schedules across them.
+//!
+//! It knows queues and work, and nothing of contexts, handles or who owns memory.
+
+pub(crate) mod queue;
+mod steps;
+pub(crate) mod work;
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use freehold_driver::cuda::{CUerror, CUresult};
+
+use crate::config::Schedule;
+use queue::{Op, Point, Queue};
+use steps::Steps;
+use work::{Part, Progress, Work};
+
+#[derive(Debug)]
+pub(crate) struct Engine {
+    start: Instant,
+    /// The code of the first fault, zero before it. From then on work is dropped.
+    fault: AtomicU32,
+    queues: AtomicU64,
+    /// How work advances without threads; nothing if each queue has one.
+    steps: Option<Steps>,
+}
+
+impl Engine {
+    pub(crate) fn start(schedule: Schedule) -> Arc<Self> {
+        let engine = Arc::new(Self {
+            start: Instant::now(),
+            fault: AtomicU32::new(0),
+            queues: AtomicU64::new(0),
+            steps: match schedule {
+                Schedule::Threads => None,
+                Schedule::Eager => Some(Steps::eager()),
+                Schedule::Seed(seed) => Some(Steps::seeded(seed)),
+            },
+        });
+        if engine.steps.is_some() {
+            steps::start_ticker(&engine);
+        }
+        engine
+    }
+
+    pub(crate) fn open(&self, blocking: bool) -> Arc<Queue> {
+        let id = self.queues.fetch_add(1, Ordering::Relaxed) + 1;
+        let queue = Arc::new(Queue::new(id, blocking));
+        if let Some(steps) = &self.steps {
+            steps.watch(&queue);
+        }
+        queue
+    }
+
+    /// Adds work to a queue, to start when all of `after` has passed.
+    pub(crate) fn add(self: &Arc<Self>, queue: &Arc<Queue>, after: Vec<Point>, work: Work) -> Point {
+        let mut line = queue.line();
+        let position = queue.push(&mut line, after, work);
+        if self.steps.is_none() {
+            if !line.has_worker {
+                line.has_worker = true;
+                let (engine, queue) = (Arc::clone(self), Arc::clone(queue));
+                std::thread::Builder::new()
+                    .name("freehold-stream".to_owned())
+                    .spawn(move || engine.serve(&queue))
+                    .expect("the system has a thread for a stream");
+            }
+            drop(line);
+            queue.more.notify_one();
+        }
+        Point { queue: Arc::clone(queue), position }
+    }
+
+    /// Waits until a point has passed.
+    pub(crate) fn wait(&self, point: &Point) {
+        match &self.steps {
+            None => point.queue.sleep_until(point.position),
+            Some(steps) => steps.run_until(self, point),
+        }
+    }
+
+    /// Lets work advance that has no thread of its own: called when a call of the driver's begins.
+    pub(crate) fn before_call(&self) {
+        if let Some(steps) = &self.steps {
+            steps.before_call(self);
+        }
+    }
+
+    /// The same, when the call ends.
+    pub(crate) fn after_call(&self) {
+        if let Some(steps) = &self.steps {
+            steps.after_call(self);
+        }
+    }
+
+    /// The time of events, in nanoseconds; that of a seeded schedule counts steps.
+    pub(crate) fn now(&self) -> u64 {
+        match self.steps.as_ref().and_then(Steps::virtual_time) {
+            Some(time) => time,
+            None => u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The fault that ended all work of this process, if there was one.
+    pub(crate) fn status(&self) -> CUresult {
+        match CUerror::new(self.fault.load(Ordering::Acquire)) {
+            None => Ok(()),
+            Some(code) => Err(code),
+        }
+    }
+
+    /// The first fault counts: every call answers with it from now on (fact 5.1).
+    fn fail(&self, code: CUerror) {
+        let _first = self.fault.compare_exchange(0, code.number(), Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Runs a part of the work in an op; a fault counts as its end.
+    fn carry_out(&self, op: &mut Op, part: Part) -> Progress {
+        op.work.run(part, || self.now(), self.status()).unwrap_or_else(|code| {
+            self.fail(code);
+            Progress::Done
+        })
+    }
+
+    /// The life of a queue's thread.
+    fn serve(&self, queue: &Queue) {
+        loop {
+            let mut line = queue.line();
+            let mut op = loop {
+                if let Some(op) = line.ops.pop_front() {
+                    break op;
+                }
+                if line.closed {
+                    line.has_worker = false;
+                    return;
+                }
+                line = queue.more.wait(line).unwrap_or_else(PoisonError::into_inner);
+            };
+            drop(line);
+            for point in &op.after {
+                point.queue.sleep_until(point.position);
+            }
+            let mut tries = 0u32;
+            while self.carry_out(&mut op, Part::Whole) == Progress::NotYet {
+                back_off(tries);
+                tries = tries.saturating_add(1);
+            }
+            let position = op.position;
+            drop(op);
+            queue.complete(position);
+        }
+    }
+}
+
+/// Waits a little for a word of memory that nobody announces: at first hardly, at last a millisecond.
+fn back_off(tries: u32) {
+    match tries {
+        0..64 => std::hint::spin_loop(),
+        64..128 => std::thread::yield_now(),
+        _ => std::thread::sleep(Duration::from_micros(u64::from(tries - 127).saturating_mul(10).min(1000))),
+    }
+}

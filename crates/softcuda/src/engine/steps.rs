@@ -1,0 +1,205 @@
+//! Work without threads of its own: it advances inside the calls of the program's, one step at a time.
+//!
+//! Under `eager` each call runs whatever can run. Under a seed a generator decides at each call which queues advance
+//! and how far, copies in pieces too, so that a missing wait shows; the same seed and the same calls of one thread
+//! give the same steps. A program that waits without calling the driver (for a word that a stream writes, say) is
+//! helped by a ticker, which runs everything when there was no call for a while.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::Engine;
+use super::queue::{Point, Queue};
+use super::work::{Part, Progress};
+
+/// Without a call for two of these, the ticker runs what can run.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What a step takes, in the time of a seeded schedule.
+const STEP_NS: u64 = 1000;
+
+#[derive(Debug)]
+pub(super) struct Steps {
+    turn: Mutex<Turn>,
+    /// Calls of the driver so far.
+    calls: AtomicU64,
+    /// Steps so far.
+    steps: AtomicU64,
+    seeded: bool,
+}
+
+/// Held by the one thread whose call lets work advance.
+#[derive(Debug)]
+struct Turn {
+    /// In the order of their making. Those that are over fall out.
+    queues: Vec<Arc<Queue>>,
+    random: Random,
+}
+
+/// A small generator (splitmix64): reproducible on every machine.
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+impl Steps {
+    pub(super) fn eager() -> Self {
+        Self::new(0, false)
+    }
+
+    pub(super) fn seeded(seed: u64) -> Self {
+        Self::new(seed, true)
+    }
+
+    fn new(seed: u64, seeded: bool) -> Self {
+        Self {
+            turn: Mutex::new(Turn { queues: Vec::new(), random: Random(seed) }),
+            calls: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
+            seeded,
+        }
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn watch(&self, queue: &Arc<Queue>) {
+        self.turn().queues.push(Arc::clone(queue));
+    }
+
+    pub(super) fn virtual_time(&self) -> Option<u64> {
+        self.seeded.then(|| (self.steps.load(Ordering::Relaxed) + 1) * STEP_NS)
+    }
+
+    /// A call of the driver's begins.
+    pub(super) fn before_call(&self, engine: &Engine) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let mut turn = self.turn();
+        if self.seeded {
+            let steps = match turn.random.below(8) {
+                0..3 => 0,
+                3..7 => 1 + turn.random.below(3),
+                _ => 1 + turn.random.below(16),
+            };
+            for _ in 0..steps {
+                self.step(engine, &mut turn);
+            }
+        } else {
+            self.run_all(engine, &mut turn);
+        }
+    }
+
+    /// A call of the driver's ends: what it asked for runs at once, if nothing else decides when.
+    pub(super) fn after_call(&self, engine: &Engine) {
+        if !self.seeded {
+            self.run_all(engine, &mut self.turn());
+        }
+    }
+
+    pub(super) fn run_until(&self, engine: &Engine, point: &Point) {
+        while !point.has_passed() {
+            let mut turn = self.turn();
+            let moved = if self.seeded { self.step(engine, &mut turn) } else { self.run_all(engine, &mut turn) };
+            drop(turn);
+            if !moved && !point.has_passed() {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+    }
+
+    /// Runs everything that can run. True if anything did.
+    fn run_all(&self, engine: &Engine, turn: &mut Turn) -> bool {
+        let mut ever = false;
+        loop {
+            let mut moved = false;
+            for queue in pending(turn) {
+                while self.advance(engine, &queue, u64::MAX) != Progress::NotYet {
+                    moved = true;
+                }
+            }
+            if !moved {
+                return ever;
+            }
+            ever = true;
+        }
+    }
+
+    /// Lets one queue advance that can: the first that can, from a random one on. True if there was one.
+    fn step(&self, engine: &Engine, turn: &mut Turn) -> bool {
+        let queues = pending(turn);
+        if queues.is_empty() {
+            return false;
+        }
+        let first = turn.random.below(queues.len() as u64) as usize;
+        let limit = match turn.random.below(3) {
+            0 => u64::MAX,
+            _ => 1 + turn.random.below(4096),
+        };
+        let (before, from_first) = queues.split_at(first);
+        from_first.iter().chain(before).any(|queue| self.advance(engine, queue, limit) != Progress::NotYet)
+    }
+
+    /// Carries out a part of the first work of a queue.
+    fn advance(&self, engine: &Engine, queue: &Queue, limit: u64) -> Progress {
+        // Only the holder of the turn takes work out, so the op can be outside the line while it runs.
+        let Some(mut op) = ({ queue.line().ops.pop_front() }) else { return Progress::NotYet };
+        let progress = if op.after.iter().all(Point::has_passed) {
+            engine.carry_out(&mut op, Part::Some(limit))
+        } else {
+            Progress::NotYet
+        };
+        let position = op.position;
+        match progress {
+            Progress::Done => {
+                drop(op);
+                queue.complete(position);
+            }
+            Progress::Partly | Progress::NotYet => queue.line().ops.push_front(op),
+        }
+        if progress != Progress::NotYet {
+            self.steps.fetch_add(1, Ordering::Relaxed);
+        }
+        progress
+    }
+}
+
+/// The queues that have work, in the order of their making.
+fn pending(turn: &mut Turn) -> Vec<Arc<Queue>> {
+    turn.queues.retain(|queue| !queue.is_over());
+    turn.queues.iter().filter(|queue| !queue.is_idle()).cloned().collect()
+}
+
+/// Runs everything that can run whenever the program made no call for a while.
+pub(super) fn start_ticker(engine: &Arc<Engine>) {
+    let engine = Arc::downgrade(engine);
+    let started = std::thread::Builder::new().name("freehold-ticker".to_owned()).spawn(move || {
+        let mut calls = 0;
+        while let Some(engine) = engine.upgrade() {
+            if let Some(steps) = &engine.steps {
+                let now = steps.calls.load(Ordering::Relaxed);
+                if now == calls {
+                    let mut turn = steps.turn();
+                    steps.run_all(&engine, &mut turn);
+                }
+                calls = now;
+            }
+            drop(engine);
+            std::thread::sleep(TICK);
+        }
+    });
+    started.expect("the system has a thread for the ticker");
+}

@@ -1,0 +1,345 @@
+//! What a stream can be asked to do, and how each kind of it is carried out.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use freehold_driver::cuda::{CUerror, CUresult, CUstream, CUstreamCallback, wait_value_flags};
+
+use crate::memory::place::{self, Place, Width};
+use crate::world::Device;
+
+/// One piece of work of a stream.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Only its dependencies count.
+    Nothing,
+    /// Notes the time at which the stream came by.
+    Stamp(Arc<Stamp>),
+    Copy(Box<Copy>),
+    Fill(Box<Fill>),
+    Host(HostCall),
+    Write {
+        at: Place,
+        width: Width,
+        value: u64,
+    },
+    Wait(WaitValue),
+    /// Overwrites what was freed in the order of the stream.
+    Poison {
+        device: Arc<Device>,
+        address: u64,
+        bytes: u64,
+    },
+}
+
+/// How far a step of work got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Done,
+    /// A part was carried out.
+    Partly,
+    /// It waits for something outside its stream.
+    NotYet,
+}
+
+/// The time at which a stream passed a point, in nanoseconds; zero until then.
+#[derive(Debug, Default)]
+pub(crate) struct Stamp(AtomicU64);
+
+impl Stamp {
+    pub(crate) fn set(&self, nanoseconds: u64) {
+        self.0.store(nanoseconds.max(1), Ordering::Release);
+    }
+
+    pub(crate) fn nanoseconds(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Acquire)).filter(|&time| time != 0)
+    }
+}
+
+/// A box of bytes: rows of `width` bytes, `height` of them a slice, `depth` slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) width: u64,
+    pub(crate) height: u64,
+    pub(crate) depth: u64,
+}
+
+impl Extent {
+    pub(crate) fn line(bytes: u64) -> Self {
+        Self { width: bytes, height: 1, depth: 1 }
+    }
+
+    /// All bytes of the box, or nothing if there are more than an address can count.
+    pub(crate) fn bytes(self) -> Option<u64> {
+        self.width.checked_mul(self.height)?.checked_mul(self.depth)
+    }
+}
+
+/// A box within memory: distances between its rows and slices in bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct Side {
+    pub(crate) place: Place,
+    pub(crate) pitch: u64,
+    pub(crate) slice: u64,
+}
+
+impl Side {
+    /// How far from the first byte a row starts.
+    pub(crate) fn row(&self, row: u64, slice: u64) -> u64 {
+        row * self.pitch + slice * self.slice
+    }
+}
+
+/// A copy of one box to another.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    pub(crate) from: Side,
+    pub(crate) to: Side,
+    pub(crate) extent: Extent,
+    /// Bytes done, counted row by row.
+    done: u64,
+}
+
+impl Copy {
+    pub(crate) fn new(from: Side, to: Side, extent: Extent) -> Self {
+        Self { from, to, extent, done: 0 }
+    }
+
+    /// Copies all of it at once.
+    pub(crate) fn run_whole(mut self) -> Result<(), CUerror> {
+        self.run(u64::MAX).map(|_| ())
+    }
+
+    /// Copies the next `limit` bytes at most.
+    fn run(&mut self, limit: u64) -> Result<Progress, CUerror> {
+        let total = self.extent.bytes().expect("the size of a copy was checked when it was asked for");
+        let end = total.min(self.done.saturating_add(limit));
+        while self.done < end {
+            let (line, column) = (self.done / self.extent.width, self.done % self.extent.width);
+            let (row, slice) = (line % self.extent.height, line / self.extent.height);
+            let bytes = (self.extent.width - column).min(end - self.done);
+            let from = self.from.row(row, slice) + column;
+            let to = self.to.row(row, slice) + column;
+            place::copy(&self.from.place, from, &self.to.place, to, bytes)?;
+            self.done += bytes;
+        }
+        Ok(if end == total { Progress::Done } else { Progress::Partly })
+    }
+}
+
+/// A box filled with a repeated value.
+#[derive(Debug)]
+pub(crate) struct Fill {
+    pub(crate) to: Side,
+    pub(crate) extent: Extent,
+    /// One element: 1, 2 or 4 bytes, of which a row holds a whole number.
+    pub(crate) pattern: Vec<u8>,
+    /// Bytes done, counted row by row.
+    done: u64,
+}
+
+impl Fill {
+    pub(crate) fn new(to: Side, extent: Extent, pattern: Vec<u8>) -> Self {
+        Self { to, extent, pattern, done: 0 }
+    }
+
+    /// Fills the next `limit` bytes at most, a whole number of elements.
+    fn run(&mut self, limit: u64) -> Result<Progress, CUerror> {
+        let total = self.extent.bytes().expect("the size of a fill was checked when it was asked for");
+        let limit = limit.checked_next_multiple_of(4).unwrap_or(u64::MAX);
+        let end = total.min(self.done.saturating_add(limit));
+        while self.done < end {
+            let (row, column) = (self.done / self.extent.width, self.done % self.extent.width);
+            let bytes = (self.extent.width - column).min(end - self.done);
+            self.to.place.fill(self.to.row(row, 0) + column, &self.pattern, bytes)?;
+            self.done += bytes;
+        }
+        Ok(if end == total { Progress::Done } else { Progress::Partly })
+    }
+}
+
+/// A stream that stands until a word of memory compares.
+#[derive(Debug)]
+pub(crate) struct WaitValue {
+    pub(crate) at: Place,
+    pub(crate) width: Width,
+    pub(crate) value: u64,
+    /// One of `wait_value_flags`, without the flush.
+    pub(crate) comparison: u32,
+}
+
+impl WaitValue {
+    fn holds(&self) -> Result<bool, CUerror> {
+        let word = self.at.load(self.width)?;
+        Ok(compares(word, self.value, self.width, self.comparison))
+    }
+}
+
+/// The comparisons of `cuStreamWaitValue`. `GEQ` is cyclic: the sign of the difference decides.
+pub(crate) fn compares(word: u64, value: u64, width: Width, comparison: u32) -> bool {
+    let mask = match width {
+        Width::Four => u64::from(u32::MAX),
+        Width::Eight => u64::MAX,
+    };
+    match comparison {
+        wait_value_flags::EQ => word == value & mask,
+        wait_value_flags::AND => word & value & mask != 0,
+        wait_value_flags::NOR => !(word | value) & mask != 0,
+        _ => match width {
+            Width::Four => (word as u32).wrapping_sub(value as u32).cast_signed() >= 0,
+            Width::Eight => word.wrapping_sub(value).cast_signed() >= 0,
+        },
+    }
+}
+
+/// A function of the program's that a stream calls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum HostFunction {
+    Plain(unsafe extern "C" fn(*mut c_void)),
+    /// Told the state of its stream, and called also after a fault.
+    Callback(unsafe extern "C" fn(CUstream, CUresult, *mut c_void), CUstream),
+}
+
+impl HostFunction {
+    pub(crate) fn callback(function: CUstreamCallback, stream: CUstream) -> Option<Self> {
+        function.map(|function| Self::Callback(function, stream))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct HostCall {
+    pub(crate) function: HostFunction,
+    /// The program's own pointer, which only its function follows.
+    pub(crate) data: usize,
+    /// Set while the function runs on a thread of its own.
+    running: Option<Arc<Running>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    over: AtomicBool,
+    thread: Mutex<Option<i32>>,
+}
+
+impl HostCall {
+    pub(crate) fn new(function: HostFunction, data: usize) -> Self {
+        Self { function, data, running: None }
+    }
+
+    fn call(function: HostFunction, data: usize, status: CUresult) {
+        crate::boundary::within_host_function(|| match function {
+            HostFunction::Plain(function) if status.is_ok() => {
+                // SAFETY: the program vouched for the function and its data when it asked for the call.
+                unsafe { function(data as *mut c_void) }
+            }
+            HostFunction::Plain(_) => {}
+            HostFunction::Callback(function, stream) => {
+                // SAFETY: the program vouched for the function and its data when it asked for the call.
+                unsafe { function(stream, status, data as *mut c_void) }
+            }
+        });
+    }
+
+    /// Starts the function on a thread of its own and waits until it has returned, or until it plainly waits for
+    /// somebody else: then the stream stands and others go on.
+    fn advance(&mut self, status: CUresult) -> Progress {
+        const ASLEEP_MS_MAX: u32 = 20;
+        if let Some(running) = &self.running {
+            return if running.over.load(Ordering::Acquire) { Progress::Done } else { Progress::NotYet };
+        }
+        let running = Arc::new(Running::default());
+        self.running = Some(Arc::clone(&running));
+        let (function, data) = (self.function, self.data);
+        let inside = Arc::clone(&running);
+        let thread = std::thread::spawn(move || {
+            *inside.thread.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(rustix::thread::gettid().as_raw_nonzero().get());
+            Self::call(function, data, status);
+            inside.over.store(true, Ordering::Release);
+        });
+        let mut asleep_ms = 0;
+        while !running.over.load(Ordering::Acquire) && asleep_ms < ASLEEP_MS_MAX {
+            if thread.is_finished() {
+                break;
+            }
+            std::thread::park_timeout(std::time::Duration::from_micros(if asleep_ms == 0 { 20 } else { 1000 }));
+            let thread = *running.thread.lock().unwrap_or_else(PoisonError::into_inner);
+            asleep_ms = if thread.is_some_and(is_asleep) { asleep_ms + 1 } else { 0 };
+        }
+        if running.over.load(Ordering::Acquire) { Progress::Done } else { Progress::NotYet }
+    }
+}
+
+/// Whether a thread of this process waits for something rather than runs.
+fn is_asleep(thread: i32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")) else { return false };
+    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('S'))
+}
+
+/// How much of a piece of work one step may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Whole,
+    /// So many bytes or rows, and host functions on a thread of their own: nothing in a step waits.
+    Some(u64),
+}
+
+impl Work {
+    /// Carries out a part of the work.
+    ///
+    /// # Errors
+    /// A fault of the work: memory that it needs is gone.
+    pub(crate) fn run(&mut self, part: Part, now: impl Fn() -> u64, status: CUresult) -> Result<Progress, CUerror> {
+        if status.is_err() && !matches!(self, Self::Host(_)) {
+            return Ok(Progress::Done);
+        }
+        let limit = match part {
+            Part::Whole => u64::MAX,
+            Part::Some(limit) => limit,
+        };
+        match self {
+            Self::Nothing => {}
+            Self::Stamp(stamp) => stamp.set(now()),
+            Self::Copy(copy) => return copy.run(limit),
+            Self::Fill(fill) => return fill.run(limit),
+            Self::Host(call) => match part {
+                Part::Whole => HostCall::call(call.function, call.data, status),
+                Part::Some(_) => return Ok(call.advance(status)),
+            },
+            Self::Write { at, width, value } => at.store(*width, *value)?,
+            Self::Wait(wait) => return Ok(if wait.holds()? { Progress::Done } else { Progress::NotYet }),
+            Self::Poison { device, address, bytes } => device.arena.poison(*address, *bytes),
+        }
+        Ok(Progress::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn geq_is_cyclic() {
+        let geq = wait_value_flags::GEQ;
+        assert!(compares(5, 5, Width::Four, geq));
+        assert!(compares(0x8000_0004, 5, Width::Four, geq));
+        assert!(!compares(0x8000_0005, 5, Width::Four, geq));
+        assert!(compares(2, 0xffff_ffff, Width::Four, geq));
+        assert!(!compares(2, 0xffff_ffff, Width::Eight, geq));
+    }
+
+    #[test]
+    fn and_wants_a_common_bit_and_nor_a_bit_that_neither_has() {
+        assert!(compares(0b110, 0b010, Width::Four, wait_value_flags::AND));
+        assert!(!compares(0b101, 0b010, Width::Four, wait_value_flags::AND));
+        assert!(compares(0, 0xffff_fffe, Width::Four, wait_value_flags::NOR));
+        assert!(!compares(1, 0xffff_fffe, Width::Four, wait_value_flags::NOR));
+    }
+
+    #[test]
+    fn eq_of_32_bits_looks_at_32_bits() {
+        assert!(compares(7, 0x1_0000_0007, Width::Four, wait_value_flags::EQ));
+        assert!(!compares(7, 0x1_0000_0007, Width::Eight, wait_value_flags::EQ));
+    }
+}

@@ -1,0 +1,239 @@
+//! Contexts: the primary one of a device, created ones, the current one of a thread.
+
+use std::sync::Arc;
+
+use freehold_driver::cuda::{CUcontext, CUdevice, CUerror, CUfunc_cache, CUlimit, CUresult, ctx_flags};
+
+use crate::attributes::{DRIVER_VERSION, PRIORITY_GREATEST};
+use crate::boundary::Out;
+use crate::context::{self, Context, Primary, current, find};
+use crate::world::{Device, World, lock, world};
+
+pub(crate) fn cuDevicePrimaryCtxRetain(context: Out<CUcontext>, device: CUdevice) -> CUresult {
+    let world = world()?;
+    let device = world.device(device)?;
+    let mut primary = device.primary();
+    let flags = primary.flags;
+    let own = primary.context.get_or_insert_with(|| Context::create(world, device, flags, true));
+    context.set(own.handle);
+    primary.retained += 1;
+    Ok(())
+}
+
+pub(crate) fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> CUresult {
+    let world = world()?;
+    let device = world.device(device)?;
+    let mut primary = device.primary();
+    primary.retained = primary.retained.checked_sub(1).ok_or(CUerror::INVALID_CONTEXT)?;
+    if primary.retained == 0 {
+        end_primary(world, primary);
+    }
+    Ok(())
+}
+
+pub(crate) fn cuDevicePrimaryCtxReset_v2(device: CUdevice) -> CUresult {
+    let world = world()?;
+    let mut primary = world.device(device)?.primary();
+    primary.retained = 0;
+    end_primary(world, primary);
+    Ok(())
+}
+
+fn end_primary(world: &World, mut primary: std::sync::MutexGuard<'_, Primary>) {
+    let ended = primary.context.take();
+    drop(primary);
+    if let Some(context) = ended {
+        context.destroy(world);
+    }
+}
+
+pub(crate) fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: Out<u32>, active: Out<i32>) -> CUresult {
+    let primary = world()?.device(device)?.primary();
+    flags.set(primary.flags);
+    active.set(primary.context.is_some().into());
+    Ok(())
+}
+
+pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: u32) -> CUresult {
+    let device = world()?.device(device)?;
+    check_flags(flags)?;
+    let mut primary = device.primary();
+    primary.flags = flags;
+    if let Some(context) = &primary.context {
+        context.flags.store(flags, std::sync::atomic::Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+fn check_flags(flags: u32) -> CUresult {
+    let sched = flags & ctx_flags::SCHED_MASK;
+    if flags & !ctx_flags::ALL != 0 || !(sched == 0 || sched.is_power_of_two()) {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    Ok(())
+}
+
+pub(crate) fn cuCtxCreate_v2(context: Out<CUcontext>, flags: u32, device: CUdevice) -> CUresult {
+    let world = world()?;
+    check_flags(flags)?;
+    let device = world.device(device)?;
+    let made = Context::create(world, device, flags, false);
+    made.push();
+    context.set(made.handle);
+    Ok(())
+}
+
+pub(crate) fn cuCtxDestroy_v2(context: CUcontext) -> CUresult {
+    let world = world()?;
+    let found = find(world, context)?;
+    if found.is_primary {
+        return Err(CUerror::INVALID_CONTEXT);
+    }
+    if found.is_current() {
+        context::pop();
+    }
+    found.destroy(world);
+    Ok(())
+}
+
+pub(crate) fn cuCtxPushCurrent_v2(context: CUcontext) -> CUresult {
+    find(world()?, context)?.push();
+    Ok(())
+}
+
+pub(crate) fn cuCtxPopCurrent_v2(context: Option<Out<CUcontext>>) -> CUresult {
+    let popped = context::pop().ok_or(CUerror::INVALID_CONTEXT)?;
+    if let Some(context) = context {
+        context.set(popped.handle);
+    }
+    Ok(())
+}
+
+pub(crate) fn cuCtxSetCurrent(context: CUcontext) -> CUresult {
+    let world = world()?;
+    let next = if context == CUcontext::NULL { None } else { Some(find(world, context)?) };
+    context::pop();
+    if let Some(next) = next {
+        next.push();
+    }
+    Ok(())
+}
+
+pub(crate) fn cuCtxGetCurrent(context: Out<CUcontext>) -> CUresult {
+    context.set(context::top().map_or(CUcontext::NULL, |top| top.handle));
+    Ok(())
+}
+
+pub(crate) fn cuCtxGetDevice(device: Out<CUdevice>) -> CUresult {
+    let context = context::top().ok_or(CUerror::INVALID_CONTEXT)?;
+    device.set(CUdevice(context.device.ordinal as i32));
+    Ok(())
+}
+
+pub(crate) fn cuCtxGetFlags(flags: Out<u32>) -> CUresult {
+    flags.set(current()?.flags.load(std::sync::atomic::Ordering::Relaxed));
+    Ok(())
+}
+
+pub(crate) fn cuCtxSetFlags(flags: u32) -> CUresult {
+    let context = current()?;
+    check_flags(flags)?;
+    context.flags.store(flags, std::sync::atomic::Ordering::Relaxed);
+    Ok(())
+}
+
+/// The context that a handle names, or the current one for null.
+fn named_or_current(context: CUcontext) -> Result<Arc<Context>, CUerror> {
+    if context == CUcontext::NULL { current() } else { find(world()?, context) }
+}
+
+pub(crate) fn cuCtxGetId(context: CUcontext, id: Out<u64>) -> CUresult {
+    id.set(named_or_current(context)?.number);
+    Ok(())
+}
+
+pub(crate) fn cuCtxGetApiVersion(context: CUcontext, version: Out<u32>) -> CUresult {
+    named_or_current(context)?;
+    // The version that `cuCtxCreate_v2` belongs to, not the driver's.
+    const _: () = assert!(DRIVER_VERSION >= 3020);
+    version.set(3020);
+    Ok(())
+}
+
+pub(crate) fn cuCtxSynchronize() -> CUresult {
+    let world = world()?;
+    let context = current()?;
+    context.synchronize(world);
+    settle(world, &context.device)
+}
+
+/// What the end of a wait brings: memory that pools need not keep returns to the device, and a fault shows.
+pub(crate) fn settle(world: &World, device: &Device) -> CUresult {
+    device.trim_pools(crate::pool::Pool::keep_bytes);
+    world.engine.status()
+}
+
+pub(crate) fn cuCtxSetLimit(limit: CUlimit, value: usize) -> CUresult {
+    let context = current()?;
+    let mut settings = lock(&context.settings);
+    let slot = settings.limits.get_mut(&limit.0).ok_or(CUerror::UNSUPPORTED_LIMIT)?;
+    *slot = value;
+    Ok(())
+}
+
+pub(crate) fn cuCtxGetLimit(value: Out<usize>, limit: CUlimit) -> CUresult {
+    let context = current()?;
+    let found = lock(&context.settings).limits.get(&limit.0).copied();
+    value.set(found.ok_or(CUerror::UNSUPPORTED_LIMIT)?);
+    Ok(())
+}
+
+pub(crate) fn cuCtxGetCacheConfig(config: Out<CUfunc_cache>) -> CUresult {
+    let context = current()?;
+    config.set(CUfunc_cache(lock(&context.settings).cache_config));
+    Ok(())
+}
+
+pub(crate) fn cuCtxSetCacheConfig(config: CUfunc_cache) -> CUresult {
+    let context = current()?;
+    if config.0 > CUfunc_cache::PREFER_EQUAL.0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    lock(&context.settings).cache_config = config.0;
+    Ok(())
+}
+
+pub(crate) fn cuCtxGetStreamPriorityRange(least: Option<Out<i32>>, greatest: Option<Out<i32>>) -> CUresult {
+    current()?;
+    if let Some(least) = least {
+        least.set(0);
+    }
+    if let Some(greatest) = greatest {
+        greatest.set(PRIORITY_GREATEST);
+    }
+    Ok(())
+}
+
+pub(crate) fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32) -> CUresult {
+    let world = world()?;
+    if flags != 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let (context, peer) = (current()?, find(world, peer)?);
+    if context.device.ordinal == peer.device.ordinal {
+        return Err(CUerror::INVALID_DEVICE);
+    }
+    if !lock(&context.peers).insert(peer.number) {
+        return Err(CUerror::PEER_ACCESS_ALREADY_ENABLED);
+    }
+    Ok(())
+}
+
+pub(crate) fn cuCtxDisablePeerAccess(peer: CUcontext) -> CUresult {
+    let world = world()?;
+    let (context, peer) = (current()?, find(world, peer)?);
+    if !lock(&context.peers).remove(&peer.number) {
+        return Err(CUerror::PEER_ACCESS_NOT_ENABLED);
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Devices.
+
+use std::ffi::c_char;
+use std::sync::Arc;
+
+use freehold_driver::cuda::{
+    CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUerror, CUmemoryPool, CUresult, CUuuid,
+};
+
+use super::pool::{current_pool, default_pool};
+use crate::attributes;
+use crate::boundary::{Out, Text};
+use crate::world::world;
+
+pub(crate) fn cuDeviceGet(device: Out<CUdevice>, ordinal: i32) -> CUresult {
+    let found = world()?.device(CUdevice(ordinal))?;
+    device.set(CUdevice(found.ordinal as i32));
+    Ok(())
+}
+
+pub(crate) fn cuDeviceGetCount(count: Out<i32>) -> CUresult {
+    count.set(world()?.devices.len() as i32);
+    Ok(())
+}
+
+pub(crate) fn cuDeviceGetName(name: Out<c_char>, length: i32, device: CUdevice) -> CUresult {
+    let device = world()?.device(device)?;
+    name.set_text(&attributes::name(device.ordinal), length)
+}
+
+pub(crate) fn cuDeviceGetUuid_v2(uuid: Out<CUuuid>, device: CUdevice) -> CUresult {
+    let device = world()?.device(device)?;
+    uuid.set(CUuuid { bytes: attributes::uuid(device.ordinal) });
+    Ok(())
+}
+
+pub(crate) fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: CUdevice) -> CUresult {
+    bytes.set(world()?.device(device)?.memory_bytes as usize);
+    Ok(())
+}
+
+pub(crate) fn cuDeviceGetAttribute(value: Out<i32>, attribute: CUdevice_attribute, device: CUdevice) -> CUresult {
+    let device = world()?.device(device)?;
+    value.set(attributes::value(attribute, device.ordinal).ok_or(CUerror::INVALID_VALUE)?);
+    Ok(())
+}
+
+pub(crate) fn cuDeviceGetByPCIBusId(device: Out<CUdevice>, bus_id: Text) -> CUresult {
+    let wanted = bus_id.0.to_uppercase();
+    let world = world()?;
+    let found = world.devices.iter().find(|device| {
+        let own = attributes::bus_id(device.ordinal);
+        // The domain and the function may be left out.
+        [own.as_str(), &own[5..], &own[..own.len() - 2], &own[5..own.len() - 2]].contains(&wanted.as_str())
+    });
+    device.set(CUdevice(found.ok_or(CUerror::INVALID_DEVICE)?.ordinal as i32));
+    Ok(())
+}
+
+pub(crate) fn cuDeviceGetPCIBusId(bus_id: Out<c_char>, length: i32, device: CUdevice) -> CUresult {
+    let device = world()?.device(device)?;
+    bus_id.set_text(&attributes::bus_id(device.ordinal), length)
+}
+
+pub(crate) fn cuDeviceCanAccessPeer(can: Out<i32>, device: CUdevice, peer: CUdevice) -> CUresult {
+    let world = world()?;
+    let (device, peer) = (world.device(device)?, world.device(peer)?);
+    can.set((device.ordinal != peer.ordinal).into());
+    Ok(())
+}
+
+pub(crate) fn cuDeviceGetP2PAttribute(
+    value: Out<i32>,
+    attribute: CUdevice_P2PAttribute,
+    from: CUdevice,
+    to: CUdevice,
+) -> CUresult {
+    let world = world()?;
+    let (from, to) = (world.device(from)?, world.device(to)?);
+    if from.ordinal == to.ordinal {
+        return Err(CUerror::INVALID_DEVICE);
+    }
+    value.set(match attribute {
+        CUdevice_P2PAttribute::PERFORMANCE_RANK => 0,
+        CUdevice_P2PAttribute::ACCESS_SUPPORTED | CUdevice_P2PAttribute::NATIVE_ATOMIC_SUPPORTED => 1,
+        CUdevice_P2PAttribute::CUDA_ARRAY_ACCESS_SUPPORTED => 0,
+        _ => return Err(CUerror::INVALID_VALUE),
+    });
+    Ok(())
+}
+
+pub(crate) fn cuDeviceComputeCapability(major: Out<i32>, minor: Out<i32>, device: CUdevice) -> CUresult {
+    let device = world()?.device(device)?;
+    let part = |attribute| attributes::value(attribute, device.ordinal).ok_or(CUerror::INVALID_VALUE);
+    major.set(part(CUdevice_attribute::COMPUTE_CAPABILITY_MAJOR)?);
+    minor.set(part(CUdevice_attribute::COMPUTE_CAPABILITY_MINOR)?);
+    Ok(())
+}
+
+pub(crate) fn cuDeviceGetDefaultMemPool(pool: Out<CUmemoryPool>, device: CUdevice) -> CUresult {
+    let world = world()?;
+    pool.set(default_pool(world, world.device(device)?).handle);
+    Ok(())
+}
+
+pub(crate) fn cuDeviceGetMemPool(pool: Out<CUmemoryPool>, device: CUdevice) -> CUresult {
+    let world = world()?;
+    pool.set(current_pool(world, world.device(device)?).handle);
+    Ok(())
+}
+
+pub(crate) fn cuDeviceSetMemPool(device: CUdevice, pool: CUmemoryPool) -> CUresult {
+    let world = world()?;
+    let device = world.device(device)?;
+    let pool = world.pools.find(pool.0).ok_or(CUerror::INVALID_VALUE)?;
+    if !pool.device.upgrade().is_some_and(|of| Arc::ptr_eq(&of, device)) {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    device.pools().current = Some(pool);
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! Events.
+
+use std::sync::Arc;
+
+use freehold_driver::cuda::{CUerror, CUevent, CUresult, CUstream, event_flags};
+
+use super::context::settle;
+use crate::boundary::Out;
+use crate::context::current;
+use crate::engine::work::{Stamp, Work};
+use crate::event::{Event, Record};
+use crate::stream::lane;
+use crate::world::{World, world};
+
+pub(crate) fn cuEventCreate(event: Out<CUevent>, flags: u32) -> CUresult {
+    let world = world()?;
+    let context = current()?;
+    let known = event_flags::BLOCKING_SYNC | event_flags::DISABLE_TIMING;
+    if flags & !known != 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let made = Arc::new(Event::new(Arc::downgrade(&context), flags));
+    let (handle, _) = world.events.insert_with(|_| made);
+    event.set(CUevent(handle));
+    Ok(())
+}
+
+fn find(world: &World, event: CUevent) -> Result<Arc<Event>, CUerror> {
+    let event = world.events.find(event.0).ok_or(CUerror::INVALID_HANDLE)?;
+    let context = event.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
+    context.alive()?;
+    Ok(event)
+}
+
+pub(crate) fn cuEventRecord(event: CUevent, stream: CUstream) -> CUresult {
+    cuEventRecordWithFlags(event, stream, 0)
+}
+
+pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u32) -> CUresult {
+    let world = world()?;
+    let event = find(world, event)?;
+    let lane = lane(world, stream)?;
+    if !event.context.upgrade().is_some_and(|context| Arc::ptr_eq(&context, &lane.context)) {
+        return Err(CUerror::INVALID_HANDLE);
+    }
+    if flags > 1 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let stamp = Arc::new(Stamp::default());
+    let known = lane.stream.queue.known();
+    let point = if lane.is_idle() {
+        stamp.set(world.engine.now());
+        lane.end(world)
+    } else if event.has_timing() {
+        lane.add(world, Work::Stamp(Arc::clone(&stamp)))
+    } else {
+        lane.end(world)
+    };
+    event.record(Record { point, stamp, known });
+    Ok(())
+}
+
+pub(crate) fn cuEventQuery(event: CUevent) -> CUresult {
+    let world = world()?;
+    match find(world, event)?.recorded() {
+        Some(record) if !record.point.has_passed() => Err(CUerror::NOT_READY),
+        _ => world.engine.status(),
+    }
+}
+
+pub(crate) fn cuEventSynchronize(event: CUevent) -> CUresult {
+    let world = world()?;
+    let event = find(world, event)?;
+    if let Some(record) = event.recorded() {
+        world.engine.wait(&record.point);
+    }
+    match event.context.upgrade() {
+        Some(context) => settle(world, &context.device),
+        None => world.engine.status(),
+    }
+}
+
+pub(crate) fn cuEventDestroy_v2(event: CUevent) -> CUresult {
+    world()?.events.remove(event.0).map(|_| ()).ok_or(CUerror::INVALID_HANDLE)
+}
+
+pub(crate) fn cuEventElapsedTime(milliseconds: Out<f32>, start: CUevent, end: CUevent) -> CUresult {
+    let world = world()?;
+    let (start, end) = (find(world, start)?, find(world, end)?);
+    if !start.has_timing() || !end.has_timing() {
+        return Err(CUerror::INVALID_HANDLE);
+    }
+    let (Some(start), Some(end)) = (start.recorded(), end.recorded()) else {
+        return Err(CUerror::INVALID_HANDLE);
+    };
+    if !start.point.has_passed() || !end.point.has_passed() {
+        return Err(CUerror::NOT_READY);
+    }
+    world.engine.status()?;
+    let (Some(start), Some(end)) = (start.stamp.nanoseconds(), end.stamp.nanoseconds()) else {
+        return Err(CUerror::NOT_READY);
+    };
+    milliseconds.set(((end as f64 - start as f64) / 1e6) as f32);
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Fills: of lines and rectangles, synchronous and in the order of a stream.
+//!
+//! A fill of a device's memory does not keep the host waiting in either form; the synchronous one of pinned memory
+//! does.
+
+use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, CUstream};
+
+use super::context::settle;
+use crate::context::Context;
+use crate::engine::work::{Extent, Fill, Side, Work};
+use crate::memory::span::Span;
+use crate::stream::lane;
+use crate::world::{lock, world};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Sync,
+    Async,
+}
+
+/// A rectangle of elements: `pitch` in bytes, `width` and `height` in elements and rows.
+struct Rectangle {
+    start: CUdeviceptr,
+    pitch: usize,
+    width: usize,
+    height: usize,
+}
+
+fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> CUresult {
+    let world = world()?;
+    let lane = lane(world, stream)?;
+    let element = pattern.len() as u64;
+    let extent = Extent {
+        width: (rectangle.width as u64).checked_mul(element).ok_or(CUerror::INVALID_VALUE)?,
+        height: rectangle.height as u64,
+        depth: 1,
+    };
+    let pitch = rectangle.pitch as u64;
+    let start = rectangle.start.0;
+    if !start.is_multiple_of(element) || extent.height > 1 && !pitch.is_multiple_of(element) {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    if extent.bytes().ok_or(CUerror::INVALID_VALUE)? == 0 {
+        return Ok(());
+    }
+    if extent.height > 1 && pitch < extent.width {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let last =
+        (extent.height - 1).checked_mul(pitch).and_then(|rows| start.checked_add(rows)?.checked_add(extent.width - 1));
+    let span = world.span(start).ok_or(CUerror::INVALID_VALUE)?;
+    if last.is_none_or(|last| last >= span.end()) || !may_use(&lane.context, &span) {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let side = Side { place: world.place(&span, start), pitch, slice: 0 };
+    let done = lane.add(world, Work::Fill(Box::new(Fill::new(side, extent, pattern.to_vec()))));
+    let must_finish = span.is_on_host() || span.sync_memops.load(std::sync::atomic::Ordering::Relaxed);
+    if call == Call::Sync && must_finish {
+        world.engine.wait(&done);
+        settle(world, &lane.context.device)?;
+    }
+    Ok(())
+}
+
+/// Whether work of `context` may touch memory that lies on another device: only if it asked for it.
+fn may_use(context: &Context, span: &Span) -> bool {
+    span.device == context.device.ordinal
+        || span.is_on_host()
+        || span.context.as_ref().is_none_or(|owner| lock(&context.peers).contains(&owner.number))
+}
+
+fn line(start: CUdeviceptr, width: usize) -> Rectangle {
+    Rectangle { start, pitch: 0, width, height: 1 }
+}
+
+pub(crate) fn cuMemsetD8_v2(to: CUdeviceptr, value: u8, count: usize) -> CUresult {
+    fill(&line(to, count), &value.to_ne_bytes(), CUstream::NULL, Call::Sync)
+}
+
+pub(crate) fn cuMemsetD16_v2(to: CUdeviceptr, value: u16, count: usize) -> CUresult {
+    fill(&line(to, count), &value.to_ne_bytes(), CUstream::NULL, Call::Sync)
+}
+
+pub(crate) fn cuMemsetD32_v2(to: CUdeviceptr, value: u32, count: usize) -> CUresult {
+    fill(&line(to, count), &value.to_ne_bytes(), CUstream::NULL, Call::Sync)
+}
+
+pub(crate) fn cuMemsetD8Async(to: CUdeviceptr, value: u8, count: usize, stream: CUstream) -> CUresult {
+    fill(&line(to, count), &value.to_ne_bytes(), stream, Call::Async)
+}
+
+pub(crate) fn cuMemsetD16Async(to: CUdeviceptr, value: u16, count: usize, stream: CUstream) -> CUresult {
+    fill(&line(to, count), &value.to_ne_bytes(), stream, Call::Async)
+}
+
+pub(crate) fn cuMemsetD32Async(to: CUdeviceptr, value: u32, count: usize, stream: CUstream) -> CUresult {
+    fill(&line(to, count), &value.to_ne_bytes(), stream, Call::Async)
+}
+
+pub(crate) fn cuMemsetD2D8_v2(start: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize) -> CUresult {
+    fill(&Rectangle { start, pitch, width, height }, &value.to_ne_bytes(), CUstream::NULL, Call::Sync)
+}
+
+pub(crate) fn cuMemsetD2D16_v2(start: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize) -> CUresult {
+    fill(&Rectangle { start, pitch, width, height }, &value.to_ne_bytes(), CUstream::NULL, Call::Sync)
+}
+
+pub(crate) fn cuMemsetD2D32_v2(start: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize) -> CUresult {
+    fill(&Rectangle { start, pitch, width, height }, &value.to_ne_bytes(), CUstream::NULL, Call::Sync)
+}
+
+pub(crate) fn cuMemsetD2D8Async(
+    start: CUdeviceptr,
+    pitch: usize,
+    value: u8,
+    width: usize,
+    height: usize,
+    stream: CUstream,
+) -> CUresult {
+    fill(&Rectangle { start, pitch, width, height }, &value.to_ne_bytes(), stream, Call::Async)
+}
+
+pub(crate) fn cuMemsetD2D16Async(
+    start: CUdeviceptr,
+    pitch: usize,
+    value: u16,
+    width: usize,
+    height: usize,
+    stream: CUstream,
+) -> CUresult {
+    fill(&Rectangle { start, pitch, width, height }, &value.to_ne_bytes(), stream, Call::Async)
+}
+
+pub(crate) fn cuMemsetD2D32Async(
+    start: CUdeviceptr,
+    pitch: usize,
+    value: u32,
+    width: usize,
+    height: usize,
+    stream: CUstream,
+) -> CUresult {
+    fill(&Rectangle { start, pitch, width, height }, &value.to_ne_bytes(), stream, Call::Async)
+}

@@ -1,0 +1,112 @@
+//! What lies at an address.
+
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+use freehold_driver::cuda::{
+    CUcontext, CUdeviceptr, CUerror, CUmemoryPool, CUmemorytype, CUpointer_attribute, CUresult,
+};
+
+use crate::boundary::{Any, List};
+use crate::memory::PAGE_BYTES;
+use crate::memory::span::{Span, SpanKind};
+use crate::world::world;
+
+pub(crate) fn cuPointerGetAttribute(data: Any, attribute: CUpointer_attribute, address: CUdeviceptr) -> CUresult {
+    let span = world()?.span(address.0);
+    answer(data, attribute, address.0, span.as_deref(), Missing::IsAnError)
+}
+
+pub(crate) fn cuPointerGetAttributes(
+    count: u32,
+    attributes: List<CUpointer_attribute>,
+    data: List<*mut c_void>,
+    address: CUdeviceptr,
+) -> CUresult {
+    if count == 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let (attributes, data) = (attributes.read(count as usize)?, data.read(count as usize)?);
+    let span = world()?.span(address.0);
+    for (attribute, data) in attributes.into_iter().zip(data) {
+        answer(Any::new(data), attribute, address.0, span.as_deref(), Missing::IsZero)?;
+    }
+    Ok(())
+}
+
+/// What an attribute of an address that the driver does not know is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    IsAnError,
+    IsZero,
+}
+
+fn answer(data: Any, attribute: CUpointer_attribute, address: u64, span: Option<&Span>, missing: Missing) -> CUresult {
+    let Some(span) = span else {
+        return match missing {
+            Missing::IsAnError if attribute == CUpointer_attribute::MAPPED => data.set(false),
+            Missing::IsAnError => Err(CUerror::INVALID_VALUE),
+            Missing::IsZero => answer_unknown(data, attribute),
+        };
+    };
+    let on_device = matches!(span.kind, SpanKind::Device | SpanKind::Pool(_));
+    let pool = match &span.kind {
+        SpanKind::Pool(pool) => Some(pool),
+        _ => None,
+    };
+    match attribute {
+        CUpointer_attribute::CONTEXT => {
+            let context = span.context.as_ref().ok_or(CUerror::INVALID_VALUE)?;
+            data.set(context.handle)
+        }
+        CUpointer_attribute::MEMORY_TYPE => {
+            data.set(if span.is_on_host() { CUmemorytype::HOST } else { CUmemorytype::DEVICE })
+        }
+        CUpointer_attribute::DEVICE_POINTER => data.set(address),
+        CUpointer_attribute::HOST_POINTER if on_device => Err(CUerror::INVALID_VALUE),
+        CUpointer_attribute::HOST_POINTER => data.set(address),
+        CUpointer_attribute::SYNC_MEMOPS => data.set(i32::from(span.sync_memops.load(Ordering::Relaxed))),
+        CUpointer_attribute::BUFFER_ID => data.set(span.id),
+        CUpointer_attribute::IS_MANAGED => data.set(matches!(span.kind, SpanKind::Managed { .. })),
+        CUpointer_attribute::DEVICE_ORDINAL => data.set(span.device as i32),
+        CUpointer_attribute::IS_LEGACY_CUDA_IPC_CAPABLE => data.set(false),
+        CUpointer_attribute::RANGE_START_ADDR => data.set(span.base),
+        CUpointer_attribute::RANGE_SIZE => data.set(span.bytes as usize),
+        CUpointer_attribute::MAPPED => data.set(true),
+        CUpointer_attribute::ALLOWED_HANDLE_TYPES => data.set(0u64),
+        CUpointer_attribute::IS_GPU_DIRECT_RDMA_CAPABLE => data.set(false),
+        CUpointer_attribute::ACCESS_FLAGS => data.set(3u32),
+        CUpointer_attribute::MEMPOOL_HANDLE => data.set(pool.map_or(CUmemoryPool::NULL, |pool| pool.handle)),
+        CUpointer_attribute::MAPPING_SIZE => data.set(span.bytes.next_multiple_of(PAGE_BYTES) as usize),
+        CUpointer_attribute::MAPPING_BASE_ADDR => data.set(span.base),
+        CUpointer_attribute::MEMORY_BLOCK_ID => data.set(span.id),
+        _ => Err(CUerror::INVALID_VALUE),
+    }
+}
+
+/// Zero in the type of the attribute.
+fn answer_unknown(data: Any, attribute: CUpointer_attribute) -> CUresult {
+    match attribute {
+        CUpointer_attribute::CONTEXT => data.set(CUcontext::NULL),
+        CUpointer_attribute::MEMORY_TYPE => data.set(CUmemorytype(0)),
+        CUpointer_attribute::DEVICE_ORDINAL => data.set(-2i32),
+        CUpointer_attribute::SYNC_MEMOPS | CUpointer_attribute::ACCESS_FLAGS => data.set(0u32),
+        CUpointer_attribute::IS_MANAGED
+        | CUpointer_attribute::IS_LEGACY_CUDA_IPC_CAPABLE
+        | CUpointer_attribute::MAPPED
+        | CUpointer_attribute::IS_GPU_DIRECT_RDMA_CAPABLE => data.set(false),
+        _ if (1..=20).contains(&attribute.0) => data.set(0u64),
+        _ => Err(CUerror::INVALID_VALUE),
+    }
+}
+
+pub(crate) fn cuPointerSetAttribute(value: Any, attribute: CUpointer_attribute, address: CUdeviceptr) -> CUresult {
+    let span = world()?.span(address.0).ok_or(CUerror::INVALID_VALUE)?;
+    match attribute {
+        CUpointer_attribute::SYNC_MEMOPS => {
+            span.sync_memops.store(value.read::<u32>()? != 0, Ordering::Relaxed);
+            Ok(())
+        }
+        _ => Err(CUerror::INVALID_VALUE),
+    }
+}

@@ -1,0 +1,247 @@
+//! Bytes that work reads and writes, and how they are moved without a crash whatever the program did to them since.
+//!
+//! Memory that the driver mapped itself is kept alive by whoever holds a [`Place`] in it and is reached directly.
+//! Memory of the program's own, pageable or registered, is reached through the kernel, which answers a dead address
+//! with an error.
+
+use std::ffi::c_void;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use freehold_driver::cuda::CUerror;
+
+use super::arena::{Arena, HostPages};
+use super::span::Span;
+
+/// A point in memory from which work reads or writes.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    reach: Reach,
+    /// Keeps what `Reach::Direct` points to.
+    _keep: Keep,
+}
+
+#[derive(Debug, Clone)]
+enum Keep {
+    /// The program's memory, or a device's, which is mapped for as long as the process lives.
+    Nothing,
+    Span {
+        _span: Arc<Span>,
+    },
+    Stage {
+        _bytes: Arc<[u8]>,
+    },
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Reach {
+    /// A pointer into a mapping of the driver's.
+    Direct(*mut u8),
+    /// An address of the program's.
+    Program(u64),
+}
+
+// SAFETY: the pointer of `Direct` is the part that is not `Send`; it is to memory that `_keep` or the device keeps
+// alive, and is only used for raw copies.
+unsafe impl Send for Place {}
+// SAFETY: as above; a shared `Place` gives out no reference into the memory.
+unsafe impl Sync for Place {}
+
+impl Place {
+    /// Memory of a device, as its arena reaches it.
+    pub(crate) fn device(arena: &Arena, address: u64) -> Self {
+        Self { reach: Reach::Direct(arena.pointer(address)), _keep: Keep::Nothing }
+    }
+
+    /// Pages of the host's that the driver mapped and `span` owns.
+    pub(crate) fn pages(pages: &HostPages, offset: u64, span: &Arc<Span>) -> Self {
+        let pointer = pages.start().wrapping_add(offset as usize);
+        Self { reach: Reach::Direct(pointer), _keep: Keep::Span { _span: Arc::clone(span) } }
+    }
+
+    /// A copy of bytes of the program's, to read from.
+    pub(crate) fn stage(bytes: Vec<u8>) -> Self {
+        let bytes: Arc<[u8]> = bytes.into();
+        Self { reach: Reach::Direct(bytes.as_ptr().cast_mut()), _keep: Keep::Stage { _bytes: bytes } }
+    }
+
+    /// Memory that the program mapped.
+    pub(crate) fn program(address: u64) -> Self {
+        Self { reach: Reach::Program(address), _keep: Keep::Nothing }
+    }
+
+    fn at(&self, offset: u64) -> Reach {
+        match self.reach {
+            Reach::Direct(pointer) => Reach::Direct(pointer.wrapping_add(offset as usize)),
+            Reach::Program(address) => Reach::Program(address.wrapping_add(offset)),
+        }
+    }
+
+    fn word(&self) -> *mut u8 {
+        match self.reach {
+            Reach::Direct(pointer) => pointer,
+            Reach::Program(address) => address as *mut u8,
+        }
+    }
+
+    /// Whether the bytes here can be read.
+    fn probe(&self, bytes: usize) -> Result<(), CUerror> {
+        match self.reach {
+            Reach::Direct(_) => Ok(()),
+            Reach::Program(address) => {
+                let mut word = [0u8; 8];
+                read_program(address, word.as_mut_ptr(), bytes.min(8))
+            }
+        }
+    }
+
+    /// The aligned word here, read at once.
+    pub(crate) fn load(&self, width: Width) -> Result<u64, CUerror> {
+        self.probe(width.bytes())?;
+        Ok(match width {
+            Width::Four => {
+                // SAFETY: the word is mapped (kept by the span, or just probed) and aligned, which was checked when
+                // the work was made; concurrent accesses of the program are atomic or its own affair.
+                let word = unsafe { AtomicU32::from_ptr(self.word().cast()) };
+                u64::from(word.load(Ordering::Acquire))
+            }
+            Width::Eight => {
+                // SAFETY: as for four bytes.
+                let word = unsafe { AtomicU64::from_ptr(self.word().cast()) };
+                word.load(Ordering::Acquire)
+            }
+        })
+    }
+
+    /// Writes the aligned word here at once; of a 32-bit word the low half of `value`.
+    pub(crate) fn store(&self, width: Width, value: u64) -> Result<(), CUerror> {
+        self.probe(width.bytes())?;
+        match width {
+            Width::Four => {
+                // SAFETY: as in `load`; that the memory is writable was the condition for registering it.
+                let word = unsafe { AtomicU32::from_ptr(self.word().cast()) };
+                word.store(value as u32, Ordering::Release);
+            }
+            Width::Eight => {
+                // SAFETY: as for four bytes.
+                let word = unsafe { AtomicU64::from_ptr(self.word().cast()) };
+                word.store(value, Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes here as they are now.
+    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), CUerror> {
+        let bytes = into.len();
+        move_bytes(self.at(offset), Reach::Direct(into.as_mut_ptr()), bytes)
+    }
+
+    /// Repeats `pattern` over `bytes` bytes from `offset` on.
+    pub(crate) fn fill(&self, offset: u64, pattern: &[u8], bytes: u64) -> Result<(), CUerror> {
+        const CHUNK_BYTES: usize = 4096;
+        let mut chunk = [0u8; CHUNK_BYTES];
+        for (byte, value) in chunk.iter_mut().zip(pattern.iter().cycle()) {
+            *byte = *value;
+        }
+        let mut done = 0;
+        while done < bytes {
+            let part = (bytes - done).min(CHUNK_BYTES as u64);
+            move_bytes(Reach::Direct(chunk.as_mut_ptr()), self.at(offset + done), part as usize)?;
+            done += part;
+        }
+        Ok(())
+    }
+}
+
+/// The width of a word that a stream waits for or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Width {
+    Four,
+    Eight,
+}
+
+impl Width {
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Self::Four => 4,
+            Self::Eight => 8,
+        }
+    }
+}
+
+/// Copies `bytes` bytes; the two ranges may overlap.
+pub(crate) fn copy(from: &Place, from_offset: u64, to: &Place, to_offset: u64, bytes: u64) -> Result<(), CUerror> {
+    move_bytes(from.at(from_offset), to.at(to_offset), bytes as usize)
+}
+
+fn move_bytes(from: Reach, to: Reach, bytes: usize) -> Result<(), CUerror> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    match (from, to) {
+        (Reach::Direct(from), Reach::Direct(to)) => {
+            // SAFETY: both ranges lie in mappings that the places keep alive. The copy is the C library's, so that
+            // a race with another stream gives mixed bytes, as on a GPU, and nothing worse.
+            unsafe { libc::memmove(to.cast(), from.cast(), bytes) };
+            Ok(())
+        }
+        (Reach::Program(from), Reach::Direct(to)) => read_program(from, to, bytes),
+        (Reach::Program(from), Reach::Program(to)) => read_program(from, to as *mut u8, bytes),
+        (Reach::Direct(from), Reach::Program(to)) => write_program(from, to, bytes),
+    }
+}
+
+/// Copies from an address of the program's; a dead address on either side is an error.
+fn read_program(from: u64, to: *mut u8, bytes: usize) -> Result<(), CUerror> {
+    through_kernel(to, from, bytes, |local, remote| {
+        let process = own_process();
+        // SAFETY: one element each way; the kernel checks both ranges and answers EFAULT for what is not mapped.
+        unsafe { libc::process_vm_readv(process, local, 1, remote, 1, 0) }
+    })
+}
+
+/// Copies to an address of the program's; a dead address is an error.
+fn write_program(from: *mut u8, to: u64, bytes: usize) -> Result<(), CUerror> {
+    through_kernel(from, to, bytes, |local, remote| {
+        let process = own_process();
+        // SAFETY: one element each way; the kernel checks both ranges and answers EFAULT for what is not mapped.
+        unsafe { libc::process_vm_writev(process, local, 1, remote, 1, 0) }
+    })
+}
+
+fn through_kernel(
+    local: *mut u8,
+    remote: u64,
+    bytes: usize,
+    call: impl Fn(*const libc::iovec, *const libc::iovec) -> isize,
+) -> Result<(), CUerror> {
+    let mut done = 0;
+    while done < bytes {
+        let near = libc::iovec { iov_base: local.wrapping_add(done).cast(), iov_len: bytes - done };
+        let far = libc::iovec { iov_base: (remote as usize + done) as *mut c_void, iov_len: bytes - done };
+        match call(&near, &far) {
+            moved if moved > 0 => done += moved as usize,
+            0 => return Err(CUerror::ILLEGAL_ADDRESS),
+            _ => match io::Error::last_os_error().raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EFAULT) => return Err(CUerror::ILLEGAL_ADDRESS),
+                _ => return Err(CUerror::OPERATING_SYSTEM),
+            },
+        }
+    }
+    Ok(())
+}
+
+fn own_process() -> libc::pid_t {
+    std::process::id() as libc::pid_t
+}
+
+/// Whether every page of a range of the program's can be read.
+pub(crate) fn is_mapped(start: u64, bytes: u64) -> bool {
+    const PAGE: u64 = 4096;
+    let mut byte = 0u8;
+    let pages = (start / PAGE * PAGE..start + bytes).step_by(PAGE as usize);
+    pages.map(|page| page.max(start)).all(|at| read_program(at, &mut byte, 1).is_ok())
+}

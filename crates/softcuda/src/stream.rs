@@ -1,0 +1,82 @@
+//! Streams: what a handle of one means to the calling thread.
+
+use std::sync::{Arc, Weak};
+
+use freehold_driver::cuda::{CUerror, CUstream, stream_flags};
+
+use crate::boundary;
+use crate::context::{self, Context};
+use crate::engine::queue::{Point, Queue};
+use crate::engine::work::Work;
+use crate::world::World;
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) context: Weak<Context>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) flags: u32,
+    pub(crate) priority: i32,
+}
+
+impl Stream {
+    /// A default stream: the legacy one of a context, or the own one of a thread.
+    pub(crate) fn default_of(context: Weak<Context>, queue: Arc<Queue>) -> Self {
+        Self { context, queue, flags: stream_flags::DEFAULT, priority: 0 }
+    }
+}
+
+/// A stream with the context that it belongs to.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) context: Arc<Context>,
+    pub(crate) stream: Arc<Stream>,
+}
+
+impl Lane {
+    /// Adds work to the stream.
+    pub(crate) fn add(&self, world: &World, work: Work) -> Point {
+        self.context.add(world, &self.stream.queue, Vec::new(), work)
+    }
+
+    /// Waits for all work of the stream so far; for the legacy one also for what it waits for.
+    pub(crate) fn synchronize(&self, world: &World) {
+        let end = self.end(world);
+        world.engine.wait(&end);
+    }
+
+    /// The point after all work of the stream so far; of the legacy one, also after what it would wait for.
+    pub(crate) fn end(&self, world: &World) -> Point {
+        let queue = &self.stream.queue;
+        if self.is_legacy() && self.context.has_blocking_work() {
+            return self.add(world, Work::Nothing);
+        }
+        Point { queue: Arc::clone(queue), position: queue.end() }
+    }
+
+    /// Whether nothing is pending that work added now would come after.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.stream.queue.is_idle() && !(self.is_legacy() && self.context.has_blocking_work())
+    }
+
+    fn is_legacy(&self) -> bool {
+        self.stream.queue.id == self.context.legacy().queue.id
+    }
+}
+
+/// What a handle names: 0 the default stream of the call's kind, 1 the legacy one, 2 the thread's own.
+pub(crate) fn lane(world: &World, handle: CUstream) -> Result<Lane, CUerror> {
+    match handle {
+        CUstream::NULL | CUstream::LEGACY | CUstream::PER_THREAD => {
+            let context = context::current()?;
+            let own = handle == CUstream::PER_THREAD || handle.0 == 0 && boundary::is_per_thread_default();
+            let stream = if own { context.per_thread(world) } else { Arc::clone(context.legacy()) };
+            Ok(Lane { context, stream })
+        }
+        _ => {
+            let stream = world.streams.find(handle.0).ok_or(CUerror::INVALID_HANDLE)?;
+            let context = stream.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
+            context.alive()?;
+            Ok(Lane { context, stream })
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! All that the software driver knows in one process: its devices, its live handles and its live memory.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use freehold_driver::cuda::{CUdevice, CUerror, CUresult};
+
+use crate::config::Config;
+use crate::context::{Context, Primary};
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::memory::arena::Arena;
+use crate::memory::heap::Heap;
+use crate::memory::place::Place;
+use crate::memory::span::{Span, SpanKind, Spans};
+use crate::pool::Pool;
+use crate::registry::{Kind, Registry, Return};
+use crate::stream::Stream;
+
+/// Addresses of a device for each byte of its memory: a free page is never out of reach for lack of neighbours.
+const ADDRESSES_PER_BYTE: u64 = 4;
+
+static WORLD: OnceLock<World> = OnceLock::new();
+
+/// Set in the child of a fork after initialisation, where nothing works any more (fact 0.6).
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) devices: Vec<Arc<Device>>,
+    pub(crate) contexts: Registry<Context>,
+    pub(crate) streams: Registry<Stream>,
+    pub(crate) events: Registry<Event>,
+    pub(crate) pools: Registry<Pool>,
+    spans: RwLock<Spans>,
+    numbers: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) ordinal: usize,
+    pub(crate) memory_bytes: u64,
+    pub(crate) arena: Arena,
+    heap: Mutex<Heap>,
+    primary: Mutex<Primary>,
+    pools: Mutex<DevicePools>,
+}
+
+/// The pools of one device.
+#[derive(Debug, Default)]
+pub(crate) struct DevicePools {
+    /// Made when it is first asked for.
+    pub(crate) default: Option<Arc<Pool>>,
+    /// What `cuMemAllocAsync` takes from, if not the default one.
+    pub(crate) current: Option<Arc<Pool>>,
+    /// All that hold memory, destroyed ones with live blocks too.
+    pub(crate) all: Vec<Arc<Pool>>,
+}
+
+pub(crate) fn world() -> Result<&'static World, CUerror> {
+    WORLD.get().ok_or(CUerror::NOT_INITIALIZED)
+}
+
+pub(crate) fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// Makes the world, once.
+pub(crate) fn init() -> CUresult {
+    if WORLD.get().is_some() {
+        return Ok(());
+    }
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _making = lock(&MAKING);
+    if WORLD.get().is_none() {
+        let config = Config::from_environment().map_err(|_| CUerror::INVALID_VALUE)?;
+        let world = World::new(&config)?;
+        // SAFETY: the handler only stores to an atomic, which is allowed in the child of a fork.
+        unsafe { libc::pthread_atfork(None, None, Some(note_fork)) };
+        assert!(WORLD.set(world).is_ok(), "the world is made once");
+    }
+    Ok(())
+}
+
+extern "C" fn note_fork() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl World {
+    fn new(config: &Config) -> Result<Self, CUerror> {
+        let devices = (0..config.devices).map(|ordinal| Device::new(ordinal, config.memory_bytes).map(Arc::new));
+        Ok(Self {
+            engine: Engine::start(config.schedule),
+            devices: devices.collect::<Result<_, _>>()?,
+            contexts: Registry::new(Kind::Context, Return::Comes),
+            streams: Registry::new(Kind::Stream, Return::Comes),
+            events: Registry::new(Kind::Event, Return::Comes),
+            pools: Registry::new(Kind::Pool, Return::Never),
+            spans: RwLock::new(Spans::default()),
+            numbers: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn device(&self, device: CUdevice) -> Result<&Arc<Device>, CUerror> {
+        usize::try_from(device.0).ok().and_then(|ordinal| self.devices.get(ordinal)).ok_or(CUerror::INVALID_DEVICE)
+    }
+
+    /// A number that nothing else in this process has.
+    pub(crate) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn spans(&self) -> RwLockReadGuard<'_, Spans> {
+        self.spans.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn spans_mut(&self) -> RwLockWriteGuard<'_, Spans> {
+        self.spans.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The span that `address` lies in.
+    pub(crate) fn span(&self, address: u64) -> Option<Arc<Span>> {
+        self.spans().containing(address).cloned()
+    }
+
+    /// Enters a new span.
+    pub(crate) fn enter(&self, base: u64, bytes: u64, device: usize, context: Option<Arc<Context>>, kind: SpanKind) {
+        let span = Span { base, bytes, device, context, kind, id: self.number(), sync_memops: false.into() };
+        self.spans_mut().insert(Arc::new(span));
+    }
+
+    /// How work reaches `address` in `span`.
+    pub(crate) fn place(&self, span: &Arc<Span>, address: u64) -> Place {
+        match &span.kind {
+            SpanKind::Device | SpanKind::Pool(_) => Place::device(&self.devices[span.device].arena, address),
+            SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages } => {
+                Place::pages(pages, address - span.base, span)
+            }
+            SpanKind::Registered { .. } => Place::program(address),
+        }
+    }
+
+    /// Gives back the memory of a span that was taken out of the spans. Nothing may be at work on it any more.
+    pub(crate) fn give_back(&self, span: &Span) {
+        if let SpanKind::Device = span.kind {
+            let device = &self.devices[span.device];
+            device.arena.poison(span.base, span.bytes);
+            device.heap().release(span.base - device.arena.base());
+        }
+    }
+}
+
+impl Device {
+    fn new(ordinal: usize, memory_bytes: u64) -> Result<Self, CUerror> {
+        let address_bytes = memory_bytes * ADDRESSES_PER_BYTE;
+        Ok(Self {
+            ordinal,
+            memory_bytes,
+            arena: Arena::reserve(ordinal, address_bytes).map_err(|_| CUerror::OUT_OF_MEMORY)?,
+            heap: Mutex::new(Heap::new(memory_bytes, address_bytes)),
+            primary: Mutex::default(),
+            pools: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn heap(&self) -> MutexGuard<'_, Heap> {
+        lock(&self.heap)
+    }
+
+    pub(crate) fn primary(&self) -> MutexGuard<'_, Primary> {
+        lock(&self.primary)
+    }
+
+    pub(crate) fn pools(&self) -> MutexGuard<'_, DevicePools> {
+        lock(&self.pools)
+    }
+
+    /// An address for `bytes` of memory; what pools hold unused is taken from them if nothing else is left.
+    pub(crate) fn allocate(&self, bytes: u64, owner: u64) -> Result<u64, CUerror> {
+        let placed = self.heap().allocate(bytes, owner);
+        let offset = match placed {
+            Some(offset) => Some(offset),
+            None => {
+                self.trim_pools(|_| 0);
+                self.heap().allocate(bytes, owner)
+            }
+        };
+        Ok(self.arena.base() + offset.ok_or(CUerror::OUT_OF_MEMORY)?)
+    }
+
+    /// Lets every pool give back what it does not use beyond what it may keep.
+    pub(crate) fn trim_pools(&self, keep_bytes: impl Fn(&Pool) -> u64) {
+        let mut pools = self.pools();
+        for pool in &pools.all {
+            pool.trim(self, keep_bytes(pool));
+        }
+        pools.all.retain(|pool| !pool.is_over());
+    }
+}
