@@ -8,6 +8,7 @@
 //! | `cuMemAlloc`, `cuMemFree` | [`cuda::memory::alloc`], [`cuda::memory::free`] |
 //! | `cuStreamCreate` | [`cuda::stream::create`] |
 //! | a call that fails | [`cuda::CallError`], which names the call |
+//! | a call that a test makes fail | [`cuda::faults`] |
 //!
 //! This crate knows of no software driver, no pool and no owner: it is the seam that those meet at.
 

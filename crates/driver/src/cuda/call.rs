@@ -15,3 +15,22 @@ pub struct CallError {
 pub(crate) fn named(call: Function, result: CUresult) -> Result<(), CallError> {
     result.map_err(|code| CallError { call, code })
 }
+
+/// The outcome of a query, where `NOT_READY` is an answer and not an error.
+pub(crate) fn ready(outcome: Result<(), CallError>) -> Result<bool, CallError> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(CallError { code: CUerror::NOT_READY, .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// `call!(api.cuInit(flags))` calls the function of the table and puts its name on the error, so that the name cannot
+/// be another function's. It is as unsafe as the function: the `unsafe` and its proof stand where it is used.
+macro_rules! call {
+    ($api:ident.$name:ident($($argument:expr),*)) => {
+        $crate::cuda::call::named($crate::cuda::Function::$name, ($api.$name)($($argument),*))
+    };
+}
+
+pub(crate) use call;

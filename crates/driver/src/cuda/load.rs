@@ -1,10 +1,11 @@
 //! NVIDIA's library, loaded at run time: nothing here needs it to build.
 
+use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use super::api::Api;
+use super::api::{Api, Function};
 
 /// Where the system's loader finds NVIDIA's driver.
 pub const LIBRARY: &str = "libcuda.so.1";
@@ -26,11 +27,17 @@ pub fn load(path: &Path) -> Result<Api, LoadError> {
     // SAFETY: running the initialisers of the driver's library is what a caller who names it asks for.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|source| LoadError::Library { path: path.to_owned(), source })?;
-    let library: &'static Library = Box::leak(Box::new(library));
-    // SAFETY: the list in `api` states the C signature of each symbol it names.
-    let (api, missing) = unsafe { Api::from_symbols(|name| library.get(name.to_bytes_with_nul()).ok().map(|s| *s)) };
-    if missing.contains(&super::Function::cuInit) {
+    let find = |name: &CStr| {
+        // SAFETY: the symbol is taken as a function, which all symbols of these names are, and not called here.
+        let symbol = unsafe { library.get::<unsafe extern "C" fn()>(name.to_bytes_with_nul()) };
+        symbol.ok().map(|symbol| *symbol)
+    };
+    // SAFETY: the list in `api` states the C signature of each symbol it names, and the library is never unloaded
+    // where the table leaves this function.
+    let (api, missing) = unsafe { Api::from_symbols(find) };
+    if missing.contains(&Function::cuInit) {
         return Err(LoadError::NotADriver(path.to_owned()));
     }
+    std::mem::forget(library);
     Ok(api)
 }

@@ -1,9 +1,37 @@
-//! The CUDA driver API: its types, the one list of its functions, and a safe call for each noun.
+//! The CUDA driver API: its types, the one list of its functions, and a call for each, sorted by noun.
+//!
+//! # What is safe here
+//!
+//! A table is trusted to be a CUDA driver: whoever fills a field of [`Api`] vouches that the function there does what
+//! the driver API says of it, and touches no memory beyond that.
+//!
+//! A call is safe where all it takes are numbers, slices and places on the caller's stack. A device address is such a
+//! number, and a wrong one is the driver's to refuse. That it may name pinned memory, which the host sees too, or on
+//! some machines any memory of the process, does not make the call `unsafe`: the device reaches that memory as a
+//! debugger or `/proc/self/mem` does, from outside the language. Whoever makes a reference to memory that a device can
+//! write vouches that none does while the reference lives. A handle is a number too, and the caller's to keep valid:
+//! a driver is not bound to refuse one that it never handed out.
+//!
+//! A call is `unsafe` where it is given a pointer of the host that the driver reads or writes, releases, or keeps
+//! after the call has returned: the length behind it, and how long it stays good, only the caller knows.
 
 pub mod api;
 pub mod call;
 pub mod code;
+pub mod context;
+pub mod copy;
+pub mod device;
+pub mod driver;
+pub mod event;
+pub mod faults;
+pub mod fill;
+pub mod host;
 pub mod load;
+pub mod memory;
+pub mod pointer;
+pub mod pool;
+pub mod primary;
+pub mod stream;
 pub mod types;
 
 pub use api::{Api, Function};

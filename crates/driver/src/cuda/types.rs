@@ -392,7 +392,7 @@ pub struct CUDA_MEMCPY3D_PEER {
 const _: () = assert!(size_of::<CUDA_MEMCPY3D_PEER>() == 200);
 
 /// One operation of `cuStreamBatchMemOp`. C writes a union; the members that wait and write have one layout, and the
-/// two others use its first word and the flags at the place of the address.
+/// two others use only the operation and the flags beside it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct CUstreamBatchMemOpParams {

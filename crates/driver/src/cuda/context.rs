@@ -1,0 +1,147 @@
+//! Contexts that a program creates, and the one that is current in a thread. What is said of "the" context below is
+//! said of the current one.
+
+use super::api::Api;
+use super::call::{CallError, call};
+use super::types::{CUcontext, CUdevice, CUfunc_cache, CUlimit};
+
+/// The priorities that a stream can have. A smaller number goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Priorities {
+    pub least: i32,
+    pub greatest: i32,
+}
+
+/// Creates a context and makes it current; `flags` as in [`ctx_flags`](super::ctx_flags).
+pub fn create(api: &Api, device: CUdevice, flags: u32) -> Result<CUcontext, CallError> {
+    let mut context = CUcontext::NULL;
+    // SAFETY: `context` outlives the call, which writes one handle to it.
+    unsafe { call!(api.cuCtxCreate_v2(&mut context, flags, device)) }?;
+    Ok(context)
+}
+
+/// Destroys a context, and all memory that was allocated in it, once its work is done (facts 0.3 and 2.3).
+pub fn destroy(api: &Api, context: CUcontext) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuCtxDestroy_v2(context)) }
+}
+
+/// Makes a context current, above the one that is.
+pub fn push_current(api: &Api, context: CUcontext) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuCtxPushCurrent_v2(context)) }
+}
+
+/// Makes the context below the current one current, and returns the one that was.
+pub fn pop_current(api: &Api) -> Result<CUcontext, CallError> {
+    let mut context = CUcontext::NULL;
+    // SAFETY: `context` outlives the call, which writes one handle to it.
+    unsafe { call!(api.cuCtxPopCurrent_v2(&mut context)) }?;
+    Ok(context)
+}
+
+/// Makes a context current in place of the one that is. `NULL` leaves none.
+pub fn set_current(api: &Api, context: CUcontext) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuCtxSetCurrent(context)) }
+}
+
+/// The current context, `NULL` if there is none.
+pub fn current(api: &Api) -> Result<CUcontext, CallError> {
+    let mut context = CUcontext::NULL;
+    // SAFETY: `context` outlives the call, which writes one handle to it.
+    unsafe { call!(api.cuCtxGetCurrent(&mut context)) }?;
+    Ok(context)
+}
+
+/// The device of the context.
+pub fn device(api: &Api) -> Result<CUdevice, CallError> {
+    let mut device = CUdevice::default();
+    // SAFETY: `device` outlives the call, which writes one device to it.
+    unsafe { call!(api.cuCtxGetDevice(&mut device)) }?;
+    Ok(device)
+}
+
+/// The flags of the context.
+pub fn flags(api: &Api) -> Result<u32, CallError> {
+    let mut flags = 0;
+    // SAFETY: `flags` outlives the call, which writes one `u32` to it.
+    unsafe { call!(api.cuCtxGetFlags(&mut flags)) }?;
+    Ok(flags)
+}
+
+/// Sets the flags of the context.
+pub fn set_flags(api: &Api, flags: u32) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuCtxSetFlags(flags)) }
+}
+
+/// A number that no other context of the process has had or will have.
+pub fn id(api: &Api, context: CUcontext) -> Result<u64, CallError> {
+    let mut id = 0;
+    // SAFETY: `id` outlives the call, which writes one `u64` to it.
+    unsafe { call!(api.cuCtxGetId(context, &mut id)) }?;
+    Ok(id)
+}
+
+/// Waits for all work of the context.
+pub fn synchronize(api: &Api) -> Result<(), CallError> {
+    // SAFETY: the call takes no argument.
+    unsafe { call!(api.cuCtxSynchronize()) }
+}
+
+/// Asks for another limit; the driver may round it.
+pub fn set_limit(api: &Api, limit: CUlimit, value: usize) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuCtxSetLimit(limit, value)) }
+}
+
+/// The value of a limit.
+pub fn limit(api: &Api, limit: CUlimit) -> Result<usize, CallError> {
+    let mut value = 0;
+    // SAFETY: `value` outlives the call, which writes one `usize` to it.
+    unsafe { call!(api.cuCtxGetLimit(&mut value, limit)) }?;
+    Ok(value)
+}
+
+/// What the memory that L1 and shared memory divide is preferred for.
+pub fn cache_config(api: &Api) -> Result<CUfunc_cache, CallError> {
+    let mut config = CUfunc_cache::default();
+    // SAFETY: `config` outlives the call, which writes one `u32` to it.
+    unsafe { call!(api.cuCtxGetCacheConfig(&mut config)) }?;
+    Ok(config)
+}
+
+/// Sets what the memory that L1 and shared memory divide is preferred for.
+pub fn set_cache_config(api: &Api, config: CUfunc_cache) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuCtxSetCacheConfig(config)) }
+}
+
+/// The version of the API that a context was created with.
+pub fn api_version(api: &Api, context: CUcontext) -> Result<u32, CallError> {
+    let mut version = 0;
+    // SAFETY: `version` outlives the call, which writes one `u32` to it.
+    unsafe { call!(api.cuCtxGetApiVersion(context, &mut version)) }?;
+    Ok(version)
+}
+
+/// The priorities that streams of the context can have.
+pub fn stream_priorities(api: &Api) -> Result<Priorities, CallError> {
+    let (mut least, mut greatest) = (0, 0);
+    // SAFETY: `least` and `greatest` outlive the call, which writes one `i32` to each.
+    unsafe { call!(api.cuCtxGetStreamPriorityRange(&mut least, &mut greatest)) }?;
+    Ok(Priorities { least, greatest })
+}
+
+/// Lets the context reach the memory of `peer`, a context on another device.
+pub fn enable_peer_access(api: &Api, peer: CUcontext, flags: u32) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuCtxEnablePeerAccess(peer, flags)) }
+}
+
+/// Takes back [`enable_peer_access`].
+pub fn disable_peer_access(api: &Api, peer: CUcontext) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuCtxDisablePeerAccess(peer)) }
+}

@@ -1,0 +1,133 @@
+//! Devices and what they are capable of. Contexts on them are in [`primary`](super::primary) and
+//! [`context`](super::context).
+
+use std::ffi::{CStr, c_char};
+
+use super::api::Api;
+use super::call::{CallError, call};
+use super::types::{CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUmemoryPool, CUuuid};
+
+/// The longest name, with its NUL, that is read whole; the driver cuts a longer one.
+const NAME_BYTES: usize = 256;
+
+/// The device with this ordinal.
+pub fn at(api: &Api, ordinal: i32) -> Result<CUdevice, CallError> {
+    let mut device = CUdevice::default();
+    // SAFETY: `device` outlives the call, which writes one device to it.
+    unsafe { call!(api.cuDeviceGet(&mut device, ordinal)) }?;
+    Ok(device)
+}
+
+/// How many devices there are.
+pub fn count(api: &Api) -> Result<i32, CallError> {
+    let mut count = 0;
+    // SAFETY: `count` outlives the call, which writes one `i32` to it.
+    unsafe { call!(api.cuDeviceGetCount(&mut count)) }?;
+    Ok(count)
+}
+
+/// The product's name.
+pub fn name(api: &Api, device: CUdevice) -> Result<String, CallError> {
+    let mut text = [0_u8; NAME_BYTES];
+    let start = text.as_mut_ptr().cast::<c_char>();
+    // SAFETY: `text` outlives the call, which writes at most the `NAME_BYTES` bytes that it has.
+    unsafe { call!(api.cuDeviceGetName(start, NAME_BYTES as i32, device)) }?;
+    Ok(until_nul(&text))
+}
+
+/// The name that no other device has.
+pub fn uuid(api: &Api, device: CUdevice) -> Result<CUuuid, CallError> {
+    let mut uuid = CUuuid::default();
+    // SAFETY: `uuid` outlives the call, which writes its sixteen bytes.
+    unsafe { call!(api.cuDeviceGetUuid_v2(&mut uuid, device)) }?;
+    Ok(uuid)
+}
+
+/// The memory of the device, in use or not.
+pub fn total_bytes(api: &Api, device: CUdevice) -> Result<usize, CallError> {
+    let mut bytes = 0;
+    // SAFETY: `bytes` outlives the call, which writes one `usize` to it.
+    unsafe { call!(api.cuDeviceTotalMem_v2(&mut bytes, device)) }?;
+    Ok(bytes)
+}
+
+/// The value of an attribute. Those that say yes or no are 1 or 0.
+pub fn attribute(api: &Api, device: CUdevice, attribute: CUdevice_attribute) -> Result<i32, CallError> {
+    let mut value = 0;
+    // SAFETY: `value` outlives the call, which writes one `i32` to it, whatever the attribute.
+    unsafe { call!(api.cuDeviceGetAttribute(&mut value, attribute, device)) }?;
+    Ok(value)
+}
+
+/// The device at a place on the bus, such as `0000:19:00.0`.
+pub fn at_pci_bus_id(api: &Api, bus_id: &CStr) -> Result<CUdevice, CallError> {
+    let mut device = CUdevice::default();
+    // SAFETY: `bus_id` ends in a NUL; `device` outlives the call, which writes one device to it.
+    unsafe { call!(api.cuDeviceGetByPCIBusId(&mut device, bus_id.as_ptr())) }?;
+    Ok(device)
+}
+
+/// The device's place on the bus.
+pub fn pci_bus_id(api: &Api, device: CUdevice) -> Result<String, CallError> {
+    let mut text = [0_u8; NAME_BYTES];
+    let start = text.as_mut_ptr().cast::<c_char>();
+    // SAFETY: `text` outlives the call, which writes at most the `NAME_BYTES` bytes that it has.
+    unsafe { call!(api.cuDeviceGetPCIBusId(start, NAME_BYTES as i32, device)) }?;
+    Ok(until_nul(&text))
+}
+
+/// Whether contexts on `device` can reach the memory of `peer`.
+pub fn can_access_peer(api: &Api, device: CUdevice, peer: CUdevice) -> Result<bool, CallError> {
+    let mut can = 0;
+    // SAFETY: `can` outlives the call, which writes one `i32` to it.
+    unsafe { call!(api.cuDeviceCanAccessPeer(&mut can, device, peer)) }?;
+    Ok(can != 0)
+}
+
+/// The value of an attribute of the link between two devices.
+pub fn p2p_attribute(
+    api: &Api,
+    from: CUdevice,
+    to: CUdevice,
+    attribute: CUdevice_P2PAttribute,
+) -> Result<i32, CallError> {
+    let mut value = 0;
+    // SAFETY: `value` outlives the call, which writes one `i32` to it, whatever the attribute.
+    unsafe { call!(api.cuDeviceGetP2PAttribute(&mut value, attribute, from, to)) }?;
+    Ok(value)
+}
+
+/// The pool that the device came with.
+pub fn default_pool(api: &Api, device: CUdevice) -> Result<CUmemoryPool, CallError> {
+    let mut pool = CUmemoryPool::NULL;
+    // SAFETY: `pool` outlives the call, which writes one handle to it.
+    unsafe { call!(api.cuDeviceGetDefaultMemPool(&mut pool, device)) }?;
+    Ok(pool)
+}
+
+/// The pool that [`memory::alloc_async`](super::memory::alloc_async) takes from.
+pub fn pool(api: &Api, device: CUdevice) -> Result<CUmemoryPool, CallError> {
+    let mut pool = CUmemoryPool::NULL;
+    // SAFETY: `pool` outlives the call, which writes one handle to it.
+    unsafe { call!(api.cuDeviceGetMemPool(&mut pool, device)) }?;
+    Ok(pool)
+}
+
+/// Makes `pool` the one that [`memory::alloc_async`](super::memory::alloc_async) takes from.
+pub fn set_pool(api: &Api, device: CUdevice, pool: CUmemoryPool) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuDeviceSetMemPool(device, pool)) }
+}
+
+/// The major and the minor number of the device's architecture.
+pub fn compute_capability(api: &Api, device: CUdevice) -> Result<(i32, i32), CallError> {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: `major` and `minor` outlive the call, which writes one `i32` to each.
+    unsafe { call!(api.cuDeviceComputeCapability(&mut major, &mut minor, device)) }?;
+    Ok((major, minor))
+}
+
+fn until_nul(text: &[u8]) -> String {
+    let length = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+    String::from_utf8_lossy(&text[..length]).into_owned()
+}

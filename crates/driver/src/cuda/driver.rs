@@ -1,0 +1,65 @@
+//! The driver as a whole: initialisation, its version, the names of its codes, the addresses of its functions.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use super::api::Api;
+use super::call::{CallError, call};
+use super::types::CUdriverProcAddressQueryResult;
+
+/// Initialises the driver. Every other call but [`version`] and the names of codes needs it.
+pub fn init(api: &Api, flags: u32) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuInit(flags)) }
+}
+
+/// The CUDA version that the driver serves: 13000 is 13.0.
+pub fn version(api: &Api) -> Result<i32, CallError> {
+    let mut version = 0;
+    // SAFETY: `version` outlives the call, which writes one `i32` to it.
+    unsafe { call!(api.cuDriverGetVersion(&mut version)) }?;
+    Ok(version)
+}
+
+/// The driver's name for the code `number`; zero has one too.
+pub fn error_name(api: &Api, number: u32) -> Result<String, CallError> {
+    let mut text = c"".as_ptr();
+    // SAFETY: `text` outlives the call, which writes one pointer to it.
+    unsafe { call!(api.cuGetErrorName(number, &mut text)) }?;
+    // SAFETY: `text` is the empty text above or, since the call succeeded, a text of the driver's.
+    Ok(unsafe { owned(text) })
+}
+
+/// The driver's description of the code `number`.
+pub fn error_string(api: &Api, number: u32) -> Result<String, CallError> {
+    let mut text = c"".as_ptr();
+    // SAFETY: `text` outlives the call, which writes one pointer to it.
+    unsafe { call!(api.cuGetErrorString(number, &mut text)) }?;
+    // SAFETY: `text` is the empty text above or, since the call succeeded, a text of the driver's.
+    Ok(unsafe { owned(text) })
+}
+
+/// What the driver knows of a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcAddress {
+    /// Null where the driver has no such function.
+    pub function: *mut c_void,
+    pub status: CUdriverProcAddressQueryResult,
+}
+
+/// The function that `name`, spelled without a version, meant in the CUDA version `version` (12000 is 12.0).
+pub fn proc_address(api: &Api, name: &CStr, version: i32, flags: u64) -> Result<ProcAddress, CallError> {
+    let mut function = std::ptr::null_mut();
+    let mut status = CUdriverProcAddressQueryResult::default();
+    // SAFETY: `name` ends in a NUL; `function` and `status` outlive the call, which writes one value to each.
+    unsafe { call!(api.cuGetProcAddress_v2(name.as_ptr(), &mut function, version, flags, &mut status)) }?;
+    Ok(ProcAddress { function, status })
+}
+
+/// A copy of a text.
+///
+/// # Safety
+/// `text` ends in a NUL and does not change during the call. The texts that a driver hands out are constants of its.
+unsafe fn owned(text: *const c_char) -> String {
+    // SAFETY: the caller vouches for the NUL and for the text; the borrow ends in this function.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}

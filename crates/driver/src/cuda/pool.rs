@@ -1,0 +1,101 @@
+//! Pools: what allocation in the order of a stream takes from. The allocations themselves are in
+//! [`memory`](super::memory), the pool of a device in [`device`](super::device).
+
+use std::ffi::c_void;
+
+use super::api::Api;
+use super::call::{CallError, call};
+use super::types::{
+    CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool,
+};
+
+/// Room for one attribute's value. The longest of CUDA 12 and 13 has 8 bytes.
+type Room = [u64; 2];
+
+/// Creates a pool.
+pub fn create(api: &Api, props: &CUmemPoolProps) -> Result<CUmemoryPool, CallError> {
+    let mut pool = CUmemoryPool::NULL;
+    // SAFETY: `pool` and `props` outlive the call, which writes one handle to the first and reads the second.
+    unsafe { call!(api.cuMemPoolCreate(&mut pool, props)) }?;
+    Ok(pool)
+}
+
+/// Destroys a pool as soon as its last allocation is released.
+pub fn destroy(api: &Api, pool: CUmemoryPool) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuMemPoolDestroy(pool)) }
+}
+
+/// The value of any attribute: its eight bytes, or its four and zeros.
+pub fn attribute(api: &Api, pool: CUmemoryPool, attribute: CUmemPool_attribute) -> Result<u64, CallError> {
+    let mut room = Room::default();
+    let value = room.as_mut_ptr().cast::<c_void>();
+    // SAFETY: `room` outlives the call, which writes one value to it; it is longer than the value of any attribute, and
+    // aligned for it.
+    unsafe { call!(api.cuMemPoolGetAttribute(pool, attribute, value)) }?;
+    Ok(room[0])
+}
+
+/// Sets an attribute. Those of four bytes take the low half of `value`.
+pub fn set_attribute(
+    api: &Api,
+    pool: CUmemoryPool,
+    attribute: CUmemPool_attribute,
+    value: u64,
+) -> Result<(), CallError> {
+    let mut room: Room = [value, 0];
+    let value = room.as_mut_ptr().cast::<c_void>();
+    // SAFETY: `room` outlives the call, which reads one value from it; it is longer than the value of any attribute, and
+    // aligned for it.
+    unsafe { call!(api.cuMemPoolSetAttribute(pool, attribute, value)) }
+}
+
+/// How much unused memory the pool keeps when a stream, event or context is waited for.
+pub fn release_threshold_bytes(api: &Api, pool: CUmemoryPool) -> Result<u64, CallError> {
+    attribute(api, pool, CUmemPool_attribute::RELEASE_THRESHOLD)
+}
+
+/// Sets how much unused memory the pool keeps when a stream, event or context is waited for.
+pub fn set_release_threshold(api: &Api, pool: CUmemoryPool, bytes: u64) -> Result<(), CallError> {
+    set_attribute(api, pool, CUmemPool_attribute::RELEASE_THRESHOLD, bytes)
+}
+
+/// The memory that the pool holds of its device, in use or not.
+pub fn reserved_bytes(api: &Api, pool: CUmemoryPool) -> Result<u64, CallError> {
+    attribute(api, pool, CUmemPool_attribute::RESERVED_MEM_CURRENT)
+}
+
+/// The most that [`reserved_bytes`] was since the attribute was last set to zero.
+pub fn reserved_bytes_high(api: &Api, pool: CUmemoryPool) -> Result<u64, CallError> {
+    attribute(api, pool, CUmemPool_attribute::RESERVED_MEM_HIGH)
+}
+
+/// The memory of the pool that is allocated.
+pub fn used_bytes(api: &Api, pool: CUmemoryPool) -> Result<u64, CallError> {
+    attribute(api, pool, CUmemPool_attribute::USED_MEM_CURRENT)
+}
+
+/// The most that [`used_bytes`] was since the attribute was last set to zero.
+pub fn used_bytes_high(api: &Api, pool: CUmemoryPool) -> Result<u64, CallError> {
+    attribute(api, pool, CUmemPool_attribute::USED_MEM_HIGH)
+}
+
+/// Gives memory that is not in use back to the device, and keeps `keep_bytes` of it.
+pub fn trim(api: &Api, pool: CUmemoryPool, keep_bytes: usize) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuMemPoolTrimTo(pool, keep_bytes)) }
+}
+
+/// Says which devices may use the pool's memory.
+pub fn set_access(api: &Api, pool: CUmemoryPool, access: &[CUmemAccessDesc]) -> Result<(), CallError> {
+    // SAFETY: `access` is readable for its length and outlives the call.
+    unsafe { call!(api.cuMemPoolSetAccess(pool, access.as_ptr(), access.len())) }
+}
+
+/// What the device at `location` may do with the pool's memory.
+pub fn access(api: &Api, pool: CUmemoryPool, mut location: CUmemLocation) -> Result<CUmemAccess_flags, CallError> {
+    let mut flags = CUmemAccess_flags::default();
+    // SAFETY: `flags` and `location` outlive the call, which writes one `u32` to the first and reads the second.
+    unsafe { call!(api.cuMemPoolGetAccess(&mut flags, pool, &mut location)) }?;
+    Ok(flags)
+}

@@ -1,0 +1,187 @@
+//! Streams, and the work that is put into them other than copies, fills and allocations.
+
+use std::ffi::c_void;
+
+use super::api::Api;
+use super::call::{CallError, call, ready};
+use super::code::CUresult;
+use super::types::{CUcontext, CUdeviceptr, CUevent, CUstream, CUstreamBatchMemOpParams, CUstreamCaptureStatus};
+
+/// Creates a stream in the current context; `flags` as in [`stream_flags`](super::stream_flags).
+pub fn create(api: &Api, flags: u32) -> Result<CUstream, CallError> {
+    let mut stream = CUstream::NULL;
+    // SAFETY: `stream` outlives the call, which writes one handle to it.
+    unsafe { call!(api.cuStreamCreate(&mut stream, flags)) }?;
+    Ok(stream)
+}
+
+/// [`create`] with one of [`context::stream_priorities`](super::context::stream_priorities).
+pub fn create_with_priority(api: &Api, flags: u32, priority: i32) -> Result<CUstream, CallError> {
+    let mut stream = CUstream::NULL;
+    // SAFETY: `stream` outlives the call, which writes one handle to it.
+    unsafe { call!(api.cuStreamCreateWithPriority(&mut stream, flags, priority)) }?;
+    Ok(stream)
+}
+
+/// Destroys a stream without waiting: its work completes (fact 2.3). Its handle may come back (fact 2.5).
+pub fn destroy(api: &Api, stream: CUstream) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuStreamDestroy_v2(stream)) }
+}
+
+/// The priority of a stream.
+pub fn priority(api: &Api, stream: CUstream) -> Result<i32, CallError> {
+    let mut priority = 0;
+    // SAFETY: `priority` outlives the call, which writes one `i32` to it.
+    unsafe { call!(api.cuStreamGetPriority(stream, &mut priority)) }?;
+    Ok(priority)
+}
+
+/// The flags of a stream.
+pub fn flags(api: &Api, stream: CUstream) -> Result<u32, CallError> {
+    let mut flags = 0;
+    // SAFETY: `flags` outlives the call, which writes one `u32` to it.
+    unsafe { call!(api.cuStreamGetFlags(stream, &mut flags)) }?;
+    Ok(flags)
+}
+
+/// A number that tells a stream from another with the same handle (fact 2.5).
+pub fn id(api: &Api, stream: CUstream) -> Result<u64, CallError> {
+    let mut id = 0;
+    // SAFETY: `id` outlives the call, which writes one `u64` to it.
+    unsafe { call!(api.cuStreamGetId(stream, &mut id)) }?;
+    Ok(id)
+}
+
+/// The context of a stream.
+pub fn context(api: &Api, stream: CUstream) -> Result<CUcontext, CallError> {
+    let mut context = CUcontext::NULL;
+    // SAFETY: `context` outlives the call, which writes one handle to it.
+    unsafe { call!(api.cuStreamGetCtx(stream, &mut context)) }?;
+    Ok(context)
+}
+
+/// Whether the stream's work is being captured into a graph.
+pub fn capture_status(api: &Api, stream: CUstream) -> Result<CUstreamCaptureStatus, CallError> {
+    let mut status = CUstreamCaptureStatus::default();
+    // SAFETY: `status` outlives the call, which writes one `u32` to it.
+    unsafe { call!(api.cuStreamIsCapturing(stream, &mut status)) }?;
+    Ok(status)
+}
+
+/// Whether all work of a stream is done. `NOT_READY` is `false`, not an error.
+pub fn query(api: &Api, stream: CUstream) -> Result<bool, CallError> {
+    // SAFETY: the call takes no pointer.
+    ready(unsafe { call!(api.cuStreamQuery(stream)) })
+}
+
+/// Waits for all work of a stream.
+pub fn synchronize(api: &Api, stream: CUstream) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuStreamSynchronize(stream)) }
+}
+
+/// Holds what is put into the stream later until the event's stream has passed the event.
+pub fn wait_event(api: &Api, stream: CUstream, event: CUevent, flags: u32) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuStreamWaitEvent(stream, event, flags)) }
+}
+
+/// Puts a call of `work` into a stream. It is not made if the context has failed by then.
+///
+/// # Safety
+/// `work` may be called with `data` once, on another thread, until the stream has passed it, whenever that is. It
+/// does not unwind, and calls no function of the driver.
+pub unsafe fn launch_host(
+    api: &Api,
+    stream: CUstream,
+    work: unsafe extern "C" fn(data: *mut c_void),
+    data: *mut c_void,
+) -> Result<(), CallError> {
+    // SAFETY: the caller vouches for the call of `work` with `data` for as long as the driver may make it.
+    unsafe { call!(api.cuLaunchHostFunc(stream, Some(work), data)) }
+}
+
+/// The older form of [`launch_host`], which is made even if the context has failed, and is told so. `flags` is zero.
+///
+/// # Safety
+/// As for [`launch_host`].
+pub unsafe fn add_callback(
+    api: &Api,
+    stream: CUstream,
+    callback: unsafe extern "C" fn(stream: CUstream, status: CUresult, data: *mut c_void),
+    data: *mut c_void,
+    flags: u32,
+) -> Result<(), CallError> {
+    // SAFETY: the caller vouches for the call of `callback` with `data` for as long as the driver may make it.
+    unsafe { call!(api.cuStreamAddCallback(stream, Some(callback), data, flags)) }
+}
+
+/// Holds the stream until the word at `address` compares to `value` as
+/// [`wait_value_flags`](super::wait_value_flags) say.
+///
+/// The address is a device's, like that of any fill: it may be the device's view of pinned memory, where whoever
+/// shares the word with the host does so through atomics.
+pub fn wait_value_32(
+    api: &Api,
+    stream: CUstream,
+    address: CUdeviceptr,
+    value: u32,
+    flags: u32,
+) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    unsafe { call!(api.cuStreamWaitValue32_v2(stream, address, value, flags)) }
+}
+
+/// [`wait_value_32`] of a word of 64 bits.
+pub fn wait_value_64(
+    api: &Api,
+    stream: CUstream,
+    address: CUdeviceptr,
+    value: u64,
+    flags: u32,
+) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    unsafe { call!(api.cuStreamWaitValue64_v2(stream, address, value, flags)) }
+}
+
+/// Writes a word when the stream comes to it; `flags` as in [`write_value_flags`](super::write_value_flags). The
+/// address is as in [`wait_value_32`].
+pub fn write_value_32(
+    api: &Api,
+    stream: CUstream,
+    address: CUdeviceptr,
+    value: u32,
+    flags: u32,
+) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    unsafe { call!(api.cuStreamWriteValue32_v2(stream, address, value, flags)) }
+}
+
+/// [`write_value_32`] of a word of 64 bits.
+pub fn write_value_64(
+    api: &Api,
+    stream: CUstream,
+    address: CUdeviceptr,
+    value: u64,
+    flags: u32,
+) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    unsafe { call!(api.cuStreamWriteValue64_v2(stream, address, value, flags)) }
+}
+
+/// Puts several waits and writes into a stream at once. `flags` is zero. The driver may use the `alias` of each.
+///
+/// # Panics
+/// If there are more operations than a `u32` counts.
+pub fn batch_mem_op(
+    api: &Api,
+    stream: CUstream,
+    operations: &mut [CUstreamBatchMemOpParams],
+    flags: u32,
+) -> Result<(), CallError> {
+    let count = u32::try_from(operations.len()).expect("a batch holds fewer operations than a u32 counts");
+    // SAFETY: `operations` outlives the call, which reads and writes the `count` that it holds before it returns; a
+    // wrong address in one is the driver's to refuse.
+    unsafe { call!(api.cuStreamBatchMemOp_v2(stream, count, operations.as_mut_ptr(), flags)) }
+}

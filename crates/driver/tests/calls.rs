@@ -1,0 +1,324 @@
+//! Every call hands its arguments to its own function, in the order of C.
+//!
+//! The table here refuses everything and notes the arguments that are numbers. Each call below gives every number the
+//! value of its place among them, so what arrives is 1, 2, 3 and so on, or two of them were exchanged.
+
+use std::cell::RefCell;
+use std::ffi::{c_char, c_void};
+use std::ptr::null_mut;
+
+use freehold_driver::cuda::*;
+
+thread_local! {
+    /// The numbers that the last call was given.
+    static NUMBERS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An argument as a number; a pointer is none.
+trait Argument {
+    fn number(self) -> Option<u64>;
+}
+
+impl<T> Argument for *const T {
+    fn number(self) -> Option<u64> {
+        None
+    }
+}
+
+impl<T> Argument for *mut T {
+    fn number(self) -> Option<u64> {
+        None
+    }
+}
+
+impl<T> Argument for Option<T> {
+    fn number(self) -> Option<u64> {
+        None
+    }
+}
+
+macro_rules! numbers {
+    ($($kind:ty: $number:expr;)*) => {
+        $(impl Argument for $kind {
+            fn number(self) -> Option<u64> {
+                let number: fn($kind) -> u64 = $number;
+                Some(number(self))
+            }
+        })*
+    };
+}
+
+numbers! {
+    u8: |it| it.into();
+    u16: |it| it.into();
+    u32: |it| it.into();
+    u64: |it| it;
+    usize: |it| it as u64;
+    i32: |it| it as u64;
+    CUdevice: |it| it.0 as u64;
+    CUdeviceptr: |it| it.0;
+    CUcontext: |it| it.0 as u64;
+    CUstream: |it| it.0 as u64;
+    CUevent: |it| it.0 as u64;
+    CUmemoryPool: |it| it.0 as u64;
+    CUdevice_attribute: |it| it.0.into();
+    CUdevice_P2PAttribute: |it| it.0.into();
+    CUpointer_attribute: |it| it.0.into();
+    CUmemPool_attribute: |it| it.0.into();
+    CUlimit: |it| it.0.into();
+    CUfunc_cache: |it| it.0.into();
+}
+
+macro_rules! refusing {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
+        const REFUSING: Api = Api {
+            $($name: {
+                unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
+                    let numbers: Vec<Option<u64>> = vec![$(Argument::number($argument)),*];
+                    NUMBERS.set(numbers.into_iter().flatten().collect());
+                    Err(CUerror::UNKNOWN)
+                }
+                $name
+            },)*
+        };
+    };
+}
+
+freehold_driver::with_functions!(refusing);
+
+/// The function that was called, after a look at what it was given.
+fn called<T: std::fmt::Debug>(outcome: Result<T, CallError>, numbers: &[u64]) -> Function {
+    let error = outcome.expect_err("the table refuses everything");
+    assert_eq!(error.code, CUerror::UNKNOWN);
+    assert_eq!(NUMBERS.take(), numbers, "{}", error.call);
+    error.call
+}
+
+/// Makes each call in turn, and finds that it arrives as the function beside it with the numbers 1 to the one given.
+macro_rules! arrive {
+    ($($function:ident $count:literal: $call:expr;)*) => {{
+        let mut functions = Vec::new();
+        $({
+            let function = called($call, &[1, 2, 3, 4, 5, 6][..$count]);
+            assert_eq!(function, Function::$function);
+            functions.push(function);
+        })*
+        functions
+    }};
+}
+
+const API: &Api = &REFUSING;
+const AT: fn(u64) -> CUdeviceptr = CUdeviceptr;
+
+#[test]
+fn every_function_of_the_list_is_called_by_one_call_with_its_arguments_in_order() {
+    let mut functions = drivers();
+    functions.extend(devices());
+    functions.extend(contexts());
+    functions.extend(memory_and_host());
+    functions.extend(copies());
+    functions.extend(fills());
+    functions.extend(pointers());
+    functions.extend(streams());
+    functions.extend(events());
+    functions.extend(pools());
+    functions.sort();
+    assert_eq!(functions, Function::ALL);
+}
+
+fn drivers() -> Vec<Function> {
+    arrive! {
+        cuInit 1: driver::init(API, 1);
+        cuDriverGetVersion 0: driver::version(API);
+        cuGetErrorName 1: driver::error_name(API, 1);
+        cuGetErrorString 1: driver::error_string(API, 1);
+        cuGetProcAddress_v2 2: driver::proc_address(API, c"cuInit", 1, 2);
+    }
+}
+
+fn devices() -> Vec<Function> {
+    let mut functions = arrive! {
+        cuDeviceGet 1: device::at(API, 1);
+        cuDeviceGetCount 0: device::count(API);
+        cuDeviceGetUuid_v2 1: device::uuid(API, CUdevice(1));
+        cuDeviceTotalMem_v2 1: device::total_bytes(API, CUdevice(1));
+        cuDeviceGetAttribute 2: device::attribute(API, CUdevice(2), CUdevice_attribute(1));
+        cuDeviceGetByPCIBusId 0: device::at_pci_bus_id(API, c"0000:19:00.0");
+        cuDeviceCanAccessPeer 2: device::can_access_peer(API, CUdevice(1), CUdevice(2));
+        cuDeviceGetP2PAttribute 3: device::p2p_attribute(API, CUdevice(2), CUdevice(3), CUdevice_P2PAttribute(1));
+        cuDeviceGetDefaultMemPool 1: device::default_pool(API, CUdevice(1));
+        cuDeviceGetMemPool 1: device::pool(API, CUdevice(1));
+        cuDeviceSetMemPool 2: device::set_pool(API, CUdevice(1), CUmemoryPool(2));
+        cuDeviceComputeCapability 1: device::compute_capability(API, CUdevice(1));
+        cuDevicePrimaryCtxRetain 1: primary::retain(API, CUdevice(1));
+        cuDevicePrimaryCtxRelease_v2 1: primary::release(API, CUdevice(1));
+        cuDevicePrimaryCtxReset_v2 1: primary::reset(API, CUdevice(1));
+        cuDevicePrimaryCtxGetState 1: primary::state(API, CUdevice(1));
+        cuDevicePrimaryCtxSetFlags_v2 2: primary::set_flags(API, CUdevice(1), 2);
+    };
+    functions.push(called(device::name(API, CUdevice(1)), &[256, 1]));
+    functions.push(called(device::pci_bus_id(API, CUdevice(1)), &[256, 1]));
+    functions
+}
+
+fn contexts() -> Vec<Function> {
+    arrive! {
+        cuCtxCreate_v2 2: context::create(API, CUdevice(2), 1);
+        cuCtxDestroy_v2 1: context::destroy(API, CUcontext(1));
+        cuCtxPushCurrent_v2 1: context::push_current(API, CUcontext(1));
+        cuCtxPopCurrent_v2 0: context::pop_current(API);
+        cuCtxSetCurrent 1: context::set_current(API, CUcontext(1));
+        cuCtxGetCurrent 0: context::current(API);
+        cuCtxGetDevice 0: context::device(API);
+        cuCtxGetFlags 0: context::flags(API);
+        cuCtxSetFlags 1: context::set_flags(API, 1);
+        cuCtxGetId 1: context::id(API, CUcontext(1));
+        cuCtxSynchronize 0: context::synchronize(API);
+        cuCtxSetLimit 2: context::set_limit(API, CUlimit(1), 2);
+        cuCtxGetLimit 1: context::limit(API, CUlimit(1));
+        cuCtxGetCacheConfig 0: context::cache_config(API);
+        cuCtxSetCacheConfig 1: context::set_cache_config(API, CUfunc_cache(1));
+        cuCtxGetApiVersion 1: context::api_version(API, CUcontext(1));
+        cuCtxGetStreamPriorityRange 0: context::stream_priorities(API);
+        cuCtxEnablePeerAccess 2: context::enable_peer_access(API, CUcontext(1), 2);
+        cuCtxDisablePeerAccess 1: context::disable_peer_access(API, CUcontext(1));
+    }
+}
+
+fn memory_and_host() -> Vec<Function> {
+    arrive! {
+        cuMemGetInfo_v2 0: memory::info(API);
+        cuMemAlloc_v2 1: memory::alloc(API, 1);
+        cuMemAllocPitch_v2 3: memory::alloc_pitch(API, 1, 2, 3);
+        cuMemFree_v2 1: memory::free(API, AT(1));
+        cuMemGetAddressRange_v2 1: memory::range(API, AT(1));
+        cuMemAllocManaged 2: memory::alloc_managed(API, 1, 2);
+        cuMemAllocAsync 2: memory::alloc_async(API, 1, CUstream(2));
+        cuMemFreeAsync 2: memory::free_async(API, AT(1), CUstream(2));
+        cuMemAllocFromPoolAsync 3: memory::alloc_from_pool_async(API, 1, CUmemoryPool(2), CUstream(3));
+        cuMemAllocHost_v2 1: host::alloc(API, 1);
+        cuMemHostAlloc 2: host::alloc_with_flags(API, 1, 2);
+        cuMemHostGetDevicePointer_v2 1: host::device_address(API, null_mut(), 1);
+        cuMemHostGetFlags 0: host::flags(API, null_mut());
+        // SAFETY: the table touches no memory.
+        cuMemFreeHost 0: unsafe { host::free(API, null_mut()) };
+        // SAFETY: the table touches no memory.
+        cuMemHostRegister_v2 2: unsafe { host::register(API, null_mut(), 1, 2) };
+        // SAFETY: the table touches no memory.
+        cuMemHostUnregister 0: unsafe { host::unregister(API, null_mut()) };
+    }
+}
+
+fn copies() -> Vec<Function> {
+    let rectangle = CUDA_MEMCPY2D::default();
+    let volume = CUDA_MEMCPY3D::default();
+    let between = CUDA_MEMCPY3D_PEER::default();
+    arrive! {
+        // SAFETY: the table touches no memory.
+        cuMemcpy 3: unsafe { copy::unified(API, AT(1), AT(2), 3) };
+        // SAFETY: the table touches no memory.
+        cuMemcpyAsync 4: unsafe { copy::unified_async(API, AT(1), AT(2), 3, CUstream(4)) };
+        cuMemcpyPeer 5: copy::peer(API, AT(1), CUcontext(2), AT(3), CUcontext(4), 5);
+        cuMemcpyPeerAsync 6: copy::peer_async(API, AT(1), CUcontext(2), AT(3), CUcontext(4), 5, CUstream(6));
+        cuMemcpyHtoD_v2 2: copy::host_to_device(API, AT(1), &[0; 2]);
+        cuMemcpyDtoH_v2 2: copy::device_to_host(API, &mut [0; 2], AT(1));
+        cuMemcpyDtoD_v2 3: copy::device_to_device(API, AT(1), AT(2), 3);
+        // SAFETY: the table touches no memory.
+        cuMemcpyHtoDAsync_v2 3: unsafe { copy::host_to_device_async(API, AT(1), null_mut(), 2, CUstream(3)) };
+        // SAFETY: the table touches no memory.
+        cuMemcpyDtoHAsync_v2 3: unsafe { copy::device_to_host_async(API, null_mut(), AT(1), 2, CUstream(3)) };
+        cuMemcpyDtoDAsync_v2 4: copy::device_to_device_async(API, AT(1), AT(2), 3, CUstream(4));
+        // SAFETY: the table touches no memory.
+        cuMemcpy2D_v2 0: unsafe { copy::rectangle(API, &rectangle) };
+        // SAFETY: the table touches no memory.
+        cuMemcpy2DUnaligned_v2 0: unsafe { copy::rectangle_unaligned(API, &rectangle) };
+        // SAFETY: the table touches no memory.
+        cuMemcpy2DAsync_v2 1: unsafe { copy::rectangle_async(API, &rectangle, CUstream(1)) };
+        // SAFETY: the table touches no memory.
+        cuMemcpy3D_v2 0: unsafe { copy::volume(API, &volume) };
+        // SAFETY: the table touches no memory.
+        cuMemcpy3DAsync_v2 1: unsafe { copy::volume_async(API, &volume, CUstream(1)) };
+        // SAFETY: the table touches no memory.
+        cuMemcpy3DPeer 0: unsafe { copy::volume_peer(API, &between) };
+        // SAFETY: the table touches no memory.
+        cuMemcpy3DPeerAsync 1: unsafe { copy::volume_peer_async(API, &between, CUstream(1)) };
+    }
+}
+
+fn fills() -> Vec<Function> {
+    arrive! {
+        cuMemsetD8_v2 3: fill::d8(API, AT(1), 2, 3);
+        cuMemsetD16_v2 3: fill::d16(API, AT(1), 2, 3);
+        cuMemsetD32_v2 3: fill::d32(API, AT(1), 2, 3);
+        cuMemsetD8Async 4: fill::d8_async(API, AT(1), 2, 3, CUstream(4));
+        cuMemsetD16Async 4: fill::d16_async(API, AT(1), 2, 3, CUstream(4));
+        cuMemsetD32Async 4: fill::d32_async(API, AT(1), 2, 3, CUstream(4));
+        cuMemsetD2D8_v2 5: fill::rectangle_d8(API, AT(1), 2, 3, 4, 5);
+        cuMemsetD2D16_v2 5: fill::rectangle_d16(API, AT(1), 2, 3, 4, 5);
+        cuMemsetD2D32_v2 5: fill::rectangle_d32(API, AT(1), 2, 3, 4, 5);
+        cuMemsetD2D8Async 6: fill::rectangle_d8_async(API, AT(1), 2, 3, 4, 5, CUstream(6));
+        cuMemsetD2D16Async 6: fill::rectangle_d16_async(API, AT(1), 2, 3, 4, 5, CUstream(6));
+        cuMemsetD2D32Async 6: fill::rectangle_d32_async(API, AT(1), 2, 3, 4, 5, CUstream(6));
+    }
+}
+
+fn pointers() -> Vec<Function> {
+    arrive! {
+        cuPointerGetAttribute 2: pointer::attribute(API, AT(2), CUpointer_attribute(1));
+        cuPointerSetAttribute 2: pointer::set_attribute(API, AT(2), CUpointer_attribute(1), 0);
+        cuPointerGetAttributes 2: pointer::attributes(API, AT(2), [CUpointer_attribute(0)]);
+    }
+}
+
+fn streams() -> Vec<Function> {
+    unsafe extern "C" fn work(_: *mut c_void) {}
+    unsafe extern "C" fn callback(_: CUstream, _: CUresult, _: *mut c_void) {}
+    let mut operations = [CUstreamBatchMemOpParams::default(); 2];
+    arrive! {
+        cuStreamCreate 1: stream::create(API, 1);
+        cuStreamCreateWithPriority 2: stream::create_with_priority(API, 1, 2);
+        cuStreamGetPriority 1: stream::priority(API, CUstream(1));
+        cuStreamGetFlags 1: stream::flags(API, CUstream(1));
+        cuStreamGetId 1: stream::id(API, CUstream(1));
+        cuStreamGetCtx 1: stream::context(API, CUstream(1));
+        cuStreamWaitEvent 3: stream::wait_event(API, CUstream(1), CUevent(2), 3);
+        // SAFETY: the table makes no call back.
+        cuStreamAddCallback 2: unsafe { stream::add_callback(API, CUstream(1), callback, null_mut(), 2) };
+        cuStreamQuery 1: stream::query(API, CUstream(1));
+        cuStreamSynchronize 1: stream::synchronize(API, CUstream(1));
+        cuStreamDestroy_v2 1: stream::destroy(API, CUstream(1));
+        cuStreamIsCapturing 1: stream::capture_status(API, CUstream(1));
+        // SAFETY: the table makes no call back.
+        cuLaunchHostFunc 1: unsafe { stream::launch_host(API, CUstream(1), work, null_mut()) };
+        cuStreamWaitValue32_v2 4: stream::wait_value_32(API, CUstream(1), AT(2), 3, 4);
+        cuStreamWaitValue64_v2 4: stream::wait_value_64(API, CUstream(1), AT(2), 3, 4);
+        cuStreamWriteValue32_v2 4: stream::write_value_32(API, CUstream(1), AT(2), 3, 4);
+        cuStreamWriteValue64_v2 4: stream::write_value_64(API, CUstream(1), AT(2), 3, 4);
+        cuStreamBatchMemOp_v2 3: stream::batch_mem_op(API, CUstream(1), &mut operations, 3);
+    }
+}
+
+fn events() -> Vec<Function> {
+    arrive! {
+        cuEventCreate 1: event::create(API, 1);
+        cuEventRecord 2: event::record(API, CUevent(1), CUstream(2));
+        cuEventRecordWithFlags 3: event::record_with_flags(API, CUevent(1), CUstream(2), 3);
+        cuEventQuery 1: event::query(API, CUevent(1));
+        cuEventSynchronize 1: event::synchronize(API, CUevent(1));
+        cuEventDestroy_v2 1: event::destroy(API, CUevent(1));
+        cuEventElapsedTime 2: event::elapsed_ms(API, CUevent(1), CUevent(2));
+    }
+}
+
+fn pools() -> Vec<Function> {
+    let pool = CUmemoryPool(1);
+    arrive! {
+        cuMemPoolCreate 0: pool::create(API, &CUmemPoolProps::on_device(CUdevice(0)));
+        cuMemPoolDestroy 1: pool::destroy(API, pool);
+        cuMemPoolSetAttribute 2: pool::set_attribute(API, pool, CUmemPool_attribute(2), 0);
+        cuMemPoolGetAttribute 2: pool::attribute(API, pool, CUmemPool_attribute(2));
+        cuMemPoolTrimTo 2: pool::trim(API, pool, 2);
+        cuMemPoolSetAccess 2: pool::set_access(API, pool, &[CUmemAccessDesc::default(); 2]);
+        cuMemPoolGetAccess 1: pool::access(API, pool, CUmemLocation::default());
+    }
+}

@@ -1,0 +1,118 @@
+//! `cargo xtask bundle`: one folder to take to a machine that has a GPU and no Rust.
+//!
+//! How hardware records and GPU figures are made, by anybody: build the bundle, copy it over, run `run.sh` in it,
+//! read `report/`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::command::{Failure, cargo, output, root};
+
+const SIZE_MAX_BYTES: u64 = 60 << 20;
+
+/// A program that cargo built.
+struct Program {
+    /// `package` and `target`, as in `freehold-softcuda.memory`.
+    name: String,
+    kind: Kind,
+    path: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Binary,
+    Test,
+    Bench,
+}
+
+pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
+    let folder = root().join(folder);
+    let told = |error: std::io::Error| format!("{} cannot be written: {error}", folder.display());
+    if folder.exists() {
+        if !folder.join("run.sh").exists() {
+            return Err(format!("{} exists and is no bundle: name another folder", folder.display()));
+        }
+        fs::remove_dir_all(&folder).map_err(told)?;
+    }
+    let programs = build()?;
+    for part in ["tests", "benches"] {
+        fs::create_dir_all(folder.join(part)).map_err(told)?;
+    }
+    for program in &programs {
+        let to = match program.kind {
+            Kind::Binary => folder.join(&program.name),
+            Kind::Test => folder.join("tests").join(&program.name),
+            Kind::Bench => folder.join("benches").join(&program.name),
+        };
+        fs::copy(&program.path, &to).map_err(|error| format!("{} cannot be copied: {error}", to.display()))?;
+    }
+    let script = folder.join("run.sh");
+    fs::write(&script, include_str!("bundle.sh")).map_err(told)?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).map_err(told)?;
+    let bytes = size(&folder).map_err(told)?;
+    if bytes > SIZE_MAX_BYTES {
+        return Err(format!("the bundle has {} MiB, more than {}", bytes >> 20, SIZE_MAX_BYTES >> 20));
+    }
+    println!("{}: {} programs, {} MiB; run.sh in it writes report/", folder.display(), programs.len(), bytes >> 20);
+    Ok(())
+}
+
+/// Builds everything stripped, and says what came out.
+fn build() -> Result<Vec<Program>, Failure> {
+    const STRIPPED: [(&str, &str); 2] =
+        [("CARGO_PROFILE_RELEASE_STRIP", "symbols"), ("CARGO_PROFILE_BENCH_STRIP", "symbols")];
+    let arguments = ["--release", "--message-format=json-render-diagnostics", "--package", "freehold-cli"];
+    let binary = output(cargo(&["build"]).args(arguments).envs(STRIPPED))?;
+    let tests = output(
+        cargo(&["test", "--workspace", "--exclude", "xtask", "--release", "--no-run", "--tests"])
+            .arg("--message-format=json-render-diagnostics")
+            .envs(STRIPPED),
+    )?;
+    let benches = output(
+        cargo(&["bench", "--workspace", "--no-run", "--benches", "--message-format=json-render-diagnostics"])
+            .envs(STRIPPED),
+    )?;
+    let mut programs: Vec<_> = programs(&binary).filter(|program| program.kind == Kind::Binary).collect();
+    programs.extend(self::programs(&tests).filter(|program| program.kind == Kind::Test));
+    programs.extend(self::programs(&benches).filter(|program| program.kind == Kind::Bench));
+    Ok(programs)
+}
+
+/// The programs among cargo's messages.
+fn programs(messages: &str) -> impl Iterator<Item = Program> + '_ {
+    messages.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let path = PathBuf::from(message.get("executable")?.as_str()?);
+        let target = message.get("target")?;
+        let name = target.get("name")?.as_str()?;
+        let kinds = target.get("kind")?.as_array()?;
+        let is = |kind: &str| kinds.iter().any(|have| have == kind);
+        let in_test_mode = message.pointer("/profile/test")?.as_bool()?;
+        let manifest = PathBuf::from(message.get("manifest_path")?.as_str()?);
+        let package = manifest.parent()?.file_name()?.to_str()?.to_owned();
+        let kind = match (is("bench"), in_test_mode) {
+            (true, _) => Kind::Bench,
+            (false, true) => Kind::Test,
+            (false, false) => Kind::Binary,
+        };
+        let unit = is("lib") || is("bin");
+        let name = match kind {
+            Kind::Binary => name.to_owned(),
+            _ if unit => format!("{package}.unit"),
+            _ => format!("{package}.{name}"),
+        };
+        Some(Program { name, kind, path })
+    })
+}
+
+fn size(folder: &Path) -> std::io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        bytes += if entry.file_type()?.is_dir() { size(&entry.path())? } else { entry.metadata()?.len() };
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,47 @@
+//! Commands that a task starts.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What went wrong, as a sentence.
+pub(crate) type Failure = String;
+
+/// The root of the repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the repository")
+}
+
+/// A command in the root of the repository.
+pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Cargo, the one that runs this task.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    command(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()), arguments)
+}
+
+/// Runs a command to its end; anything but success is a failure.
+pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+    let status = command.status().map_err(|error| format!("{} does not start: {error}", text(command)))?;
+    if status.success() { Ok(()) } else { Err(format!("{} failed with {status}", text(command))) }
+}
+
+/// Runs a command to its end and gives back what it printed.
+pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("{} does not start: {error}", text(command)))?;
+    if !output.status.success() {
+        return Err(format!("{} failed with {}", text(command), output.status));
+    }
+    String::from_utf8(output.stdout).map_err(|_| format!("{} did not print text", text(command)))
+}
+
+fn text(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
