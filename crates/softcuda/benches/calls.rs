@@ -1,0 +1,157 @@
+//! What a call of the software driver costs: the ones that a program makes most.
+//!
+//! Each is measured alone and, where the question is whether streams get into each other's way, beside streams that
+//! are busy copying all the time.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use divan::Bencher;
+use freehold_driver::cuda::{self, CUcontext, CUdevice, event_flags, stream_flags};
+use freehold_softcuda::API;
+
+fn main() {
+    divan::main();
+}
+
+/// A context of this thread's own, destroyed at the end.
+struct Bench {
+    context: CUcontext,
+}
+
+impl Bench {
+    fn new() -> Self {
+        cuda::driver::init(&API, 0).expect("the software driver starts");
+        let context = cuda::context::create(&API, CUdevice(0), 0).expect("a context can be created");
+        Self { context }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        cuda::context::destroy(&API, self.context).expect("the context is alive");
+    }
+}
+
+/// A stream in a context of its own that copies without end until it is dropped.
+struct Traffic {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Traffic {
+    fn start() -> Self {
+        const BYTES: usize = 1 << 20;
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let _bench = Bench::new();
+            let stream = cuda::stream::create(&API, stream_flags::NON_BLOCKING).expect("a stream can be created");
+            let from = cuda::memory::alloc(&API, BYTES).expect("the device has memory");
+            let to = cuda::memory::alloc(&API, BYTES).expect("the device has memory");
+            while !seen.load(Ordering::Relaxed) {
+                for _ in 0..8 {
+                    cuda::copy::device_to_device_async(&API, to, from, BYTES, stream).expect("the spans are alive");
+                }
+                cuda::stream::synchronize(&API, stream).expect("copies do not fault");
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the traffic ends well");
+        }
+    }
+}
+
+#[divan::bench]
+fn context_current(bencher: Bencher) {
+    let _bench = Bench::new();
+    bencher.bench_local(|| cuda::context::current(&API));
+}
+
+#[divan::bench(args = [512, 65_536, 2_097_152, 33_554_432])]
+fn alloc_free_pair(bencher: Bencher, bytes: usize) {
+    let _bench = Bench::new();
+    bencher.bench_local(|| {
+        let block = cuda::memory::alloc(&API, bytes).expect("the device has memory");
+        cuda::memory::free(&API, block)
+    });
+}
+
+#[divan::bench(args = [1, 100, 10_000])]
+fn alloc_free_pair_beside_live_blocks(bencher: Bencher, blocks: usize) {
+    let _bench = Bench::new();
+    for _ in 0..blocks {
+        cuda::memory::alloc(&API, 512).expect("the device has memory");
+    }
+    bencher.bench_local(|| {
+        let block = cuda::memory::alloc(&API, 512).expect("the device has memory");
+        cuda::memory::free(&API, block)
+    });
+}
+
+#[divan::bench(args = [65_536, 33_554_432])]
+fn alloc_free_async_pair(bencher: Bencher, bytes: usize) {
+    let _bench = Bench::new();
+    let stream = cuda::stream::create(&API, stream_flags::NON_BLOCKING).expect("a stream can be created");
+    bencher.bench_local(|| {
+        let block = cuda::memory::alloc_async(&API, bytes, stream).expect("the device has memory");
+        cuda::memory::free_async(&API, block, stream)
+    });
+    cuda::stream::synchronize(&API, stream).expect("frees do not fault");
+}
+
+#[divan::bench]
+fn event_record_and_query(bencher: Bencher) {
+    let _bench = Bench::new();
+    let stream = cuda::stream::create(&API, stream_flags::NON_BLOCKING).expect("a stream can be created");
+    let event = cuda::event::create(&API, event_flags::DISABLE_TIMING).expect("an event can be created");
+    bencher.bench_local(|| {
+        cuda::event::record(&API, event, stream).expect("both are of one context");
+        cuda::event::query(&API, event)
+    });
+}
+
+#[divan::bench]
+fn event_record_and_query_beside_busy_streams(bencher: Bencher) {
+    let _bench = Bench::new();
+    let _traffic = Traffic::start();
+    let stream = cuda::stream::create(&API, stream_flags::NON_BLOCKING).expect("a stream can be created");
+    let event = cuda::event::create(&API, event_flags::DISABLE_TIMING).expect("an event can be created");
+    bencher.bench_local(|| {
+        cuda::event::record(&API, event, stream).expect("both are of one context");
+        cuda::event::query(&API, event)
+    });
+}
+
+#[divan::bench]
+fn alloc_free_pair_beside_busy_streams(bencher: Bencher) {
+    let _bench = Bench::new();
+    let _traffic = Traffic::start();
+    bencher.bench_local(|| {
+        let block = cuda::memory::alloc(&API, 512).expect("the device has memory");
+        cuda::memory::free(&API, block)
+    });
+}
+
+unsafe extern "C" fn nothing(_: *mut c_void) {}
+
+#[divan::bench]
+fn host_function_round_trip(bencher: Bencher) {
+    let _bench = Bench::new();
+    let stream = cuda::stream::create(&API, stream_flags::NON_BLOCKING).expect("a stream can be created");
+    bencher.bench_local(|| {
+        // SAFETY: the function touches nothing.
+        unsafe { cuda::stream::launch_host(&API, stream, nothing, std::ptr::null_mut()) }
+            .expect("the stream is alive");
+        cuda::stream::synchronize(&API, stream)
+    });
+}
