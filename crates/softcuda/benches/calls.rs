@@ -150,8 +150,7 @@ fn host_function_round_trip(bencher: Bencher) {
     let stream = cuda::stream::create(&API, stream_flags::NON_BLOCKING).expect("a stream can be created");
     bencher.bench_local(|| {
         // SAFETY: the function touches nothing.
-        unsafe { cuda::stream::launch_host(&API, stream, nothing, std::ptr::null_mut()) }
-            .expect("the stream is alive");
+        unsafe { cuda::stream::launch_host(&API, stream, nothing, std::ptr::null_mut()) }.expect("the stream is alive");
         cuda::stream::synchronize(&API, stream)
     });
 }

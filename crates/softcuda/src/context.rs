@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::ThreadId;
 
 use freehold_driver::cuda::{CUcontext, CUerror, CUresult};
 
@@ -30,7 +29,6 @@ pub(crate) struct Context {
     legacy: Arc<Stream>,
     /// The queues of all streams, of destroyed ones too until their work is done.
     queues: Mutex<Vec<Arc<Queue>>>,
-    per_thread: Mutex<BTreeMap<u64, (ThreadId, Arc<Stream>)>>,
     pub(crate) settings: Mutex<Settings>,
     /// Numbers of the contexts whose memory this one may use.
     pub(crate) peers: Mutex<BTreeSet<u64>>,
@@ -66,7 +64,6 @@ impl Context {
                 dead: false.into(),
                 legacy: Arc::new(Stream::default_of(context.clone(), Arc::clone(&queue))),
                 queues: Mutex::new(vec![queue]),
-                per_thread: Mutex::default(),
                 settings: Mutex::new(Settings { limits: crate::attributes::limits(), cache_config: 0 }),
                 peers: Mutex::default(),
             })
@@ -81,19 +78,6 @@ impl Context {
 
     pub(crate) fn legacy(&self) -> &Arc<Stream> {
         &self.legacy
-    }
-
-    /// The calling thread's own default stream, made when it is first used.
-    pub(crate) fn per_thread(self: &Arc<Self>, world: &World) -> Arc<Stream> {
-        let thread = std::thread::current().id();
-        let mut streams = lock(&self.per_thread);
-        if let Some((_, stream)) = streams.values().find(|(of, _)| *of == thread) {
-            return Arc::clone(stream);
-        }
-        let queue = self.open_queue(world, true);
-        let stream = Arc::new(Stream::default_of(Arc::downgrade(self), queue));
-        streams.insert(stream.queue.id, (thread, Arc::clone(&stream)));
-        stream
     }
 
     /// A new queue of this context.

@@ -1,5 +1,6 @@
 //! Streams: what a handle of one means to the calling thread.
 
+use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 use freehold_driver::cuda::{CUerror, CUstream, stream_flags};
@@ -9,6 +10,22 @@ use crate::context::{self, Context};
 use crate::engine::queue::{Point, Queue};
 use crate::engine::work::Work;
 use crate::world::World;
+
+thread_local! {
+    /// This thread's own default streams, one for each context in which it used one.
+    static OWN: RefCell<OwnStreams> = const { RefCell::new(OwnStreams(Vec::new())) };
+}
+
+/// The default streams of one thread. They end with it; what is pending in them is still carried out.
+struct OwnStreams(Vec<Arc<Stream>>);
+
+impl Drop for OwnStreams {
+    fn drop(&mut self) {
+        for stream in &self.0 {
+            stream.queue.close();
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -23,6 +40,21 @@ impl Stream {
     pub(crate) fn default_of(context: Weak<Context>, queue: Arc<Queue>) -> Self {
         Self { context, queue, flags: stream_flags::DEFAULT, priority: 0 }
     }
+}
+
+/// The calling thread's own default stream in a context, made when it is first used.
+fn own_stream(world: &World, context: &Arc<Context>) -> Arc<Stream> {
+    OWN.with_borrow_mut(|OwnStreams(streams)| {
+        let of_context = |stream: &&Arc<Stream>| std::ptr::eq(stream.context.as_ptr(), Arc::as_ptr(context));
+        if let Some(stream) = streams.iter().find(of_context) {
+            return Arc::clone(stream);
+        }
+        streams.retain(|stream| stream.context.strong_count() > 0);
+        let queue = context.open_queue(world, true);
+        let stream = Arc::new(Stream::default_of(Arc::downgrade(context), queue));
+        streams.push(Arc::clone(&stream));
+        stream
+    })
 }
 
 /// A stream with the context that it belongs to.
@@ -69,7 +101,7 @@ pub(crate) fn lane(world: &World, handle: CUstream) -> Result<Lane, CUerror> {
         CUstream::NULL | CUstream::LEGACY | CUstream::PER_THREAD => {
             let context = context::current()?;
             let own = handle == CUstream::PER_THREAD || handle.0 == 0 && boundary::is_per_thread_default();
-            let stream = if own { context.per_thread(world) } else { Arc::clone(context.legacy()) };
+            let stream = if own { own_stream(world, &context) } else { Arc::clone(context.legacy()) };
             Ok(Lane { context, stream })
         }
         _ => {

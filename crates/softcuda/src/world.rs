@@ -130,8 +130,30 @@ impl World {
 
     /// Enters a new span.
     pub(crate) fn enter(&self, base: u64, bytes: u64, device: usize, context: Option<Arc<Context>>, kind: SpanKind) {
-        let span = Span { base, bytes, device, context, kind, id: self.number(), sync_memops: false.into() };
-        self.spans_mut().insert(Arc::new(span));
+        self.spans_mut().insert(self.new_span(base, bytes, device, context, kind));
+    }
+
+    /// Enters a span of the program's own memory, unless it overlaps with one that is alive.
+    pub(crate) fn register(&self, base: u64, bytes: u64, context: Arc<Context>, flags: u32) -> CUresult {
+        let device = context.device.ordinal;
+        let span = self.new_span(base, bytes, device, Some(context), SpanKind::Registered { flags });
+        let mut spans = self.spans_mut();
+        if spans.overlaps(base, bytes) {
+            return Err(CUerror::HOST_MEMORY_ALREADY_REGISTERED);
+        }
+        spans.insert(span);
+        Ok(())
+    }
+
+    fn new_span(
+        &self,
+        base: u64,
+        bytes: u64,
+        device: usize,
+        context: Option<Arc<Context>>,
+        kind: SpanKind,
+    ) -> Arc<Span> {
+        Arc::new(Span { base, bytes, device, context, kind, id: self.number(), sync_memops: false.into() })
     }
 
     /// How work reaches `address` in `span`.

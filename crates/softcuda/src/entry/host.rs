@@ -55,12 +55,7 @@ pub(crate) fn cuMemHostRegister_v2(start: HostAddress, bytes: usize, flags: u32)
     if !is_mapped(start.0, bytes as u64) {
         return Err(CUerror::INVALID_VALUE);
     }
-    if world.spans().overlaps(start.0, bytes as u64) {
-        return Err(CUerror::HOST_MEMORY_ALREADY_REGISTERED);
-    }
-    let device = context.device.ordinal;
-    world.enter(start.0, bytes as u64, device, Some(context), SpanKind::Registered { flags });
-    Ok(())
+    world.register(start.0, bytes as u64, context, flags)
 }
 
 pub(crate) fn cuMemHostUnregister(start: HostAddress) -> CUresult {
