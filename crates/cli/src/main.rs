@@ -1,1 +1,31 @@
-fn main() {}
+//! The command line of Freehold. It reads arguments, calls what does the work, and prints; it decides nothing itself.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod lab;
+
+/// GPU memory that has an owner.
+#[derive(Parser)]
+#[command(name = "freehold", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Say what this machine's driver does, beside what a recorded one did
+    Lab(lab::Arguments),
+    /// Make one experiment and print its answer
+    #[command(hide = true)]
+    Experiment(lab::child::Arguments),
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Lab(arguments) => lab::run(&arguments),
+        Command::Experiment(arguments) => lab::child::run(&arguments),
+    }
+}

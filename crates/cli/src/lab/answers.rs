@@ -1,0 +1,112 @@
+//! The words of answers: the same on every run on one device, so no address, no handle and no duration.
+
+use freehold_driver::cuda::{CUdeviceptr, CUerror, CallError};
+
+use super::gate::Pace;
+
+/// The code of a call as answers spell it: `SUCCESS`, `INVALID_VALUE`.
+pub(crate) fn code<T>(outcome: Result<T, CallError>) -> String {
+    match outcome {
+        Ok(_) => "SUCCESS".to_owned(),
+        Err(error) => error_name(error.code),
+    }
+}
+
+/// What a query answered, as the code that the driver gave.
+pub(crate) fn ready(outcome: Result<bool, CallError>) -> String {
+    or_code(outcome, |done| either(done, "SUCCESS", "NOT_READY"))
+}
+
+pub(crate) fn error_name(code: CUerror) -> String {
+    match code.name() {
+        Some(name) => name.to_string_lossy().trim_start_matches("CUDA_ERROR_").to_owned(),
+        None => format!("error {}", code.number()),
+    }
+}
+
+/// What a call answered, in the words of `say`, or its code.
+pub(crate) fn or_code<T>(outcome: Result<T, CallError>, say: impl FnOnce(T) -> String) -> String {
+    match outcome {
+        Ok(value) => say(value),
+        Err(error) => error_name(error.code),
+    }
+}
+
+/// The pace of a call, and its code where it is another than `SUCCESS`.
+pub(crate) fn paced<T>((pace, outcome): (Pace, Result<T, CallError>)) -> String {
+    match outcome {
+        Ok(_) => pace.words().to_owned(),
+        Err(error) => format!("{}: {}", pace.words(), error_name(error.code)),
+    }
+}
+
+/// `yes` where `holds`, else `no`.
+pub(crate) fn either(holds: bool, yes: &str, no: &str) -> String {
+    if holds { yes.to_owned() } else { no.to_owned() }
+}
+
+/// How far `second` lies from `first`.
+pub(crate) fn distance(first: CUdeviceptr, second: CUdeviceptr) -> String {
+    match first.0.abs_diff(second.0) {
+        0 => "the same address".to_owned(),
+        bytes => format!("{} apart", size(bytes)),
+    }
+}
+
+/// A size in the largest unit that divides it.
+pub(crate) fn size(bytes: u64) -> String {
+    let whole = bytes.trailing_zeros();
+    match bytes {
+        0 => "0 bytes".to_owned(),
+        _ if whole >= 30 => format!("{} GiB", bytes >> 30),
+        _ if whole >= 20 => format!("{} MiB", bytes >> 20),
+        _ if whole >= 10 => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+/// The largest power of two, up to `most`, that divides an address.
+pub(crate) fn alignment(address: CUdeviceptr, most: u64) -> String {
+    let alignment = 1_u64 << address.0.trailing_zeros().min(63);
+    if alignment >= most { format!("{} or more", size(most)) } else { size(alignment) }
+}
+
+/// What a block holds whose bytes are all alike.
+pub(crate) fn all(bytes: &[u8]) -> String {
+    match bytes.first() {
+        Some(&first) if bytes.iter().all(|&byte| byte == first) => format!("{first:#04x}"),
+        Some(_) => "mixed".to_owned(),
+        None => "nothing".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freehold_driver::cuda::Function;
+
+    #[test]
+    fn a_code_loses_its_prefix() {
+        let refused = CallError { call: Function::cuMemFree_v2, code: CUerror::INVALID_VALUE };
+        assert_eq!(code::<()>(Err(refused)), "INVALID_VALUE");
+        assert_eq!(code(Ok(())), "SUCCESS");
+    }
+
+    #[test]
+    fn a_code_without_a_name_is_its_number() {
+        assert_eq!(error_name(CUerror::new(998).unwrap()), "error 998");
+    }
+
+    #[test]
+    fn a_size_is_said_in_the_largest_unit_that_divides_it() {
+        assert_eq!(size(512), "512 bytes");
+        assert_eq!(size(2 << 20), "2 MiB");
+        assert_eq!(size((2 << 20) + 1024), "2049 KiB");
+    }
+
+    #[test]
+    fn an_alignment_is_said_up_to_what_is_asked_for() {
+        assert_eq!(alignment(CUdeviceptr(0x7f00_0020_0200), 1 << 21), "512 bytes");
+        assert_eq!(alignment(CUdeviceptr(0x7f00_0000_0000), 1 << 21), "2 MiB or more");
+    }
+}

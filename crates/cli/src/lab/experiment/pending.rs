@@ -1,0 +1,347 @@
+//! Question 2: which calls wait for work that is pending, and what becomes of work whose stream or context goes.
+
+use freehold_driver::cuda::{
+    CUdeviceptr, CUpointer_attribute, CUstream, CallError, attach_flags, context, copy, driver, fill, memory, pointer,
+    primary, stream, stream_flags,
+};
+
+use super::{Answer, Experiment};
+use crate::lab::answers::{all, paced};
+use crate::lab::bench::Bench;
+use crate::lab::gate::Gate;
+use crate::lab::host::Host;
+use crate::lab::id::Id;
+
+pub(super) const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        id: Id(2, 1, 1),
+        did: "cuMemFree of an unrelated block while a non-blocking stream has work",
+        run: |b| beside(b, |b| memory::alloc(b, 4096), |b, block| memory::free(b, block)),
+    },
+    Experiment {
+        id: Id(2, 1, 2),
+        did: "cuMemFreeHost while a non-blocking stream has work",
+        run: |b| beside(b, |b| b.alloc_host(4096), |b, block| b.free_host(block)),
+    },
+    Experiment {
+        id: Id(2, 1, 3),
+        did: "cuMemAlloc of 64 MiB while a non-blocking stream has work",
+        run: |b| beside(b, |_| Ok(()), |b, ()| memory::alloc(b, 64 << 20)),
+    },
+    Experiment {
+        id: Id(2, 1, 4),
+        did: "cuMemAllocHost while a non-blocking stream has work",
+        run: |b| beside(b, |_| Ok(()), |b, ()| b.alloc_host(4096)),
+    },
+    Experiment {
+        id: Id(2, 1, 5),
+        did: "cuMemHostRegister while a non-blocking stream has work",
+        run: |b| beside(b, |_| Ok(Host::pageable(4096)), |b, host| b.register(host.address(), 4096, 0)),
+    },
+    Experiment {
+        id: Id(2, 1, 6),
+        did: "cuMemHostUnregister while a non-blocking stream has work",
+        run: |b| beside(b, |b| Host::registered(b, 4096), |b, host| b.unregister(host.address())),
+    },
+    Experiment {
+        id: Id(2, 1, 7),
+        did: "cuMemFree of managed memory while a non-blocking stream has work",
+        run: |b| beside(b, |b| memory::alloc_managed(b, 4096, attach_flags::GLOBAL), |b, block| memory::free(b, block)),
+    },
+    Experiment {
+        id: Id(2, 1, 8),
+        did: "cuMemFree of null, and of an address never allocated, while a stream has work",
+        run: wrong_frees,
+    },
+    Experiment {
+        id: Id(2, 1, 9),
+        did: "cuMemFree of a block of context 2, current and idle, while context 1 has work",
+        run: free_of_idle_context,
+    },
+    Experiment {
+        id: Id(2, 1, 10),
+        did: "cuMemFree of a block of context 1, which has work, with context 2 current",
+        run: free_of_busy_context,
+    },
+    Experiment {
+        id: Id(2, 1, 11),
+        did: "cuMemFree of memory of cuMemAllocAsync while its stream has work",
+        run: free_of_pool_memory,
+    },
+    Experiment {
+        id: Id(2, 1, 12),
+        did: "cuMemGetInfo while a non-blocking stream has work",
+        run: |b| beside(b, |_| Ok(()), |b, ()| memory::info(b)),
+    },
+    Experiment {
+        id: Id(2, 1, 13),
+        did: "cuCtxCreate while a non-blocking stream has work",
+        run: |b| beside(b, |_| Ok(()), |b, ()| b.another()),
+    },
+    Experiment {
+        id: Id(2, 1, 14),
+        did: "cuMemAllocAsync and cuMemFreeAsync in an idle stream while another stream has work",
+        run: pool_beside_work,
+    },
+    Experiment {
+        id: Id(2, 3, 1),
+        did: "destroy a stream that has work, then look whether the work was done",
+        run: stream_destroyed,
+    },
+    Experiment { id: Id(2, 3, 2), did: "destroy a context whose stream has work", run: context_destroyed },
+    Experiment {
+        id: Id(2, 3, 3),
+        did: "release the primary context for the last time while its stream has work",
+        run: primary_released,
+    },
+    Experiment {
+        id: Id(2, 10, 1),
+        did: "cuMemcpyHtoD of 1 KiB while a blocking stream has work",
+        run: |b| copy(b, stream_flags::DEFAULT, Host::pageable(1024), |b, to, host| b.copy_in(to, host)),
+    },
+    Experiment {
+        id: Id(2, 10, 2),
+        did: "cuMemcpyHtoD of 1 KiB while a non-blocking stream has work",
+        run: |b| copy(b, stream_flags::NON_BLOCKING, Host::pageable(1024), |b, to, host| b.copy_in(to, host)),
+    },
+    Experiment {
+        id: Id(2, 10, 3),
+        did: "cuMemcpyDtoH of 1 KiB while a non-blocking stream has work",
+        run: |b| copy(b, stream_flags::NON_BLOCKING, Host::pageable(1024), |b, from, host| b.copy_out(host, from)),
+    },
+    Experiment {
+        id: Id(2, 10, 4),
+        did: "cuMemcpyDtoD while a blocking stream has work",
+        run: |b| {
+            copy(b, stream_flags::DEFAULT, Host::pageable(1), |b, to, _| {
+                copy::device_to_device(b, beyond(to), to, 1024)
+            })
+        },
+    },
+    Experiment {
+        id: Id(2, 10, 5),
+        did: "cuMemcpyDtoD of a block with SYNC_MEMOPS set while a blocking stream has work",
+        run: |b| {
+            copy(b, stream_flags::DEFAULT, Host::pageable(1), |b, to, _| {
+                pointer::set_attribute(b, to, CUpointer_attribute::SYNC_MEMOPS, 1)?;
+                copy::device_to_device(b, beyond(to), to, 1024)
+            })
+        },
+    },
+    Experiment {
+        id: Id(2, 10, 6),
+        did: "cuMemsetD8 of device memory while a blocking stream has work",
+        run: |b| copy(b, stream_flags::DEFAULT, Host::pageable(1), |b, to, _| fill::d8(b, to, 1, 1024)),
+    },
+    Experiment {
+        id: Id(2, 10, 7),
+        did: "cuMemsetD8 of pinned memory while a blocking stream has work",
+        run: |b| {
+            b.begin()?;
+            let host = Host::pinned(b, 1024)?;
+            copy(b, stream_flags::DEFAULT, host, |b, _, host| fill::d8(b, host.address(), 1, 1024))
+        },
+    },
+    Experiment {
+        id: Id(2, 10, 8),
+        did: "cuMemcpyHtoDAsync of 1 KiB of pageable memory in a stream that has work",
+        run: |b| copy_in_order(b, Host::pageable(1 << 10), Bench::copy_in_async),
+    },
+    Experiment {
+        id: Id(2, 10, 9),
+        did: "cuMemcpyHtoDAsync of 1 MiB of pageable memory in a stream that has work",
+        run: |b| copy_in_order(b, Host::pageable(1 << 20), Bench::copy_in_async),
+    },
+    Experiment {
+        id: Id(2, 10, 10),
+        did: "cuMemcpyHtoDAsync of 1 MiB of pinned memory in a stream that has work",
+        run: |b| {
+            b.begin()?;
+            copy_in_order(b, Host::pinned(b, 1 << 20)?, Bench::copy_in_async)
+        },
+    },
+    Experiment {
+        id: Id(2, 10, 11),
+        did: "cuMemcpyHtoDAsync of 1 MiB of registered memory in a stream that has work",
+        run: |b| {
+            b.begin()?;
+            copy_in_order(b, Host::registered(b, 1 << 20)?, Bench::copy_in_async)
+        },
+    },
+    Experiment {
+        id: Id(2, 10, 12),
+        did: "cuMemcpyDtoHAsync of 1 KiB to pageable memory in a stream that has work",
+        run: |b| copy_in_order(b, Host::pageable(1 << 10), copy_out_async),
+    },
+    Experiment {
+        id: Id(2, 10, 13),
+        did: "cuMemcpyDtoHAsync of 1 MiB to pinned memory in a stream that has work",
+        run: |b| {
+            b.begin()?;
+            copy_in_order(b, Host::pinned(b, 1 << 20)?, copy_out_async)
+        },
+    },
+    Experiment {
+        id: Id(2, 10, 14),
+        did: "cuMemcpyHtoDAsync of 1 KiB of pageable memory behind work, overwrite it at once: what arrives",
+        run: |b| overwritten(b, Host::pageable(1024)),
+    },
+    Experiment {
+        id: Id(2, 10, 15),
+        did: "cuMemcpyHtoDAsync of 1 KiB of pinned memory behind work, overwrite it at once: what arrives",
+        run: |b| {
+            b.begin()?;
+            overwritten(b, Host::pinned(b, 1024)?)
+        },
+    },
+];
+
+/// Whether `call` waits while a non-blocking stream, which has nothing to do with it, has work.
+fn beside<T, U>(
+    b: &Bench,
+    prepare: impl FnOnce(&Bench) -> Result<T, CallError>,
+    call: impl FnOnce(&Bench, T) -> Result<U, CallError>,
+) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let prepared = prepare(b)?;
+    let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
+    gate.hold(b, stream)?;
+    let answer = paced(gate.during(|| call(b, prepared)));
+    context::synchronize(b)?;
+    Ok(answer)
+}
+
+fn wrong_frees(b: &Bench) -> Answer {
+    let null = beside(b, |_| Ok(()), |b, ()| memory::free(b, CUdeviceptr::NULL))?;
+    let wild = beside(b, |_| Ok(()), |b, ()| memory::free(b, CUdeviceptr(0x1234_5600)))?;
+    Ok(format!("null {null}; wild {wild}"))
+}
+
+fn free_of_idle_context(b: &Bench) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
+    let context = b.another()?;
+    let block = memory::alloc(b, 4096)?;
+    gate.hold(b, stream)?;
+    let answer = paced(gate.during(|| memory::free(b, block)));
+    context::destroy(b, context)?;
+    Ok(answer)
+}
+
+fn free_of_busy_context(b: &Bench) -> Answer {
+    let first = b.begin()?;
+    let gate = Gate::new(b)?;
+    let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
+    let block = memory::alloc(b, 4096)?;
+    let second = b.another()?;
+    context::set_current(b, first)?;
+    gate.hold(b, stream)?;
+    context::set_current(b, second)?;
+    Ok(paced(gate.during(|| memory::free(b, block))))
+}
+
+fn free_of_pool_memory(b: &Bench) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
+    let block = memory::alloc_async(b, 4096, stream)?;
+    gate.hold(b, stream)?;
+    Ok(paced(gate.during(|| memory::free(b, block))))
+}
+
+fn pool_beside_work(b: &Bench) -> Answer {
+    beside(
+        b,
+        |b| stream::create(b, stream_flags::NON_BLOCKING),
+        |b, stream| {
+            let block = memory::alloc_async(b, 4096, stream)?;
+            memory::free_async(b, block, stream)
+        },
+    )
+}
+
+fn stream_destroyed(b: &Bench) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let block = memory::alloc(b, 4096)?;
+    fill::d8(b, block, 0x11, 4096)?;
+    let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
+    context::synchronize(b)?;
+    gate.hold(b, stream)?;
+    fill::d8_async(b, block, 0x22, 4096, stream)?;
+    let pace = paced(gate.during(|| stream::destroy(b, stream)));
+    Ok(format!("{pace}, the block holds {}", all(&b.bytes_at(block, 4096)?)))
+}
+
+fn context_destroyed(b: &Bench) -> Answer {
+    driver::init(b, 0)?;
+    let context = b.another()?;
+    let gate = Gate::new(b)?;
+    gate.hold(b, stream::create(b, stream_flags::NON_BLOCKING)?)?;
+    Ok(paced(gate.during(|| context::destroy(b, context))))
+}
+
+fn primary_released(b: &Bench) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    gate.hold(b, stream::create(b, stream_flags::NON_BLOCKING)?)?;
+    Ok(paced(gate.during(|| primary::release(b, b.device))))
+}
+
+/// Whether a call of the default stream on a block of the device waits while a stream with `flags` has work.
+fn copy(
+    b: &Bench,
+    flags: u32,
+    host: Host,
+    call: impl FnOnce(&Bench, CUdeviceptr, Host) -> Result<(), CallError>,
+) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let block = memory::alloc(b, 8192)?;
+    gate.hold(b, stream::create(b, flags)?)?;
+    let answer = paced(gate.during(|| call(b, block, host)));
+    context::synchronize(b)?;
+    Ok(answer)
+}
+
+/// The second half of the block that `copy` makes.
+fn beyond(block: CUdeviceptr) -> CUdeviceptr {
+    CUdeviceptr(block.0 + 4096)
+}
+
+/// Whether an asynchronous copy waits for the work of its own stream.
+fn copy_in_order(
+    b: &Bench,
+    host: Host,
+    call: impl FnOnce(&Bench, CUdeviceptr, Host, CUstream) -> Result<(), CallError>,
+) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let block = memory::alloc(b, host.bytes())?;
+    let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
+    gate.hold(b, stream)?;
+    let answer = paced(gate.during(|| call(b, block, host, stream)));
+    stream::synchronize(b, stream)?;
+    Ok(answer)
+}
+
+fn copy_out_async(b: &Bench, from: CUdeviceptr, to: Host, stream: CUstream) -> Result<(), CallError> {
+    b.copy_out_async(to, from, stream)
+}
+
+fn overwritten(b: &Bench, host: Host) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let block = memory::alloc(b, host.bytes())?;
+    let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
+    host.fill(0x11);
+    gate.hold(b, stream)?;
+    let (_, copied) = gate.unless_held(|| b.copy_in_async(block, host, stream));
+    copied?;
+    host.fill(0x22);
+    gate.open();
+    stream::synchronize(b, stream)?;
+    Ok(format!("{} of 0x11 then 0x22", all(&b.bytes_at(block, host.bytes())?)))
+}

@@ -1,0 +1,252 @@
+//! Questions 0 and 1: a forked child, an unrelated process, two processes that share a word, two contexts as peers.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::process::{Command, Stdio};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering;
+
+use freehold_driver::cuda::{
+    CUdeviceptr, CUerror, CallError, context, copy, device, driver, fill, host_register_flags, memory, pointer, stream,
+    stream_flags, wait_value_flags,
+};
+
+use super::{Answer, Experiment, Failure, Partner};
+use crate::lab::answers::{all, code, either, error_name, ready};
+use crate::lab::bench::Bench;
+use crate::lab::gate::open_at_last;
+use crate::lab::host::Host;
+use crate::lab::id::Id;
+
+pub(super) const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        id: Id(0, 6, 1),
+        did: "fork after cuInit: the child calls cuInit, allocates, and frees the parent's block",
+        run: forked_child,
+    },
+    Experiment {
+        id: Id(0, 6, 2),
+        did: "fork after cuInit: the child frees the parent's block and ends, the parent reads and frees it",
+        run: parent_of_fork,
+    },
+    Experiment {
+        id: Id(0, 6, 3),
+        did: "fork before cuInit: the child calls cuInit, makes a context and allocates",
+        run: forked_before_init,
+    },
+    Experiment {
+        id: Id(0, 7, 1),
+        did: "an unrelated process frees the address of a block",
+        run: |b| stranger(b, Id(0, 7, 1)),
+    },
+    Experiment {
+        id: Id(0, 7, 2),
+        did: "an unrelated process copies from the address of a block, and asks for its memory type",
+        run: |b| stranger(b, Id(0, 7, 2)),
+    },
+    Experiment { id: Id(1, 5, 1), did: "register shared memory of two processes in both", run: shared_registered },
+    Experiment {
+        id: Id(1, 5, 2),
+        did: "wait in a stream for a word of shared memory that a stream of another process writes",
+        run: shared_word,
+    },
+    Experiment {
+        id: Id(1, 10, 1),
+        did: "ask whether a device can access itself as a peer, and enable it for the current context",
+        run: peer_of_itself,
+    },
+    Experiment {
+        id: Id(1, 10, 2),
+        did: "enable peer access to another context of the same device, and disable what was never enabled",
+        run: peer_on_one_device,
+    },
+    Experiment { id: Id(1, 10, 3), did: "cuMemcpyPeer between two contexts of one device", run: peer_copy },
+];
+
+pub(super) const PARTNERS: &[(Id, Partner)] = &[
+    (Id(0, 7, 1), |b, told| {
+        b.begin()?;
+        Ok(code(memory::free(b, address(told)?)))
+    }),
+    (Id(0, 7, 2), |b, told| {
+        b.begin()?;
+        let at = address(told)?;
+        Ok(format!("{}, {}", code(b.copy_out(Host::pageable(16), at)), code(pointer::memory_type(b, at))))
+    }),
+    (Id(1, 5, 1), |b, told| {
+        b.begin()?;
+        let host = map(&OpenOptions::new().read(true).write(true).open(path(told)?)?)?;
+        Ok(code(b.register(host.address(), host.bytes(), SHARED)))
+    }),
+    (Id(1, 5, 2), |b, told| {
+        b.begin()?;
+        let host = map(&OpenOptions::new().read(true).write(true).open(path(told)?)?)?;
+        b.register(host.address(), host.bytes(), SHARED)?;
+        let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
+        stream::write_value_64(b, stream, b.device_address(host.address(), 0)?, 1, 0)?;
+        Ok(code(stream::synchronize(b, stream)))
+    }),
+];
+
+const SHARED: u32 = host_register_flags::PORTABLE | host_register_flags::DEVICEMAP;
+const SHARED_BYTES: usize = 4096;
+
+fn forked_child(b: &Bench) -> Answer {
+    b.begin()?;
+    let block = memory::alloc(b, 4096)?;
+    let [init, alloc, free] =
+        in_fork(|| [driver::init(b, 0), memory::alloc(b, 4096).map(drop), memory::free(b, block)])?;
+    Ok(format!("cuInit {init}, allocate {alloc}, free {free}"))
+}
+
+fn parent_of_fork(b: &Bench) -> Answer {
+    b.begin()?;
+    let block = memory::alloc(b, 4096)?;
+    fill::d8(b, block, 0x5a, 4096)?;
+    context::synchronize(b)?;
+    in_fork(|| [memory::free(b, block)])?;
+    let held = all(&b.bytes_at(block, 4096)?);
+    Ok(format!("holds {held}, free {}", code(memory::free(b, block))))
+}
+
+fn forked_before_init(b: &Bench) -> Answer {
+    let [init, context, alloc] =
+        in_fork(|| [driver::init(b, 0), b.begin().map(drop), memory::alloc(b, 4096).map(drop)])?;
+    Ok(format!("{init}, {context}, {alloc}"))
+}
+
+/// What the calls of a forked child answer. The child does nothing but call the driver and say what it answered.
+fn in_fork<const N: usize>(calls: impl FnOnce() -> [Result<(), CallError>; N]) -> Result<[String; N], Failure> {
+    let mut ends = [0; 2];
+    // SAFETY: `ends` outlives the call, which writes two descriptors to it.
+    if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error().into());
+    }
+    // SAFETY: the descriptor is open and belongs to nobody else.
+    let mut reading = unsafe { File::from_raw_fd(ends[0]) };
+    // SAFETY: as above.
+    let writing = unsafe { File::from_raw_fd(ends[1]) };
+    // SAFETY: the child calls the driver, which is what the experiment asks about, then writes and ends, and
+    // allocates nothing itself.
+    let child = unsafe { libc::fork() };
+    if child < 0 {
+        return Err(io::Error::last_os_error().into());
+    }
+    if child == 0 {
+        let numbers = calls().map(|outcome| outcome.map_or_else(|error| error.code.number(), |()| 0));
+        // SAFETY: the numbers outlive the call, which reads as many bytes as they have.
+        unsafe { libc::write(writing.as_raw_fd(), numbers.as_ptr().cast(), size_of_val(&numbers)) };
+        // SAFETY: the child ends here, without the exit handlers that belong to its parent.
+        unsafe { libc::_exit(0) };
+    }
+    drop(writing);
+    let mut said = Vec::new();
+    reading.read_to_end(&mut said)?;
+    // SAFETY: the call waits for our own child, and writes nothing because it is given no place for a status.
+    unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
+    Ok(std::array::from_fn(|at| {
+        let number = said.get(at * 4..at * 4 + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
+        match number.map(CUerror::new) {
+            None => "no answer".to_owned(),
+            Some(None) => "SUCCESS".to_owned(),
+            Some(Some(error)) => error_name(error),
+        }
+    }))
+}
+
+/// What another process of ours says, which is the partner of experiment `id` and is told one thing.
+fn partner(b: &Bench, id: Id, told: &str) -> Answer {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("experiment").arg(id.to_string()).args(["--device", &b.wish, "--partner", told]);
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn stranger(b: &Bench, id: Id) -> Answer {
+    b.begin()?;
+    let block = memory::alloc(b, 1 << 20)?;
+    partner(b, id, &block.0.to_string())
+}
+
+fn path(told: &[String]) -> io::Result<&String> {
+    told.first().ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+fn address(told: &[String]) -> io::Result<CUdeviceptr> {
+    let number = path(told)?.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
+    Ok(CUdeviceptr(number))
+}
+
+/// Shared memory, and the path by which another process opens it while this one lives.
+fn shared_memory() -> io::Result<(Host, String)> {
+    // SAFETY: the name ends in a NUL, and is all that the call reads.
+    let descriptor = unsafe { libc::memfd_create(c"freehold-lab".as_ptr(), 0) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    let file = unsafe { File::from_raw_fd(descriptor) };
+    file.set_len(SHARED_BYTES as u64)?;
+    let host = map(&file)?;
+    // The partner opens the file through this descriptor, so it stays open.
+    std::mem::forget(file);
+    Ok((host, format!("/proc/{}/fd/{descriptor}", std::process::id())))
+}
+
+fn map(file: &File) -> io::Result<Host> {
+    let (protection, descriptor) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
+    // SAFETY: a new mapping at an address that the system chooses touches no memory in use.
+    let start = unsafe { libc::mmap(ptr::null_mut(), SHARED_BYTES, protection, libc::MAP_SHARED, descriptor, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+    // SAFETY: the mapping is a page long, readable and writable, and is never unmapped.
+    Ok(unsafe { Host::shared(start, SHARED_BYTES) })
+}
+
+fn shared_registered(b: &Bench) -> Answer {
+    b.begin()?;
+    let (host, path) = shared_memory()?;
+    let here = code(b.register(host.address(), host.bytes(), SHARED));
+    Ok(format!("{here}, {}", partner(b, Id(1, 5, 1), &path)?))
+}
+
+fn shared_word(b: &Bench) -> Answer {
+    b.begin()?;
+    let (host, path) = shared_memory()?;
+    b.register(host.address(), host.bytes(), SHARED)?;
+    open_at_last(move || host.long().store(2, Ordering::SeqCst));
+    let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
+    stream::wait_value_64(b, stream, b.device_address(host.address(), 0)?, 1, wait_value_flags::GEQ)?;
+    let before = ready(stream::query(b, stream));
+    let said = partner(b, Id(1, 5, 2), &path);
+    let written = host.long().swap(1, Ordering::SeqCst);
+    let after = code(stream::synchronize(b, stream));
+    Ok(format!("before {before}; write {}, word {written}; after {after}", said?))
+}
+
+fn peer_of_itself(b: &Bench) -> Answer {
+    let context = b.begin()?;
+    let can = device::can_access_peer(b, b.device, b.device)?;
+    Ok(format!("{}, {}", either(can, "yes", "no"), code(context::enable_peer_access(b, context, 0))))
+}
+
+fn peer_on_one_device(b: &Bench) -> Answer {
+    let primary = b.begin()?;
+    b.another()?;
+    let disabled = code(context::disable_peer_access(b, primary));
+    Ok(format!("{}, {disabled}", code(context::enable_peer_access(b, primary, 0))))
+}
+
+fn peer_copy(b: &Bench) -> Answer {
+    let first = b.begin()?;
+    let from = memory::alloc(b, 4096)?;
+    fill::d8(b, from, 0x5a, 4096)?;
+    context::synchronize(b)?;
+    let second = b.another()?;
+    let to = memory::alloc(b, 4096)?;
+    let copied = code(copy::peer(b, to, second, from, first, 4096));
+    Ok(format!("{copied}, {}", all(&b.bytes_at(to, 4096)?)))
+}

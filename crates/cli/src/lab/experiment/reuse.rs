@@ -1,0 +1,179 @@
+//! Question 2: when memory that was freed in the order of a stream is handed out again, and to whom.
+
+use freehold_driver::cuda::{
+    CUmemPool_attribute, CUstream, CallError, context, device, event, event_flags, fill, memory, pool, stream,
+    stream_flags,
+};
+
+use super::{Answer, Experiment};
+use crate::lab::answers::{all, code, either, paced};
+use crate::lab::bench::Bench;
+use crate::lab::gate::Gate;
+use crate::lab::id::Id;
+
+const NON_BLOCKING: u32 = stream_flags::NON_BLOCKING;
+const BYTES: usize = 1 << 20;
+
+pub(super) const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        id: Id(2, 2, 1),
+        did: "cuMemFreeAsync in a stream that has work, then cuMemAllocAsync in that stream",
+        run: same_stream,
+    },
+    Experiment {
+        id: Id(2, 2, 2),
+        did: "free on stream b what stream a has still to write, allocate on b, fill it: what it holds in the end",
+        run: overwritten,
+    },
+    Experiment {
+        id: Id(2, 2, 3),
+        did: "free on stream a behind work, allocate on stream b",
+        run: |b| across(b, |_, _, _| Ok(())),
+    },
+    Experiment {
+        id: Id(2, 2, 4),
+        did: "free on stream a behind work, let b wait for an event after it, allocate on stream b",
+        run: |b| across(b, depend),
+    },
+    Experiment {
+        id: Id(2, 2, 5),
+        did: "free on a behind work, let b wait for it, allocate on b, without REUSE_FOLLOW_EVENT_DEPENDENCIES",
+        run: |b| {
+            across(b, |b, from, to| {
+                let pool = device::default_pool(b, b.device)?;
+                pool::set_attribute(b, pool, CUmemPool_attribute::REUSE_FOLLOW_EVENT_DEPENDENCIES, 0)?;
+                depend(b, from, to)
+            })
+        },
+    },
+    Experiment {
+        id: Id(2, 2, 6),
+        did: "free on stream a, wait for a, allocate on stream b",
+        run: |b| after(b, |_| Ok(())),
+    },
+    Experiment {
+        id: Id(2, 2, 7),
+        did: "free on stream a, wait for a, allocate on stream b, without REUSE_ALLOW_OPPORTUNISTIC",
+        run: |b| {
+            after(b, |b| {
+                let pool = device::default_pool(b, b.device)?;
+                pool::set_attribute(b, pool, CUmemPool_attribute::REUSE_ALLOW_OPPORTUNISTIC, 0)
+            })
+        },
+    },
+    Experiment { id: Id(2, 2, 8), did: "free 1 MiB in a stream, allocate 512 KiB, then another 512 KiB", run: halves },
+    Experiment { id: Id(2, 2, 9), did: "use memory of cuMemAllocAsync in another stream at once", run: other_stream },
+    Experiment {
+        id: Id(2, 2, 10),
+        did: "cuMemAllocAsync behind work, fill with cuMemsetD8 of the default stream before the work is done",
+        run: before_its_time,
+    },
+];
+
+/// Keeps the default pool from giving memory back when something synchronises.
+fn keep_all(b: &Bench) -> Result<(), CallError> {
+    let pool = device::default_pool(b, b.device)?;
+    pool::set_attribute(b, pool, CUmemPool_attribute::RELEASE_THRESHOLD, u64::MAX)
+}
+
+fn same(holds: bool) -> String {
+    either(holds, "the same address", "another address")
+}
+
+fn same_stream(b: &Bench) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let stream = stream::create(b, NON_BLOCKING)?;
+    let first = memory::alloc_async(b, BYTES, stream)?;
+    gate.hold(b, stream)?;
+    fill::d8_async(b, first, 1, BYTES, stream)?;
+    let (pace, second) = gate.during(|| {
+        memory::free_async(b, first, stream)?;
+        memory::alloc_async(b, BYTES, stream)
+    });
+    stream::synchronize(b, stream)?;
+    Ok(format!("{}, {}", pace.words(), same(second? == first)))
+}
+
+fn overwritten(b: &Bench) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let (first, second) = (stream::create(b, NON_BLOCKING)?, stream::create(b, NON_BLOCKING)?);
+    keep_all(b)?;
+    let block = memory::alloc_async(b, BYTES, first)?;
+    context::synchronize(b)?;
+    gate.hold(b, first)?;
+    fill::d8_async(b, block, 0xaa, BYTES, first)?;
+    memory::free_async(b, block, second)?;
+    let owned = memory::alloc_async(b, BYTES, second)?;
+    fill::d8_async(b, owned, 0xbb, BYTES, second)?;
+    let (pace, finished) = gate.during(|| stream::synchronize(b, second));
+    finished?;
+    let held = all(&b.bytes_at(owned, BYTES)?);
+    Ok(format!("{}, stream b {}, {held} of 0xbb by b and 0xaa by a", same(owned == block), pace.words()))
+}
+
+/// Whether memory freed on one stream behind work is handed out on another, after `depend` on both.
+fn across(b: &Bench, depend: impl FnOnce(&Bench, CUstream, CUstream) -> Result<(), CallError>) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    keep_all(b)?;
+    let (first, second) = (stream::create(b, NON_BLOCKING)?, stream::create(b, NON_BLOCKING)?);
+    let block = memory::alloc_async(b, BYTES, first)?;
+    context::synchronize(b)?;
+    gate.hold(b, first)?;
+    memory::free_async(b, block, first)?;
+    depend(b, first, second)?;
+    let (pace, other) = gate.during(|| memory::alloc_async(b, BYTES, second));
+    context::synchronize(b)?;
+    Ok(format!("{}, {}", pace.words(), same(other? == block)))
+}
+
+/// Lets `to` wait for what `from` has been given so far.
+fn depend(b: &Bench, from: CUstream, to: CUstream) -> Result<(), CallError> {
+    let event = event::create(b, event_flags::DISABLE_TIMING)?;
+    event::record(b, event, from)?;
+    stream::wait_event(b, to, event, 0)
+}
+
+/// Whether memory freed on one stream that was waited for is handed out on another.
+fn after(b: &Bench, set: impl FnOnce(&Bench) -> Result<(), CallError>) -> Answer {
+    b.begin()?;
+    keep_all(b)?;
+    set(b)?;
+    let (first, second) = (stream::create(b, NON_BLOCKING)?, stream::create(b, NON_BLOCKING)?);
+    let block = memory::alloc_async(b, BYTES, first)?;
+    memory::free_async(b, block, first)?;
+    stream::synchronize(b, first)?;
+    Ok(same(memory::alloc_async(b, BYTES, second)? == block))
+}
+
+fn halves(b: &Bench) -> Answer {
+    b.begin()?;
+    keep_all(b)?;
+    let stream = stream::create(b, NON_BLOCKING)?;
+    let block = memory::alloc_async(b, BYTES, stream)?;
+    memory::free_async(b, block, stream)?;
+    let (first, second) = (memory::alloc_async(b, BYTES / 2, stream)?, memory::alloc_async(b, BYTES / 2, stream)?);
+    let inside = |at: freehold_driver::cuda::CUdeviceptr| at >= block && at.0 < block.0 + BYTES as u64;
+    Ok(format!("{}, {}", either(inside(first), "inside it", "outside"), either(inside(second), "inside it", "outside")))
+}
+
+fn other_stream(b: &Bench) -> Answer {
+    b.begin()?;
+    let (first, second) = (stream::create(b, NON_BLOCKING)?, stream::create(b, NON_BLOCKING)?);
+    let block = memory::alloc_async(b, BYTES, first)?;
+    let filled = code(fill::d8_async(b, block, 0x5a, BYTES, second));
+    stream::synchronize(b, second)?;
+    Ok(format!("{filled}, {}", all(&b.bytes_at(block, BYTES)?)))
+}
+
+fn before_its_time(b: &Bench) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let stream = stream::create(b, NON_BLOCKING)?;
+    gate.hold(b, stream)?;
+    let block = memory::alloc_async(b, BYTES, stream)?;
+    let answer = paced(gate.during(|| fill::d8(b, block, 0x5a, BYTES)));
+    Ok(format!("{answer}, {}", all(&b.bytes_at(block, BYTES)?)))
+}

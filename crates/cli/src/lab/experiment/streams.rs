@@ -1,0 +1,324 @@
+//! Question 2: streams: which wait for which, and what is left of one that was destroyed.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use freehold_driver::cuda::{CUcontext, CUstream, CallError, context, stream, stream_flags};
+
+use super::{Answer, Experiment};
+use crate::lab::answers::{code, either, or_code, paced, ready};
+use crate::lab::bench::Bench;
+use crate::lab::gate::{Gate, warm};
+use crate::lab::host::Host;
+use crate::lab::id::Id;
+
+const BLOCKING: u32 = stream_flags::DEFAULT;
+const NON_BLOCKING: u32 = stream_flags::NON_BLOCKING;
+
+pub(super) const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        id: Id(2, 5, 1),
+        did: "destroy a stream and create another: its handle and its id",
+        run: handle_comes_back,
+    },
+    Experiment {
+        id: Id(2, 11, 1),
+        did: "a word written in the default stream while a blocking stream has work",
+        run: |b| order(b, |b| stream::create(b, BLOCKING), |_| Ok(CUstream::LEGACY)),
+    },
+    Experiment {
+        id: Id(2, 11, 2),
+        did: "a word written in the default stream while a non-blocking stream has work",
+        run: |b| order(b, |b| stream::create(b, NON_BLOCKING), |_| Ok(CUstream::LEGACY)),
+    },
+    Experiment {
+        id: Id(2, 11, 3),
+        did: "a word written in a blocking stream while the default stream has work",
+        run: |b| order(b, |_| Ok(CUstream::LEGACY), |b| stream::create(b, BLOCKING)),
+    },
+    Experiment {
+        id: Id(2, 11, 4),
+        did: "a word written in a non-blocking stream while the default stream has work",
+        run: |b| order(b, |_| Ok(CUstream::LEGACY), |b| stream::create(b, NON_BLOCKING)),
+    },
+    Experiment {
+        id: Id(2, 11, 5),
+        did: "a word written in a blocking stream while another blocking stream has work",
+        run: |b| order(b, |b| stream::create(b, BLOCKING), |b| stream::create(b, BLOCKING)),
+    },
+    Experiment {
+        id: Id(2, 11, 6),
+        did: "a word written in the thread's default stream while the default stream has work",
+        run: |b| order(b, |_| Ok(CUstream::LEGACY), |_| Ok(CUstream::PER_THREAD)),
+    },
+    Experiment {
+        id: Id(2, 11, 7),
+        did: "a word written in the thread's default stream while a blocking stream has work",
+        run: |b| order(b, |b| stream::create(b, BLOCKING), |_| Ok(CUstream::PER_THREAD)),
+    },
+    Experiment {
+        id: Id(2, 11, 8),
+        did: "a word written in one thread's default stream while another thread's has work",
+        run: two_threads,
+    },
+    Experiment {
+        id: Id(2, 11, 9),
+        did: "compare the ids of the null, the default and the thread's default stream, and of the last in another thread",
+        run: ids_of_defaults,
+    },
+    Experiment {
+        id: Id(2, 11, 10),
+        did: "query the default stream while a blocking stream has work, and a non-blocking one",
+        run: query_of_default,
+    },
+    Experiment {
+        id: Id(2, 11, 11),
+        did: "synchronise the default stream while a blocking stream has work, and a non-blocking one",
+        run: synchronize_default,
+    },
+    Experiment { id: Id(2, 12, 1), did: "ask for the range of priorities", run: priorities },
+    Experiment {
+        id: Id(2, 12, 2),
+        did: "create streams of priority -100 and 100, ask for their priority",
+        run: clamped,
+    },
+    Experiment { id: Id(2, 12, 3), did: "create streams with flags 2 and 4", run: unknown_flags },
+    Experiment { id: Id(2, 12, 4), did: "query a stream that is idle, and one that has work", run: query },
+    Experiment { id: Id(2, 12, 5), did: "destroy the null stream", run: destroy_null },
+    Experiment { id: Id(2, 12, 6), did: "query a destroyed stream", run: query_of_destroyed },
+    Experiment {
+        id: Id(2, 12, 7),
+        did: "ask for the flags of a blocking, a non-blocking and the null stream",
+        run: flags,
+    },
+    Experiment {
+        id: Id(2, 12, 8),
+        did: "write a word in a stream of context 1 with context 2 current, and with none",
+        run: other_context,
+    },
+    Experiment {
+        id: Id(2, 12, 9),
+        did: "ask for the context of a stream of context 1 and of the null stream, with context 2 current",
+        run: contexts,
+    },
+    Experiment { id: Id(2, 12, 10), did: "synchronise context 2 while context 1 has work", run: synchronize_other },
+    Experiment {
+        id: Id(2, 12, 11),
+        did: "synchronise the context while a non-blocking stream has work",
+        run: synchronize_context,
+    },
+    Experiment { id: Id(2, 12, 12), did: "destroy a context, query its stream", run: context_gone },
+    Experiment {
+        id: Id(2, 12, 13),
+        did: "a word written in a stream of context 2 while a blocking stream of context 1 has work",
+        run: contexts_apart,
+    },
+];
+
+fn handle_comes_back(b: &Bench) -> Answer {
+    b.begin()?;
+    let first = stream::create(b, NON_BLOCKING)?;
+    let before = stream::id(b, first)?;
+    stream::destroy(b, first)?;
+    let second = stream::create(b, NON_BLOCKING)?;
+    let handle = either(first == second, "the same handle", "another handle");
+    Ok(format!("{handle}, {}", either(stream::id(b, second)? == before, "the same id", "another id")))
+}
+
+/// Whether what is put into the second stream overtakes what the first one holds.
+fn order(
+    b: &Bench,
+    first: impl FnOnce(&Bench) -> Result<CUstream, CallError>,
+    second: impl FnOnce(&Bench) -> Result<CUstream, CallError>,
+) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let end = Host::registered(b, 4096)?;
+    let (first, second) = (first(b)?, second(b)?);
+    gate.hold(b, first)?;
+    stream::write_value_32(b, second, b.device_address(end.address(), 0)?, 1, 0)?;
+    let overtaken = gate.overtaken_by(b, second, end.word())?;
+    context::synchronize(b)?;
+    Ok(either(overtaken, "written at once", "waited for the work"))
+}
+
+fn two_threads(b: &Bench) -> Answer {
+    let context = b.begin()?;
+    let gate = Gate::new(b)?;
+    let end = Host::registered(b, 4096)?;
+    let address = b.device_address(end.address(), 0)?;
+    gate.hold(b, CUstream::PER_THREAD)?;
+    let other = || {
+        context::set_current(b, context)?;
+        stream::write_value_32(b, CUstream::PER_THREAD, address, 1, 0)?;
+        gate.overtaken_by(b, CUstream::PER_THREAD, end.word())
+    };
+    let overtaken = thread::scope(|scope| scope.spawn(other).join().expect("the thread only calls"))?;
+    context::synchronize(b)?;
+    Ok(either(overtaken, "written at once", "waited for the work"))
+}
+
+fn ids_of_defaults(b: &Bench) -> Answer {
+    let context = b.begin()?;
+    let null = stream::id(b, CUstream::NULL)?;
+    let legacy = stream::id(b, CUstream::LEGACY)?;
+    let mine = stream::id(b, CUstream::PER_THREAD)?;
+    let other = || {
+        context::set_current(b, context)?;
+        stream::id(b, CUstream::PER_THREAD)
+    };
+    let theirs = thread::scope(|scope| scope.spawn(other).join().expect("the thread only asks"))?;
+    let same = |holds| either(holds, "the same", "another");
+    Ok(format!(
+        "default {}, thread's {}, other thread's {}",
+        same(legacy == null),
+        same(mine == null),
+        same(theirs == mine)
+    ))
+}
+
+fn query_of_default(b: &Bench) -> Answer {
+    b.begin()?;
+    let mut answers = Vec::new();
+    for flags in [BLOCKING, NON_BLOCKING] {
+        let gate = Gate::new(b)?;
+        gate.hold(b, stream::create(b, flags)?)?;
+        answers.push(ready(stream::query(b, CUstream::LEGACY)));
+        gate.open();
+        context::synchronize(b)?;
+    }
+    Ok(answers.join(", "))
+}
+
+fn synchronize_default(b: &Bench) -> Answer {
+    b.begin()?;
+    let mut answers = Vec::new();
+    for flags in [BLOCKING, NON_BLOCKING] {
+        let gate = Gate::new(b)?;
+        gate.hold(b, stream::create(b, flags)?)?;
+        answers.push(paced(gate.during(|| stream::synchronize(b, CUstream::LEGACY))));
+        context::synchronize(b)?;
+    }
+    Ok(answers.join(", "))
+}
+
+fn priorities(b: &Bench) -> Answer {
+    b.begin()?;
+    let range = context::stream_priorities(b)?;
+    Ok(format!("least {}, greatest {}", range.least, range.greatest))
+}
+
+fn clamped(b: &Bench) -> Answer {
+    b.begin()?;
+    let mut answers = Vec::new();
+    for priority in [-100, 100] {
+        let stream = stream::create_with_priority(b, NON_BLOCKING, priority);
+        answers.push(match stream {
+            Ok(stream) => or_code(stream::priority(b, stream), |priority| priority.to_string()),
+            refused => code(refused),
+        });
+    }
+    Ok(answers.join(", "))
+}
+
+fn unknown_flags(b: &Bench) -> Answer {
+    b.begin()?;
+    Ok(format!("{}, {}", code(stream::create(b, 2)), code(stream::create(b, 4))))
+}
+
+fn query(b: &Bench) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let stream = stream::create(b, NON_BLOCKING)?;
+    let idle = ready(stream::query(b, stream));
+    gate.hold(b, stream)?;
+    let busy = ready(stream::query(b, stream));
+    gate.open();
+    stream::synchronize(b, stream)?;
+    Ok(format!("idle {idle}, with work {busy}"))
+}
+
+fn destroy_null(b: &Bench) -> Answer {
+    b.begin()?;
+    Ok(code(stream::destroy(b, CUstream::NULL)))
+}
+
+fn query_of_destroyed(b: &Bench) -> Answer {
+    b.begin()?;
+    let stream = stream::create(b, NON_BLOCKING)?;
+    stream::destroy(b, stream)?;
+    Ok(ready(stream::query(b, stream)))
+}
+
+fn flags(b: &Bench) -> Answer {
+    b.begin()?;
+    let ask = |stream| or_code(stream::flags(b, stream), |flags| flags.to_string());
+    let (blocking, non_blocking) = (ask(stream::create(b, BLOCKING)?), ask(stream::create(b, NON_BLOCKING)?));
+    Ok(format!("{blocking}, {non_blocking}, {}", ask(CUstream::NULL)))
+}
+
+fn other_context(b: &Bench) -> Answer {
+    b.begin()?;
+    let stream = stream::create(b, NON_BLOCKING)?;
+    let word = Host::registered(b, 4096)?;
+    let address = b.device_address(word.address(), 0)?;
+    b.another()?;
+    let other = code(stream::write_value_32(b, stream, address, 1, 0));
+    context::set_current(b, CUcontext::NULL)?;
+    let none = code(stream::write_value_32(b, stream, address, 2, 0));
+    let finished = code(stream::synchronize(b, stream));
+    Ok(format!("{other}, {none}, synchronise {finished}, word {}", word.word().load(Ordering::SeqCst)))
+}
+
+fn contexts(b: &Bench) -> Answer {
+    let first = b.begin()?;
+    let stream = stream::create(b, NON_BLOCKING)?;
+    let second = b.another()?;
+    let ask = |stream| {
+        or_code(stream::context(b, stream), |context| {
+            either(context == first, "context 1", &either(context == second, "context 2", "another"))
+        })
+    };
+    Ok(format!("{}, {}", ask(stream), ask(CUstream::NULL)))
+}
+
+fn synchronize_other(b: &Bench) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let stream = stream::create(b, NON_BLOCKING)?;
+    b.another()?;
+    warm(b)?;
+    gate.hold(b, stream)?;
+    Ok(paced(gate.during(|| context::synchronize(b))))
+}
+
+fn synchronize_context(b: &Bench) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    gate.hold(b, stream::create(b, NON_BLOCKING)?)?;
+    Ok(paced(gate.during(|| context::synchronize(b))))
+}
+
+fn context_gone(b: &Bench) -> Answer {
+    let primary = b.begin()?;
+    let context = b.another()?;
+    let stream = stream::create(b, NON_BLOCKING)?;
+    context::destroy(b, context)?;
+    context::set_current(b, primary)?;
+    Ok(ready(stream::query(b, stream)))
+}
+
+fn contexts_apart(b: &Bench) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let end = Host::registered(b, 4096)?;
+    let address = b.device_address(end.address(), 0)?;
+    let first = stream::create(b, BLOCKING)?;
+    b.another()?;
+    warm(b)?;
+    let second = stream::create(b, BLOCKING)?;
+    gate.hold(b, first)?;
+    stream::write_value_32(b, second, address, 1, 0)?;
+    let overtaken = gate.overtaken_by(b, second, end.word())?;
+    Ok(either(overtaken, "written at once", "waited for the work"))
+}

@@ -1,0 +1,131 @@
+//! Work that is pending for as long as an experiment wants, without a kernel: a stream that waits for a word.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use freehold_driver::cuda::{CUdeviceptr, CUstream, CallError, context, copy, fill, memory, stream, wait_value_flags};
+
+use super::bench::Bench;
+use super::host::Host;
+
+/// How long a call may take that does not wait for work.
+const AT_ONCE: Duration = Duration::from_millis(300);
+
+/// After this long a gate opens by itself. No experiment needs it so long, and a process that is killed while a gate of
+/// its is closed leaves a device that cannot end the context.
+const AT_LAST: Duration = Duration::from_secs(10);
+
+/// A word of the host. A stream that meets it goes no further until it is open, at the latest when it is dropped.
+///
+/// The word is memory of the process and not of a context, so that it outlives every context.
+pub(crate) struct Gate {
+    word: &'static AtomicU32,
+    address: CUdeviceptr,
+}
+
+/// What a call did while work was pending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    Waited,
+    AtOnce,
+}
+
+impl Pace {
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Waited => "waited for the work",
+            Self::AtOnce => "returned at once",
+        }
+    }
+}
+
+impl Gate {
+    /// A closed gate for the streams of every context. The current one has done some work of each sort when it is
+    /// made, because the first work of a sort may wait for the device.
+    pub(crate) fn new(bench: &Bench) -> Result<Self, CallError> {
+        warm(bench)?;
+        let host = Host::registered(bench, 4096)?;
+        open_at_last(move || host.word().store(1, Ordering::SeqCst));
+        Ok(Self { word: host.word(), address: bench.device_address(host.address(), 0)? })
+    }
+
+    /// Holds `stream` here until the gate opens.
+    pub(crate) fn hold(&self, bench: &Bench, stream: CUstream) -> Result<(), CallError> {
+        stream::wait_value_32(bench, stream, self.address, 1, wait_value_flags::GEQ)
+    }
+
+    pub(crate) fn open(&self) {
+        self.word.store(1, Ordering::SeqCst);
+    }
+
+    /// Whether `call` waits for the work that the gate holds. The gate is open afterwards.
+    pub(crate) fn during<T>(&self, call: impl FnOnce() -> T) -> (Pace, T) {
+        let outcome = self.unless_held(call);
+        self.open();
+        outcome
+    }
+
+    /// The same, but the gate is open afterwards only if the call has waited.
+    pub(crate) fn unless_held<T>(&self, call: impl FnOnce() -> T) -> (Pace, T) {
+        let (returned, news) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let opener = scope.spawn(move || match news.recv_timeout(AT_ONCE) {
+                Err(RecvTimeoutError::Timeout) => {
+                    self.open();
+                    Pace::Waited
+                }
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => Pace::AtOnce,
+            });
+            let answer = call();
+            drop(returned);
+            (opener.join().expect("the opener does not panic"), answer)
+        })
+    }
+
+    /// Whether `stream` comes to the end of its work while the gate is closed. The gate is open afterwards.
+    ///
+    /// The driver is asked again and again, because one that schedules at its calls gets on in no other way.
+    /// Its end is read from the word that it writes last: a query of a default stream may ask for others too.
+    pub(crate) fn overtaken_by(&self, bench: &Bench, stream: CUstream, end: &AtomicU32) -> Result<bool, CallError> {
+        let start = Instant::now();
+        while end.load(Ordering::SeqCst) == 0 && start.elapsed() < AT_ONCE {
+            stream::query(bench, stream)?;
+        }
+        let overtaken = end.load(Ordering::SeqCst) != 0;
+        self.open();
+        Ok(overtaken)
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.open();
+    }
+}
+
+/// Calls `open` when an experiment has surely failed to.
+pub(crate) fn open_at_last(open: impl FnOnce() + Send + 'static) {
+    thread::spawn(move || {
+        thread::sleep(AT_LAST);
+        open();
+    });
+}
+
+/// Some work of each sort in the current context.
+pub(crate) fn warm(bench: &Bench) -> Result<(), CallError> {
+    const BYTES: usize = 1 << 20;
+    let block = memory::alloc(bench, 2 * BYTES)?;
+    fill::d8(bench, block, 0, BYTES)?;
+    fill::d16(bench, block, 0, BYTES / 2)?;
+    fill::d32(bench, block, 0, BYTES / 4)?;
+    copy::device_to_device(bench, CUdeviceptr(block.0 + BYTES as u64), block, BYTES)?;
+    let pooled = memory::alloc_async(bench, BYTES, CUstream::NULL)?;
+    memory::free_async(bench, pooled, CUstream::NULL)?;
+    let host = Host::pageable(4096);
+    bench.copy_in(block, host)?;
+    bench.copy_out(host, block)?;
+    context::synchronize(bench)?;
+    memory::free(bench, block)
+}

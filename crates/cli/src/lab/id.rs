@@ -1,0 +1,115 @@
+//! The number of an experiment, and the selection of some by a part of it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Question, fact of that question, experiment on that fact: `2.2.1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct Id(pub(crate) u8, pub(crate) u8, pub(crate) u8);
+
+/// The front of an id, `2` or `2.2` or `2.2.1`: it selects what is equal to it or beneath it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part(Vec<u8>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an id is one to three numbers with dots between them")]
+pub(crate) struct NotAnId;
+
+impl Part {
+    pub(crate) fn holds(&self, id: Id) -> bool {
+        [id.0, id.1, id.2].starts_with(&self.0)
+    }
+
+    /// The part that `self` lies beneath; a question lies beneath nothing.
+    pub(crate) fn above(&self) -> Option<Self> {
+        match self.0.len() {
+            0 | 1 => None,
+            length => Some(Self(self.0[..length - 1].to_vec())),
+        }
+    }
+}
+
+impl FromStr for Part {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        let numbers = text.split('.').map(number).collect::<Result<Vec<_>, _>>()?;
+        if numbers.len() > 3 { Err(NotAnId) } else { Ok(Self(numbers)) }
+    }
+}
+
+fn number(text: &str) -> Result<u8, NotAnId> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    if plain { text.parse().map_err(|_| NotAnId) } else { Err(NotAnId) }
+}
+
+impl FromStr for Id {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        match Part::from_str(text)?.0[..] {
+            [question, fact, number] => Ok(Self(question, fact, number)),
+            _ => Err(NotAnId),
+        }
+    }
+}
+
+impl TryFrom<String> for Id {
+    type Error = NotAnId;
+
+    fn try_from(text: String) -> Result<Self, NotAnId> {
+        text.parse()
+    }
+}
+
+impl From<Id> for String {
+    fn from(id: Id) -> Self {
+        id.to_string()
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers: Vec<_> = self.0.iter().map(u8::to_string).collect();
+        f.write_str(&numbers.join("."))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(text: &str) -> Part {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_part_holds_what_is_beneath_it_and_not_what_begins_with_its_digits() {
+        assert!(part("2.1").holds(Id(2, 1, 7)));
+        assert!(part("2").holds(Id(2, 1, 7)));
+        assert!(part("2.1.7").holds(Id(2, 1, 7)));
+        assert!(!part("2.1").holds(Id(2, 10, 1)));
+        assert!(!part("2.1.7").holds(Id(2, 1, 8)));
+    }
+
+    #[test]
+    fn what_is_not_numbers_and_dots_is_no_id() {
+        for text in ["", ".", "2.", ".2", "2..1", "a", "2.x", "1.2.3.4", "256", "+1", "-1", "02", " 2"] {
+            assert_eq!(text.parse::<Part>(), Err(NotAnId), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn ids_are_ordered_by_number_and_not_by_letter() {
+        assert!("0.2.1".parse::<Id>().unwrap() < "0.10.1".parse::<Id>().unwrap());
+    }
+}

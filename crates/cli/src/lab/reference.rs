@@ -1,0 +1,121 @@
+//! The recorded answers of a device: the file, its reading and its writing.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::id::Id;
+
+/// What an NVIDIA H200 answered.
+const BUILT_IN: &str = include_str!("../../reference/h200.json");
+
+/// What one device answered, and which device it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Reference {
+    pub(crate) device: String,
+    pub(crate) driver: String,
+    pub(crate) cuda: String,
+    pub(crate) answers: BTreeMap<Id, String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReferenceError {
+    #[error("the reference {} cannot be read: {source}", .path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{} is not a reference: {source}", .path.display())]
+    NotAReference { path: PathBuf, source: serde_json::Error },
+    #[error("the record {} cannot be written: {source}", .path.display())]
+    Unwritable { path: PathBuf, source: io::Error },
+}
+
+impl Reference {
+    pub(crate) fn built_in() -> Self {
+        serde_json::from_str(BUILT_IN).expect("the reference built in is one")
+    }
+
+    pub(crate) fn read(path: &Path) -> Result<Self, ReferenceError> {
+        let text = fs::read(path).map_err(|source| ReferenceError::Unreadable { path: path.to_owned(), source })?;
+        serde_json::from_slice(&text).map_err(|source| ReferenceError::NotAReference { path: path.to_owned(), source })
+    }
+}
+
+/// A record to be: a file beside its final place, which takes that place only when it is whole.
+#[derive(Debug)]
+pub(crate) struct Record {
+    path: PathBuf,
+    partial: PathBuf,
+    file: File,
+}
+
+impl Record {
+    /// Fails here, before any experiment, where the folder cannot be written to.
+    pub(crate) fn create(path: &Path) -> Result<Self, ReferenceError> {
+        let unwritable = |source| ReferenceError::Unwritable { path: path.to_owned(), source };
+        let name = path.file_name().ok_or_else(|| unwritable(io::ErrorKind::IsADirectory.into()))?;
+        if path.is_dir() {
+            return Err(unwritable(io::ErrorKind::IsADirectory.into()));
+        }
+        let partial = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+        let file = File::create_new(&partial).map_err(unwritable)?;
+        Ok(Self { path: path.to_owned(), partial, file })
+    }
+
+    pub(crate) fn finish(mut self, reference: &Reference) -> Result<(), ReferenceError> {
+        self.write(reference).map_err(|source| ReferenceError::Unwritable { path: self.path.clone(), source })
+    }
+
+    fn write(&mut self, reference: &Reference) -> io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(reference)?;
+        text.push(b'\n');
+        self.file.write_all(&text)?;
+        self.file.sync_all()?;
+        fs::rename(&self.partial, &self.path)
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        match fs::remove_file(&self.partial) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => eprintln!("{} remains: {error}", self.partial.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_built_in_is_one() {
+        assert_eq!(Reference::built_in().device, "NVIDIA H200");
+    }
+
+    #[test]
+    fn answers_are_written_in_the_order_of_their_numbers() {
+        let answers = [(Id(0, 10, 1), "b".to_owned()), (Id(0, 2, 1), "a".to_owned())].into();
+        let reference = Reference { device: "d".to_owned(), driver: "1".to_owned(), cuda: "13.0".to_owned(), answers };
+        assert_eq!(
+            serde_json::to_string(&reference).unwrap(),
+            r#"{"device":"d","driver":"1","cuda":"13.0","answers":{"0.2.1":"a","0.10.1":"b"}}"#
+        );
+    }
+
+    #[test]
+    fn a_record_that_is_not_finished_leaves_the_older_one_and_nothing_else() {
+        let folder = std::env::temp_dir().join(format!("freehold-record-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("record.json");
+        fs::write(&path, "older").unwrap();
+        drop(Record::create(&path).unwrap());
+        let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["record.json"]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "older");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

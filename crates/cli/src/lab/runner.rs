@@ -1,0 +1,147 @@
+//! The processes of the experiments: the binary starts itself again for each, so that what one does to its process,
+//! or its device, is no other's business.
+
+use std::io::{self, IsTerminal, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use freehold::open::{Kind, Opened};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::experiment::Experiment;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at whether a process has ended.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The answer of each experiment, in their order.
+///
+/// On the software device every process has a device of its own, so several run at once; a GPU is shared, and
+/// experiments look at its free memory and its time, so there they run one after the other.
+pub(crate) fn answers(experiments: &[&Experiment], opened: &Opened) -> io::Result<Vec<String>> {
+    let program = std::env::current_exe()?;
+    let workers = match opened.kind {
+        Kind::Soft => thread::available_parallelism().map_or(1, usize::from).min(experiments.len()),
+        Kind::Cuda => 1,
+    };
+    let device = opened.wish();
+    let next = AtomicUsize::new(0);
+    let answers = Mutex::new(vec![String::new(); experiments.len()]);
+    let progress = progress(experiments.len());
+    let work = || -> io::Result<()> {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(experiment) = experiments.get(at) else { return Ok(()) };
+            progress.set_message(format!("{} {}", experiment.id, experiment.did));
+            let answer = answer(&program, experiment, &device)?;
+            answers.lock().expect("no worker panics")[at] = answer;
+            progress.inc(1);
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("no worker panics"))
+    })?;
+    progress.finish_and_clear();
+    Ok(answers.into_inner().expect("no worker panics"))
+}
+
+fn progress(count: usize) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{pos}/{len} {wide_msg}").expect("the template is well formed");
+    ProgressBar::with_draw_target(Some(count as u64), ProgressDrawTarget::stderr()).with_style(style)
+}
+
+/// What the experiment's process printed, or how it ended.
+fn answer(program: &Path, experiment: &Experiment, device: &str) -> io::Result<String> {
+    let mut command = Command::new(program);
+    command.arg("experiment").arg(experiment.id.to_string()).arg("--device").arg(device);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).spawn()?;
+    let Some(status) = ended(&mut child, PATIENCE)? else {
+        end_group(&child);
+        child.wait()?;
+        return Ok("hung".to_owned());
+    };
+    let mut printed = String::new();
+    child.stdout.take().expect("the output is piped").read_to_string(&mut printed)?;
+    Ok(outcome(status, printed.trim()))
+}
+
+/// How the process ended, if it did so in time.
+fn ended(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    while start.elapsed() < patience {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(None)
+}
+
+/// Ends an experiment that still runs, and the processes that it has started.
+fn end_group(child: &Child) {
+    let group = i32::try_from(child.id()).expect("the number of a process is positive");
+    // SAFETY: the call takes two numbers. The group is the one made for this child, which is not yet waited for, so
+    // that no other process has its number.
+    unsafe { libc::kill(-group, libc::SIGKILL) };
+}
+
+fn outcome(status: ExitStatus, printed: &str) -> String {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => printed.to_owned(),
+        (Some(code), _) => format!("ended with status {code}"),
+        (None, Some(signal)) => format!("killed by {}", signal_name(signal)),
+        (None, None) => "ended in an unknown way".to_owned(),
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    match signal {
+        libc::SIGABRT => "SIGABRT".to_owned(),
+        libc::SIGBUS => "SIGBUS".to_owned(),
+        libc::SIGFPE => "SIGFPE".to_owned(),
+        libc::SIGILL => "SIGILL".to_owned(),
+        libc::SIGKILL => "SIGKILL".to_owned(),
+        libc::SIGSEGV => "SIGSEGV".to_owned(),
+        libc::SIGTERM => "SIGTERM".to_owned(),
+        libc::SIGTRAP => "SIGTRAP".to_owned(),
+        other => format!("signal {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_what_was_printed() {
+        assert_eq!(outcome(ExitStatus::from_raw(0), "SUCCESS"), "SUCCESS");
+    }
+
+    #[test]
+    fn a_process_that_dies_of_a_signal_answers_with_its_name() {
+        assert_eq!(outcome(ExitStatus::from_raw(libc::SIGSEGV), ""), "killed by SIGSEGV");
+        assert_eq!(outcome(ExitStatus::from_raw(libc::SIGUSR1), ""), "killed by signal 10");
+    }
+
+    #[test]
+    fn a_panic_is_its_exit_status() {
+        assert_eq!(outcome(ExitStatus::from_raw(101 << 8), "half an ans"), "ended with status 101");
+    }
+
+    #[test]
+    fn a_process_that_does_not_end_in_time_is_seen_as_running() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).process_group(0).spawn().unwrap();
+        assert!(ended(&mut child, Duration::from_millis(20)).unwrap().is_none());
+        end_group(&child);
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
+}

@@ -1,0 +1,196 @@
+//! The table that a person reads: cells wrapped to the width of the terminal.
+
+use std::fmt;
+use std::io::IsTerminal;
+
+use anstyle::{AnsiColor, Style};
+
+/// The narrowest table that still has room for a word in each cell.
+const COLUMNS_MIN: usize = 60;
+/// Where output goes to a file or a pipe.
+const COLUMNS_ELSEWHERE: usize = 120;
+/// Between two cells.
+const GAP: usize = 2;
+
+/// How wide the table is, and whether it has colour.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    pub(crate) columns: usize,
+    pub(crate) colour: bool,
+}
+
+impl Look {
+    /// The look for this process's standard output. `COLUMNS` says the width where it is set.
+    pub(crate) fn of_stdout() -> Self {
+        let terminal = std::io::stdout().is_terminal();
+        let wished = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+        let columns = wished.or_else(|| terminal_columns().filter(|_| terminal)).unwrap_or(COLUMNS_ELSEWHERE);
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
+        Self { columns: columns.max(COLUMNS_MIN), colour: terminal && !plain }
+    }
+
+    fn style(self, style: Style) -> Style {
+        if self.colour { style } else { Style::new() }
+    }
+}
+
+fn terminal_columns() -> Option<usize> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCGWINSZ writes one `winsize` to `size`, which outlives the call; a descriptor that is no terminal is
+    // answered with an error.
+    let answer = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) };
+    (answer == 0 && size.ws_col > 0).then(|| usize::from(size.ws_col))
+}
+
+/// One row: id, what was done, what happened here, what happened there, the verdict.
+pub(crate) type Row<'a> = [&'a str; 5];
+
+/// A table being written to the text it ends up as.
+#[derive(Debug)]
+pub(crate) struct Table {
+    look: Look,
+    widths: [usize; 5],
+    text: String,
+}
+
+impl Table {
+    /// A table whose ids are at most `id_columns` wide.
+    pub(crate) fn new(look: Look, id_columns: usize) -> Self {
+        let verdict = "differ".len();
+        let rest = look.columns - id_columns - verdict - 4 * GAP;
+        let here = rest * 3 / 10;
+        let widths = [id_columns, rest - 2 * here, here, here, verdict];
+        Self { look, widths, text: String::new() }
+    }
+
+    pub(crate) fn heading(&mut self, text: &str) {
+        let style = self.look.style(Style::new().bold());
+        self.text.push('\n');
+        for line in wrap(text, self.look.columns) {
+            self.line(format_args!("{style}{line}{style:#}"));
+        }
+    }
+
+    pub(crate) fn names(&mut self, names: Row<'_>) {
+        self.cells(names, Style::new().dimmed());
+    }
+
+    pub(crate) fn agreeing(&mut self, row: Row<'_>) {
+        self.cells(row, AnsiColor::Green.on_default());
+    }
+
+    pub(crate) fn differing(&mut self, row: Row<'_>) {
+        self.cells(row, AnsiColor::Red.on_default().bold());
+    }
+
+    pub(crate) fn paragraph(&mut self, text: &str) {
+        for line in wrap(text, self.look.columns) {
+            self.line(format_args!("{line}"));
+        }
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        self.text
+    }
+
+    /// The last cell has the style: it is the one that the eye looks for.
+    fn cells(&mut self, row: Row<'_>, style: Style) {
+        let style = self.look.style(style);
+        let cells: Vec<Vec<String>> = row.iter().zip(self.widths).map(|(text, width)| wrap(text, width)).collect();
+        let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+        for at in 0..height {
+            let mut line = String::new();
+            for (cell, width) in cells[..4].iter().zip(self.widths) {
+                let text = cell.get(at).map_or("", String::as_str);
+                line.push_str(&format!("{text:width$}{:GAP$}", ""));
+            }
+            match cells[4].get(at).filter(|verdict| !verdict.is_empty()) {
+                Some(verdict) => line.push_str(&format!("{style}{verdict}{style:#}")),
+                None => line.truncate(line.trim_end().len()),
+            }
+            self.line(format_args!("{line}"));
+        }
+    }
+
+    fn line(&mut self, line: fmt::Arguments<'_>) {
+        self.text.push_str(&line.to_string());
+        self.text.push('\n');
+    }
+}
+
+/// `text` in lines of at most `width` characters, broken between words, and within a word that is longer than a line.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let mut letters = word.chars().count();
+        let mut word = word;
+        if used > 0 && used + 1 + letters <= width {
+            line.push(' ');
+            used += 1;
+        } else if used > 0 {
+            lines.push(std::mem::take(&mut line));
+            used = 0;
+        }
+        while letters > width {
+            let cut = word.char_indices().nth(width).map_or(word.len(), |(at, _)| at);
+            lines.push(word[..cut].to_owned());
+            word = &word[cut..];
+            letters -= width;
+        }
+        line.push_str(word);
+        used += letters;
+    }
+    if used > 0 || lines.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Look = Look { columns: 80, colour: false };
+
+    #[test]
+    fn words_move_to_the_next_line_whole() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+    }
+
+    #[test]
+    fn a_word_longer_than_a_line_is_cut() {
+        assert_eq!(wrap("a CUDA_ERROR_X b", 6), ["a", "CUDA_E", "RROR_X", "b"]);
+        assert_eq!(wrap("abcdef", 6), ["abcdef"]);
+    }
+
+    #[test]
+    fn no_text_is_one_empty_line() {
+        assert_eq!(wrap("", 6), [""]);
+    }
+
+    #[test]
+    fn no_row_is_wider_than_the_table() {
+        let long = "free of an address inside an allocation, and once more of its start ".repeat(3);
+        let mut table = Table::new(PLAIN, 6);
+        table.differing(["0.14.2", &long, &long, &long, "differ"]);
+        let text = table.into_text();
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    }
+
+    #[test]
+    fn without_colour_there_is_no_escape() {
+        let mut table = Table::new(PLAIN, 5);
+        table.heading("who owns it");
+        table.agreeing(["0.1.1", "did", "SUCCESS", "SUCCESS", "agree"]);
+        assert!(!table.into_text().contains('\u{1b}'));
+    }
+
+    #[test]
+    fn with_colour_the_verdict_has_it() {
+        let mut table = Table::new(Look { columns: 80, colour: true }, 5);
+        table.agreeing(["0.1.1", "did", "SUCCESS", "SUCCESS", "agree"]);
+        assert!(table.into_text().contains("\u{1b}[32magree\u{1b}[0m"));
+    }
+}

@@ -1,0 +1,317 @@
+//! The choice of a driver: NVIDIA's, or the software one. The only place that knows there are two.
+//!
+//! A wish comes from the caller, or else from `FREEHOLD_DEVICE`. Without one it is NVIDIA's GPU where there is one, and
+//! the software device elsewhere.
+
+use std::path::Path;
+
+use freehold_driver::cuda::load::{self, LoadError};
+use freehold_driver::cuda::{Api, CUdevice, CUerror, CallError, device, driver};
+
+/// The variable that names a device where the caller names none.
+pub const VARIABLE: &str = "FREEHOLD_DEVICE";
+
+/// Whose driver was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Soft,
+    Cuda,
+}
+
+/// A driver and the device of it to use.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    pub api: Api,
+    pub device: CUdevice,
+    pub kind: Kind,
+    /// One sentence: which device, and why this one.
+    pub why: String,
+}
+
+impl Opened {
+    /// The wish that names exactly this device.
+    pub fn wish(&self) -> String {
+        match self.kind {
+            Kind::Soft => "soft".to_owned(),
+            Kind::Cuda => format!("cuda:{}", self.device.0),
+        }
+    }
+}
+
+/// Why there is no driver. The first is a mistake in the wish, the others a lack of this machine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    #[error("{0:?} is no device: say soft, cuda or cuda:N")]
+    UnknownDevice(String),
+    #[error("{wish} was asked for, but {absence}")]
+    Absent { wish: String, absence: Absence },
+    #[error("cuda:{ordinal} was asked for, but this machine has {count} NVIDIA {}", if *.count == 1 { "device" } else { "devices" })]
+    OutOfRange { ordinal: i32, count: usize },
+    #[error("the software driver does not start: {0}")]
+    SoftRefused(CallError),
+}
+
+/// Why NVIDIA's driver cannot be used here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Absence {
+    #[error("libcuda.so.1 is not on this machine")]
+    NoLibrary,
+    #[error("libcuda.so.1 is not a CUDA driver")]
+    NotADriver,
+    #[error("NVIDIA's driver does not start: {0}")]
+    Refused(CallError),
+    #[error("NVIDIA's driver has no device")]
+    NoDevice,
+}
+
+/// The driver of the device that `wish` names (`soft`, `cuda`, `cuda:N`), or `FREEHOLD_DEVICE`, or of the best one
+/// that this machine has. The driver is initialised.
+pub fn open(wish: Option<&str>) -> Result<Opened, OpenError> {
+    let variable = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
+    let variable = variable.map(|text| text.to_string_lossy().into_owned());
+    let wish = match (wish, &variable) {
+        (Some(text), _) => Some(Wish { asked: Asked::parse(text)?, from: Source::Caller }),
+        (None, Some(text)) => Some(Wish { asked: Asked::parse(text)?, from: Source::Variable }),
+        (None, None) => None,
+    };
+    let mut found = None;
+    let choice = choose(wish, || match nvidia() {
+        Ok((api, nvidia)) => {
+            found = Some(api);
+            Ok(nvidia)
+        }
+        Err(absence) => Err(absence),
+    })?;
+    let api = match choice.kind {
+        Kind::Cuda => found.expect("a GPU is chosen only after its driver was loaded"),
+        Kind::Soft => {
+            let api = soft();
+            driver::init(&api, 0).map_err(OpenError::SoftRefused)?;
+            api
+        }
+    };
+    Ok(Opened { api, device: choice.device, kind: choice.kind, why: choice.why })
+}
+
+/// The table of a driver that nothing was called of yet, `cuInit` neither.
+pub fn untouched(kind: Kind) -> Result<Api, Absence> {
+    match kind {
+        Kind::Soft => Ok(soft()),
+        Kind::Cuda => library(),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Soft,
+    Cuda { ordinal: i32 },
+}
+
+impl Asked {
+    fn parse(text: &str) -> Result<Self, OpenError> {
+        let unknown = || OpenError::UnknownDevice(text.to_owned());
+        match text {
+            "soft" => Ok(Self::Soft),
+            "cuda" => Ok(Self::Cuda { ordinal: 0 }),
+            _ => {
+                let digits = text.strip_prefix("cuda:").ok_or_else(unknown)?;
+                if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+                    return Err(unknown());
+                }
+                Ok(Self::Cuda { ordinal: digits.parse().map_err(|_| unknown())? })
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Caller,
+    Variable,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wish {
+    asked: Asked,
+    from: Source,
+}
+
+/// What NVIDIA's driver says of this machine.
+#[derive(Clone, Debug)]
+struct Nvidia {
+    /// At least one; the ordinal is the index.
+    names: Vec<String>,
+    /// As CUDA counts: 13.0 is 13000.
+    version: i32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Choice {
+    kind: Kind,
+    device: CUdevice,
+    why: String,
+}
+
+/// Which device it is to be. `probe` loads NVIDIA's driver, and is not called where the wish is for none of it.
+fn choose(wish: Option<Wish>, probe: impl FnOnce() -> Result<Nvidia, Absence>) -> Result<Choice, OpenError> {
+    let soft =
+        |because: String| Choice { kind: Kind::Soft, device: CUdevice(0), why: format!("software device: {because}") };
+    match wish {
+        Some(Wish { asked: Asked::Soft, from: Source::Caller }) => Ok(soft("it was asked for".to_owned())),
+        Some(Wish { asked: Asked::Soft, from: Source::Variable }) => Ok(soft(format!("{VARIABLE} says soft"))),
+        Some(Wish { asked: Asked::Cuda { ordinal }, .. }) => {
+            let nvidia = probe().map_err(|absence| OpenError::Absent { wish: format!("cuda:{ordinal}"), absence })?;
+            cuda(&nvidia, ordinal)
+        }
+        None => match probe() {
+            Ok(nvidia) => cuda(&nvidia, 0),
+            Err(absence) => Ok(soft(absence.to_string())),
+        },
+    }
+}
+
+fn cuda(nvidia: &Nvidia, ordinal: i32) -> Result<Choice, OpenError> {
+    let count = nvidia.names.len();
+    let name = usize::try_from(ordinal)
+        .ok()
+        .and_then(|index| nvidia.names.get(index))
+        .ok_or(OpenError::OutOfRange { ordinal, count })?;
+    let (major, minor) = (nvidia.version / 1000, nvidia.version % 1000 / 10);
+    let why = format!("cuda:{ordinal}: {name}, driver {major}.{minor}");
+    Ok(Choice { kind: Kind::Cuda, device: CUdevice(ordinal), why })
+}
+
+fn soft() -> Api {
+    freehold_softcuda::API
+}
+
+fn library() -> Result<Api, Absence> {
+    load::load(Path::new(load::LIBRARY)).map_err(|error| match error {
+        LoadError::Library { .. } => Absence::NoLibrary,
+        LoadError::NotADriver(_) => Absence::NotADriver,
+    })
+}
+
+/// NVIDIA's driver, started, and its devices.
+fn nvidia() -> Result<(Api, Nvidia), Absence> {
+    let api = library()?;
+    let nvidia = describe(&api).map_err(|error| match error.code {
+        CUerror::NO_DEVICE => Absence::NoDevice,
+        _ => Absence::Refused(error),
+    })?;
+    if nvidia.names.is_empty() { Err(Absence::NoDevice) } else { Ok((api, nvidia)) }
+}
+
+/// Starts the driver and asks it for its devices.
+fn describe(api: &Api) -> Result<Nvidia, CallError> {
+    driver::init(api, 0)?;
+    let names = (0..device::count(api)?).map(|ordinal| device::name(api, CUdevice(ordinal)));
+    let names = names.collect::<Result<Vec<_>, _>>()?;
+    let version = driver::version(api)?;
+    Ok(Nvidia { names, version })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freehold_driver::cuda::Function;
+
+    fn two_devices() -> Result<Nvidia, Absence> {
+        Ok(Nvidia { names: vec!["NVIDIA H200".to_owned(), "NVIDIA T4".to_owned()], version: 13000 })
+    }
+
+    fn no_library() -> Result<Nvidia, Absence> {
+        Err(Absence::NoLibrary)
+    }
+
+    fn caller(text: &str) -> Option<Wish> {
+        Some(Wish { asked: Asked::parse(text).unwrap(), from: Source::Caller })
+    }
+
+    #[test]
+    fn without_a_wish_a_gpu_is_taken() {
+        let choice = choose(None, two_devices).unwrap();
+        assert_eq!(choice.kind, Kind::Cuda);
+        assert_eq!(choice.device, CUdevice(0));
+        assert_eq!(choice.why, "cuda:0: NVIDIA H200, driver 13.0");
+    }
+
+    #[test]
+    fn without_a_wish_and_a_library_it_is_the_software_device() {
+        let choice = choose(None, no_library).unwrap();
+        assert_eq!(choice.kind, Kind::Soft);
+        assert_eq!(choice.why, "software device: libcuda.so.1 is not on this machine");
+    }
+
+    #[test]
+    fn without_a_wish_and_a_device_it_is_the_software_device() {
+        let choice = choose(None, || Err(Absence::NoDevice)).unwrap();
+        assert_eq!(choice.why, "software device: NVIDIA's driver has no device");
+    }
+
+    #[test]
+    fn a_driver_that_does_not_start_is_named_with_its_code() {
+        let refused = CallError { call: Function::cuInit, code: CUerror::SYSTEM_DRIVER_MISMATCH };
+        let choice = choose(None, || Err(Absence::Refused(refused))).unwrap();
+        assert_eq!(
+            choice.why,
+            "software device: NVIDIA's driver does not start: cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)"
+        );
+    }
+
+    #[test]
+    fn soft_is_soft_beside_a_gpu_and_loads_nothing() {
+        let choice = choose(caller("soft"), || panic!("NVIDIA's library was loaded")).unwrap();
+        assert_eq!(choice.kind, Kind::Soft);
+        assert_eq!(choice.why, "software device: it was asked for");
+    }
+
+    #[test]
+    fn the_variable_is_named_when_it_decided() {
+        let wish = Some(Wish { asked: Asked::Soft, from: Source::Variable });
+        assert_eq!(choose(wish, two_devices).unwrap().why, "software device: FREEHOLD_DEVICE says soft");
+    }
+
+    #[test]
+    fn an_ordinal_picks_its_device() {
+        let choice = choose(caller("cuda:1"), two_devices).unwrap();
+        assert_eq!(choice.device, CUdevice(1));
+        assert_eq!(choice.why, "cuda:1: NVIDIA T4, driver 13.0");
+    }
+
+    #[test]
+    fn cuda_alone_is_the_first_device() {
+        assert_eq!(choose(caller("cuda"), two_devices).unwrap().device, CUdevice(0));
+    }
+
+    #[test]
+    fn an_ordinal_out_of_range_says_how_many_there_are() {
+        let error = choose(caller("cuda:2"), two_devices).unwrap_err();
+        assert_eq!(error.to_string(), "cuda:2 was asked for, but this machine has 2 NVIDIA devices");
+    }
+
+    #[test]
+    fn a_wished_gpu_without_a_library_is_an_error_and_not_the_software_device() {
+        let error = choose(caller("cuda"), no_library).unwrap_err();
+        assert_eq!(error.to_string(), "cuda:0 was asked for, but libcuda.so.1 is not on this machine");
+    }
+
+    #[test]
+    fn an_unknown_word_names_the_three_forms() {
+        let error = Asked::parse("gpu").unwrap_err();
+        assert_eq!(error.to_string(), "\"gpu\" is no device: say soft, cuda or cuda:N");
+    }
+
+    #[test]
+    fn an_ordinal_is_digits_that_fit() {
+        for text in ["cuda:", "cuda:-1", "cuda:+1", "cuda:x", "cuda:1 ", "cuda:99999999999", "cuda1", "Soft", ""] {
+            assert_eq!(Asked::parse(text), Err(OpenError::UnknownDevice(text.to_owned())), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_wish_names_its_device_again() {
+        let opened = Opened { api: soft(), device: CUdevice(3), kind: Kind::Cuda, why: String::new() };
+        assert_eq!(opened.wish(), "cuda:3");
+    }
+}

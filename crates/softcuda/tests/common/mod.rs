@@ -1,0 +1,349 @@
+//! What the tests share: the driver under test, a context of a test's own, a gate that holds a stream, memory that host
+//! and device both see, and processes of a test's own.
+//!
+//! `FREEHOLD_DEVICE` names the driver: the software one unless it is `cuda` or `cuda:N`, which is NVIDIA's.
+
+#![allow(dead_code, reason = "each test binary uses a part of this")]
+
+pub(crate) mod child;
+pub(crate) mod random;
+
+use std::env;
+use std::ffi::c_void;
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use freehold_driver::cuda::{
+    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUstream, CallError, attach_flags, context, copy, driver, fill, host,
+    host_register_flags, load, memory, stream, stream_flags, wait_value_flags,
+};
+
+/// After this a test that stands fails. No test that passes comes near it.
+pub(crate) const STUCK: Duration = Duration::from_secs(60);
+
+/// A call that has not returned by now waits for something.
+const BLOCKED: Duration = Duration::from_millis(100);
+
+/// The driver under test, initialised, and the device of it that the tests use.
+pub(crate) fn driver() -> (Api, CUdevice) {
+    let (api, device) = untouched();
+    driver::init(&api, 0).expect("the driver initialises");
+    (api, device)
+}
+
+/// The driver under test before `cuInit`.
+pub(crate) fn untouched() -> (Api, CUdevice) {
+    let wanted = env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned());
+    let ordinal = match wanted.as_str() {
+        "soft" => return (freehold_softcuda::API, CUdevice(0)),
+        "cuda" => Some(0),
+        other => other.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok()),
+    };
+    let ordinal = ordinal.unwrap_or_else(|| panic!("FREEHOLD_DEVICE is '{wanted}', but should be soft, cuda or cuda:N"));
+    let api = load::load(Path::new(load::LIBRARY)).unwrap_or_else(|error| panic!("{error}"));
+    (api, CUdevice(ordinal))
+}
+
+/// The code that a call was refused with.
+pub(crate) trait Refused {
+    fn code(self) -> CUerror;
+}
+
+impl<T: Debug> Refused for Result<T, CallError> {
+    #[track_caller]
+    fn code(self) -> CUerror {
+        self.expect_err("the call is refused").code
+    }
+}
+
+/// `start` and so many bytes on.
+pub(crate) fn at(start: CUdeviceptr, bytes: u64) -> CUdeviceptr {
+    CUdeviceptr(start.0 + bytes)
+}
+
+/// A context of a test's own, current in the thread that made it, destroyed at the end.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) api: Api,
+    pub(crate) device: CUdevice,
+    pub(crate) handle: CUcontext,
+}
+
+impl Context {
+    pub(crate) fn create() -> Self {
+        let (api, device) = driver();
+        let handle = context::create(&api, device, 0).expect("a context is created");
+        let context = Self { api, device, handle };
+        context.warm();
+        context
+    }
+
+    /// A second context on the same device, which becomes current.
+    pub(crate) fn another(&self) -> Self {
+        Self::create()
+    }
+
+    /// Makes this the current context of the calling thread, in place of the one that is.
+    pub(crate) fn enter(&self) {
+        context::set_current(&self.api, self.handle).expect("a live context becomes current");
+    }
+
+    /// Destroys the context before its time.
+    pub(crate) fn destroy(self) {
+        context::destroy(&self.api, self.handle).expect("a live context is destroyed");
+        std::mem::forget(self);
+    }
+
+    /// Does some work of each kind: the first of a kind may wait for the whole device, later ones do not.
+    fn warm(&self) {
+        let api = &self.api;
+        let block = self.block(8192);
+        fill::d8(api, block, 0, 4096).expect("a block is filled");
+        fill::d16(api, block, 0, 2048).expect("a block is filled");
+        fill::d32(api, block, 0, 1024).expect("a block is filled");
+        fill::rectangle_d8(api, block, 64, 0, 8, 8).expect("a block is filled");
+        copy::device_to_device(api, at(block, 4096), block, 4096).expect("a block is copied");
+        self.write(block, &[0; 4096]);
+        self.read(block, 4096);
+        context::synchronize(api).expect("the work is done");
+        memory::free(api, block).expect("a block is freed");
+    }
+
+    pub(crate) fn block(&self, bytes: usize) -> CUdeviceptr {
+        memory::alloc(&self.api, bytes).expect("a block is allocated")
+    }
+
+    /// A stream that the legacy default stream waits for, and that waits for it.
+    pub(crate) fn blocking(&self) -> CUstream {
+        stream::create(&self.api, stream_flags::DEFAULT).expect("a stream is created")
+    }
+
+    /// A stream that has nothing to do with the legacy default stream.
+    pub(crate) fn stream(&self) -> CUstream {
+        stream::create(&self.api, stream_flags::NON_BLOCKING).expect("a stream is created")
+    }
+
+    pub(crate) fn write(&self, to: CUdeviceptr, bytes: &[u8]) {
+        copy::host_to_device(&self.api, to, bytes).expect("bytes are copied to the device");
+    }
+
+    pub(crate) fn read(&self, from: CUdeviceptr, bytes: usize) -> Vec<u8> {
+        let mut host = vec![0; bytes];
+        copy::device_to_host(&self.api, &mut host, from).expect("bytes are copied from the device");
+        host
+    }
+
+    /// What all bytes there are.
+    #[track_caller]
+    pub(crate) fn byte(&self, from: CUdeviceptr, bytes: usize) -> u8 {
+        same(&self.read(from, bytes))
+    }
+
+    pub(crate) fn finish(&self, stream: CUstream) {
+        stream::synchronize(&self.api, stream).expect("the work of a stream is done");
+    }
+
+    pub(crate) fn pinned(&self, bytes: usize) -> Shared<'_> {
+        let start = host::alloc_with_flags(&self.api, bytes, 0).expect("pinned memory is allocated");
+        Shared { _context: self, start, bytes }
+    }
+
+    /// Whole pages of the program's own, registered. They stay mapped until the process ends.
+    pub(crate) fn registered(&self, bytes: usize) -> Shared<'_> {
+        let start = pages(bytes);
+        // SAFETY: the pages are never unmapped, and only the atomics of a `Shared` refer to them.
+        unsafe { host::register(&self.api, start, bytes, host_register_flags::PORTABLE) }.expect("pages are registered");
+        Shared { _context: self, start, bytes }
+    }
+
+    pub(crate) fn managed(&self, bytes: usize) -> Shared<'_> {
+        let start = memory::alloc_managed(&self.api, bytes, attach_flags::GLOBAL).expect("managed memory is allocated");
+        Shared { _context: self, start: start.0 as *mut c_void, bytes }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let destroyed = context::destroy(&self.api, self.handle);
+        assert!(thread::panicking() || destroyed == Ok(()), "a live context is destroyed: {destroyed:?}");
+    }
+}
+
+/// What all of these are.
+#[track_caller]
+pub(crate) fn same<T: Copy + PartialEq + Debug>(values: &[T]) -> T {
+    let first = *values.first().expect("there is at least one value");
+    let odd = values.iter().position(|value| *value != first);
+    assert_eq!(odd, None, "not all are {first:?}: {:?} is among them", odd.map(|odd| values[odd]));
+    first
+}
+
+/// Pages of the program's own, zeroed, mapped until the process ends.
+pub(crate) fn pages(bytes: usize) -> *mut c_void {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at a place of the kernel's choice replaces nothing.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    assert_ne!(start, libc::MAP_FAILED, "the system maps {bytes} bytes");
+    start
+}
+
+/// Memory that the host sees and a device may write meanwhile: the host goes through atomics.
+#[derive(Debug)]
+pub(crate) struct Shared<'c> {
+    /// Whose end would be the end of the memory.
+    _context: &'c Context,
+    start: *mut c_void,
+    bytes: usize,
+}
+
+// SAFETY: `start` is the field that is not `Send`; the memory belongs to no thread and is used through atomics only.
+unsafe impl Send for Shared<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Shared<'_> {}
+
+impl Shared<'_> {
+    pub(crate) fn pointer(&self) -> *mut c_void {
+        self.start
+    }
+
+    /// Where the device sees it, which on every device that these tests run on is where the host does.
+    pub(crate) fn address(&self) -> CUdeviceptr {
+        CUdeviceptr(self.start as u64)
+    }
+
+    pub(crate) fn bytes(&self) -> &[AtomicU8] {
+        // SAFETY: the memory is mapped for this many bytes while the context lives, which `self` borrows, and the tests
+        // that release it early do not come back here.
+        unsafe { std::slice::from_raw_parts(self.start.cast::<AtomicU8>(), self.bytes) }
+    }
+
+    pub(crate) fn words(&self) -> &[AtomicU32] {
+        // SAFETY: as in `bytes`; the memory starts on a page, so that it is aligned.
+        unsafe { std::slice::from_raw_parts(self.start.cast::<AtomicU32>(), self.bytes / 4) }
+    }
+
+    pub(crate) fn longs(&self) -> &[AtomicU64] {
+        // SAFETY: as in `words`.
+        unsafe { std::slice::from_raw_parts(self.start.cast::<AtomicU64>(), self.bytes / 8) }
+    }
+
+    /// The word at `index`, as it is now.
+    pub(crate) fn word(&self, index: usize) -> u32 {
+        self.words()[index].load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn fill(&self, value: u8) {
+        self.bytes().iter().for_each(|byte| byte.store(value, Ordering::SeqCst));
+    }
+
+    pub(crate) fn set(&self, values: &[u8]) {
+        self.bytes().iter().zip(values).for_each(|(byte, value)| byte.store(*value, Ordering::SeqCst));
+    }
+
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        self.bytes().iter().map(|byte| byte.load(Ordering::SeqCst)).collect()
+    }
+}
+
+/// Looks again and again until it is so.
+#[track_caller]
+pub(crate) fn until(so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < STUCK, "what the test waits for does not come");
+        thread::yield_now();
+    }
+}
+
+/// A word of the host for which streams wait: their later work is pending until the gate opens.
+///
+/// It opens at the latest when it is dropped. One that stays closed because a call stands that should not opens too, and
+/// fails the test.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    state: &'static State,
+    address: CUdeviceptr,
+    watch: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct State {
+    word: AtomicU32,
+    expired: AtomicBool,
+}
+
+impl Gate {
+    /// A closed gate. The memory of its word is the process's, so that it outlives every context.
+    pub(crate) fn closed(context: &Context) -> Self {
+        let shared = context.registered(4096);
+        // SAFETY: the pages are zeroed, aligned, never unmapped, and the gate's alone.
+        let state = unsafe { &*shared.pointer().cast::<State>() };
+        let address = host::device_address(&context.api, shared.pointer(), 0).expect("registered memory has an address");
+        let (end, ended) = mpsc::channel::<()>();
+        let watch = thread::spawn(move || {
+            if ended.recv_timeout(STUCK / 2) == Err(RecvTimeoutError::Timeout) {
+                state.expired.store(true, Ordering::SeqCst);
+                state.word.store(1, Ordering::SeqCst);
+            }
+        });
+        Self { state, address, watch: Some((end, watch)) }
+    }
+
+    /// Holds what is put into `stream` from now on until the gate opens.
+    pub(crate) fn hold(&self, api: &Api, stream: CUstream) {
+        stream::wait_value_32(api, stream, self.address, 1, wait_value_flags::GEQ).expect("a stream waits for a word");
+    }
+
+    pub(crate) fn open(&self) {
+        self.state.word.store(1, Ordering::SeqCst);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.state.word.load(Ordering::SeqCst) == 0
+    }
+
+    /// Makes a call that must return while the gate is closed.
+    #[track_caller]
+    pub(crate) fn shut_during<T>(&self, call: impl FnOnce() -> T) -> T {
+        assert!(self.is_closed(), "the gate is closed before the call");
+        let answer = call();
+        assert!(self.is_closed(), "the call waited for the gate");
+        answer
+    }
+
+    /// Makes a call that must not return until the gate opens, which it does when the call plainly stands.
+    #[track_caller]
+    pub(crate) fn opened_during<T>(&self, call: impl FnOnce() -> T) -> T {
+        assert!(self.is_closed(), "the gate is closed before the call");
+        let (answer, early) = thread::scope(|scope| {
+            let (returned, news) = mpsc::channel::<()>();
+            let opener = scope.spawn(move || {
+                let early = news.recv_timeout(BLOCKED) != Err(RecvTimeoutError::Timeout);
+                self.open();
+                early
+            });
+            let answer = call();
+            drop(returned);
+            (answer, opener.join().expect("the opener does not panic"))
+        });
+        assert!(!early, "the call did not wait for the gate");
+        answer
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.open();
+        if let Some((end, watch)) = self.watch.take() {
+            drop(end);
+            watch.join().expect("the watch does not panic");
+        }
+        let expired = self.state.expired.load(Ordering::SeqCst);
+        assert!(thread::panicking() || !expired, "the gate stayed closed for too long");
+    }
+}
