@@ -1,17 +1,14 @@
 //! `freehold lab` as a person meets it: its answers, its table, and what it says to bad input.
 
+mod common;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// The lab on the software device, whatever the machine has and the caller's environment says.
-fn lab() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_freehold"));
-    command.arg("lab").env("FREEHOLD_DEVICE", "soft").env_remove("COLUMNS").stdin(Stdio::null());
-    command
-}
+use common::lab;
 
 fn output(command: &mut Command) -> Output {
     command.output().expect("the binary starts")

@@ -156,6 +156,11 @@ pub(crate) fn top() -> Option<Arc<Context>> {
     STACK.with_borrow(|stack| stack.last().cloned())
 }
 
+/// For calls that need no current context: an error only if there is one and it is destroyed.
+pub(crate) fn none_or_alive() -> CUresult {
+    top().map_or(Ok(()), |context| context.alive())
+}
+
 /// The current context of the calling thread.
 ///
 /// # Errors
@@ -168,4 +173,9 @@ pub(crate) fn current() -> Result<Arc<Context>, CUerror> {
 
 pub(crate) fn find(world: &World, handle: CUcontext) -> Result<Arc<Context>, CUerror> {
     world.contexts.find(handle.0).ok_or(CUerror::INVALID_CONTEXT)
+}
+
+/// The context with a handle, or the last one that had it.
+pub(crate) fn find_dead_or_alive(world: &World, handle: CUcontext) -> Result<Arc<Context>, CUerror> {
+    world.contexts.find_dead_or_alive(handle.0).ok_or(CUerror::INVALID_CONTEXT)
 }

@@ -14,8 +14,8 @@ use crate::memory::PAGE_BYTES;
 use crate::memory::heap::GRAIN_BYTES;
 use crate::world::{Device, lock};
 
-/// A pool takes memory from its device in segments of at least this.
-const SEGMENT_BYTES: u64 = 32 << 20;
+/// A pool takes memory from its device in chunks of this, into addresses that it has reserved before.
+const CHUNK_BYTES: u64 = 32 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -30,12 +30,12 @@ pub(crate) struct Pool {
 
 #[derive(Debug)]
 struct State {
-    /// Bytes by address of what was taken from the device.
+    /// Bytes by address of reserved addresses, whole chunks of them.
     segments: BTreeMap<u64, u64>,
-    /// Free memory by address.
+    /// Addresses by their start that no block has.
     free: BTreeMap<u64, Fragment>,
-    /// Bytes by address of what is in use.
-    live: BTreeMap<u64, u64>,
+    /// What is in use, by address.
+    live: BTreeMap<u64, Live>,
     /// What was freed last, the first place to look.
     recent: Option<u64>,
     reserved_bytes: u64,
@@ -50,11 +50,22 @@ struct State {
     access: BTreeMap<i32, CUmemAccess_flags>,
 }
 
-/// Free memory within one segment.
+/// A block in use.
+#[derive(Debug, Clone, Copy)]
+struct Live {
+    /// What was asked for, which is what counts as used.
+    asked_bytes: u64,
+    /// What it takes up.
+    bytes: u64,
+}
+
+/// Free addresses within one segment.
 #[derive(Debug, Clone)]
 struct Fragment {
     segment: u64,
     bytes: u64,
+    /// Whether there is memory behind them. A chunk has some everywhere or nowhere.
+    backed: bool,
     /// Where it was freed. Empty once all have passed.
     freed: Vec<Point>,
 }
@@ -66,11 +77,15 @@ pub(crate) struct Grant {
     pub(crate) after: Vec<Point>,
 }
 
-/// Whether free memory may be had with a wait that the driver adds.
+/// What may be done to satisfy a request, from the cheapest on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Waits {
-    None,
-    Added,
+enum Means {
+    /// Free memory that the stream comes after.
+    Free,
+    /// That, with new memory beside it.
+    Growth,
+    /// Any free memory, with a wait that the driver adds.
+    Wait,
 }
 
 impl Pool {
@@ -106,38 +121,40 @@ impl Pool {
     /// Memory that `queue` may have: free memory it comes after, or new memory of the device, or free memory with a
     /// wait.
     pub(crate) fn allocate(&self, device: &Device, bytes: u64, queue: &Queue) -> Result<Grant, CUerror> {
-        let bytes = bytes.checked_next_multiple_of(GRAIN_BYTES).ok_or(CUerror::OUT_OF_MEMORY)?;
-        if let Some(grant) = self.state().take(bytes, queue, Waits::None) {
-            return Ok(grant);
-        }
-        if self.grow(device, bytes) {
-            let grant = self.state().take(bytes, queue, Waits::None);
-            return grant.ok_or(CUerror::OUT_OF_MEMORY);
-        }
-        let mut state = self.state();
-        if !state.internal_dependencies {
-            return Err(CUerror::OUT_OF_MEMORY);
-        }
-        state.take(bytes, queue, Waits::Added).ok_or(CUerror::OUT_OF_MEMORY)
+        let attempt = |means| self.state().take(device, self.max_bytes, bytes, queue, means);
+        let grown = || {
+            self.reserve(device, bytes);
+            attempt(Means::Growth)
+        };
+        let trimmed = || {
+            device.trim_pools(|_| 0);
+            attempt(Means::Growth)
+        };
+        let waiting = || if self.state().internal_dependencies { attempt(Means::Wait) } else { None };
+        attempt(Means::Free)
+            .or_else(|| attempt(Means::Growth))
+            .or_else(grown)
+            .or_else(trimmed)
+            .or_else(waiting)
+            .ok_or(CUerror::OUT_OF_MEMORY)
     }
 
-    /// Takes another segment from the device, large enough for `bytes`. Not called with the state locked: the device
-    /// may ask pools for what they do not use.
-    fn grow(&self, device: &Device, bytes: u64) -> bool {
-        let Some(least) = bytes.checked_next_multiple_of(PAGE_BYTES) else { return false };
-        let room = self.max_bytes.saturating_sub(self.state().reserved_bytes);
-        let sizes = [least.max(SEGMENT_BYTES), least];
-        let found = sizes.into_iter().filter(|&size| size <= room).find_map(|size| {
-            // A segment is never small, so its owner does not matter.
-            device.allocate(size, 0).ok().map(|address| (address, size))
-        });
-        let Some((segment, size)) = found else { return false };
-        let mut state = self.state();
-        state.segments.insert(segment, size);
-        state.free.insert(segment, Fragment { segment, bytes: size, freed: Vec::new() });
-        state.reserved_bytes += size;
-        state.reserved_high = state.reserved_high.max(state.reserved_bytes);
-        true
+    /// Reserves addresses for at least `bytes` more: as many as the device has memory, if there are so many.
+    fn reserve(&self, device: &Device, bytes: u64) {
+        let Some(least) = bytes.checked_next_multiple_of(CHUNK_BYTES) else { return };
+        if least > device.memory_bytes.next_multiple_of(CHUNK_BYTES) {
+            return;
+        }
+        let most = device.memory_bytes.next_multiple_of(CHUNK_BYTES);
+        let mut heap = device.heap();
+        let found = [most, least].into_iter().find_map(|bytes| Some((heap.reserve(bytes / PAGE_BYTES)?, bytes)));
+        drop(heap);
+        if let Some((offset, bytes)) = found {
+            let segment = device.arena.base() + offset;
+            let mut state = self.state();
+            state.segments.insert(segment, bytes);
+            state.free.insert(segment, Fragment { segment, bytes, backed: false, freed: Vec::new() });
+        }
     }
 
     /// Takes memory back that was freed at `point`.
@@ -145,30 +162,24 @@ impl Pool {
         self.state().release(address, point);
     }
 
-    /// Bytes of the live block at `address`.
-    pub(crate) fn live_bytes(&self, address: u64) -> Option<u64> {
-        self.state().live.get(&address).copied()
-    }
-
-    /// Gives segments back to the device that are free and whose points have passed, down to `keep_bytes`.
+    /// Gives chunks back to the device that are free and whose points have passed, down to `keep_bytes`.
     pub(crate) fn trim(&self, device: &Device, keep_bytes: u64) {
         let mut state = self.state();
-        if state.reserved_bytes <= keep_bytes || state.free.is_empty() {
+        if state.reserved_bytes <= keep_bytes {
             return;
         }
         state.tidy();
-        let whole: Vec<_> = state.segments.iter().map(|(&segment, &bytes)| (segment, bytes)).collect();
-        for (segment, bytes) in whole {
-            let is_free = |fragment: &Fragment| fragment.bytes == bytes && fragment.freed.is_empty();
-            if state.reserved_bytes.saturating_sub(bytes) < keep_bytes || !state.free.get(&segment).is_some_and(is_free)
-            {
-                continue;
+        let chunks: Vec<_> = state.free.iter().flat_map(|(&at, fragment)| fragment.whole_chunks(at)).collect();
+        for chunk in chunks {
+            if state.reserved_bytes - CHUNK_BYTES < keep_bytes {
+                break;
             }
-            state.free.remove(&segment);
-            state.segments.remove(&segment);
-            state.reserved_bytes -= bytes;
-            device.heap().release(segment - device.arena.base());
+            state.split(chunk, |fragment| fragment.backed = false);
+            state.reserved_bytes -= CHUNK_BYTES;
+            device.heap().discharge(CHUNK_BYTES);
         }
+        state.tidy();
+        state.drop_empty_segments(device);
     }
 
     /// Ends the handle. What is in use stays until it is freed.
@@ -226,33 +237,96 @@ impl Pool {
     }
 }
 
+impl Fragment {
+    /// The chunks with memory that lie wholly in this fragment, if it is free for everybody.
+    fn whole_chunks(&self, at: u64) -> impl Iterator<Item = u64> {
+        let end = if self.backed && self.freed.is_empty() { at + self.bytes } else { at };
+        let first = self.segment + (at - self.segment).next_multiple_of(CHUNK_BYTES);
+        (first..end).step_by(CHUNK_BYTES as usize).filter(move |chunk| chunk + CHUNK_BYTES <= end)
+    }
+}
+
 impl State {
-    fn take(&mut self, bytes: u64, queue: &Queue, waits: Waits) -> Option<Grant> {
+    fn take(
+        &mut self,
+        device: &Device,
+        max_bytes: u64,
+        asked_bytes: u64,
+        queue: &Queue,
+        means: Means,
+    ) -> Option<Grant> {
+        let bytes = asked_bytes.checked_next_multiple_of(GRAIN_BYTES)?;
         let known = queue.known();
         let (follow, opportunistic) = (self.follow_events, self.opportunistic);
         let comes_after = |point: &Point| {
             point.queue.id == queue.id
+                || point.queue.is_seen(point.position)
                 || follow && known.get(&point.queue.id).is_some_and(|&position| position >= point.position)
                 || opportunistic && point.has_passed()
         };
-        let usable = |fragment: &Fragment| waits == Waits::Added || fragment.freed.iter().all(comes_after);
+        let usable = |fragment: &Fragment| match means {
+            Means::Free => fragment.backed && fragment.freed.iter().all(comes_after),
+            Means::Growth => fragment.freed.iter().all(comes_after),
+            Means::Wait => fragment.backed,
+        };
         let recent = self.recent.take().filter(|address| {
             self.free.get(address).is_some_and(|fragment| fragment.bytes >= bytes && usable(fragment))
         });
         let start = recent.or_else(|| first_run(&self.free, bytes, usable))?;
+        self.back(device, max_bytes, start, bytes)?;
         let after = self.cut(start, bytes).into_iter().filter(|point| !comes_after(point)).collect();
-        self.live.insert(start, bytes);
-        self.used_bytes += bytes;
+        self.live.insert(start, Live { asked_bytes, bytes });
+        self.used_bytes += asked_bytes;
         self.used_high = self.used_high.max(self.used_bytes);
         Some(Grant { address: start, after })
     }
 
-    /// Takes `bytes` from `start` on out of the free memory, and says where that was freed.
+    /// Puts memory behind all chunks of a run of free addresses, or changes nothing.
+    fn back(&mut self, device: &Device, max_bytes: u64, start: u64, bytes: u64) -> Option<()> {
+        let (&segment, _) = self.segments.range(..=start).next_back()?;
+        let first = start - (start - segment) % CHUNK_BYTES;
+        let chunks = (first..start + bytes).step_by(CHUNK_BYTES as usize);
+        let bare: Vec<_> = chunks.filter(|&chunk| !self.is_backed(chunk.max(start))).collect();
+        let wanted_bytes = bare.len() as u64 * CHUNK_BYTES;
+        if self.reserved_bytes + wanted_bytes > max_bytes || !device.heap().charge(wanted_bytes) {
+            return None;
+        }
+        for chunk in bare {
+            self.split(chunk, |fragment| fragment.backed = true);
+        }
+        self.reserved_bytes += wanted_bytes;
+        self.reserved_high = self.reserved_high.max(self.reserved_bytes);
+        Some(())
+    }
+
+    /// Whether there is memory behind a free address.
+    fn is_backed(&self, address: u64) -> bool {
+        let found = self.free.range(..=address).next_back();
+        found.expect("a run of free addresses has no gap").1.backed
+    }
+
+    /// Makes a chunk that lies in one fragment a fragment of its own, and changes it.
+    fn split(&mut self, chunk: u64, change: impl FnOnce(&mut Fragment)) {
+        let (&at, whole) = self.free.range(..=chunk).next_back().expect("the chunk is free");
+        let whole = whole.clone();
+        let (end, chunk_end) = (at + whole.bytes, chunk + CHUNK_BYTES);
+        if at < chunk {
+            self.free.insert(at, Fragment { bytes: chunk - at, ..whole.clone() });
+        }
+        if chunk_end < end {
+            self.free.insert(chunk_end, Fragment { bytes: end - chunk_end, ..whole.clone() });
+        }
+        let mut middle = Fragment { bytes: CHUNK_BYTES, ..whole };
+        change(&mut middle);
+        self.free.insert(chunk, middle);
+    }
+
+    /// Takes `bytes` from `start` on out of the free addresses, and says where that was freed.
     fn cut(&mut self, start: u64, bytes: u64) -> Vec<Point> {
         let (mut at, end) = (start, start + bytes);
         let mut freed = Vec::new();
         while at < end {
-            let fragment = self.free.remove(&at).expect("a run of free memory has no gap");
+            let fragment = self.free.remove(&at).expect("a run of free addresses has no gap");
             freed.extend(fragment.freed.iter().cloned());
             let fragment_end = at + fragment.bytes;
             if fragment_end > end {
@@ -264,10 +338,10 @@ impl State {
     }
 
     fn release(&mut self, address: u64, point: Point) {
-        let bytes = self.live.remove(&address).expect("a live span of a pool is a live block of it");
-        self.used_bytes -= bytes;
+        let live = self.live.remove(&address).expect("a live span of a pool is a live block of it");
+        self.used_bytes -= live.asked_bytes;
         let (&segment, _) = self.segments.range(..=address).next_back().expect("a block lies in a segment");
-        self.free.insert(address, Fragment { segment, bytes, freed: vec![point] });
+        self.free.insert(address, Fragment { segment, bytes: live.bytes, backed: true, freed: vec![point] });
         self.recent = Some(address);
     }
 
@@ -279,6 +353,7 @@ impl State {
             if let Some(mut last) = tidy.last_entry()
                 && last.key() + last.get().bytes == address
                 && last.get().segment == fragment.segment
+                && last.get().backed == fragment.backed
                 && last.get().freed.is_empty()
                 && fragment.freed.is_empty()
             {
@@ -289,9 +364,24 @@ impl State {
         }
         self.free = tidy;
     }
+
+    /// Gives back the addresses of segments without memory.
+    fn drop_empty_segments(&mut self, device: &Device) {
+        let State { segments, free, .. } = self;
+        segments.retain(|segment, bytes| {
+            let is_empty = |fragment: &Fragment| !fragment.backed && fragment.bytes == *bytes;
+            let keep = !free.get(segment).is_some_and(is_empty);
+            if !keep {
+                free.remove(segment);
+                device.heap().unreserve(segment - device.arena.base(), *bytes / PAGE_BYTES);
+            }
+            keep
+        });
+    }
 }
 
-/// Where the first run of neighbouring usable fragments of one segment starts that holds `bytes`.
+/// Where the first run of neighbouring usable fragments of one segment starts that holds `bytes`. A run starts with
+/// memory where it can: addresses without any behind free memory are how a pool grows.
 fn first_run(free: &BTreeMap<u64, Fragment>, bytes: u64, usable: impl Fn(&Fragment) -> bool) -> Option<u64> {
     let mut run: Option<(u64, u64, u64)> = None;
     for (&address, fragment) in free {

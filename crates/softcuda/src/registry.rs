@@ -42,6 +42,8 @@ struct Slots<T> {
 struct Slot<T> {
     generation: u32,
     value: Option<Arc<T>>,
+    /// What a removed handle named, until it comes back.
+    removed: Option<Arc<T>>,
 }
 
 const GENERATIONS: u32 = 1 << 24;
@@ -57,13 +59,14 @@ impl<T> Registry<T> {
         let index = match slots.vacant.pop() {
             Some(index) => index,
             None => {
-                slots.entries.push(Slot { generation: 0, value: None });
+                slots.entries.push(Slot { generation: 0, value: None, removed: None });
                 u32::try_from(slots.entries.len() - 1).expect("fewer than 2^32 handles of one kind are alive")
             }
         };
         let slot = &mut slots.entries[index as usize];
         let handle = self.handle(index, slot.generation);
         let value = make(handle);
+        slot.removed = None;
         slot.value = Some(Arc::clone(&value));
         (handle, value)
     }
@@ -75,6 +78,14 @@ impl<T> Registry<T> {
         if slot.generation == generation { slot.value.clone() } else { None }
     }
 
+    /// What a handle names, or named before it was removed: for a handle that comes back.
+    pub(crate) fn find_dead_or_alive(&self, handle: usize) -> Option<Arc<T>> {
+        let (index, generation) = self.parts(handle)?;
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let slot = slots.entries.get(index as usize).filter(|slot| slot.generation == generation)?;
+        slot.value.clone().or_else(|| slot.removed.clone())
+    }
+
     /// Ends a handle and gives back what it named.
     pub(crate) fn remove(&self, handle: usize) -> Option<Arc<T>> {
         let (index, generation) = self.parts(handle)?;
@@ -84,8 +95,9 @@ impl<T> Registry<T> {
             return None;
         }
         let value = slot.value.take()?;
-        if self.returns == Return::Never {
-            slot.generation = (slot.generation + 1) % GENERATIONS;
+        match self.returns {
+            Return::Never => slot.generation = (slot.generation + 1) % GENERATIONS,
+            Return::Comes => slot.removed = Some(Arc::clone(&value)),
         }
         slots.vacant.push(index);
         Some(value)
@@ -139,8 +151,10 @@ mod tests {
         let first = enter(&registry, 1);
         registry.remove(first);
         assert_eq!(registry.find(first), None);
+        assert_eq!(registry.find_dead_or_alive(first).as_deref(), Some(&1));
         assert_eq!(enter(&registry, 2), first);
         assert_eq!(registry.find(first).as_deref(), Some(&2));
+        assert_eq!(registry.find_dead_or_alive(first).as_deref(), Some(&2));
     }
 
     #[test]

@@ -17,8 +17,12 @@ use crate::pool::Pool;
 use crate::registry::{Kind, Registry, Return};
 use crate::stream::Stream;
 
-/// Addresses of a device for each byte of its memory: a free page is never out of reach for lack of neighbours.
-const ADDRESSES_PER_BYTE: u64 = 4;
+/// Addresses of a device for each byte of its memory: a free page is never out of reach for lack of neighbours, and
+/// every pool has room to grow in.
+const ADDRESSES_PER_BYTE: u64 = 16;
+
+/// As many addresses as a device has at the most.
+const ADDRESS_BYTES_MAX: u64 = 8 << 40;
 
 static WORLD: OnceLock<World> = OnceLock::new();
 
@@ -99,7 +103,7 @@ impl World {
             devices: devices.collect::<Result<_, _>>()?,
             contexts: Registry::new(Kind::Context, Return::Comes),
             streams: Registry::new(Kind::Stream, Return::Comes),
-            events: Registry::new(Kind::Event, Return::Comes),
+            events: Registry::new(Kind::Event, Return::Never),
             pools: Registry::new(Kind::Pool, Return::Never),
             spans: RwLock::new(Spans::default()),
             numbers: AtomicU64::new(0),
@@ -138,10 +142,11 @@ impl World {
         let device = context.device.ordinal;
         let span = self.new_span(base, bytes, device, Some(context), SpanKind::Registered { flags });
         let mut spans = self.spans_mut();
-        if spans.overlaps(base, bytes) {
-            return Err(CUerror::HOST_MEMORY_ALREADY_REGISTERED);
+        match spans.overlapping(base, bytes).map(|other| &other.kind) {
+            None => spans.insert(span),
+            Some(SpanKind::Registered { .. }) => return Err(CUerror::HOST_MEMORY_ALREADY_REGISTERED),
+            Some(_) => return Err(CUerror::INVALID_VALUE),
         }
-        spans.insert(span);
         Ok(())
     }
 
@@ -170,16 +175,14 @@ impl World {
     /// Gives back the memory of a span that was taken out of the spans. Nothing may be at work on it any more.
     pub(crate) fn give_back(&self, span: &Span) {
         if let SpanKind::Device = span.kind {
-            let device = &self.devices[span.device];
-            device.arena.poison(span.base, span.bytes);
-            device.heap().release(span.base - device.arena.base());
+            self.devices[span.device].give_back(span);
         }
     }
 }
 
 impl Device {
     fn new(ordinal: usize, memory_bytes: u64) -> Result<Self, CUerror> {
-        let address_bytes = memory_bytes * ADDRESSES_PER_BYTE;
+        let address_bytes = (memory_bytes * ADDRESSES_PER_BYTE).min(ADDRESS_BYTES_MAX);
         Ok(Self {
             ordinal,
             memory_bytes,
@@ -213,6 +216,12 @@ impl Device {
             }
         };
         Ok(self.arena.base() + offset.ok_or(CUerror::OUT_OF_MEMORY)?)
+    }
+
+    /// Takes back a block that [`allocate`](Self::allocate) gave. Nothing may be at work on it any more.
+    pub(crate) fn give_back(&self, block: &Span) {
+        self.arena.poison(block.base, block.bytes);
+        self.heap().release(block.base - self.arena.base());
     }
 
     /// Lets every pool give back what it does not use beyond what it may keep.

@@ -6,8 +6,8 @@ use std::ffi::c_void;
 
 use common::{Context, Gate, Refused, Shared, at, random, same};
 use freehold_driver::cuda::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUdeviceptr, CUerror, CUmemorytype, CUpointer_attribute, CUstream,
-    CallError, context, copy, fill, pointer,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUdeviceptr, CUerror, CUmemorytype, CUpointer_attribute,
+    CUstream, CallError, context, copy, fill, pointer,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -294,7 +294,8 @@ fn side(place: Place, [width, height, depth]: [usize; 3], room: [usize; 5], call
 
 fn places(mode: Mode) -> impl Strategy<Value = (Place, Place)> {
     // Host to host is a copy of the host's own, which a stream does not order with the device's.
-    let is_wanted = move |from: Place, to: Place| from != to && (mode == Mode::Sync || !(from.is_host() && to.is_host()));
+    let is_wanted =
+        move |from: Place, to: Place| from != to && (mode == Mode::Sync || !(from.is_host() && to.is_host()));
     let all = Place::ALL;
     let pairs = all.into_iter().flat_map(move |from| all.into_iter().map(move |to| (from, to)));
     prop::sample::select(pairs.filter(|&(from, to)| is_wanted(from, to)).collect::<Vec<_>>())

@@ -86,11 +86,25 @@ fn each_kind_of_memory_is_freed_by_its_own_call() {
 }
 
 #[test]
-fn pinned_memory_of_no_bytes_is_refused() {
+fn pinned_memory_of_no_bytes_and_null_are_freed_for_nothing() {
     let own = Context::create();
-    assert_eq!(host::alloc(&own.api, 0).code(), CUerror::INVALID_VALUE);
-    assert_eq!(host::alloc_with_flags(&own.api, 0, 0).code(), CUerror::INVALID_VALUE);
-    assert_eq!(free(&own.api, host::alloc(&own.api, 1).unwrap()), Ok(()));
+    let nothing = host::alloc(&own.api, 0).unwrap();
+    assert_eq!(free(&own.api, nothing), Ok(()));
+    assert_eq!(free(&own.api, ptr::null_mut()), Ok(()));
+}
+
+#[test]
+fn a_pageable_address_is_not_freed_as_pinned_memory() {
+    let own = Context::create();
+    assert_eq!(free(&own.api, pages(4096)).code(), CUerror::INVALID_VALUE);
+}
+
+#[test]
+fn another_context_frees_pinned_memory() {
+    let own = Context::create();
+    let pinned = own.pinned(4096);
+    let other = own.another();
+    assert_eq!(free(&other.api, pinned.pointer()), Ok(()));
 }
 
 #[test]
@@ -173,11 +187,44 @@ fn registered_ranges_do_not_overlap_but_may_touch() {
 }
 
 #[test]
-fn pinned_memory_is_registered_already() {
+fn pinned_memory_is_neither_registered_nor_unregistered() {
     let own = Context::create();
     let pinned = own.pinned(4096);
-    let refused = register(&own.api, pinned.pointer(), 4096, 0);
-    assert_eq!(refused.code(), CUerror::HOST_MEMORY_ALREADY_REGISTERED);
+    assert_eq!(register(&own.api, pinned.pointer(), 4096, 0).code(), CUerror::INVALID_VALUE);
+    assert_eq!(unregister(&own.api, pinned.pointer()).code(), CUerror::INVALID_VALUE);
+    assert_eq!(free(&own.api, pinned.pointer()), Ok(()));
+}
+
+#[test]
+fn registered_memory_is_unregistered_by_its_start() {
+    let own = Context::create();
+    let registered = own.registered(8192);
+    assert_eq!(unregister(&own.api, interior(registered.pointer(), 4096)).code(), CUerror::INVALID_VALUE);
+    assert_eq!(unregister(&own.api, registered.pointer()), Ok(()));
+}
+
+#[test]
+fn registered_memory_need_not_be_whole_pages() {
+    let own = Context::create();
+    let (start, block) = (interior(pages(4096), 24), own.block(100));
+    assert_eq!(register(&own.api, start, 100, 0), Ok(()));
+    assert_eq!(host::device_address(&own.api, start, 0), Ok(CUdeviceptr(start as u64)));
+    own.write(block, &[3; 100]);
+    assert_eq!(copy::device_to_device(&own.api, CUdeviceptr(start as u64), block, 100), Ok(()));
+    assert_eq!(own.byte(CUdeviceptr(start as u64), 100), 3);
+}
+
+#[test]
+fn memory_is_registered_with_known_flags_alone() {
+    let own = Context::create();
+    let start = pages(4096);
+    for flags in [1, 2, 3] {
+        assert_eq!(register(&own.api, start, 4096, flags), Ok(()));
+        assert_eq!(unregister(&own.api, start), Ok(()));
+    }
+    for flags in [0x10, u32::MAX] {
+        assert_eq!(register(&own.api, start, 4096, flags).code(), CUerror::INVALID_VALUE);
+    }
 }
 
 #[test]
@@ -260,6 +307,26 @@ fn freeing_pinned_memory_waits_for_work() {
     let gate = Gate::closed(&own);
     gate.hold(&own.api, stream);
     assert_eq!(gate.opened_during(|| free(&own.api, pinned.pointer())), Ok(()));
+}
+
+#[test]
+fn allocating_and_registering_do_not_wait_for_work_and_unregistering_does() {
+    let own = Context::create();
+    let (stream, start) = (own.stream(), pages(4096));
+    let gate = Gate::closed(&own);
+    gate.hold(&own.api, stream);
+    gate.shut_during(|| host::alloc(&own.api, 4096)).unwrap();
+    gate.shut_during(|| register(&own.api, start, 4096, 0)).unwrap();
+    gate.opened_during(|| unregister(&own.api, start)).unwrap();
+}
+
+#[test]
+fn freeing_managed_memory_waits_for_work() {
+    let own = Context::create();
+    let (stream, managed) = (own.stream(), own.managed(4096));
+    let gate = Gate::closed(&own);
+    gate.hold(&own.api, stream);
+    assert_eq!(gate.opened_during(|| memory::free(&own.api, managed.address())), Ok(()));
 }
 
 #[test]

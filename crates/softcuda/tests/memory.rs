@@ -154,16 +154,16 @@ fn what_is_no_block_has_no_range() {
 }
 
 #[test]
-fn without_a_context_nothing_is_allocated_or_freed() {
+fn without_a_context_nothing_is_allocated_but_a_block_is_freed() {
     let own = Context::create();
-    let block = own.block(4096);
+    let (_beside, block) = (own.block(512), own.block(4096));
     let (allocated, freed) = thread::scope(|scope| {
         let api = &own.api;
         scope.spawn(move || (memory::alloc(api, 4096), memory::free(api, block))).join().unwrap()
     });
     assert_eq!(allocated.code(), CUerror::INVALID_CONTEXT);
-    assert_eq!(freed.code(), CUerror::INVALID_CONTEXT);
-    assert_eq!(memory::free(&own.api, block), Ok(()));
+    assert_eq!(freed, Ok(()));
+    assert_eq!(memory::free(&own.api, block).code(), CUerror::INVALID_VALUE);
 }
 
 #[test]
@@ -252,10 +252,19 @@ fn free_waits_for_the_context_that_owns_the_block_whichever_is_current() {
     let (stream, block) = (busy.stream(), busy.block(4096));
     let idle = busy.another();
     let gate = Gate::closed(&idle);
-    busy.enter();
     gate.hold(&busy.api, stream);
-    idle.enter();
     assert_eq!(gate.opened_during(|| memory::free(&idle.api, block)), Ok(()));
+}
+
+#[test]
+fn free_does_not_wait_for_a_context_that_does_not_own_the_block() {
+    let busy = Context::create();
+    let stream = busy.stream();
+    let idle = busy.another();
+    let block = idle.block(4096);
+    let gate = Gate::closed(&idle);
+    gate.hold(&busy.api, stream);
+    assert_eq!(gate.shut_during(|| memory::free(&idle.api, block)), Ok(()));
 }
 
 #[test]
@@ -300,6 +309,7 @@ fn a_small_block_in_a_page_that_is_there_takes_no_more() {
 #[test]
 fn all_memory_is_what_the_device_says_it_has() {
     let own = Context::create();
+    own.block(1);
     let Info { free_bytes, total_bytes } = memory::info(&own.api).unwrap();
     assert_eq!(Ok(total_bytes), device::total_bytes(&own.api, own.device));
     assert!(free_bytes < total_bytes, "{free_bytes} of {total_bytes} are free");

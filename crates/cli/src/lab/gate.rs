@@ -11,7 +11,10 @@ use super::bench::Bench;
 use super::host::Host;
 
 /// How long a call may take that does not wait for work.
-const AT_ONCE: Duration = Duration::from_millis(300);
+const AT_ONCE: Duration = Duration::from_millis(250);
+
+/// Between two looks at whether a stream has come to its end.
+const LOOK_AGAIN: Duration = Duration::from_micros(500);
 
 /// After this long a gate opens by itself. No experiment needs it so long, and a process that is killed while a gate of
 /// its is closed leaves a device that cannot end the context.
@@ -92,6 +95,7 @@ impl Gate {
         let start = Instant::now();
         while end.load(Ordering::SeqCst) == 0 && start.elapsed() < AT_ONCE {
             stream::query(bench, stream)?;
+            thread::sleep(LOOK_AGAIN);
         }
         let overtaken = end.load(Ordering::SeqCst) != 0;
         self.open();

@@ -73,12 +73,13 @@ impl Engine {
         Point { queue: Arc::clone(queue), position }
     }
 
-    /// Waits until a point has passed.
+    /// Keeps the program waiting until a point has passed.
     pub(crate) fn wait(&self, point: &Point) {
         match &self.steps {
             None => point.queue.sleep_until(point.position),
             Some(steps) => steps.run_until(self, point),
         }
+        point.queue.show(point.position);
     }
 
     /// Lets work advance that has no thread of its own: called when a call of the driver's begins.

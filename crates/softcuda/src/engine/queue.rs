@@ -54,7 +54,9 @@ pub(crate) struct Queue {
     added: AtomicU64,
     /// The position of the last work completed.
     completed: AtomicU64,
-    /// Threads that wait in `wait`.
+    /// The last position that the program itself has seen pass.
+    seen: AtomicU64,
+    /// Threads that wait in `sleep_until`.
     waiting: AtomicUsize,
     turnstile: Mutex<()>,
     passed: Condvar,
@@ -71,6 +73,7 @@ impl Queue {
             more: Condvar::new(),
             added: AtomicU64::new(0),
             completed: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             turnstile: Mutex::new(()),
             passed: Condvar::new(),
@@ -93,6 +96,15 @@ impl Queue {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.has_passed(self.end())
+    }
+
+    /// Notes that the program was told that `position` has passed: whatever it asks for next comes after that.
+    pub(crate) fn show(&self, position: u64) {
+        self.seen.fetch_max(position, Ordering::AcqRel);
+    }
+
+    pub(crate) fn is_seen(&self, position: u64) -> bool {
+        self.seen.load(Ordering::Acquire) >= position
     }
 
     /// Whether nothing is left to do and nothing will come.

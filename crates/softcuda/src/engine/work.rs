@@ -1,13 +1,13 @@
 //! What a stream can be asked to do, and how each kind of it is carried out.
 
 use std::ffi::c_void;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, CUstreamCallback, wait_value_flags};
 
 use crate::memory::place::{self, Place, Width};
-use crate::world::Device;
 
 /// One piece of work of a stream.
 #[derive(Debug)]
@@ -25,12 +25,23 @@ pub(crate) enum Work {
         value: u64,
     },
     Wait(WaitValue),
-    /// Overwrites what was freed in the order of the stream.
-    Poison {
-        device: Arc<Device>,
-        address: u64,
-        bytes: u64,
-    },
+    /// Something of the driver's own, such as the end of what was freed in the order of the stream.
+    Driver(DriverWork),
+}
+
+/// Work of the driver's own: a function that is called once and waits for nothing.
+pub(crate) struct DriverWork(Option<Box<dyn FnOnce() + Send>>);
+
+impl DriverWork {
+    pub(crate) fn new(work: impl FnOnce() + Send + 'static) -> Self {
+        Self(Some(Box::new(work)))
+    }
+}
+
+impl fmt::Debug for DriverWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DriverWork").finish_non_exhaustive()
+    }
 }
 
 /// How far a step of work got.
@@ -291,7 +302,7 @@ impl Work {
     /// # Errors
     /// A fault of the work: memory that it needs is gone.
     pub(crate) fn run(&mut self, part: Part, now: impl Fn() -> u64, status: CUresult) -> Result<Progress, CUerror> {
-        if status.is_err() && !matches!(self, Self::Host(_)) {
+        if status.is_err() && !matches!(self, Self::Host(_) | Self::Driver(_)) {
             return Ok(Progress::Done);
         }
         let limit = match part {
@@ -309,7 +320,11 @@ impl Work {
             },
             Self::Write { at, width, value } => at.store(*width, *value)?,
             Self::Wait(wait) => return Ok(if wait.holds()? { Progress::Done } else { Progress::NotYet }),
-            Self::Poison { device, address, bytes } => device.arena.poison(*address, *bytes),
+            Self::Driver(DriverWork(work)) => {
+                if let Some(work) = work.take() {
+                    work();
+                }
+            }
         }
         Ok(Progress::Done)
     }

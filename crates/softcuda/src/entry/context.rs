@@ -1,19 +1,21 @@
 //! Contexts: the primary one of a device, created ones, the current one of a thread.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use freehold_driver::cuda::{CUcontext, CUdevice, CUerror, CUfunc_cache, CUlimit, CUresult, ctx_flags};
 
-use crate::attributes::{DRIVER_VERSION, PRIORITY_GREATEST};
+use crate::attributes::{LIMIT_LAST, PRIORITY_GREATEST};
 use crate::boundary::Out;
-use crate::context::{self, Context, Primary, current, find};
+use crate::context::{self, Context, Primary, current, find, find_dead_or_alive};
 use crate::world::{Device, World, lock, world};
 
 pub(crate) fn cuDevicePrimaryCtxRetain(context: Out<CUcontext>, device: CUdevice) -> CUresult {
     let world = world()?;
     let device = world.device(device)?;
     let mut primary = device.primary();
-    let flags = primary.flags;
+    // A primary context always maps memory of the host.
+    let flags = primary.flags | ctx_flags::MAP_HOST;
     let own = primary.context.get_or_insert_with(|| Context::create(world, device, flags, true));
     context.set(own.handle);
     primary.retained += 1;
@@ -39,7 +41,7 @@ pub(crate) fn cuDevicePrimaryCtxReset_v2(device: CUdevice) -> CUresult {
     Ok(())
 }
 
-fn end_primary(world: &World, mut primary: std::sync::MutexGuard<'_, Primary>) {
+fn end_primary(world: &World, mut primary: MutexGuard<'_, Primary>) {
     let ended = primary.context.take();
     drop(primary);
     if let Some(context) = ended {
@@ -60,7 +62,7 @@ pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: u32) -> CUr
     let mut primary = device.primary();
     primary.flags = flags;
     if let Some(context) = &primary.context {
-        context.flags.store(flags, std::sync::atomic::Ordering::Relaxed);
+        context.flags.store(flags | ctx_flags::MAP_HOST, Ordering::Relaxed);
     }
     Ok(())
 }
@@ -85,7 +87,8 @@ pub(crate) fn cuCtxCreate_v2(context: Out<CUcontext>, flags: u32, device: CUdevi
 
 pub(crate) fn cuCtxDestroy_v2(context: CUcontext) -> CUresult {
     let world = world()?;
-    let found = find(world, context)?;
+    let found = find_dead_or_alive(world, context)?;
+    found.alive()?;
     if found.is_primary {
         return Err(CUerror::INVALID_CONTEXT);
     }
@@ -111,7 +114,8 @@ pub(crate) fn cuCtxPopCurrent_v2(context: Option<Out<CUcontext>>) -> CUresult {
 
 pub(crate) fn cuCtxSetCurrent(context: CUcontext) -> CUresult {
     let world = world()?;
-    let next = if context == CUcontext::NULL { None } else { Some(find(world, context)?) };
+    // The real driver takes a destroyed context here; whatever is done in it then fails.
+    let next = if context == CUcontext::NULL { None } else { Some(find_dead_or_alive(world, context)?) };
     context::pop();
     if let Some(next) = next {
         next.push();
@@ -131,14 +135,14 @@ pub(crate) fn cuCtxGetDevice(device: Out<CUdevice>) -> CUresult {
 }
 
 pub(crate) fn cuCtxGetFlags(flags: Out<u32>) -> CUresult {
-    flags.set(current()?.flags.load(std::sync::atomic::Ordering::Relaxed));
+    flags.set(current()?.flags.load(Ordering::Relaxed));
     Ok(())
 }
 
 pub(crate) fn cuCtxSetFlags(flags: u32) -> CUresult {
     let context = current()?;
     check_flags(flags)?;
-    context.flags.store(flags, std::sync::atomic::Ordering::Relaxed);
+    context.flags.store(flags, Ordering::Relaxed);
     Ok(())
 }
 
@@ -155,7 +159,6 @@ pub(crate) fn cuCtxGetId(context: CUcontext, id: Out<u64>) -> CUresult {
 pub(crate) fn cuCtxGetApiVersion(context: CUcontext, version: Out<u32>) -> CUresult {
     named_or_current(context)?;
     // The version that `cuCtxCreate_v2` belongs to, not the driver's.
-    const _: () = assert!(DRIVER_VERSION >= 3020);
     version.set(3020);
     Ok(())
 }
@@ -176,7 +179,7 @@ pub(crate) fn settle(world: &World, device: &Device) -> CUresult {
 pub(crate) fn cuCtxSetLimit(limit: CUlimit, value: usize) -> CUresult {
     let context = current()?;
     let mut settings = lock(&context.settings);
-    let slot = settings.limits.get_mut(&limit.0).ok_or(CUerror::UNSUPPORTED_LIMIT)?;
+    let slot = settings.limits.get_mut(&limit.0).ok_or(no_limit(limit))?;
     *slot = value;
     Ok(())
 }
@@ -184,8 +187,12 @@ pub(crate) fn cuCtxSetLimit(limit: CUlimit, value: usize) -> CUresult {
 pub(crate) fn cuCtxGetLimit(value: Out<usize>, limit: CUlimit) -> CUresult {
     let context = current()?;
     let found = lock(&context.settings).limits.get(&limit.0).copied();
-    value.set(found.ok_or(CUerror::UNSUPPORTED_LIMIT)?);
+    value.set(found.ok_or(no_limit(limit))?);
     Ok(())
+}
+
+fn no_limit(limit: CUlimit) -> CUerror {
+    if limit.0 <= LIMIT_LAST { CUerror::UNSUPPORTED_LIMIT } else { CUerror::INVALID_VALUE }
 }
 
 pub(crate) fn cuCtxGetCacheConfig(config: Out<CUfunc_cache>) -> CUresult {
@@ -221,7 +228,7 @@ pub(crate) fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32) -> CUresult {
     }
     let (context, peer) = (current()?, find(world, peer)?);
     if context.device.ordinal == peer.device.ordinal {
-        return Err(CUerror::INVALID_DEVICE);
+        return Err(CUerror::PEER_ACCESS_UNSUPPORTED);
     }
     if !lock(&context.peers).insert(peer.number) {
         return Err(CUerror::PEER_ACCESS_ALREADY_ENABLED);

@@ -19,7 +19,8 @@ use crate::memory::span::{Span, SpanKind};
 use crate::stream::{Lane, lane};
 use crate::world::{World, world};
 
-/// A copy from pageable memory up to this size is staged; a larger one is carried out before the call returns.
+/// A synchronous copy from pageable memory up to this size is staged; a larger one is carried out before the call
+/// returns. An asynchronous one is staged whatever its size.
 const STAGE_BYTES_MAX: u64 = 64 << 10;
 
 /// Whether the call may return before the copy is done.
@@ -107,7 +108,7 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
         (Memory::Device, Memory::Pageable) | (Memory::Pinned | Memory::Pageable, Memory::Pinned | Memory::Pageable) => {
             copy_now(world, &lane, from.side, to.side, extent)
         }
-        (Memory::Pageable, Memory::Device) if bytes > STAGE_BYTES_MAX || must_finish => {
+        (Memory::Pageable, Memory::Device) if call == Call::Sync && (bytes > STAGE_BYTES_MAX || must_finish) => {
             copy_now(world, &lane, from.side, to.side, extent)
         }
         (Memory::Pageable, Memory::Device) => {

@@ -48,6 +48,9 @@ pub(crate) fn cuDeviceGetAttribute(value: Out<i32>, attribute: CUdevice_attribut
 pub(crate) fn cuDeviceGetByPCIBusId(device: Out<CUdevice>, bus_id: Text) -> CUresult {
     let wanted = bus_id.0.to_uppercase();
     let world = world()?;
+    if !wanted.contains(':') || !wanted.chars().all(|c| c.is_ascii_hexdigit() || c == ':' || c == '.') {
+        return Err(CUerror::INVALID_VALUE);
+    }
     let found = world.devices.iter().find(|device| {
         let own = attributes::bus_id(device.ordinal);
         // The domain and the function may be left out.

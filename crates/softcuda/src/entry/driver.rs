@@ -52,25 +52,20 @@ pub(crate) fn cuGetProcAddress_v2(
         proc_address_flags::PER_THREAD_DEFAULT_STREAM => &PER_THREAD_API,
         _ => return Err(CUerror::INVALID_VALUE),
     };
-    let (address, outcome) = match versions(&name.0) {
-        None => (0, CUdriverProcAddressQueryResult::SYMBOL_NOT_FOUND),
-        Some((_, since)) if version < since => (0, CUdriverProcAddressQueryResult::VERSION_NOT_SUFFICIENT),
-        Some((found, _)) => (table.address(found), CUdriverProcAddressQueryResult::SUCCESS),
-    };
-    function.set(address as *mut c_void);
-    let found = outcome == CUdriverProcAddressQueryResult::SUCCESS;
-    match status {
-        Some(status) => status.set(outcome),
-        None if !found => return Err(CUerror::NOT_FOUND),
-        None => {}
+    if version > DRIVER_VERSION {
+        return Err(CUerror::INVALID_VALUE);
     }
-    if found { Ok(()) } else { Err(CUerror::NOT_FOUND) }
-}
-
-/// The function behind a name without its version, and the version of CUDA since which it is that one.
-fn versions(name: &str) -> Option<(Function, i32)> {
-    let function = Function::ALL.iter().copied().find(|function| base_name(function.name()) == name)?;
-    Some((function, since(function)))
+    let (address, outcome) = match Function::ALL.iter().find(|function| base_name(function.name()) == name.0) {
+        Some(&found) if version < since(found) => (0, CUdriverProcAddressQueryResult::VERSION_NOT_SUFFICIENT),
+        Some(&found) if version < until(found) => (table.address(found), CUdriverProcAddressQueryResult::SUCCESS),
+        _ => (0, CUdriverProcAddressQueryResult::SYMBOL_NOT_FOUND),
+    };
+    // A name that is not found is no error: the address is null.
+    function.set(address as *mut c_void);
+    if let Some(status) = status {
+        status.set(outcome);
+    }
+    Ok(())
 }
 
 /// A symbol without its version.
@@ -148,20 +143,33 @@ fn since(function: Function) -> i32 {
     }
 }
 
+/// The version of CUDA from which on the name means another form, with other arguments, which this driver has not.
+fn until(function: Function) -> i32 {
+    match function {
+        Function::cuCtxCreate_v2 => 11040,
+        Function::cuStreamGetCtx => 12050,
+        Function::cuCtxGetDevice | Function::cuCtxSynchronize => 13000,
+        _ => i32::MAX,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_name_finds_the_newest_form() {
-        assert_eq!(versions("cuMemAlloc"), Some((Function::cuMemAlloc_v2, 3020)));
-        assert_eq!(versions("cuInit"), Some((Function::cuInit, 2000)));
-        assert_eq!(versions("cuMemcpyHtoDAsync"), Some((Function::cuMemcpyHtoDAsync_v2, 3020)));
+    fn a_symbol_ends_in_its_version_or_has_none() {
+        assert_eq!(base_name("cuMemAlloc_v2"), "cuMemAlloc");
+        assert_eq!(base_name("cuInit"), "cuInit");
+        assert_eq!(base_name("cuMemcpyHtoDAsync_v2"), "cuMemcpyHtoDAsync");
+        assert_eq!(base_name("cu_value"), "cu_value");
     }
 
     #[test]
-    fn a_name_with_its_version_is_none() {
-        assert_eq!(versions("cuMemAlloc_v2"), None);
-        assert_eq!(versions("cuNoSuchThing"), None);
+    fn no_two_functions_share_a_name() {
+        let mut names: Vec<_> = Function::ALL.iter().map(|function| base_name(function.name())).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Function::ALL.len());
     }
 }

@@ -62,10 +62,13 @@ pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u3
 
 pub(crate) fn cuEventQuery(event: CUevent) -> CUresult {
     let world = world()?;
-    match find(world, event)?.recorded() {
-        Some(record) if !record.point.has_passed() => Err(CUerror::NOT_READY),
-        _ => world.engine.status(),
+    if let Some(Record { point, .. }) = find(world, event)?.recorded() {
+        if !point.has_passed() {
+            return Err(CUerror::NOT_READY);
+        }
+        point.queue.show(point.position);
     }
+    world.engine.status()
 }
 
 pub(crate) fn cuEventSynchronize(event: CUevent) -> CUresult {

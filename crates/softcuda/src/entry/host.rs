@@ -6,7 +6,7 @@ use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, host_alloc_flags, ho
 
 use super::memory::{take, wait_for_owner};
 use crate::boundary::{HostAddress, Out};
-use crate::context::current;
+use crate::context::{current, none_or_alive};
 use crate::memory::arena::HostPages;
 use crate::memory::place::is_mapped;
 use crate::memory::span::SpanKind;
@@ -20,8 +20,12 @@ pub(crate) fn cuMemHostAlloc(start: Out<*mut c_void>, bytes: usize, flags: u32) 
     let world = world()?;
     let context = current()?;
     let known = host_alloc_flags::PORTABLE | host_alloc_flags::DEVICEMAP | host_alloc_flags::WRITECOMBINED;
-    if bytes == 0 || flags & !known != 0 {
+    if flags & !known != 0 {
         return Err(CUerror::INVALID_VALUE);
+    }
+    if bytes == 0 {
+        start.set(std::ptr::null_mut());
+        return Ok(());
     }
     let pages = HostPages::map(bytes as u64).map_err(|_| CUerror::OUT_OF_MEMORY)?;
     let base = pages.start();
@@ -33,9 +37,9 @@ pub(crate) fn cuMemHostAlloc(start: Out<*mut c_void>, bytes: usize, flags: u32) 
 
 pub(crate) fn cuMemFreeHost(start: HostAddress) -> CUresult {
     let world = world()?;
-    current()?;
+    none_or_alive()?;
     if start.0 == 0 {
-        return Err(CUerror::INVALID_VALUE);
+        return Ok(());
     }
     let span = take(world, start.0, |span| matches!(span.kind, SpanKind::Pinned { .. }))?;
     wait_for_owner(world, &span);
@@ -60,12 +64,14 @@ pub(crate) fn cuMemHostRegister_v2(start: HostAddress, bytes: usize, flags: u32)
 
 pub(crate) fn cuMemHostUnregister(start: HostAddress) -> CUresult {
     let world = world()?;
-    current()?;
+    none_or_alive()?;
     if start.0 == 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    let span = take(world, start.0, |span| matches!(span.kind, SpanKind::Registered { .. }))
-        .map_err(|_| CUerror::HOST_MEMORY_NOT_REGISTERED)?;
+    if world.span(start.0).is_none() {
+        return Err(CUerror::HOST_MEMORY_NOT_REGISTERED);
+    }
+    let span = take(world, start.0, |span| matches!(span.kind, SpanKind::Registered { .. }))?;
     wait_for_owner(world, &span);
     Ok(())
 }

@@ -7,7 +7,7 @@ use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, attach_flags};
 use super::pool::release_from_pool;
 use crate::attributes::PITCH_BYTES;
 use crate::boundary::Out;
-use crate::context::{Context, current};
+use crate::context::{Context, current, none_or_alive};
 use crate::memory::arena::HostPages;
 use crate::memory::span::{Span, SpanKind};
 use crate::stream::lane;
@@ -57,7 +57,7 @@ pub(crate) fn cuMemAllocPitch_v2(
 
 pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
     let world = world()?;
-    current()?;
+    none_or_alive()?;
     if start == CUdeviceptr::NULL {
         return Ok(());
     }

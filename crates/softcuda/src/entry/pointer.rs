@@ -56,8 +56,7 @@ fn answer(data: Any, attribute: CUpointer_attribute, address: u64, span: Option<
     };
     match attribute {
         CUpointer_attribute::CONTEXT => {
-            let context = span.context.as_ref().ok_or(CUerror::INVALID_VALUE)?;
-            data.set(context.handle)
+            data.set(span.context.as_ref().map_or(CUcontext::NULL, |context| context.handle))
         }
         CUpointer_attribute::MEMORY_TYPE => {
             data.set(if span.is_on_host() { CUmemorytype::HOST } else { CUmemorytype::DEVICE })

@@ -9,7 +9,7 @@ use freehold_driver::cuda::{
 
 use super::memory::take;
 use crate::boundary::{Any, In, List, Out};
-use crate::engine::work::Work;
+use crate::engine::work::{DriverWork, Work};
 use crate::memory::span::{Span, SpanKind};
 use crate::pool::Pool;
 use crate::stream::{Lane, lane};
@@ -56,7 +56,7 @@ pub(crate) fn cuMemAllocFromPoolAsync(
 
 fn allocate(world: &World, lane: &Lane, pool: &Arc<Pool>, bytes: u64) -> Result<u64, CUerror> {
     if bytes == 0 {
-        return Err(CUerror::INVALID_VALUE);
+        return Ok(0);
     }
     let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
     let queue = &lane.stream.queue;
@@ -72,11 +72,19 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
     let world = world()?;
     let lane = lane(world, stream)?;
     if start == CUdeviceptr::NULL {
-        return Err(CUerror::INVALID_VALUE);
+        return Ok(());
     }
-    let span = take(world, start.0, |span| matches!(span.kind, SpanKind::Pool(_)))?;
-    if let SpanKind::Pool(pool) = &span.kind {
-        release_from_pool(world, &lane, &span, pool);
+    if world.span(start.0).is_some_and(|span| matches!(span.kind, SpanKind::Managed { .. })) {
+        return Err(CUerror::NOT_SUPPORTED);
+    }
+    let span = take(world, start.0, |span| matches!(span.kind, SpanKind::Pool(_) | SpanKind::Device))?;
+    match &span.kind {
+        SpanKind::Pool(pool) => release_from_pool(world, &lane, &span, pool),
+        _ => {
+            let device = Arc::clone(&world.devices[span.device]);
+            let give_back = move || device.give_back(&span);
+            lane.add(world, Work::Driver(DriverWork::new(give_back)));
+        }
     }
     Ok(())
 }
@@ -84,8 +92,9 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
 /// Frees a block in the order of a stream: it is overwritten when the stream comes by, and its pool knows where.
 pub(super) fn release_from_pool(world: &World, lane: &Lane, span: &Span, pool: &Pool) {
     let device = Arc::clone(&world.devices[span.device]);
-    let bytes = pool.live_bytes(span.base).unwrap_or(span.bytes);
-    let point = lane.add(world, Work::Poison { device, address: span.base, bytes });
+    let (address, bytes) = (span.base, span.bytes);
+    let poison = move || device.arena.poison(address, bytes);
+    let point = lane.add(world, Work::Driver(DriverWork::new(poison)));
     pool.release(span.base, point);
 }
 
@@ -102,7 +111,7 @@ pub(crate) fn cuMemPoolCreate(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>
     if props.handleTypes != CUmemAllocationHandleType::NONE {
         return Err(CUerror::NOT_SUPPORTED);
     }
-    let device = world.device(CUdevice(props.location.id))?;
+    let device = world.device(CUdevice(props.location.id)).map_err(|_| CUerror::INVALID_VALUE)?;
     let (handle, made) = world
         .pools
         .insert_with(|handle| Arc::new(Pool::new(CUmemoryPool(handle), device, false, props.maxSize as u64)));

@@ -67,7 +67,13 @@ pub(crate) fn cuStreamIsCapturing(stream: CUstream, status: Out<CUstreamCaptureS
 pub(crate) fn cuStreamQuery(stream: CUstream) -> CUresult {
     let world = world()?;
     let lane = lane(world, stream)?;
-    if lane.is_idle() { world.engine.status() } else { Err(CUerror::NOT_READY) }
+    let queue = &lane.stream.queue;
+    let end = queue.end();
+    if !lane.is_idle() {
+        return Err(CUerror::NOT_READY);
+    }
+    queue.show(end);
+    world.engine.status()
 }
 
 pub(crate) fn cuStreamSynchronize(stream: CUstream) -> CUresult {

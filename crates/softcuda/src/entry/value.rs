@@ -1,5 +1,7 @@
 //! Words of memory that streams write and wait for.
 
+use std::sync::Arc;
+
 use freehold_driver::cuda::{
     CUdeviceptr, CUerror, CUresult, CUstream, CUstreamBatchMemOpParams, CUstreamBatchMemOpType, wait_value_flags,
     write_value_flags,
@@ -8,18 +10,21 @@ use freehold_driver::cuda::{
 use crate::boundary::List;
 use crate::engine::work::{WaitValue, Work};
 use crate::memory::place::{Place, Width};
+use crate::memory::span::{Span, SpanKind};
 use crate::stream::lane;
 use crate::world::{World, world};
 
 const BATCH_COUNT_MAX: u32 = 256;
 
-/// Where a word lies, if it lies wholly in memory that the driver knows, on a multiple of its width.
+/// Where a word lies, if it lies wholly in memory that the driver knows and that is not managed, on a multiple of its
+/// width.
 fn word(world: &World, address: CUdeviceptr, width: Width) -> Result<Place, CUerror> {
     let bytes = width.bytes() as u64;
     if !address.0.is_multiple_of(bytes) {
         return Err(CUerror::INVALID_VALUE);
     }
-    let span = world.span(address.0).filter(|span| address.0 + bytes <= span.end());
+    let fits = |span: &Arc<Span>| address.0 + bytes <= span.end() && !matches!(span.kind, SpanKind::Managed { .. });
+    let span = world.span(address.0).filter(fits);
     Ok(world.place(&span.ok_or(CUerror::INVALID_VALUE)?, address.0))
 }
 

@@ -51,7 +51,7 @@ impl Arena {
         let start =
             unsafe { mmap_anonymous(hint, padded, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE) }?;
         let base = (start as u64).next_multiple_of(PAGE_BYTES);
-        let alias_hint = (hint as usize + REGION_BYTES / 16) as *mut c_void;
+        let alias_hint = (hint as usize + REGION_BYTES / 2) as *mut c_void;
         // SAFETY: a new mapping of our own file at a place of the kernel's choice replaces nothing.
         let alias = unsafe {
             mmap(

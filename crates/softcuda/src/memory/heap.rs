@@ -92,9 +92,33 @@ impl Heap {
         if bytes > self.free_bytes() {
             return None;
         }
-        let first = self.addresses.take(pages)?;
+        let offset = self.reserve(pages)?;
         self.used_bytes += bytes;
-        Some(first * PAGE_BYTES)
+        Some(offset)
+    }
+
+    /// The offset of `pages` of addresses, without memory.
+    pub(crate) fn reserve(&mut self, pages: u64) -> Option<u64> {
+        Some(self.addresses.take(pages)? * PAGE_BYTES)
+    }
+
+    /// Gives back what [`reserve`](Self::reserve) gave.
+    pub(crate) fn unreserve(&mut self, offset: u64, pages: u64) {
+        self.addresses.give(offset / PAGE_BYTES, pages);
+    }
+
+    /// Takes memory for addresses that were reserved. False if there is not so much.
+    pub(crate) fn charge(&mut self, bytes: u64) -> bool {
+        let fits = bytes <= self.free_bytes();
+        if fits {
+            self.used_bytes += bytes;
+        }
+        fits
+    }
+
+    /// Gives back what [`charge`](Self::charge) took.
+    pub(crate) fn discharge(&mut self, bytes: u64) {
+        self.used_bytes -= bytes;
     }
 
     /// Gives back a block that [`allocate`](Self::allocate) placed at `offset`.
@@ -114,8 +138,8 @@ impl Heap {
     }
 
     fn release_pages(&mut self, offset: u64, pages: u64) {
-        self.addresses.give(offset / PAGE_BYTES, pages);
-        self.used_bytes -= pages * PAGE_BYTES;
+        self.unreserve(offset, pages);
+        self.discharge(pages * PAGE_BYTES);
     }
 }
 
@@ -169,6 +193,19 @@ mod tests {
         assert_eq!(heap.allocate(65 * MIB, 7), None);
         assert_eq!(heap.allocate(u64::MAX, 7), None);
         assert_eq!(heap.free_bytes(), 64 * MIB);
+    }
+
+    #[test]
+    fn reserved_addresses_take_no_memory_until_they_are_charged() {
+        let mut heap = Heap::new(64 * MIB, 256 * MIB);
+        let offset = heap.reserve(64).unwrap();
+        assert_eq!(heap.free_bytes(), 64 * MIB);
+        assert!(heap.charge(64 * MIB));
+        assert!(!heap.charge(2 * MIB));
+        assert_eq!(heap.allocate(1, 7), None);
+        heap.discharge(64 * MIB);
+        heap.unreserve(offset, 64);
+        assert_eq!(heap.allocate(64 * MIB, 7), Some(offset));
     }
 
     #[test]

@@ -75,10 +75,10 @@ impl Spans {
         (address < span.end()).then_some(span)
     }
 
-    /// Whether any span overlaps `base..base + bytes`.
-    pub(crate) fn overlaps(&self, base: u64, bytes: u64) -> bool {
-        let Some(last) = base.checked_add(bytes.max(1) - 1) else { return true };
-        self.by_base.range(..=last).next_back().is_some_and(|(_, span)| span.end() > base)
+    /// A span that overlaps `base..base + bytes`, which is not empty and does not wrap around.
+    pub(crate) fn overlapping(&self, base: u64, bytes: u64) -> Option<&Arc<Span>> {
+        let (_, span) = self.by_base.range(..base + bytes).next_back()?;
+        (span.end() > base).then_some(span)
     }
 
     /// Takes out every span that `unwanted` picks.

@@ -18,8 +18,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUstream, CallError, attach_flags, context, copy, driver, fill, host,
-    host_register_flags, load, memory, stream, stream_flags, wait_value_flags,
+    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUstream, CallError, attach_flags, context, copy, driver, fill,
+    host, host_register_flags, load, memory, stream, stream_flags, wait_value_flags,
 };
 
 /// After this a test that stands fails. No test that passes comes near it.
@@ -43,7 +43,8 @@ pub(crate) fn untouched() -> (Api, CUdevice) {
         "cuda" => Some(0),
         other => other.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok()),
     };
-    let ordinal = ordinal.unwrap_or_else(|| panic!("FREEHOLD_DEVICE is '{wanted}', but should be soft, cuda or cuda:N"));
+    let ordinal =
+        ordinal.unwrap_or_else(|| panic!("FREEHOLD_DEVICE is '{wanted}', but should be soft, cuda or cuda:N"));
     let api = load::load(Path::new(load::LIBRARY)).unwrap_or_else(|error| panic!("{error}"));
     (api, CUdevice(ordinal))
 }
@@ -113,18 +114,24 @@ impl Context {
         memory::free(api, block).expect("a block is freed");
     }
 
+    /// The driver, for calls that make something in the current context: this one.
+    fn current(&self) -> &Api {
+        assert_eq!(context::current(&self.api), Ok(self.handle), "the context is current");
+        &self.api
+    }
+
     pub(crate) fn block(&self, bytes: usize) -> CUdeviceptr {
-        memory::alloc(&self.api, bytes).expect("a block is allocated")
+        memory::alloc(self.current(), bytes).expect("a block is allocated")
     }
 
     /// A stream that the legacy default stream waits for, and that waits for it.
     pub(crate) fn blocking(&self) -> CUstream {
-        stream::create(&self.api, stream_flags::DEFAULT).expect("a stream is created")
+        stream::create(self.current(), stream_flags::DEFAULT).expect("a stream is created")
     }
 
     /// A stream that has nothing to do with the legacy default stream.
     pub(crate) fn stream(&self) -> CUstream {
-        stream::create(&self.api, stream_flags::NON_BLOCKING).expect("a stream is created")
+        stream::create(self.current(), stream_flags::NON_BLOCKING).expect("a stream is created")
     }
 
     pub(crate) fn write(&self, to: CUdeviceptr, bytes: &[u8]) {
@@ -148,7 +155,7 @@ impl Context {
     }
 
     pub(crate) fn pinned(&self, bytes: usize) -> Shared<'_> {
-        let start = host::alloc_with_flags(&self.api, bytes, 0).expect("pinned memory is allocated");
+        let start = host::alloc_with_flags(self.current(), bytes, 0).expect("pinned memory is allocated");
         Shared { _context: self, start, bytes }
     }
 
@@ -156,14 +163,44 @@ impl Context {
     pub(crate) fn registered(&self, bytes: usize) -> Shared<'_> {
         let start = pages(bytes);
         // SAFETY: the pages are never unmapped, and only the atomics of a `Shared` refer to them.
-        unsafe { host::register(&self.api, start, bytes, host_register_flags::PORTABLE) }.expect("pages are registered");
+        unsafe { host::register(self.current(), start, bytes, host_register_flags::PORTABLE) }
+            .expect("pages are registered");
         Shared { _context: self, start, bytes }
     }
 
+    /// 1024 words of the process's own, zero, registered with this context.
+    pub(crate) fn words(&self) -> &'static [AtomicU32] {
+        let shared = self.registered(4096);
+        // SAFETY: the pages are zeroed, aligned and never unmapped, and nothing but these atomics refers to them.
+        unsafe { std::slice::from_raw_parts(shared.pointer().cast::<AtomicU32>(), 1024) }
+    }
+
+    /// Puts a call of `work` into a stream. It must not unwind.
+    pub(crate) fn launch(&self, stream: CUstream, work: impl FnOnce() + Send + 'static) {
+        let work: Work = Box::new(work);
+        let data = Box::into_raw(Box::new(work)).cast();
+        // SAFETY: `run` takes back what was just given away, once, whenever that is; the closure is good in any thread.
+        unsafe { stream::launch_host(&self.api, stream, run, data) }.expect("a function is put into a stream");
+    }
+
     pub(crate) fn managed(&self, bytes: usize) -> Shared<'_> {
-        let start = memory::alloc_managed(&self.api, bytes, attach_flags::GLOBAL).expect("managed memory is allocated");
+        let start =
+            memory::alloc_managed(self.current(), bytes, attach_flags::GLOBAL).expect("managed memory is allocated");
         Shared { _context: self, start: start.0 as *mut c_void, bytes }
     }
+}
+
+type Work = Box<dyn FnOnce() + Send>;
+
+unsafe extern "C" fn run(data: *mut c_void) {
+    // SAFETY: `launch` made the box and gave it to this one call.
+    let work = unsafe { Box::from_raw(data.cast::<Work>()) };
+    work();
+}
+
+/// Where the device sees a word of [`Context::words`].
+pub(crate) fn address(word: &'static AtomicU32) -> CUdeviceptr {
+    CUdeviceptr(std::ptr::from_ref(word) as u64)
 }
 
 impl Drop for Context {
@@ -283,7 +320,8 @@ impl Gate {
         let shared = context.registered(4096);
         // SAFETY: the pages are zeroed, aligned, never unmapped, and the gate's alone.
         let state = unsafe { &*shared.pointer().cast::<State>() };
-        let address = host::device_address(&context.api, shared.pointer(), 0).expect("registered memory has an address");
+        let address =
+            host::device_address(&context.api, shared.pointer(), 0).expect("registered memory has an address");
         let (end, ended) = mpsc::channel::<()>();
         let watch = thread::spawn(move || {
             if ended.recv_timeout(STUCK / 2) == Err(RecvTimeoutError::Timeout) {

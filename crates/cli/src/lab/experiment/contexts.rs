@@ -87,6 +87,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: version_and_flags,
     },
     Experiment { id: Id(0, 12, 16), did: "push one context twice, pop it twice", run: pushed_twice },
+    Experiment {
+        id: Id(0, 12, 17),
+        did: "make a destroyed context current: what is current then, and does it allocate",
+        run: dead_used,
+    },
+    Experiment { id: Id(0, 12, 18), did: "push a destroyed context", run: dead_pushed },
 ];
 
 fn activity(b: &Bench) -> Result<String, super::Failure> {
@@ -209,6 +215,22 @@ fn dead_made_current(b: &Bench) -> Answer {
     let context = b.another()?;
     context::destroy(b, context)?;
     Ok(code(context::set_current(b, context)))
+}
+
+fn dead_used(b: &Bench) -> Answer {
+    b.begin()?;
+    let context = b.another()?;
+    context::destroy(b, context)?;
+    context::set_current(b, context)?;
+    let current = or_code(context::current(b), |now| either(now == context, "the destroyed one", "another"));
+    Ok(format!("{current}, allocate {}", code(memory::alloc(b, 512))))
+}
+
+fn dead_pushed(b: &Bench) -> Answer {
+    b.begin()?;
+    let context = b.another()?;
+    context::destroy(b, context)?;
+    Ok(code(context::push_current(b, context)))
 }
 
 fn destroy_twice(b: &Bench) -> Answer {

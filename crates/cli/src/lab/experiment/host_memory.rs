@@ -1,6 +1,8 @@
 //! Question 0: memory of the host that a driver allocates or is told of, and who may give it back.
 
-use freehold_driver::cuda::{CUdeviceptr, attach_flags, context, fill, host_alloc_flags, host_register_flags, memory};
+use freehold_driver::cuda::{
+    CUcontext, CUdeviceptr, attach_flags, context, fill, host_alloc_flags, host_register_flags, memory,
+};
 
 use super::{Answer, Experiment};
 use crate::lab::answers::{all, code, either, or_code};
@@ -21,7 +23,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: flags,
     },
     Experiment { id: Id(0, 14, 4), did: "cuMemHostAlloc with flags 0x10", run: unknown_flags },
-    Experiment { id: Id(0, 14, 5), did: "cuMemAllocHost of 0 bytes", run: zero_bytes },
+    Experiment { id: Id(0, 14, 5), did: "cuMemAllocHost of 0 bytes: what it gives", run: zero_bytes },
     Experiment { id: Id(0, 14, 6), did: "register the same memory twice, unregister it twice", run: register_twice },
     Experiment {
         id: Id(0, 14, 7),
@@ -52,6 +54,11 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment { id: Id(0, 14, 18), did: "cuMemAllocManaged with flags 0, and of 0 bytes", run: managed_wrong },
     Experiment { id: Id(0, 14, 19), did: "fill managed memory, synchronise, read it with the host", run: managed_read },
+    Experiment {
+        id: Id(0, 14, 20),
+        did: "cuMemFreeHost and cuMemHostUnregister with no context current",
+        run: free_without_context,
+    },
 ];
 
 fn device_pointers(b: &Bench) -> Answer {
@@ -85,7 +92,16 @@ fn unknown_flags(b: &Bench) -> Answer {
 
 fn zero_bytes(b: &Bench) -> Answer {
     b.begin()?;
-    Ok(code(b.alloc_host(0)))
+    Ok(or_code(b.alloc_host(0), |start| either(start == CUdeviceptr::NULL, "null", "an address")))
+}
+
+fn free_without_context(b: &Bench) -> Answer {
+    b.begin()?;
+    let pinned = b.alloc_host(4096)?;
+    let registered = Host::registered(b, 4096)?.address();
+    context::set_current(b, CUcontext::NULL)?;
+    let freed = code(b.free_host(pinned));
+    Ok(format!("{freed}, {}", code(b.unregister(registered))))
 }
 
 fn register_twice(b: &Bench) -> Answer {

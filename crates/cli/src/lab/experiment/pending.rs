@@ -84,6 +84,16 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: pool_beside_work,
     },
     Experiment {
+        id: Id(2, 1, 15),
+        did: "cuMemFreeAsync of memory of cuMemAlloc in a stream that has work",
+        run: free_in_order_of_plain_memory,
+    },
+    Experiment {
+        id: Id(2, 1, 16),
+        did: "cuMemFree of memory of cuMemAllocAsync while a blocking stream has work",
+        run: free_of_pool_memory_beside_blocking,
+    },
+    Experiment {
         id: Id(2, 3, 1),
         did: "destroy a stream that has work, then look whether the work was done",
         run: stream_destroyed,
@@ -194,6 +204,16 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             overwritten(b, Host::pinned(b, 1024)?)
         },
     },
+    Experiment {
+        id: Id(2, 10, 16),
+        did: "cuMemcpyHtoDAsync of 64 MiB of pageable memory in a stream that has work",
+        run: |b| copy_in_order(b, Host::pageable(64 << 20), Bench::copy_in_async),
+    },
+    Experiment {
+        id: Id(2, 10, 17),
+        did: "cuMemcpyHtoDAsync of 1 MiB of pageable memory behind work, overwrite it at once: what arrives",
+        run: |b| overwritten(b, Host::pageable(1 << 20)),
+    },
 ];
 
 /// Whether `call` waits while a non-blocking stream, which has nothing to do with it, has work.
@@ -248,6 +268,24 @@ fn free_of_pool_memory(b: &Bench) -> Answer {
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
     let block = memory::alloc_async(b, 4096, stream)?;
     gate.hold(b, stream)?;
+    Ok(paced(gate.during(|| memory::free(b, block))))
+}
+
+fn free_in_order_of_plain_memory(b: &Bench) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
+    let block = memory::alloc(b, 4096)?;
+    gate.hold(b, stream)?;
+    Ok(paced(gate.during(|| memory::free_async(b, block, stream))))
+}
+
+fn free_of_pool_memory_beside_blocking(b: &Bench) -> Answer {
+    b.begin()?;
+    let gate = Gate::new(b)?;
+    let (busy, idle) = (stream::create(b, stream_flags::DEFAULT)?, stream::create(b, stream_flags::NON_BLOCKING)?);
+    let block = memory::alloc_async(b, 4096, idle)?;
+    gate.hold(b, busy)?;
     Ok(paced(gate.during(|| memory::free(b, block))))
 }
 

@@ -61,11 +61,6 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(0, 13, 11), did: "ask for attribute 0 and attribute 999 of a block", run: unknown_attribute },
     Experiment {
         id: Id(0, 13, 12),
-        did: "ask which of device, pool and pinned memory can have a legacy IPC handle",
-        run: ipc_capable,
-    },
-    Experiment {
-        id: Id(0, 13, 13),
         did: "cuMemGetAddressRange of a pinned, a pageable and a freed address, and just past the end of a block",
         run: ranges_of_others,
     },
@@ -210,12 +205,6 @@ fn unknown_attribute(b: &Bench) -> Answer {
     let block = memory::alloc(b, 4096)?;
     let ask = |number| code(pointer::attribute(b, block, CUpointer_attribute(number)));
     Ok(format!("{}, {}", ask(0), ask(999)))
-}
-
-fn ipc_capable(b: &Bench) -> Answer {
-    let Blocks { device, pool, pinned, .. } = blocks(b)?;
-    let ask = |at| or_code(pointer::is_legacy_ipc_capable(b, at), |capable| either(capable, "yes", "no"));
-    Ok(each(&[("device", device), ("pool", pool), ("pinned", pinned)], ask))
 }
 
 fn ranges_of_others(b: &Bench) -> Answer {

@@ -1,8 +1,8 @@
 //! Question 3: pools: what they take of a device, what they keep, and when they give it back.
 
 use freehold_driver::cuda::{
-    CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUstream, CallError, device, driver, fill, memory, pointer,
-    pool, stream, stream_flags,
+    CUdeviceptr, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUstream, CallError, device, driver, fill, memory,
+    pointer, pool, stream, stream_flags,
 };
 
 use super::{Answer, Experiment};
@@ -73,7 +73,16 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "allocate 64 MiB with cuMemAllocAsync, free it, synchronise: free memory of the device",
         run: device_memory,
     },
+    Experiment { id: Id(3, 5, 20), did: "allocate 0 bytes with cuMemAllocAsync: what it gives", run: nothing },
 ];
+
+fn nothing(b: &Bench) -> Answer {
+    b.begin()?;
+    let stream = stream::create(b, NON_BLOCKING)?;
+    let block = memory::alloc_async(b, 0, stream)?;
+    let given = either(block == CUdeviceptr::NULL, "null", "an address");
+    Ok(format!("{given}, free {}", code(memory::free_async(b, block, stream))))
+}
 
 fn new_pool(b: &Bench) -> Result<CUmemoryPool, CallError> {
     pool::create(b, &CUmemPoolProps::on_device(b.device))

@@ -113,7 +113,20 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "a word written in a stream of context 2 while a blocking stream of context 1 has work",
         run: contexts_apart,
     },
+    Experiment {
+        id: Id(2, 12, 14),
+        did: "query and synchronise a stream with no context current, and the null stream",
+        run: without_context,
+    },
 ];
+
+fn without_context(b: &Bench) -> Answer {
+    b.begin()?;
+    let own = stream::create(b, NON_BLOCKING)?;
+    context::set_current(b, CUcontext::NULL)?;
+    let (queried, waited) = (ready(stream::query(b, own)), code(stream::synchronize(b, own)));
+    Ok(format!("{queried}, {waited}, {}", ready(stream::query(b, CUstream::NULL))))
+}
 
 fn handle_comes_back(b: &Bench) -> Answer {
     b.begin()?;
