@@ -7,6 +7,7 @@ use std::path::Path;
 
 use freehold_driver::cuda::load::{self, LoadError};
 use freehold_driver::cuda::{Api, CUdevice, CUerror, CallError, device, driver};
+use freehold_softcuda::config::{Config, ConfigError};
 
 /// The variable that names a device where the caller names none.
 pub const VARIABLE: &str = "FREEHOLD_DEVICE";
@@ -43,10 +44,12 @@ impl Opened {
 pub enum OpenError {
     #[error("{0:?} is no device: say soft, cuda or cuda:N")]
     UnknownDevice(String),
-    #[error("{wish} was asked for, but {absence}")]
+    #[error("{wish} was asked for, but {absence}; the software device, soft, needs no GPU")]
     Absent { wish: String, absence: Absence },
     #[error("cuda:{ordinal} was asked for, but this machine has {count} NVIDIA {}", if *.count == 1 { "device" } else { "devices" })]
     OutOfRange { ordinal: i32, count: usize },
+    #[error(transparent)]
+    SoftMisconfigured(#[from] ConfigError),
     #[error("the software driver does not start: {0}")]
     SoftRefused(CallError),
 }
@@ -86,6 +89,7 @@ pub fn open(wish: Option<&str>) -> Result<Opened, OpenError> {
         Kind::Cuda => found.expect("a GPU is chosen only after its driver was loaded"),
         Kind::Soft => {
             let api = soft();
+            Config::from_environment()?;
             driver::init(&api, 0).map_err(OpenError::SoftRefused)?;
             api
         }
@@ -293,7 +297,10 @@ mod tests {
     #[test]
     fn a_wished_gpu_without_a_library_is_an_error_and_not_the_software_device() {
         let error = choose(caller("cuda"), no_library).unwrap_err();
-        assert_eq!(error.to_string(), "cuda:0 was asked for, but libcuda.so.1 is not on this machine");
+        assert_eq!(
+            error.to_string(),
+            "cuda:0 was asked for, but libcuda.so.1 is not on this machine; the software device, soft, needs no GPU"
+        );
     }
 
     #[test]
