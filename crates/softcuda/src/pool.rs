@@ -157,9 +157,9 @@ impl Pool {
         }
     }
 
-    /// Takes memory back that was freed at `point`.
-    pub(crate) fn release(&self, address: u64, point: Point) {
-        self.state().release(address, point);
+    /// Takes memory back that was freed at a point in a stream, or in no order at all.
+    pub(crate) fn release(&self, address: u64, at: Option<Point>) {
+        self.state().release(address, at);
     }
 
     /// Gives chunks back to the device that are free and whose points have passed, down to `keep_bytes`.
@@ -337,11 +337,11 @@ impl State {
         freed
     }
 
-    fn release(&mut self, address: u64, point: Point) {
+    fn release(&mut self, address: u64, at: Option<Point>) {
         let live = self.live.remove(&address).expect("a live span of a pool is a live block of it");
         self.used_bytes -= live.asked_bytes;
         let (&segment, _) = self.segments.range(..=address).next_back().expect("a block lies in a segment");
-        self.free.insert(address, Fragment { segment, bytes: live.bytes, backed: true, freed: vec![point] });
+        self.free.insert(address, Fragment { segment, bytes: live.bytes, backed: true, freed: Vec::from_iter(at) });
         self.recent = Some(address);
     }
 

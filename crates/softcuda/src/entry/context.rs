@@ -99,8 +99,9 @@ pub(crate) fn cuCtxDestroy_v2(context: CUcontext) -> CUresult {
     Ok(())
 }
 
+// The real driver takes a destroyed context here and in `cuCtxSetCurrent`; whatever is done in it then fails.
 pub(crate) fn cuCtxPushCurrent_v2(context: CUcontext) -> CUresult {
-    find(world()?, context)?.push();
+    find_dead_or_alive(world()?, context)?.push();
     Ok(())
 }
 
@@ -114,7 +115,6 @@ pub(crate) fn cuCtxPopCurrent_v2(context: Option<Out<CUcontext>>) -> CUresult {
 
 pub(crate) fn cuCtxSetCurrent(context: CUcontext) -> CUresult {
     let world = world()?;
-    // The real driver takes a destroyed context here; whatever is done in it then fails.
     let next = if context == CUcontext::NULL { None } else { Some(find_dead_or_alive(world, context)?) };
     context::pop();
     if let Some(next) = next {

@@ -19,9 +19,11 @@ use crate::memory::span::{Span, SpanKind};
 use crate::stream::{Lane, lane};
 use crate::world::{World, world};
 
-/// A synchronous copy from pageable memory up to this size is staged; a larger one is carried out before the call
-/// returns. An asynchronous one is staged whatever its size.
+/// A copy from pageable memory up to this size is staged; a larger one is carried out before the call returns.
 const STAGE_BYTES_MAX: u64 = 64 << 10;
+
+/// The same for an asynchronous copy.
+const STAGE_ASYNC_BYTES_MAX: u64 = 1 << 20;
 
 /// Whether the call may return before the copy is done.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -104,11 +106,12 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
     }
     let (from, to) = (from.resolve(world, extent)?, to.resolve(world, extent)?);
     let must_finish = call == Call::Sync && (from.sync_memops || to.sync_memops);
+    let stage_bytes_max = if call == Call::Sync { STAGE_BYTES_MAX } else { STAGE_ASYNC_BYTES_MAX };
     match (from.memory, to.memory) {
         (Memory::Device, Memory::Pageable) | (Memory::Pinned | Memory::Pageable, Memory::Pinned | Memory::Pageable) => {
             copy_now(world, &lane, from.side, to.side, extent)
         }
-        (Memory::Pageable, Memory::Device) if call == Call::Sync && (bytes > STAGE_BYTES_MAX || must_finish) => {
+        (Memory::Pageable, Memory::Device) if bytes > stage_bytes_max || must_finish => {
             copy_now(world, &lane, from.side, to.side, extent)
         }
         (Memory::Pageable, Memory::Device) => {

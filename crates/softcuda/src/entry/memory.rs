@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, attach_flags};
 
-use super::pool::release_from_pool;
 use crate::attributes::PITCH_BYTES;
 use crate::boundary::Out;
 use crate::context::{Context, current, none_or_alive};
 use crate::memory::arena::HostPages;
 use crate::memory::span::{Span, SpanKind};
-use crate::stream::lane;
 use crate::world::{World, world};
 
 pub(crate) fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> CUresult {
@@ -65,9 +63,9 @@ pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
         matches!(span.kind, SpanKind::Device | SpanKind::Managed { .. } | SpanKind::Pool(_))
     })?;
     if let SpanKind::Pool(pool) = &span.kind {
-        let lane = lane(world, freehold_driver::cuda::CUstream::LEGACY)?;
-        release_from_pool(world, &lane, &span, pool);
-        lane.synchronize(world);
+        // Memory of a pool is free at once, whatever its streams still do: who frees it so has waited for them.
+        world.devices[span.device].arena.poison(span.base, span.bytes);
+        pool.release(span.base, None);
         return Ok(());
     }
     wait_for_owner(world, &span);

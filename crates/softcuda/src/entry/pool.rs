@@ -90,12 +90,12 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
 }
 
 /// Frees a block in the order of a stream: it is overwritten when the stream comes by, and its pool knows where.
-pub(super) fn release_from_pool(world: &World, lane: &Lane, span: &Span, pool: &Pool) {
+fn release_from_pool(world: &World, lane: &Lane, span: &Span, pool: &Pool) {
     let device = Arc::clone(&world.devices[span.device]);
     let (address, bytes) = (span.base, span.bytes);
     let poison = move || device.arena.poison(address, bytes);
     let point = lane.add(world, Work::Driver(DriverWork::new(poison)));
-    pool.release(span.base, point);
+    pool.release(span.base, Some(point));
 }
 
 fn find(world: &World, pool: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {

@@ -53,46 +53,41 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: destroy_below,
     },
     Experiment { id: Id(0, 12, 6), did: "make a destroyed context current", run: dead_made_current },
-    Experiment { id: Id(0, 12, 7), did: "destroy a context twice", run: destroy_twice },
     Experiment {
-        id: Id(0, 12, 8),
+        id: Id(0, 12, 7),
         did: "destroy a context that is current in another thread, which then allocates and synchronises",
         run: destroyed_elsewhere,
     },
     Experiment {
-        id: Id(0, 12, 9),
+        id: Id(0, 12, 8),
         did: "cuCtxSetCurrent with a context on the stack: how many pops until it is empty",
         run: set_replaces,
     },
+    Experiment { id: Id(0, 12, 9), did: "synchronise and ask for the device with no context current", run: no_context },
+    Experiment { id: Id(0, 12, 10), did: "create a context with flags 0x8000", run: unknown_flags },
     Experiment {
-        id: Id(0, 12, 10),
-        did: "synchronise and ask for the device with no context current",
-        run: no_context,
-    },
-    Experiment { id: Id(0, 12, 11), did: "create a context with flags 0x8000", run: unknown_flags },
-    Experiment {
-        id: Id(0, 12, 12),
+        id: Id(0, 12, 11),
         did: "compare the ids of a context and of one created after it was destroyed",
         run: ids,
     },
-    Experiment { id: Id(0, 12, 13), did: "set limit 99, and read it", run: unknown_limit },
+    Experiment { id: Id(0, 12, 12), did: "set limit 99, and read it", run: unknown_limit },
     Experiment {
-        id: Id(0, 12, 14),
+        id: Id(0, 12, 13),
         did: "make one context current in two threads, allocate in one, free in the other",
         run: two_threads,
     },
     Experiment {
-        id: Id(0, 12, 15),
+        id: Id(0, 12, 14),
         did: "ask a created context for its API version and its flags",
         run: version_and_flags,
     },
-    Experiment { id: Id(0, 12, 16), did: "push one context twice, pop it twice", run: pushed_twice },
+    Experiment { id: Id(0, 12, 15), did: "push one context twice, pop it twice", run: pushed_twice },
     Experiment {
-        id: Id(0, 12, 17),
+        id: Id(0, 12, 16),
         did: "make a destroyed context current: what is current then, and does it allocate",
         run: dead_used,
     },
-    Experiment { id: Id(0, 12, 18), did: "push a destroyed context", run: dead_pushed },
+    Experiment { id: Id(0, 12, 17), did: "push a destroyed context", run: dead_pushed },
 ];
 
 fn activity(b: &Bench) -> Result<String, super::Failure> {
@@ -231,12 +226,6 @@ fn dead_pushed(b: &Bench) -> Answer {
     let context = b.another()?;
     context::destroy(b, context)?;
     Ok(code(context::push_current(b, context)))
-}
-
-fn destroy_twice(b: &Bench) -> Answer {
-    b.begin()?;
-    let context = b.another()?;
-    Ok(format!("{}, then {}", code(context::destroy(b, context)), code(context::destroy(b, context))))
 }
 
 fn destroyed_elsewhere(b: &Bench) -> Answer {
