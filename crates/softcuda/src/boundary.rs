@@ -11,20 +11,12 @@ use freehold_driver::cuda::{
     CUstreamCallback, Function,
 };
 
+use crate::engine::work::is_within_host_function;
 use crate::world;
 
 thread_local! {
-    /// Set while this thread runs a function of the program's on behalf of a stream.
-    static WITHIN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
     /// Set while this thread is in a call that was compiled for per-thread default streams.
     static PER_THREAD_DEFAULT: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs a function of the program's, from which no call of the driver's is let through.
-pub(crate) fn within_host_function(run: impl FnOnce()) {
-    WITHIN_HOST_FUNCTION.set(true);
-    run();
-    WITHIN_HOST_FUNCTION.set(false);
 }
 
 /// Runs a call for which the null stream is the calling thread's own.
@@ -49,7 +41,7 @@ pub(crate) fn enter(function: Function, call: impl FnOnce() -> CUresult) -> CUre
         return guarded();
     }
     let world = world::world()?;
-    if WITHIN_HOST_FUNCTION.get() {
+    if is_within_host_function() {
         return Err(CUerror::NOT_PERMITTED);
     }
     world.engine.before_call();

@@ -21,6 +21,7 @@ mod event;
 mod memory;
 mod pool;
 mod registry;
+mod span;
 mod stream;
 mod table;
 mod world;

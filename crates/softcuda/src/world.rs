@@ -12,9 +12,9 @@ use crate::event::Event;
 use crate::memory::arena::Arena;
 use crate::memory::heap::Heap;
 use crate::memory::place::Place;
-use crate::memory::span::{Span, SpanKind, Spans};
 use crate::pool::Pool;
 use crate::registry::{Kind, Registry, Return};
+use crate::span::{Span, SpanKind, Spans};
 use crate::stream::Stream;
 
 /// Addresses of a device for each byte of its memory: a free page is never out of reach for lack of neighbours, and
@@ -165,9 +165,7 @@ impl World {
     pub(crate) fn place(&self, span: &Arc<Span>, address: u64) -> Place {
         match &span.kind {
             SpanKind::Device | SpanKind::Pool(_) => Place::device(&self.devices[span.device].arena, address),
-            SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages } => {
-                Place::pages(pages, address - span.base, span)
-            }
+            SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages } => Place::pages(pages, address - span.base),
             SpanKind::Registered { .. } => Place::program(address),
         }
     }

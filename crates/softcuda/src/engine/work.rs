@@ -1,5 +1,6 @@
 //! What a stream can be asked to do, and how each kind of it is carried out.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +9,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, CUstreamCallback, wait_value_flags};
 
 use crate::memory::place::{self, Place, Width};
+
+thread_local! {
+    /// Set while this thread runs a function of the program's on behalf of a stream.
+    static WITHIN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread runs a function of the program's on behalf of a stream: the driver lets no call through
+/// from there.
+pub(crate) fn is_within_host_function() -> bool {
+    WITHIN_HOST_FUNCTION.get()
+}
 
 /// One piece of work of a stream.
 #[derive(Debug)]
@@ -239,7 +251,8 @@ impl HostCall {
     }
 
     fn call(function: HostFunction, data: usize, status: CUresult) {
-        crate::boundary::within_host_function(|| match function {
+        WITHIN_HOST_FUNCTION.set(true);
+        match function {
             HostFunction::Plain(function) if status.is_ok() => {
                 // SAFETY: the program vouched for the function and its data when it asked for the call.
                 unsafe { function(data as *mut c_void) }
@@ -249,7 +262,8 @@ impl HostCall {
                 // SAFETY: the program vouched for the function and its data when it asked for the call.
                 unsafe { function(stream, status, data as *mut c_void) }
             }
-        });
+        }
+        WITHIN_HOST_FUNCTION.set(false);
     }
 
     /// Starts the function on a thread of its own and waits until it has returned, or until it plainly waits for

@@ -15,7 +15,7 @@ use crate::boundary::{HostAddress, In};
 use crate::context::find;
 use crate::engine::work::{Copy, Extent, Side, Work};
 use crate::memory::place::Place;
-use crate::memory::span::{Span, SpanKind};
+use crate::span::{Span, SpanKind};
 use crate::stream::{Lane, lane};
 use crate::world::{World, world};
 

@@ -8,7 +8,7 @@ use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, CUstream};
 use super::context::settle;
 use crate::context::Context;
 use crate::engine::work::{Extent, Fill, Side, Work};
-use crate::memory::span::Span;
+use crate::span::Span;
 use crate::stream::lane;
 use crate::world::{lock, world};
 

@@ -1,6 +1,7 @@
 //! Memory of the host that a device may use: pinned, and the program's own once it is registered.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, host_alloc_flags, host_register_flags};
 
@@ -9,7 +10,7 @@ use crate::boundary::{HostAddress, Out};
 use crate::context::{current, none_or_alive};
 use crate::memory::arena::HostPages;
 use crate::memory::place::is_mapped;
-use crate::memory::span::SpanKind;
+use crate::span::SpanKind;
 use crate::world::world;
 
 pub(crate) fn cuMemAllocHost_v2(start: Out<*mut c_void>, bytes: usize) -> CUresult {
@@ -27,7 +28,7 @@ pub(crate) fn cuMemHostAlloc(start: Out<*mut c_void>, bytes: usize, flags: u32) 
         start.set(std::ptr::null_mut());
         return Ok(());
     }
-    let pages = HostPages::map(bytes as u64).map_err(|_| CUerror::OUT_OF_MEMORY)?;
+    let pages = Arc::new(HostPages::map(bytes as u64).map_err(|_| CUerror::OUT_OF_MEMORY)?);
     let base = pages.start();
     let device = context.device.ordinal;
     world.enter(base as u64, bytes as u64, device, Some(context), SpanKind::Pinned { pages, flags });

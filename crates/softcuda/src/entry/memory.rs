@@ -8,7 +8,7 @@ use crate::attributes::PITCH_BYTES;
 use crate::boundary::Out;
 use crate::context::{Context, current, none_or_alive};
 use crate::memory::arena::HostPages;
-use crate::memory::span::{Span, SpanKind};
+use crate::span::{Span, SpanKind};
 use crate::world::{World, world};
 
 pub(crate) fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> CUresult {
@@ -112,7 +112,7 @@ pub(crate) fn cuMemAllocManaged(start: Out<CUdeviceptr>, bytes: usize, flags: u3
     if bytes == 0 || !matches!(flags, attach_flags::GLOBAL | attach_flags::HOST) {
         return Err(CUerror::INVALID_VALUE);
     }
-    let pages = HostPages::map(bytes as u64).map_err(|_| CUerror::OUT_OF_MEMORY)?;
+    let pages = Arc::new(HostPages::map(bytes as u64).map_err(|_| CUerror::OUT_OF_MEMORY)?);
     let base = pages.start() as u64;
     let device = context.device.ordinal;
     world.enter(base, bytes as u64, device, Some(context), SpanKind::Managed { pages });

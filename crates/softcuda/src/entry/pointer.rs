@@ -9,7 +9,7 @@ use freehold_driver::cuda::{
 
 use crate::boundary::{Any, List};
 use crate::memory::PAGE_BYTES;
-use crate::memory::span::{Span, SpanKind};
+use crate::span::{Span, SpanKind};
 use crate::world::world;
 
 pub(crate) fn cuPointerGetAttribute(data: Any, attribute: CUpointer_attribute, address: CUdeviceptr) -> CUresult {

@@ -10,8 +10,8 @@ use freehold_driver::cuda::{
 use super::memory::take;
 use crate::boundary::{Any, In, List, Out};
 use crate::engine::work::{DriverWork, Work};
-use crate::memory::span::{Span, SpanKind};
 use crate::pool::Pool;
+use crate::span::{Span, SpanKind};
 use crate::stream::{Lane, lane};
 use crate::world::{Device, World, world};
 

@@ -10,7 +10,7 @@ use freehold_driver::cuda::{
 use crate::boundary::List;
 use crate::engine::work::{WaitValue, Work};
 use crate::memory::place::{Place, Width};
-use crate::memory::span::{Span, SpanKind};
+use crate::span::{Span, SpanKind};
 use crate::stream::lane;
 use crate::world::{World, world};
 

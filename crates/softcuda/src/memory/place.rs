@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use freehold_driver::cuda::CUerror;
 
 use super::arena::{Arena, HostPages};
-use super::span::Span;
 
 /// A point in memory from which work reads or writes.
 #[derive(Debug, Clone)]
@@ -26,8 +25,8 @@ pub(crate) struct Place {
 enum Keep {
     /// The program's memory, or a device's, which is mapped for as long as the process lives.
     Nothing,
-    Span {
-        _span: Arc<Span>,
+    Pages {
+        _pages: Arc<HostPages>,
     },
     Stage {
         _bytes: Arc<[u8]>,
@@ -54,10 +53,10 @@ impl Place {
         Self { reach: Reach::Direct(arena.pointer(address)), _keep: Keep::Nothing }
     }
 
-    /// Pages of the host's that the driver mapped and `span` owns.
-    pub(crate) fn pages(pages: &HostPages, offset: u64, span: &Arc<Span>) -> Self {
+    /// Pages of the host's that the driver mapped.
+    pub(crate) fn pages(pages: &Arc<HostPages>, offset: u64) -> Self {
         let pointer = pages.start().wrapping_add(offset as usize);
-        Self { reach: Reach::Direct(pointer), _keep: Keep::Span { _span: Arc::clone(span) } }
+        Self { reach: Reach::Direct(pointer), _keep: Keep::Pages { _pages: Arc::clone(pages) } }
     }
 
     /// A copy of bytes of the program's, to read from.
@@ -101,7 +100,7 @@ impl Place {
         self.probe(width.bytes())?;
         Ok(match width {
             Width::Four => {
-                // SAFETY: the word is mapped (kept by the span, or just probed) and aligned, which was checked when
+                // SAFETY: the word is mapped (kept, or just probed) and aligned, which was checked when
                 // the work was made; concurrent accesses of the program are atomic or its own affair.
                 let word = unsafe { AtomicU32::from_ptr(self.word().cast()) };
                 u64::from(word.load(Ordering::Acquire))

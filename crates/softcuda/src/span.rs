@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::arena::HostPages;
 use crate::context::Context;
+use crate::memory::arena::HostPages;
 use crate::pool::Pool;
 
 /// A block of memory, alive for as long as it is in the [`Spans`]. Work that was given it before keeps the pages.
@@ -30,11 +30,11 @@ pub(crate) enum SpanKind {
     /// `cuMemAllocAsync`.
     Pool(Arc<Pool>),
     /// `cuMemHostAlloc`, with the flags of it.
-    Pinned { pages: HostPages, flags: u32 },
+    Pinned { pages: Arc<HostPages>, flags: u32 },
     /// `cuMemHostRegister`: the program's own pages.
     Registered { flags: u32 },
     /// `cuMemAllocManaged`.
-    Managed { pages: HostPages },
+    Managed { pages: Arc<HostPages> },
 }
 
 impl Span {
