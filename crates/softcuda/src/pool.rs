@@ -261,7 +261,7 @@ impl State {
         let comes_after = |point: &Point| {
             point.queue.id == queue.id
                 || point.queue.is_seen(point.position)
-                || follow && known.get(&point.queue.id).is_some_and(|&position| position >= point.position)
+                || follow && known.reaches(point)
                 || opportunistic && point.has_passed()
         };
         let usable = |fragment: &Fragment| match means {

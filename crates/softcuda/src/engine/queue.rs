@@ -2,12 +2,37 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::work::Work;
 
-/// For each queue, by its number, the position up to which another queue is known to come after it.
-pub(crate) type Clock = BTreeMap<u64, u64>;
+/// What work is known to come after: for each queue the last of its points.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Clock {
+    /// By the number of the queue.
+    points: BTreeMap<u64, (Weak<Queue>, u64)>,
+}
+
+/// With more queues than this a clock forgets those that are over.
+const CLOCK_QUEUES_MAX: usize = 64;
+
+impl Clock {
+    /// Whether the point, or a later one of its queue, is known.
+    pub(crate) fn reaches(&self, point: &Point) -> bool {
+        self.points.get(&point.queue.id).is_some_and(|&(_, position)| position >= point.position)
+    }
+
+    fn advance(&mut self, id: u64, queue: Weak<Queue>, position: u64) {
+        let (_, reached) = self.points.entry(id).or_insert((queue, 0));
+        *reached = position.max(*reached);
+    }
+
+    fn forget_the_ended(&mut self) {
+        if self.points.len() > CLOCK_QUEUES_MAX {
+            self.points.retain(|_, (queue, _)| queue.upgrade().is_some_and(|queue| !queue.is_over()));
+        }
+    }
+}
 
 /// A point in a queue.
 #[derive(Debug, Clone)]
@@ -159,10 +184,10 @@ impl Queue {
     pub(crate) fn learn(&self, point: &Point, known_there: &Clock) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let clock = Arc::make_mut(&mut known);
-        let heard = known_there.iter().map(|(&queue, &position)| (queue, position));
-        for (queue, position) in heard.chain([(point.queue.id, point.position)]) {
-            let entry = clock.entry(queue).or_insert(0);
-            *entry = position.max(*entry);
+        for (&id, (queue, position)) in &known_there.points {
+            clock.advance(id, queue.clone(), *position);
         }
+        clock.advance(point.queue.id, Arc::downgrade(&point.queue), point.position);
+        clock.forget_the_ended();
     }
 }
