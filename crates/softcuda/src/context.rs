@@ -130,6 +130,8 @@ impl Context {
         for span in unwanted {
             world.give_back(&span);
         }
+        world.streams.remove_all(|stream| std::ptr::eq(stream.context.as_ptr(), self));
+        world.events.remove_all(|event| std::ptr::eq(event.context.as_ptr(), self));
         for queue in lock(&self.queues).iter() {
             queue.close();
         }

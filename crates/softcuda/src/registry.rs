@@ -103,6 +103,17 @@ impl<T> Registry<T> {
         Some(value)
     }
 
+    /// Ends the handles of everything that `unwanted` picks.
+    pub(crate) fn remove_all(&self, unwanted: impl Fn(&T) -> bool) {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let picked = (0u32..).zip(&slots.entries).filter(|(_, slot)| slot.value.as_deref().is_some_and(&unwanted));
+        let handles: Vec<_> = picked.map(|(index, slot)| self.handle(index, slot.generation)).collect();
+        drop(slots);
+        for handle in handles {
+            self.remove(handle);
+        }
+    }
+
     fn handle(&self, index: u32, generation: u32) -> usize {
         ((self.kind as usize) << 56) | ((generation as usize) << 32) | index as usize
     }
@@ -155,6 +166,15 @@ mod tests {
         assert_eq!(enter(&registry, 2), first);
         assert_eq!(registry.find(first).as_deref(), Some(&2));
         assert_eq!(registry.find_dead_or_alive(first).as_deref(), Some(&2));
+    }
+
+    #[test]
+    fn the_handles_of_what_is_picked_end_and_others_do_not() {
+        let registry = Registry::new(Kind::Stream, Return::Comes);
+        let (odd, even) = (enter(&registry, 1), enter(&registry, 2));
+        registry.remove_all(|value| value % 2 == 1);
+        assert_eq!(registry.find(odd), None);
+        assert_eq!(registry.find(even).as_deref(), Some(&2));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, CUstreamCallback, wait_value_flags};
 
@@ -266,10 +267,11 @@ impl HostCall {
         WITHIN_HOST_FUNCTION.set(false);
     }
 
-    /// Starts the function on a thread of its own and waits until it has returned, or until it plainly waits for
-    /// somebody else: then the stream stands and others go on.
+    /// Starts the function on a thread of its own and waits until it has returned, or until it seems to wait for
+    /// somebody else (it sleeps, or takes long): then the stream stands and others go on.
     fn advance(&mut self, status: CUresult) -> Progress {
         const ASLEEP_MS_MAX: u32 = 20;
+        const RUNNING_MAX: Duration = Duration::from_millis(200);
         if let Some(running) = &self.running {
             return if running.over.load(Ordering::Acquire) { Progress::Done } else { Progress::NotYet };
         }
@@ -283,12 +285,12 @@ impl HostCall {
             Self::call(function, data, status);
             inside.over.store(true, Ordering::Release);
         });
-        let mut asleep_ms = 0;
-        while !running.over.load(Ordering::Acquire) && asleep_ms < ASLEEP_MS_MAX {
+        let (mut asleep_ms, start) = (0, Instant::now());
+        while !running.over.load(Ordering::Acquire) && asleep_ms < ASLEEP_MS_MAX && start.elapsed() < RUNNING_MAX {
             if thread.is_finished() {
                 break;
             }
-            std::thread::park_timeout(std::time::Duration::from_micros(if asleep_ms == 0 { 20 } else { 1000 }));
+            std::thread::park_timeout(Duration::from_micros(if asleep_ms == 0 { 20 } else { 1000 }));
             let thread = *running.thread.lock().unwrap_or_else(PoisonError::into_inner);
             asleep_ms = if thread.is_some_and(is_asleep) { asleep_ms + 1 } else { 0 };
         }

@@ -244,7 +244,7 @@ impl Described {
         let (x, y, z) = (self.x as u64, self.y as u64, self.z as u64);
         let row_end = x.checked_add(extent.width).ok_or(CUerror::INVALID_VALUE)?;
         let pitch = if self.pitch == 0 { row_end } else { self.pitch as u64 };
-        let height = if self.height == 0 { y + extent.height } else { self.height as u64 };
+        let height = if self.height == 0 { y.saturating_add(extent.height) } else { self.height as u64 };
         if pitch < row_end || (extent.depth > 1 && height < y.saturating_add(extent.height)) {
             return Err(CUerror::INVALID_VALUE);
         }
