@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use common::lab;
+use common::{binary, lab};
 
 fn output(command: &mut Command) -> Output {
     command.output().expect("the binary starts")
@@ -145,13 +145,13 @@ fn an_unknown_option_has_exit_status_2() {
 
 #[test]
 fn a_command_without_arguments_has_exit_status_2() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_freehold"));
+    let mut command = Command::new(binary());
     assert_eq!(output(&mut command).status.code(), Some(2));
 }
 
 #[test]
 fn the_help_does_not_show_the_process_of_an_experiment() {
-    let help = output(Command::new(env!("CARGO_BIN_EXE_freehold")).arg("--help"));
+    let help = output(Command::new(binary()).arg("--help"));
     assert!(text(&help.stdout).contains("lab"));
     assert!(!text(&help.stdout).contains("experiment "), "{}", text(&help.stdout));
 }

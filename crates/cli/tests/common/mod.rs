@@ -11,6 +11,6 @@ pub(crate) fn lab() -> Command {
 }
 
 /// The binary that was built with the tests, or the one beside them where they were taken to another machine.
-fn binary() -> PathBuf {
+pub(crate) fn binary() -> PathBuf {
     std::env::var_os("FREEHOLD_BIN").map_or_else(|| env!("CARGO_BIN_EXE_freehold").into(), PathBuf::from)
 }

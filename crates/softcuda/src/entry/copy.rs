@@ -23,7 +23,7 @@ use crate::world::{World, world};
 const STAGE_BYTES_MAX: u64 = 64 << 10;
 
 /// The same for an asynchronous copy.
-const STAGE_ASYNC_BYTES_MAX: u64 = 1 << 20;
+const STAGE_ASYNC_BYTES_MAX: u64 = 2 << 20;
 
 /// Whether the call may return before the copy is done.
 #[derive(Clone, Copy, PartialEq, Eq)]

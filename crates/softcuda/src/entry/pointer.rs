@@ -41,10 +41,10 @@ enum Missing {
     IsZero,
 }
 
+/// Yes and no are 32 bits wide, as the real driver writes them.
 fn answer(data: Any, attribute: CUpointer_attribute, address: u64, span: Option<&Span>, missing: Missing) -> CUresult {
     let Some(span) = span else {
         return match missing {
-            Missing::IsAnError if attribute == CUpointer_attribute::MAPPED => data.set(false),
             Missing::IsAnError => Err(CUerror::INVALID_VALUE),
             Missing::IsZero => answer_unknown(data, attribute),
         };
@@ -66,14 +66,14 @@ fn answer(data: Any, attribute: CUpointer_attribute, address: u64, span: Option<
         CUpointer_attribute::HOST_POINTER => data.set(address),
         CUpointer_attribute::SYNC_MEMOPS => data.set(i32::from(span.sync_memops.load(Ordering::Relaxed))),
         CUpointer_attribute::BUFFER_ID => data.set(span.id),
-        CUpointer_attribute::IS_MANAGED => data.set(matches!(span.kind, SpanKind::Managed { .. })),
+        CUpointer_attribute::IS_MANAGED => data.set(u32::from(matches!(span.kind, SpanKind::Managed { .. }))),
         CUpointer_attribute::DEVICE_ORDINAL => data.set(span.device as i32),
-        CUpointer_attribute::IS_LEGACY_CUDA_IPC_CAPABLE => data.set(false),
+        CUpointer_attribute::IS_LEGACY_CUDA_IPC_CAPABLE => data.set(0u32),
         CUpointer_attribute::RANGE_START_ADDR => data.set(span.base),
         CUpointer_attribute::RANGE_SIZE => data.set(span.bytes as usize),
-        CUpointer_attribute::MAPPED => data.set(true),
+        CUpointer_attribute::MAPPED => data.set(1u32),
         CUpointer_attribute::ALLOWED_HANDLE_TYPES => data.set(0u64),
-        CUpointer_attribute::IS_GPU_DIRECT_RDMA_CAPABLE => data.set(false),
+        CUpointer_attribute::IS_GPU_DIRECT_RDMA_CAPABLE => data.set(0u32),
         CUpointer_attribute::ACCESS_FLAGS => data.set(3u32),
         CUpointer_attribute::MEMPOOL_HANDLE => data.set(pool.map_or(CUmemoryPool::NULL, |pool| pool.handle)),
         CUpointer_attribute::MAPPING_SIZE => data.set(span.bytes.next_multiple_of(PAGE_BYTES) as usize),
@@ -89,11 +89,12 @@ fn answer_unknown(data: Any, attribute: CUpointer_attribute) -> CUresult {
         CUpointer_attribute::CONTEXT => data.set(CUcontext::NULL),
         CUpointer_attribute::MEMORY_TYPE => data.set(CUmemorytype(0)),
         CUpointer_attribute::DEVICE_ORDINAL => data.set(-2i32),
-        CUpointer_attribute::SYNC_MEMOPS | CUpointer_attribute::ACCESS_FLAGS => data.set(0u32),
-        CUpointer_attribute::IS_MANAGED
+        CUpointer_attribute::SYNC_MEMOPS
+        | CUpointer_attribute::ACCESS_FLAGS
+        | CUpointer_attribute::IS_MANAGED
         | CUpointer_attribute::IS_LEGACY_CUDA_IPC_CAPABLE
         | CUpointer_attribute::MAPPED
-        | CUpointer_attribute::IS_GPU_DIRECT_RDMA_CAPABLE => data.set(false),
+        | CUpointer_attribute::IS_GPU_DIRECT_RDMA_CAPABLE => data.set(0u32),
         _ if (1..=20).contains(&attribute.0) => data.set(0u64),
         _ => Err(CUerror::INVALID_VALUE),
     }
