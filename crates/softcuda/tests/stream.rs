@@ -2,47 +2,36 @@
 
 mod common;
 
+use std::sync::atomic::Ordering;
 use std::thread;
 
-use common::{Context, Gate, Refused, at, until};
+use common::{Context, Gate, Refused, address, at, until};
 use freehold_driver::cuda::{
     CUcontext, CUerror, CUstream, CUstreamCaptureStatus, context, copy, event, fill, stream, stream_flags,
 };
 
-/// Whether a word that `later` is asked to write while `earlier` stands at a closed gate is written before it opens.
-/// In either case it is written in the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    AtOnce,
-    AfterTheGate,
-}
-
-fn order(own: &Context, earlier: CUstream, later: CUstream) -> Order {
-    let (gate, written) = (Gate::closed(own), own.pinned(4));
-    written.fill(0);
+/// What is put into `later` waits for what `earlier` has to do.
+#[track_caller]
+fn assert_waits(own: &Context, earlier: CUstream, later: CUstream) {
+    let (gate, word) = (Gate::closed(own), &own.words()[0]);
     gate.hold(&own.api, earlier);
-    gate.shut_during(|| stream::write_value_32(&own.api, later, written.address(), 7, 0)).unwrap();
-    let order = if gate.shut_during(|| stream::query(&own.api, later)).unwrap() || is_soon(own, later) {
-        gate.shut_during(|| own.finish(later));
-        assert_eq!(written.word(0), 7);
-        Order::AtOnce
-    } else {
-        assert_eq!(written.word(0), 0);
-        Order::AfterTheGate
-    };
-    gate.open();
-    own.finish(later);
-    assert_eq!(written.word(0), 7);
-    own.finish(earlier);
-    order
+    gate.shut_during(|| stream::write_value_32(&own.api, later, address(word), 7, 0)).unwrap();
+    assert_eq!(stream::query(&own.api, later), Ok(false));
+    assert_eq!(word.load(Ordering::SeqCst), 0);
+    gate.opened_during(|| own.finish(later));
+    assert_eq!(word.load(Ordering::SeqCst), 7);
 }
 
-/// Whether a stream comes to the end of its work within a few looks.
-fn is_soon(own: &Context, stream: CUstream) -> bool {
-    (0..20_000).any(|_| {
-        thread::yield_now();
-        stream::query(&own.api, stream).unwrap()
-    })
+/// What is put into `later` is done while `earlier` still stands.
+#[track_caller]
+fn assert_passes(own: &Context, earlier: CUstream, later: CUstream) {
+    let (gate, word) = (Gate::closed(own), &own.words()[0]);
+    gate.hold(&own.api, earlier);
+    gate.shut_during(|| stream::write_value_32(&own.api, later, address(word), 7, 0)).unwrap();
+    gate.shut_during(|| own.finish(later));
+    assert_eq!(word.load(Ordering::SeqCst), 7);
+    gate.open();
+    own.finish(earlier);
 }
 
 #[test]
@@ -67,8 +56,8 @@ fn blocking_streams_and_the_default_stream_wait_for_each_other() {
     let own = Context::create();
     let blocking = own.blocking();
     for default in [CUstream::NULL, CUstream::LEGACY] {
-        assert_eq!(order(&own, blocking, default), Order::AfterTheGate);
-        assert_eq!(order(&own, default, blocking), Order::AfterTheGate);
+        assert_waits(&own, blocking, default);
+        assert_waits(&own, default, blocking);
     }
 }
 
@@ -76,25 +65,25 @@ fn blocking_streams_and_the_default_stream_wait_for_each_other() {
 fn other_streams_and_the_default_stream_do_not_wait_for_each_other() {
     let own = Context::create();
     let stream = own.stream();
-    assert_eq!(order(&own, stream, CUstream::LEGACY), Order::AtOnce);
-    assert_eq!(order(&own, CUstream::LEGACY, stream), Order::AtOnce);
+    assert_passes(&own, stream, CUstream::LEGACY);
+    assert_passes(&own, CUstream::LEGACY, stream);
 }
 
 #[test]
 fn two_created_streams_do_not_wait_for_each_other() {
     let own = Context::create();
-    assert_eq!(order(&own, own.blocking(), own.blocking()), Order::AtOnce);
-    assert_eq!(order(&own, own.blocking(), own.stream()), Order::AtOnce);
-    assert_eq!(order(&own, own.stream(), own.stream()), Order::AtOnce);
+    assert_passes(&own, own.blocking(), own.blocking());
+    assert_passes(&own, own.blocking(), own.stream());
+    assert_passes(&own, own.stream(), own.stream());
 }
 
 #[test]
 fn the_default_stream_of_a_thread_is_a_blocking_stream() {
     let own = Context::create();
-    assert_eq!(order(&own, CUstream::LEGACY, CUstream::PER_THREAD), Order::AfterTheGate);
-    assert_eq!(order(&own, CUstream::PER_THREAD, CUstream::LEGACY), Order::AfterTheGate);
-    assert_eq!(order(&own, own.blocking(), CUstream::PER_THREAD), Order::AtOnce);
-    assert_eq!(order(&own, CUstream::PER_THREAD, own.stream()), Order::AtOnce);
+    assert_waits(&own, CUstream::LEGACY, CUstream::PER_THREAD);
+    assert_waits(&own, CUstream::PER_THREAD, CUstream::LEGACY);
+    assert_passes(&own, own.blocking(), CUstream::PER_THREAD);
+    assert_passes(&own, CUstream::PER_THREAD, own.stream());
 }
 
 #[test]
@@ -120,7 +109,7 @@ fn a_blocking_stream_of_one_context_and_the_default_stream_of_another_do_not_wai
     let one = Context::create();
     let blocking = one.blocking();
     let two = one.another();
-    assert_eq!(order(&two, blocking, CUstream::LEGACY), Order::AtOnce);
+    assert_passes(&two, blocking, CUstream::LEGACY);
 }
 
 #[test]

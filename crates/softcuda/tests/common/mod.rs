@@ -7,6 +7,7 @@
 
 pub(crate) mod child;
 pub(crate) mod random;
+pub(crate) mod sweep;
 
 use std::env;
 use std::ffi::c_void;
@@ -134,8 +135,10 @@ impl Context {
         stream::create(self.current(), stream_flags::NON_BLOCKING).expect("a stream is created")
     }
 
+    /// Copies bytes to the device, for every stream to see: a copy from pageable memory may return before it is done.
     pub(crate) fn write(&self, to: CUdeviceptr, bytes: &[u8]) {
         copy::host_to_device(&self.api, to, bytes).expect("bytes are copied to the device");
+        self.finish(CUstream::LEGACY);
     }
 
     pub(crate) fn read(&self, from: CUdeviceptr, bytes: usize) -> Vec<u8> {
@@ -303,46 +306,58 @@ pub(crate) fn until(so: impl Fn() -> bool) {
 #[derive(Debug)]
 pub(crate) struct Gate {
     state: &'static State,
-    address: CUdeviceptr,
+    /// What the word holds before the gate opens, and from then on.
+    closed: u64,
+    open: u64,
     watch: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 #[derive(Debug)]
 #[repr(C)]
 struct State {
-    word: AtomicU32,
+    word: AtomicU64,
     expired: AtomicBool,
 }
 
 impl Gate {
     /// A closed gate. The memory of its word is the process's, so that it outlives every context.
     pub(crate) fn closed(context: &Context) -> Self {
+        Self::of(context, 0, 1)
+    }
+
+    /// A gate whose word is `closed` until it opens and `open` afterwards.
+    pub(crate) fn of(context: &Context, closed: u64, open: u64) -> Self {
         let shared = context.registered(4096);
         // SAFETY: the pages are zeroed, aligned, never unmapped, and the gate's alone.
         let state = unsafe { &*shared.pointer().cast::<State>() };
-        let address =
-            host::device_address(&context.api, shared.pointer(), 0).expect("registered memory has an address");
+        state.word.store(closed, Ordering::SeqCst);
         let (end, ended) = mpsc::channel::<()>();
         let watch = thread::spawn(move || {
             if ended.recv_timeout(STUCK / 2) == Err(RecvTimeoutError::Timeout) {
                 state.expired.store(true, Ordering::SeqCst);
-                state.word.store(1, Ordering::SeqCst);
+                state.word.store(open, Ordering::SeqCst);
             }
         });
-        Self { state, address, watch: Some((end, watch)) }
+        Self { state, closed, open, watch: Some((end, watch)) }
+    }
+
+    /// Where the device sees the word.
+    pub(crate) fn address(&self) -> CUdeviceptr {
+        CUdeviceptr(std::ptr::from_ref(&self.state.word) as u64)
     }
 
     /// Holds what is put into `stream` from now on until the gate opens.
     pub(crate) fn hold(&self, api: &Api, stream: CUstream) {
-        stream::wait_value_32(api, stream, self.address, 1, wait_value_flags::GEQ).expect("a stream waits for a word");
+        let held = stream::wait_value_32(api, stream, self.address(), self.open as u32, wait_value_flags::GEQ);
+        held.expect("a stream waits for a word");
     }
 
     pub(crate) fn open(&self) {
-        self.state.word.store(1, Ordering::SeqCst);
+        self.state.word.store(self.open, Ordering::SeqCst);
     }
 
     fn is_closed(&self) -> bool {
-        self.state.word.load(Ordering::SeqCst) == 0
+        self.state.word.load(Ordering::SeqCst) == self.closed
     }
 
     /// Makes a call that must return while the gate is closed.

@@ -1,0 +1,407 @@
+//! Random calls of the software driver with good, dead, foreign and wild arguments: never a crash, never a hang, and
+//! never a failure of the driver's own.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::ffi::{c_char, c_void};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+
+use common::random::{Random, seed};
+use common::sweep::{self, Handle, Pointee, Scratch, Source};
+use common::{Context, child};
+use freehold_driver::cuda::{
+    Api, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUcontext, CUdeviceptr, CUerror, CUevent, CUmemPoolProps,
+    CUmemoryPool, CUstream, CUstreamBatchMemOpParams, Function, context, event, fill, memory, pool, stream,
+};
+
+/// How many of each kind are remembered, and of contexts and events, so that two things often belong together.
+const KNOWN_MAX: usize = 12;
+const CONTEXTS_MAX: usize = 3;
+const EVENTS_MAX: usize = 4;
+
+/// Where in the scratch lists of pointers, and texts, lie.
+const LIST: usize = 32 << 10;
+
+/// The functions that make blocks of device memory.
+const BLOCKS: [Function; 4] = [
+    Function::cuMemAlloc_v2,
+    Function::cuMemAllocPitch_v2,
+    Function::cuMemAllocAsync,
+    Function::cuMemAllocFromPoolAsync,
+];
+
+/// The functions that can make a stream wait for a word.
+const WAITS: [Function; 3] =
+    [Function::cuStreamWaitValue32_v2, Function::cuStreamWaitValue64_v2, Function::cuStreamBatchMemOp_v2];
+
+/// The functions that take lists of a length that they are told.
+const LISTS: [Function; 2] = [Function::cuPointerGetAttributes, Function::cuMemPoolSetAccess];
+
+/// What a run has made so far, for all its threads: alive, or dead by now.
+#[derive(Default)]
+struct Known {
+    contexts: Vec<CUcontext>,
+    streams: Vec<CUstream>,
+    events: Vec<CUevent>,
+    pools: Vec<CUmemoryPool>,
+    blocks: Vec<CUdeviceptr>,
+    /// Pinned and managed memory. No copy is asked for there: where such memory is gone, the program may have something
+    /// else at its address, and a copy to that is what the driver is asked for.
+    pages: Vec<CUdeviceptr>,
+    /// Functions that succeeded.
+    useful: BTreeSet<Function>,
+}
+
+/// What the last call was to make.
+#[derive(Clone, Copy, Debug)]
+enum Made {
+    Handle(Handle),
+    Block,
+    Pages,
+}
+
+/// Random arguments.
+struct Wild<'k> {
+    random: Random,
+    api: Api,
+    function: Function,
+    known: &'k Mutex<Known>,
+    /// What typed pointers point to. Only calls write it.
+    scratch: Scratch,
+    /// What pointers to bytes point to. It may be registered, and then streams write it at any time.
+    board: Scratch,
+    makes: Option<Made>,
+    /// A word that is always zero, which streams may wait for.
+    zero: CUdeviceptr,
+    /// A context that is not destroyed.
+    keep: CUcontext,
+}
+
+/// Notes one more, and gives back the one that is forgotten for it.
+fn note<T: Copy + PartialEq>(list: &mut Vec<T>, one: T, most: usize, random: &mut Random) -> Option<T> {
+    if list.contains(&one) {
+        return None;
+    }
+    let forgotten = (list.len() == most).then(|| list.swap_remove(random.below(most as u64) as usize));
+    list.push(one);
+    forgotten
+}
+
+impl Wild<'_> {
+    fn is_one_of(&self, functions: &[Function]) -> bool {
+        functions.contains(&self.function)
+    }
+
+    fn is_wait(&self) -> bool {
+        self.is_one_of(&WAITS)
+    }
+
+    /// Any word. Sizes are small or huge, so that no row of the host's lies near anything but the board.
+    fn word(&mut self) -> u64 {
+        match self.random.below(8) {
+            0 => self.block(),
+            1 => self.board.at(0) as u64,
+            2 => u64::MAX,
+            3 => 0,
+            _ => self.random.pick(&[1, 2, 3, 4, 8, 16, 64, 100]),
+        }
+    }
+
+    /// One of these words, or now and then any.
+    fn mostly(&mut self, words: &[u64]) -> u64 {
+        if self.random.below(40) == 0 { self.word() } else { self.random.pick(words) }
+    }
+
+    /// One end of a copy of a box from `first` on: x, y, in three dimensions z and level, type, host, device, array, in
+    /// three dimensions a context, pitch, in three dimensions height.
+    fn write_side(&mut self, first: usize, dimensions: usize) {
+        let (block, board) = (self.block(), self.board.at(0) as u64);
+        let context = self.handle(Handle::Context) as u64;
+        let flat = [&[0, 0, 1][..], &[0, 1], &[1, 2, 2, 4], &[board], &[block, board], &[0], &[0, 100, 64]];
+        let deep = [
+            &[0, 0, 1][..],
+            &[0, 1],
+            &[0, 1],
+            &[0],
+            &[1, 2, 2, 4],
+            &[board],
+            &[block, board],
+            &[0],
+            &[context],
+            &[0, 100],
+            &[0, 4],
+        ];
+        let fields = if dimensions == 2 { &flat[..] } else { &deep[..] };
+        for (index, choices) in fields.iter().enumerate() {
+            let word = self.mostly(choices);
+            self.scratch.write((first + index) * 8, word);
+        }
+    }
+
+    fn write_copy(&mut self, dimensions: usize) {
+        let fields = if dimensions == 2 { 7 } else { 11 };
+        self.write_side(0, dimensions);
+        self.write_side(fields, dimensions);
+        for index in 0..dimensions {
+            let word = self.mostly(&[1, 2, 3]);
+            self.scratch.write((2 * fields + index) * 8, word);
+        }
+    }
+
+    fn block(&mut self) -> u64 {
+        let known = self.known.lock().unwrap();
+        if known.blocks.is_empty() { 0 } else { self.random.pick(&known.blocks).0 }
+    }
+
+    fn pages(&mut self) -> u64 {
+        let known = self.known.lock().unwrap();
+        if known.pages.is_empty() { 0 } else { self.random.pick(&known.pages).0 }
+    }
+
+    fn fill_scratch(&mut self, to: Pointee) {
+        if to.is::<CUDA_MEMCPY2D>() {
+            return self.write_copy(2);
+        }
+        if to.is::<CUDA_MEMCPY3D>() || to.is::<CUDA_MEMCPY3D_PEER>() {
+            return self.write_copy(3);
+        }
+        if to.is::<CUmemPoolProps>() {
+            // A pinned allocation without a handle, on a device, of no size in particular.
+            let words = [1, self.mostly(&[1, 1 | 1 << 32]), 0, self.mostly(&[0]), 0, 0, 0, 0, 0, 0, 0];
+            return words.iter().enumerate().for_each(|(index, word)| self.scratch.write(index * 8, *word));
+        }
+        if !to.is::<CUstreamBatchMemOpParams>() {
+            for index in 0..32 {
+                let word = self.word();
+                self.scratch.write(index * 8, word);
+            }
+            return;
+        }
+        // Operations on a word that is always zero: the waits among them pass.
+        for index in 0..256 {
+            let wrong = self.random.below(40) == 0;
+            let address = if wrong { self.random.pick(&[0, u64::MAX, self.zero.0 + 1]) } else { self.zero.0 };
+            let operation = self.mostly(&[1, 2, 4, 5, 6]);
+            let words = [operation, address, 0, 0, 0, 0];
+            words.iter().enumerate().for_each(|(at, word)| self.scratch.write(index * 48 + at * 8, *word));
+        }
+    }
+
+    /// Takes note of what the last call made, and releases what is forgotten for it.
+    fn note(&mut self) {
+        let made = self.scratch.read(0);
+        let mut guard = self.known.lock().unwrap();
+        let known = &mut *guard;
+        known.useful.insert(self.function);
+        let (random, most) = (&mut self.random, KNOWN_MAX);
+        let (handle, keep) = (made as usize, self.keep);
+        let api = &self.api;
+        // What is forgotten may be dead by now: whether the driver takes it back does not matter here.
+        let released = match self.makes {
+            Some(Made::Handle(Handle::Context)) if handle == keep.0 => None,
+            Some(Made::Handle(Handle::Context)) => note(&mut known.contexts, CUcontext(handle), CONTEXTS_MAX, random)
+                .map(|context| context::destroy(api, context)),
+            Some(Made::Handle(Handle::Stream)) => {
+                note(&mut known.streams, CUstream(handle), most, random).map(|stream| stream::destroy(api, stream))
+            }
+            Some(Made::Handle(Handle::Event)) => {
+                note(&mut known.events, CUevent(handle), EVENTS_MAX, random).map(|event| event::destroy(api, event))
+            }
+            Some(Made::Handle(Handle::Pool)) => {
+                note(&mut known.pools, CUmemoryPool(handle), most, random).map(|pool| pool::destroy(api, pool))
+            }
+            Some(Made::Pages) => {
+                let start = if self.function == Function::cuMemAllocManaged { made } else { self.scratch.read(LIST) };
+                note(&mut known.pages, CUdeviceptr(start), most, random);
+                None
+            }
+            Some(Made::Block) => {
+                note(&mut known.blocks, CUdeviceptr(made), most, random).map(|block| memory::free(api, block))
+            }
+            None => None,
+        };
+        if let Some(Err(error)) = released {
+            assert_ne!(error.code, CUerror::UNKNOWN, "{error}");
+        }
+    }
+}
+
+impl Source for Wild<'_> {
+    fn number(&mut self, name: &'static str) -> u64 {
+        match name {
+            // The lists are as long as they are said to be.
+            "count" if self.is_one_of(&LISTS) => self.random.below(16),
+            "count" if self.function == Function::cuStreamBatchMemOp_v2 => self.random.pick(&[0, 1, 2, 4, 256, 257]),
+            "value" if self.is_wait() => 0,
+            "flags" if self.is_wait() => self.random.pick(&[0, 0, 1, 7, 1 << 30, u64::MAX]),
+            "height" => self.random.pick(&[0, 1, 2, 5, 64, u64::MAX]),
+            "flags" => self.random.pick(&[0, 0, 0, 1, 2, 3, 4, 8, 0x10, u64::MAX]),
+            "attribute" => self.random.below(24),
+            _ => self.random.pick(&[0, 1, 4, 16, 100, 512, 513, 4096, 65_536, 1 << 50, u64::MAX - 3, u64::MAX]),
+        }
+    }
+
+    fn handle(&mut self, kind: Handle) -> usize {
+        let known = self.known.lock().unwrap();
+        let kinds = [Handle::Context, Handle::Stream, Handle::Event, Handle::Pool];
+        let kind = if self.random.below(20) == 0 { self.random.pick(&kinds) } else { kind };
+        let list: Vec<usize> = match kind {
+            Handle::Context => known.contexts.iter().map(|context| context.0).collect(),
+            Handle::Stream => known.streams.iter().map(|stream| stream.0).collect(),
+            Handle::Event => known.events.iter().map(|event| event.0).collect(),
+            Handle::Pool => known.pools.iter().map(|pool| pool.0).collect(),
+        };
+        match self.random.below(16) {
+            0 => self.random.pick(&[3, 0xdead_beef, usize::MAX]),
+            1 => self.random.pick(&[0, 1, 2]),
+            _ if list.is_empty() => 0,
+            _ => self.random.pick(&list),
+        }
+    }
+
+    fn address(&mut self) -> u64 {
+        if self.is_wait() {
+            return self.random.pick(&[self.zero.0, self.zero.0, self.zero.0 + 1, 0, u64::MAX, u64::MAX - 7]);
+        }
+        let block = self.block();
+        let is_copy = self.function.name().starts_with("cuMemcpy");
+        match self.random.below(12) {
+            3..6 if !is_copy => self.pages(),
+            0 => self.random.pick(&[0, 1, 4096, u64::MAX, u64::MAX - 4095]),
+            1 => block.wrapping_add(self.random.pick(&[1, 2, 4, 256, 512, 4096])),
+            2 => self.board.at(0) as u64,
+            _ => block,
+        }
+    }
+
+    fn device(&mut self) -> i32 {
+        self.random.pick(&[0, 0, 0, 0, 1, -1, i32::MAX])
+    }
+
+    fn pointer(&mut self, to: Pointee) -> *mut c_void {
+        if self.random.below(16) == 0 {
+            return std::ptr::null_mut();
+        }
+        if to.is::<c_void>() && self.function == Function::cuMemFreeHost {
+            return self.pages() as *mut c_void;
+        }
+        if to.is::<c_void>() {
+            return self.board.at(self.random.pick(&[0, 0, 1, 64, 4096]));
+        }
+        if to.is::<*mut c_void>() {
+            self.makes =
+                self.is_one_of(&[Function::cuMemAllocHost_v2, Function::cuMemHostAlloc]).then_some(Made::Pages);
+            (0..16).for_each(|index| self.scratch.write(LIST + index * 8, self.board.at(64) as u64));
+            return self.scratch.at(LIST);
+        }
+        if to.is::<c_char>() {
+            let text = self.random.pick(&[b"cuInit\0\0\0\0\0\0\0\0\0\0", b"0000:01:00.0\0\0\0\0"]);
+            self.scratch.write(LIST, u64::from_le_bytes(text[..8].try_into().unwrap()));
+            self.scratch.write(LIST + 8, u64::from_le_bytes(text[8..].try_into().unwrap()));
+            return self.scratch.at(LIST);
+        }
+        if to.align > 1 && self.random.below(16) == 0 {
+            return self.scratch.at(1);
+        }
+        self.makes = match () {
+            () if to.is::<CUcontext>() => Some(Made::Handle(Handle::Context)),
+            () if to.is::<CUstream>() => Some(Made::Handle(Handle::Stream)),
+            () if to.is::<CUevent>() => Some(Made::Handle(Handle::Event)),
+            () if to.is::<CUmemoryPool>() => Some(Made::Handle(Handle::Pool)),
+            () if self.function == Function::cuMemAllocManaged => Some(Made::Pages),
+            () if to.is::<CUdeviceptr>() && self.is_one_of(&BLOCKS) => Some(Made::Block),
+            () => self.makes,
+        };
+        self.fill_scratch(to);
+        self.scratch.at(0)
+    }
+
+    fn function(&mut self) -> bool {
+        self.random.below(4) > 0
+    }
+}
+
+/// Makes so many random calls. None may fail for a reason of the driver's own.
+fn call_wildly(own: &Context, known: &Mutex<Known>, zero: CUdeviceptr, random: Random, calls: usize) {
+    let (scratch, board) = (Scratch::new(), Scratch::new());
+    let api = own.api;
+    let mut wild =
+        Wild { random, api, function: Function::cuInit, known, scratch, board, makes: None, zero, keep: own.handle };
+    for number in 0..calls {
+        if number % 16 == 0 && memory::info(&api).is_err() {
+            // The current context was popped or destroyed.
+            context::create(&api, own.device, 0).unwrap();
+        }
+        wild.function = wild.random.pick(Function::ALL);
+        wild.makes = None;
+        let answer = sweep::call(&api, wild.function, &mut wild);
+        assert_ne!(answer, Err(CUerror::UNKNOWN), "call {number}, of {}", wild.function);
+        if answer.is_ok() {
+            wild.note();
+        }
+    }
+}
+
+/// Random calls of several threads, in a process of its own under a schedule.
+fn run_wildly(name: &str, schedule: &str, threads: usize, calls: usize) {
+    if !child::is_child(name) {
+        let seed = seed().to_string();
+        let outcome = child::start(
+            name,
+            &[("FREEHOLD_SOFT_SCHEDULE", schedule), ("FREEHOLD_SOFT_DEVICES", "2"), ("FREEHOLD_TEST_SEED", &seed)],
+        );
+        assert!(
+            outcome.status.success(),
+            "{:?} with seed {seed} under {schedule}:\n{}",
+            outcome.status,
+            outcome.output
+        );
+        return;
+    }
+    let seed = seed();
+    let own = Context::create();
+    let zero = common::address(&own.words()[0]);
+    let (known, all_here) = (Mutex::new(Known::default()), Barrier::new(threads));
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            let (own, known, all_here) = (&own, &known, &all_here);
+            scope.spawn(move || {
+                own.enter();
+                all_here.wait();
+                call_wildly(own, known, zero, Random(seed ^ thread as u64), calls);
+            });
+        }
+    });
+    let useful = known.into_inner().unwrap().useful;
+    let never: Vec<_> = Function::ALL.iter().filter(|function| !useful.contains(function)).collect();
+    assert!(threads * calls < 200_000 || never.len() <= 2, "calls that never succeed prove little: {never:?}");
+    // Whatever was done, a new context works.
+    let fresh = Context::create();
+    let block = fresh.block(4096);
+    fill::d8(&fresh.api, block, 5, 4096).unwrap();
+    assert_eq!(fresh.byte(block, 4096), 5);
+    // A call may have destroyed it.
+    std::mem::forget(own);
+}
+
+#[test]
+fn random_calls_of_one_thread_neither_crash_nor_hang() {
+    run_wildly("random_calls_of_one_thread_neither_crash_nor_hang", "threads", 1, 200_000);
+}
+
+#[test]
+fn random_calls_of_four_threads_neither_crash_nor_hang() {
+    run_wildly("random_calls_of_four_threads_neither_crash_nor_hang", "threads", 4, 50_000);
+}
+
+#[test]
+fn random_calls_under_a_seed_neither_crash_nor_hang() {
+    run_wildly("random_calls_under_a_seed_neither_crash_nor_hang", "seed:11", 1, 50_000);
+}
+
+#[test]
+fn random_calls_of_two_threads_run_eagerly_neither_crash_nor_hang() {
+    run_wildly("random_calls_of_two_threads_run_eagerly_neither_crash_nor_hang", "eager", 2, 50_000);
+}
