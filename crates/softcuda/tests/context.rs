@@ -1,5 +1,7 @@
 //! Contexts: the stack of each thread, the primary one, several of them, and what ends with one.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod common;
 
 use std::sync::mpsc;
@@ -119,7 +121,9 @@ fn a_context_is_destroyed_once() {
         let (api, device) = driver();
         let handle = context::create(&api, device, 0).unwrap();
         assert_eq!(context::destroy(&api, handle), Ok(()));
-        assert_eq!(context::destroy(&api, handle).code(), CUerror::CONTEXT_IS_DESTROYED);
+        // The hardware's driver says now the one, now the other.
+        let refused = context::destroy(&api, handle).code();
+        assert!([CUerror::CONTEXT_IS_DESTROYED, CUerror::INVALID_CONTEXT].contains(&refused), "{refused}");
     });
 }
 
@@ -259,9 +263,9 @@ fn creating_a_context_does_not_wait_for_the_work_of_another() {
     let stream = own.stream();
     let gate = Gate::closed(&own);
     gate.hold(&own.api, stream);
-    let other = gate.shut_during(|| own.another());
+    let other = gate.shut_during(|| context::create(&own.api, own.device, 0)).unwrap();
     gate.open();
-    drop(other);
+    context::destroy(&own.api, other).unwrap();
 }
 
 #[test]

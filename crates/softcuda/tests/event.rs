@@ -1,5 +1,7 @@
 //! Events: never recorded, recorded, recorded again, destroyed, timed.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod common;
 
 use common::{Context, Gate, Refused};

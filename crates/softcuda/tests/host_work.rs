@@ -1,5 +1,7 @@
 //! Functions of the program's in the order of a stream: when they run, where, and with what.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod common;
 
 use std::ffi::c_void;

@@ -268,45 +268,6 @@ fn free_does_not_wait_for_a_context_that_does_not_own_the_block() {
 }
 
 #[test]
-fn free_memory_falls_by_a_block_and_rises_again() {
-    child::alone("free_memory_falls_by_a_block_and_rises_again", || {
-        let own = Context::create();
-        let free = || memory::info(&own.api).unwrap().free_bytes;
-        let before = free();
-        let block = own.block(64 * MIB);
-        assert_eq!(before - free(), 64 * MIB);
-        memory::free(&own.api, block).unwrap();
-        assert_eq!(free(), before);
-    });
-}
-
-#[test]
-fn the_memory_of_a_destroyed_context_returns() {
-    child::alone("the_memory_of_a_destroyed_context_returns", || {
-        let stays = Context::create();
-        let ends = stays.another();
-        let free = || memory::info(&stays.api).unwrap().free_bytes;
-        let before = free();
-        ends.block(64 * MIB);
-        assert_eq!(before - free(), 64 * MIB);
-        ends.destroy();
-        stays.enter();
-        assert!(free() >= before, "{} bytes are free, {before} were before", free());
-    });
-}
-
-#[test]
-fn a_small_block_in_a_page_that_is_there_takes_no_more() {
-    child::alone("a_small_block_in_a_page_that_is_there_takes_no_more", || {
-        let own = Context::create();
-        own.block(512);
-        let before = memory::info(&own.api).unwrap().free_bytes;
-        own.block(512);
-        assert_eq!(memory::info(&own.api).unwrap().free_bytes, before);
-    });
-}
-
-#[test]
 fn all_memory_is_what_the_device_says_it_has() {
     let own = Context::create();
     own.block(1);

@@ -19,8 +19,7 @@ fn with_two(name: &str, body: impl FnOnce()) {
 /// A context on the second device, above one on the first.
 fn two_contexts() -> (Context, Context) {
     let first = Context::create();
-    let handle = context::create(&first.api, CUdevice(1), 0).unwrap();
-    let second = Context { api: first.api, device: CUdevice(1), handle };
+    let second = first.on_device(CUdevice(1));
     (first, second)
 }
 

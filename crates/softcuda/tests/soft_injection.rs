@@ -1,5 +1,7 @@
 //! Calls that are made to fail, on the software driver: a program that handles it leaves nothing behind.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod common;
 
 use common::{Context, child};

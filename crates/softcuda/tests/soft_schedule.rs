@@ -1,6 +1,8 @@
 //! Schedules of the software driver: the same seed gives the same run, every schedule gives a right program its right
 //! result, and a program without a wait that it needs is caught by some seed.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod common;
 
 use std::collections::BTreeSet;

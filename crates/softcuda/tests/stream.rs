@@ -1,5 +1,7 @@
 //! Streams: order within one, what the default streams wait for, and a stream's life with work in it.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod common;
 
 use std::sync::atomic::Ordering;

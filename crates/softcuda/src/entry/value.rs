@@ -39,7 +39,8 @@ fn wait(world: &World, address: CUdeviceptr, width: Width, value: u64, flags: u3
 }
 
 fn write(world: &World, address: CUdeviceptr, width: Width, value: u64, flags: u32) -> Result<Work, CUerror> {
-    if flags > write_value_flags::NO_MEMORY_BARRIER {
+    // The real driver refuses NO_MEMORY_BARRIER too, where it can write 64 bits.
+    if flags != write_value_flags::DEFAULT {
         return Err(CUerror::INVALID_VALUE);
     }
     Ok(Work::Write { at: word(world, address, width)?, width, value })

@@ -1,7 +1,8 @@
 //! What the tests share: the driver under test, a context of a test's own, a gate that holds a stream, memory that host
 //! and device both see, and processes of a test's own.
 //!
-//! `FREEHOLD_DEVICE` names the driver: the software one unless it is `cuda` or `cuda:N`, which is NVIDIA's.
+//! `FREEHOLD_DEVICE` names the driver: the software one unless it is `cuda` or `cuda:N`, which is NVIDIA's. Files named
+//! `soft_` are about the software driver, whatever it says.
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
@@ -15,12 +16,13 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUstream, CallError, attach_flags, context, copy, driver, fill,
-    host, host_register_flags, load, memory, stream, stream_flags, wait_value_flags,
+    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUstream, CallError, Function, attach_flags, context, copy, driver,
+    fill, host, host_register_flags, load, memory, stream, stream_flags, wait_value_flags,
 };
 
 /// After this a test that stands fails. No test that passes comes near it.
@@ -40,6 +42,7 @@ pub(crate) fn driver() -> (Api, CUdevice) {
 pub(crate) fn untouched() -> (Api, CUdevice) {
     let wanted = env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned());
     let ordinal = match wanted.as_str() {
+        _ if env!("CARGO_CRATE_NAME").starts_with("soft_") => return (freehold_softcuda::API, CUdevice(0)),
         "soft" => return (freehold_softcuda::API, CUdevice(0)),
         "cuda" => Some(0),
         other => other.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok()),
@@ -67,26 +70,42 @@ pub(crate) fn at(start: CUdeviceptr, bytes: u64) -> CUdeviceptr {
     CUdeviceptr(start.0 + bytes)
 }
 
+/// Held by the test whose turn it is on a driver of NVIDIA's. There the first work of a context waits for that of other
+/// contexts, and keeps all calls of the process waiting: a test that holds a stream must be alone.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// A context of a test's own, current in the thread that made it, destroyed at the end.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) api: Api,
     pub(crate) device: CUdevice,
     pub(crate) handle: CUcontext,
+    _turn: Option<MutexGuard<'static, ()>>,
 }
 
 impl Context {
     pub(crate) fn create() -> Self {
         let (api, device) = driver();
+        let is_soft = api.address(Function::cuInit) == freehold_softcuda::API.address(Function::cuInit);
+        let turn = (!is_soft).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
+        Self::on(api, device, turn)
+    }
+
+    fn on(api: Api, device: CUdevice, turn: Option<MutexGuard<'static, ()>>) -> Self {
         let handle = context::create(&api, device, 0).expect("a context is created");
-        let context = Self { api, device, handle };
+        let context = Self { api, device, handle, _turn: turn };
         context.warm();
         context
     }
 
     /// A second context on the same device, which becomes current.
     pub(crate) fn another(&self) -> Self {
-        Self::create()
+        Self::on(self.api, self.device, None)
+    }
+
+    /// A context on another device, which becomes current.
+    pub(crate) fn on_device(&self, device: CUdevice) -> Self {
+        Self::on(self.api, device, None)
     }
 
     /// Makes this the current context of the calling thread, in place of the one that is.
@@ -95,9 +114,9 @@ impl Context {
     }
 
     /// Destroys the context before its time.
-    pub(crate) fn destroy(self) {
+    pub(crate) fn destroy(mut self) {
         context::destroy(&self.api, self.handle).expect("a live context is destroyed");
-        std::mem::forget(self);
+        self.handle = CUcontext::NULL;
     }
 
     /// Does some work of each kind: the first of a kind may wait for the whole device, later ones do not.
@@ -208,6 +227,9 @@ pub(crate) fn address(word: &'static AtomicU32) -> CUdeviceptr {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if self.handle == CUcontext::NULL {
+            return;
+        }
         let destroyed = context::destroy(&self.api, self.handle);
         assert!(thread::panicking() || destroyed == Ok(()), "a live context is destroyed: {destroyed:?}");
     }
@@ -333,9 +355,9 @@ impl Gate {
         state.word.store(closed, Ordering::SeqCst);
         let (end, ended) = mpsc::channel::<()>();
         let watch = thread::spawn(move || {
-            if ended.recv_timeout(STUCK / 2) == Err(RecvTimeoutError::Timeout) {
+            let stuck = ended.recv_timeout(STUCK / 2) == Err(RecvTimeoutError::Timeout);
+            if stuck && state.word.compare_exchange(closed, open, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
                 state.expired.store(true, Ordering::SeqCst);
-                state.word.store(open, Ordering::SeqCst);
             }
         });
         Self { state, closed, open, watch: Some((end, watch)) }
