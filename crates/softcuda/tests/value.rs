@@ -91,7 +91,11 @@ fn unknown_flags_make_no_write_and_no_wait() {
     let own = Context::create();
     let (stream, pinned) = (own.stream(), own.pinned(64));
     pinned.fill(0);
-    assert_eq!(stream::write_value_32(&own.api, stream, pinned.address(), 1, 2).code(), CUerror::INVALID_VALUE);
+    // The write without a barrier was of the first form of these calls.
+    for flags in [write_value_flags::NO_MEMORY_BARRIER, 2] {
+        let refused = stream::write_value_32(&own.api, stream, pinned.address(), 1, flags);
+        assert_eq!(refused.code(), CUerror::INVALID_VALUE);
+    }
     for flags in [4, 0x100] {
         let refused = stream::wait_value_32(&own.api, stream, pinned.address(), 0, flags);
         assert_eq!(refused.code(), CUerror::INVALID_VALUE);
