@@ -16,7 +16,7 @@ const STEPS: &[Step] = &[
     ("the driver's contract, work at once", || contract("eager")),
     ("the driver's contract, by a seed", || contract("seed:1")),
     ("documentation", || run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))),
-    ("the lab", || run(&mut cargo(&["run", "--release", "--", "lab", "--device", "soft"]))),
+    ("the lab", || run(&mut cargo(&["run", "--", "lab", "--device", "soft"]))),
 ];
 
 pub(crate) fn everything() -> Result<(), Failure> {

@@ -38,6 +38,10 @@ fn what_needs_a_context_is_refused_without_one() {
     assert_eq!(context::device(&api).code(), CUerror::INVALID_CONTEXT);
     assert_eq!(stream::create(&api, 0).code(), CUerror::INVALID_CONTEXT);
     assert_eq!(context::pop_current(&api).code(), CUerror::INVALID_CONTEXT);
+    assert_eq!(context::flags(&api).code(), CUerror::INVALID_CONTEXT);
+    assert_eq!(context::limit(&api, CUlimit::STACK_SIZE).code(), CUerror::INVALID_CONTEXT);
+    assert_eq!(context::cache_config(&api).code(), CUerror::INVALID_CONTEXT);
+    assert_eq!(context::stream_priorities(&api).code(), CUerror::INVALID_CONTEXT);
 }
 
 #[test]

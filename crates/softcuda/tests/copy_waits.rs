@@ -1,9 +1,9 @@
-//! Copies without a stream: which work of which streams they wait for, and whether they are done when they return.
+//! Copies: which work of which streams they wait for, and whether they are done when they return.
 
 mod common;
 
 use common::{Context, Gate, same};
-use freehold_driver::cuda::{CUpointer_attribute, copy, fill, pointer};
+use freehold_driver::cuda::{CUpointer_attribute, CUstream, copy, fill, pointer};
 
 #[test]
 fn a_synchronous_copy_with_pageable_memory_waits_for_blocking_streams() {
@@ -61,4 +61,38 @@ fn a_copy_within_the_device_does_not_keep_the_host_unless_asked_to() {
     gate.hold(&own.api, stream);
     gate.shut_during(|| copy::device_to_device(&own.api, to, from, 4096)).unwrap();
     gate.opened_during(|| copy::device_to_device(&own.api, asks, from, 4096)).unwrap();
+}
+
+#[test]
+fn a_copy_to_pageable_memory_in_a_blocking_stream_waits_for_the_default_stream() {
+    let own = Context::create();
+    let (blocking, block) = (own.blocking(), own.block(4096));
+    own.write(block, &[1; 4096]);
+    let mut found = vec![0_u8; 4096];
+    let gate = Gate::closed(&own);
+    gate.hold(&own.api, CUstream::LEGACY);
+    fill::d8_async(&own.api, block, 2, 4096, CUstream::LEGACY).unwrap();
+    let to = found.as_mut_ptr().cast();
+    // SAFETY: `found` outlives the copy, which is done when the call returns.
+    let copied = || unsafe { copy::device_to_host_async(&own.api, to, block, 4096, blocking) };
+    gate.opened_during(copied).unwrap();
+    own.finish(blocking);
+    assert_eq!(same(&found), 2);
+}
+
+#[test]
+fn a_copy_to_pageable_memory_in_another_stream_does_not_wait_for_the_default_stream() {
+    let own = Context::create();
+    let (stream, block) = (own.stream(), own.block(4096));
+    own.write(block, &[1; 4096]);
+    let mut found = vec![0_u8; 4096];
+    let gate = Gate::closed(&own);
+    gate.hold(&own.api, CUstream::LEGACY);
+    fill::d8_async(&own.api, block, 2, 4096, CUstream::LEGACY).unwrap();
+    let to = found.as_mut_ptr().cast();
+    // SAFETY: `found` outlives the copy, which is done when the call returns.
+    let copied = || unsafe { copy::device_to_host_async(&own.api, to, block, 4096, stream) };
+    gate.shut_during(copied).unwrap();
+    gate.shut_during(|| own.finish(stream));
+    assert_eq!(same(&found), 1);
 }

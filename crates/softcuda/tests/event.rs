@@ -75,6 +75,21 @@ fn an_event_in_the_default_stream_waits_for_blocking_streams() {
 }
 
 #[test]
+fn an_event_in_a_blocking_stream_waits_for_the_default_stream() {
+    let own = Context::create();
+    let (blocking, other) = (own.blocking(), own.stream());
+    for event in [timed(&own), untimed(&own)] {
+        let gate = Gate::closed(&own);
+        gate.hold(&own.api, CUstream::LEGACY);
+        event::record(&own.api, event, other).unwrap();
+        gate.shut_during(|| event::synchronize(&own.api, event)).unwrap();
+        event::record(&own.api, event, blocking).unwrap();
+        assert_eq!(event::query(&own.api, event), Ok(false));
+        gate.opened_during(|| event::synchronize(&own.api, event)).unwrap();
+    }
+}
+
+#[test]
 fn an_event_recorded_again_is_the_later_record() {
     let own = Context::create();
     let (stream, event) = (own.stream(), timed(&own));

@@ -8,7 +8,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use common::random::{Random, seed};
-use common::{Context, child};
+use common::{Context, Gate, child};
 use freehold_driver::cuda::{
     CUdeviceptr, CUerror, CUevent, CUmemPoolProps, CUmemoryPool, CUstream, CallError, context, copy, device, event,
     fill, memory, pool, stream,
@@ -180,6 +180,26 @@ fn of_two_threads_that_destroy_one_stream_exactly_one_does() {
             unless(stream::destroy(&own.api, CUstream(handle.0 as usize)), CUerror::INVALID_HANDLE)
         };
         assert_eq!(race(&own, made, destroy), [0, 200, 0]);
+    });
+}
+
+#[test]
+fn of_two_threads_that_destroy_one_context_exactly_one_does() {
+    child::alone("of_two_threads_that_destroy_one_context_exactly_one_does", || {
+        let own = Context::create();
+        let gate = Gate::closed(&own);
+        let handle = context::create(&own.api, own.device, 0).unwrap();
+        gate.hold(&own.api, stream::create(&own.api, 0).unwrap());
+        context::pop_current(&own.api).unwrap();
+        // Both find the context alive, and wait for its work.
+        let both = || {
+            thread::scope(|scope| {
+                let destroyers = [(); 2].map(|()| scope.spawn(|| context::destroy(&own.api, handle)));
+                destroyers.map(|destroyer| unless(destroyer.join().unwrap(), CUerror::CONTEXT_IS_DESTROYED))
+            })
+        };
+        let done = gate.opened_during(both);
+        assert!(done == [true, false] || done == [false, true], "which of the two did: {done:?}");
     });
 }
 

@@ -107,6 +107,23 @@ fn the_default_streams_of_two_threads_do_not_wait_for_each_other() {
 }
 
 #[test]
+fn the_work_of_a_thread_that_has_ended_completes() {
+    let own = Context::create();
+    let (gate, word) = (Gate::closed(&own), &own.words()[0]);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            own.enter();
+            gate.hold(&own.api, CUstream::PER_THREAD);
+            stream::write_value_32(&own.api, CUstream::PER_THREAD, address(word), 4, 0).unwrap();
+        });
+    });
+    assert_eq!(stream::query(&own.api, CUstream::LEGACY), Ok(false));
+    assert_eq!(word.load(Ordering::SeqCst), 0);
+    gate.opened_during(|| context::synchronize(&own.api)).unwrap();
+    assert_eq!(word.load(Ordering::SeqCst), 4);
+}
+
+#[test]
 fn a_blocking_stream_of_one_context_and_the_default_stream_of_another_do_not_wait() {
     let one = Context::create();
     let blocking = one.blocking();
