@@ -33,22 +33,24 @@ pub(crate) fn is_per_thread_default() -> bool {
 
 /// Lets a call through, or answers in its place.
 pub(crate) fn enter(function: Function, call: impl FnOnce() -> CUresult) -> CUresult {
-    let guarded = || catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(CUerror::UNKNOWN));
     if world::is_forked() {
         return Err(CUerror::NOT_INITIALIZED);
     }
-    if works_without_init(function) {
-        return guarded();
-    }
-    let world = world::world()?;
-    if is_within_host_function() {
-        return Err(CUerror::NOT_PERMITTED);
-    }
-    world.engine.before_call();
-    world.engine.status()?;
-    let result = guarded();
-    world.engine.after_call();
-    result
+    let guarded = || {
+        if works_without_init(function) {
+            return call();
+        }
+        let world = world::world()?;
+        if is_within_host_function() {
+            return Err(CUerror::NOT_PERMITTED);
+        }
+        world.engine.before_call();
+        world.engine.status()?;
+        let result = call();
+        world.engine.after_call();
+        result
+    };
+    catch_unwind(AssertUnwindSafe(guarded)).unwrap_or(Err(CUerror::UNKNOWN))
 }
 
 fn works_without_init(function: Function) -> bool {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use freehold_driver::cuda::{CUcontext, CUerror, CUresult};
 
-use crate::engine::queue::{Point, Queue};
+use crate::engine::queue::{Clock, Point, Queue};
 use crate::engine::work::Work;
 use crate::stream::Stream;
 use crate::world::{Device, World, lock};
@@ -84,7 +84,9 @@ impl Context {
     pub(crate) fn open_queue(&self, world: &World, blocking: bool) -> Arc<Queue> {
         let queue = world.engine.open(blocking);
         let mut queues = lock(&self.queues);
-        queues.retain(|queue| !queue.is_over());
+        if queues.len().is_power_of_two() {
+            queues.retain(|queue| !queue.is_over());
+        }
         queues.push(Arc::clone(&queue));
         queue
     }
@@ -96,7 +98,13 @@ impl Context {
     }
 
     /// Adds work to a queue of this context: after what the legacy default stream demands, and after `after`.
-    pub(crate) fn add(&self, world: &World, queue: &Arc<Queue>, mut after: Vec<Point>, work: Work) -> Point {
+    pub(crate) fn add(
+        &self,
+        world: &World,
+        queue: &Arc<Queue>,
+        mut after: Vec<Point>,
+        work: Work,
+    ) -> Result<Point, CUerror> {
         let legacy = &self.legacy.queue;
         if queue.id == legacy.id {
             let others = lock(&self.queues);
@@ -106,7 +114,8 @@ impl Context {
             after.push(Point { queue: Arc::clone(legacy), position: legacy.end() });
         }
         for point in &after {
-            queue.learn(point, &point.queue.known());
+            // Only the point itself: what its queue came after then, it may have learned later.
+            queue.learn(point, &Clock::default());
         }
         world.engine.add(queue, after, work)
     }
@@ -121,9 +130,14 @@ impl Context {
     }
 
     /// Ends the context: waits for its work, then gives back its memory and ends its streams and events.
-    pub(crate) fn destroy(&self, world: &World) {
+    ///
+    /// # Errors
+    /// Somebody else has ended it, or is about to.
+    pub(crate) fn destroy(&self, world: &World) -> CUresult {
+        if self.dead.swap(true, Ordering::AcqRel) {
+            return Err(CUerror::CONTEXT_IS_DESTROYED);
+        }
         self.synchronize(world);
-        self.dead.store(true, Ordering::Release);
         world.contexts.remove(self.handle.0);
         let unwanted =
             world.spans_mut().extract(|span| span.context.as_ref().is_some_and(|owner| owner.number == self.number));
@@ -135,27 +149,29 @@ impl Context {
         for queue in lock(&self.queues).iter() {
             queue.close();
         }
+        Ok(())
     }
 
     /// Puts this context on the calling thread's stack.
     pub(crate) fn push(self: &Arc<Self>) {
-        STACK.with_borrow_mut(|stack| stack.push(Arc::clone(self)));
+        // A thread that is past its end has no stack any more.
+        let _past_its_end = STACK.try_with(|stack| stack.borrow_mut().push(Arc::clone(self)));
     }
 
     /// Whether this is the calling thread's current context.
     pub(crate) fn is_current(&self) -> bool {
-        STACK.with_borrow(|stack| stack.last().is_some_and(|top| top.number == self.number))
+        top().is_some_and(|top| top.number == self.number)
     }
 }
 
 /// Takes the current context off the calling thread's stack.
 pub(crate) fn pop() -> Option<Arc<Context>> {
-    STACK.with_borrow_mut(Vec::pop)
+    STACK.try_with(|stack| stack.borrow_mut().pop()).ok().flatten()
 }
 
 /// The current context of the calling thread, dead or alive.
 pub(crate) fn top() -> Option<Arc<Context>> {
-    STACK.with_borrow(|stack| stack.last().cloned())
+    STACK.try_with(|stack| stack.borrow().last().cloned()).ok().flatten()
 }
 
 /// For calls that need no current context: an error only if there is one and it is destroyed.

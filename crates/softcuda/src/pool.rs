@@ -17,6 +17,10 @@ use crate::world::{Device, lock};
 /// A pool takes memory from its device in chunks of this, into addresses that it has reserved before.
 const CHUNK_BYTES: u64 = 32 << 20;
 
+/// A pool reserves addresses for at least this part of its device's memory at a time. There are sixteen times as many
+/// addresses as memory, so that over a hundred pools have room.
+const SEGMENTS_PER_DEVICE: u64 = 8;
+
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) handle: CUmemoryPool,
@@ -38,6 +42,8 @@ struct State {
     live: BTreeMap<u64, Live>,
     /// What was freed last, the first place to look.
     recent: Option<u64>,
+    /// Releases since the free addresses were last tidied.
+    releases: usize,
     reserved_bytes: u64,
     reserved_high: u64,
     used_bytes: u64,
@@ -101,6 +107,7 @@ impl Pool {
                 free: BTreeMap::new(),
                 live: BTreeMap::new(),
                 recent: None,
+                releases: 0,
                 reserved_bytes: 0,
                 reserved_high: 0,
                 used_bytes: 0,
@@ -124,7 +131,11 @@ impl Pool {
         let attempt = |means| self.state().take(device, self.max_bytes, bytes, queue, means);
         let grown = || {
             self.reserve(device, bytes);
-            attempt(Means::Growth)
+            let grant = attempt(Means::Growth);
+            if grant.is_none() {
+                self.state().drop_empty_segments(device);
+            }
+            grant
         };
         let trimmed = || {
             device.trim_pools(|_| 0);
@@ -139,13 +150,13 @@ impl Pool {
             .ok_or(CUerror::OUT_OF_MEMORY)
     }
 
-    /// Reserves addresses for at least `bytes` more: as many as the device has memory, if there are so many.
+    /// Reserves addresses for at least `bytes` more, and some to grow in.
     fn reserve(&self, device: &Device, bytes: u64) {
         let Some(least) = bytes.checked_next_multiple_of(CHUNK_BYTES) else { return };
         if least > device.memory_bytes.next_multiple_of(CHUNK_BYTES) {
             return;
         }
-        let most = device.memory_bytes.next_multiple_of(CHUNK_BYTES);
+        let most = (device.memory_bytes / SEGMENTS_PER_DEVICE).next_multiple_of(CHUNK_BYTES).max(least);
         let mut heap = device.heap();
         let found = [most, least].into_iter().find_map(|bytes| Some((heap.reserve(bytes / PAGE_BYTES)?, bytes)));
         drop(heap);
@@ -343,10 +354,15 @@ impl State {
         let (&segment, _) = self.segments.range(..=address).next_back().expect("a block lies in a segment");
         self.free.insert(address, Fragment { segment, bytes: live.bytes, backed: true, freed: Vec::from_iter(at) });
         self.recent = Some(address);
+        self.releases += 1;
+        if self.releases > self.free.len().max(64) {
+            self.tidy();
+        }
     }
 
     /// Forgets the points that have passed and merges neighbours that have none.
     fn tidy(&mut self) {
+        self.releases = 0;
         let mut tidy: BTreeMap<u64, Fragment> = BTreeMap::new();
         for (address, mut fragment) in std::mem::take(&mut self.free) {
             fragment.freed.retain(|point| !point.has_passed());

@@ -48,6 +48,20 @@ struct Slot<T> {
 
 const GENERATIONS: u32 = 1 << 24;
 
+impl<T> Slots<T> {
+    /// Takes the value out of an entry, if it has one.
+    fn vacate(&mut self, index: usize, returns: Return) -> Option<Arc<T>> {
+        let slot = &mut self.entries[index];
+        let value = slot.value.take()?;
+        match returns {
+            Return::Never => slot.generation = (slot.generation + 1) % GENERATIONS,
+            Return::Comes => slot.removed = Some(Arc::clone(&value)),
+        }
+        self.vacant.push(u32::try_from(index).expect("an index was made from 32 bits"));
+        Some(value)
+    }
+}
+
 impl<T> Registry<T> {
     pub(crate) const fn new(kind: Kind, returns: Return) -> Self {
         Self { kind, returns, slots: RwLock::new(Slots { entries: Vec::new(), vacant: Vec::new() }) }
@@ -90,27 +104,19 @@ impl<T> Registry<T> {
     pub(crate) fn remove(&self, handle: usize) -> Option<Arc<T>> {
         let (index, generation) = self.parts(handle)?;
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        let slot = slots.entries.get_mut(index as usize)?;
-        if slot.generation != generation {
+        if slots.entries.get(index as usize)?.generation != generation {
             return None;
         }
-        let value = slot.value.take()?;
-        match self.returns {
-            Return::Never => slot.generation = (slot.generation + 1) % GENERATIONS,
-            Return::Comes => slot.removed = Some(Arc::clone(&value)),
-        }
-        slots.vacant.push(index);
-        Some(value)
+        slots.vacate(index as usize, self.returns)
     }
 
     /// Ends the handles of everything that `unwanted` picks.
     pub(crate) fn remove_all(&self, unwanted: impl Fn(&T) -> bool) {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        let picked = (0u32..).zip(&slots.entries).filter(|(_, slot)| slot.value.as_deref().is_some_and(&unwanted));
-        let handles: Vec<_> = picked.map(|(index, slot)| self.handle(index, slot.generation)).collect();
-        drop(slots);
-        for handle in handles {
-            self.remove(handle);
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        for index in 0..slots.entries.len() {
+            if slots.entries[index].value.as_deref().is_some_and(&unwanted) {
+                slots.vacate(index, self.returns);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-use freehold_driver::cuda::{CUerror, CUstream, stream_flags};
+use freehold_driver::cuda::{CUerror, CUresult, CUstream, stream_flags};
 
 use crate::boundary;
 use crate::context::{self, Context};
@@ -66,28 +66,43 @@ pub(crate) struct Lane {
 
 impl Lane {
     /// Adds work to the stream.
-    pub(crate) fn add(&self, world: &World, work: Work) -> Point {
+    pub(crate) fn add(&self, world: &World, work: Work) -> Result<Point, CUerror> {
         self.context.add(world, &self.stream.queue, Vec::new(), work)
     }
 
     /// Waits for all work of the stream so far; for the legacy one also for what it waits for.
-    pub(crate) fn synchronize(&self, world: &World) {
-        let end = self.end(world);
-        world.engine.wait(&end);
+    pub(crate) fn synchronize(&self, world: &World) -> CUresult {
+        world.engine.wait(&self.end(world)?);
+        Ok(())
     }
 
     /// The point after all work of the stream so far; of the legacy one, also after what it would wait for.
-    pub(crate) fn end(&self, world: &World) -> Point {
+    pub(crate) fn end(&self, world: &World) -> Result<Point, CUerror> {
         let queue = &self.stream.queue;
         if self.is_legacy() && self.context.has_blocking_work() {
             return self.add(world, Work::Nothing);
         }
-        Point { queue: Arc::clone(queue), position: queue.end() }
+        Ok(Point { queue: Arc::clone(queue), position: queue.end() })
     }
 
     /// Whether nothing is pending that work added now would come after.
     pub(crate) fn is_idle(&self) -> bool {
         self.stream.queue.is_idle() && !(self.is_legacy() && self.context.has_blocking_work())
+    }
+
+    /// Whether work added now would have to wait: for what is pending here, or for what the legacy default stream
+    /// demands.
+    pub(crate) fn would_wait(&self) -> bool {
+        let waits_for_legacy = self.stream.queue.blocking && !self.context.legacy().queue.is_idle();
+        waits_for_legacy || !self.is_idle()
+    }
+
+    /// Waits until work added now would run at once.
+    pub(crate) fn wait_for_turn(&self, world: &World) -> CUresult {
+        if self.would_wait() {
+            world.engine.wait(&self.add(world, Work::Nothing)?);
+        }
+        Ok(())
     }
 
     fn is_legacy(&self) -> bool {

@@ -133,8 +133,23 @@ impl World {
     }
 
     /// Enters a new span.
-    pub(crate) fn enter(&self, base: u64, bytes: u64, device: usize, context: Option<Arc<Context>>, kind: SpanKind) {
-        self.spans_mut().insert(self.new_span(base, bytes, device, context, kind));
+    ///
+    /// # Errors
+    /// Its context was destroyed meanwhile: the memory is still the caller's.
+    pub(crate) fn enter(
+        &self,
+        base: u64,
+        bytes: u64,
+        device: usize,
+        context: Option<Arc<Context>>,
+        kind: SpanKind,
+    ) -> CUresult {
+        let span = self.new_span(base, bytes, device, context, kind);
+        let mut spans = self.spans_mut();
+        // A context is dead before its spans are taken out, so that none is entered behind its back.
+        span.context.as_ref().map_or(Ok(()), |context| context.alive())?;
+        spans.insert(span);
+        Ok(())
     }
 
     /// Enters a span of the program's own memory, unless it overlaps with one that is alive.

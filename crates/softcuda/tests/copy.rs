@@ -425,6 +425,55 @@ fn a_copy_that_leaves_its_block_is_refused() {
 }
 
 #[test]
+fn every_form_of_a_copy_that_leaves_its_block_is_refused() {
+    let own = Context::create();
+    let (stream, to) = (own.stream(), own.block(64));
+    let from = own.block(64 << 10);
+    let pinned = own.pinned(64 << 10);
+    let mut pageable = vec![0_u8; 64 << 10];
+    let (host, refused) = (pageable.as_mut_ptr(), CUerror::INVALID_VALUE);
+    for bytes in [65, 32 << 10] {
+        let rectangle = CUDA_MEMCPY2D {
+            srcMemoryType: CUmemorytype::DEVICE,
+            srcDevice: from,
+            srcPitch: bytes,
+            dstMemoryType: CUmemorytype::DEVICE,
+            dstDevice: to,
+            dstPitch: bytes,
+            WidthInBytes: bytes,
+            Height: 1,
+            ..CUDA_MEMCPY2D::default()
+        };
+        let volume = CUDA_MEMCPY3D {
+            srcMemoryType: CUmemorytype::DEVICE,
+            srcDevice: from,
+            dstMemoryType: CUmemorytype::DEVICE,
+            dstDevice: to,
+            WidthInBytes: bytes,
+            Height: 1,
+            Depth: 1,
+            ..CUDA_MEMCPY3D::default()
+        };
+        assert_eq!(copy::device_to_device_async(&own.api, to, from, bytes, stream).code(), refused);
+        // SAFETY: the host's memory is longer than any of these copies, which are refused.
+        assert_eq!(unsafe { copy::unified(&own.api, to, pinned.address(), bytes) }.code(), refused);
+        // SAFETY: as above.
+        assert_eq!(unsafe { copy::unified_async(&own.api, to, from, bytes, stream) }.code(), refused);
+        // SAFETY: as above.
+        assert_eq!(unsafe { copy::host_to_device_async(&own.api, to, host.cast(), bytes, stream) }.code(), refused);
+        // SAFETY: as above.
+        assert_eq!(unsafe { copy::device_to_host_async(&own.api, host.cast(), to, bytes, stream) }.code(), refused);
+        // SAFETY: both sides are the device's.
+        assert_eq!(unsafe { copy::rectangle_async(&own.api, &rectangle, stream) }.code(), refused);
+        // SAFETY: both sides are the device's.
+        assert_eq!(unsafe { copy::volume(&own.api, &volume) }.code(), refused);
+        // SAFETY: both sides are the device's.
+        assert_eq!(unsafe { copy::volume_async(&own.api, &volume, stream) }.code(), refused);
+    }
+    own.finish(stream);
+}
+
+#[test]
 fn a_copy_to_or_from_no_block_is_refused() {
     let own = Context::create();
     let block = own.block(4096);

@@ -162,6 +162,22 @@ fn a_fill_that_leaves_its_block_is_refused() {
 }
 
 #[test]
+fn every_form_of_a_fill_that_leaves_its_block_is_refused() {
+    let own = Context::create();
+    let (block, stream) = (own.block(64), own.stream());
+    for (element, width, height) in [(1, 65, 1), (2, 33, 1), (4, 17, 1), (1, 8, 9), (2, 4, 9), (4, 2, 9)] {
+        let step = Step { element, value: 0, start: 0, pitch: 8, width, height };
+        for stream in [None, Some(stream)] {
+            assert_eq!(carry_out(&own.api, block, &step, stream).code(), CUerror::INVALID_VALUE, "{step:?}");
+        }
+        let whole = if height == 1 { Step { width: width - 1, ..step } } else { Step { height: 8, ..step } };
+        for stream in [None, Some(stream)] {
+            assert_eq!(carry_out(&own.api, block, &whole, stream), Ok(()), "{whole:?}");
+        }
+    }
+}
+
+#[test]
 fn a_fill_of_no_block_is_refused() {
     let own = Context::create();
     let pageable = CUdeviceptr(pages(4096) as u64);

@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::{Context, Gate, Refused, at, child};
+use std::sync::atomic::Ordering;
+
+use common::{Context, Gate, Refused, address, at, child, until};
 use freehold_driver::cuda::{
     CUcontext, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAllocationType, CUmemLocation, CUmemLocationType,
     CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUstream, context, copy, device, event, fill, memory, pointer,
@@ -166,6 +168,25 @@ fn any_stream_gets_what_the_host_knows_to_be_free() {
         assert_eq!(again, block);
         pool.free(again, second);
         own.finish(second);
+    }
+}
+
+#[test]
+fn any_stream_gets_what_is_free_unknown_to_the_host_if_the_pool_looks() {
+    let own = Context::create();
+    let (pool, first, second) = (Pool::new(&own), own.stream(), own.stream());
+    let words = own.words();
+    for (opportunistic, word) in [(0, &words[0]), (1, &words[1])] {
+        pool.set(CUmemPool_attribute::REUSE_ALLOW_OPPORTUNISTIC, opportunistic);
+        let block = pool.alloc(MIB, first);
+        pool.free(block, first);
+        stream::write_value_32(&own.api, first, address(word), 1, 0).unwrap();
+        // The stream has passed the free, and no call of the driver has told so.
+        until(|| word.load(Ordering::SeqCst) == 1);
+        let other = pool.alloc(MIB, second);
+        assert_eq!(other == block, opportunistic == 1);
+        pool.free(other, second);
+        context::synchronize(&own.api).unwrap();
     }
 }
 

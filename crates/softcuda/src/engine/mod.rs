@@ -55,22 +55,27 @@ impl Engine {
     }
 
     /// Adds work to a queue, to start when all of `after` has passed.
-    pub(crate) fn add(self: &Arc<Self>, queue: &Arc<Queue>, after: Vec<Point>, work: Work) -> Point {
+    ///
+    /// # Errors
+    /// The system has no thread for the queue. Nothing was added.
+    pub(crate) fn add(self: &Arc<Self>, queue: &Arc<Queue>, after: Vec<Point>, work: Work) -> Result<Point, CUerror> {
         let mut line = queue.line();
-        let position = queue.push(&mut line, after, work);
-        if self.steps.is_none() {
-            if !line.has_worker {
-                line.has_worker = true;
-                let (engine, queue) = (Arc::clone(self), Arc::clone(queue));
-                std::thread::Builder::new()
-                    .name("freehold-stream".to_owned())
-                    .spawn(move || engine.serve(&queue))
-                    .expect("the system has a thread for a stream");
-            }
-            drop(line);
-            queue.more.notify_one();
+        if self.steps.is_none() && !line.has_worker {
+            let (engine, queue) = (Arc::clone(self), Arc::clone(queue));
+            let thread = std::thread::Builder::new().name("freehold-stream".to_owned());
+            thread.spawn(move || engine.serve(&queue)).map_err(|_| CUerror::OUT_OF_MEMORY)?;
+            line.has_worker = true;
         }
-        Point { queue: Arc::clone(queue), position }
+        let position = queue.push(&mut line, after, work);
+        let closed = line.closed;
+        drop(line);
+        match &self.steps {
+            None => queue.more.notify_one(),
+            // A queue that was over is looked at no more; whoever adds to it after its end brings it back.
+            Some(steps) if closed => steps.watch(queue),
+            Some(_) => {}
+        }
+        Ok(Point { queue: Arc::clone(queue), position })
     }
 
     /// Keeps the program waiting until a point has passed.

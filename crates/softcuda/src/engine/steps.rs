@@ -27,6 +27,8 @@ pub(super) struct Steps {
     /// Steps so far.
     steps: AtomicU64,
     seeded: bool,
+    /// How long a step waits for a function of the program's before other streams go on.
+    patience: Duration,
 }
 
 /// Held by the one thread whose call lets work advance.
@@ -70,6 +72,8 @@ impl Steps {
             calls: AtomicU64::new(0),
             steps: AtomicU64::new(0),
             seeded,
+            // A seeded run stays the same only if a function returns within the step that called it.
+            patience: if seeded { Duration::from_secs(1) } else { Duration::from_millis(20) },
         }
     }
 
@@ -77,8 +81,12 @@ impl Steps {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Looks after a queue until it is over.
     pub(super) fn watch(&self, queue: &Arc<Queue>) {
-        self.turn().queues.push(Arc::clone(queue));
+        let mut turn = self.turn();
+        if !turn.queues.iter().any(|watched| Arc::ptr_eq(watched, queue)) {
+            turn.queues.push(Arc::clone(queue));
+        }
     }
 
     pub(super) fn virtual_time(&self) -> Option<u64> {
@@ -144,13 +152,20 @@ impl Steps {
         if queues.is_empty() {
             return false;
         }
+        let before_draw = turn.random.0;
         let first = turn.random.below(queues.len() as u64) as usize;
         let limit = match turn.random.below(3) {
             0 => u64::MAX,
             _ => 1 + turn.random.below(4096),
         };
         let (before, from_first) = queues.split_at(first);
-        from_first.iter().chain(before).any(|queue| self.advance(engine, queue, limit) != Progress::NotYet)
+        let mut order = from_first.iter().chain(before);
+        let moved = order.any(|queue| self.advance(engine, queue, limit) != Progress::NotYet);
+        if !moved {
+            // How often a wait looks in vain is the clock's affair; the generator is not to know.
+            turn.random.0 = before_draw;
+        }
+        moved
     }
 
     /// Carries out a part of the first work of a queue.
@@ -158,7 +173,7 @@ impl Steps {
         // Only the holder of the turn takes work out, so the op can be outside the line while it runs.
         let Some(mut op) = ({ queue.line().ops.pop_front() }) else { return Progress::NotYet };
         let progress = if op.after.iter().all(Point::has_passed) {
-            engine.carry_out(&mut op, Part::Some(limit))
+            engine.carry_out(&mut op, Part::Some { limit, patience: self.patience })
         } else {
             Progress::NotYet
         };

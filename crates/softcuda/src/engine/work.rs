@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, CUstreamCallback, wait_value_flags};
 
@@ -240,10 +240,29 @@ pub(crate) struct HostCall {
     running: Option<Arc<Running>>,
 }
 
+/// Whether a function that runs on a thread of its own has returned.
 #[derive(Debug, Default)]
-pub(crate) struct Running {
-    over: AtomicBool,
-    thread: Mutex<Option<i32>>,
+struct Running {
+    over: Mutex<bool>,
+    ended: Condvar,
+}
+
+impl Running {
+    fn end(&self) {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.ended.notify_all();
+    }
+
+    fn is_over(&self) -> bool {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the end as long as `patience` lasts, and says whether it came.
+    fn wait(&self, patience: Duration) -> bool {
+        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.ended.wait_timeout_while(over, patience, |over| !*over);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
 }
 
 impl HostCall {
@@ -267,49 +286,38 @@ impl HostCall {
         WITHIN_HOST_FUNCTION.set(false);
     }
 
-    /// Starts the function on a thread of its own and waits until it has returned, or until it seems to wait for
-    /// somebody else (it sleeps, or takes long): then the stream stands and others go on.
-    fn advance(&mut self, status: CUresult) -> Progress {
-        const ASLEEP_MS_MAX: u32 = 20;
-        const RUNNING_MAX: Duration = Duration::from_millis(200);
+    /// Starts the function on a thread of its own and waits until it has returned, or until `patience` is over: then
+    /// the stream stands and others go on.
+    fn advance(&mut self, status: CUresult, patience: Duration) -> Progress {
         if let Some(running) = &self.running {
-            return if running.over.load(Ordering::Acquire) { Progress::Done } else { Progress::NotYet };
+            return if running.is_over() { Progress::Done } else { Progress::NotYet };
         }
         let running = Arc::new(Running::default());
-        self.running = Some(Arc::clone(&running));
-        let (function, data) = (self.function, self.data);
-        let inside = Arc::clone(&running);
-        let thread = std::thread::spawn(move || {
-            *inside.thread.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some(rustix::thread::gettid().as_raw_nonzero().get());
+        let (function, data, inside) = (self.function, self.data, Arc::clone(&running));
+        let run = move || {
             Self::call(function, data, status);
-            inside.over.store(true, Ordering::Release);
-        });
-        let (mut asleep_ms, start) = (0, Instant::now());
-        while !running.over.load(Ordering::Acquire) && asleep_ms < ASLEEP_MS_MAX && start.elapsed() < RUNNING_MAX {
-            if thread.is_finished() {
-                break;
-            }
-            std::thread::park_timeout(Duration::from_micros(if asleep_ms == 0 { 20 } else { 1000 }));
-            let thread = *running.thread.lock().unwrap_or_else(PoisonError::into_inner);
-            asleep_ms = if thread.is_some_and(is_asleep) { asleep_ms + 1 } else { 0 };
+            inside.end();
+        };
+        if std::thread::Builder::new().name("freehold-host-function".to_owned()).spawn(run).is_err() {
+            // Without a thread to spare it runs here, and others wait for it.
+            Self::call(function, data, status);
+            return Progress::Done;
         }
-        if running.over.load(Ordering::Acquire) { Progress::Done } else { Progress::NotYet }
+        let over = running.wait(patience);
+        self.running = Some(running);
+        if over { Progress::Done } else { Progress::NotYet }
     }
-}
-
-/// Whether a thread of this process waits for something rather than runs.
-fn is_asleep(thread: i32) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")) else { return false };
-    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('S'))
 }
 
 /// How much of a piece of work one step may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Whole,
-    /// So many bytes or rows, and host functions on a thread of their own: nothing in a step waits.
-    Some(u64),
+    /// So many bytes, and host functions on a thread of their own, which are waited for so long.
+    Some {
+        limit: u64,
+        patience: Duration,
+    },
 }
 
 impl Work {
@@ -323,7 +331,7 @@ impl Work {
         }
         let limit = match part {
             Part::Whole => u64::MAX,
-            Part::Some(limit) => limit,
+            Part::Some { limit, .. } => limit,
         };
         match self {
             Self::Nothing => {}
@@ -332,7 +340,7 @@ impl Work {
             Self::Fill(fill) => return fill.run(limit),
             Self::Host(call) => match part {
                 Part::Whole => HostCall::call(call.function, call.data, status),
-                Part::Some(_) => return Ok(call.advance(status)),
+                Part::Some { patience, .. } => return Ok(call.advance(status, patience)),
             },
             Self::Write { at, width, value } => at.store(*width, *value)?,
             Self::Wait(wait) => return Ok(if wait.holds()? { Progress::Done } else { Progress::NotYet }),

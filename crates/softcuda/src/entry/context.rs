@@ -27,26 +27,20 @@ pub(crate) fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> CUresult {
     let device = world.device(device)?;
     let mut primary = device.primary();
     primary.retained = primary.retained.checked_sub(1).ok_or(CUerror::INVALID_CONTEXT)?;
-    if primary.retained == 0 {
-        end_primary(world, primary);
-    }
-    Ok(())
+    if primary.retained == 0 { end_primary(world, primary) } else { Ok(()) }
 }
 
 pub(crate) fn cuDevicePrimaryCtxReset_v2(device: CUdevice) -> CUresult {
     let world = world()?;
     let mut primary = world.device(device)?.primary();
     primary.retained = 0;
-    end_primary(world, primary);
-    Ok(())
+    end_primary(world, primary)
 }
 
-fn end_primary(world: &World, mut primary: MutexGuard<'_, Primary>) {
+fn end_primary(world: &World, mut primary: MutexGuard<'_, Primary>) -> CUresult {
     let ended = primary.context.take();
     drop(primary);
-    if let Some(context) = ended {
-        context.destroy(world);
-    }
+    ended.map_or(Ok(()), |context| context.destroy(world))
 }
 
 pub(crate) fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: Out<u32>, active: Out<i32>) -> CUresult {
@@ -95,8 +89,7 @@ pub(crate) fn cuCtxDestroy_v2(context: CUcontext) -> CUresult {
     if found.is_current() {
         context::pop();
     }
-    found.destroy(world);
-    Ok(())
+    found.destroy(world)
 }
 
 // The real driver takes a destroyed context here and in `cuCtxSetCurrent`; whatever is done in it then fails.

@@ -116,18 +116,18 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
         }
         (Memory::Pageable, Memory::Device) => {
             if call == Call::Sync {
-                lane.synchronize(world);
+                lane.wait_for_turn(world)?;
             }
             let staged = stage(&from.side, extent)?;
-            lane.add(world, Work::Copy(Box::new(Copy::new(staged, to.side, extent))));
+            lane.add(world, Work::Copy(Box::new(Copy::new(staged, to.side, extent))))?;
             Ok(())
         }
         (Memory::Device, Memory::Device) if !must_finish => {
-            lane.add(world, Work::Copy(Box::new(Copy::new(from.side, to.side, extent))));
+            lane.add(world, Work::Copy(Box::new(Copy::new(from.side, to.side, extent))))?;
             Ok(())
         }
         _ => {
-            let done = lane.add(world, Work::Copy(Box::new(Copy::new(from.side, to.side, extent))));
+            let done = lane.add(world, Work::Copy(Box::new(Copy::new(from.side, to.side, extent))))?;
             if call == Call::Sync {
                 world.engine.wait(&done);
                 settle(world, &lane.context.device)?;
@@ -139,7 +139,7 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
 
 /// Waits for the stream, then copies in the calling thread.
 fn copy_now(world: &World, lane: &Lane, from: Side, to: Side, extent: Extent) -> CUresult {
-    lane.synchronize(world);
+    lane.wait_for_turn(world)?;
     world.engine.status()?;
     Copy::new(from, to, extent).run_whole().map_err(|_| CUerror::INVALID_VALUE)
 }

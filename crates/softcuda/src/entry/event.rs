@@ -48,13 +48,11 @@ pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u3
     }
     let stamp = Arc::new(Stamp::default());
     let known = lane.stream.queue.known();
-    let point = if lane.is_idle() {
-        stamp.set(world.engine.now());
-        lane.end(world)
-    } else if event.has_timing() {
-        lane.add(world, Work::Stamp(Arc::clone(&stamp)))
+    let point = if lane.would_wait() {
+        lane.add(world, Work::Stamp(Arc::clone(&stamp)))?
     } else {
-        lane.end(world)
+        stamp.set(world.engine.now());
+        lane.end(world)?
     };
     event.record(Record { point, stamp, known });
     Ok(())

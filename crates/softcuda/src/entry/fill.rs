@@ -3,12 +3,12 @@
 //! A fill of a device's memory does not keep the host waiting in either form; the synchronous one of pinned memory
 //! does.
 
-use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, CUstream};
+use freehold_driver::cuda::{CUdeviceptr, CUerror, CUmemAccess_flags, CUresult, CUstream};
 
 use super::context::settle;
 use crate::context::Context;
 use crate::engine::work::{Extent, Fill, Side, Work};
-use crate::span::Span;
+use crate::span::{Span, SpanKind};
 use crate::stream::lane;
 use crate::world::{lock, world};
 
@@ -53,7 +53,7 @@ fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> 
         return Err(CUerror::INVALID_VALUE);
     }
     let side = Side { place: world.place(&span, start), pitch, slice: 0 };
-    let done = lane.add(world, Work::Fill(Box::new(Fill::new(side, extent, pattern.to_vec()))));
+    let done = lane.add(world, Work::Fill(Box::new(Fill::new(side, extent, pattern.to_vec()))))?;
     let must_finish = span.is_on_host() || span.sync_memops.load(std::sync::atomic::Ordering::Relaxed);
     if call == Call::Sync && must_finish {
         world.engine.wait(&done);
@@ -64,9 +64,16 @@ fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> 
 
 /// Whether work of `context` may touch memory that lies on another device: only if it asked for it.
 fn may_use(context: &Context, span: &Span) -> bool {
-    span.device == context.device.ordinal
-        || span.is_on_host()
-        || span.context.as_ref().is_none_or(|owner| lock(&context.peers).contains(&owner.number))
+    if span.device == context.device.ordinal || span.is_on_host() {
+        return true;
+    }
+    match (&span.kind, &span.context) {
+        (SpanKind::Pool(pool), _) => {
+            pool.access(context.device.ordinal as i32) == Some(CUmemAccess_flags::PROT_READWRITE)
+        }
+        (_, Some(owner)) => lock(&context.peers).contains(&owner.number),
+        (_, None) => false,
+    }
 }
 
 fn line(start: CUdeviceptr, width: usize) -> Rectangle {

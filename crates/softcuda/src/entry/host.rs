@@ -31,7 +31,7 @@ pub(crate) fn cuMemHostAlloc(start: Out<*mut c_void>, bytes: usize, flags: u32) 
     let pages = Arc::new(HostPages::map(bytes as u64).map_err(|_| CUerror::OUT_OF_MEMORY)?);
     let base = pages.start();
     let device = context.device.ordinal;
-    world.enter(base as u64, bytes as u64, device, Some(context), SpanKind::Pinned { pages, flags });
+    world.enter(base as u64, bytes as u64, device, Some(context), SpanKind::Pinned { pages, flags })?;
     start.set(base.cast());
     Ok(())
 }

@@ -30,8 +30,12 @@ fn allocate(world: &World, context: &Arc<Context>, bytes: u64) -> Result<u64, CU
         return Err(CUerror::INVALID_VALUE);
     }
     let address = context.device.allocate(bytes, context.number)?;
-    world.enter(address, bytes, context.device.ordinal, Some(Arc::clone(context)), SpanKind::Device);
-    Ok(address)
+    let device = &context.device;
+    let entered = world.enter(address, bytes, device.ordinal, Some(Arc::clone(context)), SpanKind::Device);
+    if entered.is_err() {
+        device.heap().release(address - device.arena.base());
+    }
+    entered.map(|()| address)
 }
 
 pub(crate) fn cuMemAllocPitch_v2(
@@ -115,7 +119,7 @@ pub(crate) fn cuMemAllocManaged(start: Out<CUdeviceptr>, bytes: usize, flags: u3
     let pages = Arc::new(HostPages::map(bytes as u64).map_err(|_| CUerror::OUT_OF_MEMORY)?);
     let base = pages.start() as u64;
     let device = context.device.ordinal;
-    world.enter(base, bytes as u64, device, Some(context), SpanKind::Managed { pages });
+    world.enter(base, bytes as u64, device, Some(context), SpanKind::Managed { pages })?;
     start.set(CUdeviceptr(base));
     Ok(())
 }

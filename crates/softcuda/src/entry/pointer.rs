@@ -12,6 +12,9 @@ use crate::memory::PAGE_BYTES;
 use crate::span::{Span, SpanKind};
 use crate::world::world;
 
+/// As many attributes as are asked for at once: some more than there are.
+const ATTRIBUTES_MAX: u32 = 64;
+
 pub(crate) fn cuPointerGetAttribute(data: Any, attribute: CUpointer_attribute, address: CUdeviceptr) -> CUresult {
     let span = world()?.span(address.0);
     answer(data, attribute, address.0, span.as_deref(), Missing::IsAnError)
@@ -23,7 +26,7 @@ pub(crate) fn cuPointerGetAttributes(
     data: List<*mut c_void>,
     address: CUdeviceptr,
 ) -> CUresult {
-    if count == 0 {
+    if count == 0 || count > ATTRIBUTES_MAX {
         return Err(CUerror::INVALID_VALUE);
     }
     let (attributes, data) = (attributes.read(count as usize)?, data.read(count as usize)?);

@@ -62,9 +62,9 @@ fn allocate(world: &World, lane: &Lane, pool: &Arc<Pool>, bytes: u64) -> Result<
     let queue = &lane.stream.queue;
     let grant = pool.allocate(&device, bytes, queue)?;
     if !grant.after.is_empty() {
-        lane.context.add(world, queue, grant.after, Work::Nothing);
+        lane.context.add(world, queue, grant.after, Work::Nothing)?;
     }
-    world.enter(grant.address, bytes, device.ordinal, None, SpanKind::Pool(Arc::clone(pool)));
+    world.enter(grant.address, bytes, device.ordinal, None, SpanKind::Pool(Arc::clone(pool)))?;
     Ok(grant.address)
 }
 
@@ -79,23 +79,24 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
     }
     let span = take(world, start.0, |span| matches!(span.kind, SpanKind::Pool(_) | SpanKind::Device))?;
     match &span.kind {
-        SpanKind::Pool(pool) => release_from_pool(world, &lane, &span, pool),
+        SpanKind::Pool(pool) => release_from_pool(world, &lane, &span, pool)?,
         _ => {
             let device = Arc::clone(&world.devices[span.device]);
             let give_back = move || device.give_back(&span);
-            lane.add(world, Work::Driver(DriverWork::new(give_back)));
+            lane.add(world, Work::Driver(DriverWork::new(give_back)))?;
         }
     }
     Ok(())
 }
 
 /// Frees a block in the order of a stream: it is overwritten when the stream comes by, and its pool knows where.
-fn release_from_pool(world: &World, lane: &Lane, span: &Span, pool: &Pool) {
+fn release_from_pool(world: &World, lane: &Lane, span: &Span, pool: &Pool) -> CUresult {
     let device = Arc::clone(&world.devices[span.device]);
     let (address, bytes) = (span.base, span.bytes);
     let poison = move || device.arena.poison(address, bytes);
-    let point = lane.add(world, Work::Driver(DriverWork::new(poison)));
+    let point = lane.add(world, Work::Driver(DriverWork::new(poison)))?;
     pool.release(span.base, Some(point));
+    Ok(())
 }
 
 fn find(world: &World, pool: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {
@@ -166,6 +167,9 @@ pub(crate) fn cuMemPoolSetAccess(pool: CUmemoryPool, map: List<CUmemAccessDesc>,
     let world = world()?;
     let pool = find(world, pool)?;
     let own = pool.device.upgrade().map(|device| device.ordinal as i32);
+    if count > world.devices.len() {
+        return Err(CUerror::INVALID_VALUE);
+    }
     let wanted = map.read(count)?;
     for access in &wanted {
         let location = access.location;

@@ -79,7 +79,7 @@ pub(crate) fn cuStreamQuery(stream: CUstream) -> CUresult {
 pub(crate) fn cuStreamSynchronize(stream: CUstream) -> CUresult {
     let world = world()?;
     let lane = lane(world, stream)?;
-    lane.synchronize(world);
+    lane.synchronize(world)?;
     settle(world, &lane.context.device)
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32) ->
     let queue = &lane.stream.queue;
     queue.learn(&record.point, &record.known);
     if record.point.queue.id != queue.id && !record.point.has_passed() {
-        lane.context.add(world, queue, vec![record.point], Work::Nothing);
+        lane.context.add(world, queue, vec![record.point], Work::Nothing)?;
     }
     Ok(())
 }
@@ -103,7 +103,7 @@ pub(crate) fn cuLaunchHostFunc(stream: CUstream, work: CUhostFn, data: HostAddre
     let world = world()?;
     let function = HostFunction::Plain(work.ok_or(CUerror::INVALID_VALUE)?);
     let lane = lane(world, stream)?;
-    lane.add(world, Work::Host(HostCall::new(function, data.0 as usize)));
+    lane.add(world, Work::Host(HostCall::new(function, data.0 as usize)))?;
     Ok(())
 }
 
@@ -119,6 +119,6 @@ pub(crate) fn cuStreamAddCallback(
         return Err(CUerror::INVALID_VALUE);
     }
     let lane = lane(world, stream)?;
-    lane.add(world, Work::Host(HostCall::new(function, data.0 as usize)));
+    lane.add(world, Work::Host(HostCall::new(function, data.0 as usize)))?;
     Ok(())
 }

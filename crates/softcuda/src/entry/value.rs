@@ -49,28 +49,28 @@ fn write(world: &World, address: CUdeviceptr, width: Width, value: u64, flags: u
 pub(crate) fn cuStreamWaitValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: u32) -> CUresult {
     let world = world()?;
     let lane = lane(world, stream)?;
-    lane.add(world, wait(world, address, Width::Four, value.into(), flags)?);
+    lane.add(world, wait(world, address, Width::Four, value.into(), flags)?)?;
     Ok(())
 }
 
 pub(crate) fn cuStreamWaitValue64_v2(stream: CUstream, address: CUdeviceptr, value: u64, flags: u32) -> CUresult {
     let world = world()?;
     let lane = lane(world, stream)?;
-    lane.add(world, wait(world, address, Width::Eight, value, flags)?);
+    lane.add(world, wait(world, address, Width::Eight, value, flags)?)?;
     Ok(())
 }
 
 pub(crate) fn cuStreamWriteValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: u32) -> CUresult {
     let world = world()?;
     let lane = lane(world, stream)?;
-    lane.add(world, write(world, address, Width::Four, value.into(), flags)?);
+    lane.add(world, write(world, address, Width::Four, value.into(), flags)?)?;
     Ok(())
 }
 
 pub(crate) fn cuStreamWriteValue64_v2(stream: CUstream, address: CUdeviceptr, value: u64, flags: u32) -> CUresult {
     let world = world()?;
     let lane = lane(world, stream)?;
-    lane.add(world, write(world, address, Width::Eight, value, flags)?);
+    lane.add(world, write(world, address, Width::Eight, value, flags)?)?;
     Ok(())
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn cuStreamBatchMemOp_v2(
     let operations = operations.read(count as usize)?;
     let works = operations.iter().map(|operation| work(world, operation));
     for work in works.collect::<Result<Vec<_>, _>>()? {
-        lane.add(world, work);
+        lane.add(world, work)?;
     }
     Ok(())
 }

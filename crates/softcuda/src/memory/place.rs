@@ -77,54 +77,48 @@ impl Place {
         }
     }
 
-    fn word(&self) -> *mut u8 {
-        match self.reach {
-            Reach::Direct(pointer) => pointer,
-            Reach::Program(address) => address as *mut u8,
-        }
-    }
-
-    /// Whether the bytes here can be read.
-    fn probe(&self, bytes: usize) -> Result<(), CUerror> {
-        match self.reach {
-            Reach::Direct(_) => Ok(()),
-            Reach::Program(address) => {
-                let mut word = [0u8; 8];
-                read_program(address, word.as_mut_ptr(), bytes.min(8))
-            }
-        }
-    }
-
-    /// The aligned word here, read at once.
+    /// The aligned word here. One of the driver's memory is read at once; one of the program's through the kernel.
     pub(crate) fn load(&self, width: Width) -> Result<u64, CUerror> {
-        self.probe(width.bytes())?;
+        let pointer = match self.reach {
+            Reach::Direct(pointer) => pointer,
+            Reach::Program(address) => {
+                let mut bytes = [0u8; 8];
+                read_program(address, bytes.as_mut_ptr(), width.bytes())?;
+                return Ok(u64::from_le_bytes(bytes));
+            }
+        };
         Ok(match width {
             Width::Four => {
-                // SAFETY: the word is mapped (kept, or just probed) and aligned, which was checked when
-                // the work was made; concurrent accesses of the program are atomic or its own affair.
-                let word = unsafe { AtomicU32::from_ptr(self.word().cast()) };
+                // SAFETY: the word is kept mapped by this place and aligned, which was checked when the work was
+                // made; concurrent accesses of the program are atomic or its own affair.
+                let word = unsafe { AtomicU32::from_ptr(pointer.cast()) };
                 u64::from(word.load(Ordering::Acquire))
             }
             Width::Eight => {
                 // SAFETY: as for four bytes.
-                let word = unsafe { AtomicU64::from_ptr(self.word().cast()) };
+                let word = unsafe { AtomicU64::from_ptr(pointer.cast()) };
                 word.load(Ordering::Acquire)
             }
         })
     }
 
-    /// Writes the aligned word here at once; of a 32-bit word the low half of `value`.
+    /// Writes the aligned word here, as [`load`](Self::load) reads it; of a 32-bit word the low half of `value`.
     pub(crate) fn store(&self, width: Width, value: u64) -> Result<(), CUerror> {
-        self.probe(width.bytes())?;
+        let pointer = match self.reach {
+            Reach::Direct(pointer) => pointer,
+            Reach::Program(address) => {
+                return write_program(value.to_le_bytes().as_mut_ptr(), address, width.bytes());
+            }
+        };
         match width {
             Width::Four => {
-                // SAFETY: as in `load`; that the memory is writable was the condition for registering it.
-                let word = unsafe { AtomicU32::from_ptr(self.word().cast()) };
+                // SAFETY: as in `load`.
+                let word = unsafe { AtomicU32::from_ptr(pointer.cast()) };
                 word.store(value as u32, Ordering::Release);
             }
             Width::Eight => {
-                // SAFETY: as for four bytes.
-                let word = unsafe { AtomicU64::from_ptr(self.word().cast()) };
+                // SAFETY: as in `load`.
+                let word = unsafe { AtomicU64::from_ptr(pointer.cast()) };
                 word.store(value, Ordering::Release);
             }
         }
@@ -237,10 +231,27 @@ fn own_process() -> libc::pid_t {
     std::process::id() as libc::pid_t
 }
 
-/// Whether every page of a range of the program's can be read.
+/// Whether every page of a range of the program's can be read: a byte of each is, many pages in one call.
 pub(crate) fn is_mapped(start: u64, bytes: u64) -> bool {
     const PAGE: u64 = 4096;
-    let mut byte = 0u8;
-    let pages = (start / PAGE * PAGE..start + bytes).step_by(PAGE as usize);
-    pages.map(|page| page.max(start)).all(|at| read_program(at, &mut byte, 1).is_ok())
+    const PAGES_PER_CALL: usize = 512;
+    let process = own_process();
+    let mut pages = (start / PAGE * PAGE..start + bytes).step_by(PAGE as usize).map(|page| page.max(start));
+    loop {
+        let far: Vec<_> = pages.by_ref().take(PAGES_PER_CALL).map(|at| byte_at(at as *mut u8)).collect();
+        if far.is_empty() {
+            return true;
+        }
+        let mut taken = [0u8; PAGES_PER_CALL];
+        let near = libc::iovec { iov_len: far.len(), ..byte_at(taken.as_mut_ptr()) };
+        // SAFETY: the near range holds a byte for each far one; the kernel checks the far ones.
+        let moved = unsafe { libc::process_vm_readv(process, &near, 1, far.as_ptr(), far.len() as libc::c_ulong, 0) };
+        if usize::try_from(moved) != Ok(far.len()) {
+            return false;
+        }
+    }
+}
+
+fn byte_at(address: *mut u8) -> libc::iovec {
+    libc::iovec { iov_base: address.cast(), iov_len: 1 }
 }
