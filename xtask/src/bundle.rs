@@ -32,7 +32,9 @@ pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
     let folder = root().join(folder);
     let told = |error: std::io::Error| format!("{} cannot be written: {error}", folder.display());
     if folder.exists() {
-        if !folder.join("run.sh").exists() {
+        // Only what this task once made is removed: its script says so in its second line.
+        let script = fs::read_to_string(folder.join("run.sh")).unwrap_or_default();
+        if script.lines().nth(1) != include_str!("bundle.sh").lines().nth(1) {
             return Err(format!("{} exists and is no bundle: name another folder", folder.display()));
         }
         fs::remove_dir_all(&folder).map_err(told)?;

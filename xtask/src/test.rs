@@ -11,7 +11,7 @@ const STEPS: &[Step] = &[
     ("the tools: rustfmt and clippy", tools),
     ("formatting", || run(&mut cargo(&["fmt", "--all", "--check"]))),
     ("lints", || run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
-    ("tests, doc tests and examples", || run(&mut cargo(&["test", "--workspace"]))),
+    ("tests and doc tests", || run(&mut cargo(&["test", "--workspace"]))),
     ("benchmarks, once each", || run(&mut cargo(&["test", "--workspace", "--benches"]))),
     ("the driver's contract, work at once", || contract("eager")),
     ("the driver's contract, by a seed", || contract("seed:1")),

@@ -254,3 +254,21 @@ fn a_reader_that_goes_away_is_no_panic() {
     assert_eq!(text(&output.stderr), "");
     assert!(matches!(output.status.code(), Some(0 | 1)), "{:?}", output.status);
 }
+
+#[test]
+fn a_width_beyond_all_screens_is_a_wide_table() {
+    let output = output(lab().args(["--only", "0.4.2"]).env("COLUMNS", "18446744073709551615"));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_record_replaces_a_plain_file_and_nothing_else() {
+    let folder = folder("plain_file_only");
+    let link = folder.join("link.json");
+    std::os::unix::fs::symlink("/dev/null", &link).expect("a link can be made");
+    refused_with(
+        lab().args(["--only", "0.4.2", "--record"]).arg(&link),
+        &format!("the record {} cannot be written: it exists and is no plain file", link.display()),
+    );
+    assert!(fs::symlink_metadata(&link).expect("the link is there").is_symlink());
+}

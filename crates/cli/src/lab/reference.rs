@@ -56,8 +56,9 @@ impl Record {
     pub(crate) fn create(path: &Path) -> Result<Self, ReferenceError> {
         let unwritable = |source| ReferenceError::Unwritable { path: path.to_owned(), source };
         let name = path.file_name().ok_or_else(|| unwritable(io::ErrorKind::IsADirectory.into()))?;
-        if path.is_dir() {
-            return Err(unwritable(io::ErrorKind::IsADirectory.into()));
+        // What is there is replaced in the end, so it must be a plain file: not a folder, a device or a link.
+        if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+            return Err(unwritable(io::Error::other("it exists and is no plain file")));
         }
         let partial = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
         let file = File::create_new(&partial).map_err(unwritable)?;

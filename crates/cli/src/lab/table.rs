@@ -7,6 +7,8 @@ use anstyle::{AnsiColor, Style};
 
 /// The narrowest table that still has room for a word in each cell.
 const COLUMNS_MIN: usize = 60;
+/// Wider than this no table is easier to read.
+const COLUMNS_MAX: usize = 400;
 /// Where output goes to a file or a pipe.
 const COLUMNS_ELSEWHERE: usize = 120;
 /// Between two cells.
@@ -26,7 +28,7 @@ impl Look {
         let wished = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
         let columns = wished.or_else(|| terminal_columns().filter(|_| terminal)).unwrap_or(COLUMNS_ELSEWHERE);
         let plain = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
-        Self { columns: columns.max(COLUMNS_MIN), colour: terminal && !plain }
+        Self { columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX), colour: terminal && !plain }
     }
 
     fn style(self, style: Style) -> Style {
