@@ -16,6 +16,13 @@ const AT_ONCE: Duration = Duration::from_millis(250);
 /// Between two looks at whether a stream has come to its end.
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 
+/// As many looks at the least, however long they take on a machine that is busy with other things.
+const LOOKS_MIN: u32 = 200;
+
+/// Time is waited for in slices, so that it stretches for all threads alike on such a machine.
+const SLICES: u32 = 250;
+const SLICE: Duration = Duration::from_millis(1);
+
 /// After this long a gate opens by itself. No experiment needs it so long, and a process that is killed while a gate of
 /// its is closed leaves a device that cannot end the context.
 const AT_LAST: Duration = Duration::from_secs(10);
@@ -74,12 +81,13 @@ impl Gate {
     pub(crate) fn unless_held<T>(&self, call: impl FnOnce() -> T) -> (Pace, T) {
         let (returned, news) = mpsc::channel::<()>();
         thread::scope(|scope| {
-            let opener = scope.spawn(move || match news.recv_timeout(AT_ONCE) {
-                Err(RecvTimeoutError::Timeout) => {
-                    self.open();
-                    Pace::Waited
+            let opener = scope.spawn(move || {
+                let still_in_the_call = |_| news.recv_timeout(SLICE) == Err(RecvTimeoutError::Timeout);
+                if !(0..SLICES).all(still_in_the_call) {
+                    return Pace::AtOnce;
                 }
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => Pace::AtOnce,
+                self.open();
+                Pace::Waited
             });
             let answer = call();
             drop(returned);
@@ -93,9 +101,11 @@ impl Gate {
     /// Its end is read from the word that it writes last: a query of a default stream may ask for others too.
     pub(crate) fn overtaken_by(&self, bench: &Bench, stream: CUstream, end: &AtomicU32) -> Result<bool, CallError> {
         let start = Instant::now();
-        while end.load(Ordering::SeqCst) == 0 && start.elapsed() < AT_ONCE {
+        let mut looks = 0;
+        while end.load(Ordering::SeqCst) == 0 && (start.elapsed() < AT_ONCE || looks < LOOKS_MIN) {
             stream::query(bench, stream)?;
             thread::sleep(LOOK_AGAIN);
+            looks += 1;
         }
         let overtaken = end.load(Ordering::SeqCst) != 0;
         self.open();
