@@ -12,22 +12,6 @@ use freehold_driver::cuda::{CUerror, CUmemAccessDesc, CUmemPoolProps, context, f
 const MIB: usize = 1 << 20;
 
 #[test]
-fn of_two_threads_that_destroy_one_context_exactly_one_does() {
-    let own = Context::create();
-    for _ in 0..3000 {
-        let handle = context::create(&own.api, own.device, 0).unwrap();
-        context::pop_current(&own.api).unwrap();
-        let start = Barrier::new(2);
-        let destroy = || {
-            start.wait();
-            context::destroy(&own.api, handle).is_ok()
-        };
-        let destroyed = thread::scope(|scope| [0, 1].map(|_| scope.spawn(destroy)).map(|one| one.join().unwrap()));
-        assert_eq!(destroyed.iter().filter(|&&done| done).count(), 1);
-    }
-}
-
-#[test]
 fn work_added_to_a_stream_while_it_is_destroyed_comes_to_an_end() {
     const NAME: &str = "work_added_to_a_stream_while_it_is_destroyed_comes_to_an_end";
     child::alone_with(NAME, &[("FREEHOLD_SOFT_SCHEDULE", "eager")], || {
