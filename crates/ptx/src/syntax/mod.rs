@@ -1,0 +1,3 @@
+//! The language: text to tokens to tree.
+
+pub mod tree;
