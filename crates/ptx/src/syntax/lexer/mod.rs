@@ -213,7 +213,7 @@ impl<'a> Lexer<'a> {
         loop {
             match (self.byte(0), self.byte(1)) {
                 (b'\n', _) => self.end_line(),
-                (b' ' | b'\t' | b'\r' | 0x0b | 0x0c, _) => self.next += 1,
+                (b' ' | b'\t' | b'\r', _) => self.next += 1,
                 (b'/', b'/') => self.skip_line(),
                 (b'#', _) if self.starts_line() => self.skip_line(),
                 (b'@', b'@') if self.starts_line() => self.skip_line(),
@@ -304,7 +304,7 @@ impl<'a> Lexer<'a> {
         !behind_word && (matches!(self.byte(offset), b'e' | b'E') || !is_word(self.byte(offset)))
     }
 
-    /// A text in quotes, which ends in its line. A backslash takes the next character with it.
+    /// A text in quotes, to the next quotation mark: there is no escape, and it may go over lines.
     fn quoted(&mut self) -> Kind {
         self.next += 1;
         loop {
@@ -313,9 +313,8 @@ impl<'a> Lexer<'a> {
                     self.next += 1;
                     return Kind::Text;
                 }
-                b'\\' if self.byte(1).is_ascii() && !matches!(self.byte(1), b'\n' | 0) => self.next += 2,
-                b'\n' => return Kind::Bad("the quotes are not closed in this line"),
-                _ if self.next == self.text.len() => return Kind::Bad("the quotes are not closed in this line"),
+                b'\n' => self.end_line(),
+                _ if self.next == self.text.len() => return Kind::Bad("the quotes are never closed"),
                 _ => self.next += 1,
             }
         }

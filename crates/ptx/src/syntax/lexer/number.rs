@@ -89,8 +89,8 @@ impl Lexer<'_> {
             }
         }
         match self.text[first..self.next].parse::<f64>() {
-            Ok(value) => Kind::Double(value.to_bits()),
-            Err(_) => Kind::Bad("no number"),
+            Ok(value) if value.is_finite() => Kind::Double(value.to_bits()),
+            _ => Kind::Bad("the number is too large for double precision"),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Variables and registers: space, alignment, type, name, dimensions.
 
-use super::{Kind, Mark, Parser, REGISTERS_MAX, unsupported};
+use super::initial::Length;
+use super::{Kind, Mark, Parser, REGISTERS_MAX, meaningless, unsupported};
 use crate::error::Error;
 use crate::syntax::tree::{Linkage, Parameter, Space, Statement, Type, Variable};
 
@@ -9,6 +10,13 @@ pub(super) struct Shape {
     pub(super) align: Option<u32>,
     pub(super) ty: Type,
     pub(super) vector: u32,
+}
+
+impl Shape {
+    /// How many values an initial vector has; nothing for a scalar.
+    fn exact_length(&self) -> Option<Length> {
+        (self.vector != 1).then_some(Length::Exactly(self.vector))
+    }
 }
 
 impl<'a> Parser<'a> {
@@ -39,8 +47,16 @@ impl<'a> Parser<'a> {
         let shape = self.shape()?;
         loop {
             let mut variable = self.variable(linkage, space, &shape)?;
+            let at = self.token.at;
             if self.accept(Mark::Equals) {
-                variable.initial = Some(self.initial()?);
+                if linkage == Linkage::Extern || !matches!(space, Space::Global | Space::Const) {
+                    return meaningless(at, format!("'{}' may have no initial value", variable.name));
+                }
+                let lengths = variable.dimensions.iter().copied();
+                let lengths: Vec<_> = lengths.map(Length::Most).chain(shape.exact_length()).collect();
+                variable.initial = Some(self.initial(&lengths)?);
+            } else if linkage != Linkage::Extern && variable.dimensions.first() == Some(&None) {
+                return meaningless(variable.at, format!("the length of '{}' is not known", variable.name));
             }
             keep(variable);
             if !self.accept(Mark::Comma) {
@@ -65,7 +81,7 @@ impl<'a> Parser<'a> {
                 if vector != 1 {
                     return unsupported(at, "a vector register as a parameter is not supported");
                 }
-                Ok(Parameter::Register { at, ty, name: self.word("a parameter's name")? })
+                Ok(Parameter::Register { at, ty, name: self.word("a name")? })
             }
             _ => self.expected(".param or .reg"),
         }
@@ -77,7 +93,7 @@ impl<'a> Parser<'a> {
         let Shape { ty, vector, .. } = self.shape()?;
         let mut names = Vec::new();
         loop {
-            let name = self.word("a register's name")?;
+            let name = self.name("a name")?;
             let count = if self.accept(Mark::Less) { Some(self.register_count()?) } else { None };
             self.count_registers(count.unwrap_or(1))?;
             names.push((name, count));
@@ -110,43 +126,40 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `.align 8 .v2 .f32`, in any order, with `.ptr` and attributes skipped.
+    /// `.align 8 .v2 .f32`, with attributes and `.ptr` skipped.
     fn shape(&mut self) -> Result<Shape, Error> {
-        let (mut align, mut ty, mut vector) = (None, None, None);
+        let mut align = None;
         loop {
-            let word = self.dotted();
-            let twice = match word {
-                ".align" => align.is_some(),
-                ".v2" | ".v4" | ".v8" => vector.is_some(),
-                _ => ty.is_some() && type_of(word).is_some(),
-            };
-            if twice {
-                return self.expected("a name");
-            }
-            match word {
-                ".align" => align = Some(self.alignment()?),
+            match self.dotted() {
+                ".align" if align.is_none() => align = Some(self.alignment()?),
                 ".attribute" => self.skip_attribute()?,
-                ".ptr" => self.skip_pointer()?,
-                ".v2" | ".v4" | ".v8" => {
-                    vector = Some(u32::from(word.as_bytes()[2] - b'0'));
-                    self.take();
-                }
-                ".texref" | ".samplerref" | ".surfref" => {
-                    return unsupported(self.token.at, format!("the type {word} is not supported"));
-                }
-                _ => match type_of(word) {
-                    Some(known) => {
-                        ty = Some(known);
-                        self.take();
-                    }
-                    None => break,
-                },
+                _ => break,
             }
         }
-        let Some(ty) = ty else {
+        let at = self.token.at;
+        let vector = match self.dotted() {
+            ".v2" => 2,
+            ".v4" => 4,
+            _ => 1,
+        };
+        if vector != 1 {
+            self.take();
+        }
+        let word = self.dotted();
+        if matches!(word, ".texref" | ".samplerref" | ".surfref") {
+            return unsupported(self.token.at, format!("the type {word} is not supported"));
+        }
+        let Some(ty) = type_of(word) else {
             return self.expected("a type");
         };
-        Ok(Shape { align, ty, vector: vector.unwrap_or(1) })
+        self.take();
+        if vector != 1 && (ty == Type::Pred || type_bytes(ty) * i64::from(vector) > 16) {
+            return meaningless(at, format!("there are no vectors of {vector} {word}"));
+        }
+        if self.dotted() == ".ptr" {
+            self.skip_pointer()?;
+        }
+        Ok(Shape { align, ty, vector })
     }
 
     fn alignment(&mut self) -> Result<u32, Error> {
@@ -174,44 +187,48 @@ impl<'a> Parser<'a> {
     /// The name and the dimensions.
     fn variable(&mut self, linkage: Linkage, space: Space, shape: &Shape) -> Result<Variable<'a>, Error> {
         let at = self.token.at;
-        let name = self.word("a variable's name")?;
+        // The parameters of a prototype have no names.
+        let name = if space == Space::Param { self.word("a name")? } else { self.name("a name")? };
+        if shape.ty == Type::Pred {
+            return meaningless(at, format!("'{name}' is a predicate, which is always a register"));
+        }
         if self.is(Mark::Less) {
             return unsupported(self.token.at, "numbered names are supported for registers alone");
         }
         let mut bytes = type_bytes(shape.ty) * i64::from(shape.vector);
         let mut dimensions = Vec::new();
-        while self.is(Mark::OpenBracket) {
-            let at = self.take().at;
-            if self.is(Mark::CloseBracket) && dimensions.is_empty() {
-                dimensions.push(None);
-            } else {
-                let length = self.length()?;
-                let product = i64::try_from(length).ok().and_then(|length| bytes.checked_mul(length));
-                let Some(product) = product else {
-                    return Err(Error::syntax(at, format!("'{name}' has more than {} bytes", i64::MAX)));
-                };
-                bytes = product;
-                dimensions.push(Some(length));
+        while self.accept(Mark::OpenBracket) {
+            let at = self.token.at;
+            let length = self.length()?;
+            if length.is_none() && !dimensions.is_empty() {
+                return meaningless(at, "only the first dimension may have no length");
             }
+            let product = i64::try_from(length.unwrap_or(1)).ok().and_then(|length| bytes.checked_mul(length));
+            let Some(product) = product else {
+                return Err(Error::syntax(at, format!("'{name}' has more than {} bytes", i64::MAX)));
+            };
+            bytes = product;
+            dimensions.push(length);
             self.expect(Mark::CloseBracket)?;
         }
         let Shape { align, ty, vector } = *shape;
         Ok(Variable { at, linkage, space, align, ty, vector, name, dimensions, initial: None })
     }
 
-    /// The length of a dimension: an integer that is not negative.
-    fn length(&mut self) -> Result<u64, Error> {
-        let at = self.token.at;
-        if matches!(self.token.kind, Kind::Mark(Mark::CloseBracket)) {
-            return self.expected("the length of the dimension: only the first may be left out");
-        }
-        match self.expression()?.as_length() {
-            Some(length) => Ok(length),
-            None => Err(Error::syntax(at, "the length of an array is no integer, or is negative")),
+    /// The length of a dimension. Zero says as little as empty brackets do.
+    fn length(&mut self) -> Result<Option<u64>, Error> {
+        match self.token.kind {
+            Kind::Mark(Mark::CloseBracket) => Ok(None),
+            Kind::Integer { value, .. } => {
+                self.take();
+                Ok(Some(value).filter(|value| *value != 0))
+            }
+            _ => self.expected("the length of the dimension"),
         }
     }
 }
 
+/// The types of variables. Registers of `.bf16` values are `.b16`.
 fn type_of(word: &str) -> Option<Type> {
     Some(match word {
         ".b8" => Type::B8,
@@ -229,8 +246,6 @@ fn type_of(word: &str) -> Option<Type> {
         ".s64" => Type::S64,
         ".f16" => Type::F16,
         ".f16x2" => Type::F16x2,
-        ".bf16" => Type::Bf16,
-        ".bf16x2" => Type::Bf16x2,
         ".f32" => Type::F32,
         ".f64" => Type::F64,
         ".pred" => Type::Pred,

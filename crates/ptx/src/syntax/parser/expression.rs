@@ -21,23 +21,6 @@ impl Value {
             Self::Double(_) => None,
         }
     }
-
-    /// An integer that is not negative.
-    pub(super) fn as_length(self) -> Option<u64> {
-        match self {
-            Self::Signed(value) => u64::try_from(value).ok(),
-            Self::Unsigned(value) => Some(value),
-            Self::Double(_) => None,
-        }
-    }
-
-    fn as_double(self) -> f64 {
-        match self {
-            Self::Signed(value) => value as f64,
-            Self::Unsigned(value) => value as f64,
-            Self::Double(value) => value,
-        }
-    }
 }
 
 impl From<Value> for Initial<'_> {
@@ -60,9 +43,6 @@ impl From<Value> for Operand<'_> {
     }
 }
 
-/// How tightly `*`, `/` and `%` bind: tighter than every other operator of two operands.
-const FACTOR: u32 = 10;
-
 /// How tightly an operator of two operands binds; nothing for other marks.
 fn strength(kind: Kind) -> Option<(u32, Mark)> {
     let Kind::Mark(mark) = kind else { return None };
@@ -76,7 +56,7 @@ fn strength(kind: Kind) -> Option<(u32, Mark)> {
         Mark::Less | Mark::Greater | Mark::LessEquals | Mark::GreaterEquals => 7,
         Mark::LessLess | Mark::GreaterGreater => 8,
         Mark::Plus | Mark::Minus => 9,
-        Mark::Star | Mark::Slash | Mark::Percent => FACTOR,
+        Mark::Star | Mark::Slash | Mark::Percent => 10,
         _ => return None,
     };
     Some((strength, mark))
@@ -89,40 +69,31 @@ impl Parser<'_> {
         if !self.accept(Mark::Question) {
             return Ok(condition);
         }
-        let Some(condition) = condition.as_bits() else {
-            return Err(Error::syntax(at, "a condition is an integer"));
-        };
         let (yes, no) = self.nested(|parser| {
             let yes = parser.expression()?;
             parser.expect(Mark::Colon)?;
             Ok((yes, parser.expression()?))
         })?;
-        let chosen = if condition != 0 { yes } else { no };
+        let (Some(condition), Some(yes_bits), Some(no_bits)) = (condition.as_bits(), yes.as_bits(), no.as_bits())
+        else {
+            return Err(not_an_integer(at, Mark::Question));
+        };
+        let chosen = if condition != 0 { yes_bits } else { no_bits };
         Ok(match (yes, no) {
-            (Value::Double(_), _) | (_, Value::Double(_)) => Value::Double(chosen.as_double()),
-            (Value::Unsigned(_), Value::Signed(value)) | (Value::Signed(value), Value::Unsigned(_))
-                if chosen == Value::Signed(value) =>
-            {
-                Value::Unsigned(value as u64)
-            }
-            _ => chosen,
+            (Value::Signed(_), Value::Signed(_)) => Value::Signed(chosen as i64),
+            _ => Value::Unsigned(chosen),
         })
     }
 
-    /// `+8`, `-8`, `+-8`, and more of them: what is added to a name. Zero if there is nothing.
-    pub(super) fn addends(&mut self) -> Result<i64, Error> {
-        let mut sum = 0i64;
-        loop {
-            let minus = self.is(Mark::Minus);
-            if !minus && !self.is(Mark::Plus) {
-                return Ok(sum);
-            }
-            self.take();
-            let at = self.token.at;
-            let Some(bits) = self.operation(FACTOR)?.as_bits() else {
-                return Err(Error::syntax(at, "what is added to an address is an integer"));
-            };
-            sum = if minus { sum.wrapping_sub(bits as i64) } else { sum.wrapping_add(bits as i64) };
+    /// `+8`, `+-8`, `+2*4`: what is added to a name. Zero if there is nothing.
+    pub(super) fn addend(&mut self) -> Result<i64, Error> {
+        if !self.accept(Mark::Plus) {
+            return Ok(0);
+        }
+        let at = self.token.at;
+        match self.expression()?.as_bits() {
+            Some(bits) => Ok(bits as i64),
+            None => Err(Error::syntax(at, "what is added to an address is an integer")),
         }
     }
 
@@ -218,9 +189,12 @@ fn apply(at: Position, mark: Mark, left: Value, right: Value) -> Result<Value, E
         _ => {}
     }
     match (left, right) {
-        (Value::Double(_), _) | (_, Value::Double(_)) => of_doubles(at, mark, left.as_double(), right.as_double()),
         (Value::Signed(left), Value::Signed(right)) => of_signed(at, mark, left, right),
-        _ => of_unsigned(at, mark, left.as_bits().unwrap_or(0), right.as_bits().unwrap_or(0)),
+        (Value::Double(left), Value::Double(right)) => of_doubles(at, mark, left, right),
+        _ => match (left.as_bits(), right.as_bits()) {
+            (Some(left), Some(right)) => of_unsigned(at, mark, left, right),
+            _ => Err(Error::syntax(at, "an integer and a floating-point number are not calculated with each other")),
+        },
     }
 }
 

@@ -1,41 +1,43 @@
 //! `.version`, `.target` and `.address_size`, which stand at the start of every text.
 
-use super::{Kind, Mark, Parser};
+use super::{Kind, Mark, Parser, Token};
 use crate::error::{Error, ErrorKind};
 
 /// The newest version of the language that is supported.
 const VERSION_MAX: (u32, u32) = (9, 0);
 
-/// The oldest one: before it, functions were called in another way.
-const VERSION_MIN: (u32, u32) = (3, 0);
-
-/// The targets, with the version of the language that each came with.
+/// The targets behind `sm_` or `compute_`, with the version of the language that each came with.
 const TARGETS: &[(&str, u32, (u32, u32))] = &[
-    ("sm_20", 20, (2, 0)),
-    ("sm_30", 30, (3, 0)),
-    ("sm_32", 32, (4, 0)),
-    ("sm_35", 35, (3, 1)),
-    ("sm_37", 37, (4, 1)),
-    ("sm_50", 50, (4, 0)),
-    ("sm_52", 52, (4, 1)),
-    ("sm_53", 53, (4, 2)),
-    ("sm_60", 60, (5, 0)),
-    ("sm_61", 61, (5, 0)),
-    ("sm_62", 62, (5, 0)),
-    ("sm_70", 70, (6, 0)),
-    ("sm_72", 72, (6, 1)),
-    ("sm_75", 75, (6, 3)),
-    ("sm_80", 80, (7, 0)),
-    ("sm_86", 86, (7, 1)),
-    ("sm_87", 87, (7, 4)),
-    ("sm_88", 88, (9, 0)),
-    ("sm_89", 89, (7, 8)),
-    ("sm_90", 90, (7, 8)),
-    ("sm_90a", 90, (8, 0)),
+    ("10", 10, (1, 0)),
+    ("11", 11, (1, 0)),
+    ("12", 12, (1, 2)),
+    ("13", 13, (1, 2)),
+    ("20", 20, (2, 0)),
+    ("21", 21, (2, 0)),
+    ("30", 30, (3, 0)),
+    ("32", 32, (4, 0)),
+    ("35", 35, (3, 1)),
+    ("37", 37, (4, 1)),
+    ("50", 50, (4, 0)),
+    ("52", 52, (4, 1)),
+    ("53", 53, (4, 2)),
+    ("60", 60, (5, 0)),
+    ("61", 61, (5, 0)),
+    ("62", 62, (5, 0)),
+    ("70", 70, (6, 0)),
+    ("72", 72, (6, 1)),
+    ("75", 75, (6, 3)),
+    ("80", 80, (7, 0)),
+    ("86", 86, (7, 1)),
+    ("87", 87, (7, 4)),
+    ("88", 88, (9, 0)),
+    ("89", 89, (7, 8)),
+    ("90", 90, (7, 8)),
+    ("90a", 90, (8, 0)),
 ];
 
 /// Words that may stand beside the target.
-const TARGET_OPTIONS: &[&str] = &["texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"];
+const TARGET_OPTIONS: &[&str] = &["texmode_unified", "texmode_independent", "debug"];
 
 impl Parser<'_> {
     /// The version, the target and the bytes of an address.
@@ -64,37 +66,46 @@ impl Parser<'_> {
         let version = (major, minor);
         let at = self.token.at;
         self.take();
-        let ((oldest, _), (newest, newest_minor)) = (VERSION_MIN, VERSION_MAX);
         if version > VERSION_MAX {
-            let message = format!("version {major}.{minor} is newer than {newest}.{newest_minor}");
-            return Err(Error::new(at, ErrorKind::Version, message));
-        }
-        if version < VERSION_MIN {
-            let message = format!("version {major}.{minor} is older than {oldest}.0");
+            let message = format!("version {major}.{minor} is newer than {}.{}", VERSION_MAX.0, VERSION_MAX.1);
             return Err(Error::new(at, ErrorKind::Version, message));
         }
         Ok(version)
     }
 
-    /// `.target sm_90, debug`: the number of the target.
-    pub(super) fn target(&mut self, version: (u32, u32)) -> Result<u32, Error> {
-        self.take();
-        let at = self.token.at;
-        let word = self.word("a target such as sm_90")?;
-        let Some(&(_, target, since)) = TARGETS.iter().find(|(name, ..)| *name == word) else {
-            return Err(unknown_target(at, word));
+    /// `.target sm_90, debug`: the number of the highest target named.
+    fn target(&mut self, version: (u32, u32)) -> Result<u32, Error> {
+        let mut highest = 0;
+        loop {
+            self.take();
+            if highest == 0 || !TARGET_OPTIONS.contains(&self.token.text) {
+                highest = highest.max(self.target_number(version)?);
+            }
+            self.take();
+            if !self.is(Mark::Comma) {
+                return Ok(highest);
+            }
+        }
+    }
+
+    /// The number of the target that is next.
+    fn target_number(&self, version: (u32, u32)) -> Result<u32, Error> {
+        let Token { text: word, at, .. } = self.token;
+        let number = word.strip_prefix("sm_").or_else(|| word.strip_prefix("compute_"));
+        let Some(number) = number else {
+            return self.expected("a target such as sm_90");
         };
-        if version < since {
+        if let Some(&(_, target, since)) = TARGETS.iter().find(|(name, ..)| *name == number) {
+            if version >= since {
+                return Ok(target);
+            }
             let message = format!("target {word} needs version {}.{} or newer", since.0, since.1);
             return Err(Error::new(at, ErrorKind::Meaning, message));
         }
-        while self.accept(Mark::Comma) {
-            if !TARGET_OPTIONS.contains(&self.token.text) {
-                return self.expected("texmode_unified, texmode_independent, debug or map_f64_to_f32");
-            }
-            self.take();
+        match number.trim_end_matches(['a', 'f']).parse::<u32>() {
+            Ok(100..) => Err(Error::new(at, ErrorKind::Version, format!("target {word} is newer than sm_90"))),
+            _ => self.expected("a target such as sm_90"),
         }
-        Ok(target)
     }
 
     fn address_size(&mut self) -> Result<u32, Error> {
@@ -109,14 +120,5 @@ impl Parser<'_> {
         };
         self.take();
         Ok(bytes)
-    }
-}
-
-fn unknown_target(at: super::Position, word: &str) -> Error {
-    let digits = word.strip_prefix("sm_").map(|number| number.trim_end_matches(['a', 'f']));
-    match digits.and_then(|digits| digits.parse::<u32>().ok()) {
-        Some(100..) => Error::new(at, ErrorKind::Version, format!("target {word} is newer than sm_90")),
-        Some(..20) => Error::new(at, ErrorKind::Version, format!("target {word} is older than sm_20")),
-        _ => Error::syntax(at, format!("expected a target such as sm_90, found {}", super::quote(word))),
     }
 }

@@ -17,7 +17,7 @@ impl<'a> Parser<'a> {
     fn instruction_at(&mut self, start: usize) -> Result<Instruction<'a>, Error> {
         let at = self.token.at;
         let guard = if self.accept(Mark::At) { Some(self.guard()?) } else { None };
-        let opcode = self.word("an instruction")?;
+        let opcode = self.name("an instruction")?;
         let mut modifiers = Vec::new();
         while self.token.kind == Kind::Dotted {
             modifiers.push(&self.take().text[1..]);
@@ -57,7 +57,7 @@ impl<'a> Parser<'a> {
     /// `p` or `!p` behind the at sign.
     fn guard(&mut self) -> Result<Guard<'a>, Error> {
         let negated = self.accept(Mark::Bang);
-        Ok(Guard { register: self.word("a predicate")?, negated })
+        Ok(Guard { register: self.name("a predicate")?, negated })
     }
 
     fn operand(&mut self, opcode: &str) -> Result<Operand<'a>, Error> {
@@ -84,7 +84,7 @@ impl<'a> Parser<'a> {
     fn several(&mut self, close: Mark) -> Result<Vec<Operand<'a>>, Error> {
         self.take();
         let mut operands = Vec::new();
-        if self.accept(close) {
+        if close == Mark::CloseParenthesis && self.accept(close) {
             return Ok(operands);
         }
         loop {
@@ -106,7 +106,7 @@ impl<'a> Parser<'a> {
             (Kind::Word, _) => {
                 let name = self.dotted_name();
                 match self.token.kind {
-                    Kind::Mark(Mark::Plus | Mark::Minus) => Ok(Operand::Sum(name, self.addends()?)),
+                    Kind::Mark(Mark::Plus) => Ok(Operand::Sum(name, self.addend()?)),
                     Kind::Mark(Mark::OpenBracket) => {
                         unsupported(self.token.at, "an array's element as an operand is not supported")
                     }
@@ -143,8 +143,8 @@ impl<'a> Parser<'a> {
     fn address(&mut self) -> Result<Operand<'a>, Error> {
         self.take();
         let (base, offset) = if self.token.kind == Kind::Word {
-            let base = Base::Name(self.take().text);
-            (base, self.addends()?)
+            let base = Base::Name(self.name("an address")?);
+            (base, self.addend()?)
         } else {
             let at = self.token.at;
             match self.token.kind {

@@ -15,7 +15,7 @@ mod statement;
 mod tests;
 
 use super::lexer::{Kind, Lexer, Mark, Token};
-use super::tree::{Item, Linkage, Module, Position};
+use super::tree::{Item, Linkage, Module, Position, Space};
 use crate::error::{Error, ErrorKind};
 
 /// How deep blocks, initialisers and constant expressions may nest.
@@ -64,43 +64,48 @@ impl<'a> Parser<'a> {
     }
 
     fn module_item(&mut self, module: &mut Module<'a>) -> Result<(), Error> {
-        if self.skip_information()? {
-            return Ok(());
-        }
         match self.dotted() {
+            ".file" => self.skip_file(),
+            ".section" => self.skip_section(),
+            ".pragma" => self.skip_pragma(),
             ".alias" => {
                 module.items.push(self.alias()?);
                 Ok(())
             }
-            ".target" => {
-                let target = self.target(module.version)?;
-                module.target = module.target.max(target);
-                Ok(())
-            }
-            word @ (".version" | ".address_size") => {
+            word @ (".version" | ".target" | ".address_size") => {
                 Err(Error::syntax(self.token.at, format!("{word} may stand only at the start of the text, and once")))
             }
-            _ => {
-                let linkage = self.linkage()?;
-                if matches!(self.dotted(), ".entry" | ".func") {
-                    let function = self.function(linkage)?;
-                    module.items.push(Item::Function(function));
-                    return Ok(());
-                }
-                let Some(space) = self.space()? else {
-                    return self.expected("a variable or a function");
-                };
-                self.variables(linkage, space, |variable| module.items.push(Item::Variable(variable)))
-            }
+            _ => self.definition(module),
         }
+    }
+
+    /// A function, or the variables of one declaration.
+    fn definition(&mut self, module: &mut Module<'a>) -> Result<(), Error> {
+        while self.dotted() == ".attribute" {
+            self.skip_attribute()?;
+        }
+        let linkage = self.linkage()?;
+        if matches!(self.dotted(), ".entry" | ".func") && linkage != Linkage::Common {
+            let function = self.function(linkage)?;
+            module.items.push(Item::Function(function));
+            return Ok(());
+        }
+        let at = self.token.at;
+        let Some(space) = self.space()? else {
+            return self.expected("a variable or a function");
+        };
+        if linkage == Linkage::Common && space != Space::Global {
+            return meaningless(at, "only global variables are .common");
+        }
+        self.variables(linkage, space, |variable| module.items.push(Item::Variable(variable)))
     }
 
     fn alias(&mut self) -> Result<Item<'a>, Error> {
         self.take();
         let at = self.token.at;
-        let name = self.word("a name")?;
+        let name = self.name("a name")?;
         self.expect(Mark::Comma)?;
-        let of = self.word("a name")?;
+        let of = self.name("a name")?;
         self.expect(Mark::Semicolon)?;
         Ok(Item::Alias { at, name, of })
     }
@@ -151,6 +156,11 @@ impl<'a> Parser<'a> {
         if self.accept(mark) { Ok(()) } else { self.expected(&format!("'{}'", mark.text())) }
     }
 
+    /// A word that names something: not `_`.
+    fn name(&mut self, what: &str) -> Result<&'a str, Error> {
+        if self.token.text == "_" { self.expected(what) } else { self.word(what) }
+    }
+
     fn word(&mut self, what: &str) -> Result<&'a str, Error> {
         if self.token.kind == Kind::Word { Ok(self.take().text) } else { self.expected(what) }
     }
@@ -188,6 +198,10 @@ impl<'a> Parser<'a> {
         self.nesting -= 1;
         result
     }
+}
+
+fn meaningless<T>(at: Position, message: impl Into<String>) -> Result<T, Error> {
+    Err(Error::new(at, ErrorKind::Meaning, message))
 }
 
 fn unsupported<T>(at: Position, message: impl Into<String>) -> Result<T, Error> {

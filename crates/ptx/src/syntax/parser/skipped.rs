@@ -4,20 +4,8 @@ use super::{Kind, Mark, Parser};
 use crate::error::Error;
 
 impl Parser<'_> {
-    /// Skips one directive that only informs; false if none is next.
-    pub(super) fn skip_information(&mut self) -> Result<bool, Error> {
-        match self.dotted() {
-            ".file" => self.skip_file()?,
-            ".loc" => self.skip_location()?,
-            ".section" => self.skip_section()?,
-            ".pragma" => self.skip_pragma()?,
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
     /// `.file 1 "saxpy.cu", 1700000000, 512`
-    fn skip_file(&mut self) -> Result<(), Error> {
+    pub(super) fn skip_file(&mut self) -> Result<(), Error> {
         self.take();
         self.skip_integer("a file's number")?;
         self.skip_quoted("a file's name")?;
@@ -30,7 +18,7 @@ impl Parser<'_> {
     }
 
     /// `.loc 1 20 5, function_name $L__info_string0, inlined_at 1 30 9`
-    fn skip_location(&mut self) -> Result<(), Error> {
+    pub(super) fn skip_location(&mut self) -> Result<(), Error> {
         self.take();
         self.skip_place()?;
         while self.accept(Mark::Comma) {
@@ -58,24 +46,49 @@ impl Parser<'_> {
         self.skip_integer("a column")
     }
 
-    /// `.section .debug_info { .b32 12 .b32 .debug_abbrev label: .b8 1, 2 }`
-    fn skip_section(&mut self) -> Result<(), Error> {
+    /// `.section .debug_info { .b32 12 .b32 .debug_abbrev label: .b8 1, 2 .b64 end-label }`
+    pub(super) fn skip_section(&mut self) -> Result<(), Error> {
         self.take();
         if self.token.kind != Kind::Dotted {
             return self.expected("a section's name");
         }
         self.take();
         self.expect(Mark::OpenBrace)?;
-        loop {
-            match self.token.kind {
-                Kind::Mark(Mark::CloseBrace) => break,
-                Kind::Dotted | Kind::Word | Kind::Integer { .. } => {}
-                Kind::Mark(Mark::Colon | Mark::Comma | Mark::Plus | Mark::Minus | Mark::Semicolon) => {}
+        while !self.accept(Mark::CloseBrace) {
+            match self.dotted() {
+                ".b8" | ".b16" | ".b32" | ".b64" => self.skip_data()?,
+                _ if self.token.kind == Kind::Word => {
+                    self.take();
+                    self.expect(Mark::Colon)?;
+                }
                 _ => return self.expected("data of a section, or '}'"),
             }
-            self.take();
         }
-        self.expect(Mark::CloseBrace)
+        Ok(())
+    }
+
+    /// Integers, or one place with what is added to it or taken from it.
+    fn skip_data(&mut self) -> Result<(), Error> {
+        self.take();
+        if !matches!(self.token.kind, Kind::Word | Kind::Dotted) {
+            self.skip_signed()?;
+            while self.accept(Mark::Comma) {
+                self.skip_signed()?;
+            }
+            return Ok(());
+        }
+        self.take();
+        if self.accept(Mark::Plus) {
+            self.skip_integer("an offset")?;
+        } else if self.accept(Mark::Minus) {
+            self.word("a label")?;
+        }
+        Ok(())
+    }
+
+    fn skip_signed(&mut self) -> Result<(), Error> {
+        self.accept(Mark::Minus);
+        self.skip_integer("data of a section")
     }
 
     /// `.pragma "nounroll";`
@@ -88,21 +101,30 @@ impl Parser<'_> {
         self.expect(Mark::Semicolon)
     }
 
-    /// `.attribute(.unified(1, 2), .managed)`
+    /// `.attribute(.managed, .unified(1, 2))`
     pub(super) fn skip_attribute(&mut self) -> Result<(), Error> {
         self.take();
         self.expect(Mark::OpenParenthesis)?;
-        let mut open = 1;
-        while open > 0 {
-            match self.token.kind {
-                Kind::Mark(Mark::OpenParenthesis) => open += 1,
-                Kind::Mark(Mark::CloseParenthesis) => open -= 1,
-                Kind::Dotted | Kind::Integer { .. } | Kind::Mark(Mark::Comma) => {}
-                _ => return self.expected("an attribute, or ')'"),
+        loop {
+            match self.dotted() {
+                ".managed" => {
+                    self.take();
+                }
+                ".unified" => {
+                    self.take();
+                    self.expect(Mark::OpenParenthesis)?;
+                    self.skip_integer("an integer")?;
+                    self.expect(Mark::Comma)?;
+                    self.skip_integer("an integer")?;
+                    self.expect(Mark::CloseParenthesis)?;
+                }
+                _ => return self.expected(".managed or .unified"),
             }
-            self.take();
+            if !self.accept(Mark::Comma) {
+                break;
+            }
         }
-        Ok(())
+        self.expect(Mark::CloseParenthesis)
     }
 
     fn skip_integer(&mut self, what: &str) -> Result<(), Error> {

@@ -22,9 +22,6 @@ impl<'a> Parser<'a> {
             Kind::Word if self.ahead.kind == Kind::Mark(Mark::Colon) => statements.push(self.label()?),
             Kind::Word | Kind::Mark(Mark::At) => statements.push(Statement::Instruction(self.instruction()?)),
             Kind::Mark(Mark::OpenBrace) => statements.push(Statement::Block(self.block()?)),
-            Kind::Mark(Mark::Semicolon) => {
-                self.take();
-            }
             Kind::Dotted => self.declaration(statements)?,
             _ => return self.expected("a statement or '}'"),
         }
@@ -32,12 +29,14 @@ impl<'a> Parser<'a> {
     }
 
     fn declaration(&mut self, statements: &mut Vec<Statement<'a>>) -> Result<(), Error> {
-        if self.dotted() == ".reg" {
-            statements.push(self.registers()?);
-            return Ok(());
-        }
-        if self.skip_information()? {
-            return Ok(());
+        match self.dotted() {
+            ".reg" => {
+                statements.push(self.registers()?);
+                return Ok(());
+            }
+            ".loc" => return self.skip_location(),
+            ".pragma" => return self.skip_pragma(),
+            _ => {}
         }
         match self.space()? {
             Some(space) => {
@@ -50,8 +49,8 @@ impl<'a> Parser<'a> {
     /// A label, or one of the lists that have a label for a name.
     fn label(&mut self) -> Result<Statement<'a>, Error> {
         let at = self.token.at;
-        let name = self.take().text;
-        self.take();
+        let name = self.name("a label")?;
+        self.expect(Mark::Colon)?;
         match self.dotted() {
             ".branchtargets" | ".calltargets" => self.targets(at, name),
             ".callprototype" => self.prototype(at, name),
@@ -63,7 +62,7 @@ impl<'a> Parser<'a> {
         self.take();
         let mut targets = Vec::new();
         loop {
-            targets.push(self.word("a target")?);
+            targets.push(self.name("a target")?);
             if !self.accept(Mark::Comma) {
                 break;
             }
@@ -83,11 +82,7 @@ impl<'a> Parser<'a> {
         self.take();
         let parameters = if self.is(Mark::OpenParenthesis) { self.parameters()? } else { Vec::new() };
         while self.token.kind == Kind::Dotted {
-            if self.dotted() == ".noreturn" {
-                self.take();
-            } else {
-                self.skip_function_directive()?;
-            }
+            self.function_directive()?;
         }
         self.expect(Mark::Semicolon)?;
         Ok(Statement::Prototype { at, name, returns, parameters })

@@ -14,7 +14,7 @@ fn registers_are_numbered_or_named() {
 
 #[test]
 fn a_body_has_variables_labels_and_blocks() {
-    with_body(".local .align 4 .b8 d[8];\nL: { a; { } } ;", |statements| {
+    with_body(".local .align 4 .b8 d[8];\nL: { a; { } }", |statements| {
         let [Statement::Variable(variable), Statement::Label { at: place, name }, Statement::Block(block)] = statements
         else {
             panic!("three statements: {statements:?}")
@@ -69,7 +69,8 @@ fn operands_are_names_numbers_addresses_and_groups() {
         ("!%p2", Not("%p2")),
         ("_", Sink),
         ("a+4", Sum("a", 4)),
-        ("a-4", Sum("a", -4)),
+        ("a+-4", Sum("a", -4)),
+        ("a+1?4:8", Sum("a", 4)),
         ("-5", Integer(-5i64 as u64)),
         ("0xFFU", Integer(255)),
         ("0f3F800000", Single(0x3f80_0000)),
@@ -78,7 +79,7 @@ fn operands_are_names_numbers_addresses_and_groups() {
         ("[a]", Address { base: Base::Name("a"), offset: 0 }),
         ("[a+8]", Address { base: Base::Name("a"), offset: 8 }),
         ("[a+-8]", Address { base: Base::Name("a"), offset: -8 }),
-        ("[a-8]", Address { base: Base::Name("a"), offset: -8 }),
+        ("[a+4*2-1]", Address { base: Base::Name("a"), offset: 7 }),
         ("[16]", Address { base: Base::Integer(16), offset: 0 }),
         ("{a, 1, _}", Vector(vec![Name("a"), Integer(1), Sink])),
         ("p|q", Pair(Box::new((Name("p"), Name("q"))))),
@@ -143,7 +144,8 @@ fn constant_expressions_follow_the_rules_of_c_in_64_bits() {
         ("+-+3", -3),
         ("1 ? 2 : 3", 2),
         ("0 ? 2 : 0 ? 4 : 5", 5),
-        ("1.5 < 2", 1),
+        ("1.5 < 2.0", 1),
+        ("1 ? -1 : 2U", -1),
         ("-9223372036854775808 / -1", 0),
         ("(.s64)(-9223372036854775808) / -1", i64::MIN),
         ("9223372036854775807 + 1", i64::MIN),
@@ -151,8 +153,7 @@ fn constant_expressions_follow_the_rules_of_c_in_64_bits() {
     for (text, value) in cases {
         with_operands(text, |operands| assert_eq!(operands, [Operand::Integer(*value as u64)], "{text}"));
     }
-    with_operands("1 + 0.5 * 3", |operands| assert_eq!(operands, [Operand::Double(2.5f64.to_bits())]));
-    with_operands("1 ? 2 : 3.0", |operands| assert_eq!(operands, [Operand::Double(2f64.to_bits())]));
+    with_operands("1.0 + 0.5 * 3.0", |operands| assert_eq!(operands, [Operand::Double(2.5f64.to_bits())]));
 }
 
 #[test]
@@ -160,11 +161,14 @@ fn constant_expressions_that_have_no_value_are_mistakes() {
     let cases = [
         ("1 / 0", 5, "division by zero"),
         ("1U % 0", 6, "division by zero"),
-        ("1.5 % 2", 7, "'%' is an operator of integers"),
+        ("1.5 % 2.5", 7, "'%' is an operator of integers"),
+        ("1 + 2.5", 5, "an integer and a floating-point number are not calculated with each other"),
+        ("1.5 < 2", 7, "an integer and a floating-point number are not calculated with each other"),
         ("1 | 2.5", 5, "'|' is an operator of integers"),
         ("1.0 << 2", 7, "'<<' is an operator of integers"),
         ("~1.0", 3, "'~' is an operator of integers"),
-        ("1.0 ? 2 : 3", 3, "a condition is an integer"),
+        ("1.0 ? 2 : 3", 3, "'?' is an operator of integers"),
+        ("1 ? 2.0 : 3.0", 3, "'?' is an operator of integers"),
         ("(.u64) 1.5", 10, "only integers are cast"),
         ("1 + 0f00000000", 7, "an exact single precision number may not be calculated with"),
         ("1 + %r1", 7, "expected a constant, found '%r1'"),

@@ -22,6 +22,11 @@ fn a_mistake_in_an_instruction_carries_its_text() {
     syntax("ld.u32 %r1, [;", at(5, 14), "expected an address, found ';'", "ld.u32 %r1, [");
     syntax("ld.u32 %r1, [%r2+%r3];", at(5, 18), "expected a constant, found '%r3'", "ld.u32 %r1, [%r2+%r3]");
     syntax("ld.u32 %r1, [1.5];", at(5, 14), "expected an address, found '1.5'", "ld.u32 %r1, [1.5]");
+    syntax("ld.u32 %r1, [%r2-4];", at(5, 17), "expected ']', found '-'", "ld.u32 %r1, [%r2-4]");
+    syntax("mov {}, a;", at(5, 6), "expected an operand, found '}'", "mov {}, a");
+    syntax("_: ret;", at(5, 1), "expected a label, found '_'", "");
+    syntax("ret; ;", at(5, 6), "expected a statement or '}', found ';'", "");
+    syntax(".section .debug_info {}", at(5, 1), "expected a statement or '}', found '.section'", "");
     syntax("mov {a b}, c;", at(5, 8), "expected ',' or '}', found 'b'", "mov {a b}, c");
     syntax("call (a b), c;", at(5, 9), "expected ',' or ')', found 'b'", "call (a b), c");
     syntax("mov a, 12z;", at(5, 8), "a number runs into a word: '12z'", "mov a, 12z");
@@ -61,16 +66,18 @@ fn a_declaration_says_what_it_lacks() {
         (".global x;", 9, "expected a type, found 'x'"),
         (".global .f99 x;", 9, "expected a type, found '.f99'"),
         (".global .b32 .b64 x;", 14, "expected a name, found '.b64'"),
-        (".global .b32 ;", 14, "expected a variable's name, found ';'"),
+        (".global .b32 .align 4 x;", 14, "expected a name, found '.align'"),
+        (".global .b32 _;", 14, "expected a name, found '_'"),
+        (".global .bf16 x;", 9, "expected a type, found '.bf16'"),
+        (".global .v8 .b8 x;", 9, "expected a type, found '.v8'"),
+        (".global .b32 ;", 14, "expected a name, found ';'"),
         (".global .b32 x y;", 16, "expected ',' or ';', found 'y'"),
         (".global .align 3 .b32 x;", 16, "the alignment 3 is no power of two"),
         (".global .align 0 .b32 x;", 16, "the alignment 0 is no power of two"),
         (".global .align 4294967296 .b32 x;", 16, "4294967296 is too large for an alignment"),
-        (".global .b32 x[-1];", 16, "the length of an array is no integer, or is negative"),
-        (".global .b32 x[1.5];", 16, "the length of an array is no integer, or is negative"),
-        (".global .b32 x[2][];", 19, "expected the length of the dimension: only the first may be left out, found ']'"),
-        (".global .b32 x = {};", 19, "expected a constant, found '}'"),
-        (".global .b32 x = {1 2};", 21, "expected ',' or '}', found '2'"),
+        (".global .b32 x[-1];", 16, "expected the length of the dimension, found '-'"),
+        (".global .b32 x[2*2];", 17, "expected ']', found '*'"),
+        (".global .b32 x[2] = {1 2};", 24, "expected ',' or '}', found '2'"),
         (
             ".visible .extern .global .b32 x;",
             10,
@@ -83,14 +90,47 @@ fn a_declaration_says_what_it_lacks() {
         (".entry k() .fast;", 12, "expected '{', ';' or a directive of functions, found '.fast'"),
         (".entry k() ret;", 12, "expected '{' or ';', found 'ret'"),
         (".entry k() .maxntid x {}", 21, "expected an integer, found 'x'"),
-        (".loc 1 2 {", 10, "expected a column, found '{'"),
-        (".loc 1 2 3, here", 13, "expected function_name or inlined_at, found 'here'"),
+        (".func f() .maxntid 1;", 11, "expected '{', ';' or a directive of functions, found '.maxntid'"),
+        (".entry k() .noreturn;", 12, "expected '{', ';' or a directive of functions, found '.noreturn'"),
+        (".common .func f();", 9, "expected a variable or a function, found '.func'"),
+        (".loc 1 2 3", 1, "expected a variable or a function, found '.loc'"),
+        (".entry k() { .loc 1 2 {", 23, "expected a column, found '{'"),
+        (".entry k() { .loc 1 2 3, here", 26, "expected function_name or inlined_at, found 'here'"),
+        (".section .debug { a }", 21, "expected ':', found '}'"),
+        (".section .debug { .b8 a, 1 }", 24, "expected data of a section, or '}', found ','"),
         (".section .debug { \"a\" }", 19, "expected data of a section, or '}', found '\"a\"'"),
         (".pragma nounroll;", 9, "expected a pragma in quotes, found 'nounroll'"),
     ];
     for (text, column, message) in cases {
         check(&mistake(text), ErrorKind::Syntax, at(4, column), message, "");
     }
+}
+
+#[test]
+fn what_is_well_formed_and_means_nothing_is_told_apart() {
+    let cases = [
+        (".common .shared .b32 x;", 9, "only global variables are .common"),
+        (".extern .global .b32 x = 1;", 24, "'x' may have no initial value"),
+        (".shared .b32 x = 1;", 16, "'x' may have no initial value"),
+        (".global .b32 x[];", 14, "the length of 'x' is not known"),
+        (".global .b32 x[0];", 14, "the length of 'x' is not known"),
+        (".global .b32 x[2][0];", 19, "only the first dimension may have no length"),
+        (".global .pred x;", 15, "'x' is a predicate, which is always a register"),
+        (".global .v4 .f64 x;", 9, "there are no vectors of 4 .f64"),
+        (".entry k(.param .b8 p[]);", 21, "the length of 'p' is not known"),
+        (".entry k(.reg .b32 p);", 20, "'p' is a register: a kernel's parameters are .param"),
+        (".entry k() .maxntid 1, 0;", 21, ".maxntid of zero"),
+        (".entry k() .maxnreg 0;", 21, ".maxnreg of zero"),
+        (".entry k() .maxntid 1 .reqntid 1;", 23, "a kernel has .maxntid or .reqntid, not both"),
+        (".extern .func f() {}", 19, "'f' is .extern and has a body"),
+        (".func (.reg .b32 r) f() .noreturn;", 21, "'f' does not return, and returns something"),
+    ];
+    for (text, column, message) in cases {
+        check(&mistake(text), ErrorKind::Meaning, at(4, column), message, "");
+    }
+    with_module(".extern .global .b32 x[]; .common .global .b32 y; .func f(.param .b8 p[]);", |module| {
+        assert_eq!(module.items.len(), 3);
+    });
 }
 
 #[test]
@@ -107,8 +147,8 @@ fn an_array_has_at_most_as_many_bytes_as_63_bits_count() {
         assert_eq!(variable.dimensions, [Some(0x7fff_ffff_ffff_ffff)]);
     });
     let message = "'x' has more than 9223372036854775807 bytes";
-    check(&mistake(".global .b8 x[0x8000000000000000];"), ErrorKind::Syntax, at(4, 14), message, "");
-    check(&mistake(".global .b64 x[65536][0x10000000000][16];"), ErrorKind::Syntax, at(4, 37), message, "");
+    check(&mistake(".global .b8 x[0x8000000000000000];"), ErrorKind::Syntax, at(4, 15), message, "");
+    check(&mistake(".global .b64 x[65536][0x10000000000][16];"), ErrorKind::Syntax, at(4, 38), message, "");
 }
 
 #[test]
@@ -133,7 +173,7 @@ fn nothing_nests_deeper_than_64() {
     type Nest = fn(usize) -> String;
     let cases: &[(Nest, usize)] = &[
         (|count| nest(count, ".entry k() ", "{", "", "}", ""), 64),
-        (|count| nest(count, ".global .b32 x = ", "{", "1", "}", ";"), 64),
+        (|count| nest(count, &format!(".global .b32 x{} = ", "[1]".repeat(count)), "{", "1", "}", ";"), 64),
         (|count| nest(count, ".global .b32 x = ", "(", "1", ")", ";"), 64),
         (|count| nest(count, ".global .b32 x = ", "-", "1", "", ";"), 64),
         (|count| nest(count, ".global .b32 x = ", "(.s64)", "1", "", ";"), 64),
