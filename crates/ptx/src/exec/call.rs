@@ -100,7 +100,7 @@ impl Run<'_> {
                         let window = if generic { SHARED_WINDOW } else { 0 };
                         window + u64::from(self.kernel.dynamic_shared)
                     }
-                    Resolved::Builtin(_) => 0,
+                    Resolved::Builtin(_) | Resolved::Nothing => 0,
                 };
                 [address.wrapping_add_signed(addend); LANES]
             }
