@@ -178,8 +178,10 @@ fn the_last_word_of_a_block_may_be_stored_and_one_that_reaches_beyond_may_not() 
 fn a_load_from_a_freed_block_is_an_illegal_address_and_said_to_be_freed() {
     faulting("a_load_from_a_freed_block_is_an_illegal_address_and_said_to_be_freed", |own| {
         let (block, _neighbour) = (own.block(64), own.block(64));
+        let load = own.function(own.load(TEXT).unwrap(), c"load");
         memory::free(&own.api, block).unwrap();
-        assert_eq!(own.end_of(c"load", &[(block.0 + 4).into()]), Err(CUerror::ILLEGAL_ADDRESS));
+        own.run(load, Shape::line(1, 1), CUstream::NULL, &[(block.0 + 4).into()]).unwrap();
+        assert_eq!(context::synchronize(&own.api).code(), CUerror::ILLEGAL_ADDRESS);
         let log = own.log();
         assert!(log.contains(&format!("4 bytes into a freed block of 64 bytes at {:#x}", block.0)), "{log}");
     });
