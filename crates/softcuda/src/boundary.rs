@@ -106,6 +106,16 @@ plain!(
     CUstreamCallback,
 );
 
+/// An argument that the call does not look at.
+#[derive(Debug)]
+pub(crate) struct Ignored;
+
+impl<C> FromC<C> for Ignored {
+    unsafe fn from_c(_: C) -> Result<Self, CUerror> {
+        Ok(Self)
+    }
+}
+
 /// Where a call puts a result.
 #[derive(Debug)]
 pub(crate) struct Out<T>(*mut T);

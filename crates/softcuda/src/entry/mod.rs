@@ -2,6 +2,8 @@
 
 #![allow(non_snake_case, reason = "named as C names the functions")]
 
+#[allow(clippy::too_many_arguments, reason = "as many as C has")]
+mod absent;
 mod context;
 mod copy;
 mod device;
@@ -15,6 +17,7 @@ mod pool;
 mod stream;
 mod value;
 
+pub(crate) use absent::*;
 pub(crate) use context::*;
 pub(crate) use copy::*;
 pub(crate) use device::*;
