@@ -39,15 +39,15 @@ def options(words):
 class Compiler:
     """One of the two libraries; they have the same calls under two prefixes."""
 
-    def __init__(self, lib, prefix, text):
-        self.lib, self.prefix, self.text = lib, prefix, text
+    def __init__(self, lib, prefix):
+        self.lib, self.prefix = lib, prefix
 
     def call(self, name, *arguments):
         return getattr(self.lib, self.prefix + name)(*arguments)
 
     def result(self, program, what):
         size = ctypes.c_size_t()
-        self.call(f"Get{what}Size" if self.prefix == "nvrtc" else f"Get{what}Size", program, ctypes.byref(size))
+        self.call(f"Get{what}Size", program, ctypes.byref(size))
         buffer = ctypes.create_string_buffer(size.value)
         self.call(f"Get{what}", program, buffer)
         return buffer.value.decode()
@@ -58,7 +58,7 @@ def flags(list_of_options):
 
 
 def compile_cu(toolkit, includes, path, source):
-    compiler = Compiler(library(toolkit, "libnvrtc"), "nvrtc", source)
+    compiler = Compiler(library(toolkit, "libnvrtc"), "nvrtc")
     words = words_after(source, "compile")
     wanted = [f"--gpu-architecture={architecture(words)}", "--std=c++17", "-default-device"]
     wanted += [f"-I{folder}" for folder in includes.split(":")] + options(words)
@@ -66,16 +66,13 @@ def compile_cu(toolkit, includes, path, source):
     name = os.path.basename(path).encode()
     compiler.call("CreateProgram", ctypes.byref(program), source.encode(), name, 0, None, None)
     status = compiler.call("CompileProgram", program, *flags(wanted))
-    log = compiler.result(program, "ProgramLog")
     if status != 0:
-        sys.exit(f"{path}:\n{log}")
-    if log.strip():
-        print(f"{path}:\n{log}", file=sys.stderr)
+        sys.exit(f"{path}:\n{compiler.result(program, 'ProgramLog')}")
     return compiler.result(program, "PTX")
 
 
 def compile_ll(toolkit, path, source):
-    compiler = Compiler(library(toolkit, "libnvvm"), "nvvm", source)
+    compiler = Compiler(library(toolkit, "libnvvm"), "nvvm")
     words = words_after(source, "compile")
     program = ctypes.c_void_p()
     name = os.path.basename(path).encode()
