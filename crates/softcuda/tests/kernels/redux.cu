@@ -9,10 +9,6 @@
         asm volatile("redux.sync." text " %0, %1, %2;" : "=r"(d) : "r"(x), "r"(mask));    \
         out[k * 64 + i] = d;                                                              \
     }
-#define ALL(k)                                                                                       \
-    OP(k, "add.u32") OP(k + 1, "add.s32") OP(k + 2, "min.u32") OP(k + 3, "min.s32") OP(k + 4, "max.u32") \
-    OP(k + 5, "max.s32") OP(k + 6, "xor.b32") OP(k + 7, i < 32 ? "or.b32" : "or.b32")
-
 extern "C" __global__ void redux(unsigned *out, const unsigned *in) {
     unsigned i = threadIdx.x, x = in[i], mask = 0xffffffff, d;
     OP(0, "add.u32")

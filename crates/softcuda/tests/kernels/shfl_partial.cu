@@ -12,7 +12,7 @@ extern "C" __global__ void shfl_partial(unsigned *out, const unsigned *in) {
         out[64 + i] = __any_sync(mask, x == 7);
         out[96 + i] = __all_sync(mask, x != 7);
         out[128 + i] = __match_any_sync(mask, x % 4);
-        out[160 + i] = __shfl_xor_sync(mask, x, 3, 4);
+        out[160 + i] = __shfl_sync(mask, x, i < 15 ? 3 : 30);
     } else {
         const unsigned mask = 0xb6db6db6;
         out[i] = __shfl_sync(mask, x, 10);
@@ -23,6 +23,6 @@ extern "C" __global__ void shfl_partial(unsigned *out, const unsigned *in) {
         out[160 + i] = __shfl_up_sync(mask, x, 3);
     }
     __syncwarp();
-    out[192 + i] = __activemask();
+    out[192 + i] = __activemask() >> i & 1;
     out[224 + i] = __shfl_down_sync(0xffffffff, x, 1);
 }

@@ -1,18 +1,18 @@
 // Registers that say where a thread is, in a grid and blocks of three dimensions with a partial last warp.
-// launch: special_registers grid 2x3x2 block 5x4x3 shared 100
-// arg: out u32 15840
+// launch: special_registers grid 2x1x2 block 3x4x3 shared 100
+// arg: out u32 3168
 
 #define READ(k, name)                                                \
     {                                                                \
         unsigned d;                                                  \
         asm volatile("mov.u32 %0, %%" name ";" : "=r"(d));           \
-        out[k * 720] = d;                                            \
+        out[k * 144] = d;                                            \
     }
 
 extern "C" __global__ void special_registers(unsigned *out) {
     unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
     unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-    out += block * 60 + thread;
+    out += block * 36 + thread;
     READ(0, "tid.x")
     READ(1, "tid.y")
     READ(2, "tid.z")
@@ -34,9 +34,9 @@ extern "C" __global__ void special_registers(unsigned *out) {
     READ(18, "dynamic_smem_size")
     unsigned wanted = thread / 32, warp;
     asm volatile("mov.u32 %0, %%warpid;" : "=r"(warp));
-    out[19 * 720] = __shfl_sync(__activemask(), warp, 0) == warp;
-    out[20 * 720] = wanted;
+    out[19 * 144] = __shfl_sync(__activemask(), warp, 0) == warp;
+    out[20 * 144] = wanted;
     unsigned short narrow;
     asm volatile("mov.u16 %0, %%tid.x;" : "=h"(narrow));
-    out[21 * 720] = narrow;
+    out[21 * 144] = narrow;
 }
