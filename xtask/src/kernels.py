@@ -92,6 +92,10 @@ def tidy(ptx):
 
 def main():
     toolkit, includes, out, *paths = sys.argv[1:]
+    toolkit, out, paths = os.path.abspath(toolkit), os.path.abspath(out), [os.path.abspath(path) for path in paths]
+    includes = ":".join(os.path.abspath(folder) for folder in includes.split(":"))
+    # Lines and debug information name the working directory: nobody's is wanted in the PTX.
+    os.chdir("/")
     for path in paths:
         with open(path, encoding="utf-8") as file:
             source = file.read()

@@ -2,9 +2,9 @@
 // launch: arith_bf16 grid 4 block 100
 // arg: out u16 2000
 // arg: out u32 2000
-// arg: in u16 400 corners bf16 slow
-// arg: in u16 400 corners bf16
-// arg: in u16 400 corners bf16 random 50
+// arg: in bf16 400 corners slow
+// arg: in bf16 400 corners
+// arg: in bf16 400 corners random 50
 
 #define TWO(k, text)                                                  \
     {                                                                 \

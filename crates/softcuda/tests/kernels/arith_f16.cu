@@ -1,9 +1,9 @@
 // Arithmetic of f16.
 // launch: arith_f16 grid 4 block 100
 // arg: out u16 4000
-// arg: in u16 400 corners f16 slow
-// arg: in u16 400 corners f16
-// arg: in u16 400 corners f16 random 48
+// arg: in f16 400 corners slow
+// arg: in f16 400 corners
+// arg: in f16 400 corners random 48
 
 #define TWO(k, text)                                                  \
     {                                                                 \

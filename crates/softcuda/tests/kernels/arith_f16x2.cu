@@ -1,9 +1,9 @@
 // Arithmetic of pairs of f16: each half by itself.
 // launch: arith_f16x2 grid 4 block 100
 // arg: out u32 4000
-// arg: in u32 400 corners f16x2 slow
-// arg: in u32 400 corners f16x2
-// arg: in u32 400 corners f16x2 random 49
+// arg: in f16x2 400 corners slow
+// arg: in f16x2 400 corners
+// arg: in f16x2 400 corners random 49
 
 #define TWO(k, text)                                                  \
     {                                                                 \

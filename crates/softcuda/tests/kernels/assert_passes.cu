@@ -2,8 +2,6 @@
 // launch: assert_passes grid 2 block 32
 // arg: out u32 64
 
-#include <assert.h>
-
 extern "C" __global__ void assert_passes(unsigned *out) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     assert(i < 64);

@@ -1,12 +1,12 @@
 // One atomic addition of each corner to each corner: subnormal numbers are flushed in some places and kept in others.
 // launch: atom_float_corners grid 4 block 100
 // arg: inout f32 400 corners slow
-// arg: inout u32 400 corners f16x2 slow
-// arg: inout u32 400 corners bf16x2 slow
+// arg: inout f16x2 400 corners slow
+// arg: inout bf16x2 400 corners slow
 // arg: inout f64 400 corners slow
 // arg: in f32 400 corners
-// arg: in u32 400 corners f16x2
-// arg: in u32 400 corners bf16x2
+// arg: in f16x2 400 corners
+// arg: in bf16x2 400 corners
 // arg: in f64 400 corners
 // arg: out f32 400
 // compare: any-nan

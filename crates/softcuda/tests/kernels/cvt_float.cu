@@ -1,8 +1,8 @@
 // cvt between f16, bf16, f32 and f64 in all roundings, saturated, flushed, with the negative cut off.
 // launch: cvt_float grid 1 block 20
 // arg: out u64 860
-// arg: in u16 20 corners f16
-// arg: in u16 20 corners bf16
+// arg: in f16 20 corners
+// arg: in bf16 20 corners
 // arg: in f32 20 corners
 // arg: in f64 20 corners
 // arg: in f32 20 bits 0x477fefff,0x477ff000,0x477fe000,0x33000000,0x33000001,0x33800000,0x387fc000,0x387fe000,0x38800000,0x3f801000,0x3f801001,0x3f803000,0xbf801000,0x7f7f8000,0x7f7f7fff,0x3f808000,0x3f818000,0x3f808001,0x00008000,0x80018000

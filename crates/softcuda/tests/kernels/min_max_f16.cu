@@ -2,10 +2,10 @@
 // launch: min_max_f16 grid 4 block 100
 // arg: out u16 4000
 // arg: out u32 400
-// arg: in u16 400 corners f16 slow
-// arg: in u16 400 corners f16
-// arg: in u16 400 corners bf16 slow
-// arg: in u16 400 corners bf16
+// arg: in f16 400 corners slow
+// arg: in f16 400 corners
+// arg: in bf16 400 corners slow
+// arg: in bf16 400 corners
 
 #define OP(k, text, m, n)                                             \
     {                                                                 \

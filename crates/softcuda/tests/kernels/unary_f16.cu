@@ -1,10 +1,10 @@
 // Instructions of one operand of f16, bf16 and pairs of them, whose bits are fixed.
 // launch: unary_f16 grid 1 block 20
 // arg: out u32 240
-// arg: in u16 20 corners f16
-// arg: in u16 20 corners bf16
-// arg: in u32 20 corners f16x2
-// arg: in u32 20 corners bf16x2
+// arg: in f16 20 corners
+// arg: in bf16 20 corners
+// arg: in f16x2 20 corners
+// arg: in bf16x2 20 corners
 
 #define HALF(k, text, x)                                  \
     {                                                     \
