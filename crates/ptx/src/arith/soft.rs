@@ -3,6 +3,9 @@
 //! It serves every format and rounding for which the processor has no instruction, and is slower than those. Flushing,
 //! clamping and the payloads of NaN inputs are the callers' business: a NaN that comes out is the format's own.
 
+#[cfg(test)]
+mod tests;
+
 use std::cmp::Ordering;
 
 use super::{MinMax, Property, Rounding};
