@@ -87,6 +87,8 @@ fn a_fused_sum_is_rounded_once() {
     // 1 + 2^-24 is a tie; a last bit far below decides it.
     assert_eq!(fma(0x3f80_0001, 0x3380_0000, ONE, NEAREST), 0x3f80_0001);
     assert_eq!(fma(0x3f7f_ffff, 0x3380_0000, ONE, NEAREST), 0x3f80_0000);
+    // The tie is missed by 2^-70, which a double does not see beside 1.
+    assert_eq!(fma(0x3f80_0001, 0x337f_fffe, 0x3f80_0001, NEAREST), 0x3f80_0001);
 }
 
 #[test]
