@@ -242,12 +242,15 @@ impl Run<'_> {
         let sources = source_bytes.map_or([*bytes; LANES], |slot| frame.narrow[slot as usize].map(|n| n.min(*bytes)));
         self.check_alignment(MemorySpace::Shared, &to, active, u64::from(*bytes))?;
         self.check_alignment(MemorySpace::Global, &from, active, u64::from(*bytes))?;
-        for offset in (0..u64::from(*bytes)).step_by(4) {
+        // Words, or bytes where a source ends within one. What the source does not have is zero.
+        let width = if sources.iter().all(|bytes| bytes % 4 == 0) { Width::Four } else { Width::One };
+        for offset in (0..u64::from(*bytes)).step_by(width as usize) {
             let source = from.map(|address| address.wrapping_add(offset));
             let target = to.map(|address| address.wrapping_add(offset));
-            let real = each(active).filter(|&lane| offset < u64::from(sources[lane])).fold(0, |lanes, lane| lanes | 1 << lane);
-            let values = self.load(warp, index, MemorySpace::Global, Width::Four, &source, real, 4)?;
-            self.store(warp, index, MemorySpace::Shared, Width::Four, &target, active, &values, 4)?;
+            let has = |lane: &usize| offset < u64::from(sources[*lane]);
+            let real = each(active).filter(has).fold(0, |lanes, lane| lanes | 1 << lane);
+            let values = self.load(warp, index, MemorySpace::Global, width, &source, real, width.bytes())?;
+            self.store(warp, index, MemorySpace::Shared, width, &target, active, &values, width.bytes())?;
         }
         Ok(())
     }
@@ -260,6 +263,7 @@ impl Run<'_> {
             // Addresses of these are generic ones already.
             MemorySpace::Global | MemorySpace::Const | MemorySpace::Generic | MemorySpace::Param => 0,
         };
+        let program = self.program;
         let frame = warp.frame_mut(index);
         match *op {
             Op::ToGeneric { space, to, from } => {
@@ -277,8 +281,10 @@ impl Run<'_> {
                         MemorySpace::Shared => matches!(found, Spot::Shared(_)),
                         MemorySpace::Local => matches!(found, Spot::Local(_)),
                         MemorySpace::Param => matches!(found, Spot::Param(_)),
-                        MemorySpace::Const => false,
-                        MemorySpace::Global | MemorySpace::Generic => matches!(found, Spot::Global(_)),
+                        MemorySpace::Const => program.is_constant(address),
+                        MemorySpace::Global | MemorySpace::Generic => {
+                            matches!(found, Spot::Global(_)) && !program.is_constant(address)
+                        }
                     })
                 });
                 frame.write(Place::Predicate(to), active, &values);

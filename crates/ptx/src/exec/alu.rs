@@ -270,8 +270,15 @@ fn bits(op: Bits, a: [u32; LANES], b: [u32; LANES], c: [u32; LANES]) -> [u32; LA
         Bits::SignZeroExtend { signed: true, mode } => map2(a, b, |a, b| integer::szext_s32(a, b, mode)),
         Bits::SignZeroExtend { signed: false, mode } => map2(a, b, |a, b| integer::szext_u32(a, b, mode)),
         Bits::Mask(mode) => map2(a, b, |a, b| integer::bmsk(a, b, mode)),
+        Bits::Pack { bits, signed } => map3(a, b, c, |a, b, c| pack(bits, signed, a, b, c)),
         Bits::NthSet => map3(a, b, c, |a, b, c| integer::fns(a, b, c.cast_signed())),
     }
+}
+
+fn pack(bits: u32, signed: bool, a: u32, b: u32, c: u32) -> u32 {
+    let (least, most) = if signed { (-1i32 << (bits - 1), (1i32 << (bits - 1)) - 1) } else { (0, (1i32 << bits) - 1) };
+    let part = |value: u32| value.cast_signed().clamp(least, most).cast_unsigned() & ((1 << bits) - 1);
+    part(b) | part(a) << bits | u32s::shl(c, 2 * bits)
 }
 
 fn bits_wide(frame: &mut Frame, lanes: u32, op: BitsWide, to: u32, [a, b, c, d]: [u32; 4]) {
