@@ -8,7 +8,8 @@ use crate::arith::{MinMax, Mode, Rounding, double, single};
 use crate::fault::FaultKind;
 use crate::memory::{LANES, Width};
 use crate::program::{
-    Atomic, AtomicKind, AtomicOp, LOCAL_WINDOW, MemorySpace, Op, PARAM_WINDOW, Place, SHARED_WINDOW, WINDOW_BYTES, WINDOWS,
+    Atomic, AtomicKind, AtomicOp, LOCAL_WINDOW, MemorySpace, Op, PARAM_WINDOW, Place, SHARED_WINDOW, WINDOW_BYTES,
+    WINDOWS,
 };
 
 /// Which space an address of one lane is in, and where there.
@@ -87,6 +88,9 @@ impl Run<'_> {
         self.check_alignment(space, addresses, lanes, align)?;
         let mut values = [0; LANES];
         if space == MemorySpace::Shared {
+            if width == Width::Four && self.load_words(addresses, lanes, &mut values) {
+                return Ok(values);
+            }
             for lane in each(lanes) {
                 values[lane] = take(self.shared, addresses[lane], width)
                     .ok_or_else(|| self.stray(lane, Spot::Shared(addresses[lane]), width, false))?;
@@ -102,9 +106,23 @@ impl Run<'_> {
         }
         for lane in each(lanes) {
             let spot = spot(space, addresses[lane]);
-            values[lane] = self.load_one(warp, frame, lane, spot, width).ok_or_else(|| self.stray(lane, spot, width, false))?;
+            values[lane] =
+                self.load_one(warp, frame, lane, spot, width).ok_or_else(|| self.stray(lane, spot, width, false))?;
         }
         Ok(values)
+    }
+
+    /// Words of shared memory for all lanes at once. False if some lane is not active or strays.
+    fn load_words(&self, addresses: &[u64; LANES], lanes: u32, values: &mut [u64; LANES]) -> bool {
+        let (words, _) = self.shared.as_chunks::<4>();
+        let highest = addresses.iter().fold(0, |highest, &address| highest.max(address));
+        if lanes != super::frame::ALL || highest / 4 >= words.len() as u64 {
+            return false;
+        }
+        for lane in 0..LANES {
+            values[lane] = u64::from(u32::from_le_bytes(words[(addresses[lane] / 4) as usize]));
+        }
+        true
     }
 
     fn load_one(&mut self, warp: &Warp, frame: usize, lane: usize, spot: Spot, width: Width) -> Option<u64> {
@@ -345,13 +363,37 @@ fn width_of(kind: AtomicKind) -> Width {
 fn change(atomic: &Atomic, old: u64, operand: u64, swap: u64, flush: bool) -> u64 {
     match (atomic.op, atomic.kind) {
         (AtomicOp::Exchange, _) => operand,
-        (AtomicOp::CompareExchange, AtomicKind::Bits16) => if old == operand & 0xffff { swap & 0xffff } else { old },
-        (AtomicOp::CompareExchange, _) => if old == operand { swap } else { old },
+        (AtomicOp::CompareExchange, AtomicKind::Bits16) => {
+            if old == operand & 0xffff {
+                swap & 0xffff
+            } else {
+                old
+            }
+        }
+        (AtomicOp::CompareExchange, _) => {
+            if old == operand {
+                swap
+            } else {
+                old
+            }
+        }
         (AtomicOp::And, _) => old & operand,
         (AtomicOp::Or, _) => old | operand,
         (AtomicOp::Xor, _) => old ^ operand,
-        (AtomicOp::Inc, _) => if old >= operand { 0 } else { old + 1 },
-        (AtomicOp::Dec, _) => if old == 0 || old > operand { operand } else { old - 1 },
+        (AtomicOp::Inc, _) => {
+            if old >= operand {
+                0
+            } else {
+                old + 1
+            }
+        }
+        (AtomicOp::Dec, _) => {
+            if old == 0 || old > operand {
+                operand
+            } else {
+                old - 1
+            }
+        }
         (AtomicOp::Add, AtomicKind::Single) => {
             let mode = if flush { Mode::NEAREST_FTZ } else { Mode::NEAREST };
             u64::from(single::add(old as u32, operand as u32, mode))
