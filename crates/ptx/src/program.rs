@@ -539,6 +539,11 @@ pub(crate) enum Bits {
     },
     Mask(FunnelMode),
     NthSet,
+    /// `a` and `b` saturated to so many bits, `b` lowest, and what fits of `c` above.
+    Pack {
+        bits: u32,
+        signed: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
