@@ -378,13 +378,13 @@ fn arguments_at_wild_addresses_are_invalid_values() {
     child::alone("arguments_at_wild_addresses_are_invalid_values", || {
         let own = Context::create();
         let store = own.kernel(c"store");
-        let nowhere = 8 as *mut c_void;
+        let nowhere = std::ptr::without_provenance_mut(8);
         for mut list in [[nowhere, nowhere], [std::ptr::null_mut(); 2]] {
             // SAFETY: the software driver reads arguments through the kernel, which answers for what is not there.
             let answer = unsafe { launch::kernel(&own.api, store, Shape::line(1, 1), CUstream::NULL, &mut list) };
             assert_eq!(answer.code(), CUerror::INVALID_VALUE);
         }
-        for list in [std::ptr::null_mut(), 8 as *mut *mut c_void, 9 as *mut *mut c_void] {
+        for list in [0, 8, 9].map(std::ptr::without_provenance_mut) {
             // SAFETY: as above.
             let answer =
                 unsafe { launch::raw(&own.api, store, Shape::line(1, 1), CUstream::NULL, list, std::ptr::null_mut()) };
