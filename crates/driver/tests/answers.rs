@@ -290,3 +290,76 @@ fn a_slice_is_copied_whole_each_way() {
     assert_eq!(copy::host_to_device(&api, CUdeviceptr(9), &[1, 2, 3]), Ok(()));
     assert_eq!(copy::host_to_device(&api, CUdeviceptr(9), &bytes).unwrap_err().code, CUerror::INVALID_VALUE);
 }
+
+#[test]
+fn what_an_image_holds_comes_back_as_written() {
+    let api = Api {
+        cuModuleLoadData: writes!([] module: CUmodule = CUmodule(1); [*const c_void]),
+        cuModuleGetFunction: writes!([] function: CUfunction = CUfunction(2); [CUmodule, *const c_char]),
+        cuModuleGetGlobal_v2: writes!([] base: CUdeviceptr = CUdeviceptr(3), bytes: usize = 4; [CUmodule, *const c_char]),
+        cuLinkComplete: writes!(
+            [CUlinkState] start: *mut c_void = std::ptr::without_provenance_mut(5), bytes: usize = 6; []
+        ),
+        cuOccupancyMaxPotentialBlockSize: writes!([] grid: i32 = 7, block: i32 = 8; [CUfunction, CUoccupancyB2DSize, usize, i32]),
+        cuFuncGetName: writes!([] text: *const c_char = c"kernel".as_ptr(); [CUfunction]),
+        ..empty()
+    };
+    // SAFETY: the table reads nothing.
+    assert_eq!(unsafe { module::load(&api, std::ptr::null()) }, Ok(CUmodule(1)));
+    assert_eq!(module::function(&api, CUmodule(1), c"kernel"), Ok(CUfunction(2)));
+    let variable = memory::Range { base: CUdeviceptr(3), bytes: 4 };
+    assert_eq!(module::global(&api, CUmodule(1), c"variable"), Ok(variable));
+    let linked = link::complete(&api, CUlinkState(0)).unwrap();
+    assert_eq!((linked.start.addr(), linked.bytes), (5, 6));
+    // SAFETY: there is no function to call.
+    let best = unsafe { occupancy::potential(&api, CUfunction(2), None, 0, 0) };
+    assert_eq!(best, Ok(occupancy::Potential { grid_size: 7, block_size: 8 }));
+    assert_eq!(function::name(&api, CUfunction(2)), Ok("kernel".to_owned()));
+}
+
+#[test]
+fn a_value_of_an_option_is_read_after_the_driver_wrote_it() {
+    unsafe extern "C" fn load(
+        _: *mut CUmodule,
+        _: *const c_void,
+        count: u32,
+        names: *mut CUjit_option,
+        values: *mut *mut c_void,
+    ) -> CUresult {
+        assert_eq!(count, 2);
+        let second = names.wrapping_add(1);
+        // SAFETY: the caller keeps the conditions of the driver's function: there are two names.
+        assert_eq!(unsafe { second.read() }, CUjit_option::ERROR_LOG_BUFFER_SIZE_BYTES);
+        let second = values.wrapping_add(1);
+        // SAFETY: as above, for the values.
+        unsafe { second.write(std::ptr::without_provenance_mut(12)) };
+        Err(CUerror::INVALID_PTX)
+    }
+    let api = Api { cuModuleLoadDataEx: load, ..empty() };
+    let mut options = module::Options::new()
+        .with(CUjit_option::OPTIMIZATION_LEVEL, 4)
+        .with(CUjit_option::ERROR_LOG_BUFFER_SIZE_BYTES, 4096);
+    // SAFETY: the table reads no image, and no value is an address.
+    let refused = unsafe { module::load_with(&api, std::ptr::null(), &mut options) };
+    assert_eq!(refused.unwrap_err().code, CUerror::INVALID_PTX);
+    assert_eq!(options.value(CUjit_option::ERROR_LOG_BUFFER_SIZE_BYTES), Some(12));
+    assert_eq!(options.value(CUjit_option::OPTIMIZATION_LEVEL), Some(4));
+    assert_eq!(options.value(CUjit_option::WALL_TIME), None);
+}
+
+#[test]
+fn a_log_ends_where_the_driver_says() {
+    unsafe extern "C" fn dump(iterator: *mut CUlogIterator, text: *mut c_char, bytes: *mut usize, _: u32) -> CUresult {
+        // SAFETY: the caller keeps the conditions of the driver's function: `iterator` is one of the caller's.
+        unsafe { iterator.write(9) };
+        // SAFETY: as above: there is room for more than one character.
+        unsafe { text.write(b'x' as c_char) };
+        // SAFETY: as above.
+        unsafe { bytes.write(1) };
+        Ok(())
+    }
+    let api = Api { cuLogsDumpToMemory: dump, ..empty() };
+    let mut iterator = 3;
+    assert_eq!(logs::dump(&api, Some(&mut iterator), 64, 0), Ok("x".to_owned()));
+    assert_eq!(iterator, 9);
+}

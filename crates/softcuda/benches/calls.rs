@@ -154,3 +154,26 @@ fn host_function_round_trip(bencher: Bencher) {
         cuda::stream::synchronize(&API, stream)
     });
 }
+
+const KERNELS: &std::ffi::CStr = c"
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry nothing() { ret; }
+";
+
+/// An empty kernel of so many blocks of 32 threads, there and back.
+#[divan::bench(args = [1, 64])]
+fn kernel_round_trip(bencher: Bencher, blocks: u32) {
+    let _bench = Bench::new();
+    let stream = cuda::stream::create(&API, stream_flags::NON_BLOCKING).expect("a stream can be created");
+    // SAFETY: the text ends in a NUL.
+    let module = unsafe { cuda::module::load(&API, KERNELS.as_ptr().cast()) }.expect("the text is right");
+    let function = cuda::module::function(&API, module, c"nothing").expect("the module has the kernel");
+    let shape = cuda::launch::Shape::line(blocks, 32);
+    bencher.bench_local(|| {
+        // SAFETY: the kernel has no parameters and touches nothing.
+        unsafe { cuda::launch::kernel(&API, function, shape, stream, &mut []) }.expect("the launch is right");
+        cuda::stream::synchronize(&API, stream)
+    });
+}
