@@ -7,13 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
-use freehold_driver::cuda::{CUlimit, host_register_flags};
+use freehold_driver::cuda::{CUlimit, CUmemAccess_flags, host_register_flags};
 use freehold_ptx::{LANES, Memory, Stray, Width};
 
 use crate::context::Context;
 use crate::memory::place::is_mapped;
 use crate::span::{Span, SpanKind};
-use crate::world::World;
+use crate::world::{World, lock};
 
 /// Spans that a view remembers: as many as the arrays that a kernel commonly uses at once.
 const WINDOWS: usize = 8;
@@ -117,6 +117,10 @@ impl<'c> View<'c> {
     /// Opens a window for the span at `address`, if `bytes` lie in it.
     fn open(&mut self, address: u64, bytes: u64) -> Option<usize> {
         let span = { self.world.spans().reached(address).cloned() }?;
+        let rights = self.rights(&span);
+        if !rights.reads {
+            return None;
+        }
         let start = match &span.kind {
             SpanKind::Device | SpanKind::Pool(_) | SpanKind::Variable { .. } | SpanKind::Hidden { .. } => {
                 self.world.devices[span.device].arena.pointer(span.base)
@@ -127,12 +131,7 @@ impl<'c> View<'c> {
             SpanKind::Registered { .. } if !is_mapped(span.base, span.bytes) => return None,
             SpanKind::Registered { .. } => span.base as *mut u8,
         };
-        let writable = match span.kind {
-            SpanKind::Variable { constant } => !constant,
-            SpanKind::Registered { flags } => flags & host_register_flags::READ_ONLY == 0,
-            _ => true,
-        };
-        let window = Window { base: span.base, bytes: span.bytes, writable, start, _keep: Some(span) };
+        let window = Window { base: span.base, bytes: span.bytes, writable: rights.writes, start, _keep: Some(span) };
         if !window.holds(address, bytes) {
             return None;
         }
@@ -140,6 +139,37 @@ impl<'c> View<'c> {
         self.oldest = (index + 1) % WINDOWS;
         self.windows[index] = window;
         Some(index)
+    }
+}
+
+/// What a kernel may do with a span.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Rights {
+    reads: bool,
+    writes: bool,
+}
+
+impl View<'_> {
+    /// What a kernel of this context may do with a span: memory of another device only as far as that was allowed.
+    fn rights(&self, span: &Span) -> Rights {
+        let all = Rights { reads: true, writes: true };
+        let own = self.context.device.ordinal;
+        match &span.kind {
+            SpanKind::Variable { constant: true } if span.device == own => Rights { writes: false, ..all },
+            SpanKind::Registered { flags } => Rights { writes: flags & host_register_flags::READ_ONLY == 0, ..all },
+            SpanKind::Pinned { .. } | SpanKind::Managed { .. } => all,
+            _ if span.device == own => all,
+            SpanKind::Pool(pool) => match pool.access(own as i32) {
+                Some(CUmemAccess_flags::PROT_READWRITE) => all,
+                Some(CUmemAccess_flags::PROT_READ) => Rights { writes: false, ..all },
+                _ => Rights { reads: false, writes: false },
+            },
+            _ => {
+                let is_peer = |owner: &Arc<Context>| lock(&self.context.peers).contains(&owner.number);
+                let allowed = span.context.as_ref().is_some_and(is_peer);
+                Rights { reads: allowed, writes: allowed }
+            }
+        }
     }
 }
 
@@ -215,6 +245,9 @@ impl Memory for View<'_> {
     fn describe(&mut self, address: u64) -> String {
         let reached = { self.world.spans().reached(address).cloned() };
         match reached {
+            Some(span) if !self.rights(&span).reads => {
+                format!("memory of device {}, to which this context has no access", span.device)
+            }
             Some(span) => match span.kind {
                 SpanKind::Variable { constant: true } => "a constant, which kernels do not write".to_owned(),
                 SpanKind::Registered { flags } if flags & host_register_flags::READ_ONLY != 0 => {

@@ -37,7 +37,7 @@ impl Site {
     /// Writes down how the kernel ended, and says with which code.
     pub(crate) fn report(&self, fault: &Fault) -> CUerror {
         if let FaultKind::Assert { message } = &fault.kind {
-            print::to_stderr(format!("{message}\n").as_bytes());
+            print::to_stderr(as_c_says(message, fault).as_bytes());
         }
         self.world.log.error(&fault.to_string());
         code(&fault.kind)
@@ -57,6 +57,13 @@ impl Drop for Site {
             self.world.end_hidden(workspace);
         }
     }
+}
+
+/// A failed assertion as the real driver tells of it: with the thread, in its own form.
+fn as_c_says(message: &str, fault: &Fault) -> String {
+    let ([bx, by, bz], [tx, ty, tz]) = (fault.block, fault.thread);
+    let place = format!(": block: [{bx},{by},{bz}], thread: [{tx},{ty},{tz}] Assertion `");
+    message.replacen(": assertion `", &place, 1) + ".\n"
 }
 
 fn code(fault: &FaultKind) -> CUerror {

@@ -3,9 +3,10 @@
 mod common;
 
 use common::{Context, Refused, child, driver};
+use freehold_driver::cuda::launch::Shape;
 use freehold_driver::cuda::{
     CUdevice, CUdevice_P2PAttribute, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType,
-    CUmemPoolProps, context, copy, device, fill, host, memory, pointer, pool, primary,
+    CUmemPoolProps, CUstream, context, copy, device, fill, host, logs, memory, pointer, pool, primary,
 };
 
 const MIB: usize = 1 << 20;
@@ -167,5 +168,26 @@ fn each_device_has_its_own_primary_context() {
         primary::release(&api, CUdevice(1)).unwrap();
         assert!(primary::state(&api, CUdevice(0)).unwrap().active, "the first is still retained");
         assert!(!primary::state(&api, CUdevice(1)).unwrap().active, "the second is not");
+    });
+}
+
+#[test]
+fn a_kernel_reaches_memory_of_another_device_once_its_context_may() {
+    with_two("a_kernel_reaches_memory_of_another_device_once_its_context_may", || {
+        let (first, second) = two_contexts();
+        first.enter();
+        let block = first.block(4);
+        second.enter();
+        context::enable_peer_access(&second.api, first.handle, 0).unwrap();
+        let store = second.kernel(c"store");
+        second.run(store, Shape::line(1, 1), CUstream::NULL, &[block.0.into(), 5u32.into()]).unwrap();
+        context::synchronize(&second.api).unwrap();
+        assert_eq!(second.read(block, 4), 5u32.to_le_bytes());
+        context::disable_peer_access(&second.api, first.handle).unwrap();
+        second.run(store, Shape::line(1, 1), CUstream::NULL, &[block.0.into(), 6u32.into()]).unwrap();
+        assert_eq!(context::synchronize(&second.api).code(), CUerror::ILLEGAL_ADDRESS);
+        let log = logs::dump(&second.api, None, 4096, 0).unwrap();
+        assert!(log.contains("memory of device 0, to which this context has no access"), "{log}");
+        std::mem::forget((first, second));
     });
 }

@@ -111,6 +111,29 @@ again:
     ret;
 }
 
+.extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 c) .noreturn;
+.global .align 1 .b8 text[3] = {110, 111, 0};
+.visible .entry assert()
+{
+    .reg .b64 %at<3>;
+    mov.u64 %at1, text;
+    cvta.global.u64 %at2, %at1;
+    {
+        .param .b64 m;
+        .param .b64 f;
+        .param .b32 l;
+        .param .b64 n;
+        .param .b64 c;
+        st.param.b64 [m], %at2;
+        st.param.b64 [f], %at2;
+        st.param.b32 [l], 12;
+        st.param.b64 [n], %at2;
+        st.param.b64 [c], 1;
+        call.uni __assertfail, (m, f, l, n, c);
+    }
+    ret;
+}
+
 .visible .entry release(.param .u64 start)
 {
     .reg .b64 %at;
@@ -256,6 +279,20 @@ fn a_trap_of_one_block_ends_the_kernel_and_every_call_after_it() {
         assert_eq!(memory::alloc(&own.api, 4).code(), CUerror::LAUNCH_FAILED);
         assert!(own.log().contains("kernel trap_late, PTX line 46, block (500,0,0)"), "{}", own.log());
     });
+}
+
+#[test]
+fn an_assertion_that_fails_is_told_on_standard_error() {
+    let name = "an_assertion_that_fails_is_told_on_standard_error";
+    if child::is_child(name) {
+        let own = Context::create();
+        assert_eq!(own.end_of(c"assert", &[]), Err(CUerror::ASSERT));
+        return std::mem::forget(own);
+    }
+    let outcome = child::start(name, &[]);
+    assert!(outcome.status.success(), "{}", outcome.output);
+    let told = "no:12: no: block: [0,0,0], thread: [0,0,0] Assertion `no` failed.\n";
+    assert!(outcome.output.contains(told), "{}", outcome.output);
 }
 
 #[test]
