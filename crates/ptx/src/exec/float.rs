@@ -7,7 +7,6 @@ use super::frame::Frame;
 use crate::arith::convert::{self, Convert, Format};
 use crate::arith::half::{Half, HalfMode, pairs};
 use crate::arith::{MinMax, Mode, Rounding, double, single};
-use crate::memory::LANES;
 use crate::program::{Compare, CompareKind, Float, Op, Place, Relation};
 
 /// Carries out an instruction on floating-point numbers. False if it is of another kind.

@@ -363,9 +363,9 @@ fn timer(name: &str) -> Option<(Timer, u32)> {
         "%clock" | "%clock_lo" => (Timer::Clock, 32),
         "%clock_hi" => (Timer::ClockHigh, 32),
         "%clock64" => (Timer::Clock64, 64),
-        "%globaltimer" => (Timer::GlobalTimer, 64),
-        "%globaltimer_lo" => (Timer::GlobalTimerLow, 32),
-        "%globaltimer_hi" => (Timer::GlobalTimerHigh, 32),
+        "%globaltimer" => (Timer::Nanoseconds, 64),
+        "%globaltimer_lo" => (Timer::NanosecondsLow, 32),
+        "%globaltimer_hi" => (Timer::NanosecondsHigh, 32),
         _ => return None,
     })
 }
