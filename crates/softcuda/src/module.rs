@@ -58,7 +58,10 @@ impl Module {
         let addresses: Vec<_> = variables.iter().map(|variable| variable.address).collect();
         let (program, contents) = image.place(&addresses);
         for (variable, content) in variables.iter().zip(&contents) {
-            Place::device(&context.device.arena, variable.address).write(0, content)?;
+            // What the text does not say is zero.
+            let place = Place::device(&context.device.arena, variable.address);
+            place.fill(0, &[0], variable.bytes)?;
+            place.write(0, content)?;
         }
         let (_, module) = world.modules.insert_with(|handle| {
             Arc::new(Self {
