@@ -28,7 +28,7 @@ pub(crate) fn run(api: &Api, kernel: &Kernel) -> Result<Record, String> {
     // SAFETY: the image is a text that ends in a NUL.
     let module = unsafe { module::load(api, image.as_ptr().cast()) }.map_err(told)?;
     for launch in &description.launches {
-        let name = CString::new(launch.function.as_str()).map_err(|_| "the function's name has a NUL in it")?;
+        let name = CString::new(kernel.entry(&launch.function)?).map_err(|_| "the function's name has a NUL in it")?;
         let function = module::function(api, module, &name).map_err(told)?;
         start(api, function, launch, &mut arguments).map_err(told)?;
     }
