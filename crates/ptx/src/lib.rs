@@ -5,11 +5,15 @@
 
 #![forbid(unsafe_code)]
 
+mod arith;
 mod error;
+mod exec;
 mod fault;
 mod grid;
 mod image;
+mod lower;
 mod memory;
+mod program;
 pub mod syntax;
 
 pub use error::{Error, ErrorKind};

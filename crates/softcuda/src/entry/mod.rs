@@ -2,30 +2,43 @@
 
 #![allow(non_snake_case, reason = "named as C names the functions")]
 
-#[allow(clippy::too_many_arguments, reason = "as many as C has")]
-mod absent;
 mod context;
 mod copy;
 mod device;
 mod driver;
 mod event;
 mod fill;
+mod function;
 mod host;
+mod kernel;
+mod launch;
+mod library;
+mod link;
+mod logs;
 mod memory;
+mod module;
+mod occupancy;
 mod pointer;
 mod pool;
 mod stream;
 mod value;
 
-pub(crate) use absent::*;
 pub(crate) use context::*;
 pub(crate) use copy::*;
 pub(crate) use device::*;
 pub(crate) use driver::*;
 pub(crate) use event::*;
 pub(crate) use fill::*;
+pub(crate) use function::*;
 pub(crate) use host::*;
+pub(crate) use kernel::*;
+pub(crate) use launch::*;
+pub(crate) use library::*;
+pub(crate) use link::*;
+pub(crate) use logs::*;
 pub(crate) use memory::*;
+pub(crate) use module::*;
+pub(crate) use occupancy::*;
 pub(crate) use pointer::*;
 pub(crate) use pool::*;
 pub(crate) use stream::*;

@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
 pub(crate) mod child;
+pub(crate) mod kernels;
 pub(crate) mod random;
 pub(crate) mod sweep;
 

@@ -1,0 +1,189 @@
+//! `cvt`: from any type to any other.
+
+mod packed;
+#[cfg(test)]
+mod tests;
+
+use super::Rounding;
+use super::soft::{self, Finite, Layout, Number};
+
+pub(crate) use packed::{Eighth, pack_eighths, pack_halves, tf32, unpack_eighths};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Format {
+    U8,
+    U16,
+    U32,
+    U64,
+    S8,
+    S16,
+    S32,
+    S64,
+    F16,
+    Bf16,
+    F32,
+    F64,
+}
+
+/// The modifiers of `cvt`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Convert {
+    /// None where the conversion is exact. A float becomes an integer toward zero if nothing else is said.
+    pub(crate) rounding: Option<Rounding>,
+    /// The rounding is one to integers (`.rni`, `.rzi`, …), which matters if the result is a float.
+    pub(crate) integral: bool,
+    /// Subnormal f32, as operand or result, become zeros of their sign. Other formats are left alone.
+    pub(crate) ftz: bool,
+    /// Floats are clamped to [0, 1] with NaN to +0, integers to the range of the destination.
+    pub(crate) sat: bool,
+    /// What is negative becomes +0, NaN the canonical one.
+    pub(crate) relu: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Shape {
+    Integer { bits: u32, signed: bool },
+    Float(Layout),
+}
+
+impl Format {
+    pub(crate) const ALL: [Format; 12] = [
+        Format::U8,
+        Format::U16,
+        Format::U32,
+        Format::U64,
+        Format::S8,
+        Format::S16,
+        Format::S32,
+        Format::S64,
+        Format::F16,
+        Format::Bf16,
+        Format::F32,
+        Format::F64,
+    ];
+
+    const fn shape(self) -> Shape {
+        match self {
+            Format::U8 => Shape::Integer { bits: 8, signed: false },
+            Format::U16 => Shape::Integer { bits: 16, signed: false },
+            Format::U32 => Shape::Integer { bits: 32, signed: false },
+            Format::U64 => Shape::Integer { bits: 64, signed: false },
+            Format::S8 => Shape::Integer { bits: 8, signed: true },
+            Format::S16 => Shape::Integer { bits: 16, signed: true },
+            Format::S32 => Shape::Integer { bits: 32, signed: true },
+            Format::S64 => Shape::Integer { bits: 64, signed: true },
+            Format::F16 => Shape::Float(Layout::HALF),
+            Format::Bf16 => Shape::Float(Layout::BRAIN),
+            Format::F32 => Shape::Float(Layout::SINGLE),
+            Format::F64 => Shape::Float(Layout::DOUBLE),
+        }
+    }
+}
+
+/// What lies in `bits` above the width of `from` does not count. The result fills 64 bits: an integer is extended as its
+/// type says, as a destination register wider than the type wants it; above a float there are zeros.
+#[inline]
+pub(crate) fn convert(to: Format, from: Format, bits: u64, how: Convert) -> u64 {
+    let plain = !how.ftz && !how.sat && !how.relu;
+    match (to, from, how.rounding) {
+        (Format::S32, Format::F32, Some(Rounding::Zero)) if !how.ftz => single(bits) as i32 as u64,
+        (Format::U32, Format::F32, Some(Rounding::Zero)) if !how.ftz => u64::from(single(bits) as u32),
+        (Format::F32, Format::S32, Some(Rounding::Nearest)) if plain => u64::from((bits as i32 as f32).to_bits()),
+        (Format::F32, Format::U32, Some(Rounding::Nearest)) if plain => u64::from((bits as u32 as f32).to_bits()),
+        (Format::F64, Format::S32, _) if plain => f64::from(bits as i32).to_bits(),
+        (Format::F64, Format::U32, _) if plain => f64::from(bits as u32).to_bits(),
+        _ => exact(to, from, bits, how),
+    }
+}
+
+#[inline]
+fn single(bits: u64) -> f32 {
+    f32::from_bits(bits as u32)
+}
+
+fn exact(to: Format, from: Format, bits: u64, how: Convert) -> u64 {
+    match (from.shape(), to.shape()) {
+        (Shape::Integer { bits: width, signed }, Shape::Integer { bits: to_width, signed: to_signed }) => {
+            let value = integer(bits, width, signed);
+            let value = if how.sat { clamp(value, to_width, to_signed) } else { value };
+            integer(value as u64, to_width, to_signed) as u64
+        }
+        (Shape::Integer { bits: width, signed }, Shape::Float(layout)) => {
+            let value = integer(bits, width, signed);
+            let value = Finite { negative: value < 0, exponent: 0, significand: value.unsigned_abs() };
+            finish(to, soft::round(layout, how.rounding.unwrap_or(Rounding::Nearest), value), how)
+        }
+        (Shape::Float(layout), Shape::Integer { bits: width, signed }) => {
+            float_to_integer(operand(from, layout, bits, how), from, layout, (width, signed), how)
+        }
+        (Shape::Float(layout), Shape::Float(to_layout)) => {
+            finish(to, float_to_float(operand(from, layout, bits, how), layout, to_layout, how), how)
+        }
+    }
+}
+
+/// The low `width` bits as a number.
+fn integer(bits: u64, width: u32, signed: bool) -> i128 {
+    let unused = 128 - width;
+    if signed { (i128::from(bits) << unused) >> unused } else { (u128::from(bits) << unused >> unused) as i128 }
+}
+
+fn clamp(value: i128, width: u32, signed: bool) -> i128 {
+    let (least, most) = range(width, signed);
+    value.clamp(least, most)
+}
+
+fn range(width: u32, signed: bool) -> (i128, i128) {
+    if signed { (-(1 << (width - 1)), (1 << (width - 1)) - 1) } else { (0, (1 << width) - 1) }
+}
+
+fn operand(from: Format, layout: Layout, bits: u64, how: Convert) -> u64 {
+    let bits = bits & (layout.sign() | (layout.sign() - 1));
+    if how.ftz && from == Format::F32 { layout.flush(bits) } else { bits }
+}
+
+fn finish(to: Format, result: u64, how: Convert) -> u64 {
+    let Shape::Float(layout) = to.shape() else { return result };
+    let mut result = if how.ftz && to == Format::F32 { layout.flush(result) } else { result };
+    if how.sat {
+        result = layout.saturate(result);
+    }
+    if how.relu {
+        result = layout.relu(result);
+    }
+    result
+}
+
+/// Out of range is the nearest end of it, with `.sat` and without. NaN is 0 if neither side has 64 bits, else the
+/// destination's highest bit alone, says the document.
+fn float_to_integer(bits: u64, from: Format, layout: Layout, (width, signed): (u32, bool), how: Convert) -> u64 {
+    let (least, most) = range(width, signed);
+    let value = match soft::take_apart(layout, bits) {
+        Number::NaN if from == Format::F64 || width == 64 => integer(1 << (width - 1), width, signed),
+        Number::NaN => 0,
+        Number::Infinite { negative: false } => most,
+        Number::Infinite { negative: true } => least,
+        Number::Finite(value) => value.integral(how.rounding.unwrap_or(Rounding::Zero)).clamped(least, most),
+    };
+    value as u64
+}
+
+fn float_to_float(bits: u64, from: Layout, to: Layout, how: Convert) -> u64 {
+    let rounding = how.rounding.unwrap_or(Rounding::Nearest);
+    match soft::take_apart(from, bits) {
+        Number::NaN => nan(bits, from, to),
+        Number::Infinite { negative: false } => to.infinity(),
+        Number::Infinite { negative: true } => to.infinity() | to.sign(),
+        Number::Finite(value) => soft::round(to, rounding, if how.integral { value.integral(rounding) } else { value }),
+    }
+}
+
+/// A double keeps a NaN's sign and payload, made quiet; every other format has one NaN of its own.
+fn nan(bits: u64, from: Layout, to: Layout) -> u64 {
+    if to != Layout::DOUBLE {
+        return to.nan;
+    }
+    let sign = if bits & from.sign() != 0 { to.sign() } else { 0 };
+    let payload = bits & (from.quiet() - 1);
+    sign | to.infinity() | to.quiet() | payload << (to.quiet().trailing_zeros() - from.quiet().trailing_zeros())
+}

@@ -1,0 +1,149 @@
+//! Bits without a number's meaning: fields, masks, permutations.
+
+/// What an amount or a position of 32 and more means: 32, or its lowest five bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum FunnelMode {
+    Clamp,
+    Wrap,
+}
+
+/// The modes of `prmt` in which the two lowest bits of the selector choose one of four arrangements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Permutation {
+    /// `.f4e`: four bytes upward.
+    Forward,
+    /// `.b4e`: four bytes downward.
+    Backward,
+    /// `.rc8`: one byte, everywhere.
+    ReplicateByte,
+    /// `.ecl`: the bytes below the chosen one become it.
+    ClampLeft,
+    /// `.ecr`: the bytes above the chosen one become it.
+    ClampRight,
+    /// `.rc16`: one half, twice.
+    ReplicateHalf,
+}
+
+fn amount(mode: FunnelMode, amount: u32) -> u32 {
+    match mode {
+        FunnelMode::Clamp => amount.min(32),
+        FunnelMode::Wrap => amount & 31,
+    }
+}
+
+/// The upper 32 bits of `upper:lower`, shifted left.
+#[inline]
+pub(crate) fn shf_left(lower: u32, upper: u32, shift: u32, mode: FunnelMode) -> u32 {
+    let both = u64::from(upper) << 32 | u64::from(lower);
+    (both << amount(mode, shift) >> 32) as u32
+}
+
+/// The lower 32 bits of `upper:lower`, shifted right.
+#[inline]
+pub(crate) fn shf_right(lower: u32, upper: u32, shift: u32, mode: FunnelMode) -> u32 {
+    let both = u64::from(upper) << 32 | u64::from(lower);
+    (both >> amount(mode, shift)) as u32
+}
+
+/// `target` with its `length` bits from `start` on replaced by the lowest of `a`. Of both only the lowest byte counts.
+#[inline]
+pub(crate) fn bfi32(a: u32, target: u32, start: u32, length: u32) -> u32 {
+    // A field that begins within the word and ends beyond it is cut off there.
+    let (start, length) = (start & 0xff, length & 0xff);
+    if start >= 32 {
+        return target;
+    }
+    bfi64(a.into(), target.into(), start, length) as u32
+}
+
+/// As [`bfi32`].
+#[inline]
+pub(crate) fn bfi64(a: u64, target: u64, start: u32, length: u32) -> u64 {
+    let (start, length) = (start & 0xff, length & 0xff);
+    if start >= 64 || length == 0 {
+        return target;
+    }
+    let mask = (u64::MAX >> (64 - length.min(64))) << start;
+    target & !mask | a << start & mask
+}
+
+/// Bit by bit what `table` says of the three operands' bits: `a`'s counts 4, `b`'s 2, `c`'s 1.
+#[inline]
+pub(crate) fn lop3(a: u32, b: u32, c: u32, table: u8) -> u32 {
+    lop3_64(a.into(), b.into(), c.into(), table) as u32
+}
+
+#[inline]
+pub(crate) fn lop3_64(a: u64, b: u64, c: u64, table: u8) -> u64 {
+    let mut result = 0;
+    for row in 0..8 {
+        let pick = |bits: u64, weight: u8| if row & weight != 0 { bits } else { !bits };
+        let chosen = if table >> row & 1 == 1 { u64::MAX } else { 0 };
+        result |= chosen & pick(a, 4) & pick(b, 2) & pick(c, 1);
+    }
+    result
+}
+
+/// Each of the selector's four lowest nibbles chooses one of eight bytes, or with its highest bit that byte's sign eight
+/// times.
+#[inline]
+pub(crate) fn prmt(a: u32, b: u32, selector: u32) -> u32 {
+    let bytes = u64::from(b) << 32 | u64::from(a);
+    (0..4).fold(0, |result, i| {
+        let nibble = selector >> (4 * i) & 0xf;
+        let byte = (bytes >> (8 * (nibble & 7))) as u8;
+        let byte = if nibble & 8 != 0 { ((byte as i8) >> 7) as u8 } else { byte };
+        result | u32::from(byte) << (8 * i)
+    })
+}
+
+#[inline]
+pub(crate) fn prmt_mode(a: u32, b: u32, selector: u32, mode: Permutation) -> u32 {
+    let chosen = selector & 3;
+    let nibble = |i: u32| match mode {
+        Permutation::Forward => chosen + i,
+        Permutation::Backward => chosen.wrapping_sub(i) & 7,
+        Permutation::ReplicateByte => chosen,
+        Permutation::ClampLeft => chosen.max(i),
+        Permutation::ClampRight => chosen.min(i),
+        Permutation::ReplicateHalf => (chosen & 1) * 2 + (i & 1),
+    };
+    prmt(a, b, (0..4).fold(0, |selector, i| selector | nibble(i) << (4 * i)))
+}
+
+/// `length` ones from the bit `start` on.
+#[inline]
+pub(crate) fn bmsk(start: u32, length: u32, mode: FunnelMode) -> u32 {
+    let (start, length) = (amount(mode, start), amount(mode, length));
+    let ones = |count: u32| ((1u64 << count.min(32)) - 1) as u32;
+    ones(start + length) & !ones(start)
+}
+
+/// The lowest `width` bits of `a`.
+#[inline]
+pub(crate) fn szext_u32(a: u32, width: u32, mode: FunnelMode) -> u32 {
+    (u64::from(a) & ((1 << amount(mode, width)) - 1)) as u32
+}
+
+/// The lowest `width` bits of `a`, extended by the highest of them.
+#[inline]
+pub(crate) fn szext_s32(a: u32, width: u32, mode: FunnelMode) -> u32 {
+    let unused = 64 - amount(mode, width);
+    if unused == 64 { 0 } else { ((i64::from(a) << unused) >> unused) as u32 }
+}
+
+/// The position of the `offset`-th set bit of `mask`, counted from `base`: upward and from 1, or downward and from -1;
+/// `base` itself counts. 0 asks whether it is set. `u32::MAX` if there is none.
+pub(crate) fn fns(mask: u32, base: u32, offset: i32) -> u32 {
+    let is_set = |position: &u32| mask >> position & 1 == 1;
+    if base >= 32 {
+        return u32::MAX;
+    }
+    let nth = offset.unsigned_abs().saturating_sub(1) as usize;
+    let found = match offset {
+        0 => Some(base).filter(is_set),
+        1.. => (base..32).filter(is_set).nth(nth),
+        _ => (0..=base).rev().filter(is_set).nth(nth),
+    };
+    found.unwrap_or(u32::MAX)
+}

@@ -1,0 +1,67 @@
+//! The arithmetic of PTX instructions, as pure functions on the raw bits of registers.
+//!
+//! What the PTX ISA document fixes is as there. Where it leaves bits open (the payload of a NaN, a quotient by zero), the
+//! answer is that of an sm_90 GPU, and the place says so. Nothing here knows instructions, registers or lanes.
+
+pub(crate) mod convert;
+pub(crate) mod double;
+pub(crate) mod half;
+pub(crate) mod integer;
+pub(crate) mod single;
+pub(crate) mod soft;
+
+/// Where a result between two representable ones goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Rounding {
+    /// `.rn`: ties to the even one.
+    Nearest,
+    /// `.rz`
+    Zero,
+    /// `.rm`: toward negative infinity.
+    Down,
+    /// `.rp`: toward positive infinity.
+    Up,
+    /// `.rna`: ties away from zero.
+    NearestAway,
+}
+
+/// The modifiers of an arithmetic instruction on floats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Mode {
+    pub(crate) rounding: Rounding,
+    /// Subnormal inputs and results become zeros of the same sign.
+    pub(crate) ftz: bool,
+    /// The result is clamped to [0, 1], NaN becomes +0.
+    pub(crate) sat: bool,
+}
+
+impl Mode {
+    pub(crate) const NEAREST: Mode = Mode { rounding: Rounding::Nearest, ftz: false, sat: false };
+    pub(crate) const NEAREST_FTZ: Mode = Mode { rounding: Rounding::Nearest, ftz: true, sat: false };
+
+    pub(crate) const fn rounded(rounding: Rounding) -> Mode {
+        Mode { rounding, ftz: false, sat: false }
+    }
+}
+
+/// The modifiers of `min` and `max` on floats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct MinMax {
+    pub(crate) ftz: bool,
+    /// `.NaN`: one NaN is enough for the result to be one.
+    pub(crate) nan: bool,
+    /// The magnitudes are compared; the sign of the result is the product of the signs.
+    pub(crate) xorsign_abs: bool,
+}
+
+/// The kinds of float that `testp` tells apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Property {
+    Finite,
+    Infinite,
+    Number,
+    NotANumber,
+    /// A zero is one, says the document.
+    Normal,
+    Subnormal,
+}

@@ -1,0 +1,181 @@
+//! f32, as the bits of a `u32`.
+//!
+//! A NaN that arithmetic gives is always 0x7fffffff: inputs' payloads are not passed on. Rounding to nearest is done by
+//! the processor, without branches that depend on the values, so that a loop over lanes can become vector code.
+
+mod approximate;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
+
+use super::soft::{self, Layout};
+use super::{MinMax, Mode, Property, Rounding};
+
+pub(crate) use approximate::{
+    cos_approx, div_approx, div_full, ex2_approx, lg2_approx, rcp_approx, rsqrt_approx, sin_approx, sqrt_approx,
+    tanh_approx,
+};
+
+/// What arithmetic gives where there is no number.
+pub(crate) const NAN: u32 = 0x7fff_ffff;
+
+const LAYOUT: Layout = Layout::SINGLE;
+const SIGN: u32 = 0x8000_0000;
+const SMALLEST_NORMAL: u32 = 0x0080_0000;
+const ONE: u32 = 0x3f80_0000;
+
+#[inline]
+pub(crate) fn add(a: u32, b: u32, mode: Mode) -> u32 {
+    let (a, b) = (operand(a, mode.ftz), operand(b, mode.ftz));
+    let sum = if mode.rounding == Rounding::Nearest {
+        canonical(f32::from_bits(a) + f32::from_bits(b))
+    } else {
+        soft::add(LAYOUT, a.into(), b.into(), mode.rounding) as u32
+    };
+    finish(sum, mode)
+}
+
+#[inline]
+pub(crate) fn sub(a: u32, b: u32, mode: Mode) -> u32 {
+    add(a, b ^ SIGN, mode)
+}
+
+#[inline]
+pub(crate) fn mul(a: u32, b: u32, mode: Mode) -> u32 {
+    let (a, b) = (operand(a, mode.ftz), operand(b, mode.ftz));
+    let product = if mode.rounding == Rounding::Nearest {
+        canonical(f32::from_bits(a) * f32::from_bits(b))
+    } else {
+        soft::mul(LAYOUT, a.into(), b.into(), mode.rounding) as u32
+    };
+    finish(product, mode)
+}
+
+#[inline]
+pub(crate) fn fma(a: u32, b: u32, c: u32, mode: Mode) -> u32 {
+    let (a, b, c) = (operand(a, mode.ftz), operand(b, mode.ftz), operand(c, mode.ftz));
+    let sum = if mode.rounding == Rounding::Nearest {
+        canonical(fused(f32::from_bits(a), f32::from_bits(b), f32::from_bits(c)))
+    } else {
+        soft::fma(LAYOUT, a.into(), b.into(), c.into(), mode.rounding) as u32
+    };
+    finish(sum, mode)
+}
+
+#[inline]
+pub(crate) fn div(a: u32, b: u32, mode: Mode) -> u32 {
+    let (a, b) = (operand(a, mode.ftz), operand(b, mode.ftz));
+    let quotient = if mode.rounding == Rounding::Nearest {
+        canonical(f32::from_bits(a) / f32::from_bits(b))
+    } else {
+        soft::div(LAYOUT, a.into(), b.into(), mode.rounding) as u32
+    };
+    finish(quotient, mode)
+}
+
+#[inline]
+pub(crate) fn rcp(a: u32, mode: Mode) -> u32 {
+    div(ONE, a, mode)
+}
+
+#[inline]
+pub(crate) fn sqrt(a: u32, mode: Mode) -> u32 {
+    let a = operand(a, mode.ftz);
+    let root = if mode.rounding == Rounding::Nearest {
+        canonical(f32::from_bits(a).sqrt())
+    } else {
+        soft::sqrt(LAYOUT, a.into(), mode.rounding) as u32
+    };
+    finish(root, mode)
+}
+
+#[inline]
+pub(crate) fn min(a: u32, b: u32, how: MinMax) -> u32 {
+    LAYOUT.choose(a.into(), b.into(), how, Ordering::Less) as u32
+}
+
+#[inline]
+pub(crate) fn max(a: u32, b: u32, how: MinMax) -> u32 {
+    LAYOUT.choose(a.into(), b.into(), how, Ordering::Greater) as u32
+}
+
+/// The document leaves open which NaN comes of a NaN; this one keeps its payload.
+#[inline]
+pub(crate) fn abs(a: u32, ftz: bool) -> u32 {
+    operand(a, ftz) & !SIGN
+}
+
+/// The document leaves open which NaN comes of a NaN; this one keeps its payload.
+#[inline]
+pub(crate) fn neg(a: u32, ftz: bool) -> u32 {
+    operand(a, ftz) ^ SIGN
+}
+
+/// The magnitude of `b` with the sign of `a`: PTX names the sign first.
+#[inline]
+pub(crate) fn copysign(a: u32, b: u32) -> u32 {
+    a & SIGN | b & !SIGN
+}
+
+#[inline]
+pub(crate) fn testp(property: Property, a: u32) -> bool {
+    LAYOUT.has(property, a.into())
+}
+
+#[inline]
+pub(crate) fn compare(a: u32, b: u32, ftz: bool) -> Option<Ordering> {
+    f32::from_bits(operand(a, ftz)).partial_cmp(&f32::from_bits(operand(b, ftz)))
+}
+
+/// A subnormal becomes a zero of its sign.
+#[inline]
+pub(crate) fn flush(a: u32) -> u32 {
+    if a & !SIGN < SMALLEST_NORMAL { a & SIGN } else { a }
+}
+
+#[inline]
+fn operand(a: u32, ftz: bool) -> u32 {
+    if ftz { flush(a) } else { a }
+}
+
+#[inline]
+fn finish(result: u32, mode: Mode) -> u32 {
+    let result = operand(result, mode.ftz);
+    if mode.sat { saturate(result) } else { result }
+}
+
+/// Clamped to [+0, 1]; NaN becomes +0.
+#[inline]
+fn saturate(a: u32) -> u32 {
+    LAYOUT.saturate(a.into()) as u32
+}
+
+#[inline]
+fn canonical(value: f32) -> u32 {
+    if value.is_nan() { NAN } else { value.to_bits() }
+}
+
+#[cfg(target_feature = "fma")]
+#[inline]
+fn fused(a: f32, b: f32, c: f32) -> f32 {
+    a.mul_add(b, c)
+}
+
+/// Without an instruction of the processor for it, `mul_add` is a call for each lane. A double holds the product
+/// exactly and 29 bits of the sum beyond a single's; if the sum's last bit tells that something was lost below (rounding
+/// to odd), then rounding it once more cannot go wrong.
+#[cfg(not(target_feature = "fma"))]
+#[inline]
+fn fused(a: f32, b: f32, c: f32) -> f32 {
+    let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
+    let sum = product + c;
+    let from_c = sum - product;
+    let lost = (product - (sum - from_c)) + (c - from_c);
+    let bits = sum.to_bits();
+    let away = (lost > 0.0) == (sum > 0.0);
+    let odd = if away { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
+    // Where the sum is no number, `lost` is NaN, and the comparison false.
+    let adjust = lost.abs() > 0.0 && bits & 1 == 0;
+    f64::from_bits(if adjust { odd } else { bits }) as f32
+}

@@ -1,0 +1,392 @@
+//! Floats taken apart: an operation is done exactly on integers and rounded once, to any format, in any direction.
+//!
+//! It serves every format and rounding for which the processor has no instruction, and is slower than those. Flushing,
+//! clamping and the payloads of NaN inputs are the callers' business: a NaN that comes out is the format's own.
+
+use std::cmp::Ordering;
+
+use super::{MinMax, Property, Rounding};
+
+/// How a binary floating-point format lays out its bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    exponent_bits: u32,
+    fraction_bits: u32,
+    /// The exponent of the lowest bit of a subnormal.
+    lowest: i32,
+    /// The NaN that operations on numbers give.
+    pub(crate) nan: u64,
+}
+
+impl Layout {
+    pub(crate) const HALF: Layout = Layout { exponent_bits: 5, fraction_bits: 10, lowest: -24, nan: 0x7fff };
+    pub(crate) const BRAIN: Layout = Layout { exponent_bits: 8, fraction_bits: 7, lowest: -133, nan: 0x7fff };
+    /// The upper 19 bits of a single.
+    pub(crate) const TENSOR: Layout = Layout { exponent_bits: 8, fraction_bits: 10, lowest: -136, nan: 0x3ffff };
+    pub(crate) const SINGLE: Layout = Layout { exponent_bits: 8, fraction_bits: 23, lowest: -149, nan: 0x7fff_ffff };
+    /// The hardware's own NaN of doubles is negative, unlike that of every other format.
+    pub(crate) const DOUBLE: Layout =
+        Layout { exponent_bits: 11, fraction_bits: 52, lowest: -1074, nan: 0xfff8_0000_0000_0000 };
+    pub(crate) const E5M2: Layout = Layout { exponent_bits: 5, fraction_bits: 2, lowest: -16, nan: 0x7f };
+    /// e4m3 spends its highest exponent on numbers. One exponent bit more, at the same bias, keeps them apart from the
+    /// infinity that the format does not have.
+    pub(crate) const E4M3_WIDE: Layout = Layout { exponent_bits: 5, fraction_bits: 3, lowest: -9, nan: 0x7f };
+
+    pub(crate) const fn sign(self) -> u64 {
+        1 << (self.exponent_bits + self.fraction_bits)
+    }
+
+    pub(crate) const fn infinity(self) -> u64 {
+        ((1 << self.exponent_bits) - 1) << self.fraction_bits
+    }
+
+    /// The bit that tells a quiet NaN.
+    pub(crate) const fn quiet(self) -> u64 {
+        1 << (self.fraction_bits - 1)
+    }
+
+    const fn smallest_normal(self) -> u64 {
+        1 << self.fraction_bits
+    }
+
+    /// The encoding of 1: its lowest bit has the exponent `-fraction_bits`.
+    const fn one(self) -> u64 {
+        ((-(self.fraction_bits as i32) - self.lowest + 1) as u64) << self.fraction_bits
+    }
+
+    pub(crate) const fn is_nan(self, bits: u64) -> bool {
+        bits & (self.sign() - 1) > self.infinity()
+    }
+
+    /// A subnormal becomes a zero of its sign.
+    pub(crate) const fn flush(self, bits: u64) -> u64 {
+        if bits & (self.sign() - 1) < self.smallest_normal() { bits & self.sign() } else { bits }
+    }
+
+    /// Clamped to [+0, 1]; NaN becomes +0.
+    pub(crate) const fn saturate(self, bits: u64) -> u64 {
+        if bits & self.sign() != 0 || self.is_nan(bits) {
+            0
+        } else if bits > self.one() {
+            self.one()
+        } else {
+            bits
+        }
+    }
+
+    /// What is negative becomes +0; a NaN becomes the format's own.
+    pub(crate) const fn relu(self, bits: u64) -> u64 {
+        if self.is_nan(bits) {
+            self.nan
+        } else if bits & self.sign() != 0 {
+            0
+        } else {
+            bits
+        }
+    }
+
+    pub(crate) const fn has(self, property: Property, bits: u64) -> bool {
+        let magnitude = bits & (self.sign() - 1);
+        match property {
+            Property::Finite => magnitude < self.infinity(),
+            Property::Infinite => magnitude == self.infinity(),
+            Property::Number => magnitude <= self.infinity(),
+            Property::NotANumber => magnitude > self.infinity(),
+            Property::Normal => magnitude == 0 || magnitude >= self.smallest_normal() && magnitude < self.infinity(),
+            Property::Subnormal => magnitude > 0 && magnitude < self.smallest_normal(),
+        }
+    }
+
+    /// The order of two floats, the zeros being equal; none if one is NaN.
+    pub(crate) fn compare(self, a: u64, b: u64) -> Option<Ordering> {
+        if self.is_nan(a) || self.is_nan(b) {
+            return None;
+        }
+        let value = |bits: u64| {
+            let magnitude = (bits & (self.sign() - 1)) as i64;
+            if bits & self.sign() != 0 { -magnitude } else { magnitude }
+        };
+        Some(value(a).cmp(&value(b)))
+    }
+
+    /// `min` if `wanted` is `Less`, `max` if it is `Greater`. -0 is less than +0.
+    pub(crate) fn choose(self, a: u64, b: u64, how: MinMax, wanted: Ordering) -> u64 {
+        let prepare = |bits: u64| {
+            let bits = if how.ftz { self.flush(bits) } else { bits };
+            if how.xorsign_abs { bits & !self.sign() } else { bits }
+        };
+        let xorsign = if how.xorsign_abs { (a ^ b) & self.sign() } else { 0 };
+        let (a, b) = (prepare(a), prepare(b));
+        let result = match (self.is_nan(a), self.is_nan(b)) {
+            (true, true) => return self.nan,
+            (true, false) | (false, true) if how.nan => return self.nan,
+            (true, false) => b,
+            (false, true) => a,
+            (false, false) => {
+                let negative = |bits: u64| bits & self.sign() != 0;
+                let order = self.compare(a, b).unwrap_or(Ordering::Equal);
+                if order.then(negative(b).cmp(&negative(a))) == wanted { a } else { b }
+            }
+        };
+        result | xorsign
+    }
+}
+
+/// A float's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Number {
+    NaN,
+    Infinite { negative: bool },
+    Finite(Finite),
+}
+
+/// `significand * 2^exponent`, with a sign that zero has too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Finite {
+    pub(crate) negative: bool,
+    pub(crate) exponent: i32,
+    pub(crate) significand: u128,
+}
+
+/// What rounding cuts off, against half of the last bit that stays.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    Nothing,
+    BelowHalf,
+    Half,
+    AboveHalf,
+}
+
+impl Rest {
+    /// Whether the magnitude that was cut off after an odd or even last bit is to grow by one.
+    fn carries(self, rounding: Rounding, negative: bool, odd: bool) -> bool {
+        match rounding {
+            Rounding::Nearest => self == Rest::AboveHalf || self == Rest::Half && odd,
+            Rounding::NearestAway => self == Rest::AboveHalf || self == Rest::Half,
+            Rounding::Zero => false,
+            Rounding::Down => self != Rest::Nothing && negative,
+            Rounding::Up => self != Rest::Nothing && !negative,
+        }
+    }
+}
+
+/// The bits of `significand` from `shift` on, and what lies below them.
+fn split(significand: u128, shift: u32) -> (u128, Rest) {
+    if significand == 0 || shift == 0 {
+        return (significand, Rest::Nothing);
+    }
+    if shift > 128 {
+        return (0, Rest::BelowHalf);
+    }
+    let half = 1u128 << (shift - 1);
+    let rest = significand & (half | (half - 1));
+    let rest = match rest.cmp(&half) {
+        Ordering::Equal => Rest::Half,
+        Ordering::Greater => Rest::AboveHalf,
+        Ordering::Less if rest == 0 => Rest::Nothing,
+        Ordering::Less => Rest::BelowHalf,
+    };
+    (significand.checked_shr(shift).unwrap_or(0), rest)
+}
+
+impl Finite {
+    /// The same value with its highest bit at position 125: a sum of two still fits, and for the 106 bits of a product
+    /// of doubles there remain bits enough below to tell on which side of a tie a lesser summand puts it.
+    fn normalised(self) -> Finite {
+        let up = self.significand.leading_zeros() as i32 - 2;
+        let significand = if up >= 0 { self.significand << up } else { jam(self.significand, -up as u32) };
+        Finite { exponent: self.exponent - up, significand, ..self }
+    }
+
+    /// The nearest integer in the direction of `rounding`, with the sign of `self`.
+    pub(crate) fn integral(self, rounding: Rounding) -> Finite {
+        if self.exponent >= 0 {
+            return self;
+        }
+        let (kept, rest) = split(self.significand, self.exponent.unsigned_abs());
+        let carry = rest.carries(rounding, self.negative, kept & 1 == 1);
+        Finite { exponent: 0, significand: kept + u128::from(carry), ..self }
+    }
+
+    /// The value of an integer within `least..=most`, the nearest of those otherwise.
+    pub(crate) fn clamped(self, least: i128, most: i128) -> i128 {
+        debug_assert!(self.exponent >= 0, "the value is an integer");
+        let fits = self.significand == 0 || (self.significand.leading_zeros() as i32) > self.exponent;
+        let magnitude = if fits { (self.significand << self.exponent) as i128 } else { i128::MAX };
+        (if self.negative { -magnitude } else { magnitude }).clamp(least, most)
+    }
+
+    /// The sum up to a bit below all that any format keeps. An exact zero is negative only if both summands are, or if
+    /// the rounding is downward.
+    fn plus(self, other: Finite, rounding: Rounding) -> Finite {
+        let zero = Finite {
+            negative: if self.negative == other.negative { self.negative } else { rounding == Rounding::Down },
+            exponent: 0,
+            significand: 0,
+        };
+        match (self.significand, other.significand) {
+            (0, 0) => return zero,
+            (0, _) => return other,
+            (_, 0) => return self,
+            _ => {}
+        }
+        let (a, b) = (self.normalised(), other.normalised());
+        let (great, small) = if (a.exponent, a.significand) >= (b.exponent, b.significand) { (a, b) } else { (b, a) };
+        let shifted = jam(small.significand, great.exponent.abs_diff(small.exponent));
+        if great.negative == small.negative {
+            return Finite { significand: great.significand + shifted, ..great };
+        }
+        let significand = great.significand - shifted;
+        if significand == 0 { zero } else { Finite { significand, ..great } }
+    }
+
+    fn times(self, other: Finite) -> Finite {
+        Finite {
+            negative: self.negative != other.negative,
+            exponent: self.exponent + other.exponent,
+            significand: self.significand * other.significand,
+        }
+    }
+}
+
+/// Shifts right; the lowest bit tells whether a set bit was lost.
+fn jam(significand: u128, shift: u32) -> u128 {
+    let lost = significand.checked_shr(shift).unwrap_or(0).checked_shl(shift).unwrap_or(0) != significand;
+    significand.checked_shr(shift).unwrap_or(0) | u128::from(lost)
+}
+
+pub(crate) fn take_apart(layout: Layout, bits: u64) -> Number {
+    let negative = bits & layout.sign() != 0;
+    let magnitude = bits & (layout.sign() - 1);
+    if magnitude > layout.infinity() {
+        return Number::NaN;
+    }
+    if magnitude == layout.infinity() {
+        return Number::Infinite { negative };
+    }
+    let biased = (magnitude >> layout.fraction_bits) as i32;
+    let fraction = u128::from(magnitude & (layout.smallest_normal() - 1));
+    Number::Finite(if biased == 0 {
+        Finite { negative, exponent: layout.lowest, significand: fraction }
+    } else {
+        let significand = fraction | u128::from(layout.smallest_normal());
+        Finite { negative, exponent: layout.lowest + biased - 1, significand }
+    })
+}
+
+/// The float nearest in the direction of `rounding`.
+pub(crate) fn round(layout: Layout, rounding: Rounding, value: Finite) -> u64 {
+    let sign = if value.negative { layout.sign() } else { 0 };
+    if value.significand == 0 {
+        return sign;
+    }
+    let top = value.exponent + 127 - value.significand.leading_zeros() as i32;
+    let last = (top - layout.fraction_bits as i32).max(layout.lowest);
+    if last - layout.lowest >= 1 << layout.exponent_bits {
+        return sign | overflow(layout, rounding, value.negative);
+    }
+    let (kept, rest) = if last <= value.exponent {
+        (value.significand << (value.exponent - last), Rest::Nothing)
+    } else {
+        split(value.significand, (last - value.exponent) as u32)
+    };
+    let carry = rest.carries(rounding, value.negative, kept & 1 == 1);
+    // The leading bit of a normal number adds one to the exponent field, and so does a carry out of the fraction.
+    let magnitude = (((last - layout.lowest) as u64) << layout.fraction_bits) + kept as u64 + u64::from(carry);
+    if magnitude >= layout.infinity() {
+        return sign | overflow(layout, rounding, value.negative);
+    }
+    sign | magnitude
+}
+
+fn overflow(layout: Layout, rounding: Rounding, negative: bool) -> u64 {
+    let away = match rounding {
+        Rounding::Nearest | Rounding::NearestAway => true,
+        Rounding::Zero => false,
+        Rounding::Down => negative,
+        Rounding::Up => !negative,
+    };
+    layout.infinity() - u64::from(!away)
+}
+
+fn infinite(layout: Layout, negative: bool) -> u64 {
+    layout.infinity() | if negative { layout.sign() } else { 0 }
+}
+
+pub(crate) fn add(layout: Layout, a: u64, b: u64, rounding: Rounding) -> u64 {
+    match (take_apart(layout, a), take_apart(layout, b)) {
+        (Number::NaN, _) | (_, Number::NaN) => layout.nan,
+        (Number::Infinite { negative }, Number::Infinite { negative: other }) if negative != other => layout.nan,
+        (Number::Infinite { negative }, _) | (_, Number::Infinite { negative }) => infinite(layout, negative),
+        (Number::Finite(a), Number::Finite(b)) => round(layout, rounding, a.plus(b, rounding)),
+    }
+}
+
+pub(crate) fn mul(layout: Layout, a: u64, b: u64, rounding: Rounding) -> u64 {
+    match product(layout, a, b) {
+        Number::NaN => layout.nan,
+        Number::Infinite { negative } => infinite(layout, negative),
+        Number::Finite(value) => round(layout, rounding, value),
+    }
+}
+
+pub(crate) fn fma(layout: Layout, a: u64, b: u64, c: u64, rounding: Rounding) -> u64 {
+    match (product(layout, a, b), take_apart(layout, c)) {
+        (Number::NaN, _) | (_, Number::NaN) => layout.nan,
+        (Number::Infinite { negative }, Number::Infinite { negative: other }) if negative != other => layout.nan,
+        (Number::Infinite { negative }, _) | (_, Number::Infinite { negative }) => infinite(layout, negative),
+        (Number::Finite(product), Number::Finite(c)) => round(layout, rounding, product.plus(c, rounding)),
+    }
+}
+
+fn product(layout: Layout, a: u64, b: u64) -> Number {
+    let negative = (a ^ b) & layout.sign() != 0;
+    match (take_apart(layout, a), take_apart(layout, b)) {
+        (Number::NaN, _) | (_, Number::NaN) => Number::NaN,
+        (Number::Infinite { .. }, Number::Finite(Finite { significand: 0, .. }))
+        | (Number::Finite(Finite { significand: 0, .. }), Number::Infinite { .. }) => Number::NaN,
+        (Number::Infinite { .. }, _) | (_, Number::Infinite { .. }) => Number::Infinite { negative },
+        (Number::Finite(a), Number::Finite(b)) => Number::Finite(a.times(b)),
+    }
+}
+
+pub(crate) fn div(layout: Layout, a: u64, b: u64, rounding: Rounding) -> u64 {
+    let negative = (a ^ b) & layout.sign() != 0;
+    match (take_apart(layout, a), take_apart(layout, b)) {
+        (Number::NaN, _) | (_, Number::NaN) | (Number::Infinite { .. }, Number::Infinite { .. }) => layout.nan,
+        (Number::Infinite { .. }, _) => infinite(layout, negative),
+        (_, Number::Infinite { .. }) => infinite(layout, negative) & layout.sign(),
+        (Number::Finite(a), Number::Finite(b)) if b.significand == 0 => {
+            if a.significand == 0 {
+                layout.nan
+            } else {
+                infinite(layout, negative)
+            }
+        }
+        (Number::Finite(a), Number::Finite(b)) => {
+            // 126 bits by at most 53: the quotient has 73 and more, of which 55 would do, below them the remainder's.
+            let a = if a.significand == 0 { a } else { a.normalised() };
+            let inexact = a.significand % b.significand != 0;
+            let significand = (a.significand / b.significand) << 1 | u128::from(inexact);
+            round(layout, rounding, Finite { negative, exponent: a.exponent - b.exponent - 1, significand })
+        }
+    }
+}
+
+pub(crate) fn sqrt(layout: Layout, a: u64, rounding: Rounding) -> u64 {
+    match take_apart(layout, a) {
+        Number::Finite(Finite { significand: 0, .. }) => a,
+        Number::NaN | Number::Infinite { negative: true } | Number::Finite(Finite { negative: true, .. }) => layout.nan,
+        Number::Infinite { negative: false } => layout.infinity(),
+        Number::Finite(a) => {
+            let mut a = a.normalised();
+            if a.exponent % 2 != 0 {
+                a = Finite { exponent: a.exponent - 1, significand: a.significand << 1, ..a };
+            }
+            let root = a.significand.isqrt();
+            let inexact = root * root != a.significand;
+            let significand = root << 1 | u128::from(inexact);
+            round(layout, rounding, Finite { negative: false, exponent: a.exponent / 2 - 1, significand })
+        }
+    }
+}
