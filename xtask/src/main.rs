@@ -38,7 +38,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test => test::everything(),
         Task::Bundle { folder } => bundle::make(&folder),
-        Task::Kernels { check } => kernels::make(if check { kernels::Aim::Compare } else { kernels::Aim::Write }),
+        Task::Kernels { check } => kernels::make(if check { kernels::Aim::Compare } else { kernels::Aim::Write })
+            .and_then(|()| kernels::assemble()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
