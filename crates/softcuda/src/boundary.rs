@@ -250,12 +250,6 @@ impl<T: Copy> FromC<*mut T> for In<T> {
 #[derive(Debug)]
 pub(crate) struct List<T>(*const T);
 
-impl<T> List<T> {
-    pub(crate) fn of(start: *const T) -> Self {
-        Self(start)
-    }
-}
-
 impl<T: Copy> List<T> {
     /// The first `count` elements.
     pub(crate) fn read(&self, count: usize) -> Result<Vec<T>, CUerror> {

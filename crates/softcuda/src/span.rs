@@ -144,7 +144,10 @@ impl Spans {
 
     /// What lies at an address where a kernel found nothing, for a message.
     pub(crate) fn describe(&self, address: u64) -> String {
-        let inside = |&&(base, bytes): &&(u64, u64)| (base..base + bytes).contains(&address);
+        // Where something newer lies in a freed block, it is the newer one that was missed.
+        let inside = |&&(base, bytes): &&(u64, u64)| {
+            (base..base + bytes).contains(&address) && self.overlapping(base, bytes).is_none()
+        };
         if let Some((base, bytes)) = self.freed.iter().rev().find(inside) {
             return format!("{} bytes into a freed block of {bytes} bytes at {base:#x}", address - base);
         }
@@ -217,6 +220,8 @@ mod tests {
         spans.end(&left);
         assert_eq!(spans.describe(0x20008), "8 bytes into a freed block of 64 bytes at 0x20000");
         assert_eq!(spans.describe(0xfff0), "16 bytes before the start of a block of 64 bytes at 0x10000");
+        spans.insert(span(0x20000, 8, 3, SpanKind::Device));
+        assert_eq!(spans.describe(0x20008), "0 bytes beyond the end of a block of 8 bytes at 0x20000");
         assert_eq!(spans.describe(0x9000_0000_0000), "never allocated");
     }
 }

@@ -83,7 +83,7 @@ impl Crew {
     fn run_here(&self, run: &Run) {
         while run.outcome().is_none() {
             match run.find(self.now(), None) {
-                Find::Block(block) => run.turn(block, || self.now(), self.limit),
+                Find::Block(block) => run.turn(*block, || self.now(), self.limit),
                 Find::Sleep { until_nanoseconds } => std::thread::sleep(self.until(until_nanoseconds)),
                 // A fault elsewhere has ended it just now: nobody else has a block of it.
                 Find::Nothing => return,
@@ -130,7 +130,7 @@ impl Crew {
             }
             if let Some((run, block)) = found {
                 drop(rotation);
-                run.turn(block, || self.now(), self.limit);
+                run.turn(*block, || self.now(), self.limit);
                 drop(run);
                 rotation = self.rotation();
                 if rotation.idle > 0 {

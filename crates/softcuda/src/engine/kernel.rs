@@ -70,7 +70,7 @@ struct Paused {
 /// What a worker finds to do.
 #[derive(Debug)]
 pub(super) enum Find {
-    Block(Block),
+    Block(Box<Block>),
     /// All that are paused sleep, the first until this time.
     Sleep {
         until_nanoseconds: u64,
@@ -161,14 +161,14 @@ impl Run {
         };
         if let Some(paused) = chosen.and_then(|index| front.paused.remove(index)) {
             front.out += 1;
-            return Find::Block(paused.block);
+            return Find::Block(Box::new(paused.block));
         }
         if may_begin {
             let index = front.next;
             front.next += 1;
             front.out += 1;
             drop(front);
-            return Find::Block(self.grid.block(index));
+            return Find::Block(Box::new(self.grid.block(index)));
         }
         let soonest = front.paused.iter().map(|paused| paused.at_nanoseconds).min();
         soonest.map_or(Find::Nothing, |until_nanoseconds| Find::Sleep { until_nanoseconds })
@@ -241,7 +241,7 @@ impl Run {
                 return;
             }
             block = match self.find(now(), None) {
-                Find::Block(next) => next,
+                Find::Block(next) => *next,
                 _ => return,
             };
         }
@@ -265,7 +265,7 @@ impl Run {
                 None => (most, None),
                 Some(random) => (1 + random.below(most), Some(random.next())),
             };
-            self.go_on(block, Slice { instructions: most, nanoseconds: now(), seed }, limit);
+            self.go_on(*block, Slice { instructions: most, nanoseconds: now(), seed }, limit);
             left -= most;
         }
         match self.outcome() {

@@ -9,7 +9,7 @@ use freehold_driver::cuda::{
 use freehold_ptx::{Grid, Kernel, Launch};
 
 use super::occupancy::resident;
-use crate::boundary::{In, List, Words};
+use crate::boundary::{In, Words};
 use crate::context::Context;
 use crate::engine::kernel::{Residence, Run};
 use crate::engine::work::Work;
@@ -133,10 +133,20 @@ pub(crate) fn cuLaunchKernelEx(
         shared_bytes: config.sharedMemBytes,
         is_cooperative: false,
     };
-    for attribute in List::of(config.attrs).read(config.numAttrs as usize)? {
-        heed(&attribute, &mut shape)?;
+    for index in 0..config.numAttrs {
+        heed(&attribute(config.attrs as u64, index.into())?, &mut shape)?;
     }
     launch(function, shape, config.hStream, parameters, Some(extra))
+}
+
+/// One of the attributes in a list of the program's.
+fn attribute(list: u64, index: u64) -> Result<CUlaunchAttribute, CUerror> {
+    const WORDS: usize = size_of::<CUlaunchAttribute>() / 8;
+    let mut words = [[0; 8]; WORDS];
+    let offset = index * size_of::<CUlaunchAttribute>() as u64;
+    Place::program(list).read(offset, words.as_flattened_mut()).map_err(|_| CUerror::INVALID_VALUE)?;
+    let [id, value @ ..] = words.map(u64::from_le_bytes);
+    Ok(CUlaunchAttribute { id: CUlaunchAttributeID(id as u32), pad: 0, value })
 }
 
 /// Does what an attribute of a launch asks for.
