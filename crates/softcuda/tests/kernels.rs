@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 
 use common::child::{self, is_child, say};
 use freehold_driver::cuda::{Api, CUdevice, context};
-use harness::describe::{Description, Printf};
+use harness::describe::{Argument, Description, Printf};
+use harness::element::Element;
 use harness::record::Record;
 use harness::{Kernel, run};
 use list::KERNELS;
@@ -102,8 +103,7 @@ fn every_kernel_is_described() {
     for kernel in KERNELS {
         let description = Description::parse(kernel.source).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
         for launch in &description.launches {
-            let name = format!(".entry {}", launch.function);
-            assert!(kernel.ptx.contains(&name), "{} has no {name}", kernel.name);
+            kernel.entry(&launch.function).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
         }
     }
 }
@@ -116,6 +116,26 @@ fn a_record_is_read_as_it_was_written() {
     assert_eq!(record.outputs[1].bits, [0x3c00]);
     assert_eq!(record.printed.as_deref(), Some("argument 1\n\nend\n"));
     assert_eq!(record.text(), text);
+}
+
+#[test]
+fn elements_are_near_by_units_of_the_last_place() {
+    let f32 = Element::F32;
+    assert!(f32.is_near(0x7fc0_0000, 0xffff_ffff, 0), "all NaN are one");
+    assert!(!f32.is_near(0x7f80_0000, 0x7fc0_0000, 1 << 30), "infinity is no NaN");
+    assert!(!f32.is_near(0, 0x8000_0000, 0), "the zeros differ");
+    assert!(f32.is_near(0x3f7f_ffff, 0x3f80_0001, 2) && !f32.is_near(0x3f7f_ffff, 0x3f80_0001, 1));
+    assert!(
+        Element::F16x2.is_near(0x7e00_3c00, 0xffff_3c00, 0) && !Element::F16x2.is_near(0x3c00_7e00, 0x3c01_7e00, 0)
+    );
+}
+
+#[test]
+fn a_struct_is_laid_out_as_in_c() {
+    let source = "// launch: none\n// arg: struct u8 1, u16 2, u64 3, u8 4\n";
+    let description = Description::parse(source).unwrap();
+    let [Argument::Value(bytes)] = description.arguments.as_slice() else { panic!("{description:?}") };
+    assert_eq!(bytes[..], [1, 0, 2, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]
