@@ -64,9 +64,16 @@ pub(crate) enum Constant {
     Bits(u64),
     Special(Special),
     /// The address of a variable or function of the unit, plus a number.
-    Symbol { symbol: SymbolIndex, generic: bool, addend: i64 },
+    Symbol {
+        symbol: SymbolIndex,
+        generic: bool,
+        addend: i64,
+    },
     /// An address in the local memory of this frame, in local or in generic space.
-    Local { offset: u32, generic: bool },
+    Local {
+        offset: u32,
+        generic: bool,
+    },
 }
 
 /// Special registers that keep their value while a thread runs.
@@ -144,78 +151,292 @@ pub(crate) struct Guard {
 pub(crate) enum Op {
     /// Falls into a place that branches come to.
     Land,
-    Branch { target: u32 },
-    BranchIndexed { index: Slot, targets: Box<[u32]> },
+    Branch {
+        target: u32,
+    },
+    BranchIndexed {
+        index: Slot,
+        targets: Box<[u32]>,
+    },
     Call(Box<Call>),
     Return,
     Exit,
     Trap,
     Breakpoint,
-    Sleep { nanoseconds: Slot },
+    Sleep {
+        nanoseconds: Slot,
+    },
     /// Lets other warps go on.
     Yield,
 
-    MoveNarrow { to: Slot, from: Slot },
-    MoveWide { to: Slot, from: Slot },
-    MovePredicate { to: Slot, from: Slot, negated: bool },
+    MoveNarrow {
+        to: Slot,
+        from: Slot,
+    },
+    MoveWide {
+        to: Slot,
+        from: Slot,
+    },
+    MovePredicate {
+        to: Slot,
+        from: Slot,
+        negated: bool,
+    },
     /// Parts of a register, low ones first; `None` where a part is not wanted.
-    Split { from: Place, part_bits: u32, to: Box<[Option<Place>]> },
-    Join { to: Place, part_bits: u32, from: Box<[Place]> },
-    Read { timer: Timer, to: Place },
+    Split {
+        from: Place,
+        part_bits: u32,
+        to: Box<[Option<Place>]>,
+    },
+    Join {
+        to: Place,
+        part_bits: u32,
+        from: Box<[Place]>,
+    },
+    Read {
+        timer: Timer,
+        to: Place,
+    },
 
     /// Integers of 32 bits; of 16 bits where `half` says how operands are extended.
-    Narrow { op: Integer, half: Option<Extend>, to: Slot, a: Slot, b: Slot, c: Slot },
-    Wide { op: Integer, to: Slot, a: Slot, b: Slot, c: Slot },
+    Narrow {
+        op: Integer,
+        half: Option<Extend>,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    Wide {
+        op: Integer,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
     /// 32 (or 16) bits times as many, and a 64-bit (or 32-bit) sum.
-    Widening { signed: bool, half: bool, to: Slot, a: Slot, b: Slot, c: Option<Slot> },
+    Widening {
+        signed: bool,
+        half: bool,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Option<Slot>,
+    },
     /// A 64-bit value shifted by a 32-bit amount.
-    ShiftWide { op: Shift, to: Slot, a: Slot, amount: Slot },
-    Bits { op: Bits, to: Slot, a: Slot, b: Slot, c: Slot },
+    ShiftWide {
+        op: Shift,
+        to: Slot,
+        a: Slot,
+        amount: Slot,
+    },
+    Bits {
+        op: Bits,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
     /// Bit operations on 64 bits; `to` is wide or narrow as the operation says.
-    BitsWide { op: BitsWide, to: Slot, a: Slot, b: Slot, c: Slot, d: Slot },
+    BitsWide {
+        op: BitsWide,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+        d: Slot,
+    },
     /// Sums with a carry bit.
-    Carry { op: CarryOp, reads: bool, writes: bool, to: Place, a: Place, b: Place, c: Place },
+    Carry {
+        op: CarryOp,
+        reads: bool,
+        writes: bool,
+        to: Place,
+        a: Place,
+        b: Place,
+        c: Place,
+    },
 
-    Single { op: Float, mode: Mode, to: Slot, a: Slot, b: Slot, c: Slot },
-    Double { op: Float, mode: Mode, to: Slot, a: Slot, b: Slot, c: Slot },
+    Single {
+        op: Float,
+        mode: Mode,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    Double {
+        op: Float,
+        mode: Mode,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
     /// f16, bf16, and pairs of them.
-    Half { op: Float, format: Half, packed: bool, mode: Mode, relu: bool, to: Slot, a: Slot, b: Slot, c: Slot },
-    Convert { to_format: Format, from_format: Format, how: Convert, to: Place, from: Place },
+    Half {
+        op: Float,
+        format: Half,
+        packed: bool,
+        mode: Mode,
+        relu: bool,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    Convert {
+        to_format: Format,
+        from_format: Format,
+        how: Convert,
+        to: Place,
+        from: Place,
+    },
     /// Two singles to a pair of halves: `a` becomes the high one.
-    ConvertPair { format: Half, how: Convert, to: Slot, a: Slot, b: Slot },
-    ConvertTf32 { how: Convert, to: Slot, a: Slot },
+    ConvertPair {
+        format: Half,
+        how: Convert,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    ConvertTf32 {
+        how: Convert,
+        to: Slot,
+        a: Slot,
+    },
 
     Compare(Box<Compare>),
-    SelectNarrow { to: Slot, a: Slot, b: Slot, predicate: Slot, negated: bool },
-    SelectWide { to: Slot, a: Slot, b: Slot, predicate: Slot, negated: bool },
+    SelectNarrow {
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        predicate: Slot,
+        negated: bool,
+    },
+    SelectWide {
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        predicate: Slot,
+        negated: bool,
+    },
     /// `testp`
-    Test { class: Property, to: Slot, from: Place },
-    Logic { op: Logic, to: Slot, a: Slot, a_negated: bool, b: Slot, b_negated: bool },
+    Test {
+        class: Property,
+        to: Slot,
+        from: Place,
+    },
+    Logic {
+        op: Logic,
+        to: Slot,
+        a: Slot,
+        a_negated: bool,
+        b: Slot,
+        b_negated: bool,
+    },
 
-    Load { space: MemorySpace, width: Width, signed: bool, to: Place, at: Address },
+    Load {
+        space: MemorySpace,
+        width: Width,
+        signed: bool,
+        to: Place,
+        at: Address,
+    },
     /// From the arguments of the launch, the same for all lanes.
-    LoadParameter { width: Width, signed: bool, to: Place, offset: u32 },
-    LoadVector { space: MemorySpace, width: Width, signed: bool, to: Box<[Option<Place>]>, at: Address },
-    Store { space: MemorySpace, width: Width, from: Place, at: Address },
-    StoreVector { space: MemorySpace, width: Width, from: Box<[Place]>, at: Address },
+    LoadParameter {
+        width: Width,
+        signed: bool,
+        to: Place,
+        offset: u32,
+    },
+    LoadVector {
+        space: MemorySpace,
+        width: Width,
+        signed: bool,
+        to: Box<[Option<Place>]>,
+        at: Address,
+    },
+    Store {
+        space: MemorySpace,
+        width: Width,
+        from: Place,
+        at: Address,
+    },
+    StoreVector {
+        space: MemorySpace,
+        width: Width,
+        from: Box<[Place]>,
+        at: Address,
+    },
     Atomic(Box<Atomic>),
     Fence,
     /// A copy from global to shared memory.
-    CopyAsync { to: Address, from: Address, bytes: u32, source_bytes: Option<Slot> },
+    CopyAsync {
+        to: Address,
+        from: Address,
+        bytes: u32,
+        source_bytes: Option<Slot>,
+    },
     /// Whether a generic address lies in a space.
-    IsSpace { space: MemorySpace, to: Slot, from: Place },
+    IsSpace {
+        space: MemorySpace,
+        to: Slot,
+        from: Place,
+    },
     /// An address of a space to a generic one, or back.
-    ToGeneric { space: MemorySpace, to: Place, from: Place },
-    FromGeneric { space: MemorySpace, to: Place, from: Place },
+    ToGeneric {
+        space: MemorySpace,
+        to: Place,
+        from: Place,
+    },
+    FromGeneric {
+        space: MemorySpace,
+        to: Place,
+        from: Place,
+    },
 
-    ActiveMask { to: Slot },
+    ActiveMask {
+        to: Slot,
+    },
     /// Waits until the lanes of a mask are here.
-    WarpBarrier { members: Slot },
-    Shuffle { mode: ShuffleMode, to: Slot, valid: Option<Slot>, a: Slot, b: Slot, c: Slot, members: Option<Slot> },
-    Vote { mode: VoteMode, to: Slot, predicate: Slot, negated: bool, members: Option<Slot> },
-    Match { all: bool, to: Slot, valid: Option<Slot>, from: Place, members: Slot },
-    Reduce { op: ReduceOp, to: Slot, from: Slot, members: Slot },
-    Elect { to: Option<Slot>, elected: Slot, members: Slot },
+    WarpBarrier {
+        members: Slot,
+    },
+    Shuffle {
+        mode: ShuffleMode,
+        to: Slot,
+        valid: Option<Slot>,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+        members: Option<Slot>,
+    },
+    Vote {
+        mode: VoteMode,
+        to: Slot,
+        predicate: Slot,
+        negated: bool,
+        members: Option<Slot>,
+    },
+    Match {
+        all: bool,
+        to: Slot,
+        valid: Option<Slot>,
+        from: Place,
+        members: Slot,
+    },
+    Reduce {
+        op: ReduceOp,
+        to: Slot,
+        from: Slot,
+        members: Slot,
+    },
+    Elect {
+        to: Option<Slot>,
+        elected: Slot,
+        members: Slot,
+    },
     Barrier(Box<Barrier>),
     BarrierWord(Box<BarrierWord>),
 }
@@ -282,7 +503,10 @@ pub(crate) enum Bits {
     ExtractUnsigned,
     ExtractSigned,
     /// Of the highest bit, or how far it is from the top.
-    Find { signed: bool, shift_amount: bool },
+    Find {
+        signed: bool,
+        shift_amount: bool,
+    },
     Reverse,
     LeadingZeros,
     Count,
@@ -291,12 +515,28 @@ pub(crate) enum Bits {
     /// Shift of the pair `b:a` by `c`.
     FunnelLeft(FunnelMode),
     FunnelRight(FunnelMode),
-    Mul24 { signed: bool, high: bool },
-    Mad24 { signed: bool, high: bool },
+    Mul24 {
+        signed: bool,
+        high: bool,
+    },
+    Mad24 {
+        signed: bool,
+        high: bool,
+    },
     Mad24HighSat,
-    Dot4 { a_signed: bool, b_signed: bool },
-    Dot2 { a_signed: bool, b_signed: bool, high: bool },
-    SignZeroExtend { signed: bool, mode: FunnelMode },
+    Dot4 {
+        a_signed: bool,
+        b_signed: bool,
+    },
+    Dot2 {
+        a_signed: bool,
+        b_signed: bool,
+        high: bool,
+    },
+    SignZeroExtend {
+        signed: bool,
+        mode: FunnelMode,
+    },
     Mask(FunnelMode),
     NthSet,
 }
@@ -309,7 +549,10 @@ pub(crate) enum BitsWide {
     /// 64 into 64 at start, length (narrow): 64.
     Insert,
     /// To narrow.
-    Find { signed: bool, shift_amount: bool },
+    Find {
+        signed: bool,
+        shift_amount: bool,
+    },
     Reverse,
     /// To narrow.
     LeadingZeros,
@@ -325,7 +568,9 @@ pub(crate) enum CarryOp {
     Sub,
     /// Low or high half of a product, and a sum.
     MadLow,
-    MadHigh { signed: bool },
+    MadHigh {
+        signed: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -525,17 +770,37 @@ pub(crate) struct BarrierWord {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum BarrierWordOp {
-    Init { count: Slot },
+    Init {
+        count: Slot,
+    },
     Invalidate,
     /// `drop` lowers the count of the phases to come; `expect` announces bytes first.
-    Arrive { state: Option<Slot>, count: Option<Slot>, drop: bool, expect: Option<Slot> },
-    ExpectBytes { bytes: Slot },
-    CompleteBytes { bytes: Slot },
+    Arrive {
+        state: Option<Slot>,
+        count: Option<Slot>,
+        drop: bool,
+        expect: Option<Slot>,
+    },
+    ExpectBytes {
+        bytes: Slot,
+    },
+    CompleteBytes {
+        bytes: Slot,
+    },
     /// Whether the phase of a state (wide), or of a parity (narrow), is over.
-    TestState { to: Slot, state: Slot },
-    TestParity { to: Slot, parity: Slot },
+    TestState {
+        to: Slot,
+        state: Slot,
+    },
+    TestParity {
+        to: Slot,
+        parity: Slot,
+    },
     /// Not an access: how many arrivals a state lacks.
-    PendingCount { to: Slot, state: Slot },
+    PendingCount {
+        to: Slot,
+        state: Slot,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -556,7 +821,10 @@ pub(crate) enum Target {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Argument {
     /// Bytes of the caller's frame.
-    Frame { offset: u32, bytes: u32 },
+    Frame {
+        offset: u32,
+        bytes: u32,
+    },
     Register(Place),
     Nothing,
 }

@@ -8,7 +8,8 @@ use crate::arith::{MinMax, Mode, Rounding, double, single};
 use crate::fault::FaultKind;
 use crate::memory::{LANES, Width};
 use crate::program::{
-    Atomic, AtomicKind, AtomicOp, LOCAL_WINDOW, MemorySpace, Op, PARAM_WINDOW, Place, SHARED_WINDOW, WINDOW_BYTES, WINDOWS,
+    Atomic, AtomicKind, AtomicOp, LOCAL_WINDOW, MemorySpace, Op, PARAM_WINDOW, Place, SHARED_WINDOW, WINDOW_BYTES,
+    WINDOWS,
 };
 
 /// Which space an address of one lane is in, and where there.
@@ -102,7 +103,8 @@ impl Run<'_> {
         }
         for lane in each(lanes) {
             let spot = spot(space, addresses[lane]);
-            values[lane] = self.load_one(warp, frame, lane, spot, width).ok_or_else(|| self.stray(lane, spot, width, false))?;
+            values[lane] =
+                self.load_one(warp, frame, lane, spot, width).ok_or_else(|| self.stray(lane, spot, width, false))?;
         }
         Ok(values)
     }
@@ -245,7 +247,8 @@ impl Run<'_> {
         for offset in (0..u64::from(*bytes)).step_by(4) {
             let source = from.map(|address| address.wrapping_add(offset));
             let target = to.map(|address| address.wrapping_add(offset));
-            let real = each(active).filter(|&lane| offset < u64::from(sources[lane])).fold(0, |lanes, lane| lanes | 1 << lane);
+            let real =
+                each(active).filter(|&lane| offset < u64::from(sources[lane])).fold(0, |lanes, lane| lanes | 1 << lane);
             let values = self.load(warp, index, MemorySpace::Global, Width::Four, &source, real, 4)?;
             self.store(warp, index, MemorySpace::Shared, Width::Four, &target, active, &values, 4)?;
         }
@@ -339,13 +342,37 @@ fn width_of(kind: AtomicKind) -> Width {
 fn change(atomic: &Atomic, old: u64, operand: u64, swap: u64, flush: bool) -> u64 {
     match (atomic.op, atomic.kind) {
         (AtomicOp::Exchange, _) => operand,
-        (AtomicOp::CompareExchange, AtomicKind::Bits16) => if old == operand & 0xffff { swap & 0xffff } else { old },
-        (AtomicOp::CompareExchange, _) => if old == operand { swap } else { old },
+        (AtomicOp::CompareExchange, AtomicKind::Bits16) => {
+            if old == operand & 0xffff {
+                swap & 0xffff
+            } else {
+                old
+            }
+        }
+        (AtomicOp::CompareExchange, _) => {
+            if old == operand {
+                swap
+            } else {
+                old
+            }
+        }
         (AtomicOp::And, _) => old & operand,
         (AtomicOp::Or, _) => old | operand,
         (AtomicOp::Xor, _) => old ^ operand,
-        (AtomicOp::Inc, _) => if old >= operand { 0 } else { old + 1 },
-        (AtomicOp::Dec, _) => if old == 0 || old > operand { operand } else { old - 1 },
+        (AtomicOp::Inc, _) => {
+            if old >= operand {
+                0
+            } else {
+                old + 1
+            }
+        }
+        (AtomicOp::Dec, _) => {
+            if old == 0 || old > operand {
+                operand
+            } else {
+                old - 1
+            }
+        }
         (AtomicOp::Add, AtomicKind::Single) => {
             let mode = if flush { Mode::NEAREST_FTZ } else { Mode::NEAREST };
             u64::from(single::add(old as u32, operand as u32, mode))

@@ -125,7 +125,12 @@ impl Word {
 }
 
 impl Run<'_> {
-    pub(super) fn arrive(&mut self, warp: &mut Warp, group: usize, barrier: &Barrier) -> Result<super::run::Next, Wrong> {
+    pub(super) fn arrive(
+        &mut self,
+        warp: &mut Warp,
+        group: usize,
+        barrier: &Barrier,
+    ) -> Result<super::run::Next, Wrong> {
         use super::run::Next;
         let this = warp.groups[group];
         let (lane, frame) = (first(this.lanes), warp.frame(this.frame));
@@ -171,9 +176,8 @@ impl Run<'_> {
         for lane in each(active) {
             let mask = 1 << lane;
             let bits = self.load(warp, index, word.space, Width::Eight, &addresses, mask, 8)?[lane];
-            let after = barrier_step(warp.frame_mut(index), word.op, lane, bits).map_err(|message| {
-                (lane, FaultKind::Instruction { message: message.to_owned() })
-            })?;
+            let after = barrier_step(warp.frame_mut(index), word.op, lane, bits)
+                .map_err(|message| (lane, FaultKind::Instruction { message: message.to_owned() }))?;
             if after != bits {
                 self.store(warp, index, word.space, Width::Eight, &addresses, mask, &[after; LANES], 8)?;
             }
@@ -212,7 +216,9 @@ fn barrier_step(frame: &mut Frame, op: BarrierWordOp, lane: usize, bits: u64) ->
             }
             word = word.advance();
         }
-        BarrierWordOp::ExpectBytes { bytes } => word.bytes = word.bytes.wrapping_add(narrow(frame, bytes).cast_signed()),
+        BarrierWordOp::ExpectBytes { bytes } => {
+            word.bytes = word.bytes.wrapping_add(narrow(frame, bytes).cast_signed())
+        }
         BarrierWordOp::CompleteBytes { bytes } => {
             word.bytes = word.bytes.wrapping_sub(narrow(frame, bytes).cast_signed());
             word = word.advance();

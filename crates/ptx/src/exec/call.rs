@@ -9,8 +9,8 @@ use crate::fault::FaultKind;
 use crate::image::Resolved;
 use crate::memory::LANES;
 use crate::program::{
-    Argument, Call, Constant, FUNCTION_BYTES, FUNCTION_WINDOW, Formal, LOCAL_WINDOW, LaneMask, Op, Place, SHARED_WINDOW,
-    Special, Target,
+    Argument, Call, Constant, FUNCTION_BYTES, FUNCTION_WINDOW, Formal, LOCAL_WINDOW, LaneMask, Op, Place,
+    SHARED_WINDOW, Special, Target,
 };
 
 /// Calls that a thread can nest: beyond, it has run away.

@@ -261,9 +261,9 @@ fn outcome(frame: &Frame, compare: &Compare) -> (u32, Option<u32>) {
             mask_of(map2(narrow(a), narrow(b), |a, b| relates(relation, single::compare(a, b, ftz))))
         }
         CompareKind::Double => mask_of(map2(wide(a), wide(b), |a, b| relates(relation, double::compare(a, b)))),
-        CompareKind::Half { format, ftz } => mask_of(map2(narrow(a), narrow(b), |a, b| {
-            relates(relation, format.compare(a as u16, b as u16, ftz))
-        })),
+        CompareKind::Half { format, ftz } => {
+            mask_of(map2(narrow(a), narrow(b), |a, b| relates(relation, format.compare(a as u16, b as u16, ftz))))
+        }
         CompareKind::PackedHalf { format, ftz } => {
             let part = |shift: u32| {
                 mask_of(map2(narrow(a), narrow(b), |a, b| {

@@ -52,7 +52,8 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {
             let mut agree = 0;
             let masks = std::array::from_fn(|lane| {
                 let peers = active & members[lane];
-                let same = each(peers).filter(|&peer| values[peer] == values[lane]).fold(0, |mask, peer| mask | 1 << peer);
+                let same =
+                    each(peers).filter(|&peer| values[peer] == values[lane]).fold(0, |mask, peer| mask | 1 << peer);
                 if !all {
                     return same;
                 }

@@ -240,7 +240,8 @@ fn exponential(value: f64, precision: usize, field: Field) -> String {
 
 /// Without the zeros at the end of the fraction.
 fn without_zeros(text: &str) -> String {
-    let (mantissa, exponent) = text.split_once('e').map_or((text, None), |(mantissa, exponent)| (mantissa, Some(exponent)));
+    let (mantissa, exponent) =
+        text.split_once('e').map_or((text, None), |(mantissa, exponent)| (mantissa, Some(exponent)));
     let mantissa = match mantissa.contains('.') {
         true => mantissa.trim_end_matches('0').trim_end_matches('.'),
         false => mantissa,
@@ -307,7 +308,10 @@ mod tests {
 
     #[test]
     fn integers_are_padded_as_in_c() {
-        assert_eq!(printed("[%d] [%5d] [%-5d] [%05d] [%+d] [% d]", &[7, 7, 7, 7, 7, 7]), "[7] [    7] [7    ] [00007] [+7] [ 7]");
+        assert_eq!(
+            printed("[%d] [%5d] [%-5d] [%05d] [%+d] [% d]", &[7, 7, 7, 7, 7, 7]),
+            "[7] [    7] [7    ] [00007] [+7] [ 7]"
+        );
         assert_eq!(printed("%d %u", &[u64::MAX, u64::MAX]), "-1 4294967295");
         assert_eq!(printed("%lld %llu %lx", &[u64::MAX, u64::MAX, 255]), "-1 18446744073709551615 ff");
         assert_eq!(printed("%hhd %hd %hu", &[0x1ff, 0x1ffff, 0x1ffff]), "-1 -1 65535");
@@ -318,9 +322,18 @@ mod tests {
     #[test]
     fn floats_are_as_in_c() {
         let bits = |value: f64| value.to_bits();
-        assert_eq!(printed("%f %.2f %8.3f|%-8.1f|", &[bits(1.5), bits(2.005), bits(-3.25), bits(9.96)]), "1.500000 2.00   -3.250|10.0    |");
-        assert_eq!(printed("%e %E %.0e", &[bits(12345.678), bits(0.00012), bits(5.0)]), "1.234568e+04 1.200000E-04 5e+00");
-        assert_eq!(printed("%g %g %g %g", &[bits(100000.0), bits(1e6), bits(1e-5), bits(0.1)]), "100000 1e+06 1e-05 0.1");
+        assert_eq!(
+            printed("%f %.2f %8.3f|%-8.1f|", &[bits(1.5), bits(2.005), bits(-3.25), bits(9.96)]),
+            "1.500000 2.00   -3.250|10.0    |"
+        );
+        assert_eq!(
+            printed("%e %E %.0e", &[bits(12345.678), bits(0.00012), bits(5.0)]),
+            "1.234568e+04 1.200000E-04 5e+00"
+        );
+        assert_eq!(
+            printed("%g %g %g %g", &[bits(100000.0), bits(1e6), bits(1e-5), bits(0.1)]),
+            "100000 1e+06 1e-05 0.1"
+        );
         assert_eq!(printed("%g %G", &[bits(f64::NAN), bits(f64::NEG_INFINITY)]), "nan -INF");
         assert_eq!(printed("%a %.1a %a", &[bits(1.0), bits(1.97), bits(0.0)]), "0x1p+0 0x2.0p+0 0x0p+0");
     }

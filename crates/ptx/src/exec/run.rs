@@ -117,9 +117,11 @@ impl Run<'_> {
                     continue;
                 }
                 warp.groups[group].position = position;
-                let next = self
-                    .special(warp, group, &instruction.op, active)
-                    .map_err(|(lane, kind)| Broken { lane, line: code.lines[position as usize], kind })?;
+                let next = self.special(warp, group, &instruction.op, active).map_err(|(lane, kind)| Broken {
+                    lane,
+                    line: code.lines[position as usize],
+                    kind,
+                })?;
                 match next {
                     Next::Go(to) if to == position + 1 && !matches!(instruction.op, Op::Land) => position = to,
                     Next::Go(to) => {
@@ -166,7 +168,9 @@ impl Run<'_> {
             Op::Atomic(atomic) => self.atomic(warp, index, atomic, active)?,
             Op::CopyAsync { .. } => self.copy(warp, index, op, active)?,
             Op::Fence => self.memory.fence(),
-            Op::IsSpace { .. } | Op::ToGeneric { .. } | Op::FromGeneric { .. } => self.translate(warp, index, op, active),
+            Op::IsSpace { .. } | Op::ToGeneric { .. } | Op::FromGeneric { .. } => {
+                self.translate(warp, index, op, active)
+            }
             Op::BarrierWord(word) => self.barrier_word(warp, index, word, active)?,
             Op::Read { timer, to } => {
                 let value = self.time(*timer);
@@ -206,7 +210,9 @@ impl Run<'_> {
                 part(warp, group, active);
                 return Ok(warp_barrier(warp, group));
             }
-            Op::Shuffle { members: None, .. } | Op::Vote { members: None, .. } => super::lanes::execute(warp.frame_mut(index), op, active),
+            Op::Shuffle { members: None, .. } | Op::Vote { members: None, .. } => {
+                super::lanes::execute(warp.frame_mut(index), op, active)
+            }
             Op::Shuffle { members: Some(members), .. }
             | Op::Vote { members: Some(members), .. }
             | Op::Match { members, .. }
@@ -327,7 +333,8 @@ fn meet(warp: &mut Warp, group: usize, members: u32) -> bool {
     let this = warp.groups[group];
     let members = warp.frame(this.frame).narrow[members as usize];
     let missing = warp.alive & !this.lanes;
-    let complete = each(this.lanes).filter(|&lane| members[lane] & missing == 0).fold(0, |lanes, lane| lanes | 1 << lane);
+    let complete =
+        each(this.lanes).filter(|&lane| members[lane] & missing == 0).fold(0, |lanes, lane| lanes | 1 << lane);
     if complete == this.lanes {
         return true;
     }
@@ -372,9 +379,7 @@ fn warp_barrier(warp: &mut Warp, group: usize) -> Next {
 
 pub(super) fn address(frame: &Frame, at: &crate::program::Address) -> [u64; LANES] {
     match at.base {
-        Place::Narrow(slot) => {
-            frame.narrow[slot as usize].map(|base| u64::from(base.wrapping_add(at.offset as u32)))
-        }
+        Place::Narrow(slot) => frame.narrow[slot as usize].map(|base| u64::from(base.wrapping_add(at.offset as u32))),
         Place::Wide(slot) => frame.wide[slot as usize].map(|base| base.wrapping_add_signed(at.offset)),
         Place::Predicate(_) => unreachable!("an address is a number"),
     }

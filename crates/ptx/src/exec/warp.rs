@@ -43,11 +43,15 @@ pub(super) struct Group {
 pub(super) enum State {
     Ready,
     /// At a barrier of the block; it stands at the instruction until that is complete.
-    Barrier { id: u32 },
+    Barrier {
+        id: u32,
+    },
     /// At an instruction for which lanes of the warp meet.
     Meeting,
     /// Until a time in nanoseconds.
-    Asleep { until: u64 },
+    Asleep {
+        until: u64,
+    },
 }
 
 impl Warp {
@@ -82,8 +86,7 @@ impl Warp {
     pub(super) fn add_group(&mut self, position: u32, lanes: u32, frame: usize) {
         self.frame_mut(frame).users += 1;
         self.groups_made += 1;
-        let group =
-            Group { id: self.groups_made, position, lanes, frame, state: State::Ready, ran: self.time };
+        let group = Group { id: self.groups_made, position, lanes, frame, state: State::Ready, ran: self.time };
         self.groups.push(group);
     }
 

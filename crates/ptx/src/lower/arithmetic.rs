@@ -2,12 +2,10 @@
 
 use super::function::Builder;
 use super::words::Words;
-use crate::arith::{Mode, Property, Rounding};
 use crate::arith::half::Half;
+use crate::arith::{Mode, Property, Rounding};
 use crate::error::Error;
-use crate::program::{
-    CarryOp, Compare, CompareKind, Extend, Float, Integer, Logic, Op, Place, Relation, Slot,
-};
+use crate::program::{CarryOp, Compare, CompareKind, Extend, Float, Integer, Logic, Op, Place, Relation, Slot};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
@@ -51,12 +49,54 @@ impl<'m> Builder<'_, 'm> {
             "mbarrier" => self.mbarrier(words, operands),
             "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "pmevent" | "setmaxnreg"
             | "griddepcontrol" => self.control(opcode, words, operands),
-            "mma" | "wmma" | "wgmma" | "ldmatrix" | "stmatrix" | "movmatrix" | "tex" | "txq" | "tld4" | "suld" | "sust"
-            | "sured" | "suq" | "istypep" | "multimem" | "cluster" | "tensormap" | "alloca" | "stacksave"
-            | "stackrestore" | "getctarank" | "vadd" | "vsub" | "vabsdiff" | "vmin" | "vmax" | "vshl" | "vshr"
-            | "vmad" | "vset" | "vadd2" | "vsub2" | "vavrg2" | "vabsdiff2" | "vmin2" | "vmax2" | "vset2" | "vadd4"
-            | "vsub4" | "vavrg4" | "vabsdiff4" | "vmin4" | "vmax4" | "vset4" | "tcgen05" | "clusterlaunchcontrol"
-            | "bmma" | "sparse" => Err(self.unsupported(format!("'{opcode}' is not supported"))),
+            "mma"
+            | "wmma"
+            | "wgmma"
+            | "ldmatrix"
+            | "stmatrix"
+            | "movmatrix"
+            | "tex"
+            | "txq"
+            | "tld4"
+            | "suld"
+            | "sust"
+            | "sured"
+            | "suq"
+            | "istypep"
+            | "multimem"
+            | "cluster"
+            | "tensormap"
+            | "alloca"
+            | "stacksave"
+            | "stackrestore"
+            | "getctarank"
+            | "vadd"
+            | "vsub"
+            | "vabsdiff"
+            | "vmin"
+            | "vmax"
+            | "vshl"
+            | "vshr"
+            | "vmad"
+            | "vset"
+            | "vadd2"
+            | "vsub2"
+            | "vavrg2"
+            | "vabsdiff2"
+            | "vmin2"
+            | "vmax2"
+            | "vset2"
+            | "vadd4"
+            | "vsub4"
+            | "vavrg4"
+            | "vabsdiff4"
+            | "vmin4"
+            | "vmax4"
+            | "vset4"
+            | "tcgen05"
+            | "clusterlaunchcontrol"
+            | "bmma"
+            | "sparse" => Err(self.unsupported(format!("'{opcode}' is not supported"))),
             _ => Err(self.error(format!("unknown instruction '{opcode}'"))),
         }
     }
@@ -376,7 +416,8 @@ impl<'m> Builder<'_, 'm> {
         }
         let approx = words.has("approx");
         let rounded = words.rounding();
-        let mode = Mode { rounding: rounded.unwrap_or(Rounding::Nearest), ftz: words.has("ftz"), sat: words.has("sat") };
+        let mode =
+            Mode { rounding: rounded.unwrap_or(Rounding::Nearest), ftz: words.has("ftz"), sat: words.has("sat") };
         if mode.sat {
             return Err(self.error("'.sat' does not belong here"));
         }
@@ -497,10 +538,8 @@ impl<'m> Builder<'_, 'm> {
             Type::Bf16x2 => packed(Half::Bf16),
             _ => return Err(self.wrong_type(ty)),
         };
-        let ordered = matches!(
-            relation,
-            Relation::Eq | Relation::Ne | Relation::Lt | Relation::Le | Relation::Gt | Relation::Ge
-        );
+        let ordered =
+            matches!(relation, Relation::Eq | Relation::Ne | Relation::Lt | Relation::Le | Relation::Gt | Relation::Ge);
         if !ty.is_float() && !ordered {
             return Err(self.error("integers have no unordered comparison"));
         }

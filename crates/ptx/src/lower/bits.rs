@@ -3,8 +3,8 @@
 use super::function::Builder;
 use super::words::Words;
 use crate::arith::integer::{FunnelMode, Permutation};
-use crate::program::{Bits, BitsWide, Integer, Op, Place, Shift, Timer};
 use crate::error::Error;
+use crate::program::{Bits, BitsWide, Integer, Op, Place, Shift, Timer};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
@@ -61,7 +61,14 @@ impl<'m> Builder<'_, 'm> {
         let left = self.constant_narrow(16);
         if ty.is_signed() {
             self.emit(Op::Narrow { op: Integer::ShiftLeft, half: None, to: extended, a, b: left, c: 0 });
-            self.emit(Op::Narrow { op: Integer::ShiftRightSigned, half: None, to: extended, a: extended, b: left, c: 0 });
+            self.emit(Op::Narrow {
+                op: Integer::ShiftRightSigned,
+                half: None,
+                to: extended,
+                a: extended,
+                b: left,
+                c: 0,
+            });
         } else {
             self.emit(Op::MoveNarrow { to: extended, from: a });
         }

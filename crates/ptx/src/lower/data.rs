@@ -87,7 +87,8 @@ impl Writer<'_, '_> {
                 _ => self.put(offset, &bits.to_le_bytes()[..self.ty.bytes().min(8) as usize]),
             },
             Initial::Address { at, name, addend, mask, .. } => {
-                let symbol = *self.lowering.names.get(name).ok_or_else(|| meaning(*at, format!("unknown name '{name}'")))?;
+                let symbol =
+                    *self.lowering.names.get(name).ok_or_else(|| meaning(*at, format!("unknown name '{name}'")))?;
                 let bytes = self.ty.bytes().min(8);
                 self.put(offset, &[0; 8][..bytes as usize])?;
                 self.data.relocations.push(Relocation { offset, bytes, symbol, addend: *addend, mask: *mask });

@@ -158,8 +158,9 @@ impl<'m> Builder<'_, 'm> {
         let signature = signature(&function.returns, &function.parameters)?;
         self.local_bytes = u64::from(signature.bytes);
         let all = function.returns.iter().zip(&signature.returns);
-        for (is_result, (parameter, formal)) in
-            all.map(|each| (true, each)).chain(function.parameters.iter().zip(&signature.parameters).map(|each| (false, each)))
+        for (is_result, (parameter, formal)) in all
+            .map(|each| (true, each))
+            .chain(function.parameters.iter().zip(&signature.parameters).map(|each| (false, each)))
         {
             match parameter {
                 Parameter::Param(variable) => {
@@ -511,7 +512,9 @@ impl<'m> Builder<'_, 'm> {
                 }
                 match special(name) {
                     Some(special) => Constant::Special(special),
-                    None => self.address_of(name, 0, false).ok_or_else(|| self.error(format!("unknown name '{name}'")))?,
+                    None => {
+                        self.address_of(name, 0, false).ok_or_else(|| self.error(format!("unknown name '{name}'")))?
+                    }
                 }
             }
             Operand::Sum(name, addend) => {
@@ -520,13 +523,19 @@ impl<'m> Builder<'_, 'm> {
                 }
                 self.address_of(name, addend, false).ok_or_else(|| self.error(format!("unknown name '{name}'")))?
             }
-            Operand::Integer(value) if ty.is_float() && !matches!(ty, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) => {
-                return Err(self.error(format!("{value} is an integer, and '.{ty:?}' wants a floating-point number").to_lowercase()));
+            Operand::Integer(value)
+                if ty.is_float() && !matches!(ty, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) =>
+            {
+                return Err(self.error(
+                    format!("{value} is an integer, and '.{ty:?}' wants a floating-point number").to_lowercase(),
+                ));
             }
             Operand::Integer(value) => Constant::Bits(truncate(value, ty)),
             Operand::Single(bits) if ty.bits() == 64 => Constant::Bits(f64::from(f32::from_bits(bits)).to_bits()),
             Operand::Single(bits) => Constant::Bits(u64::from(bits)),
-            Operand::Double(bits) if ty.bits() == 32 => Constant::Bits(u64::from((f64::from_bits(bits) as f32).to_bits())),
+            Operand::Double(bits) if ty.bits() == 32 => {
+                Constant::Bits(u64::from((f64::from_bits(bits) as f32).to_bits()))
+            }
             Operand::Double(bits) if ty.bits() == 64 => Constant::Bits(bits),
             _ => return Err(self.error(format!("expected a register or a constant, found {}", kind_of(operand)))),
         };

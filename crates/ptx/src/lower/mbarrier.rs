@@ -9,8 +9,16 @@ use crate::syntax::tree::{Operand, Type};
 impl<'m> Builder<'_, 'm> {
     pub(super) fn mbarrier(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         const ACTIONS: [&str; 10] = [
-            "init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx", "test_wait", "try_wait",
-            "pending_count", "cluster",
+            "init",
+            "inval",
+            "arrive",
+            "arrive_drop",
+            "expect_tx",
+            "complete_tx",
+            "test_wait",
+            "try_wait",
+            "pending_count",
+            "cluster",
         ];
         let action = words.take(|word| ACTIONS.iter().find(|&&known| known == word).copied());
         let action = action.ok_or_else(|| self.error("unknown instruction on a barrier"))?;
@@ -33,7 +41,9 @@ impl<'m> Builder<'_, 'm> {
             ("init", [at, count]) => (at, BarrierWordOp::Init { count: self.narrow(count, Type::U32)? }),
             ("inval", [at]) => (at, BarrierWordOp::Invalidate),
             ("expect_tx", [at, bytes]) => (at, BarrierWordOp::ExpectBytes { bytes: self.narrow(bytes, Type::U32)? }),
-            ("complete_tx", [at, bytes]) => (at, BarrierWordOp::CompleteBytes { bytes: self.narrow(bytes, Type::U32)? }),
+            ("complete_tx", [at, bytes]) => {
+                (at, BarrierWordOp::CompleteBytes { bytes: self.narrow(bytes, Type::U32)? })
+            }
             ("arrive" | "arrive_drop", [state, at, rest @ ..]) if rest.len() <= 1 => {
                 let state = match state {
                     Operand::Sink => None,
@@ -71,10 +81,7 @@ impl<'m> Builder<'_, 'm> {
     ) -> Result<(), Error> {
         let at = match at {
             Some(at) => self.address(at, space)?,
-            None => crate::program::Address {
-                base: self.constant_wide(crate::program::Constant::Bits(0)),
-                offset: 0,
-            },
+            None => crate::program::Address { base: self.constant_wide(crate::program::Constant::Bits(0)), offset: 0 },
         };
         self.emit(Op::BarrierWord(Box::new(BarrierWord { space, at, op })));
         Ok(())

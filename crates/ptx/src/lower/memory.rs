@@ -233,9 +233,26 @@ impl<'m> Builder<'_, 'm> {
     fn fence(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let [] = self.operands(operands)?;
         const KNOWN: [&str; 20] = [
-            "cta", "cluster", "gl", "gpu", "sys", "sc", "acq_rel", "acquire", "release", "proxy", "alias", "async",
-            "async::global", "async::generic", "async::shared::{cta, cluster}", "mbarrier_init", "async::shared::cta",
-            "op_restrict", "sync_restrict::shared::cta", "async::shared::cluster",
+            "cta",
+            "cluster",
+            "gl",
+            "gpu",
+            "sys",
+            "sc",
+            "acq_rel",
+            "acquire",
+            "release",
+            "proxy",
+            "alias",
+            "async",
+            "async::global",
+            "async::generic",
+            "async::shared::{cta, cluster}",
+            "mbarrier_init",
+            "async::shared::cta",
+            "op_restrict",
+            "sync_restrict::shared::cta",
+            "async::shared::cluster",
         ];
         while words.has_any(&KNOWN) {}
         self.emit(Op::Fence);

@@ -7,8 +7,8 @@ mod control;
 mod convert;
 mod data;
 mod function;
-mod memory;
 mod mbarrier;
+mod memory;
 mod scope;
 mod unit;
 mod warp;
@@ -186,7 +186,10 @@ impl<'m> Lowering<'m> {
             }
         };
         if home == Home::Shared && bytes > SHARED_BYTES_MAX {
-            return Err(meaning(variable.at, format!("{bytes} bytes of shared memory are more than {SHARED_BYTES_MAX}")));
+            return Err(meaning(
+                variable.at,
+                format!("{bytes} bytes of shared memory are more than {SHARED_BYTES_MAX}"),
+            ));
         }
         let defined = variable.linkage != Linkage::Extern || home == Home::DynamicShared;
         let kind = SymbolKind::Variable(Variable { home, bytes, align, defined, initial: unit::Data::default() });

@@ -24,7 +24,10 @@ pub(crate) struct Symbol {
 
 #[derive(Debug)]
 pub(crate) enum SymbolKind {
-    Function { signature: Signature, code: Option<usize> },
+    Function {
+        signature: Signature,
+        code: Option<usize>,
+    },
     Variable(Variable),
     /// Another name of a function.
     Alias(SymbolIndex),

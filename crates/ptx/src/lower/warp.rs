@@ -3,9 +3,7 @@
 use super::function::Builder;
 use super::words::Words;
 use crate::error::Error;
-use crate::program::{
-    Barrier, BarrierKind, BarrierReduce, Op, ReduceOp, ShuffleMode, Slot, VoteMode,
-};
+use crate::program::{Barrier, BarrierKind, BarrierReduce, Op, ReduceOp, ShuffleMode, Slot, VoteMode};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
@@ -175,7 +173,8 @@ impl<'m> Builder<'_, 'm> {
         if !words.has("sync") {
             return Err(self.error("expected '.sync'"));
         }
-        let name = words.take(|word| ["add", "min", "max", "and", "or", "xor"].iter().find(|&&known| known == word).copied());
+        let name =
+            words.take(|word| ["add", "min", "max", "and", "or", "xor"].iter().find(|&&known| known == word).copied());
         let ty = self.some_type(words)?;
         let op = match (name, ty) {
             (Some("add"), Type::U32 | Type::S32) => ReduceOp::Add,

@@ -116,9 +116,7 @@ impl<'t> Words<'t> {
             "weak", "relaxed", "acquire", "release", "acq_rel", "sc", "volatile", "mmio", "cta", "cluster", "gpu",
             "sys", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "L2::64B", "L2::128B", "L2::256B", "unified",
         ];
-        while self.has_any(&KNOWN)
-            || self.take(|word| is_hint(word).then_some(())).is_some()
-        {}
+        while self.has_any(&KNOWN) || self.take(|word| is_hint(word).then_some(())).is_some() {}
     }
 
     /// The first word that nobody took.
