@@ -2,6 +2,7 @@
 
 mod bundle;
 mod command;
+mod fuzz;
 mod kernels;
 mod test;
 
@@ -18,7 +19,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run everything that must pass: formatting, lints, tests, doc tests, the lab under its schedules
+    /// Run everything that must pass: formatting, lints, tests, doc tests, fuzz targets, the lab under its schedules
     Test,
     /// Make a folder with the binary, the tests and a script, to run on a machine that has a GPU and no Rust
     Bundle {

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::command::{Failure, cargo, command, run};
+use crate::fuzz;
 use crate::kernels;
 
 /// A step with the words that announce it.
@@ -17,6 +18,7 @@ const STEPS: &[Step] = &[
     ("the driver's contract, work at once", || contract("eager")),
     ("the driver's contract, by a seed", || contract("seed:1")),
     ("the kernels of the test data, by ptxas", kernels::assemble),
+    ("fuzz targets, for 20 seconds each", fuzz::short_runs),
     ("documentation", || run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))),
     ("the lab", || run(&mut cargo(&["run", "--", "lab", "--device", "soft"]))),
 ];
