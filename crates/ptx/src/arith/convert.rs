@@ -5,6 +5,7 @@ mod packed;
 mod tests;
 
 use super::Rounding;
+use super::half::Half;
 use super::soft::{self, Finite, Layout, Number};
 
 pub(crate) use packed::{Eighth, pack_eighths, pack_halves, tf32, unpack_eighths};
@@ -113,7 +114,9 @@ fn fast(to: Format, from: Format, bits: u64, how: Convert) -> Option<u64> {
         (Format::F64, Format::F32, _, false) if !value.is_nan() => f64::from(value).to_bits(),
         (Format::F32, Format::F64, Some(Rounding::Nearest), false) => bits_of(f64::from_bits(bits) as f32),
         (Format::F32, Format::Bf16, _, false) => bits_of(f32::from_bits((bits as u32) << 16)),
-        (Format::F32, Format::F16, _, false) => widened(bits as u16),
+        (Format::F32, Format::F16, _, false) => bits_of(Half::F16.value(bits as u16) as f32),
+        (Format::F16, Format::F32, Some(Rounding::Nearest), false) => Half::F16.narrow(value.into()).into(),
+        (Format::Bf16, Format::F32, Some(Rounding::Nearest), false) => Half::Bf16.narrow(value.into()).into(),
         _ => return None,
     })
 }
@@ -121,20 +124,6 @@ fn fast(to: Format, from: Format, bits: u64, how: Convert) -> Option<u64> {
 #[inline]
 fn bits_of(value: f32) -> u64 {
     if value.is_nan() { Layout::SINGLE.nan } else { value.to_bits().into() }
-}
-
-/// The fraction and the exponent of an f16 in a single's places are off by the difference of the biases, which a
-/// multiplication puts right for subnormals too.
-#[inline]
-fn widened(half: u16) -> u64 {
-    const BIASES: f32 = f32::from_bits((127 + 127 - 15) << 23);
-    let sign = u64::from(half & 0x8000) << 16;
-    let magnitude = half & 0x7fff;
-    match magnitude {
-        0x7c00 => sign | Layout::SINGLE.infinity(),
-        0x7c01.. => Layout::SINGLE.nan,
-        _ => sign | u64::from((f32::from_bits(u32::from(magnitude) << 13) * BIASES).to_bits()),
-    }
 }
 
 /// The low `width` bits, extended as the type says.

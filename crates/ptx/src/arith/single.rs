@@ -163,18 +163,9 @@ fn fused(a: f32, b: f32, c: f32) -> f32 {
 }
 
 /// Without an instruction of the processor for it, `mul_add` is a call for each lane. A double holds the product
-/// exactly and 29 bits of the sum beyond a single's; if the sum is cut off there and its last bit tells whether
-/// something was lost (rounding to odd), then rounding it once more cannot go wrong.
+/// exactly and 29 bits of the sum beyond a single's, so that it can be rounded once more.
 #[cfg(not(target_feature = "fma"))]
 #[inline]
 fn fused(a: f32, b: f32, c: f32) -> f32 {
-    let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
-    let sum = product + c;
-    let from_c = sum - product;
-    let lost = (product - (sum - from_c)) + (c - from_c);
-    let bits = sum.to_bits();
-    // Where the sum is no number, `lost` is NaN, and the comparison false.
-    let inexact = u64::from(lost.abs() > 0.0);
-    let too_far = (lost.to_bits() ^ bits) >> 63 & inexact;
-    f64::from_bits(bits.wrapping_sub(too_far) | inexact) as f32
+    soft::sum_to_odd(f64::from(a) * f64::from(b), c.into()) as f32
 }

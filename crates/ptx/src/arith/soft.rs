@@ -48,6 +48,11 @@ impl Layout {
         1 << (self.fraction_bits - 1)
     }
 
+    /// The exponent of the lowest bit of a subnormal.
+    pub(crate) const fn lowest(self) -> i32 {
+        self.lowest
+    }
+
     const fn smallest_normal(self) -> u64 {
         1 << self.fraction_bits
     }
@@ -131,6 +136,19 @@ impl Layout {
         let result = if a_wanted { a } else { b } | xorsign;
         if a_nan && b_nan || how.nan && (a_nan || b_nan) { self.nan } else { result }
     }
+}
+
+/// The sum, cut off toward zero, its last bit set if anything was lost: rounding it once more, to a format that has at
+/// least two bits less, gives what rounding the exact sum gives.
+#[inline]
+pub(crate) fn sum_to_odd(a: f64, b: f64) -> f64 {
+    let sum = a + b;
+    let from_b = sum - a;
+    let lost = (a - (sum - from_b)) + (b - from_b);
+    // Where the sum is no number, `lost` is NaN, and the comparison false.
+    let inexact = u64::from(lost.abs() > 0.0);
+    let too_far = (lost.to_bits() ^ sum.to_bits()) >> 63 & inexact;
+    f64::from_bits(sum.to_bits().wrapping_sub(too_far) | inexact)
 }
 
 /// A float's value.

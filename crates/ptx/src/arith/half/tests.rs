@@ -1,6 +1,9 @@
 //! f16 and bf16 by their bits, and all values of the one against arithmetic in f64.
 
+use proptest::prelude::*;
+
 use super::*;
+use crate::arith::Rounding;
 
 const PLAIN: HalfMode = HalfMode { ftz: false, sat: false, relu: false };
 const FTZ: HalfMode = HalfMode { ftz: true, ..PLAIN };
@@ -126,4 +129,31 @@ fn pairs_keep_their_halves_apart() {
     let sum = pairs([0x3c00_7bff, 0x4000_7bff], |[a, b]| Half::F16.add(a, b, PLAIN));
     assert_eq!(sum, 0x4200_7c00);
     assert_eq!(pairs([0x8000_0001], |[a]| a + 1), 0x8001_0002);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(50_000))]
+
+    #[test]
+    fn the_way_through_doubles_is_exact(a in any::<u16>(), b in any::<u16>(), c in any::<u16>(), near in any::<bool>()) {
+        for half in [Half::F16, Half::Bf16] {
+            // The product's own size, so that the sum cancels or is a tie.
+            let c = if near { half.mul(a, b, PLAIN) ^ SIGN ^ (c & 0x801f) } else { c };
+            let [x, y, z] = [a, b, c].map(u64::from);
+            let layout = half.layout();
+            prop_assert_eq!(u64::from(half.add(a, b, PLAIN)), soft::add(layout, x, y, Rounding::Nearest));
+            prop_assert_eq!(u64::from(half.mul(a, b, PLAIN)), soft::mul(layout, x, y, Rounding::Nearest));
+            prop_assert_eq!(u64::from(half.fma(a, b, c, PLAIN)), soft::fma(layout, x, y, z, Rounding::Nearest));
+        }
+    }
+}
+
+#[test]
+fn every_half_survives_being_a_double() {
+    for half in [Half::F16, Half::Bf16] {
+        for bits in 0..=0xffff {
+            let expected = if half.testp(Property::NotANumber, bits) { 0x7fff } else { bits };
+            assert_eq!(half.narrow(half.value(bits)), expected, "{half:?}");
+        }
+    }
 }
