@@ -81,6 +81,9 @@ fn a_fused_sum_is_rounded_once() {
     assert_eq!(Half::F16.fma(0x3c01, 0x3c01, 0xbc02, PLAIN), 0x0010);
     // (1 + 2^-7)^2 - (1 + 2^-6) = 2^-14.
     assert_eq!(Half::Bf16.fma(0x3f81, 0x3f81, 0xbf82, PLAIN), 0x3880);
+    // 13 * 21 = 273 lies between 272 and 274: 2^-100 decides.
+    assert_eq!(Half::Bf16.fma(0x4150, 0x41a8, 0x0d80, PLAIN), 0x4389);
+    assert_eq!(Half::Bf16.fma(0x4150, 0x41a8, 0, PLAIN), 0x4388);
 }
 
 #[test]
