@@ -6,6 +6,8 @@
 pub(crate) mod convert;
 pub(crate) mod double;
 pub(crate) mod half;
+#[cfg(test)]
+mod hardware;
 pub(crate) mod integer;
 pub(crate) mod single;
 pub(crate) mod soft;
