@@ -67,6 +67,15 @@ numbers! {
     CUmemPool_attribute: |it| it.0.into();
     CUlimit: |it| it.0.into();
     CUfunc_cache: |it| it.0.into();
+    CUmodule: |it| it.0 as u64;
+    CUfunction: |it| it.0 as u64;
+    CUlibrary: |it| it.0 as u64;
+    CUkernel: |it| it.0 as u64;
+    CUlinkState: |it| it.0 as u64;
+    CUlogsCallbackHandle: |it| it.0 as u64;
+    CUfunction_attribute: |it| it.0.into();
+    CUjitInputType: |it| it.0.into();
+    CUsharedconfig: |it| it.0.into();
 }
 
 macro_rules! refusing {
@@ -99,7 +108,7 @@ macro_rules! arrive {
     ($($function:ident $count:literal: $call:expr;)*) => {{
         let mut functions = Vec::new();
         $({
-            let function = called($call, &[1, 2, 3, 4, 5, 6][..$count]);
+            let function = called($call, &[1, 2, 3, 4, 5, 6, 7, 8, 9][..$count]);
             assert_eq!(function, Function::$function);
             functions.push(function);
         })*
@@ -122,6 +131,13 @@ fn every_function_of_the_list_is_called_by_one_call_with_its_arguments_in_order(
     functions.extend(streams());
     functions.extend(events());
     functions.extend(pools());
+    functions.extend(modules());
+    functions.extend(libraries());
+    functions.extend(kernels_and_functions());
+    functions.extend(links());
+    functions.extend(occupancies());
+    functions.extend(launches());
+    functions.extend(log_calls());
     functions.sort();
     assert_eq!(functions, Function::ALL);
 }
@@ -320,5 +336,123 @@ fn pools() -> Vec<Function> {
         cuMemPoolTrimTo 2: pool::trim(API, pool, 2);
         cuMemPoolSetAccess 2: pool::set_access(API, pool, &[CUmemAccessDesc::default(); 2]);
         cuMemPoolGetAccess 1: pool::access(API, pool, CUmemLocation::default());
+    }
+}
+
+fn modules() -> Vec<Function> {
+    let mut options = module::Options::new().with(CUjit_option(0), 0);
+    let mut functions = arrive! {
+        cuModuleLoad 0: module::load_file(API, c"image");
+        // SAFETY: the table touches no memory.
+        cuModuleLoadData 0: unsafe { module::load(API, null_mut()) };
+        // SAFETY: the table touches no memory.
+        cuModuleLoadDataEx 1: unsafe { module::load_with(API, null_mut(), &mut options) };
+        // SAFETY: the table touches no memory.
+        cuModuleLoadFatBinary 0: unsafe { module::load_fat(API, null_mut()) };
+        cuModuleUnload 1: module::unload(API, CUmodule(1));
+        cuModuleGetLoadingMode 0: module::loading_mode(API);
+        cuModuleGetFunction 1: module::function(API, CUmodule(1), c"kernel");
+        cuModuleGetFunctionCount 1: module::function_count(API, CUmodule(1));
+        cuModuleGetGlobal_v2 1: module::global(API, CUmodule(1), c"variable");
+    };
+    functions.push(called(module::functions(API, CUmodule(7), 5), &[5, 7]));
+    functions
+}
+
+fn libraries() -> Vec<Function> {
+    let mut options = module::Options::new().with(CUjit_option(0), 0);
+    let library = CUlibrary(1);
+    let mut functions = arrive! {
+        cuLibraryUnload 1: library::unload(API, library);
+        cuLibraryGetKernel 1: library::kernel(API, library, c"kernel");
+        cuLibraryGetKernelCount 1: library::kernel_count(API, library);
+        cuLibraryGetModule 1: library::module(API, library);
+        cuLibraryGetGlobal 1: library::global(API, library, c"variable");
+        cuLibraryGetManaged 1: library::managed(API, library, c"variable");
+        cuLibraryGetUnifiedFunction 1: library::unified_function(API, library, c"function");
+    };
+    // SAFETY: the table touches no memory.
+    functions.push(called(unsafe { library::load(API, null_mut(), &mut options) }, &[1, 0]));
+    // SAFETY: the table touches no memory.
+    functions.push(called(unsafe { library::load_file(API, c"image", &mut options) }, &[1, 0]));
+    functions.push(called(library::kernels(API, CUlibrary(7), 5), &[5, 7]));
+    functions
+}
+
+fn kernels_and_functions() -> Vec<Function> {
+    let (at, device) = (CUfunction_attribute, CUdevice);
+    arrive! {
+        cuKernelGetFunction 1: kernel::function(API, CUkernel(1));
+        cuKernelGetLibrary 1: kernel::library(API, CUkernel(1));
+        cuKernelGetAttribute 3: kernel::attribute(API, CUkernel(2), at(1), device(3));
+        cuKernelSetAttribute 4: kernel::set_attribute(API, CUkernel(3), at(1), 2, device(4));
+        cuKernelSetCacheConfig 3: kernel::set_cache_config(API, CUkernel(1), CUfunc_cache(2), device(3));
+        cuKernelGetName 1: kernel::name(API, CUkernel(1));
+        cuKernelGetParamInfo 2: kernel::parameter(API, CUkernel(1), 2);
+        cuFuncGetAttribute 2: function::attribute(API, CUfunction(2), at(1));
+        cuFuncSetAttribute 3: function::set_attribute(API, CUfunction(1), at(2), 3);
+        cuFuncSetCacheConfig 2: function::set_cache_config(API, CUfunction(1), CUfunc_cache(2));
+        cuFuncSetSharedMemConfig 2: function::set_shared_config(API, CUfunction(1), CUsharedconfig(2));
+        cuFuncGetModule 1: function::module(API, CUfunction(1));
+        cuFuncGetName 1: function::name(API, CUfunction(1));
+        cuFuncGetParamInfo 2: function::parameter(API, CUfunction(1), 2);
+        cuFuncIsLoaded 1: function::loading_state(API, CUfunction(1));
+        cuFuncLoad 1: function::load(API, CUfunction(1));
+    }
+}
+
+fn links() -> Vec<Function> {
+    let mut options = module::Options::new().with(CUjit_option(0), 0);
+    let mut four = (0..4).fold(module::Options::new(), |options, _| options.with(CUjit_option(0), 0));
+    let mut three = (0..3).fold(module::Options::new(), |options, _| options.with(CUjit_option(0), 0));
+    let (link, kind) = (CUlinkState(1), CUjitInputType(2));
+    arrive! {
+        // SAFETY: the table touches no memory.
+        cuLinkCreate_v2 1: unsafe { link::create(API, &mut options) };
+        // SAFETY: the table touches no memory.
+        cuLinkAddData_v2 4: unsafe { link::add(API, link, kind, &[0; 3], c"name", &mut four) };
+        // SAFETY: the table touches no memory.
+        cuLinkAddFile_v2 3: unsafe { link::add_file(API, link, kind, c"path", &mut three) };
+        cuLinkComplete 1: link::complete(API, link);
+        cuLinkDestroy 1: link::destroy(API, link);
+    }
+}
+
+fn occupancies() -> Vec<Function> {
+    let function = CUfunction(1);
+    arrive! {
+        cuOccupancyMaxActiveBlocksPerMultiprocessor 3: occupancy::blocks(API, function, 2, 3);
+        cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags 4: occupancy::blocks_with_flags(API, function, 2, 3, 4);
+        // SAFETY: the table makes no call back.
+        cuOccupancyMaxPotentialBlockSize 3: unsafe { occupancy::potential(API, function, None, 2, 3) };
+        cuOccupancyMaxPotentialBlockSizeWithFlags 4:
+            // SAFETY: the table makes no call back.
+            unsafe { occupancy::potential_with_flags(API, function, None, 2, 3, 4) };
+        cuOccupancyAvailableDynamicSMemPerBlock 3: occupancy::shared_bytes(API, function, 2, 3);
+    }
+}
+
+fn launches() -> Vec<Function> {
+    let shape = launch::Shape { grid: [2, 3, 4], block: [5, 6, 7], shared_bytes: 8 };
+    let (function, stream) = (CUfunction(1), CUstream(9));
+    arrive! {
+        // SAFETY: the table launches nothing.
+        cuLaunchKernel 9: unsafe { launch::kernel(API, function, shape, stream, &mut []) };
+        // SAFETY: the table launches nothing.
+        cuLaunchKernelEx 1: unsafe { launch::with_attributes(API, function, shape, stream, &mut [], &mut []) };
+        // SAFETY: the table launches nothing.
+        cuLaunchCooperativeKernel 9: unsafe { launch::cooperative(API, function, shape, stream, &mut []) };
+    }
+}
+
+fn log_calls() -> Vec<Function> {
+    unsafe extern "C" fn callback(_: *mut c_void, _: CUlogLevel, _: *mut c_char, _: usize) {}
+    arrive! {
+        // SAFETY: the table makes no call back.
+        cuLogsRegisterCallback 0: unsafe { logs::register(API, callback, null_mut()) };
+        cuLogsUnregisterCallback 1: logs::unregister(API, CUlogsCallbackHandle(1));
+        cuLogsCurrent 1: logs::current(API, 1);
+        cuLogsDumpToFile 1: logs::dump_to_file(API, None, c"path", 1);
+        cuLogsDumpToMemory 1: logs::dump(API, None, 64, 1);
     }
 }

@@ -132,3 +132,27 @@ fn scalars_have_the_size_of_their_c_types() {
     assert_eq!(size_of::<CUhostFn>(), 8);
     assert_eq!(size_of::<CUstreamCallback>(), 8);
 }
+
+#[test]
+fn a_launch_is_laid_out_as_in_c() {
+    offsets!(CUlaunchAttribute { id: 0, value: 8, } 72);
+    offsets!(CUlaunchConfig {
+        gridDimX: 0,
+        gridDimY: 4,
+        gridDimZ: 8,
+        blockDimX: 12,
+        blockDimY: 16,
+        blockDimZ: 20,
+        sharedMemBytes: 24,
+        hStream: 32,
+        attrs: 40,
+        numAttrs: 48,
+    } 56);
+}
+
+#[test]
+fn the_words_of_an_attribute_come_back_in_their_order() {
+    let attribute = CUlaunchAttribute::of_words(CUlaunchAttributeID::CLUSTER_DIMENSION, [1, 2, 3]);
+    assert_eq!(attribute.words(), [1, 2, 3]);
+    assert_eq!(attribute.value[0], 0x2_0000_0001);
+}

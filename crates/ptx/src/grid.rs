@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::exec::BlockState;
 use crate::fault::Fault;
 use crate::image::Program;
 use crate::memory::Memory;
@@ -25,26 +26,38 @@ pub struct Launch {
 
 /// One launch. Its blocks may run in any order and on any thread.
 #[derive(Debug)]
-pub struct Grid {}
+pub struct Grid {
+    program: Arc<Program>,
+    launch: Launch,
+}
 
 impl Grid {
+    /// # Panics
+    /// The program has no such kernel, a dimension is zero, or the arguments are fewer than the parameters.
     pub fn new(program: Arc<Program>, launch: Launch) -> Self {
-        todo!("{program:?} {launch:?}")
+        let kernel = &program.kernels()[launch.kernel];
+        assert!(launch.parameters.len() as u64 >= kernel.parameter_bytes, "a launch carries all its arguments");
+        let dimensions = launch.grid.iter().chain(&launch.block);
+        assert!(dimensions.copied().all(|length| length > 0), "a launch has no empty dimension");
+        Self { program, launch }
     }
 
     pub fn blocks(&self) -> u64 {
-        todo!()
+        self.launch.grid.iter().map(|&length| u64::from(length)).product()
     }
 
     /// The block with this index, before its first instruction.
     pub fn block(self: &Arc<Self>, index: u64) -> Block {
-        todo!("{index}")
+        Block { state: BlockState::new(&self.program, &self.launch, index), grid: Arc::clone(self) }
     }
 }
 
 /// One block on its way: the state of all its threads and its shared memory.
 #[derive(Debug)]
-pub struct Block {}
+pub struct Block {
+    grid: Arc<Grid>,
+    state: BlockState,
+}
 
 /// How much a block may do before it lets others go on.
 #[derive(Debug, Clone, Copy)]
@@ -73,17 +86,16 @@ impl Block {
     /// # Errors
     /// The fault that ends the kernel. The block must not be run again.
     pub fn run(&mut self, memory: &mut dyn Memory, slice: Slice) -> Result<Progress, Fault> {
-        let _ = (memory, slice);
-        todo!()
+        self.state.run(&self.grid.program, &self.grid.launch, memory, slice)
     }
 
     /// What `printf` wrote since the last call.
     pub fn take_printed(&mut self) -> Vec<u8> {
-        todo!()
+        std::mem::take(&mut self.state.printed)
     }
 
     /// Instructions so far, counted once for each thread that executed them.
     pub fn executed(&self) -> u64 {
-        todo!()
+        self.state.executed
     }
 }

@@ -1,19 +1,31 @@
 //! Texts compiled and linked: what a module consists of before and after its variables have addresses.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::exec::Builtin;
+use crate::lower::{self, Home, LoweredUnit, Symbol, SymbolKind};
+use crate::program::{Code, FUNCTION_BYTES, FUNCTION_WINDOW, Signature};
+use crate::syntax;
+use crate::syntax::tree::Linkage;
+
+/// Static shared memory that a kernel can have.
+const SHARED_BYTES_MAX: u64 = 48 << 10;
 
 /// One text, compiled. Names of other texts are open.
 #[derive(Debug)]
-pub struct Unit {}
+pub struct Unit {
+    lowered: LoweredUnit,
+}
 
 impl Unit {
     /// # Errors
     /// The first mistake in the text.
     pub fn compile(text: &str) -> Result<Self, Error> {
-        todo!("{text}")
+        let module = syntax::parse(text)?;
+        Ok(Self { lowered: lower::lower(&module)? })
     }
 }
 
@@ -26,6 +38,8 @@ pub enum LinkError {
     Duplicate { name: String },
     /// Declared in one text and defined in another as something else.
     Mismatch { name: String },
+    /// A kernel whose static shared memory is more than a block can have.
+    SharedMemory { kernel: String, bytes: u64 },
 }
 
 impl fmt::Display for LinkError {
@@ -34,15 +48,14 @@ impl fmt::Display for LinkError {
             Self::Undefined { name } => write!(f, "undefined reference to '{name}'"),
             Self::Duplicate { name } => write!(f, "'{name}' is defined more than once"),
             Self::Mismatch { name } => write!(f, "'{name}' is declared and defined as different things"),
+            Self::SharedMemory { kernel, bytes } => {
+                write!(f, "kernel '{kernel}' has {bytes} bytes of shared memory, more than {SHARED_BYTES_MAX}")
+            }
         }
     }
 }
 
 impl std::error::Error for LinkError {}
-
-/// Texts linked into one. Its variables have no addresses yet.
-#[derive(Debug)]
-pub struct Image {}
 
 /// A variable of global or constant memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,9 +78,9 @@ pub struct Kernel {
     pub parameter_bytes: u64,
     /// Static shared memory.
     pub shared_bytes: u64,
-    /// Stack and local variables of one thread.
+    /// Local variables of one thread.
     pub local_bytes: u64,
-    /// 32-bit registers of one thread, as the text declares and uses them.
+    /// An estimate of the 32-bit registers of one thread.
     pub registers: u32,
     pub max_threads: Option<[u32; 3]>,
     pub required_threads: Option<[u32; 3]>,
@@ -85,35 +98,387 @@ pub struct KernelParameter {
     pub bytes: u64,
 }
 
+/// Texts linked into one. Its variables have no addresses yet.
+#[derive(Debug)]
+pub struct Image {
+    linked: Arc<Linked>,
+    variables: Vec<GlobalVariable>,
+    /// What each variable starts with.
+    data: Vec<Initial>,
+}
+
+/// The bytes of a variable, and the addresses to be written into them.
+#[derive(Debug, Default)]
+struct Initial {
+    bytes: Vec<u8>,
+    unit: usize,
+    relocations: Vec<lower::Relocation>,
+}
+
+/// Everything of an image that does not depend on addresses.
+#[derive(Debug)]
+pub(crate) struct Linked {
+    pub(crate) functions: Vec<LinkedFunction>,
+    /// What the symbols of each unit are.
+    pub(crate) units: Vec<Vec<Resolved>>,
+    pub(crate) code: Vec<KernelCode>,
+    kernels: Vec<Kernel>,
+}
+
+#[derive(Debug)]
+pub(crate) struct LinkedFunction {
+    pub(crate) code: Arc<Code>,
+    pub(crate) unit: usize,
+}
+
+/// What a symbol of a unit turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resolved {
+    Function(usize),
+    Builtin(Builtin),
+    /// Index into the variables of the image.
+    Global(usize),
+    /// Index into the shared variables.
+    Shared(usize),
+    DynamicShared,
+    /// Declared, not defined, and not used.
+    Nothing,
+}
+
+/// Where a kernel starts, and how its shared memory is laid out.
+#[derive(Debug)]
+pub(crate) struct KernelCode {
+    pub(crate) function: usize,
+    /// Offset of each shared variable that the kernel can reach.
+    pub(crate) shared: Vec<u32>,
+    /// Where dynamic shared memory starts: also the bytes before it.
+    pub(crate) dynamic_shared: u32,
+}
+
 impl Image {
     /// # Errors
     /// The texts do not fit together.
     pub fn link(units: Vec<Unit>) -> Result<Self, LinkError> {
-        todo!("{units:?}")
+        let mut linker = Linker::new(units.into_iter().map(|unit| unit.lowered).collect());
+        linker.define()?;
+        linker.resolve()?;
+        linker.check_mentions()?;
+        linker.finish()
     }
 
     pub fn variables(&self) -> &[GlobalVariable] {
-        todo!()
+        &self.variables
     }
 
     pub fn kernels(&self) -> &[Kernel] {
-        todo!()
+        &self.linked.kernels
     }
 
     /// Gives the variables their addresses, in the order of [`variables`](Self::variables), and returns the program
-    /// and the bytes that each variable starts with. The same image may be placed many times.
+    /// and the bytes that each variable starts with; what is missing to its size is zero. The same image may be placed
+    /// many times.
     pub fn place(&self, addresses: &[u64]) -> (Arc<Program>, Vec<Vec<u8>>) {
-        todo!("{addresses:?}")
+        assert_eq!(addresses.len(), self.variables.len(), "every variable has an address");
+        let initial = self.data.iter().map(|initial| {
+            let mut bytes = initial.bytes.clone();
+            for relocation in &initial.relocations {
+                let address = match self.linked.units[initial.unit][relocation.symbol as usize] {
+                    Resolved::Function(function) => FUNCTION_WINDOW + function as u64 * FUNCTION_BYTES,
+                    Resolved::Global(variable) => addresses[variable],
+                    _ => 0,
+                };
+                let address = address.wrapping_add_signed(relocation.addend);
+                let value = match relocation.mask {
+                    0 => address,
+                    mask => (address & mask) >> mask.trailing_zeros(),
+                };
+                let start = relocation.offset as usize;
+                let count = relocation.bytes as usize;
+                bytes[start..start + count].copy_from_slice(&value.to_le_bytes()[..count]);
+            }
+            bytes
+        });
+        let initial = initial.collect();
+        (Arc::new(Program { linked: Arc::clone(&self.linked), addresses: addresses.to_vec() }), initial)
     }
 }
 
 /// A program ready to run.
 #[derive(Debug)]
-pub struct Program {}
+pub struct Program {
+    pub(crate) linked: Arc<Linked>,
+    /// Of the variables.
+    pub(crate) addresses: Vec<u64>,
+}
 
 impl Program {
     /// The kernels, in the order of the image's.
     pub fn kernels(&self) -> &[Kernel] {
-        todo!()
+        &self.linked.kernels
+    }
+}
+
+/// Where a name is defined: the unit and the symbol there.
+type Definition = (usize, usize);
+
+#[derive(Debug)]
+struct Linker {
+    units: Vec<LoweredUnit>,
+    /// Names that units share.
+    names: HashMap<String, Definition>,
+    resolved: Vec<Vec<Resolved>>,
+    /// First function of each unit in the list of all.
+    first_function: Vec<usize>,
+    variables: Vec<GlobalVariable>,
+    data: Vec<Initial>,
+    /// Bytes and alignment of each shared variable.
+    shared: Vec<(u64, u64)>,
+    dynamic_align: u64,
+}
+
+impl Linker {
+    fn new(units: Vec<LoweredUnit>) -> Self {
+        let mut first_function = Vec::new();
+        let mut functions = 0;
+        for unit in &units {
+            first_function.push(functions);
+            functions += unit.functions.len();
+        }
+        Self {
+            units,
+            names: HashMap::new(),
+            resolved: Vec::new(),
+            first_function,
+            variables: Vec::new(),
+            data: Vec::new(),
+            shared: Vec::new(),
+            dynamic_align: 16,
+        }
+    }
+
+    /// Finds for each shared name the one definition that counts.
+    fn define(&mut self) -> Result<(), LinkError> {
+        for (unit, lowered) in self.units.iter().enumerate() {
+            for (index, symbol) in lowered.symbols.iter().enumerate() {
+                if symbol.linkage == Linkage::Local || !is_defined(symbol) {
+                    continue;
+                }
+                let Some(&(other, before)) = self.names.get(&symbol.name) else {
+                    self.names.insert(symbol.name.clone(), (unit, index));
+                    continue;
+                };
+                let first = &self.units[other].symbols[before];
+                match (first.linkage, symbol.linkage) {
+                    (_, Linkage::Weak) => {}
+                    (Linkage::Weak, _) => {
+                        self.names.insert(symbol.name.clone(), (unit, index));
+                    }
+                    (Linkage::Common, Linkage::Common) => {
+                        if bytes_of(symbol) > bytes_of(first) {
+                            self.names.insert(symbol.name.clone(), (unit, index));
+                        }
+                    }
+                    (Linkage::Common, _) => {
+                        self.names.insert(symbol.name.clone(), (unit, index));
+                    }
+                    (_, Linkage::Common) => {}
+                    _ => return Err(LinkError::Duplicate { name: symbol.name.clone() }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn resolve(&mut self) -> Result<(), LinkError> {
+        let mut places: HashMap<Definition, Resolved> = HashMap::new();
+        for unit in 0..self.units.len() {
+            let mut all = Vec::new();
+            for index in 0..self.units[unit].symbols.len() {
+                let symbol = &self.units[unit].symbols[index];
+                let own = symbol.linkage == Linkage::Local;
+                let definition = match self.names.get(&symbol.name) {
+                    Some(&definition) if !own => Some(definition),
+                    _ => is_defined(symbol).then_some((unit, index)),
+                };
+                let Some(definition) = definition else {
+                    all.push(undefined(symbol)?);
+                    continue;
+                };
+                if !agrees(symbol, &self.units[definition.0].symbols[definition.1]) {
+                    return Err(LinkError::Mismatch { name: symbol.name.clone() });
+                }
+                let place = match places.get(&definition) {
+                    Some(&place) => place,
+                    None => {
+                        let place = self.give_place(definition);
+                        places.insert(definition, place);
+                        place
+                    }
+                };
+                all.push(place);
+            }
+            self.resolved.push(all);
+        }
+        Ok(())
+    }
+
+    fn give_place(&mut self, (unit, index): Definition) -> Resolved {
+        let first_function = self.first_function[unit];
+        let symbol = &mut self.units[unit].symbols[index];
+        match &mut symbol.kind {
+            SymbolKind::Function { code: Some(code), .. } => Resolved::Function(first_function + *code),
+            SymbolKind::Function { code: None, .. } => Resolved::Nothing,
+            SymbolKind::Alias(target) => {
+                let target = *target as usize;
+                self.give_place((unit, target))
+            }
+            SymbolKind::Variable(variable) => match variable.home {
+                Home::Global | Home::Const => {
+                    let data = std::mem::take(&mut variable.initial);
+                    self.variables.push(GlobalVariable {
+                        name: symbol.name.clone(),
+                        bytes: variable.bytes,
+                        align: variable.align,
+                        visible: symbol.linkage != Linkage::Local,
+                        constant: variable.home == Home::Const,
+                    });
+                    self.data.push(Initial { bytes: data.bytes, unit, relocations: data.relocations });
+                    Resolved::Global(self.variables.len() - 1)
+                }
+                Home::Shared => {
+                    self.shared.push((variable.bytes, variable.align));
+                    Resolved::Shared(self.shared.len() - 1)
+                }
+                Home::DynamicShared => {
+                    self.dynamic_align = self.dynamic_align.max(variable.align);
+                    Resolved::DynamicShared
+                }
+            },
+        }
+    }
+
+    /// Whatever is used must be somewhere.
+    fn check_mentions(&self) -> Result<(), LinkError> {
+        for (unit, lowered) in self.units.iter().enumerate() {
+            let from_code = lowered.functions.iter().flat_map(|code| code.mentions.iter().copied());
+            for symbol in from_code {
+                if self.resolved[unit][symbol as usize] == Resolved::Nothing {
+                    return Err(LinkError::Undefined { name: lowered.symbols[symbol as usize].name.clone() });
+                }
+            }
+        }
+        for initial in &self.data {
+            for relocation in &initial.relocations {
+                if self.resolved[initial.unit][relocation.symbol as usize] == Resolved::Nothing {
+                    let name = &self.units[initial.unit].symbols[relocation.symbol as usize].name;
+                    return Err(LinkError::Undefined { name: name.clone() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Image, LinkError> {
+        let mut functions = Vec::new();
+        let mut kernels: Vec<(Kernel, usize)> = Vec::new();
+        let mut names = HashSet::new();
+        for (unit, lowered) in self.units.iter().enumerate() {
+            let code = lowered.functions.iter().map(|code| LinkedFunction { code: Arc::clone(code), unit });
+            functions.extend(code);
+            for (kernel, code) in &lowered.kernels {
+                if names.insert(kernel.name.clone()) {
+                    kernels.push((kernel.clone(), self.first_function[unit] + code));
+                }
+            }
+        }
+        let mut code = Vec::new();
+        for (kernel, function) in &mut kernels {
+            let (layout, shared_bytes) = self.lay_out(*function, &functions);
+            if shared_bytes > SHARED_BYTES_MAX {
+                return Err(LinkError::SharedMemory { kernel: kernel.name.clone(), bytes: shared_bytes });
+            }
+            kernel.shared_bytes = shared_bytes;
+            code.push(layout);
+        }
+        let kernels = kernels.into_iter().map(|(kernel, _)| kernel).collect();
+        let linked = Linked { functions, units: self.resolved, code, kernels };
+        Ok(Image { linked: Arc::new(linked), variables: self.variables, data: self.data })
+    }
+
+    /// Puts the shared variables that a kernel can reach one after the other.
+    fn lay_out(&self, kernel: usize, functions: &[LinkedFunction]) -> (KernelCode, u64) {
+        let mut reached: HashSet<usize> = HashSet::from([kernel]);
+        let mut ahead = vec![kernel];
+        let mut used = vec![false; self.shared.len()];
+        let mut has_dynamic = false;
+        while let Some(function) = ahead.pop() {
+            let LinkedFunction { code, unit } = &functions[function];
+            for &symbol in &code.mentions {
+                match self.resolved[*unit][symbol as usize] {
+                    Resolved::Function(callee) if reached.insert(callee) => ahead.push(callee),
+                    Resolved::Shared(variable) => used[variable] = true,
+                    Resolved::DynamicShared => has_dynamic = true,
+                    _ => {}
+                }
+            }
+            if code.calls_indirectly {
+                // Whatever has an address may be called.
+                ahead.extend((0..functions.len()).filter(|&other| reached.insert(other)));
+            }
+        }
+        let mut end = 0u64;
+        let shared = self.shared.iter().zip(used).map(|(&(bytes, align), used)| {
+            if !used {
+                return 0;
+            }
+            let start = end.next_multiple_of(align);
+            end = start.saturating_add(bytes).min(u64::from(u32::MAX));
+            start as u32
+        });
+        let shared = shared.collect();
+        let dynamic = if has_dynamic { end.next_multiple_of(self.dynamic_align) } else { end };
+        (KernelCode { function: kernel, shared, dynamic_shared: dynamic.min(u64::from(u32::MAX)) as u32 }, end)
+    }
+}
+
+fn is_defined(symbol: &Symbol) -> bool {
+    match &symbol.kind {
+        SymbolKind::Function { code, .. } => code.is_some(),
+        SymbolKind::Variable(variable) => variable.defined,
+        SymbolKind::Alias(_) => true,
+    }
+}
+
+fn bytes_of(symbol: &Symbol) -> u64 {
+    match &symbol.kind {
+        SymbolKind::Variable(variable) => variable.bytes,
+        _ => 0,
+    }
+}
+
+fn agrees(declared: &Symbol, defined: &Symbol) -> bool {
+    match (&declared.kind, &defined.kind) {
+        (SymbolKind::Function { signature: a, .. }, SymbolKind::Function { signature: b, .. }) => a == b,
+        (SymbolKind::Variable(a), SymbolKind::Variable(b)) => {
+            a.home == b.home && (a.defined || a.bytes == 0 || a.bytes == b.bytes)
+        }
+        (SymbolKind::Alias(_), _) | (_, SymbolKind::Alias(_)) => true,
+        _ => false,
+    }
+}
+
+/// What a name without a definition is: one of the functions that are always there, or an open end.
+fn undefined(symbol: &Symbol) -> Result<Resolved, LinkError> {
+    let SymbolKind::Function { signature, .. } = &symbol.kind else { return Ok(Resolved::Nothing) };
+    let Some(builtin) = Builtin::named(&symbol.name) else { return Ok(Resolved::Nothing) };
+    let bytes = |signature: &Signature| {
+        let parameters: Vec<u32> = signature.parameters.iter().map(|formal| formal.bytes).collect();
+        let returns: Vec<u32> = signature.returns.iter().map(|formal| formal.bytes).collect();
+        (parameters, returns)
+    };
+    let (parameters, returns) = bytes(signature);
+    match builtin.shape() == (&parameters, &returns) {
+        true => Ok(Resolved::Builtin(builtin)),
+        false => Err(LinkError::Mismatch { name: symbol.name.clone() }),
     }
 }

@@ -5,13 +5,15 @@
 
 #![forbid(unsafe_code)]
 
-#[allow(dead_code, unused_imports, reason = "the interpreter that calls it is not written yet")]
 mod arith;
 mod error;
+mod exec;
 mod fault;
 mod grid;
 mod image;
+mod lower;
 mod memory;
+mod program;
 pub mod syntax;
 
 pub use error::{Error, ErrorKind};

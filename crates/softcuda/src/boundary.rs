@@ -7,11 +7,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use freehold_driver::cuda::{
     CUarray, CUcontext, CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUdeviceptr, CUerror, CUevent,
-    CUfunc_cache, CUhostFn, CUlimit, CUmemPool_attribute, CUmemoryPool, CUpointer_attribute, CUresult, CUstream,
-    CUstreamCallback, Function,
+    CUfunc_cache, CUfunction, CUfunction_attribute, CUhostFn, CUjitInputType, CUkernel, CUlibrary, CUlimit,
+    CUlinkState, CUlogsCallback, CUlogsCallbackHandle, CUmemPool_attribute, CUmemoryPool, CUmodule, CUoccupancyB2DSize,
+    CUpointer_attribute, CUresult, CUsharedconfig, CUstream, CUstreamCallback, Function,
 };
 
 use crate::engine::work::is_within_host_function;
+use crate::memory::place::Place;
 use crate::world;
 
 thread_local! {
@@ -45,7 +47,9 @@ pub(crate) fn enter(function: Function, call: impl FnOnce() -> CUresult) -> CUre
             return Err(CUerror::NOT_PERMITTED);
         }
         world.engine.before_call();
-        world.engine.status()?;
+        if !works_after_a_fault(function) {
+            world.engine.status()?;
+        }
         let result = call();
         world.engine.after_call();
         result
@@ -61,6 +65,18 @@ fn works_without_init(function: Function) -> bool {
             | Function::cuGetErrorName
             | Function::cuGetErrorString
             | Function::cuGetProcAddress_v2
+    )
+}
+
+/// What the driver has to say of a fault can be asked for after it.
+fn works_after_a_fault(function: Function) -> bool {
+    matches!(
+        function,
+        Function::cuLogsRegisterCallback
+            | Function::cuLogsUnregisterCallback
+            | Function::cuLogsCurrent
+            | Function::cuLogsDumpToFile
+            | Function::cuLogsDumpToMemory
     )
 }
 
@@ -97,10 +113,21 @@ plain!(
     CUdeviceptr,
     CUevent,
     CUfunc_cache,
+    CUfunction,
+    CUfunction_attribute,
     CUhostFn,
+    CUjitInputType,
+    CUkernel,
+    CUlibrary,
     CUlimit,
+    CUlinkState,
+    CUlogsCallback,
+    CUlogsCallbackHandle,
     CUmemPool_attribute,
     CUmemoryPool,
+    CUmodule,
+    CUoccupancyB2DSize,
+    CUsharedconfig,
     CUpointer_attribute,
     CUstream,
     CUstreamCallback,
@@ -141,6 +168,53 @@ impl<T> FromC<*mut T> for Out<T> {
     }
 }
 
+impl<T> Out<T> {
+    /// Writes as many values as the C caller vouches for.
+    pub(crate) fn set_all(self, values: &[T])
+    where
+        T: Copy,
+    {
+        for (index, value) in values.iter().enumerate() {
+            let at = self.0.wrapping_add(index);
+            // SAFETY: `from_c` refused null and misaligned pointers, and the C caller vouches for as many values as it
+            // asked for, which the entry keeps to.
+            unsafe { at.write(*value) };
+        }
+    }
+}
+
+/// What a call reads and then writes.
+#[derive(Debug)]
+pub(crate) struct InOut<T>(*mut T);
+
+impl<T: Copy> InOut<T> {
+    pub(crate) fn read(&self) -> T {
+        // SAFETY: `from_c` refused null and misaligned pointers; its caller vouches that the rest point to a `T`.
+        unsafe { self.0.read() }
+    }
+
+    pub(crate) fn set(self, value: T) {
+        Out(self.0).set(value);
+    }
+}
+
+impl<T> FromC<*mut T> for InOut<T> {
+    unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
+        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        unsafe { Out::from_c(argument) }.map(|Out(pointer)| Self(pointer))
+    }
+}
+
+impl<T> FromC<*mut T> for Option<InOut<T>> {
+    unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
+        if argument.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        unsafe { InOut::from_c(argument) }.map(Some)
+    }
+}
+
 impl<T> FromC<*mut T> for Option<Out<T>> {
     unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
         if argument.is_null() {
@@ -176,6 +250,12 @@ impl<T: Copy> FromC<*mut T> for In<T> {
 #[derive(Debug)]
 pub(crate) struct List<T>(*const T);
 
+impl<T> List<T> {
+    pub(crate) fn of(start: *const T) -> Self {
+        Self(start)
+    }
+}
+
 impl<T: Copy> List<T> {
     /// The first `count` elements.
     pub(crate) fn read(&self, count: usize) -> Result<Vec<T>, CUerror> {
@@ -203,6 +283,37 @@ impl<T> FromC<*const T> for List<T> {
     }
 }
 
+/// A list of words of the program's that the call reads, and may write: through the kernel, which answers for what is
+/// not there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Words(u64);
+
+impl Words {
+    pub(crate) fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn read(self, index: usize) -> Result<u64, CUerror> {
+        let mut word = [0; 8];
+        self.place().read(index as u64 * 8, &mut word).map_err(|_| CUerror::INVALID_VALUE)?;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    pub(crate) fn write(self, index: usize, word: u64) -> CUresult {
+        self.place().write(index as u64 * 8, &word.to_le_bytes()).map_err(|_| CUerror::INVALID_VALUE)
+    }
+
+    fn place(self) -> Place {
+        Place::program(self.0)
+    }
+}
+
+impl FromC<*mut *mut c_void> for Words {
+    unsafe fn from_c(argument: *mut *mut c_void) -> Result<Self, CUerror> {
+        if argument.is_aligned() { Ok(Self(argument as u64)) } else { Err(CUerror::INVALID_VALUE) }
+    }
+}
+
 /// A text that the call reads.
 #[derive(Debug)]
 pub(crate) struct Text(pub(crate) String);
@@ -214,6 +325,16 @@ impl FromC<*const c_char> for Text {
         }
         // SAFETY: not null, and the caller vouches that it ends in a NUL.
         Ok(Self(unsafe { CStr::from_ptr(argument) }.to_string_lossy().into_owned()))
+    }
+}
+
+impl FromC<*const c_char> for Option<Text> {
+    unsafe fn from_c(argument: *const c_char) -> Result<Self, CUerror> {
+        if argument.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        unsafe { Text::from_c(argument) }.map(Some)
     }
 }
 

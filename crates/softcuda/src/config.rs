@@ -2,6 +2,8 @@
 
 use std::env;
 use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
 
 const GIB: u64 = 1 << 30;
 
@@ -24,6 +26,28 @@ pub struct Config {
     /// How many devices there are; at least one.
     pub devices: usize,
     pub schedule: Schedule,
+    /// A kernel that runs longer than this is ended; nothing lets each run as long as it likes.
+    pub kernel_limit: Option<Duration>,
+}
+
+/// Where the driver writes what it has to say of errors, besides its own log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogFile {
+    Stdout,
+    Stderr,
+    Path(PathBuf),
+}
+
+impl LogFile {
+    /// What `CUDA_LOG_FILE` names, as for NVIDIA's driver.
+    pub fn from_environment() -> Option<Self> {
+        let value = env::var_os("CUDA_LOG_FILE").filter(|value| !value.is_empty())?;
+        Some(match value.to_str() {
+            Some("stdout") => Self::Stdout,
+            Some("stderr") => Self::Stderr,
+            _ => Self::Path(value.into()),
+        })
+    }
 }
 
 /// A setting that cannot be read.
@@ -44,12 +68,13 @@ impl std::error::Error for ConfigError {}
 
 impl Default for Config {
     fn default() -> Self {
-        Self { memory_bytes: 8 * GIB, devices: 1, schedule: Schedule::Threads }
+        Self { memory_bytes: 8 * GIB, devices: 1, schedule: Schedule::Threads, kernel_limit: None }
     }
 }
 
 impl Config {
-    /// The settings in `FREEHOLD_SOFT_MEMORY`, `FREEHOLD_SOFT_DEVICES` and `FREEHOLD_SOFT_SCHEDULE`.
+    /// The settings in `FREEHOLD_SOFT_MEMORY`, `FREEHOLD_SOFT_DEVICES`, `FREEHOLD_SOFT_SCHEDULE` and
+    /// `FREEHOLD_SOFT_KERNEL_SECONDS`.
     ///
     /// # Errors
     /// A variable that is set to something else than its documented forms.
@@ -80,8 +105,20 @@ impl Config {
                 wanted: "threads, eager or seed:N with a number N",
             })?;
         }
+        if let Some(value) = variable("FREEHOLD_SOFT_KERNEL_SECONDS") {
+            config.kernel_limit = Some(seconds(&value).ok_or(ConfigError {
+                variable: "FREEHOLD_SOFT_KERNEL_SECONDS",
+                value,
+                wanted: "a positive number of seconds, such as 10 or 0.5",
+            })?);
+        }
         Ok(config)
     }
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    let limit = Duration::try_from_secs_f64(text.trim().parse().ok()?).ok()?;
+    (!limit.is_zero()).then_some(limit)
 }
 
 /// A size with a unit of 1024s, rounded down to whole pages of 2 MiB.
@@ -119,7 +156,8 @@ mod tests {
     #[test]
     fn without_variables_there_is_one_device_of_8_gib_with_threads() {
         let config = Config::read(|_| None).unwrap();
-        assert_eq!(config, Config { memory_bytes: 8_589_934_592, devices: 1, schedule: Schedule::Threads });
+        let schedule = Schedule::Threads;
+        assert_eq!(config, Config { memory_bytes: 8_589_934_592, devices: 1, schedule, kernel_limit: None });
     }
 
     #[test]
@@ -148,6 +186,22 @@ mod tests {
         assert_eq!(with("FREEHOLD_SOFT_SCHEDULE", "seed:17").unwrap().schedule, Schedule::Seed(17));
         assert!(with("FREEHOLD_SOFT_SCHEDULE", "seed:").is_err());
         assert!(with("FREEHOLD_SOFT_SCHEDULE", "random").is_err());
+    }
+
+    #[test]
+    fn the_seconds_of_a_kernel_are_positive_and_may_have_a_fraction() {
+        let limit = |text| with("FREEHOLD_SOFT_KERNEL_SECONDS", text).map(|config| config.kernel_limit);
+        assert_eq!(limit("10"), Ok(Some(Duration::from_secs(10))));
+        assert_eq!(limit("0.5"), Ok(Some(Duration::from_millis(500))));
+        for wrong in ["", "0", "-1", "nan", "inf", "1s", "1e300"] {
+            let error = limit(wrong).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "FREEHOLD_SOFT_KERNEL_SECONDS is '{wrong}', but should be a positive number of seconds, such as 10 or 0.5"
+                )
+            );
+        }
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use freehold_driver::cuda::{CUcontext, CUerror, CUresult};
+use freehold_driver::cuda::{CUcontext, CUerror, CUlimit, CUresult};
 
 use crate::engine::queue::{Clock, Point, Queue};
 use crate::engine::work::Work;
+use crate::print;
 use crate::stream::Stream;
 use crate::world::{Device, World, lock};
 
@@ -32,6 +33,10 @@ pub(crate) struct Context {
     pub(crate) settings: Mutex<Settings>,
     /// Numbers of the contexts whose memory this one may use.
     pub(crate) peers: Mutex<BTreeSet<u64>>,
+    /// Bytes that kernels hold from their `malloc`.
+    pub(crate) heap_bytes: AtomicU64,
+    /// What kernels printed and nobody has seen yet.
+    printed: Mutex<Vec<u8>>,
 }
 
 /// What can be set in a context and read again.
@@ -66,6 +71,8 @@ impl Context {
                 queues: Mutex::new(vec![queue]),
                 settings: Mutex::new(Settings { limits: crate::attributes::limits(), cache_config: 0 }),
                 peers: Mutex::default(),
+                heap_bytes: 0.into(),
+                printed: Mutex::default(),
             })
         });
         context
@@ -139,17 +146,38 @@ impl Context {
         }
         self.synchronize(world);
         world.contexts.remove(self.handle.0);
-        let unwanted =
-            world.spans_mut().extract(|span| span.context.as_ref().is_some_and(|owner| owner.number == self.number));
-        for span in unwanted {
-            world.give_back(&span);
-        }
+        self.flush_printed();
+        world.end_all(|span| span.context.as_ref().is_some_and(|owner| owner.number == self.number));
+        world.functions.remove_all(|function| function.is_of(self));
+        world.modules.remove_all(|module| module.is_of(self));
         world.streams.remove_all(|stream| std::ptr::eq(stream.context.as_ptr(), self));
         world.events.remove_all(|event| std::ptr::eq(event.context.as_ptr(), self));
         for queue in lock(&self.queues).iter() {
             queue.close();
         }
         Ok(())
+    }
+
+    /// The value of a limit of this context.
+    pub(crate) fn limit(&self, limit: CUlimit) -> u64 {
+        lock(&self.settings).limits.get(&limit.0).map_or(0, |&value| value as u64)
+    }
+
+    /// Keeps what a kernel printed until the program synchronises. What is oldest gives way to what is new.
+    pub(crate) fn print(&self, bytes: &[u8]) {
+        let most = self.limit(CUlimit::PRINTF_FIFO_SIZE) as usize;
+        let mut printed = lock(&self.printed);
+        printed.extend_from_slice(bytes);
+        let excess = printed.len().saturating_sub(most);
+        printed.drain(..excess);
+    }
+
+    /// Writes what kernels printed to the program's standard output.
+    pub(crate) fn flush_printed(&self) {
+        let printed = std::mem::take(&mut *lock(&self.printed));
+        if !printed.is_empty() {
+            print::to_stdout(&printed);
+        }
     }
 
     /// Puts this context on the calling thread's stack.

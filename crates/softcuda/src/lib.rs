@@ -10,6 +10,8 @@
 //! | `FREEHOLD_SOFT_MEMORY` | memory of a device, `8GiB` if not set; used only as it is written to |
 //! | `FREEHOLD_SOFT_DEVICES` | how many devices there are, 1 if not set |
 //! | `FREEHOLD_SOFT_SCHEDULE` | `threads` (each stream has one), `eager` (work runs in the call that asks for it), `seed:N` (a generator decides at each call) |
+//! | `FREEHOLD_SOFT_KERNEL_SECONDS` | a kernel that runs longer is ended with `LAUNCH_TIMEOUT`; not set, each runs as long as it likes |
+//! | `CUDA_LOG_FILE` | where messages of errors are written: `stdout`, `stderr` or a path |
 
 mod attributes;
 mod boundary;
@@ -18,9 +20,20 @@ mod context;
 mod engine;
 mod entry;
 mod event;
+mod function;
+mod image;
+mod jit;
+mod kernel_memory;
+mod library;
+mod link;
+mod log;
 mod memory;
+mod module;
+mod occupancy;
 mod pool;
+mod print;
 mod registry;
+mod site;
 mod span;
 mod stream;
 mod table;

@@ -11,6 +11,11 @@ pub(crate) enum Kind {
     Stream = 0xc2,
     Event = 0xc3,
     Pool = 0xc4,
+    Module = 0xc5,
+    Function = 0xc6,
+    Library = 0xc7,
+    Kernel = 0xc8,
+    Link = 0xc9,
 }
 
 /// What the next handle after a removal looks like.

@@ -1,12 +1,15 @@
 //! What lies at an address: every block of memory that the driver knows of, by address.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::context::Context;
 use crate::memory::arena::HostPages;
 use crate::pool::Pool;
+
+/// Freed blocks that are remembered, to tell a kernel that strays into one.
+const FREED_MAX: usize = 4096;
 
 /// A block of memory, alive for as long as it is in the [`Spans`]. Work that was given it before keeps the pages.
 #[derive(Debug)]
@@ -35,6 +38,10 @@ pub(crate) enum SpanKind {
     Registered { flags: u32 },
     /// `cuMemAllocManaged`.
     Managed { pages: Arc<HostPages> },
+    /// A variable of a module: memory of the device's that ends with the module.
+    Variable { constant: bool },
+    /// What kernels alone know of: memory of their `malloc`, or where the blocks of a cooperative launch meet.
+    Hidden { from_malloc: bool },
 }
 
 impl Span {
@@ -52,16 +59,47 @@ impl Span {
 #[derive(Debug, Default)]
 pub(crate) struct Spans {
     by_base: BTreeMap<u64, Arc<Span>>,
+    /// Freed, so that no call knows of them, but not before work that was added earlier: kernels still reach them.
+    /// Several may start at one address, which pools hand out again at once.
+    leaving: BTreeMap<(u64, u64), Arc<Span>>,
+    /// What kernels alone reach.
+    hidden: BTreeMap<u64, Arc<Span>>,
+    /// Base and length of what was freed last, the last one at the end.
+    freed: VecDeque<(u64, u64)>,
 }
 
 impl Spans {
     pub(crate) fn insert(&mut self, span: Arc<Span>) {
-        let replaced = self.by_base.insert(span.base, span);
+        let map = if matches!(span.kind, SpanKind::Hidden { .. }) { &mut self.hidden } else { &mut self.by_base };
+        let replaced = map.insert(span.base, span);
         assert!(replaced.is_none(), "two live spans never start at one address");
     }
 
-    pub(crate) fn remove(&mut self, base: u64) -> Option<Arc<Span>> {
-        self.by_base.remove(&base)
+    /// Takes a span from the program. Kernels reach it until [`end`](Self::end).
+    pub(crate) fn leave(&mut self, base: u64) -> Option<Arc<Span>> {
+        let span = self.by_base.remove(&base)?;
+        self.leaving.insert((base, span.id), Arc::clone(&span));
+        Some(span)
+    }
+
+    /// Takes a span that leaves from kernels too.
+    pub(crate) fn end(&mut self, span: &Span) {
+        self.leaving.remove(&(span.base, span.id));
+        self.note_freed(span);
+    }
+
+    /// Ends what kernels alone reach.
+    pub(crate) fn end_hidden(&mut self, base: u64) -> Option<Arc<Span>> {
+        let span = self.hidden.remove(&base)?;
+        self.note_freed(&span);
+        Some(span)
+    }
+
+    fn note_freed(&mut self, span: &Span) {
+        if self.freed.len() == FREED_MAX {
+            self.freed.pop_front();
+        }
+        self.freed.push_back((span.base, span.bytes));
     }
 
     /// The span that starts at `base`.
@@ -71,8 +109,21 @@ impl Spans {
 
     /// The span that `address` lies in.
     pub(crate) fn containing(&self, address: u64) -> Option<&Arc<Span>> {
-        let (_, span) = self.by_base.range(..=address).next_back()?;
-        (address < span.end()).then_some(span)
+        containing(&self.by_base, address)
+    }
+
+    /// The span that `address` lies in for a kernel.
+    pub(crate) fn reached(&self, address: u64) -> Option<&Arc<Span>> {
+        let leaving = || {
+            let before = self.leaving.range(..=(address, u64::MAX)).rev();
+            before.map(|(_, span)| span).find(|span| address < span.end())
+        };
+        self.containing(address).or_else(|| containing(&self.hidden, address)).or_else(leaving)
+    }
+
+    /// What a kernel's `malloc` gave at `base`.
+    pub(crate) fn malloced(&self, base: u64) -> Option<&Arc<Span>> {
+        self.hidden.get(&base).filter(|span| matches!(span.kind, SpanKind::Hidden { from_malloc: true }))
     }
 
     /// A span that overlaps `base..base + bytes`, which is not empty and does not wrap around.
@@ -83,6 +134,89 @@ impl Spans {
 
     /// Takes out every span that `unwanted` picks.
     pub(crate) fn extract(&mut self, unwanted: impl Fn(&Span) -> bool) -> Vec<Arc<Span>> {
-        self.by_base.extract_if(.., |_, span| unwanted(span)).map(|(_, span)| span).collect()
+        let (live, hidden) = (&mut self.by_base, &mut self.hidden);
+        let live = live.extract_if(.., |_, span| unwanted(span)).map(|(_, span)| span);
+        let hidden = hidden.extract_if(.., |_, span| unwanted(span)).map(|(_, span)| span);
+        let out: Vec<_> = live.chain(hidden).collect();
+        out.iter().for_each(|span| self.note_freed(span));
+        out
+    }
+
+    /// What lies at an address where a kernel found nothing, for a message.
+    pub(crate) fn describe(&self, address: u64) -> String {
+        let inside = |&&(base, bytes): &&(u64, u64)| (base..base + bytes).contains(&address);
+        if let Some((base, bytes)) = self.freed.iter().rev().find(inside) {
+            return format!("{} bytes into a freed block of {bytes} bytes at {base:#x}", address - base);
+        }
+        let below = [&self.by_base, &self.hidden].map(|map| map.range(..=address).next_back().map(|(_, span)| span));
+        if let Some(span) = below.into_iter().flatten().max_by_key(|span| span.base)
+            && let beyond = address.saturating_sub(span.end())
+            && beyond < NEAR_BYTES
+        {
+            return format!("{beyond} bytes beyond the end of a block of {} bytes at {:#x}", span.bytes, span.base);
+        }
+        if let Some((_, span)) = self.by_base.range(address..).next()
+            && span.base - address < NEAR_BYTES
+        {
+            let before = span.base - address;
+            return format!("{before} bytes before the start of a block of {} bytes at {:#x}", span.bytes, span.base);
+        }
+        "never allocated".to_owned()
+    }
+}
+
+/// An address that is further from a block than this has nothing to do with it.
+const NEAR_BYTES: u64 = 1 << 20;
+
+fn containing(spans: &BTreeMap<u64, Arc<Span>>, address: u64) -> Option<&Arc<Span>> {
+    let (_, span) = spans.range(..=address).next_back()?;
+    (address < span.end()).then_some(span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(base: u64, bytes: u64, id: u64, kind: SpanKind) -> Arc<Span> {
+        Arc::new(Span { base, bytes, device: 0, context: None, kind, id, sync_memops: false.into() })
+    }
+
+    #[test]
+    fn what_leaves_is_reached_by_kernels_alone_until_its_end() {
+        let mut spans = Spans::default();
+        spans.insert(span(512, 100, 1, SpanKind::Device));
+        let left = spans.leave(512).unwrap();
+        assert!(spans.containing(512).is_none());
+        assert_eq!(spans.reached(611).unwrap().id, 1);
+        assert!(spans.reached(612).is_none());
+        spans.insert(span(512, 10, 2, SpanKind::Device));
+        assert_eq!(spans.reached(521).unwrap().id, 2);
+        assert_eq!(spans.reached(522).unwrap().id, 1);
+        spans.end(&left);
+        assert!(spans.reached(522).is_none());
+        assert_eq!(spans.reached(521).unwrap().id, 2);
+    }
+
+    #[test]
+    fn what_is_hidden_is_reached_by_kernels_alone() {
+        let mut spans = Spans::default();
+        spans.insert(span(512, 100, 1, SpanKind::Hidden { from_malloc: true }));
+        assert!(spans.containing(512).is_none());
+        assert_eq!(spans.reached(512).unwrap().id, 1);
+        assert!(spans.end_hidden(512).is_some());
+        assert!(spans.reached(512).is_none());
+    }
+
+    #[test]
+    fn a_stray_address_is_described_by_what_is_or_was_near() {
+        let mut spans = Spans::default();
+        spans.insert(span(0x10000, 64, 1, SpanKind::Device));
+        spans.insert(span(0x20000, 64, 2, SpanKind::Device));
+        assert_eq!(spans.describe(0x1004c), "12 bytes beyond the end of a block of 64 bytes at 0x10000");
+        let left = spans.leave(0x20000).unwrap();
+        spans.end(&left);
+        assert_eq!(spans.describe(0x20008), "8 bytes into a freed block of 64 bytes at 0x20000");
+        assert_eq!(spans.describe(0xfff0), "16 bytes before the start of a block of 64 bytes at 0x10000");
+        assert_eq!(spans.describe(0x9000_0000_0000), "never allocated");
     }
 }

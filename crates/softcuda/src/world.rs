@@ -5,13 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 
 use freehold_driver::cuda::{CUdevice, CUerror, CUresult};
 
-use crate::config::Config;
+use crate::config::{Config, LogFile};
 use crate::context::{Context, Primary};
 use crate::engine::Engine;
 use crate::event::Event;
+use crate::function::Function;
+use crate::library::{Kernel, Library};
+use crate::link::Link;
+use crate::log::Log;
 use crate::memory::arena::Arena;
 use crate::memory::heap::Heap;
 use crate::memory::place::Place;
+use crate::module::Module;
 use crate::pool::Pool;
 use crate::registry::{Kind, Registry, Return};
 use crate::span::{Span, SpanKind, Spans};
@@ -37,7 +42,15 @@ pub(crate) struct World {
     pub(crate) streams: Registry<Stream>,
     pub(crate) events: Registry<Event>,
     pub(crate) pools: Registry<Pool>,
+    pub(crate) modules: Registry<Module>,
+    pub(crate) functions: Registry<Function>,
+    pub(crate) libraries: Registry<Library>,
+    pub(crate) kernels: Registry<Kernel>,
+    pub(crate) links: Registry<Link>,
+    pub(crate) log: Log,
     spans: RwLock<Spans>,
+    /// Goes up whenever kernels lose sight of a span.
+    losses: AtomicU64,
     numbers: AtomicU64,
 }
 
@@ -99,13 +112,20 @@ impl World {
     fn new(config: &Config) -> Result<Self, CUerror> {
         let devices = (0..config.devices).map(|ordinal| Device::new(ordinal, config.memory_bytes).map(Arc::new));
         Ok(Self {
-            engine: Engine::start(config.schedule),
+            engine: Engine::start(config.schedule, config.kernel_limit),
             devices: devices.collect::<Result<_, _>>()?,
             contexts: Registry::new(Kind::Context, Return::Comes),
             streams: Registry::new(Kind::Stream, Return::Comes),
             events: Registry::new(Kind::Event, Return::Never),
             pools: Registry::new(Kind::Pool, Return::Never),
+            modules: Registry::new(Kind::Module, Return::Never),
+            functions: Registry::new(Kind::Function, Return::Never),
+            libraries: Registry::new(Kind::Library, Return::Never),
+            kernels: Registry::new(Kind::Kernel, Return::Never),
+            links: Registry::new(Kind::Link, Return::Never),
+            log: Log::new(LogFile::from_environment()),
             spans: RwLock::new(Spans::default()),
+            losses: AtomicU64::new(0),
             numbers: AtomicU64::new(0),
         })
     }
@@ -125,6 +145,43 @@ impl World {
 
     pub(crate) fn spans_mut(&self) -> RwLockWriteGuard<'_, Spans> {
         self.spans.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often kernels lost sight of a span so far: while it is the same, every span that was found is there.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
+
+    /// Takes a span that leaves, from kernels too.
+    pub(crate) fn end(&self, span: &Span) {
+        self.spans_mut().end(span);
+        self.losses.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Ends a span and gives its memory back, if one starts there. Nothing may be at work on it any more.
+    pub(crate) fn release(&self, base: u64) {
+        let left = { self.spans_mut().leave(base) };
+        if let Some(span) = left {
+            self.end(&span);
+            self.give_back(&span);
+        }
+    }
+
+    /// Ends a span that kernels alone reach, and gives its memory back. False if none starts there.
+    pub(crate) fn end_hidden(&self, base: u64) -> bool {
+        let Some(span) = ({ self.spans_mut().end_hidden(base) }) else { return false };
+        self.losses.fetch_add(1, Ordering::AcqRel);
+        self.give_back(&span);
+        true
+    }
+
+    /// Takes out every span that `unwanted` picks and gives their memory back. Nothing may be at work on it any more.
+    pub(crate) fn end_all(&self, unwanted: impl Fn(&Span) -> bool) {
+        let ended = self.spans_mut().extract(unwanted);
+        self.losses.fetch_add(1, Ordering::AcqRel);
+        for span in ended {
+            self.give_back(&span);
+        }
     }
 
     /// The span that `address` lies in.
@@ -150,6 +207,17 @@ impl World {
         span.context.as_ref().map_or(Ok(()), |context| context.alive())?;
         spans.insert(span);
         Ok(())
+    }
+
+    /// Allocates memory of a context's device and enters it.
+    pub(crate) fn allocate(&self, context: &Arc<Context>, bytes: u64, kind: SpanKind) -> Result<u64, CUerror> {
+        let device = &context.device;
+        let address = device.allocate(bytes, context.number)?;
+        let entered = self.enter(address, bytes, device.ordinal, Some(Arc::clone(context)), kind);
+        if entered.is_err() {
+            device.heap().release(address - device.arena.base());
+        }
+        entered.map(|()| address)
     }
 
     /// Enters a span of the program's own memory, unless it overlaps with one that is alive.
@@ -179,7 +247,9 @@ impl World {
     /// How work reaches `address` in `span`.
     pub(crate) fn place(&self, span: &Arc<Span>, address: u64) -> Place {
         match &span.kind {
-            SpanKind::Device | SpanKind::Pool(_) => Place::device(&self.devices[span.device].arena, address),
+            SpanKind::Device | SpanKind::Pool(_) | SpanKind::Variable { .. } | SpanKind::Hidden { .. } => {
+                Place::device(&self.devices[span.device].arena, address)
+            }
             SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages } => Place::pages(pages, address - span.base),
             SpanKind::Registered { .. } => Place::program(address),
         }
@@ -187,7 +257,7 @@ impl World {
 
     /// Gives back the memory of a span that was taken out of the spans. Nothing may be at work on it any more.
     pub(crate) fn give_back(&self, span: &Span) {
-        if let SpanKind::Device = span.kind {
+        if let SpanKind::Device | SpanKind::Variable { .. } | SpanKind::Hidden { .. } = span.kind {
             self.devices[span.device].give_back(span);
         }
     }

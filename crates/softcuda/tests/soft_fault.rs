@@ -141,6 +141,12 @@ fn after_a_fault_every_call_answers_with_it_in_every_context() {
             Function::cuGetErrorName,
             Function::cuGetErrorString,
             Function::cuGetProcAddress_v2,
+            // What the driver has to say of the fault.
+            Function::cuLogsRegisterCallback,
+            Function::cuLogsUnregisterCallback,
+            Function::cuLogsCurrent,
+            Function::cuLogsDumpToFile,
+            Function::cuLogsDumpToMemory,
         ];
         let calls = || {
             let answers = sweep::call_all(&own.api, &mut sweep::Zeros).into_iter();

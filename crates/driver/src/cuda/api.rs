@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
 
 use super::code::{CUerror, CUresult};
+use super::kernel_types::*;
 use super::types::*;
 
 /// Calls the macro `$then` with the whole list: `$then! { fn name(argument: Type, ...); ... }`. The types are those of
@@ -161,6 +162,74 @@ macro_rules! with_functions {
             fn cuMemPoolTrimTo(pool: CUmemoryPool, keep_bytes: usize);
             fn cuMemPoolSetAccess(pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize);
             fn cuMemPoolGetAccess(flags: *mut CUmemAccess_flags, pool: CUmemoryPool, location: *mut CUmemLocation);
+
+            // Modules: an image loaded into a context.
+            fn cuModuleLoad(module: *mut CUmodule, path: *const c_char);
+            fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void);
+            fn cuModuleLoadDataEx(module: *mut CUmodule, image: *const c_void, count: u32, options: *mut CUjit_option, values: *mut *mut c_void);
+            fn cuModuleLoadFatBinary(module: *mut CUmodule, image: *const c_void);
+            fn cuModuleUnload(module: CUmodule);
+            fn cuModuleGetLoadingMode(mode: *mut CUmoduleLoadingMode);
+            fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+            fn cuModuleGetFunctionCount(count: *mut u32, module: CUmodule);
+            fn cuModuleEnumerateFunctions(functions: *mut CUfunction, count: u32, module: CUmodule);
+            fn cuModuleGetGlobal_v2(start: *mut CUdeviceptr, bytes: *mut usize, module: CUmodule, name: *const c_char);
+
+            // Libraries: an image of no context, and its kernels.
+            fn cuLibraryLoadData(library: *mut CUlibrary, code: *const c_void, options: *mut CUjit_option, values: *mut *mut c_void, count: u32, library_options: *mut CUlibraryOption, library_values: *mut *mut c_void, library_count: u32);
+            fn cuLibraryLoadFromFile(library: *mut CUlibrary, path: *const c_char, options: *mut CUjit_option, values: *mut *mut c_void, count: u32, library_options: *mut CUlibraryOption, library_values: *mut *mut c_void, library_count: u32);
+            fn cuLibraryUnload(library: CUlibrary);
+            fn cuLibraryGetKernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char);
+            fn cuLibraryGetKernelCount(count: *mut u32, library: CUlibrary);
+            fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, count: u32, library: CUlibrary);
+            fn cuLibraryGetModule(module: *mut CUmodule, library: CUlibrary);
+            fn cuLibraryGetGlobal(start: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char);
+            fn cuLibraryGetManaged(start: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char);
+            fn cuLibraryGetUnifiedFunction(function: *mut *mut c_void, library: CUlibrary, name: *const c_char);
+            fn cuKernelGetFunction(function: *mut CUfunction, kernel: CUkernel);
+            fn cuKernelGetLibrary(library: *mut CUlibrary, kernel: CUkernel);
+            fn cuKernelGetAttribute(value: *mut i32, attribute: CUfunction_attribute, kernel: CUkernel, device: CUdevice);
+            fn cuKernelSetAttribute(attribute: CUfunction_attribute, value: i32, kernel: CUkernel, device: CUdevice);
+            fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, device: CUdevice);
+            fn cuKernelGetName(name: *mut *const c_char, kernel: CUkernel);
+            fn cuKernelGetParamInfo(kernel: CUkernel, index: usize, offset: *mut usize, bytes: *mut usize);
+
+            // The linker: several images into one.
+            fn cuLinkCreate_v2(count: u32, options: *mut CUjit_option, values: *mut *mut c_void, link: *mut CUlinkState);
+            fn cuLinkAddData_v2(link: CUlinkState, kind: CUjitInputType, data: *mut c_void, bytes: usize, name: *const c_char, count: u32, options: *mut CUjit_option, values: *mut *mut c_void);
+            fn cuLinkAddFile_v2(link: CUlinkState, kind: CUjitInputType, path: *const c_char, count: u32, options: *mut CUjit_option, values: *mut *mut c_void);
+            fn cuLinkComplete(link: CUlinkState, image: *mut *mut c_void, bytes: *mut usize);
+            fn cuLinkDestroy(link: CUlinkState);
+
+            // Functions: the kernels of a module.
+            fn cuFuncGetAttribute(value: *mut i32, attribute: CUfunction_attribute, function: CUfunction);
+            fn cuFuncSetAttribute(function: CUfunction, attribute: CUfunction_attribute, value: i32);
+            fn cuFuncSetCacheConfig(function: CUfunction, config: CUfunc_cache);
+            fn cuFuncSetSharedMemConfig(function: CUfunction, config: CUsharedconfig);
+            fn cuFuncGetModule(module: *mut CUmodule, function: CUfunction);
+            fn cuFuncGetName(name: *mut *const c_char, function: CUfunction);
+            fn cuFuncGetParamInfo(function: CUfunction, index: usize, offset: *mut usize, bytes: *mut usize);
+            fn cuFuncIsLoaded(state: *mut CUfunctionLoadingState, function: CUfunction);
+            fn cuFuncLoad(function: CUfunction);
+
+            // How many blocks of a function fit.
+            fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut i32, function: CUfunction, block_size: i32, shared_bytes: usize);
+            fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: *mut i32, function: CUfunction, block_size: i32, shared_bytes: usize, flags: u32);
+            fn cuOccupancyMaxPotentialBlockSize(grid_size: *mut i32, block_size: *mut i32, function: CUfunction, shared_of_block: CUoccupancyB2DSize, shared_bytes: usize, block_size_limit: i32);
+            fn cuOccupancyMaxPotentialBlockSizeWithFlags(grid_size: *mut i32, block_size: *mut i32, function: CUfunction, shared_of_block: CUoccupancyB2DSize, shared_bytes: usize, block_size_limit: i32, flags: u32);
+            fn cuOccupancyAvailableDynamicSMemPerBlock(shared_bytes: *mut usize, function: CUfunction, blocks: i32, block_size: i32);
+
+            // Launches.
+            fn cuLaunchKernel(function: CUfunction, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared_bytes: u32, stream: CUstream, parameters: *mut *mut c_void, extra: *mut *mut c_void);
+            fn cuLaunchKernelEx(config: *const CUlaunchConfig, function: CUfunction, parameters: *mut *mut c_void, extra: *mut *mut c_void);
+            fn cuLaunchCooperativeKernel(function: CUfunction, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared_bytes: u32, stream: CUstream, parameters: *mut *mut c_void);
+
+            // What the driver has to say of errors.
+            fn cuLogsRegisterCallback(callback: CUlogsCallback, data: *mut c_void, handle: *mut CUlogsCallbackHandle);
+            fn cuLogsUnregisterCallback(handle: CUlogsCallbackHandle);
+            fn cuLogsCurrent(iterator: *mut CUlogIterator, flags: u32);
+            fn cuLogsDumpToFile(iterator: *mut CUlogIterator, path: *const c_char, flags: u32);
+            fn cuLogsDumpToMemory(iterator: *mut CUlogIterator, text: *mut c_char, bytes: *mut usize, flags: u32);
         }
     };
 }

@@ -58,8 +58,8 @@ pub fn proc_address(api: &Api, name: &CStr, version: i32, flags: u64) -> Result<
 /// A copy of a text.
 ///
 /// # Safety
-/// `text` ends in a NUL and does not change during the call. The texts that a driver hands out are constants of its.
-unsafe fn owned(text: *const c_char) -> String {
+/// `text` ends in a NUL and does not change during the call. Most texts that a driver hands out are constants of its.
+pub(super) unsafe fn owned(text: *const c_char) -> String {
     // SAFETY: the caller vouches for the NUL and for the text; the borrow ends in this function.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

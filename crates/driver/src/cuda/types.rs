@@ -86,6 +86,8 @@ macro_rules! c_enums {
     )*};
 }
 
+pub(super) use {c_enums, handles};
+
 c_enums! {
     CUdevice_attribute {
         MAX_THREADS_PER_BLOCK = 1,

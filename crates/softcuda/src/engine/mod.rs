@@ -2,6 +2,8 @@
 //!
 //! It knows queues and work, and nothing of contexts, handles or who owns memory.
 
+mod crew;
+pub(crate) mod kernel;
 pub(crate) mod queue;
 mod steps;
 pub(crate) mod work;
@@ -13,9 +15,14 @@ use std::time::{Duration, Instant};
 use freehold_driver::cuda::{CUerror, CUresult};
 
 use crate::config::Schedule;
+use crew::Crew;
+use kernel::Run;
 use queue::{Op, Point, Queue};
 use steps::Steps;
 use work::{Part, Progress, Work};
+
+/// As many instructions of warps as one step of a schedule without threads executes.
+const STEP_INSTRUCTIONS_MAX: u64 = 1 << 18;
 
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -25,12 +32,17 @@ pub(crate) struct Engine {
     queues: AtomicU64,
     /// How work advances without threads; nothing if each queue has one.
     steps: Option<Steps>,
+    /// Who runs kernels where each queue has a thread.
+    crew: Arc<Crew>,
+    /// A kernel that runs longer is ended.
+    kernel_limit: Option<Duration>,
 }
 
 impl Engine {
-    pub(crate) fn start(schedule: Schedule) -> Arc<Self> {
+    pub(crate) fn start(schedule: Schedule, kernel_limit: Option<Duration>) -> Arc<Self> {
+        let start = Instant::now();
         let engine = Arc::new(Self {
-            start: Instant::now(),
+            start,
             fault: AtomicU32::new(0),
             queues: AtomicU64::new(0),
             steps: match schedule {
@@ -38,6 +50,8 @@ impl Engine {
                 Schedule::Eager => Some(Steps::eager()),
                 Schedule::Seed(seed) => Some(Steps::seeded(seed)),
             },
+            crew: Arc::new(Crew::new(start, kernel_limit)),
+            kernel_limit,
         });
         if engine.steps.is_some() {
             steps::start_ticker(&engine);
@@ -120,14 +134,32 @@ impl Engine {
     /// The first fault counts: every call answers with it from now on (fact 5.1).
     fn fail(&self, code: CUerror) {
         let _first = self.fault.compare_exchange(0, code.number(), Ordering::AcqRel, Ordering::Acquire);
+        self.crew.fail(code);
     }
 
     /// Runs a part of the work in an op; a fault counts as its end.
     fn carry_out(&self, op: &mut Op, part: Part) -> Progress {
-        op.work.run(part, || self.now(), self.status()).unwrap_or_else(|code| {
+        let outcome = match &op.work {
+            Work::Kernel(run) => self.run_kernel(run, part),
+            _ => op.work.run(part, || self.now(), self.status()),
+        };
+        outcome.unwrap_or_else(|code| {
             self.fail(code);
             Progress::Done
         })
+    }
+
+    /// Runs a part of a kernel.
+    fn run_kernel(&self, run: &Arc<Run>, part: Part) -> Result<Progress, CUerror> {
+        if self.status().is_err() {
+            return Ok(Progress::Done);
+        }
+        match part {
+            Part::Whole => self.crew.run(run).map(|()| Progress::Done),
+            Part::Some { limit, seed, .. } => {
+                run.step(limit.min(STEP_INSTRUCTIONS_MAX), || self.now(), seed, self.kernel_limit)
+            }
+        }
     }
 
     /// The life of a queue's thread.

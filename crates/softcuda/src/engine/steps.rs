@@ -16,6 +16,9 @@ use super::work::{Part, Progress};
 /// Without a call for two of these, the ticker runs what can run.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Steps of one kernel that a call runs which waits for nothing.
+const KERNEL_STEPS_MAX: u32 = 4;
+
 /// What a step takes, in the time of a seeded schedule.
 const STEP_NS: u64 = 1000;
 
@@ -41,10 +44,14 @@ struct Turn {
 
 /// A small generator (splitmix64): reproducible on every machine.
 #[derive(Debug)]
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -52,7 +59,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 }
@@ -129,20 +136,32 @@ impl Steps {
         }
     }
 
-    /// Runs everything that can run. True if anything did.
+    /// What the steps of kernels go by.
+    fn seed(&self, turn: &Turn) -> Option<u64> {
+        self.seeded.then(|| turn.random.0 ^ self.steps.load(Ordering::Relaxed))
+    }
+
+    /// Runs everything that can run; of a kernel only so much, since it may wait for what the program does next. True
+    /// if anything did.
     fn run_all(&self, engine: &Engine, turn: &mut Turn) -> bool {
         let mut ever = false;
         loop {
             let mut moved = false;
             for queue in pending(turn) {
-                while self.advance(engine, &queue, u64::MAX) != Progress::NotYet {
-                    moved = true;
+                let mut kernel_steps = 0;
+                while kernel_steps < KERNEL_STEPS_MAX {
+                    match self.advance(engine, &queue, u64::MAX, self.seed(turn)) {
+                        Progress::NotYet => break,
+                        Progress::Ran => kernel_steps += 1,
+                        Progress::Done | Progress::Partly => moved = true,
+                    }
                 }
+                ever |= kernel_steps > 0;
             }
+            ever |= moved;
             if !moved {
                 return ever;
             }
-            ever = true;
         }
     }
 
@@ -160,7 +179,8 @@ impl Steps {
         };
         let (before, from_first) = queues.split_at(first);
         let mut order = from_first.iter().chain(before);
-        let moved = order.any(|queue| self.advance(engine, queue, limit) != Progress::NotYet);
+        let seed = self.seed(turn);
+        let moved = order.any(|queue| self.advance(engine, queue, limit, seed) != Progress::NotYet);
         if !moved {
             // How often a wait looks in vain is the clock's affair; the generator is not to know.
             turn.random.0 = before_draw;
@@ -169,11 +189,11 @@ impl Steps {
     }
 
     /// Carries out a part of the first work of a queue.
-    fn advance(&self, engine: &Engine, queue: &Queue, limit: u64) -> Progress {
+    fn advance(&self, engine: &Engine, queue: &Queue, limit: u64, seed: Option<u64>) -> Progress {
         // Only the holder of the turn takes work out, so the op can be outside the line while it runs.
         let Some(mut op) = ({ queue.line().ops.pop_front() }) else { return Progress::NotYet };
         let progress = if op.after.iter().all(Point::has_passed) {
-            engine.carry_out(&mut op, Part::Some { limit, patience: self.patience })
+            engine.carry_out(&mut op, Part::Some { limit, patience: self.patience, seed })
         } else {
             Progress::NotYet
         };
@@ -183,7 +203,7 @@ impl Steps {
                 drop(op);
                 queue.complete(position);
             }
-            Progress::Partly | Progress::NotYet => queue.line().ops.push_front(op),
+            Progress::Partly | Progress::Ran | Progress::NotYet => queue.line().ops.push_front(op),
         }
         if progress != Progress::NotYet {
             self.steps.fetch_add(1, Ordering::Relaxed);
@@ -207,8 +227,11 @@ pub(super) fn start_ticker(engine: &Arc<Engine>) {
             if let Some(steps) = &engine.steps {
                 let now = steps.calls.load(Ordering::Relaxed);
                 if now == calls {
-                    let mut turn = steps.turn();
-                    steps.run_all(&engine, &mut turn);
+                    // A kernel may need more than one round, and others to have their turn in between.
+                    let mut moves = true;
+                    while moves && steps.calls.load(Ordering::Relaxed) == now {
+                        moves = steps.run_all(&engine, &mut steps.turn());
+                    }
                 }
                 calls = now;
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, CUstreamCallback, wait_value_flags};
 
+use super::kernel::Run;
 use crate::memory::place::{self, Place, Width};
 
 thread_local! {
@@ -32,6 +33,8 @@ pub(crate) enum Work {
     Copy(Box<Copy>),
     Fill(Box<Fill>),
     Host(HostCall),
+    /// Carried out by the engine itself, which has the threads for it.
+    Kernel(Arc<Run>),
     Write {
         at: Place,
         width: Width,
@@ -63,6 +66,8 @@ pub(crate) enum Progress {
     Done,
     /// A part was carried out.
     Partly,
+    /// A part of a kernel was carried out, which may wait for whatever it looks at meanwhile.
+    Ran,
     /// It waits for something outside its stream.
     NotYet,
 }
@@ -313,10 +318,12 @@ impl HostCall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Whole,
-    /// So many bytes, and host functions on a thread of their own, which are waited for so long.
+    /// So many bytes or instructions, and host functions on a thread of their own, which are waited for so long.
     Some {
         limit: u64,
         patience: Duration,
+        /// What decides in which order the parts of a kernel go on, if anything does.
+        seed: Option<u64>,
     },
 }
 
@@ -335,6 +342,7 @@ impl Work {
         };
         match self {
             Self::Nothing => {}
+            Self::Kernel(_) => unreachable!("the engine carries out kernels itself"),
             Self::Stamp(stamp) => stamp.set(now()),
             Self::Copy(copy) => return copy.run(limit),
             Self::Fill(fill) => return fill.run(limit),

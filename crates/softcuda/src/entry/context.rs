@@ -8,7 +8,7 @@ use freehold_driver::cuda::{CUcontext, CUdevice, CUerror, CUfunc_cache, CUlimit,
 use crate::attributes::{LIMIT_LAST, PRIORITY_GREATEST};
 use crate::boundary::Out;
 use crate::context::{self, Context, Primary, current, find, find_dead_or_alive};
-use crate::world::{Device, World, lock, world};
+use crate::world::{World, lock, world};
 
 pub(crate) fn cuDevicePrimaryCtxRetain(context: Out<CUcontext>, device: CUdevice) -> CUresult {
     let world = world()?;
@@ -160,12 +160,14 @@ pub(crate) fn cuCtxSynchronize() -> CUresult {
     let world = world()?;
     let context = current()?;
     context.synchronize(world);
-    settle(world, &context.device)
+    settle(world, &context)
 }
 
-/// What the end of a wait brings: memory that pools need not keep returns to the device, and a fault shows.
-pub(crate) fn settle(world: &World, device: &Device) -> CUresult {
-    device.trim_pools(crate::pool::Pool::keep_bytes);
+/// What the end of a wait brings: what kernels printed is seen, memory that pools need not keep returns to the device,
+/// and a fault shows.
+pub(crate) fn settle(world: &World, context: &Context) -> CUresult {
+    context.flush_printed();
+    context.device.trim_pools(crate::pool::Pool::keep_bytes);
     world.engine.status()
 }
 

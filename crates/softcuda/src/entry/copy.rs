@@ -92,7 +92,11 @@ impl Region {
 
 fn memory_of(span: &Arc<Span>) -> Memory {
     match span.kind {
-        SpanKind::Device | SpanKind::Pool(_) | SpanKind::Managed { .. } => Memory::Device,
+        SpanKind::Device
+        | SpanKind::Pool(_)
+        | SpanKind::Managed { .. }
+        | SpanKind::Variable { .. }
+        | SpanKind::Hidden { .. } => Memory::Device,
         SpanKind::Pinned { .. } | SpanKind::Registered { .. } => Memory::Pinned,
     }
 }
@@ -130,7 +134,7 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
             let done = lane.add(world, Work::Copy(Box::new(Copy::new(from.side, to.side, extent))))?;
             if call == Call::Sync {
                 world.engine.wait(&done);
-                settle(world, &lane.context.device)?;
+                settle(world, &lane.context)?;
             }
             Ok(())
         }
@@ -140,6 +144,7 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
 /// Waits for the stream, then copies in the calling thread.
 fn copy_now(world: &World, lane: &Lane, from: Side, to: Side, extent: Extent) -> CUresult {
     lane.wait_for_turn(world)?;
+    lane.context.flush_printed();
     world.engine.status()?;
     Copy::new(from, to, extent).run_whole().map_err(|_| CUerror::INVALID_VALUE)
 }

@@ -80,14 +80,42 @@ fn base_name(symbol: &str) -> &str {
 fn since(function: Function) -> i32 {
     use Function::*;
     match function {
-        cuGetProcAddress_v2 => 12000,
-        cuCtxGetId | cuStreamGetId => 12000,
+        cuLogsRegisterCallback | cuLogsUnregisterCallback | cuLogsCurrent | cuLogsDumpToFile | cuLogsDumpToMemory => {
+            12090
+        }
+        cuKernelGetLibrary => 12050,
+        cuModuleGetFunctionCount
+        | cuModuleEnumerateFunctions
+        | cuLibraryGetKernelCount
+        | cuLibraryEnumerateKernels
+        | cuKernelGetParamInfo
+        | cuFuncGetParamInfo
+        | cuFuncIsLoaded
+        | cuFuncLoad => 12040,
+        cuKernelGetName | cuFuncGetName => 12030,
+        cuGetProcAddress_v2
+        | cuCtxGetId
+        | cuStreamGetId
+        | cuLibraryLoadData
+        | cuLibraryLoadFromFile
+        | cuLibraryUnload
+        | cuLibraryGetKernel
+        | cuLibraryGetModule
+        | cuLibraryGetGlobal
+        | cuLibraryGetManaged
+        | cuLibraryGetUnifiedFunction
+        | cuKernelGetFunction
+        | cuKernelGetAttribute
+        | cuKernelSetAttribute
+        | cuKernelSetCacheConfig => 12000,
         cuCtxSetFlags => 12010,
         cuStreamWaitValue32_v2
         | cuStreamWaitValue64_v2
         | cuStreamWriteValue32_v2
         | cuStreamWriteValue64_v2
         | cuStreamBatchMemOp_v2 => 11070,
+        cuModuleGetLoadingMode => 11070,
+        cuLaunchKernelEx => 11060,
         cuDeviceGetUuid_v2 => 11040,
         cuMemAllocAsync
         | cuMemFreeAsync
@@ -103,18 +131,35 @@ fn since(function: Function) -> i32 {
         | cuDeviceGetMemPool
         | cuDeviceSetMemPool => 11020,
         cuEventRecordWithFlags => 11010,
-        cuDevicePrimaryCtxRelease_v2 | cuDevicePrimaryCtxReset_v2 | cuDevicePrimaryCtxSetFlags_v2 => 11000,
+        cuDevicePrimaryCtxRelease_v2 | cuDevicePrimaryCtxReset_v2 | cuDevicePrimaryCtxSetFlags_v2 | cuFuncGetModule => {
+            11000
+        }
+        cuOccupancyAvailableDynamicSMemPerBlock => 10020,
         cuLaunchHostFunc | cuStreamIsCapturing => 10000,
         cuStreamGetCtx => 9020,
+        cuFuncSetAttribute | cuLaunchCooperativeKernel => 9000,
         cuDeviceGetP2PAttribute => 8000,
-        cuDevicePrimaryCtxRetain | cuDevicePrimaryCtxGetState | cuCtxGetFlags | cuPointerGetAttributes => 7000,
-        cuMemHostRegister_v2 => 6050,
+        cuDevicePrimaryCtxRetain
+        | cuDevicePrimaryCtxGetState
+        | cuCtxGetFlags
+        | cuPointerGetAttributes
+        | cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
+        | cuOccupancyMaxPotentialBlockSizeWithFlags => 7000,
+        cuMemHostRegister_v2
+        | cuLinkCreate_v2
+        | cuLinkAddData_v2
+        | cuLinkAddFile_v2
+        | cuOccupancyMaxActiveBlocksPerMultiprocessor
+        | cuOccupancyMaxPotentialBlockSize => 6050,
         cuGetErrorName | cuGetErrorString | cuMemAllocManaged | cuPointerSetAttribute => 6000,
         cuStreamCreateWithPriority
         | cuStreamGetPriority
         | cuStreamGetFlags
         | cuCtxGetStreamPriorityRange
-        | cuStreamAddCallback => 5050,
+        | cuStreamAddCallback
+        | cuLinkComplete
+        | cuLinkDestroy => 5050,
+        cuFuncSetSharedMemConfig => 4020,
         cuDeviceGetByPCIBusId | cuDeviceGetPCIBusId => 4010,
         cuCtxDestroy_v2
         | cuCtxPushCurrent_v2
@@ -133,12 +178,15 @@ fn since(function: Function) -> i32 {
         | cuMemcpyPeerAsync
         | cuMemcpy3DPeer
         | cuMemcpy3DPeerAsync
-        | cuMemHostUnregister => 4000,
+        | cuMemHostUnregister
+        | cuLaunchKernel => 4000,
         other if other.name().ends_with("_v2") => 3020,
         cuMemsetD8Async | cuMemsetD16Async | cuMemsetD32Async | cuMemsetD2D8Async | cuMemsetD2D16Async
         | cuMemsetD2D32Async | cuStreamWaitEvent | cuCtxGetCacheConfig | cuCtxSetCacheConfig | cuCtxGetApiVersion
         | cuCtxSetLimit | cuCtxGetLimit => 3020,
-        cuDriverGetVersion | cuMemHostAlloc | cuMemHostGetFlags => 2020,
+        cuFuncSetCacheConfig => 3000,
+        cuDriverGetVersion | cuMemHostAlloc | cuMemHostGetFlags | cuFuncGetAttribute => 2020,
+        cuModuleLoadDataEx => 2010,
         _ => 2000,
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn cuEventSynchronize(event: CUevent) -> CUresult {
         world.engine.wait(&record.point);
     }
     match event.context.upgrade() {
-        Some(context) => settle(world, &context.device),
+        Some(context) => settle(world, &context),
         None => world.engine.status(),
     }
 }

@@ -57,7 +57,7 @@ fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> 
     let must_finish = span.is_on_host() || span.sync_memops.load(std::sync::atomic::Ordering::Relaxed);
     if call == Call::Sync && must_finish {
         world.engine.wait(&done);
-        settle(world, &lane.context.device)?;
+        settle(world, &lane.context)?;
     }
     Ok(())
 }

@@ -44,6 +44,7 @@ pub(crate) fn cuMemFreeHost(start: HostAddress) -> CUresult {
     }
     let span = take(world, start.0, |span| matches!(span.kind, SpanKind::Pinned { .. }))?;
     wait_for_owner(world, &span);
+    world.end(&span);
     Ok(())
 }
 
@@ -74,6 +75,7 @@ pub(crate) fn cuMemHostUnregister(start: HostAddress) -> CUresult {
     }
     let span = take(world, start.0, |span| matches!(span.kind, SpanKind::Registered { .. }))?;
     wait_for_owner(world, &span);
+    world.end(&span);
     Ok(())
 }
 

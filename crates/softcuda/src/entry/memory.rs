@@ -29,13 +29,7 @@ fn allocate(world: &World, context: &Arc<Context>, bytes: u64) -> Result<u64, CU
     if bytes == 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    let address = context.device.allocate(bytes, context.number)?;
-    let device = &context.device;
-    let entered = world.enter(address, bytes, device.ordinal, Some(Arc::clone(context)), SpanKind::Device);
-    if entered.is_err() {
-        device.heap().release(address - device.arena.base());
-    }
-    entered.map(|()| address)
+    world.allocate(context, bytes, SpanKind::Device)
 }
 
 pub(crate) fn cuMemAllocPitch_v2(
@@ -69,21 +63,23 @@ pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
     if let SpanKind::Pool(pool) = &span.kind {
         // Memory of a pool is free at once, whatever its streams still do: who frees it so has waited for them.
         world.devices[span.device].arena.poison(span.base, span.bytes);
+        world.end(&span);
         pool.release(span.base, None);
         return Ok(());
     }
     wait_for_owner(world, &span);
+    world.end(&span);
     world.give_back(&span);
     Ok(())
 }
 
-/// Takes a span that starts at `base` out of the spans, if `wanted` says so.
+/// Takes a span that starts at `base` from the program, if `wanted` says so. Kernels reach it until its end.
 pub(super) fn take(world: &World, base: u64, wanted: impl Fn(&Span) -> bool) -> Result<Arc<Span>, CUerror> {
     let mut spans = world.spans_mut();
     if !spans.starting_at(base).is_some_and(|span| wanted(span)) {
         return Err(CUerror::INVALID_VALUE);
     }
-    spans.remove(base).ok_or(CUerror::INVALID_VALUE)
+    spans.leave(base).ok_or(CUerror::INVALID_VALUE)
 }
 
 /// Waits for all work of the context that a span belongs to (fact 2.1).

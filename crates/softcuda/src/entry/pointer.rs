@@ -52,7 +52,7 @@ fn answer(data: Any, attribute: CUpointer_attribute, address: u64, span: Option<
             Missing::IsZero => answer_unknown(data, attribute),
         };
     };
-    let on_device = matches!(span.kind, SpanKind::Device | SpanKind::Pool(_));
+    let on_device = matches!(span.kind, SpanKind::Device | SpanKind::Pool(_) | SpanKind::Variable { .. });
     let pool = match &span.kind {
         SpanKind::Pool(pool) => Some(pool),
         _ => None,

@@ -79,10 +79,13 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
     }
     let span = take(world, start.0, |span| matches!(span.kind, SpanKind::Pool(_) | SpanKind::Device))?;
     match &span.kind {
-        SpanKind::Pool(pool) => release_from_pool(world, &lane, &span, pool)?,
+        SpanKind::Pool(pool) => release_from_pool(world, &lane, Arc::clone(&span), pool)?,
         _ => {
             let device = Arc::clone(&world.devices[span.device]);
-            let give_back = move || device.give_back(&span);
+            let give_back = move || {
+                end(&span);
+                device.give_back(&span);
+            };
             lane.add(world, Work::Driver(DriverWork::new(give_back)))?;
         }
     }
@@ -90,13 +93,21 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
 }
 
 /// Frees a block in the order of a stream: it is overwritten when the stream comes by, and its pool knows where.
-fn release_from_pool(world: &World, lane: &Lane, span: &Span, pool: &Pool) -> CUresult {
+fn release_from_pool(world: &World, lane: &Lane, span: Arc<Span>, pool: &Pool) -> CUresult {
     let device = Arc::clone(&world.devices[span.device]);
-    let (address, bytes) = (span.base, span.bytes);
-    let poison = move || device.arena.poison(address, bytes);
+    let base = span.base;
+    let poison = move || {
+        end(&span);
+        device.arena.poison(span.base, span.bytes);
+    };
     let point = lane.add(world, Work::Driver(DriverWork::new(poison)))?;
-    pool.release(span.base, Some(point));
+    pool.release(base, Some(point));
     Ok(())
+}
+
+/// Takes a freed span from kernels, when its stream comes by.
+fn end(span: &Span) {
+    world().expect("work runs in a world").end(span);
 }
 
 fn find(world: &World, pool: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {

@@ -80,7 +80,7 @@ pub(crate) fn cuStreamSynchronize(stream: CUstream) -> CUresult {
     let world = world()?;
     let lane = lane(world, stream)?;
     lane.synchronize(world)?;
-    settle(world, &lane.context.device)
+    settle(world, &lane.context)
 }
 
 pub(crate) fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32) -> CUresult {

@@ -131,6 +131,11 @@ impl Place {
         move_bytes(self.at(offset), Reach::Direct(into.as_mut_ptr()), bytes)
     }
 
+    /// Writes these bytes here.
+    pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<(), CUerror> {
+        move_bytes(Reach::Direct(from.as_ptr().cast_mut()), self.at(offset), from.len())
+    }
+
     /// Repeats `pattern` over `bytes` bytes from `offset` on.
     pub(crate) fn fill(&self, offset: u64, pattern: &[u8], bytes: u64) -> Result<(), CUerror> {
         const CHUNK_BYTES: usize = 4096;

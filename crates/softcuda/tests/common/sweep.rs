@@ -27,6 +27,12 @@ pub(crate) enum Handle {
     Stream,
     Event,
     Pool,
+    Module,
+    Function,
+    Library,
+    Kernel,
+    Link,
+    LogsCallback,
 }
 
 /// What a pointer points to.
@@ -69,7 +75,17 @@ macro_rules! enums {
     })*};
 }
 
-enums!(CUdevice_attribute, CUdevice_P2PAttribute, CUpointer_attribute, CUlimit, CUfunc_cache, CUmemPool_attribute);
+enums!(
+    CUdevice_attribute,
+    CUdevice_P2PAttribute,
+    CUpointer_attribute,
+    CUlimit,
+    CUfunc_cache,
+    CUmemPool_attribute,
+    CUfunction_attribute,
+    CUjitInputType,
+    CUsharedconfig
+);
 
 macro_rules! handles {
     ($($kind:ident = $handle:ident),*) => {$(impl Argument for $kind {
@@ -79,7 +95,18 @@ macro_rules! handles {
     })*};
 }
 
-handles!(CUcontext = Context, CUstream = Stream, CUevent = Event, CUmemoryPool = Pool);
+handles!(
+    CUcontext = Context,
+    CUstream = Stream,
+    CUevent = Event,
+    CUmemoryPool = Pool,
+    CUmodule = Module,
+    CUfunction = Function,
+    CUlibrary = Library,
+    CUkernel = Kernel,
+    CUlinkState = Link,
+    CUlogsCallbackHandle = LogsCallback
+);
 
 impl Argument for CUdevice {
     fn take(source: &mut dyn Source, _: &'static str) -> Self {
@@ -115,6 +142,22 @@ impl Argument for CUhostFn {
 impl Argument for CUstreamCallback {
     fn take(source: &mut dyn Source, _: &'static str) -> Self {
         unsafe extern "C" fn nothing(_: CUstream, _: CUresult, _: *mut c_void) {}
+        source.function().then_some(nothing)
+    }
+}
+
+impl Argument for CUoccupancyB2DSize {
+    fn take(source: &mut dyn Source, _: &'static str) -> Self {
+        unsafe extern "C" fn nothing(_: i32) -> usize {
+            0
+        }
+        source.function().then_some(nothing)
+    }
+}
+
+impl Argument for CUlogsCallback {
+    fn take(source: &mut dyn Source, _: &'static str) -> Self {
+        unsafe extern "C" fn nothing(_: *mut c_void, _: CUlogLevel, _: *mut c_char, _: usize) {}
         source.function().then_some(nothing)
     }
 }

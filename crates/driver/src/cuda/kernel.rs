@@ -1,0 +1,72 @@
+//! The kernels of libraries.
+
+use super::api::Api;
+use super::call::{CallError, call};
+use super::driver::owned;
+use super::function::Parameter;
+use super::kernel_types::{CUfunction, CUfunction_attribute, CUkernel, CUlibrary};
+use super::types::{CUdevice, CUfunc_cache};
+
+/// The kernel as a function of the current context.
+pub fn function(api: &Api, kernel: CUkernel) -> Result<CUfunction, CallError> {
+    let mut function = CUfunction::NULL;
+    // SAFETY: `function` outlives the call, which writes one handle to it.
+    unsafe { call!(api.cuKernelGetFunction(&mut function, kernel)) }?;
+    Ok(function)
+}
+
+/// The library that it is of.
+pub fn library(api: &Api, kernel: CUkernel) -> Result<CUlibrary, CallError> {
+    let mut library = CUlibrary::NULL;
+    // SAFETY: `library` outlives the call, which writes one handle to it.
+    unsafe { call!(api.cuKernelGetLibrary(&mut library, kernel)) }?;
+    Ok(library)
+}
+
+/// An attribute of the kernel on a device.
+pub fn attribute(
+    api: &Api,
+    kernel: CUkernel,
+    attribute: CUfunction_attribute,
+    device: CUdevice,
+) -> Result<i32, CallError> {
+    let mut value = 0;
+    // SAFETY: `value` outlives the call, which writes one `i32` to it.
+    unsafe { call!(api.cuKernelGetAttribute(&mut value, attribute, kernel, device)) }?;
+    Ok(value)
+}
+
+/// Sets an attribute of the kernel on a device.
+pub fn set_attribute(
+    api: &Api,
+    kernel: CUkernel,
+    attribute: CUfunction_attribute,
+    value: i32,
+    device: CUdevice,
+) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuKernelSetAttribute(attribute, value, kernel, device)) }
+}
+
+/// What the kernel would rather have of the cache's memory.
+pub fn set_cache_config(api: &Api, kernel: CUkernel, config: CUfunc_cache, device: CUdevice) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuKernelSetCacheConfig(kernel, config, device)) }
+}
+
+/// The name in the image.
+pub fn name(api: &Api, kernel: CUkernel) -> Result<String, CallError> {
+    let mut text = c"".as_ptr();
+    // SAFETY: `text` outlives the call, which writes one pointer to it.
+    unsafe { call!(api.cuKernelGetName(&mut text, kernel)) }?;
+    // SAFETY: `text` is the empty text above or, since the call succeeded, one that lives as long as the kernel.
+    Ok(unsafe { owned(text) })
+}
+
+/// Where the parameter with this index lies among the kernel's.
+pub fn parameter(api: &Api, kernel: CUkernel, index: usize) -> Result<Parameter, CallError> {
+    let (mut offset, mut bytes) = (0, 0);
+    // SAFETY: `offset` and `bytes` outlive the call, which writes one value to each.
+    unsafe { call!(api.cuKernelGetParamInfo(kernel, index, &mut offset, &mut bytes)) }?;
+    Ok(Parameter { offset, bytes })
+}

@@ -1,0 +1,135 @@
+//! Launches of kernels, in the order of a stream.
+//!
+//! A launch is `unsafe`: the driver reads the arguments through pointers whose types only the kernel knows, and the
+//! kernel may write wherever an address of its arguments leads, pinned memory of the host included.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use super::api::Api;
+use super::call::{CallError, call};
+use super::kernel_types::{CUfunction, CUlaunchAttribute, CUlaunchConfig};
+use super::types::CUstream;
+
+/// How many threads, and in what groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block.
+    pub shared_bytes: u32,
+}
+
+impl Shape {
+    /// `blocks` blocks of `threads` threads in a line, without dynamic shared memory.
+    pub const fn line(blocks: u32, threads: u32) -> Self {
+        Self { grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
+    }
+}
+
+/// Launches a function, or a kernel in its place, with a pointer to each argument.
+///
+/// # Safety
+/// `parameters` holds a pointer to an argument for each parameter of the function, in its type. Memory of the host
+/// that the kernel reaches through them is used by nobody else meanwhile but through atomics.
+pub unsafe fn kernel(
+    api: &Api,
+    function: CUfunction,
+    shape: Shape,
+    stream: CUstream,
+    parameters: &mut [*mut c_void],
+) -> Result<(), CallError> {
+    // SAFETY: the caller vouches for the arguments; `extra` is null.
+    unsafe { raw(api, function, shape, stream, parameters.as_mut_ptr(), null_mut()) }
+}
+
+/// [`kernel`] as C has it: the arguments behind one of two pointers, both of which may be null.
+///
+/// # Safety
+/// As for [`kernel`]; `extra`, if not null, is a list as [`launch_param`](super::launch_param) says.
+pub unsafe fn raw(
+    api: &Api,
+    function: CUfunction,
+    shape: Shape,
+    stream: CUstream,
+    parameters: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> Result<(), CallError> {
+    let Shape { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared_bytes } = shape;
+    // SAFETY: the caller vouches for the arguments and for what the kernel does with them.
+    unsafe {
+        call!(api.cuLaunchKernel(
+            function,
+            grid_x,
+            grid_y,
+            grid_z,
+            block_x,
+            block_y,
+            block_z,
+            shared_bytes,
+            stream,
+            parameters,
+            extra
+        ))
+    }
+}
+
+/// [`kernel`] with attributes.
+///
+/// # Safety
+/// As for [`kernel`].
+pub unsafe fn with_attributes(
+    api: &Api,
+    function: CUfunction,
+    shape: Shape,
+    stream: CUstream,
+    attributes: &mut [CUlaunchAttribute],
+    parameters: &mut [*mut c_void],
+) -> Result<(), CallError> {
+    let config = CUlaunchConfig {
+        gridDimX: shape.grid[0],
+        gridDimY: shape.grid[1],
+        gridDimZ: shape.grid[2],
+        blockDimX: shape.block[0],
+        blockDimY: shape.block[1],
+        blockDimZ: shape.block[2],
+        sharedMemBytes: shape.shared_bytes,
+        hStream: stream,
+        attrs: attributes.as_mut_ptr(),
+        numAttrs: u32::try_from(attributes.len()).expect("fewer attributes than a u32 counts"),
+    };
+    // SAFETY: `config` and the attributes that it points to outlive the call; the caller vouches for the arguments and
+    // for what the kernel does with them.
+    unsafe { call!(api.cuLaunchKernelEx(&config, function, parameters.as_mut_ptr(), null_mut())) }
+}
+
+/// [`kernel`] of which all blocks are resident at once, so that they may wait for each other.
+///
+/// # Safety
+/// As for [`kernel`].
+pub unsafe fn cooperative(
+    api: &Api,
+    function: CUfunction,
+    shape: Shape,
+    stream: CUstream,
+    parameters: &mut [*mut c_void],
+) -> Result<(), CallError> {
+    let Shape { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared_bytes } = shape;
+    // SAFETY: the caller vouches for the arguments and for what the kernel does with them.
+    unsafe {
+        call!(api.cuLaunchCooperativeKernel(
+            function,
+            grid_x,
+            grid_y,
+            grid_z,
+            block_x,
+            block_y,
+            block_z,
+            shared_bytes,
+            stream,
+            parameters.as_mut_ptr()
+        ))
+    }
+}

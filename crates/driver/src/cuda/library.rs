@@ -1,0 +1,100 @@
+//! Libraries: images that belong to no context, and are loaded into each where one of their kernels is used.
+
+use std::ffi::{CStr, c_void};
+use std::ptr::null_mut;
+
+use super::api::Api;
+use super::call::{CallError, call};
+use super::kernel_types::{CUkernel, CUlibrary, CUmodule};
+use super::memory::Range;
+use super::module::Options;
+use super::types::CUdeviceptr;
+
+/// Loads an image.
+///
+/// # Safety
+/// As for [`module::load_with`](super::module::load_with).
+pub unsafe fn load(api: &Api, image: *const c_void, options: &mut Options) -> Result<CUlibrary, CallError> {
+    let mut library = CUlibrary::NULL;
+    let (count, names, values) = options.parts();
+    // SAFETY: `library` outlives the call, which writes one handle to it; `names` and `values` hold `count` elements
+    // each; there are no options of a library; the caller vouches for the image and for what the values point to.
+    unsafe { call!(api.cuLibraryLoadData(&mut library, image, names, values, count, null_mut(), null_mut(), 0)) }?;
+    Ok(library)
+}
+
+/// Loads the image in a file.
+///
+/// # Safety
+/// An option whose value is an address is good for what the driver reads or writes there.
+pub unsafe fn load_file(api: &Api, path: &CStr, options: &mut Options) -> Result<CUlibrary, CallError> {
+    let mut library = CUlibrary::NULL;
+    let (count, names, values) = options.parts();
+    let path = path.as_ptr();
+    // SAFETY: `library` outlives the call, which writes one handle to it; `path` ends in a NUL; `names` and `values`
+    // hold `count` elements each; there are no options of a library; the caller vouches for what the values point to.
+    unsafe { call!(api.cuLibraryLoadFromFile(&mut library, path, names, values, count, null_mut(), null_mut(), 0)) }?;
+    Ok(library)
+}
+
+/// Unloads a library from every context, once the work there is done (fact 4.1).
+pub fn unload(api: &Api, library: CUlibrary) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuLibraryUnload(library)) }
+}
+
+/// The kernel with this name.
+pub fn kernel(api: &Api, library: CUlibrary, name: &CStr) -> Result<CUkernel, CallError> {
+    let mut kernel = CUkernel::NULL;
+    // SAFETY: `kernel` outlives the call, which writes one handle to it; `name` ends in a NUL.
+    unsafe { call!(api.cuLibraryGetKernel(&mut kernel, library, name.as_ptr())) }?;
+    Ok(kernel)
+}
+
+/// How many kernels there are.
+pub fn kernel_count(api: &Api, library: CUlibrary) -> Result<u32, CallError> {
+    let mut count = 0;
+    // SAFETY: `count` outlives the call, which writes one `u32` to it.
+    unsafe { call!(api.cuLibraryGetKernelCount(&mut count, library)) }?;
+    Ok(count)
+}
+
+/// The first `count` kernels, in the driver's order; null where there are fewer.
+pub fn kernels(api: &Api, library: CUlibrary, count: u32) -> Result<Vec<CUkernel>, CallError> {
+    let mut kernels = vec![CUkernel::NULL; count as usize];
+    // SAFETY: `kernels` outlives the call, which writes at most the `count` handles that it holds.
+    unsafe { call!(api.cuLibraryEnumerateKernels(kernels.as_mut_ptr(), count, library)) }?;
+    Ok(kernels)
+}
+
+/// The library as a module of the current context.
+pub fn module(api: &Api, library: CUlibrary) -> Result<CUmodule, CallError> {
+    let mut module = CUmodule::NULL;
+    // SAFETY: `module` outlives the call, which writes one handle to it.
+    unsafe { call!(api.cuLibraryGetModule(&mut module, library)) }?;
+    Ok(module)
+}
+
+/// Where the variable with this name lies in the current context.
+pub fn global(api: &Api, library: CUlibrary, name: &CStr) -> Result<Range, CallError> {
+    let (mut base, mut bytes) = (CUdeviceptr::NULL, 0);
+    // SAFETY: `base` and `bytes` outlive the call, which writes one value to each; `name` ends in a NUL.
+    unsafe { call!(api.cuLibraryGetGlobal(&mut base, &mut bytes, library, name.as_ptr())) }?;
+    Ok(Range { base, bytes })
+}
+
+/// Where the managed variable with this name lies.
+pub fn managed(api: &Api, library: CUlibrary, name: &CStr) -> Result<Range, CallError> {
+    let (mut base, mut bytes) = (CUdeviceptr::NULL, 0);
+    // SAFETY: `base` and `bytes` outlive the call, which writes one value to each; `name` ends in a NUL.
+    unsafe { call!(api.cuLibraryGetManaged(&mut base, &mut bytes, library, name.as_ptr())) }?;
+    Ok(Range { base, bytes })
+}
+
+/// The function with this name that host and device both call.
+pub fn unified_function(api: &Api, library: CUlibrary, name: &CStr) -> Result<*mut c_void, CallError> {
+    let mut function = null_mut();
+    // SAFETY: `function` outlives the call, which writes one pointer to it; `name` ends in a NUL.
+    unsafe { call!(api.cuLibraryGetUnifiedFunction(&mut function, library, name.as_ptr())) }?;
+    Ok(function)
+}

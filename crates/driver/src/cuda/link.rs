@@ -1,0 +1,79 @@
+//! The linker: several images become one.
+
+use std::ffi::{CStr, c_void};
+
+use super::api::Api;
+use super::call::{CallError, call};
+use super::kernel_types::{CUjitInputType, CUlinkState};
+use super::module::Options;
+
+/// An image that a link made. It lives as long as the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linked {
+    pub start: *mut c_void,
+    pub bytes: usize,
+}
+
+/// Begins a link.
+///
+/// # Safety
+/// An option whose value is an address is good for what the driver reads or writes there until [`destroy`].
+pub unsafe fn create(api: &Api, options: &mut Options) -> Result<CUlinkState, CallError> {
+    let mut link = CUlinkState::NULL;
+    let (count, names, values) = options.parts();
+    // SAFETY: `names` and `values` hold `count` elements each; `link` outlives the call, which writes one handle to
+    // it; the caller vouches for what the values point to.
+    unsafe { call!(api.cuLinkCreate_v2(count, names, values, &mut link)) }?;
+    Ok(link)
+}
+
+/// Adds an image; `name` is for messages.
+///
+/// # Safety
+/// `options` outlive the link, and an option whose value is an address is good for what the driver reads or writes
+/// there until [`destroy`].
+pub unsafe fn add(
+    api: &Api,
+    link: CUlinkState,
+    kind: CUjitInputType,
+    image: &[u8],
+    name: &CStr,
+    options: &mut Options,
+) -> Result<(), CallError> {
+    let (count, names, values) = options.parts();
+    let (start, name) = (image.as_ptr().cast_mut().cast(), name.as_ptr());
+    // SAFETY: `image` is read only, and no further than its length; `name` ends in a NUL; `names` and `values` hold
+    // `count` elements each; the caller vouches for what the values point to.
+    unsafe { call!(api.cuLinkAddData_v2(link, kind, start, image.len(), name, count, names, values)) }
+}
+
+/// Adds the image in a file.
+///
+/// # Safety
+/// As for [`add`].
+pub unsafe fn add_file(
+    api: &Api,
+    link: CUlinkState,
+    kind: CUjitInputType,
+    path: &CStr,
+    options: &mut Options,
+) -> Result<(), CallError> {
+    let (count, names, values) = options.parts();
+    // SAFETY: `path` ends in a NUL; `names` and `values` hold `count` elements each; the caller vouches for what the
+    // values point to.
+    unsafe { call!(api.cuLinkAddFile_v2(link, kind, path.as_ptr(), count, names, values)) }
+}
+
+/// Ends the link: an image to be loaded.
+pub fn complete(api: &Api, link: CUlinkState) -> Result<Linked, CallError> {
+    let (mut start, mut bytes) = (std::ptr::null_mut(), 0);
+    // SAFETY: `start` and `bytes` outlive the call, which writes one value to each.
+    unsafe { call!(api.cuLinkComplete(link, &mut start, &mut bytes)) }?;
+    Ok(Linked { start, bytes })
+}
+
+/// Forgets the link and the image that it made.
+pub fn destroy(api: &Api, link: CUlinkState) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer; the image is reached through a raw pointer alone, whose user vouches for it.
+    unsafe { call!(api.cuLinkDestroy(link)) }
+}

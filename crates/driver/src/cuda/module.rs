@@ -1,0 +1,131 @@
+//! Modules: images of kernels and variables, loaded into the current context.
+
+use std::ffi::{CStr, c_void};
+
+use super::api::Api;
+use super::call::{CallError, call};
+use super::kernel_types::{CUfunction, CUjit_option, CUmodule, CUmoduleLoadingMode};
+use super::memory::Range;
+use super::types::CUdeviceptr;
+
+/// Options of a load or of a link, and their values: a number, or an address that the driver reads or writes.
+#[derive(Debug, Default)]
+pub struct Options {
+    names: Vec<CUjit_option>,
+    values: Vec<*mut c_void>,
+}
+
+impl Options {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an option whose value is a number, or an address made into one.
+    #[must_use]
+    pub fn with(mut self, name: CUjit_option, value: usize) -> Self {
+        self.names.push(name);
+        self.values.push(value as *mut c_void);
+        self
+    }
+
+    /// The value of an option now: the driver writes some of them.
+    pub fn value(&self, name: CUjit_option) -> Option<usize> {
+        let at = self.names.iter().position(|&given| given == name)?;
+        Some(self.values[at] as usize)
+    }
+
+    /// How many, their names, their values: as the functions of C take them.
+    pub(super) fn parts(&mut self) -> (u32, *mut CUjit_option, *mut *mut c_void) {
+        let count = u32::try_from(self.names.len()).expect("fewer options than a u32 counts");
+        (count, self.names.as_mut_ptr(), self.values.as_mut_ptr())
+    }
+}
+
+/// Loads the image in a file.
+pub fn load_file(api: &Api, path: &CStr) -> Result<CUmodule, CallError> {
+    let mut module = CUmodule::NULL;
+    // SAFETY: `module` outlives the call, which writes one handle to it; `path` ends in a NUL.
+    unsafe { call!(api.cuModuleLoad(&mut module, path.as_ptr())) }?;
+    Ok(module)
+}
+
+/// Loads an image. It may be overwritten when the call has returned (fact 4.1).
+///
+/// # Safety
+/// `image` is a text that ends in a NUL, or a binary image that is as long as its own headers say.
+pub unsafe fn load(api: &Api, image: *const c_void) -> Result<CUmodule, CallError> {
+    let mut module = CUmodule::NULL;
+    // SAFETY: `module` outlives the call, which writes one handle to it; the caller vouches for the image.
+    unsafe { call!(api.cuModuleLoadData(&mut module, image)) }?;
+    Ok(module)
+}
+
+/// [`load`] with options.
+///
+/// # Safety
+/// As for [`load`]; and an option whose value is an address is good for what the driver reads or writes there.
+pub unsafe fn load_with(api: &Api, image: *const c_void, options: &mut Options) -> Result<CUmodule, CallError> {
+    let mut module = CUmodule::NULL;
+    let (count, names, values) = options.parts();
+    // SAFETY: `module` outlives the call, which writes one handle to it; `names` and `values` hold `count` elements
+    // each; the caller vouches for the image and for what the values point to.
+    unsafe { call!(api.cuModuleLoadDataEx(&mut module, image, count, names, values)) }?;
+    Ok(module)
+}
+
+/// Loads a fat binary.
+///
+/// # Safety
+/// `image` is a fat binary, as long as its own headers say.
+pub unsafe fn load_fat(api: &Api, image: *const c_void) -> Result<CUmodule, CallError> {
+    let mut module = CUmodule::NULL;
+    // SAFETY: `module` outlives the call, which writes one handle to it; the caller vouches for the image.
+    unsafe { call!(api.cuModuleLoadFatBinary(&mut module, image)) }?;
+    Ok(module)
+}
+
+/// Unloads a module, once the work of its context is done (fact 4.1). Its variables and functions end with it.
+pub fn unload(api: &Api, module: CUmodule) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuModuleUnload(module)) }
+}
+
+/// Whether kernels are loaded with their module, or when they are first used.
+pub fn loading_mode(api: &Api) -> Result<CUmoduleLoadingMode, CallError> {
+    let mut mode = CUmoduleLoadingMode::default();
+    // SAFETY: `mode` outlives the call, which writes one value to it.
+    unsafe { call!(api.cuModuleGetLoadingMode(&mut mode)) }?;
+    Ok(mode)
+}
+
+/// The kernel with this name.
+pub fn function(api: &Api, module: CUmodule, name: &CStr) -> Result<CUfunction, CallError> {
+    let mut function = CUfunction::NULL;
+    // SAFETY: `function` outlives the call, which writes one handle to it; `name` ends in a NUL.
+    unsafe { call!(api.cuModuleGetFunction(&mut function, module, name.as_ptr())) }?;
+    Ok(function)
+}
+
+/// How many kernels there are.
+pub fn function_count(api: &Api, module: CUmodule) -> Result<u32, CallError> {
+    let mut count = 0;
+    // SAFETY: `count` outlives the call, which writes one `u32` to it.
+    unsafe { call!(api.cuModuleGetFunctionCount(&mut count, module)) }?;
+    Ok(count)
+}
+
+/// The first `count` kernels, in the driver's order; null where there are fewer.
+pub fn functions(api: &Api, module: CUmodule, count: u32) -> Result<Vec<CUfunction>, CallError> {
+    let mut functions = vec![CUfunction::NULL; count as usize];
+    // SAFETY: `functions` outlives the call, which writes at most the `count` handles that it holds.
+    unsafe { call!(api.cuModuleEnumerateFunctions(functions.as_mut_ptr(), count, module)) }?;
+    Ok(functions)
+}
+
+/// Where the variable with this name lies.
+pub fn global(api: &Api, module: CUmodule, name: &CStr) -> Result<Range, CallError> {
+    let (mut base, mut bytes) = (CUdeviceptr::NULL, 0);
+    // SAFETY: `base` and `bytes` outlive the call, which writes one value to each; `name` ends in a NUL.
+    unsafe { call!(api.cuModuleGetGlobal_v2(&mut base, &mut bytes, module, name.as_ptr())) }?;
+    Ok(Range { base, bytes })
+}

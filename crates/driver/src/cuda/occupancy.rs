@@ -1,0 +1,108 @@
+//! How many blocks of a function a multiprocessor holds at once.
+
+use super::api::Api;
+use super::call::{CallError, call};
+use super::kernel_types::{CUfunction, CUoccupancyB2DSize};
+
+/// The launch that fills a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Potential {
+    /// Blocks that fill the device.
+    pub grid_size: i32,
+    /// Threads of a block.
+    pub block_size: i32,
+}
+
+/// Blocks of `block_size` threads and `shared_bytes` of dynamic shared memory that fit at once.
+pub fn blocks(api: &Api, function: CUfunction, block_size: i32, shared_bytes: usize) -> Result<i32, CallError> {
+    let mut blocks = 0;
+    // SAFETY: `blocks` outlives the call, which writes one `i32` to it.
+    unsafe { call!(api.cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, block_size, shared_bytes)) }?;
+    Ok(blocks)
+}
+
+/// [`blocks`] with flags as in [`occupancy_flags`](super::occupancy_flags).
+pub fn blocks_with_flags(
+    api: &Api,
+    function: CUfunction,
+    block_size: i32,
+    shared_bytes: usize,
+    flags: u32,
+) -> Result<i32, CallError> {
+    let mut blocks = 0;
+    // SAFETY: `blocks` outlives the call, which writes one `i32` to it.
+    unsafe {
+        call!(api.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+            &mut blocks,
+            function,
+            block_size,
+            shared_bytes,
+            flags
+        ))
+    }?;
+    Ok(blocks)
+}
+
+/// The block size with which most threads are at work; `limit` bounds it, zero does not.
+///
+/// # Safety
+/// `shared_of_block` may be called with any size of a block, during this call; it does not unwind and calls no
+/// function of the driver.
+pub unsafe fn potential(
+    api: &Api,
+    function: CUfunction,
+    shared_of_block: CUoccupancyB2DSize,
+    shared_bytes: usize,
+    limit: i32,
+) -> Result<Potential, CallError> {
+    let (mut grid, mut block) = (0, 0);
+    // SAFETY: `grid` and `block` outlive the call, which writes one `i32` to each; the caller vouches for the calls
+    // of `shared_of_block`.
+    unsafe {
+        call!(api.cuOccupancyMaxPotentialBlockSize(
+            &mut grid,
+            &mut block,
+            function,
+            shared_of_block,
+            shared_bytes,
+            limit
+        ))
+    }?;
+    Ok(Potential { grid_size: grid, block_size: block })
+}
+
+/// [`potential`] with flags as in [`occupancy_flags`](super::occupancy_flags).
+///
+/// # Safety
+/// As for [`potential`].
+pub unsafe fn potential_with_flags(
+    api: &Api,
+    function: CUfunction,
+    shared_of_block: CUoccupancyB2DSize,
+    shared_bytes: usize,
+    limit: i32,
+    flags: u32,
+) -> Result<Potential, CallError> {
+    let (mut grid, mut block) = (0, 0);
+    // SAFETY: as in `potential`.
+    unsafe {
+        call!(api.cuOccupancyMaxPotentialBlockSizeWithFlags(
+            &mut grid,
+            &mut block,
+            function,
+            shared_of_block,
+            shared_bytes,
+            limit,
+            flags
+        ))
+    }?;
+    Ok(Potential { grid_size: grid, block_size: block })
+}
+
+/// The dynamic shared memory of each block with which `blocks` of `block_size` threads fit at once.
+pub fn shared_bytes(api: &Api, function: CUfunction, blocks: i32, block_size: i32) -> Result<usize, CallError> {
+    let mut bytes = 0;
+    // SAFETY: `bytes` outlives the call, which writes one `usize` to it.
+    unsafe { call!(api.cuOccupancyAvailableDynamicSMemPerBlock(&mut bytes, function, blocks, block_size)) }?;
+    Ok(bytes)
+}

@@ -1,0 +1,375 @@
+//! Reads and writes of memory, in every space, each checked.
+
+use super::frame::each;
+use super::run::{Run, Wrong, address, first, sign_extend};
+use super::warp::Warp;
+use crate::arith::half::{Half, HalfMode, pairs};
+use crate::arith::{MinMax, Mode, Rounding, double, single};
+use crate::fault::FaultKind;
+use crate::memory::{LANES, Width};
+use crate::program::{
+    Atomic, AtomicKind, AtomicOp, LOCAL_WINDOW, MemorySpace, Op, PARAM_WINDOW, Place, SHARED_WINDOW, WINDOW_BYTES, WINDOWS,
+};
+
+/// Which space an address of one lane is in, and where there.
+#[derive(Debug, Clone, Copy)]
+enum Spot {
+    Global(u64),
+    Shared(u64),
+    Local(u64),
+    Param(u64),
+}
+
+impl Spot {
+    fn space(self) -> &'static str {
+        match self {
+            Self::Global(_) => "global",
+            Self::Shared(_) => "shared",
+            Self::Local(_) => "local",
+            Self::Param(_) => "parameter",
+        }
+    }
+}
+
+fn spot(space: MemorySpace, address: u64) -> Spot {
+    let within = |window: u64| address.wrapping_sub(window) < WINDOW_BYTES;
+    match space {
+        MemorySpace::Global | MemorySpace::Const => Spot::Global(address),
+        MemorySpace::Shared => Spot::Shared(address),
+        MemorySpace::Local => Spot::Local(address),
+        MemorySpace::Generic | MemorySpace::Param => match address {
+            _ if address < WINDOWS => Spot::Global(address),
+            _ if within(SHARED_WINDOW) => Spot::Shared(address - SHARED_WINDOW),
+            _ if within(LOCAL_WINDOW) => Spot::Local(address - LOCAL_WINDOW),
+            _ if within(PARAM_WINDOW) => Spot::Param(address - PARAM_WINDOW),
+            _ => Spot::Global(address),
+        },
+    }
+}
+
+/// `width` bytes from a table of bytes, or nothing beyond its end.
+#[inline]
+fn take(bytes: &[u8], at: u64, width: Width) -> Option<u64> {
+    let at = usize::try_from(at).ok()?;
+    Some(match width {
+        Width::One => u64::from(*bytes.get(at)?),
+        Width::Two => u64::from(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?)),
+        Width::Four => u64::from(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?)),
+        Width::Eight => u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?),
+    })
+}
+
+#[inline]
+fn put(bytes: &mut [u8], at: u64, width: Width, value: u64) -> Option<()> {
+    let at = usize::try_from(at).ok()?;
+    match width {
+        Width::One => *bytes.get_mut(at)? = value as u8,
+        Width::Two => *bytes.get_mut(at..)?.first_chunk_mut()? = (value as u16).to_le_bytes(),
+        Width::Four => *bytes.get_mut(at..)?.first_chunk_mut()? = (value as u32).to_le_bytes(),
+        Width::Eight => *bytes.get_mut(at..)?.first_chunk_mut()? = value.to_le_bytes(),
+    }
+    Some(())
+}
+
+impl Run<'_> {
+    /// Reads a value for each lane. Addresses are multiples of `align`, or it is a fault.
+    #[expect(clippy::too_many_arguments, reason = "each is a part of one access")]
+    pub(super) fn load(
+        &mut self,
+        warp: &Warp,
+        frame: usize,
+        space: MemorySpace,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        align: u64,
+    ) -> Result<[u64; LANES], Wrong> {
+        self.check_alignment(space, addresses, lanes, align)?;
+        let mut values = [0; LANES];
+        if space == MemorySpace::Shared {
+            for lane in each(lanes) {
+                values[lane] = take(self.shared, addresses[lane], width)
+                    .ok_or_else(|| self.stray(lane, Spot::Shared(addresses[lane]), width, false))?;
+            }
+            return Ok(values);
+        }
+        if is_all_global(space, addresses, lanes) {
+            let loaded = self.memory.load(width, addresses, lanes, &mut values);
+            return match loaded {
+                Ok(()) => Ok(values),
+                Err(stray) => Err(self.stray_at(addresses, lanes, stray.address, width, false)),
+            };
+        }
+        for lane in each(lanes) {
+            let spot = spot(space, addresses[lane]);
+            values[lane] = self.load_one(warp, frame, lane, spot, width).ok_or_else(|| self.stray(lane, spot, width, false))?;
+        }
+        Ok(values)
+    }
+
+    fn load_one(&mut self, warp: &Warp, frame: usize, lane: usize, spot: Spot, width: Width) -> Option<u64> {
+        match spot {
+            Spot::Global(address) => {
+                let mut values = [0; LANES];
+                self.memory.load(width, &[address; LANES], 1 << lane, &mut values).ok()?;
+                Some(values[lane])
+            }
+            Spot::Shared(at) => take(self.shared, at, width),
+            Spot::Local(at) => take(warp.local_of(frame, lane), at, width),
+            Spot::Param(at) => take(&self.launch.parameters, at, width),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is a part of one access")]
+    pub(super) fn store(
+        &mut self,
+        warp: &mut Warp,
+        frame: usize,
+        space: MemorySpace,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        values: &[u64; LANES],
+        align: u64,
+    ) -> Result<(), Wrong> {
+        self.check_alignment(space, addresses, lanes, align)?;
+        if space == MemorySpace::Shared {
+            for lane in each(lanes) {
+                put(self.shared, addresses[lane], width, values[lane])
+                    .ok_or_else(|| self.stray(lane, Spot::Shared(addresses[lane]), width, true))?;
+            }
+            return Ok(());
+        }
+        if is_all_global(space, addresses, lanes) {
+            let stored = self.memory.store(width, addresses, lanes, values);
+            return stored.map_err(|stray| self.stray_at(addresses, lanes, stray.address, width, true));
+        }
+        for lane in each(lanes) {
+            let spot = spot(space, addresses[lane]);
+            let done = match spot {
+                Spot::Global(address) => {
+                    self.memory.store(width, &[address; LANES], 1 << lane, &[values[lane]; LANES]).ok()
+                }
+                Spot::Shared(at) => put(self.shared, at, width, values[lane]),
+                Spot::Local(at) => put(warp.local_of_mut(frame, lane), at, width, values[lane]),
+                // Parameters of a kernel are read only.
+                Spot::Param(_) => None,
+            };
+            done.ok_or_else(|| self.stray(lane, spot, width, true))?;
+        }
+        Ok(())
+    }
+
+    fn check_alignment(
+        &self,
+        space: MemorySpace,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        align: u64,
+    ) -> Result<(), Wrong> {
+        let mask = align - 1;
+        let uneven = (0..LANES).fold(0, |bits, lane| {
+            let counts = 0u64.wrapping_sub(u64::from(lanes >> lane & 1));
+            bits | addresses[lane] & mask & counts
+        });
+        if uneven == 0 {
+            return Ok(());
+        }
+        let lane = each(lanes).find(|&lane| addresses[lane] & mask != 0).unwrap_or(0);
+        let address = addresses[lane];
+        Err((lane, FaultKind::Misaligned { space: spot(space, address).space(), address, bytes: align }))
+    }
+
+    fn stray(&mut self, lane: usize, spot: Spot, width: Width, write: bool) -> Wrong {
+        let (address, what) = match spot {
+            Spot::Global(address) => (address, self.memory.describe(address)),
+            Spot::Shared(at) => (at, format!("the block has {} bytes", self.shared.len())),
+            Spot::Local(at) => (at, "the stack of the thread ends before".to_owned()),
+            Spot::Param(at) if write => (at, "parameters are read only".to_owned()),
+            Spot::Param(at) => (at, format!("there are {} bytes of parameters", self.launch.parameters.len())),
+        };
+        (lane, FaultKind::Address { space: spot.space(), address, bytes: width.bytes(), write, what })
+    }
+
+    /// The fault of the lane whose access met no memory at `address`.
+    fn stray_at(&mut self, addresses: &[u64; LANES], lanes: u32, address: u64, width: Width, write: bool) -> Wrong {
+        let near = |lane: &usize| address.wrapping_sub(addresses[*lane]) < width.bytes();
+        let lane = each(lanes).find(near).unwrap_or(first(lanes));
+        self.stray(lane, Spot::Global(addresses[lane]), width, write)
+    }
+
+    pub(super) fn parameter(&mut self, offset: u64, width: Width, lanes: u32) -> Result<u64, Wrong> {
+        take(&self.launch.parameters, offset, width)
+            .ok_or_else(|| self.stray(first(lanes), Spot::Param(offset), width, false))
+    }
+
+    pub(super) fn vector(&mut self, warp: &mut Warp, index: usize, op: &Op, active: u32) -> Result<(), Wrong> {
+        match op {
+            Op::LoadVector { space, width, signed, to, at } => {
+                let mut addresses = address(warp.frame(index), at);
+                self.check_alignment(*space, &addresses, active, width.bytes() * to.len() as u64)?;
+                // Destinations may be the registers that hold the address: all is read first.
+                let mut loaded = Vec::with_capacity(to.len());
+                for _ in to {
+                    let values = self.load(warp, index, *space, *width, &addresses, active, width.bytes())?;
+                    loaded.push(if *signed { sign_extend(values, *width) } else { values });
+                    addresses = addresses.map(|address| address.wrapping_add(width.bytes()));
+                }
+                for (to, values) in to.iter().zip(&loaded) {
+                    if let Some(to) = to {
+                        warp.frame_mut(index).write(*to, active, values);
+                    }
+                }
+            }
+            Op::StoreVector { space, width, from, at } => {
+                let mut addresses = address(warp.frame(index), at);
+                self.check_alignment(*space, &addresses, active, width.bytes() * from.len() as u64)?;
+                for from in from {
+                    let values = warp.frame(index).read(*from);
+                    self.store(warp, index, *space, *width, &addresses, active, &values, width.bytes())?;
+                    addresses = addresses.map(|address| address.wrapping_add(width.bytes()));
+                }
+            }
+            _ => unreachable!("only vectors come here"),
+        }
+        Ok(())
+    }
+
+    pub(super) fn copy(&mut self, warp: &mut Warp, index: usize, op: &Op, active: u32) -> Result<(), Wrong> {
+        let Op::CopyAsync { to, from, bytes, source_bytes } = op else { unreachable!("only copies come here") };
+        let frame = warp.frame(index);
+        let (to, from) = (address(frame, to), address(frame, from));
+        let sources = source_bytes.map_or([*bytes; LANES], |slot| frame.narrow[slot as usize].map(|n| n.min(*bytes)));
+        self.check_alignment(MemorySpace::Shared, &to, active, u64::from(*bytes))?;
+        self.check_alignment(MemorySpace::Global, &from, active, u64::from(*bytes))?;
+        for offset in (0..u64::from(*bytes)).step_by(4) {
+            let source = from.map(|address| address.wrapping_add(offset));
+            let target = to.map(|address| address.wrapping_add(offset));
+            let real = each(active).filter(|&lane| offset < u64::from(sources[lane])).fold(0, |lanes, lane| lanes | 1 << lane);
+            let values = self.load(warp, index, MemorySpace::Global, Width::Four, &source, real, 4)?;
+            self.store(warp, index, MemorySpace::Shared, Width::Four, &target, active, &values, 4)?;
+        }
+        Ok(())
+    }
+
+    /// Addresses from space to space.
+    pub(super) fn translate(&mut self, warp: &mut Warp, index: usize, op: &Op, active: u32) {
+        let window = |space: MemorySpace| match space {
+            MemorySpace::Shared => SHARED_WINDOW,
+            MemorySpace::Local => LOCAL_WINDOW,
+            // Addresses of these are generic ones already.
+            MemorySpace::Global | MemorySpace::Const | MemorySpace::Generic | MemorySpace::Param => 0,
+        };
+        let frame = warp.frame_mut(index);
+        match *op {
+            Op::ToGeneric { space, to, from } => {
+                let values = frame.read(from).map(|address| address.wrapping_add(window(space)));
+                frame.write(to, active, &values);
+            }
+            Op::FromGeneric { space, to, from } => {
+                let values = frame.read(from).map(|address| address.wrapping_sub(window(space)));
+                frame.write(to, active, &values);
+            }
+            Op::IsSpace { space, to, from } => {
+                let values = frame.read(from).map(|address| {
+                    let found = spot(MemorySpace::Generic, address);
+                    u64::from(match space {
+                        MemorySpace::Shared => matches!(found, Spot::Shared(_)),
+                        MemorySpace::Local => matches!(found, Spot::Local(_)),
+                        MemorySpace::Param => matches!(found, Spot::Param(_)),
+                        MemorySpace::Const => false,
+                        MemorySpace::Global | MemorySpace::Generic => matches!(found, Spot::Global(_)),
+                    })
+                });
+                frame.write(Place::Predicate(to), active, &values);
+            }
+            _ => unreachable!("only translations come here"),
+        }
+    }
+
+    pub(super) fn atomic(&mut self, warp: &mut Warp, index: usize, atomic: &Atomic, active: u32) -> Result<(), Wrong> {
+        let frame = warp.frame(index);
+        let addresses = address(frame, &atomic.at);
+        let operand = frame.read(atomic.operand);
+        let swap = atomic.swap.map_or([0; LANES], |swap| frame.read(swap));
+        let width = width_of(atomic.kind);
+        self.check_alignment(atomic.space, &addresses, active, width.bytes())?;
+        let mut before = [0; LANES];
+        for lane in each(active) {
+            let spot = spot(atomic.space, addresses[lane]);
+            let flush = matches!(spot, Spot::Global(_));
+            let mut change = |old: u64| change(atomic, old, operand[lane], swap[lane], flush);
+            let old = match spot {
+                Spot::Global(address) => self.memory.update(width, address, &mut change).ok(),
+                Spot::Shared(at) => take(self.shared, at, width).inspect(|&old| {
+                    put(self.shared, at, width, change(old));
+                }),
+                Spot::Local(_) | Spot::Param(_) => None,
+            };
+            before[lane] = old.ok_or_else(|| self.stray(lane, spot, width, true))?;
+        }
+        if let Some(to) = atomic.to {
+            warp.frame_mut(index).write(to, active, &before);
+        }
+        Ok(())
+    }
+}
+
+/// Whether no lane needs a look at the windows.
+#[inline]
+fn is_all_global(space: MemorySpace, addresses: &[u64; LANES], lanes: u32) -> bool {
+    match space {
+        MemorySpace::Global | MemorySpace::Const => true,
+        MemorySpace::Generic | MemorySpace::Param => {
+            (0..LANES).all(|lane| lanes >> lane & 1 == 0 || addresses[lane] < WINDOWS)
+        }
+        MemorySpace::Shared | MemorySpace::Local => false,
+    }
+}
+
+fn width_of(kind: AtomicKind) -> Width {
+    match kind {
+        AtomicKind::Bits16 | AtomicKind::Half(_) => Width::Two,
+        AtomicKind::Unsigned32 | AtomicKind::Signed32 | AtomicKind::Single | AtomicKind::PackedHalf(_) => Width::Four,
+        AtomicKind::Unsigned64 | AtomicKind::Signed64 | AtomicKind::Double => Width::Eight,
+    }
+}
+
+/// What an atomic operation makes of a word. Sums of singles in global memory flush subnormals.
+fn change(atomic: &Atomic, old: u64, operand: u64, swap: u64, flush: bool) -> u64 {
+    match (atomic.op, atomic.kind) {
+        (AtomicOp::Exchange, _) => operand,
+        (AtomicOp::CompareExchange, AtomicKind::Bits16) => if old == operand & 0xffff { swap & 0xffff } else { old },
+        (AtomicOp::CompareExchange, _) => if old == operand { swap } else { old },
+        (AtomicOp::And, _) => old & operand,
+        (AtomicOp::Or, _) => old | operand,
+        (AtomicOp::Xor, _) => old ^ operand,
+        (AtomicOp::Inc, _) => if old >= operand { 0 } else { old + 1 },
+        (AtomicOp::Dec, _) => if old == 0 || old > operand { operand } else { old - 1 },
+        (AtomicOp::Add, AtomicKind::Single) => {
+            let mode = if flush { Mode::NEAREST_FTZ } else { Mode::NEAREST };
+            u64::from(single::add(old as u32, operand as u32, mode))
+        }
+        (AtomicOp::Add, AtomicKind::Double) => double::add(old, operand, Rounding::Nearest),
+        (op, AtomicKind::Half(format)) => u64::from(half(op, format, old as u16, operand as u16)),
+        (op, AtomicKind::PackedHalf(format)) => {
+            u64::from(pairs([old as u32, operand as u32], |[old, operand]| half(op, format, old, operand)))
+        }
+        (AtomicOp::Add, AtomicKind::Unsigned64 | AtomicKind::Signed64) => old.wrapping_add(operand),
+        (AtomicOp::Add, _) => u64::from((old as u32).wrapping_add(operand as u32)),
+        (AtomicOp::Min, AtomicKind::Signed32) => u64::from((old as i32).min(operand as i32).cast_unsigned()),
+        (AtomicOp::Max, AtomicKind::Signed32) => u64::from((old as i32).max(operand as i32).cast_unsigned()),
+        (AtomicOp::Min, AtomicKind::Signed64) => old.cast_signed().min(operand.cast_signed()).cast_unsigned(),
+        (AtomicOp::Max, AtomicKind::Signed64) => old.cast_signed().max(operand.cast_signed()).cast_unsigned(),
+        (AtomicOp::Min, _) => old.min(operand),
+        (AtomicOp::Max, _) => old.max(operand),
+    }
+}
+
+fn half(op: AtomicOp, format: Half, old: u16, operand: u16) -> u16 {
+    match op {
+        AtomicOp::Min => format.min(old, operand, MinMax::default()),
+        AtomicOp::Max => format.max(old, operand, MinMax::default()),
+        _ => format.add(old, operand, HalfMode::default()),
+    }
+}

@@ -1,0 +1,232 @@
+//! Barriers of a block: the sixteen numbered ones, and those in words of shared memory.
+
+use super::frame::{Frame, each};
+use super::run::{Run, Wrong, address, first};
+use super::warp::{State, Warp};
+use crate::fault::FaultKind;
+use crate::memory::{LANES, Width};
+use crate::program::{Barrier, BarrierKind, BarrierReduce, BarrierWord, BarrierWordOp, Place};
+
+const BARRIERS: usize = 16;
+
+#[derive(Debug, Default)]
+pub(super) struct Barriers {
+    states: [BarrierState; BARRIERS],
+    /// A bit for each barrier that is complete and whose threads still wait.
+    pub(super) complete: u32,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct BarrierState {
+    arrived: u32,
+    /// How many threads it is for; nothing for all of the block that are left.
+    expected: Option<u32>,
+    /// Threads that came with a true predicate.
+    yes: u32,
+    /// Of the phase that is complete.
+    last_arrived: u32,
+    last_yes: u32,
+}
+
+impl Barriers {
+    /// Looks at a barrier, and says whether it is complete now.
+    fn check(&mut self, id: usize, live: u32) -> bool {
+        let state = &mut self.states[id];
+        if state.arrived == 0 || state.arrived < state.expected.unwrap_or(live) {
+            return false;
+        }
+        (state.last_arrived, state.last_yes) = (state.arrived, state.yes);
+        (state.arrived, state.yes) = (0, 0);
+        self.complete |= 1 << id;
+        true
+    }
+
+    /// Looks at all barriers after threads have ended.
+    pub(super) fn check_all(&mut self, live: u32) -> bool {
+        (0..BARRIERS).fold(false, |complete, id| {
+            let waits = self.states[id].arrived > 0 && self.states[id].expected.is_none();
+            (waits && self.check(id, live)) || complete
+        })
+    }
+
+    /// What a reduction at a complete barrier gives.
+    fn result(&self, id: usize, op: BarrierReduce) -> u64 {
+        let state = &self.states[id];
+        match op {
+            BarrierReduce::Count => u64::from(state.last_yes),
+            BarrierReduce::And => u64::from(state.last_yes == state.last_arrived),
+            BarrierReduce::Or => u64::from(state.last_yes != 0),
+        }
+    }
+
+    /// Lets the groups of a warp go on that wait for a complete barrier.
+    pub(super) fn release(&self, warp: &mut Warp) {
+        for index in 0..warp.groups.len() {
+            let group = warp.groups[index];
+            let State::Barrier { id } = group.state else { continue };
+            if self.complete >> id & 1 == 0 {
+                continue;
+            }
+            let frame = warp.frame_mut(group.frame);
+            let code = std::sync::Arc::clone(&frame.code);
+            if let crate::program::Op::Barrier(barrier) = &code.instructions[group.position as usize].op
+                && let BarrierKind::Reduce { op, to, .. } = barrier.kind
+            {
+                frame.write(to, group.lanes, &[self.result(id as usize, op); LANES]);
+            }
+            warp.groups[index].state = State::Ready;
+            warp.groups[index].position += 1;
+        }
+    }
+}
+
+/// A barrier in a word of 64 bits, in a form of our own: arrivals that are pending, those of a phase, bytes that are
+/// pending, and the phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Word {
+    /// 20 bits.
+    pending: u32,
+    /// 20 bits.
+    expected: u32,
+    /// 21 bits, signed: completions may come before their announcement.
+    bytes: i32,
+    phase: bool,
+}
+
+const COUNT_MAX: u32 = (1 << 20) - 1;
+const VALID: u64 = 1 << 62;
+
+impl Word {
+    fn from_bits(bits: u64) -> Option<Self> {
+        (bits & VALID != 0).then(|| Self {
+            pending: bits as u32 & COUNT_MAX,
+            expected: (bits >> 20) as u32 & COUNT_MAX,
+            bytes: (((bits >> 40) as u32) << 11).cast_signed() >> 11,
+            phase: bits >> 63 != 0,
+        })
+    }
+
+    fn bits(self) -> u64 {
+        u64::from(self.pending)
+            | u64::from(self.expected) << 20
+            | (u64::from(self.bytes.cast_unsigned()) & 0x1f_ffff) << 40
+            | VALID
+            | u64::from(self.phase) << 63
+    }
+
+    /// Starts the next phase when nothing is pending.
+    fn advance(mut self) -> Self {
+        if self.pending == 0 && self.bytes == 0 {
+            self.pending = self.expected;
+            self.phase = !self.phase;
+        }
+        self
+    }
+}
+
+impl Run<'_> {
+    pub(super) fn arrive(&mut self, warp: &mut Warp, group: usize, barrier: &Barrier) -> Result<super::run::Next, Wrong> {
+        use super::run::Next;
+        let this = warp.groups[group];
+        let (lane, frame) = (first(this.lanes), warp.frame(this.frame));
+        let id = frame.narrow[barrier.id as usize][lane];
+        let wrong = |message: String| Err((lane, FaultKind::Instruction { message }));
+        if id as usize >= BARRIERS {
+            return wrong(format!("barrier {id} of 0 to 15"));
+        }
+        let expected = barrier.threads.map(|threads| frame.narrow[threads as usize][lane]);
+        if expected.is_some_and(|threads| threads == 0 || threads % LANES as u32 != 0) {
+            return wrong(format!("a barrier of {} threads, which is no multiple of 32", expected.unwrap_or(0)));
+        }
+        let state = &mut self.barriers.states[id as usize];
+        state.arrived += this.lanes.count_ones();
+        state.expected = expected;
+        if let BarrierKind::Reduce { predicate, negated, .. } = barrier.kind {
+            state.yes += (frame.holds(predicate, negated) & this.lanes).count_ones();
+        }
+        let complete = self.barriers.check(id as usize, *self.live);
+        if matches!(barrier.kind, BarrierKind::Arrive) {
+            warp.groups[group].position += 1;
+        } else {
+            warp.groups[group].state = State::Barrier { id };
+        }
+        Ok(if complete { Next::Released } else { Next::Decide })
+    }
+
+    pub(super) fn barrier_word(
+        &mut self,
+        warp: &mut Warp,
+        index: usize,
+        word: &BarrierWord,
+        active: u32,
+    ) -> Result<(), Wrong> {
+        if let BarrierWordOp::PendingCount { to, state } = word.op {
+            let frame = warp.frame_mut(index);
+            let counts = frame.wide[state as usize].map(|state| Word::from_bits(state).map_or(0, |word| word.pending));
+            frame.put_narrow(to, active, counts);
+            return Ok(());
+        }
+        let addresses = address(warp.frame(index), &word.at);
+        // Lane after lane: each sees what the one before it did.
+        for lane in each(active) {
+            let mask = 1 << lane;
+            let bits = self.load(warp, index, word.space, Width::Eight, &addresses, mask, 8)?[lane];
+            let after = barrier_step(warp.frame_mut(index), word.op, lane, bits).map_err(|message| {
+                (lane, FaultKind::Instruction { message: message.to_owned() })
+            })?;
+            if after != bits {
+                self.store(warp, index, word.space, Width::Eight, &addresses, mask, &[after; LANES], 8)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What one lane does to a barrier: the word afterwards.
+fn barrier_step(frame: &mut Frame, op: BarrierWordOp, lane: usize, bits: u64) -> Result<u64, &'static str> {
+    let narrow = |frame: &Frame, slot: u32| frame.narrow[slot as usize][lane];
+    let mask = 1u32 << lane;
+    if let BarrierWordOp::Init { count } = op {
+        let count = narrow(frame, count);
+        if count == 0 || count > COUNT_MAX {
+            return Err("mbarrier.init with a count that is not between 1 and 1048575");
+        }
+        return Ok(Word { pending: count, expected: count, bytes: 0, phase: false }.bits());
+    }
+    if let BarrierWordOp::Invalidate = op {
+        return Ok(0);
+    }
+    let mut word = Word::from_bits(bits).ok_or("an mbarrier that was not initialised")?;
+    match op {
+        BarrierWordOp::Arrive { state, count, drop, expect } => {
+            let count = count.map_or(1, |count| narrow(frame, count));
+            if let Some(bytes) = expect {
+                word.bytes = word.bytes.wrapping_add(narrow(frame, bytes).cast_signed());
+            }
+            if let Some(state) = state {
+                frame.write(Place::Wide(state), mask, &[word.bits(); LANES]);
+            }
+            word.pending = word.pending.checked_sub(count).ok_or("more arrivals than an mbarrier expects")?;
+            if drop {
+                word.expected = word.expected.saturating_sub(count);
+            }
+            word = word.advance();
+        }
+        BarrierWordOp::ExpectBytes { bytes } => word.bytes = word.bytes.wrapping_add(narrow(frame, bytes).cast_signed()),
+        BarrierWordOp::CompleteBytes { bytes } => {
+            word.bytes = word.bytes.wrapping_sub(narrow(frame, bytes).cast_signed());
+            word = word.advance();
+        }
+        BarrierWordOp::TestState { to, state } => {
+            let then = Word::from_bits(frame.wide[state as usize][lane]).ok_or("a state that no mbarrier gave")?;
+            frame.set_predicate(to, mask, if then.phase != word.phase { mask } else { 0 });
+        }
+        BarrierWordOp::TestParity { to, parity } => {
+            let parity = narrow(frame, parity) & 1 != 0;
+            // The phase with this parity is over when the current one has the other.
+            frame.set_predicate(to, mask, if parity != word.phase { mask } else { 0 });
+        }
+        BarrierWordOp::Init { .. } | BarrierWordOp::Invalidate | BarrierWordOp::PendingCount { .. } => {}
+    }
+    Ok(word.bits())
+}

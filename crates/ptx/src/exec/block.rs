@@ -1,0 +1,200 @@
+//! A block on its way: its warps in turn, until all of them have ended or the slice is over.
+
+use super::barrier::Barriers;
+use super::run::{Broken, Run, Stop};
+use super::warp::Warp;
+use crate::fault::{Fault, FaultKind};
+use crate::grid::{Launch, Progress, Slice};
+use crate::image::Program;
+use crate::memory::{LANES, Memory};
+
+/// Instructions that a warp goes on for before another has its turn.
+const TURN: u64 = 1024;
+
+#[derive(Debug)]
+pub(crate) struct BlockState {
+    index: u64,
+    block: [u32; 3],
+    warps: Vec<Warp>,
+    started: bool,
+    shared: Vec<u8>,
+    barriers: Barriers,
+    /// Threads that have not ended.
+    live: u32,
+    pub(crate) printed: Vec<u8>,
+    pub(crate) executed: u64,
+    /// The warp whose turn is next.
+    turn: usize,
+    /// The latest time that threads have seen.
+    seen: u64,
+}
+
+/// A small generator (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
+    }
+}
+
+impl BlockState {
+    pub(crate) fn new(program: &Program, launch: &Launch, index: u64) -> Self {
+        let [x, y, _] = launch.grid.map(u64::from);
+        let block = [index % x, index / x % y, index / x / y].map(|position| position as u32);
+        let threads: u32 = launch.block.iter().product();
+        let kernel = &program.linked.code[launch.kernel];
+        Self {
+            index,
+            block,
+            warps: (0..threads.div_ceil(LANES as u32)).map(|_| Warp::default()).collect(),
+            started: false,
+            shared: vec![0; kernel.dynamic_shared as usize + launch.shared_bytes as usize],
+            barriers: Barriers::default(),
+            live: threads,
+            printed: Vec::new(),
+            executed: 0,
+            turn: 0,
+            seen: 0,
+        }
+    }
+
+    pub(crate) fn run(
+        &mut self,
+        program: &Program,
+        launch: &Launch,
+        memory: &mut dyn Memory,
+        slice: Slice,
+    ) -> Result<Progress, Fault> {
+        if !self.started {
+            self.start(program, launch, memory);
+        }
+        let mut random = slice.seed.map(Random);
+        let nanoseconds = slice.nanoseconds.max(self.seen);
+        let mut since = 0;
+        let progress = loop {
+            let Some(index) = self.next_warp(nanoseconds + since, &mut random) else {
+                match self.idle(nanoseconds + since) {
+                    Some(progress) => break progress,
+                    None => return Err(self.deadlock(program, launch)),
+                }
+            };
+            let mut warp = std::mem::take(&mut self.warps[index]);
+            let turn = random.as_mut().map_or(TURN, |random| 1 + random.below(TURN));
+            let mut run = self.run_of(program, launch, memory, index, nanoseconds, &mut since);
+            let stop = run.warp(&mut warp, turn);
+            self.warps[index] = warp;
+            match stop {
+                Ok(Stop::Turn) => {}
+                Ok(Stop::Released) => {
+                    for warp in &mut self.warps {
+                        self.barriers.release(warp);
+                    }
+                    self.barriers.complete = 0;
+                }
+                Err(broken) => return Err(self.fault(program, launch, index, broken)),
+            }
+            if since >= slice.instructions {
+                break Progress::Runs;
+            }
+        };
+        self.seen = nanoseconds + since;
+        Ok(if self.live == 0 { Progress::Done } else { progress })
+    }
+
+    fn run_of<'r>(
+        &'r mut self,
+        program: &'r Program,
+        launch: &'r Launch,
+        memory: &'r mut dyn Memory,
+        warp: usize,
+        nanoseconds: u64,
+        since: &'r mut u64,
+    ) -> Run<'r> {
+        Run {
+            program,
+            kernel: &program.linked.code[launch.kernel],
+            launch,
+            block: self.block,
+            block_index: self.index,
+            warp_index: warp as u32,
+            shared: &mut self.shared,
+            memory,
+            barriers: &mut self.barriers,
+            printed: &mut self.printed,
+            live: &mut self.live,
+            executed: &mut self.executed,
+            nanoseconds,
+            since,
+        }
+    }
+
+    fn start(&mut self, program: &Program, launch: &Launch, memory: &mut dyn Memory) {
+        self.started = true;
+        let threads = self.live;
+        for index in 0..self.warps.len() {
+            let count = (threads - index as u32 * LANES as u32).min(LANES as u32);
+            let lanes = u32::MAX >> (LANES as u32 - count);
+            let mut since = 0;
+            let run = self.run_of(program, launch, memory, index, 0, &mut since);
+            let frame = run.new_frame(run.kernel.function, 0, 0, None);
+            let end = frame.local_end();
+            self.warps[index].grow_local(lanes, end);
+            self.warps[index].start(frame, lanes);
+        }
+    }
+
+    /// The next warp that can go on: in turn, or as the generator says.
+    fn next_warp(&mut self, now: u64, random: &mut Option<Random>) -> Option<usize> {
+        let count = self.warps.len();
+        let start = match random {
+            Some(random) => random.below(count as u64) as usize,
+            None => self.turn,
+        };
+        for step in 0..count {
+            let index = (start + step) % count;
+            let warp = &mut self.warps[index];
+            warp.wake_sleepers(now);
+            if warp.is_ready() {
+                self.turn = (index + 1) % count;
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// What a block is at in which no warp can go on; nothing if it never will.
+    fn idle(&mut self, now: u64) -> Option<Progress> {
+        if self.live == 0 {
+            return Some(Progress::Done);
+        }
+        let next = self.warps.iter_mut().filter_map(|warp| warp.wake_sleepers(now)).min()?;
+        Some(Progress::Sleeps { until_nanoseconds: next })
+    }
+
+    fn deadlock(&self, program: &Program, launch: &Launch) -> Fault {
+        let stuck = self.warps.iter().enumerate().find_map(|(index, warp)| Some((index, warp, warp.groups.first()?)));
+        let (index, lane, line) = stuck.map_or((0, 0, 0), |(index, warp, group)| {
+            let line = warp.frame(group.frame).code.lines[group.position as usize];
+            (index, super::run::first(group.lanes), line)
+        });
+        let broken = Broken { lane, line, kind: FaultKind::Deadlock { waiting: self.live } };
+        self.fault(program, launch, index, broken)
+    }
+
+    fn fault(&self, program: &Program, launch: &Launch, warp: usize, broken: Broken) -> Fault {
+        let thread = (warp * LANES + broken.lane) as u32;
+        let [width, height, _] = launch.block;
+        Fault {
+            kind: broken.kind,
+            kernel: program.kernels()[launch.kernel].name.clone(),
+            line: broken.line,
+            block: self.block,
+            thread: [thread % width, thread / width % height, thread / width / height],
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Functions that every program may call without defining them: `printf`, `assert`, `malloc` and `free` of the device.
+
+use super::call::{copy_in, copy_out};
+use super::frame::each;
+use super::print;
+use super::run::{Run, Wrong};
+use super::warp::Warp;
+use crate::fault::FaultKind;
+use crate::memory::{LANES, Width};
+use crate::program::{Call, MemorySpace};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Builtin {
+    /// `vprintf(format, arguments)`
+    Print,
+    /// `__assertfail(message, file, line, function, character size)`
+    AssertFail,
+    Allocate,
+    Release,
+}
+
+/// A text longer than this is cut.
+const TEXT_BYTES_MAX: usize = 4096;
+
+impl Builtin {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        match name {
+            "vprintf" => Some(Self::Print),
+            "__assertfail" => Some(Self::AssertFail),
+            "malloc" => Some(Self::Allocate),
+            "free" => Some(Self::Release),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the parameters and of the result.
+    pub(crate) fn shape(self) -> (&'static [u32], &'static [u32]) {
+        match self {
+            Self::Print => (&[8, 8], &[4]),
+            Self::AssertFail => (&[8, 8, 4, 8, 8], &[]),
+            Self::Allocate => (&[8], &[8]),
+            Self::Release => (&[8], &[]),
+        }
+    }
+}
+
+impl Run<'_> {
+    pub(super) fn builtin(
+        &mut self,
+        warp: &mut Warp,
+        frame: usize,
+        builtin: Builtin,
+        call: &Call,
+        lanes: u32,
+    ) -> Result<(), Wrong> {
+        let base = warp.frame(frame).local_end();
+        warp.grow_local(lanes, base + call.signature.bytes);
+        for (argument, formal) in call.arguments.iter().zip(&call.signature.parameters) {
+            copy_in(warp, frame, lanes, base, *argument, *formal);
+        }
+        for lane in each(lanes) {
+            let argument = |warp: &Warp, index: usize| {
+                let formal = call.signature.parameters[index];
+                let start = (base + formal.offset) as usize;
+                let mut word = [0; 8];
+                word[..formal.bytes as usize].copy_from_slice(&warp.local[lane][start..start + formal.bytes as usize]);
+                u64::from_le_bytes(word)
+            };
+            let result = match builtin {
+                Builtin::Print => {
+                    let (format, arguments) = (argument(warp, 0), argument(warp, 1));
+                    let format = self.text(warp, frame, lane, format)?;
+                    let mut source = Arguments { run: self, warp, frame, lane, at: arguments, wrong: None };
+                    let (text, count) = print::format(&format, &mut source);
+                    if let Some(wrong) = source.wrong {
+                        return Err(wrong);
+                    }
+                    self.printed.extend_from_slice(&text);
+                    u64::from(count)
+                }
+                Builtin::AssertFail => {
+                    let text = |run: &mut Self, index| {
+                        let bytes = run.text(warp, frame, lane, argument(warp, index))?;
+                        Ok::<_, Wrong>(String::from_utf8_lossy(&bytes).into_owned())
+                    };
+                    let (message, file) = (text(self, 0)?, text(self, 1)?);
+                    let (line, function) = (argument(warp, 2), text(self, 3)?);
+                    let message = format!("{file}:{line}: {function}: assertion `{message}` failed");
+                    return Err((lane, FaultKind::Assert { message }));
+                }
+                Builtin::Allocate => self.memory.allocate(argument(warp, 0)),
+                Builtin::Release => {
+                    let address = argument(warp, 0);
+                    if address != 0 && !self.memory.release(address) {
+                        let what = self.memory.describe(address);
+                        let kind = FaultKind::Address { space: "global", address, bytes: 0, write: true, what };
+                        return Err((lane, kind));
+                    }
+                    0
+                }
+            };
+            if let Some(formal) = call.signature.returns.first() {
+                let start = (base + formal.offset) as usize;
+                let bytes = formal.bytes.min(8) as usize;
+                warp.local[lane][start..start + bytes].copy_from_slice(&result.to_le_bytes()[..bytes]);
+            }
+        }
+        for (result, formal) in call.results.iter().zip(&call.signature.returns) {
+            copy_out(warp, frame, lanes, base, *result, *formal);
+        }
+        Ok(())
+    }
+
+    /// A text that ends with a zero byte, as C has it.
+    fn text(&mut self, warp: &Warp, frame: usize, lane: usize, mut at: u64) -> Result<Vec<u8>, Wrong> {
+        let mut text = Vec::new();
+        while text.len() < TEXT_BYTES_MAX {
+            match self.word(warp, frame, lane, at, Width::One)? as u8 {
+                0 => break,
+                byte => text.push(byte),
+            }
+            at += 1;
+        }
+        Ok(text)
+    }
+
+    fn word(&mut self, warp: &Warp, frame: usize, lane: usize, at: u64, width: Width) -> Result<u64, Wrong> {
+        let values = self.load(warp, frame, MemorySpace::Generic, width, &[at; LANES], 1 << lane, width.bytes())?;
+        Ok(values[lane])
+    }
+}
+
+/// The arguments of a `printf`: values one after the other, each aligned to its size.
+struct Arguments<'a, 'r> {
+    run: &'a mut Run<'r>,
+    warp: &'a Warp,
+    frame: usize,
+    lane: usize,
+    at: u64,
+    /// The first access that failed.
+    wrong: Option<Wrong>,
+}
+
+impl Arguments<'_, '_> {
+    fn take(&mut self, width: Width) -> u64 {
+        let bytes = width.bytes();
+        let at = self.at.next_multiple_of(bytes);
+        self.at = at + bytes;
+        match self.run.word(self.warp, self.frame, self.lane, at, width) {
+            Ok(value) => value,
+            Err(wrong) => {
+                self.wrong.get_or_insert(wrong);
+                0
+            }
+        }
+    }
+}
+
+impl print::Source for Arguments<'_, '_> {
+    fn word(&mut self) -> u32 {
+        self.take(Width::Four) as u32
+    }
+
+    fn long(&mut self) -> u64 {
+        self.take(Width::Eight)
+    }
+
+    fn text(&mut self, at: u64) -> Vec<u8> {
+        match self.run.text(self.warp, self.frame, self.lane, at) {
+            Ok(text) => text,
+            Err(wrong) => {
+                self.wrong.get_or_insert(wrong);
+                Vec::new()
+            }
+        }
+    }
+}

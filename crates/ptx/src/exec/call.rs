@@ -1,0 +1,277 @@
+//! Calls: frames come and go, parameters and results are copied between them.
+
+use std::sync::Arc;
+
+use super::frame::{Caller, Frame, each};
+use super::run::{Next, Run, Wrong, first};
+use super::warp::Warp;
+use crate::fault::FaultKind;
+use crate::image::Resolved;
+use crate::memory::LANES;
+use crate::program::{
+    Argument, Call, Constant, FUNCTION_BYTES, FUNCTION_WINDOW, Formal, LOCAL_WINDOW, LaneMask, Op, Place, SHARED_WINDOW,
+    Special, Target,
+};
+
+/// Calls that a thread can nest: beyond, it has run away.
+const DEPTH_MAX: u32 = 16_384;
+/// Frames that a warp can have at once.
+const FRAMES_MAX: usize = 65_536;
+
+impl Warp {
+    /// The local memory of a lane, as far as a frame and its callers reach.
+    pub(super) fn local_of(&self, frame: usize, lane: usize) -> &[u8] {
+        let end = self.frame(frame).local_end() as usize;
+        self.local.get(lane).map_or(&[][..], |bytes| &bytes[..end.min(bytes.len())])
+    }
+
+    pub(super) fn local_of_mut(&mut self, frame: usize, lane: usize) -> &mut [u8] {
+        let end = self.frame(frame).local_end() as usize;
+        match self.local.get_mut(lane) {
+            Some(bytes) => {
+                let end = end.min(bytes.len());
+                &mut bytes[..end]
+            }
+            None => &mut [],
+        }
+    }
+
+    /// Gives lanes local memory up to `end`.
+    pub(super) fn grow_local(&mut self, lanes: u32, end: u32) {
+        if end == 0 {
+            return;
+        }
+        if self.local.is_empty() {
+            self.local.resize_with(LANES, Vec::new);
+        }
+        for lane in each(lanes) {
+            if self.local[lane].len() < end as usize {
+                self.local[lane].resize(end as usize, 0);
+            }
+        }
+    }
+}
+
+impl Run<'_> {
+    /// A frame for a function, its constants in place.
+    pub(super) fn new_frame(&self, function: usize, local_base: u32, depth: u32, caller: Option<Caller>) -> Frame {
+        let linked = &self.program.linked.functions[function];
+        let code = Arc::clone(&linked.code);
+        let mut frame = Frame {
+            function,
+            unit: linked.unit,
+            narrow: vec![[0; LANES]; code.narrow.max(1) as usize],
+            wide: vec![[0; LANES]; code.wide.max(1) as usize],
+            predicates: vec![0; code.predicates.max(1) as usize],
+            carry: 0,
+            local_base,
+            depth,
+            caller,
+            users: 0,
+            code: Arc::clone(&code),
+        };
+        for &(place, constant) in &code.constants {
+            let values = self.constant(&frame, constant);
+            match place {
+                Place::Predicate(slot) => frame.predicates[slot as usize] = values[0] as u32,
+                _ => frame.write(place, super::frame::ALL, &values),
+            }
+        }
+        frame
+    }
+
+    fn constant(&self, frame: &Frame, constant: Constant) -> [u64; LANES] {
+        match constant {
+            Constant::Bits(bits) => [bits; LANES],
+            Constant::Special(special) => self.special_register(special),
+            Constant::Local { offset, generic } => {
+                let window = if generic { LOCAL_WINDOW } else { 0 };
+                [window + u64::from(frame.local_base.wrapping_add(offset)); LANES]
+            }
+            Constant::Symbol { symbol, generic, addend } => {
+                let address = match self.program.linked.units[frame.unit][symbol as usize] {
+                    Resolved::Function(function) => FUNCTION_WINDOW + function as u64 * FUNCTION_BYTES,
+                    Resolved::Global(variable) => self.program.addresses[variable],
+                    Resolved::Shared(variable) => {
+                        let window = if generic { SHARED_WINDOW } else { 0 };
+                        window + u64::from(self.kernel.shared[variable])
+                    }
+                    Resolved::DynamicShared => {
+                        let window = if generic { SHARED_WINDOW } else { 0 };
+                        window + u64::from(self.kernel.dynamic_shared)
+                    }
+                    Resolved::Builtin(_) | Resolved::Nothing => 0,
+                };
+                [address.wrapping_add_signed(addend); LANES]
+            }
+        }
+    }
+
+    fn special_register(&self, special: Special) -> [u64; LANES] {
+        let [width, height, _] = self.launch.block;
+        let thread = |lane: usize| self.warp_index * LANES as u32 + lane as u32;
+        let all = |value: u64| [value; LANES];
+        match special {
+            Special::Tid(0) => std::array::from_fn(|lane| u64::from(thread(lane) % width)),
+            Special::Tid(1) => std::array::from_fn(|lane| u64::from(thread(lane) / width % height)),
+            Special::Tid(_) => std::array::from_fn(|lane| u64::from(thread(lane) / width / height)),
+            Special::Ntid(axis) => all(u64::from(self.launch.block[axis as usize])),
+            Special::Ctaid(axis) => all(u64::from(self.block[axis as usize])),
+            Special::Nctaid(axis) => all(u64::from(self.launch.grid[axis as usize])),
+            Special::Lane => std::array::from_fn(|lane| lane as u64),
+            Special::Warp => all(u64::from(self.warp_index)),
+            Special::Warps => all(64),
+            Special::Sm => all(self.block_index % 132),
+            Special::Sms => all(132),
+            Special::Grid => all(1),
+            Special::LaneMask(mask) => std::array::from_fn(|lane| {
+                let bit = 1u32 << lane;
+                u64::from(match mask {
+                    LaneMask::Eq => bit,
+                    LaneMask::Lt => bit - 1,
+                    LaneMask::Le => bit | (bit - 1),
+                    LaneMask::Ge => !(bit - 1),
+                    LaneMask::Gt => !(bit | (bit - 1)),
+                })
+            }),
+            Special::DynamicShared => all(u64::from(self.launch.shared_bytes)),
+            Special::TotalShared => all(self.shared.len() as u64),
+            Special::Env(1) => all(self.launch.workspace & 0xffff_ffff),
+            Special::Env(2) => all(self.launch.workspace >> 32),
+            Special::Env(_) | Special::Zero => all(0),
+            Special::WarpSize => all(LANES as u64),
+            Special::One => all(1),
+        }
+    }
+
+    /// Calls a function with the lanes of a group. Lanes that call different ones part.
+    pub(super) fn call(&mut self, warp: &mut Warp, group: usize, call: &Call) -> Result<Next, Wrong> {
+        let this = warp.groups[group];
+        let frame = warp.frame(this.frame);
+        let function = match call.target {
+            Target::Symbol(symbol) => match self.program.linked.units[frame.unit][symbol as usize] {
+                Resolved::Function(function) => function,
+                Resolved::Builtin(builtin) => {
+                    self.builtin(warp, this.frame, builtin, call, this.lanes)?;
+                    return Ok(Next::Go(this.position + 1));
+                }
+                _ => unreachable!("the lowering calls functions"),
+            },
+            Target::Address(slot) => {
+                let addresses = frame.wide[slot as usize];
+                let lane = first(this.lanes);
+                let same = each(this.lanes)
+                    .filter(|&other| addresses[other] == addresses[lane])
+                    .fold(0, |lanes, lane| lanes | 1 << lane);
+                if same != this.lanes {
+                    warp.add_group(this.position, this.lanes & !same, this.frame);
+                    warp.groups[group].lanes = same;
+                }
+                let wrong = (lane, FaultKind::Call { address: addresses[lane] });
+                self.function_at(addresses[lane], call).ok_or(wrong)?
+            }
+        };
+        self.enter(warp, group, function, call)?;
+        Ok(Next::Enter)
+    }
+
+    /// The function at an address, if it takes and gives what the call does.
+    fn function_at(&self, address: u64, call: &Call) -> Option<usize> {
+        let offset = address.checked_sub(FUNCTION_WINDOW).filter(|offset| offset % FUNCTION_BYTES == 0)?;
+        let function = usize::try_from(offset / FUNCTION_BYTES).ok()?;
+        let code = &self.program.linked.functions.get(function)?.code;
+        (code.signature == call.signature).then_some(function)
+    }
+
+    fn enter(&mut self, warp: &mut Warp, group: usize, function: usize, call: &Call) -> Result<(), Wrong> {
+        let this = warp.groups[group];
+        let caller = warp.frame(this.frame);
+        let (base, depth) = (caller.local_end(), caller.depth + 1);
+        let position = this.position;
+        let from = Caller { frame: this.frame, position };
+        let frame = self.new_frame(function, base, depth, Some(from));
+        let end = frame.local_end();
+        let limit = self.stack_limit();
+        if u64::from(end) > limit || depth > DEPTH_MAX || warp.frames.len() > FRAMES_MAX {
+            return Err((first(this.lanes), FaultKind::Stack { limit_bytes: limit }));
+        }
+        warp.grow_local(this.lanes, end);
+        for (argument, formal) in call.arguments.iter().zip(&call.signature.parameters) {
+            copy_in(warp, this.frame, this.lanes, base, *argument, *formal);
+        }
+        let callee = warp.add_frame(frame);
+        // The caller loses a group and gains a callee.
+        warp.frame_mut(callee).users = 1;
+        let group = &mut warp.groups[group];
+        (group.frame, group.position) = (callee, 0);
+        Ok(())
+    }
+
+    /// Bytes of local memory that a thread can have. Frames here are laid out otherwise than a compiler does: what
+    /// fits there has room here.
+    fn stack_limit(&self) -> u64 {
+        u64::from(self.program.linked.functions[self.kernel.function].code.local_bytes) + 8 * self.launch.stack_bytes
+    }
+
+    /// Ends a call: results go to the caller's registers or variables.
+    pub(super) fn finish_call(&mut self, warp: &mut Warp, group: usize) -> Result<Next, Wrong> {
+        let this = warp.groups[group];
+        let base = warp.frame(this.frame).local_base;
+        let Some(caller) = warp.return_to_caller(group) else {
+            unreachable!("a kernel ends with an exit");
+        };
+        let code = Arc::clone(&warp.frame(caller.frame).code);
+        let Op::Call(call) = &code.instructions[caller.position as usize].op else {
+            unreachable!("a call returns to a call");
+        };
+        for (result, formal) in call.results.iter().zip(&call.signature.returns) {
+            copy_out(warp, caller.frame, this.lanes, base, *result, *formal);
+        }
+        warp.groups[group].position = caller.position + 1;
+        Ok(Next::Enter)
+    }
+}
+
+/// Copies an argument to its place in the local memory of a callee that starts at `base`.
+pub(super) fn copy_in(warp: &mut Warp, frame: usize, lanes: u32, base: u32, argument: Argument, formal: Formal) {
+    let to = (base + formal.offset) as usize;
+    match argument {
+        Argument::Nothing => {}
+        Argument::Frame { offset, bytes } => {
+            let from = (warp.frame(frame).local_base + offset) as usize;
+            for lane in each(lanes) {
+                warp.local[lane].copy_within(from..from + bytes as usize, to);
+            }
+        }
+        Argument::Register(place) => {
+            let values = warp.frame(frame).read(place);
+            let bytes = formal.bytes.min(8) as usize;
+            for lane in each(lanes) {
+                warp.local[lane][to..to + bytes].copy_from_slice(&values[lane].to_le_bytes()[..bytes]);
+            }
+        }
+    }
+}
+
+pub(super) fn copy_out(warp: &mut Warp, frame: usize, lanes: u32, base: u32, result: Argument, formal: Formal) {
+    let from = (base + formal.offset) as usize;
+    match result {
+        Argument::Nothing => {}
+        Argument::Frame { offset, bytes } => {
+            let to = (warp.frame(frame).local_base + offset) as usize;
+            for lane in each(lanes) {
+                warp.local[lane].copy_within(from..from + bytes as usize, to);
+            }
+        }
+        Argument::Register(place) => {
+            let bytes = formal.bytes.min(8) as usize;
+            let mut values = [0u64; LANES];
+            for lane in each(lanes) {
+                let mut word = [0; 8];
+                word[..bytes].copy_from_slice(&warp.local[lane][from..from + bytes]);
+                values[lane] = u64::from_le_bytes(word);
+            }
+            warp.frame_mut(frame).write(place, lanes, &values);
+        }
+    }
+}

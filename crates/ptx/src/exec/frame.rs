@@ -1,0 +1,120 @@
+//! The registers of one call, for the lanes of a warp.
+
+use std::sync::Arc;
+
+use crate::memory::LANES;
+use crate::program::{Code, Place, Slot};
+
+/// All lanes.
+pub(super) const ALL: u32 = u32::MAX;
+
+/// A call of a function by some lanes of a warp. Lanes that part ways within it share it: each has its column.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) code: Arc<Code>,
+    /// Index of the function, and of the unit whose symbols its code mentions.
+    pub(super) function: usize,
+    pub(super) unit: usize,
+    pub(super) narrow: Vec<[u32; LANES]>,
+    pub(super) wide: Vec<[u64; LANES]>,
+    pub(super) predicates: Vec<u32>,
+    /// The carry bit of each lane.
+    pub(super) carry: u32,
+    /// Where its local memory starts in that of each lane.
+    pub(super) local_base: u32,
+    /// Calls below this one.
+    pub(super) depth: u32,
+    pub(super) caller: Option<Caller>,
+    /// Groups that are in it, and frames that it called.
+    pub(super) users: u32,
+}
+
+/// Where a call returns to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Caller {
+    pub(super) frame: usize,
+    /// The call itself.
+    pub(super) position: u32,
+}
+
+impl Frame {
+    /// Where the local memory of this frame ends.
+    pub(super) fn local_end(&self) -> u32 {
+        self.local_base + self.code.local_bytes
+    }
+
+    /// A value of each lane, zero-extended.
+    #[inline]
+    pub(super) fn read(&self, place: Place) -> [u64; LANES] {
+        match place {
+            Place::Narrow(slot) => self.narrow[slot as usize].map(u64::from),
+            Place::Wide(slot) => self.wide[slot as usize],
+            Place::Predicate(slot) => {
+                let bits = self.predicates[slot as usize];
+                std::array::from_fn(|lane| u64::from(bits >> lane & 1))
+            }
+        }
+    }
+
+    /// Writes the low bits that the place holds.
+    #[inline]
+    pub(super) fn write(&mut self, place: Place, lanes: u32, values: &[u64; LANES]) {
+        match place {
+            Place::Narrow(slot) => put(&mut self.narrow, slot, lanes, values.map(|value| value as u32)),
+            Place::Wide(slot) => put(&mut self.wide, slot, lanes, *values),
+            Place::Predicate(slot) => {
+                let bits = (0..LANES).fold(0, |bits, lane| bits | (values[lane] as u32 & 1) << lane);
+                self.set_predicate(slot, lanes, bits);
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn put_narrow(&mut self, to: Slot, lanes: u32, values: [u32; LANES]) {
+        put(&mut self.narrow, to, lanes, values);
+    }
+
+    #[inline]
+    pub(super) fn put_wide(&mut self, to: Slot, lanes: u32, values: [u64; LANES]) {
+        put(&mut self.wide, to, lanes, values);
+    }
+
+    #[inline]
+    pub(super) fn set_predicate(&mut self, to: Slot, lanes: u32, bits: u32) {
+        let slot = &mut self.predicates[to as usize];
+        *slot = *slot & !lanes | bits & lanes;
+    }
+
+    /// The lanes for which a predicate holds.
+    #[inline]
+    pub(super) fn holds(&self, predicate: Slot, negated: bool) -> u32 {
+        let bits = self.predicates[predicate as usize];
+        if negated { !bits } else { bits }
+    }
+}
+
+#[inline(always)]
+fn put<T: Copy>(file: &mut [[T; LANES]], to: Slot, lanes: u32, values: [T; LANES]) {
+    let target = &mut file[to as usize];
+    if lanes == ALL {
+        *target = values;
+        return;
+    }
+    for (lane, value) in values.into_iter().enumerate() {
+        if lanes >> lane & 1 != 0 {
+            target[lane] = value;
+        }
+    }
+}
+
+/// The lanes of a mask, lowest first.
+pub(super) fn each(mut lanes: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        if lanes == 0 {
+            return None;
+        }
+        let lane = lanes.trailing_zeros() as usize;
+        lanes &= lanes - 1;
+        Some(lane)
+    })
+}

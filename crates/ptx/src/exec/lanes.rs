@@ -1,0 +1,116 @@
+//! What lanes of a warp tell each other. The lanes that take part are those of one group.
+
+use super::frame::{Frame, each};
+use crate::memory::LANES;
+use crate::program::{Op, ReduceOp, ShuffleMode, VoteMode};
+
+/// Carries out an instruction across the active lanes.
+pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {
+    match *op {
+        Op::Shuffle { mode, to, valid, a, b, c, members } => {
+            let file = &frame.narrow;
+            let (a, b, c) = (file[a as usize], file[b as usize], file[c as usize]);
+            let members = members.map_or([u32::MAX; LANES], |members| file[members as usize]);
+            let mut inside = 0;
+            let values = std::array::from_fn(|lane| {
+                let (source, valid) = source_lane(mode, lane as u32, b[lane], c[lane]);
+                inside |= u32::from(valid) << lane;
+                // A lane that does not take part has nothing to give.
+                let present = active & members[lane] & (1 << source) != 0;
+                if present { a[source as usize] } else { a[lane] }
+            });
+            frame.put_narrow(to, active, values);
+            if let Some(valid) = valid {
+                frame.set_predicate(valid, active, inside);
+            }
+        }
+        Op::Vote { mode, to, predicate, negated, members } => {
+            let holds = frame.holds(predicate, negated);
+            let members = members.map_or([u32::MAX; LANES], |members| frame.narrow[members as usize]);
+            let votes = |lane: usize| (active & members[lane], holds & active & members[lane]);
+            match mode {
+                VoteMode::Ballot => {
+                    let values = std::array::from_fn(|lane| votes(lane).1);
+                    frame.put_narrow(to, active, values);
+                }
+                _ => {
+                    let bits = each(active).fold(0, |bits, lane| {
+                        let (all, yes) = votes(lane);
+                        let outcome = match mode {
+                            VoteMode::All => yes == all,
+                            VoteMode::Any => yes != 0,
+                            VoteMode::Uniform | VoteMode::Ballot => yes == all || yes == 0,
+                        };
+                        bits | u32::from(outcome) << lane
+                    });
+                    frame.set_predicate(to, active, bits);
+                }
+            }
+        }
+        Op::Match { all, to, valid, from, members } => {
+            let (values, members) = (frame.read(from), frame.narrow[members as usize]);
+            let mut agree = 0;
+            let masks = std::array::from_fn(|lane| {
+                let peers = active & members[lane];
+                let same = each(peers).filter(|&peer| values[peer] == values[lane]).fold(0, |mask, peer| mask | 1 << peer);
+                if !all {
+                    return same;
+                }
+                agree |= u32::from(same == peers) << lane;
+                if same == peers { peers } else { 0 }
+            });
+            frame.put_narrow(to, active, masks);
+            if let Some(valid) = valid {
+                frame.set_predicate(valid, active, agree);
+            }
+        }
+        Op::Reduce { op, to, from, members } => {
+            let (values, members) = (frame.narrow[from as usize], frame.narrow[members as usize]);
+            let results = std::array::from_fn(|lane| {
+                each(active & members[lane]).map(|peer| values[peer]).reduce(|a, b| reduce(op, a, b)).unwrap_or(0)
+            });
+            frame.put_narrow(to, active, results);
+        }
+        Op::Elect { to, elected, members } => {
+            let members = frame.narrow[members as usize];
+            let leader = |lane: usize| (active & members[lane]).trailing_zeros();
+            let bits = each(active).fold(0, |bits, lane| bits | u32::from(leader(lane) == lane as u32) << lane);
+            let leaders = std::array::from_fn(leader);
+            frame.set_predicate(elected, active, bits);
+            if let Some(to) = to {
+                frame.put_narrow(to, active, leaders);
+            }
+        }
+        _ => unreachable!("only instructions across lanes come here"),
+    }
+}
+
+/// The lane that a shuffle reads from, and whether it lies within the segment.
+fn source_lane(mode: ShuffleMode, lane: u32, b: u32, c: u32) -> (u32, bool) {
+    let (b, clamp, segment) = (b & 0x1f, c & 0x1f, c >> 8 & 0x1f);
+    let highest = lane & segment | clamp & !segment;
+    let lowest = lane & segment;
+    let (source, valid) = match mode {
+        ShuffleMode::Up => (lane.wrapping_sub(b), lane.wrapping_sub(b).cast_signed() >= highest.cast_signed()),
+        ShuffleMode::Down => (lane + b, lane + b <= highest),
+        ShuffleMode::Butterfly => (lane ^ b, lane ^ b <= highest),
+        ShuffleMode::Index => {
+            let source = lowest | b & !segment;
+            (source, source <= highest)
+        }
+    };
+    if valid { (source & 0x1f, true) } else { (lane, false) }
+}
+
+fn reduce(op: ReduceOp, a: u32, b: u32) -> u32 {
+    match op {
+        ReduceOp::Add => a.wrapping_add(b),
+        ReduceOp::MinUnsigned => a.min(b),
+        ReduceOp::MinSigned => a.cast_signed().min(b.cast_signed()).cast_unsigned(),
+        ReduceOp::MaxUnsigned => a.max(b),
+        ReduceOp::MaxSigned => a.cast_signed().max(b.cast_signed()).cast_unsigned(),
+        ReduceOp::And => a & b,
+        ReduceOp::Or => a | b,
+        ReduceOp::Xor => a ^ b,
+    }
+}

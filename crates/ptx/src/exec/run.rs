@@ -1,0 +1,386 @@
+//! The instructions of a warp, one after the other: control flow, and what each other kind is handed to.
+
+use std::sync::Arc;
+
+use super::barrier::Barriers;
+use super::frame::{Frame, each};
+use super::warp::{State, Warp};
+use super::{alu, float};
+use crate::fault::FaultKind;
+use crate::grid::Launch;
+use crate::image::{KernelCode, Program};
+use crate::memory::{LANES, Memory};
+use crate::program::{Op, Place, Timer};
+
+/// Cycles of the clock that a nanosecond has.
+const CYCLES_PER_NANOSECOND: u64 = 2;
+
+/// What the threads of a block share while one of its warps runs.
+pub(super) struct Run<'r> {
+    pub(super) program: &'r Program,
+    pub(super) kernel: &'r KernelCode,
+    pub(super) launch: &'r Launch,
+    pub(super) block: [u32; 3],
+    pub(super) block_index: u64,
+    pub(super) warp_index: u32,
+    pub(super) shared: &'r mut [u8],
+    pub(super) memory: &'r mut dyn Memory,
+    pub(super) barriers: &'r mut Barriers,
+    pub(super) printed: &'r mut Vec<u8>,
+    /// Threads of the block that have not ended.
+    pub(super) live: &'r mut u32,
+    /// Instructions so far, counted for each thread.
+    pub(super) executed: &'r mut u64,
+    /// The time when the slice began, and instructions since then.
+    pub(super) nanoseconds: u64,
+    pub(super) since: &'r mut u64,
+}
+
+/// A fault, the lane that made it, and the line where.
+#[derive(Debug)]
+pub(super) struct Broken {
+    pub(super) lane: usize,
+    pub(super) line: u32,
+    pub(super) kind: FaultKind,
+}
+
+/// A fault of a lane.
+pub(super) type Wrong = (usize, FaultKind);
+
+/// How a group goes on after an instruction that can part lanes.
+pub(super) enum Next {
+    /// All its lanes, at this position of the same frame.
+    Go(u32),
+    /// The group stays; what it does next is to be decided.
+    Decide,
+    /// The group stays, in another frame.
+    Enter,
+    /// The group is no more.
+    Gone,
+    /// A barrier of the block is complete: whoever waits for it goes on.
+    Released,
+}
+
+/// Why a warp stopped.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Its turn is over, or nothing in it can go on.
+    Turn,
+    /// A barrier of the block is complete.
+    Released,
+}
+
+impl Run<'_> {
+    /// Runs a warp for about `budget` instructions.
+    pub(super) fn warp(&mut self, warp: &mut Warp, budget: u64) -> Result<Stop, Broken> {
+        let end = warp.time + budget;
+        while warp.time < end {
+            let Some(group) = warp.next_group() else { return Ok(Stop::Turn) };
+            let id = warp.groups[group].id;
+            let released = self.group(warp, group, end)?;
+            if let Some(group) = warp.groups.iter().position(|group| group.id == id) {
+                warp.note_run(group);
+                if warp.groups.len() > 1 {
+                    warp.merge(group);
+                }
+            }
+            if released {
+                return Ok(Stop::Released);
+            }
+        }
+        Ok(Stop::Turn)
+    }
+
+    /// Runs a group until it parts, waits or ends, or the time `end` is reached. True if a barrier was completed.
+    fn group(&mut self, warp: &mut Warp, group: usize, end: u64) -> Result<bool, Broken> {
+        loop {
+            let (index, lanes) = (warp.groups[group].frame, warp.groups[group].lanes);
+            let code = Arc::clone(&warp.frame(index).code);
+            let mut position = warp.groups[group].position;
+            let next = loop {
+                let instruction = &code.instructions[position as usize];
+                let frame = warp.frame_mut(index);
+                let active = match instruction.guard {
+                    None => lanes,
+                    Some(guard) => lanes & frame.holds(guard.predicate, guard.negated),
+                };
+                warp.time += 1;
+                *self.since += 1;
+                *self.executed += u64::from(active.count_ones());
+                if active == 0 {
+                    position += 1;
+                    continue;
+                }
+                let frame = warp.frame_mut(index);
+                if alu::execute(frame, &instruction.op, active) || float::execute(frame, &instruction.op, active) {
+                    position += 1;
+                    continue;
+                }
+                warp.groups[group].position = position;
+                let next = self
+                    .special(warp, group, &instruction.op, active)
+                    .map_err(|(lane, kind)| Broken { lane, line: code.lines[position as usize], kind })?;
+                match next {
+                    Next::Go(to) if to == position + 1 && !matches!(instruction.op, Op::Land) => position = to,
+                    Next::Go(to) => {
+                        position = to;
+                        if warp.groups.len() > 1 || warp.time >= end {
+                            warp.groups[group].position = position;
+                            break Next::Decide;
+                        }
+                    }
+                    other => break other,
+                }
+            };
+            match next {
+                Next::Enter if warp.groups.len() == 1 && warp.time < end => {}
+                Next::Released => return Ok(true),
+                _ => return Ok(false),
+            }
+        }
+    }
+
+    /// Memory, control, and whatever lanes do together. The group's position is that of the instruction.
+    fn special(&mut self, warp: &mut Warp, group: usize, op: &Op, active: u32) -> Result<Next, Wrong> {
+        let position = warp.groups[group].position;
+        let index = warp.groups[group].frame;
+        let go = Next::Go(position + 1);
+        match op {
+            Op::Load { space, width, signed, to, at } => {
+                let addresses = address(warp.frame(index), at);
+                let values = self.load(warp, index, *space, *width, &addresses, active, *width as u64)?;
+                let values = if *signed { sign_extend(values, *width) } else { values };
+                warp.frame_mut(index).write(*to, active, &values);
+            }
+            Op::LoadParameter { width, signed, to, offset } => {
+                let value = self.parameter(u64::from(*offset), *width, active)?;
+                let values = if *signed { sign_extend([value; LANES], *width) } else { [value; LANES] };
+                warp.frame_mut(index).write(*to, active, &values);
+            }
+            Op::Store { space, width, from, at } => {
+                let frame = warp.frame(index);
+                let (addresses, values) = (address(frame, at), frame.read(*from));
+                self.store(warp, index, *space, *width, &addresses, active, &values, *width as u64)?;
+            }
+            Op::LoadVector { .. } | Op::StoreVector { .. } => self.vector(warp, index, op, active)?,
+            Op::Atomic(atomic) => self.atomic(warp, index, atomic, active)?,
+            Op::CopyAsync { .. } => self.copy(warp, index, op, active)?,
+            Op::Fence => self.memory.fence(),
+            Op::IsSpace { .. } | Op::ToGeneric { .. } | Op::FromGeneric { .. } => self.translate(warp, index, op, active),
+            Op::BarrierWord(word) => self.barrier_word(warp, index, word, active)?,
+            Op::Read { timer, to } => {
+                let value = self.time(*timer);
+                warp.frame_mut(index).write(*to, active, &[value; LANES]);
+            }
+
+            Op::Land => {}
+            Op::Branch { target } => return Ok(branch(warp, group, active, *target)),
+            Op::BranchIndexed { index, targets } => return self.branch_indexed(warp, group, active, *index, targets),
+            Op::Call(call) => {
+                part(warp, group, active);
+                return self.call(warp, group, call);
+            }
+            Op::Return => {
+                part(warp, group, active);
+                return self.finish_call(warp, group);
+            }
+            Op::Exit => return Ok(self.exit(warp, group, active)),
+            Op::Trap => return Err((first(active), FaultKind::Trap)),
+            Op::Breakpoint => return Err((first(active), FaultKind::Breakpoint)),
+            Op::Sleep { nanoseconds } => {
+                part(warp, group, active);
+                let wanted = warp.frame(index).narrow[*nanoseconds as usize][first(active)];
+                let until = self.now() + u64::from(wanted.min(1_000_000));
+                warp.groups[group].position = position + 1;
+                warp.groups[group].state = State::Asleep { until };
+                return Ok(Next::Decide);
+            }
+            Op::Yield => {
+                warp.groups[group].position = position + 1;
+                warp.time += 64;
+                return Ok(Next::Decide);
+            }
+
+            Op::ActiveMask { to } => warp.frame_mut(index).put_narrow(*to, active, [active; LANES]),
+            Op::WarpBarrier { .. } => {
+                part(warp, group, active);
+                return Ok(warp_barrier(warp, group));
+            }
+            Op::Shuffle { members: None, .. } | Op::Vote { members: None, .. } => super::lanes::execute(warp.frame_mut(index), op, active),
+            Op::Shuffle { members: Some(members), .. }
+            | Op::Vote { members: Some(members), .. }
+            | Op::Match { members, .. }
+            | Op::Reduce { members, .. }
+            | Op::Elect { members, .. } => {
+                part(warp, group, active);
+                if !meet(warp, group, *members) {
+                    return Ok(Next::Decide);
+                }
+                let lanes = warp.groups[group].lanes;
+                super::lanes::execute(warp.frame_mut(index), op, lanes);
+                if warp.groups.len() > 1 {
+                    warp.groups[group].position = position + 1;
+                    return Ok(Next::Decide);
+                }
+            }
+            Op::Barrier(barrier) => {
+                part(warp, group, active);
+                return self.arrive(warp, group, barrier);
+            }
+            _ => unreachable!("every instruction is executed somewhere: {op:?}"),
+        }
+        Ok(go)
+    }
+
+    /// Nanoseconds, as threads see them: they go on with what is executed.
+    pub(super) fn now(&self) -> u64 {
+        self.nanoseconds + *self.since
+    }
+
+    fn time(&self, timer: Timer) -> u64 {
+        let cycles = self.now().wrapping_mul(CYCLES_PER_NANOSECOND);
+        match timer {
+            Timer::Clock => cycles & 0xffff_ffff,
+            Timer::ClockHigh => cycles >> 32,
+            Timer::Clock64 => cycles,
+            Timer::GlobalTimer => self.now(),
+            Timer::GlobalTimerLow => self.now() & 0xffff_ffff,
+            Timer::GlobalTimerHigh => self.now() >> 32,
+        }
+    }
+
+    fn branch_indexed(
+        &mut self,
+        warp: &mut Warp,
+        group: usize,
+        active: u32,
+        slot: u32,
+        targets: &[u32],
+    ) -> Result<Next, Wrong> {
+        part(warp, group, active);
+        let indices = warp.frame(warp.groups[group].frame).narrow[slot as usize];
+        let mut left = warp.groups[group].lanes;
+        loop {
+            let lane = first(left);
+            let index = indices[lane];
+            let Some(&target) = targets.get(index as usize) else {
+                let message = format!("brx.idx with index {index}, and only {} targets", targets.len());
+                return Err((lane, FaultKind::Instruction { message }));
+            };
+            let same = each(left).filter(|&lane| indices[lane] == index).fold(0, |lanes, lane| lanes | 1 << lane);
+            if same == left {
+                warp.groups[group].lanes = same;
+                return Ok(Next::Go(target));
+            }
+            let frame = warp.groups[group].frame;
+            warp.add_group(target, same, frame);
+            left &= !same;
+        }
+    }
+
+    fn exit(&mut self, warp: &mut Warp, group: usize, active: u32) -> Next {
+        let position = warp.groups[group].position;
+        warp.alive &= !active;
+        *self.live -= active.count_ones();
+        warp.groups[group].lanes &= !active;
+        warp.wake_meetings();
+        let gone = warp.groups[group].lanes == 0;
+        if gone {
+            warp.remove_group(group);
+        } else {
+            warp.groups[group].position = position + 1;
+        }
+        if self.barriers.check_all(*self.live) {
+            return Next::Released;
+        }
+        if gone { Next::Gone } else { Next::Decide }
+    }
+}
+
+/// The lowest lane of a mask.
+pub(super) fn first(lanes: u32) -> usize {
+    lanes.trailing_zeros() as usize % LANES
+}
+
+/// Leaves lanes that do not take part in an instruction behind it, in a group of their own.
+fn part(warp: &mut Warp, group: usize, active: u32) {
+    let this = warp.groups[group];
+    if this.lanes != active {
+        warp.add_group(this.position + 1, this.lanes & !active, this.frame);
+        warp.groups[group].lanes = active;
+    }
+}
+
+fn branch(warp: &mut Warp, group: usize, taken: u32, target: u32) -> Next {
+    let this = warp.groups[group];
+    if this.lanes == taken {
+        return Next::Go(target);
+    }
+    warp.add_group(target, taken, this.frame);
+    warp.groups[group].lanes = this.lanes & !taken;
+    warp.groups[group].position = this.position + 1;
+    Next::Decide
+}
+
+/// Whether the lanes of a group that an instruction names are all here; those whose partners are elsewhere wait.
+fn meet(warp: &mut Warp, group: usize, members: u32) -> bool {
+    let this = warp.groups[group];
+    let members = warp.frame(this.frame).narrow[members as usize];
+    let missing = warp.alive & !this.lanes;
+    let complete = each(this.lanes).filter(|&lane| members[lane] & missing == 0).fold(0, |lanes, lane| lanes | 1 << lane);
+    if complete == this.lanes {
+        return true;
+    }
+    if complete == 0 {
+        warp.groups[group].state = State::Meeting;
+        return false;
+    }
+    warp.add_group(this.position, this.lanes & !complete, this.frame);
+    let waiting = warp.groups.len() - 1;
+    warp.groups[waiting].state = State::Meeting;
+    warp.groups[group].lanes = complete;
+    true
+}
+
+/// `bar.warp.sync`: unlike other meetings, lanes may come to it at different places.
+fn warp_barrier(warp: &mut Warp, group: usize) -> Next {
+    warp.groups[group].state = State::Meeting;
+    let wanted = |warp: &Warp, index: usize| {
+        let group = &warp.groups[index];
+        let frame = warp.frame(group.frame);
+        match frame.code.instructions[group.position as usize].op {
+            Op::WarpBarrier { members } if group.state == State::Meeting => {
+                Some(each(group.lanes).fold(0, |all, lane| all | frame.narrow[members as usize][lane]))
+            }
+            _ => None,
+        }
+    };
+    let waiting: Vec<(usize, u32)> =
+        (0..warp.groups.len()).filter_map(|index| Some((index, wanted(warp, index)?))).collect();
+    let here = waiting.iter().fold(0, |lanes, &(index, _)| lanes | warp.groups[index].lanes);
+    for &(index, members) in &waiting {
+        if members & warp.alive & !here == 0 {
+            warp.groups[index].state = State::Ready;
+            warp.groups[index].position += 1;
+        }
+    }
+    match warp.groups[group].state {
+        State::Ready if warp.groups.len() == 1 => Next::Go(warp.groups[group].position),
+        _ => Next::Decide,
+    }
+}
+
+pub(super) fn address(frame: &Frame, at: &crate::program::Address) -> [u64; LANES] {
+    match at.base {
+        Place::Narrow(slot) => {
+            frame.narrow[slot as usize].map(|base| u64::from(base.wrapping_add(at.offset as u32)))
+        }
+        Place::Wide(slot) => frame.wide[slot as usize].map(|base| base.wrapping_add_signed(at.offset)),
+        Place::Predicate(_) => unreachable!("an address is a number"),
+    }
+}
+
+pub(super) fn sign_extend(values: [u64; LANES], width: crate::memory::Width) -> [u64; LANES] {
+    let shift = 64 - 8 * width.bytes() as u32;
+    values.map(|value| ((value << shift).cast_signed() >> shift).cast_unsigned())
+}

@@ -1,0 +1,196 @@
+//! A warp: 32 threads, in groups that stand at the same instruction of the same call.
+//!
+//! Lanes that part ways become groups of their own, and one again where they meet. The group that is deepest in calls
+//! and then earliest in the code goes first, so that others wait for it where they would meet it; but none waits
+//! longer than a while, so that a lane that spins for another ends.
+
+use super::frame::{Caller, Frame};
+
+/// After so many instructions of others a group that could go on does.
+const PATIENCE: u64 = 512;
+/// How far it goes then before the others have a turn again.
+const FAVOUR: u64 = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct Warp {
+    pub(super) groups: Vec<Group>,
+    pub(super) frames: Vec<Option<Frame>>,
+    free: Vec<usize>,
+    /// Threads that have not ended.
+    pub(super) alive: u32,
+    /// Local memory of each lane.
+    pub(super) local: Vec<Vec<u8>>,
+    /// Instructions of this warp so far.
+    pub(super) time: u64,
+    /// The group that has a turn of its own, and until when.
+    favour: Option<(u64, u64)>,
+    groups_made: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Group {
+    /// Never the same for two groups of a warp.
+    pub(super) id: u64,
+    pub(super) position: u32,
+    pub(super) lanes: u32,
+    pub(super) frame: usize,
+    pub(super) state: State,
+    /// When it last ran, in instructions of the warp.
+    ran: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Ready,
+    /// At a barrier of the block; it stands at the instruction until that is complete.
+    Barrier { id: u32 },
+    /// At an instruction for which lanes of the warp meet.
+    Meeting,
+    /// Until a time in nanoseconds.
+    Asleep { until: u64 },
+}
+
+impl Warp {
+    pub(super) fn start(&mut self, frame: Frame, lanes: u32) {
+        self.alive = lanes;
+        let frame = self.add_frame(frame);
+        self.add_group(0, lanes, frame);
+    }
+
+    pub(super) fn frame(&self, index: usize) -> &Frame {
+        self.frames[index].as_ref().expect("a group is in a frame that lives")
+    }
+
+    pub(super) fn frame_mut(&mut self, index: usize) -> &mut Frame {
+        self.frames[index].as_mut().expect("a group is in a frame that lives")
+    }
+
+    pub(super) fn add_frame(&mut self, frame: Frame) -> usize {
+        match self.free.pop() {
+            Some(index) => {
+                self.frames[index] = Some(frame);
+                index
+            }
+            None => {
+                self.frames.push(Some(frame));
+                self.frames.len() - 1
+            }
+        }
+    }
+
+    /// A group of its own for lanes that part ways. The frame has one more user.
+    pub(super) fn add_group(&mut self, position: u32, lanes: u32, frame: usize) {
+        self.frame_mut(frame).users += 1;
+        self.groups_made += 1;
+        let group =
+            Group { id: self.groups_made, position, lanes, frame, state: State::Ready, ran: self.time };
+        self.groups.push(group);
+    }
+
+    /// A user of a frame is gone; frames that nobody uses any more go, callers after callees.
+    pub(super) fn leave_frame(&mut self, mut index: usize) {
+        loop {
+            let frame = self.frame_mut(index);
+            frame.users -= 1;
+            if frame.users > 0 {
+                return;
+            }
+            let caller = frame.caller;
+            self.frames[index] = None;
+            self.free.push(index);
+            match caller {
+                Some(Caller { frame, .. }) => index = frame,
+                None => return,
+            }
+        }
+    }
+
+    /// Takes a group back from its frame to the caller's.
+    pub(super) fn return_to_caller(&mut self, group: usize) -> Option<Caller> {
+        let index = self.groups[group].frame;
+        let caller = self.frame(index).caller?;
+        self.frame_mut(caller.frame).users += 1;
+        self.leave_frame(index);
+        self.groups[group].frame = caller.frame;
+        Some(caller)
+    }
+
+    /// Removes a group without lanes.
+    pub(super) fn remove_group(&mut self, group: usize) {
+        let frame = self.groups[group].frame;
+        self.groups.swap_remove(group);
+        self.leave_frame(frame);
+    }
+
+    /// Joins a group with another that stands at the same place, and says whether it did.
+    pub(super) fn merge(&mut self, group: usize) -> bool {
+        let this = self.groups[group];
+        let same = |other: &Group| {
+            other.id != this.id
+                && other.position == this.position
+                && other.frame == this.frame
+                && matches!(other.state, State::Ready | State::Meeting)
+        };
+        let Some(other) = self.groups.iter().position(same) else { return false };
+        self.groups[other].lanes |= this.lanes;
+        self.groups[other].state = State::Ready;
+        self.remove_group(group);
+        true
+    }
+
+    /// Lanes that meet look again: somebody ended or came.
+    pub(super) fn wake_meetings(&mut self) {
+        for group in &mut self.groups {
+            if group.state == State::Meeting {
+                group.state = State::Ready;
+            }
+        }
+    }
+
+    /// Wakes groups whose sleep is over, and says when the next one's is.
+    pub(super) fn wake_sleepers(&mut self, now: u64) -> Option<u64> {
+        let mut next = None;
+        for group in &mut self.groups {
+            if let State::Asleep { until } = group.state {
+                if until <= now {
+                    group.state = State::Ready;
+                } else {
+                    next = Some(next.map_or(until, |next: u64| next.min(until)));
+                }
+            }
+        }
+        next
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.groups.iter().any(|group| group.state == State::Ready)
+    }
+
+    /// The group that goes on next.
+    pub(super) fn next_group(&mut self) -> Option<usize> {
+        if let [group] = self.groups.as_slice() {
+            return (group.state == State::Ready).then_some(0);
+        }
+        if let Some((id, until)) = self.favour {
+            let favoured = self.groups.iter().position(|group| group.id == id && group.state == State::Ready);
+            match favoured {
+                Some(group) if self.time < until => return Some(group),
+                _ => self.favour = None,
+            }
+        }
+        let ready = || self.groups.iter().enumerate().filter(|(_, group)| group.state == State::Ready);
+        let (oldest, group) = ready().min_by_key(|(_, group)| group.ran)?;
+        if self.time.saturating_sub(group.ran) > PATIENCE {
+            self.favour = Some((group.id, self.time + FAVOUR));
+            return Some(oldest);
+        }
+        ready()
+            .min_by_key(|(_, group)| (std::cmp::Reverse(self.frame(group.frame).depth), group.position))
+            .map(|(index, _)| index)
+    }
+
+    /// Notes that a group ran until now.
+    pub(super) fn note_run(&mut self, group: usize) {
+        self.groups[group].ran = self.time;
+    }
+}

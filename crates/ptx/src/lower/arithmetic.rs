@@ -1,0 +1,653 @@
+//! Which instruction an opcode and its words are: the choice, and arithmetic on numbers.
+
+use super::function::Builder;
+use super::words::Words;
+use crate::arith::{Mode, Property, Rounding};
+use crate::arith::half::Half;
+use crate::error::Error;
+use crate::program::{
+    CarryOp, Compare, CompareKind, Extend, Float, Integer, Logic, Op, Place, Relation, Slot,
+};
+use crate::syntax::tree::{Operand, Type};
+
+impl<'m> Builder<'_, 'm> {
+    /// Lowers one instruction.
+    pub(super) fn select(
+        &mut self,
+        opcode: &str,
+        words: &mut Words<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
+        match opcode {
+            "add" | "sub" => self.sum(opcode, words, operands),
+            "addc" | "subc" => self.carried_sum(opcode, words, operands, true),
+            "mul" => self.product(words, operands),
+            "mad" | "fma" => self.mad(opcode, words, operands),
+            "madc" => self.carried_mad(words, operands),
+            "div" | "rem" | "min" | "max" => self.two_operands(opcode, words, operands),
+            "neg" | "abs" | "sqrt" | "rsqrt" | "rcp" | "sin" | "cos" | "ex2" | "lg2" | "tanh" => {
+                self.one_operand(opcode, words, operands)
+            }
+            "copysign" => self.copysign(words, operands),
+            "sad" => self.sad(words, operands),
+            "and" | "or" | "xor" => self.logic(opcode, words, operands),
+            "not" | "cnot" => self.complement(opcode, words, operands),
+            "setp" => self.setp(words, operands),
+            "set" => self.set(words, operands),
+            "selp" => self.selp(words, operands),
+            "slct" => self.slct(words, operands),
+            "testp" => self.testp(words, operands),
+            "shl" | "shr" | "shf" | "lop3" | "bfe" | "bfi" | "bfind" | "brev" | "clz" | "popc" | "prmt" | "mul24"
+            | "mad24" | "dp4a" | "dp2a" | "szext" | "bmsk" | "fns" => self.bit_operation(opcode, words, operands),
+            "mov" => self.mov(words, operands),
+            "cvt" => self.cvt(words, operands),
+            "cvta" => self.cvta(words, operands),
+            "isspacep" => self.isspacep(words, operands),
+            "ld" | "ldu" | "st" | "atom" | "red" | "membar" | "fence" | "prefetch" | "prefetchu" | "cp" | "discard"
+            | "applypriority" | "createpolicy" | "mapa" => self.memory_access(opcode, words, operands),
+            "bar" | "barrier" | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => {
+                self.warp_operation(opcode, words, operands)
+            }
+            "mbarrier" => self.mbarrier(words, operands),
+            "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "pmevent" | "setmaxnreg"
+            | "griddepcontrol" => self.control(opcode, words, operands),
+            "mma" | "wmma" | "wgmma" | "ldmatrix" | "stmatrix" | "movmatrix" | "tex" | "txq" | "tld4" | "suld" | "sust"
+            | "sured" | "suq" | "istypep" | "multimem" | "cluster" | "tensormap" | "alloca" | "stacksave"
+            | "stackrestore" | "getctarank" | "vadd" | "vsub" | "vabsdiff" | "vmin" | "vmax" | "vshl" | "vshr"
+            | "vmad" | "vset" | "vadd2" | "vsub2" | "vavrg2" | "vabsdiff2" | "vmin2" | "vmax2" | "vset2" | "vadd4"
+            | "vsub4" | "vavrg4" | "vabsdiff4" | "vmin4" | "vmax4" | "vset4" | "tcgen05" | "clusterlaunchcontrol"
+            | "bmma" | "sparse" => Err(self.unsupported(format!("'{opcode}' is not supported"))),
+            _ => Err(self.error(format!("unknown instruction '{opcode}'"))),
+        }
+    }
+
+    pub(super) fn mode(&self, words: &mut Words<'_>) -> Mode {
+        let rounding = words.rounding().unwrap_or(Rounding::Nearest);
+        Mode { rounding, ftz: words.has("ftz"), sat: words.has("sat") }
+    }
+
+    /// An integer instruction on 16, 32 or 64 bits.
+    pub(super) fn integer(
+        &mut self,
+        op: Integer,
+        ty: Type,
+        to: &Operand<'m>,
+        from: [Option<&Operand<'m>>; 3],
+    ) -> Result<(), Error> {
+        if ty.bits() == 64 {
+            let to = self.wide_target(to, ty)?;
+            let mut slots = [0; 3];
+            for (slot, operand) in slots.iter_mut().zip(from) {
+                *slot = operand.map_or(Ok(0), |operand| self.wide(operand, ty))?;
+            }
+            let [a, b, c] = slots;
+            self.emit(Op::Wide { op, to, a, b, c });
+            return Ok(());
+        }
+        let half = match ty.bits() {
+            16 if ty.is_signed() => Some(Extend::Sign),
+            16 => Some(Extend::Zero),
+            32 => None,
+            _ => return Err(self.wrong_type(ty)),
+        };
+        let to = self.narrow_target(to, ty)?;
+        let mut slots = [0; 3];
+        for (slot, operand) in slots.iter_mut().zip(from) {
+            *slot = operand.map_or(Ok(0), |operand| self.narrow(operand, ty))?;
+        }
+        let [a, b, c] = slots;
+        self.emit(Op::Narrow { op, half, to, a, b, c });
+        Ok(())
+    }
+
+    /// A floating-point instruction of any format.
+    fn float(
+        &mut self,
+        op: Float,
+        ty: Type,
+        mode: Mode,
+        relu: bool,
+        to: &Operand<'m>,
+        from: &[&Operand<'m>],
+    ) -> Result<(), Error> {
+        if ty == Type::F64 {
+            if mode.ftz && !matches!(op, Float::RcpApprox | Float::RsqrtApprox) || mode.sat {
+                return Err(self.error("'.ftz' and '.sat' are not for .f64"));
+            }
+            let to = self.wide_target(to, ty)?;
+            let mut slots = [0; 3];
+            for (slot, operand) in slots.iter_mut().zip(from) {
+                *slot = self.wide(operand, ty)?;
+            }
+            let [a, b, c] = slots;
+            self.emit(Op::Double { op, mode, to, a, b, c });
+            return Ok(());
+        }
+        let to = self.narrow_target(to, ty)?;
+        let mut slots = [0; 3];
+        for (slot, operand) in slots.iter_mut().zip(from) {
+            *slot = self.narrow(operand, ty)?;
+        }
+        let [a, b, c] = slots;
+        let (format, packed) = match ty {
+            Type::F32 => {
+                self.emit(Op::Single { op, mode, to, a, b, c });
+                return Ok(());
+            }
+            Type::F16 => (Half::F16, false),
+            Type::F16x2 => (Half::F16, true),
+            Type::Bf16 => (Half::Bf16, false),
+            Type::Bf16x2 => (Half::Bf16, true),
+            _ => return Err(self.wrong_type(ty)),
+        };
+        if mode.rounding != Rounding::Nearest {
+            return Err(self.error("half precision rounds to nearest"));
+        }
+        self.emit(Op::Half { op, format, packed, mode, relu, to, a, b, c });
+        Ok(())
+    }
+
+    fn sum(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if words.has("cc") {
+            return self.carry(opcode, words, operands, false, true);
+        }
+        let ty = self.some_type(words)?;
+        let [to, a, b] = self.operands(operands)?;
+        if ty.is_float() {
+            let op = if opcode == "add" { Float::Add } else { Float::Sub };
+            let mode = self.mode(words);
+            // f32 sums of halves: the operand is widened first.
+            if ty == Type::F32
+                && let Some(narrow) = words.ty()
+            {
+                return Err(self.unsupported(format!("a sum of .f32 and .{narrow:?}").to_lowercase()));
+            }
+            return self.float(op, ty, mode, false, to, &[a, b]);
+        }
+        let sat = words.has("sat");
+        if sat && ty != Type::S32 {
+            return Err(self.error("'.sat' is for .s32"));
+        }
+        let op = match (opcode, sat) {
+            ("add", false) => Integer::Add,
+            ("add", true) => Integer::AddSat,
+            (_, false) => Integer::Sub,
+            (_, true) => Integer::SubSat,
+        };
+        match ty {
+            Type::S16 | Type::U16 | Type::S32 | Type::U32 | Type::S64 | Type::U64 => {
+                self.integer(op, ty, to, [Some(a), Some(b), None])
+            }
+            _ => Err(self.wrong_type(ty)),
+        }
+    }
+
+    fn carried_sum(
+        &mut self,
+        opcode: &str,
+        words: &mut Words<'m>,
+        operands: &[Operand<'m>],
+        reads: bool,
+    ) -> Result<(), Error> {
+        let writes = words.has("cc");
+        self.carry(opcode, words, operands, reads, writes)
+    }
+
+    fn carry(
+        &mut self,
+        opcode: &str,
+        words: &mut Words<'m>,
+        operands: &[Operand<'m>],
+        reads: bool,
+        writes: bool,
+    ) -> Result<(), Error> {
+        let ty = self.some_type(words)?;
+        if !matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64) {
+            return Err(self.wrong_type(ty));
+        }
+        let [to, a, b] = self.operands(operands)?;
+        let op = if opcode.starts_with("add") { CarryOp::Add } else { CarryOp::Sub };
+        let (a, b, to) = (self.source(a, ty)?, self.source(b, ty)?, self.target(to, ty)?);
+        self.emit(Op::Carry { op, reads, writes, to, a, b, c: a });
+        Ok(())
+    }
+
+    fn carried_mad(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let writes = words.has("cc");
+        self.mad_with_carry(words, operands, true, writes)
+    }
+
+    fn mad_with_carry(
+        &mut self,
+        words: &mut Words<'m>,
+        operands: &[Operand<'m>],
+        reads: bool,
+        writes: bool,
+    ) -> Result<(), Error> {
+        let high = words.has("hi");
+        if !high && !words.has("lo") {
+            return Err(self.error("expected '.lo' or '.hi'"));
+        }
+        let ty = self.some_type(words)?;
+        if !matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64) {
+            return Err(self.wrong_type(ty));
+        }
+        let [to, a, b, c] = self.operands(operands)?;
+        let op = if high { CarryOp::MadHigh { signed: ty.is_signed() } } else { CarryOp::MadLow };
+        let (a, b, c) = (self.source(a, ty)?, self.source(b, ty)?, self.source(c, ty)?);
+        let to = self.target(to, ty)?;
+        self.emit(Op::Carry { op, reads, writes, to, a, b, c });
+        Ok(())
+    }
+
+    fn product(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let [to, a, b] = self.operands(operands)?;
+        if words.has("wide") {
+            return self.widening(words, to, a, b, None);
+        }
+        let (high, low) = (words.has("hi"), words.has("lo"));
+        let ty = self.some_type(words)?;
+        if ty.is_float() {
+            let mode = self.mode(words);
+            return self.float(Float::Mul, ty, mode, false, to, &[a, b]);
+        }
+        if !ty.is_integer() || ty.bits() == 8 {
+            return Err(self.wrong_type(ty));
+        }
+        let op = match (high, low) {
+            (true, _) if ty.is_signed() => Integer::MulHighSigned,
+            (true, _) => Integer::MulHighUnsigned,
+            (_, true) => Integer::Mul,
+            _ => return Err(self.error("expected '.lo', '.hi' or '.wide'")),
+        };
+        self.integer(op, ty, to, [Some(a), Some(b), None])
+    }
+
+    fn widening(
+        &mut self,
+        words: &mut Words<'m>,
+        to: &Operand<'m>,
+        a: &Operand<'m>,
+        b: &Operand<'m>,
+        c: Option<&Operand<'m>>,
+    ) -> Result<(), Error> {
+        let ty = self.some_type(words)?;
+        let signed = ty.is_signed();
+        let (a, b) = (self.narrow(a, ty)?, self.narrow(b, ty)?);
+        let (half, to, c) = match ty {
+            Type::U16 | Type::S16 => {
+                let double = if signed { Type::S32 } else { Type::U32 };
+                (true, self.narrow_target(to, double)?, c.map(|c| self.narrow(c, double)).transpose()?)
+            }
+            Type::U32 | Type::S32 => {
+                let double = if signed { Type::S64 } else { Type::U64 };
+                (false, self.wide_target(to, double)?, c.map(|c| self.wide(c, double)).transpose()?)
+            }
+            _ => return Err(self.wrong_type(ty)),
+        };
+        self.emit(Op::Widening { signed, half, to, a, b, c });
+        Ok(())
+    }
+
+    fn mad(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let [to, a, b, c] = self.operands(operands)?;
+        if words.has("cc") {
+            return self.mad_with_carry(words, operands, false, true);
+        }
+        if words.has("wide") {
+            return self.widening(words, to, a, b, Some(c));
+        }
+        let (high, low) = (words.has("hi"), words.has("lo"));
+        let ty = self.some_type(words)?;
+        if ty.is_float() {
+            if words.has("oob") {
+                return Err(self.unsupported("'fma.oob'"));
+            }
+            let relu = words.has("relu");
+            let mode = self.mode(words);
+            return self.float(Float::Fma, ty, mode, relu, to, &[a, b, c]);
+        }
+        if opcode == "fma" || !ty.is_integer() || ty.bits() == 8 {
+            return Err(self.wrong_type(ty));
+        }
+        let sat = words.has("sat");
+        let op = match (high, low) {
+            (true, _) if sat && ty == Type::S32 => Integer::MadHighSat,
+            (true, _) if ty.is_signed() => Integer::MadHighSigned,
+            (true, _) => Integer::MadHighUnsigned,
+            (_, true) => Integer::Mad,
+            _ => return Err(self.error("expected '.lo', '.hi' or '.wide'")),
+        };
+        if sat && op != Integer::MadHighSat {
+            return Err(self.error("'.sat' is for 'mad.hi.s32'"));
+        }
+        self.integer(op, ty, to, [Some(a), Some(b), Some(c)])
+    }
+
+    fn two_operands(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let [to, a, b] = self.operands(operands)?;
+        let ty = self.some_type(words)?;
+        if ty.is_float() {
+            let (approx, full) = (words.has("approx"), words.has("full"));
+            let (nan, xorsign) = (words.has("NaN"), words.has("xorsign"));
+            if xorsign && !words.has("abs") {
+                return Err(self.error("'.xorsign' comes with '.abs'"));
+            }
+            let mode = self.mode(words);
+            let op = match opcode {
+                "div" if approx => Float::DivApprox,
+                "div" if full => Float::DivFull,
+                "div" if matches!(ty, Type::F32 | Type::F64) => Float::Div,
+                "min" => Float::Min { nan, xorsign },
+                "max" => Float::Max { nan, xorsign },
+                _ => return Err(self.wrong_type(ty)),
+            };
+            return self.float(op, ty, mode, false, to, &[a, b]);
+        }
+        let relu = words.has("relu");
+        let signed = ty.is_signed();
+        if !ty.is_integer() || ty.bits() == 8 || (relu && ty != Type::S32) {
+            return Err(self.wrong_type(ty));
+        }
+        let op = match (opcode, signed) {
+            ("div", false) => Integer::DivUnsigned,
+            ("div", true) => Integer::DivSigned,
+            ("rem", false) => Integer::RemUnsigned,
+            ("rem", true) => Integer::RemSigned,
+            ("min", false) => Integer::MinUnsigned,
+            ("min", true) if relu => Integer::MinRelu,
+            ("min", true) => Integer::MinSigned,
+            (_, false) => Integer::MaxUnsigned,
+            (_, true) if relu => Integer::MaxRelu,
+            (_, true) => Integer::MaxSigned,
+        };
+        self.integer(op, ty, to, [Some(a), Some(b), None])
+    }
+
+    fn one_operand(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let [to, a] = self.operands(operands)?;
+        let ty = self.some_type(words)?;
+        if !ty.is_float() {
+            let op = if opcode == "neg" { Integer::Neg } else { Integer::Abs };
+            if !matches!(opcode, "neg" | "abs") || !ty.is_signed() || ty.bits() == 8 {
+                return Err(self.wrong_type(ty));
+            }
+            return self.integer(op, ty, to, [Some(a), None, None]);
+        }
+        let approx = words.has("approx");
+        let rounded = words.rounding();
+        let mode = Mode { rounding: rounded.unwrap_or(Rounding::Nearest), ftz: words.has("ftz"), sat: words.has("sat") };
+        if mode.sat {
+            return Err(self.error("'.sat' does not belong here"));
+        }
+        let precise = matches!(ty, Type::F32 | Type::F64) && !approx;
+        let half = matches!(ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2);
+        let op = match opcode {
+            "neg" => Float::Neg,
+            "abs" => Float::Abs,
+            "sqrt" if approx && ty == Type::F32 => Float::SqrtApprox,
+            "sqrt" if precise => Float::Sqrt,
+            "rcp" if approx && (ty == Type::F32 || ty == Type::F64 && mode.ftz) => Float::RcpApprox,
+            "rcp" if precise => Float::Rcp,
+            "rsqrt" if approx && !half => Float::RsqrtApprox,
+            "sin" if ty == Type::F32 => Float::Sin,
+            "cos" if ty == Type::F32 => Float::Cos,
+            "lg2" if ty == Type::F32 => Float::Log2,
+            "ex2" if ty != Type::F64 => Float::Exp2,
+            "tanh" if ty != Type::F64 => Float::Tanh,
+            _ => return Err(self.wrong_type(ty)),
+        };
+        if matches!(op, Float::Sqrt | Float::Rcp) && rounded.is_none() {
+            return Err(self.error("expected a rounding or '.approx'"));
+        }
+        self.float(op, ty, mode, false, to, &[a])
+    }
+
+    fn copysign(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let [to, a, b] = self.operands(operands)?;
+        let ty = self.some_type(words)?;
+        if !matches!(ty, Type::F32 | Type::F64) {
+            return Err(self.wrong_type(ty));
+        }
+        self.float(Float::CopySign, ty, Mode::NEAREST, false, to, &[a, b])
+    }
+
+    fn sad(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let [to, a, b, c] = self.operands(operands)?;
+        let ty = self.some_type(words)?;
+        if !ty.is_integer() || ty.bits() == 8 {
+            return Err(self.wrong_type(ty));
+        }
+        let op = if ty.is_signed() { Integer::SadSigned } else { Integer::SadUnsigned };
+        self.integer(op, ty, to, [Some(a), Some(b), Some(c)])
+    }
+
+    fn logic(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let [to, a, b] = self.operands(operands)?;
+        let ty = self.some_type(words)?;
+        if ty == Type::Pred {
+            let op = logic_of(opcode).unwrap_or(Logic::Xor);
+            let ((a, a_negated), (b, b_negated)) = (self.predicate(a)?, self.predicate(b)?);
+            let to = self.written_predicate(to)?;
+            self.emit(Op::Logic { op, to, a, a_negated, b, b_negated });
+            return Ok(());
+        }
+        let op = match opcode {
+            "and" => Integer::And,
+            "or" => Integer::Or,
+            _ => Integer::Xor,
+        };
+        self.untyped(ty)?;
+        self.integer(op, ty, to, [Some(a), Some(b), None])
+    }
+
+    pub(super) fn written_predicate(&mut self, operand: &Operand<'m>) -> Result<Slot, Error> {
+        match self.predicate_target(operand)? {
+            Some(slot) => Ok(slot),
+            None => Ok(self.new_predicate()),
+        }
+    }
+
+    /// `.b16`, `.b32` and `.b64` only.
+    pub(super) fn untyped(&self, ty: Type) -> Result<(), Error> {
+        match ty {
+            Type::B16 | Type::B32 | Type::B64 => Ok(()),
+            _ => Err(self.wrong_type(ty)),
+        }
+    }
+
+    fn complement(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let [to, a] = self.operands(operands)?;
+        let ty = self.some_type(words)?;
+        if ty == Type::Pred && opcode == "not" {
+            let (from, negated) = self.predicate(a)?;
+            let to = self.written_predicate(to)?;
+            self.emit(Op::MovePredicate { to, from, negated: !negated });
+            return Ok(());
+        }
+        self.untyped(ty)?;
+        let op = if opcode == "not" { Integer::Not } else { Integer::CNot };
+        self.integer(op, ty, to, [Some(a), None, None])
+    }
+
+    /// What `setp` and `set` share: the comparison up to its results.
+    fn comparison(
+        &mut self,
+        words: &mut Words<'m>,
+        ty: Type,
+        relation: Relation,
+        [a, b]: [&Operand<'m>; 2],
+        combine: Option<(Logic, &Operand<'m>)>,
+    ) -> Result<Compare, Error> {
+        let ftz = words.has("ftz");
+        let half = |format| CompareKind::Half { format, ftz };
+        let packed = |format| CompareKind::PackedHalf { format, ftz };
+        let kind = match ty {
+            Type::U16 | Type::B16 => CompareKind::Unsigned16,
+            Type::S16 => CompareKind::Signed16,
+            Type::U32 | Type::B32 => CompareKind::Unsigned32,
+            Type::S32 => CompareKind::Signed32,
+            Type::U64 | Type::B64 => CompareKind::Unsigned64,
+            Type::S64 => CompareKind::Signed64,
+            Type::F32 => CompareKind::Single { ftz },
+            Type::F64 => CompareKind::Double,
+            Type::F16 => half(Half::F16),
+            Type::Bf16 => half(Half::Bf16),
+            Type::F16x2 => packed(Half::F16),
+            Type::Bf16x2 => packed(Half::Bf16),
+            _ => return Err(self.wrong_type(ty)),
+        };
+        let ordered = matches!(
+            relation,
+            Relation::Eq | Relation::Ne | Relation::Lt | Relation::Le | Relation::Gt | Relation::Ge
+        );
+        if !ty.is_float() && !ordered {
+            return Err(self.error("integers have no unordered comparison"));
+        }
+        if ty.is_untyped() && !matches!(relation, Relation::Eq | Relation::Ne) {
+            return Err(self.error("bits are only equal or not"));
+        }
+        let combine = match combine {
+            None => None,
+            Some((op, operand)) => {
+                let (slot, negated) = self.predicate(operand)?;
+                Some((op, slot, negated))
+            }
+        };
+        let (a, b) = (self.source(a, ty)?, self.source(b, ty)?);
+        Ok(Compare { kind, relation, a, b, combine, to: None, second: None })
+    }
+
+    fn setp(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let relation = words.relation().ok_or_else(|| self.error("expected a comparison"))?;
+        let logic = words.take(logic_of);
+        let ty = self.some_type(words)?;
+        let (to, a, b, combine) = match (operands, logic) {
+            ([to, a, b], None) => (to, a, b, None),
+            ([to, a, b, c], Some(op)) => (to, a, b, Some((op, c))),
+            _ => return Err(self.error("wrong number of operands")),
+        };
+        let mut compare = self.comparison(words, ty, relation, [a, b], combine)?;
+        (compare.to, compare.second) = match to {
+            Operand::Pair(pair) => (self.predicate_target(&pair.0)?, self.predicate_target(&pair.1)?),
+            one => (self.predicate_target(one)?, None),
+        };
+        self.emit(Op::Compare(Box::new(compare)));
+        Ok(())
+    }
+
+    fn set(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let relation = words.relation().ok_or_else(|| self.error("expected a comparison"))?;
+        let logic = words.take(logic_of);
+        let (to_type, ty) = (self.some_type(words)?, self.some_type(words)?);
+        let (to, a, b, combine) = match (operands, logic) {
+            ([to, a, b], None) => (to, a, b, None),
+            ([to, a, b, c], Some(op)) => (to, a, b, Some((op, c))),
+            _ => return Err(self.error("wrong number of operands")),
+        };
+        let mut compare = self.comparison(words, ty, relation, [a, b], combine)?;
+        let (first, second) = (self.new_predicate(), self.new_predicate());
+        (compare.to, compare.second) = (Some(first), Some(second));
+        let packed = matches!(compare.kind, CompareKind::PackedHalf { .. });
+        self.emit(Op::Compare(Box::new(compare)));
+        let truth = match to_type {
+            Type::U32 | Type::S32 if !packed => u32::MAX,
+            Type::F32 => 1.0f32.to_bits(),
+            Type::U16 | Type::S16 => 0xffff,
+            Type::F16 => 0x3c00,
+            Type::Bf16 => 0x3f80,
+            Type::F16x2 => 0x3c00_3c00,
+            Type::Bf16x2 => 0x3f80_3f80,
+            Type::U32 | Type::S32 => u32::MAX,
+            _ => return Err(self.wrong_type(to_type)),
+        };
+        let to = self.narrow_target(to, to_type)?;
+        let zero = self.constant_narrow(0);
+        if !packed {
+            let one = self.constant_narrow(truth);
+            self.emit(Op::SelectNarrow { to, a: one, b: zero, predicate: first, negated: false });
+            return Ok(());
+        }
+        let (low, high) = (self.constant_narrow(truth & 0xffff), self.constant_narrow(truth & 0xffff_0000));
+        let (one, two) = (self.new_narrow(), self.new_narrow());
+        self.emit(Op::SelectNarrow { to: one, a: low, b: zero, predicate: first, negated: false });
+        self.emit(Op::SelectNarrow { to: two, a: high, b: zero, predicate: second, negated: false });
+        self.emit(Op::Narrow { op: Integer::Or, half: None, to, a: one, b: two, c: 0 });
+        Ok(())
+    }
+
+    fn select_value(
+        &mut self,
+        ty: Type,
+        to: &Operand<'m>,
+        [a, b]: [&Operand<'m>; 2],
+        (predicate, negated): (Slot, bool),
+    ) -> Result<(), Error> {
+        let (a, b, to) = (self.source(a, ty)?, self.source(b, ty)?, self.target(to, ty)?);
+        match (to, a, b) {
+            (Place::Narrow(to), Place::Narrow(a), Place::Narrow(b)) => {
+                self.emit(Op::SelectNarrow { to, a, b, predicate, negated });
+            }
+            (Place::Wide(to), Place::Wide(a), Place::Wide(b)) => {
+                self.emit(Op::SelectWide { to, a, b, predicate, negated });
+            }
+            _ => return Err(self.wrong_type(ty)),
+        }
+        Ok(())
+    }
+
+    fn selp(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let ty = self.some_type(words)?;
+        let [to, a, b, predicate] = self.operands(operands)?;
+        let predicate = self.predicate(predicate)?;
+        self.select_value(ty, to, [a, b], predicate)
+    }
+
+    fn slct(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let ty = self.some_type(words)?;
+        let by = self.some_type(words)?;
+        let [to, a, b, c] = self.operands(operands)?;
+        let zero = match by {
+            Type::S32 => Operand::Integer(0),
+            Type::F32 => Operand::Single(0),
+            _ => return Err(self.wrong_type(by)),
+        };
+        let mut compare = self.comparison(words, by, Relation::Ge, [c, &zero], None)?;
+        let predicate = self.new_predicate();
+        compare.to = Some(predicate);
+        self.emit(Op::Compare(Box::new(compare)));
+        self.select_value(ty, to, [a, b], (predicate, false))
+    }
+
+    fn testp(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let class = words.take(|word| {
+            Some(match word {
+                "finite" => Property::Finite,
+                "infinite" => Property::Infinite,
+                "number" => Property::Number,
+                "notanumber" => Property::NotANumber,
+                "normal" => Property::Normal,
+                "subnormal" => Property::Subnormal,
+                _ => return None,
+            })
+        });
+        let class = class.ok_or_else(|| self.error("expected a class of numbers"))?;
+        let ty = self.some_type(words)?;
+        if !matches!(ty, Type::F32 | Type::F64) {
+            return Err(self.wrong_type(ty));
+        }
+        let [to, from] = self.operands(operands)?;
+        let (from, to) = (self.source(from, ty)?, self.written_predicate(to)?);
+        self.emit(Op::Test { class, to, from });
+        Ok(())
+    }
+}
+
+pub(super) fn logic_of(word: &str) -> Option<Logic> {
+    match word {
+        "and" => Some(Logic::And),
+        "or" => Some(Logic::Or),
+        "xor" => Some(Logic::Xor),
+        _ => None,
+    }
+}

@@ -1,0 +1,344 @@
+//! Instructions on bits, and moves.
+
+use super::function::Builder;
+use super::words::Words;
+use crate::arith::integer::{FunnelMode, Permutation};
+use crate::program::{Bits, BitsWide, Integer, Op, Place, Shift, Timer};
+use crate::error::Error;
+use crate::syntax::tree::{Operand, Type};
+
+impl<'m> Builder<'_, 'm> {
+    pub(super) fn bit_operation(
+        &mut self,
+        opcode: &str,
+        words: &mut Words<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
+        match opcode {
+            "shl" | "shr" => self.shift(opcode, words, operands),
+            "shf" => self.funnel(words, operands),
+            "lop3" => self.lop3(words, operands),
+            "bfe" => self.extract(words, operands),
+            "bfi" => self.insert(words, operands),
+            "bfind" | "brev" | "clz" | "popc" => self.scan(opcode, words, operands),
+            "prmt" => self.permute(words, operands),
+            "mul24" | "mad24" => self.product24(opcode, words, operands),
+            "dp4a" | "dp2a" => self.dot(opcode, words, operands),
+            _ => self.rare(opcode, words, operands),
+        }
+    }
+
+    fn shift(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let ty = self.some_type(words)?;
+        let [to, a, amount] = self.operands(operands)?;
+        let right = opcode == "shr";
+        if ty.is_float() || ty == Type::Pred || ty.bits() == 8 || (!right && !ty.is_untyped()) {
+            return Err(self.wrong_type(ty));
+        }
+        let amount = self.narrow(amount, Type::B32)?;
+        if ty.bits() == 64 {
+            let (a, to) = (self.wide(a, ty)?, self.wide_target(to, ty)?);
+            let op = match (right, ty.is_signed()) {
+                (false, _) => Shift::Left,
+                (true, false) => Shift::RightUnsigned,
+                (true, true) => Shift::RightSigned,
+            };
+            self.emit(Op::ShiftWide { op, to, a, amount });
+            return Ok(());
+        }
+        let (a, to) = (self.narrow(a, ty)?, self.narrow_target(to, ty)?);
+        let op = match (right, ty.is_signed()) {
+            (false, _) => Integer::ShiftLeft,
+            (true, false) => Integer::ShiftRightUnsigned,
+            (true, true) => Integer::ShiftRightSigned,
+        };
+        if ty.bits() == 32 {
+            self.emit(Op::Narrow { op, half: None, to, a, b: amount, c: 0 });
+            return Ok(());
+        }
+        // The amount has 32 bits and must not be taken for 16.
+        let extended = self.new_narrow();
+        let left = self.constant_narrow(16);
+        if ty.is_signed() {
+            self.emit(Op::Narrow { op: Integer::ShiftLeft, half: None, to: extended, a, b: left, c: 0 });
+            self.emit(Op::Narrow { op: Integer::ShiftRightSigned, half: None, to: extended, a: extended, b: left, c: 0 });
+        } else {
+            self.emit(Op::MoveNarrow { to: extended, from: a });
+        }
+        self.emit(Op::Narrow { op, half: None, to: extended, a: extended, b: amount, c: 0 });
+        let mask = self.constant_narrow(0xffff);
+        self.emit(Op::Narrow { op: Integer::And, half: None, to, a: extended, b: mask, c: 0 });
+        Ok(())
+    }
+
+    fn bits(&mut self, op: Bits, to: &Operand<'m>, from: &[&Operand<'m>], types: &[Type]) -> Result<(), Error> {
+        let mut slots = [0; 3];
+        for ((slot, operand), ty) in slots.iter_mut().zip(from).zip(types) {
+            *slot = self.narrow(operand, *ty)?;
+        }
+        let to = self.narrow_target(to, Type::B32)?;
+        let [a, b, c] = slots;
+        self.emit(Op::Bits { op, to, a, b, c });
+        Ok(())
+    }
+
+    fn funnel(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let left = words.has("l");
+        if !left && !words.has("r") {
+            return Err(self.error("expected '.l' or '.r'"));
+        }
+        let mode = self.funnel_mode(words)?;
+        if self.some_type(words)? != Type::B32 {
+            return Err(self.error("the instruction is for .b32"));
+        }
+        let [to, a, b, c] = self.operands(operands)?;
+        let op = if left { Bits::FunnelLeft(mode) } else { Bits::FunnelRight(mode) };
+        self.bits(op, to, &[a, b, c], &[Type::B32; 3])
+    }
+
+    fn funnel_mode(&self, words: &mut Words<'m>) -> Result<FunnelMode, Error> {
+        let mode = words.take(|word| match word {
+            "wrap" => Some(FunnelMode::Wrap),
+            "clamp" => Some(FunnelMode::Clamp),
+            _ => None,
+        });
+        mode.ok_or_else(|| self.error("expected '.wrap' or '.clamp'"))
+    }
+
+    fn lop3(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if words.has("BoolOp") || words.has("and") || words.has("or") {
+            return Err(self.unsupported("'lop3' with a predicate"));
+        }
+        if self.some_type(words)? != Type::B32 {
+            return Err(self.error("the instruction is for .b32"));
+        }
+        let [to, a, b, c, table] = self.operands(operands)?;
+        let Operand::Integer(table @ 0..=255) = *table else {
+            return Err(self.error("the table of 'lop3' is a constant from 0 to 255"));
+        };
+        self.bits(Bits::Lop3(table as u8), to, &[a, b, c], &[Type::B32; 3])
+    }
+
+    fn extract(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let ty = self.some_type(words)?;
+        let [to, a, start, length] = self.operands(operands)?;
+        match ty {
+            Type::U32 => self.bits(Bits::ExtractUnsigned, to, &[a, start, length], &[ty, Type::U32, Type::U32]),
+            Type::S32 => self.bits(Bits::ExtractSigned, to, &[a, start, length], &[ty, Type::U32, Type::U32]),
+            Type::U64 | Type::S64 => {
+                let op = if ty.is_signed() { BitsWide::ExtractSigned } else { BitsWide::ExtractUnsigned };
+                let (a, b, c) = (self.wide(a, ty)?, self.narrow(start, Type::U32)?, self.narrow(length, Type::U32)?);
+                let to = self.wide_target(to, ty)?;
+                self.emit(Op::BitsWide { op, to, a, b, c, d: 0 });
+                Ok(())
+            }
+            _ => Err(self.wrong_type(ty)),
+        }
+    }
+
+    fn insert(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let ty = self.some_type(words)?;
+        let [to, a, b, start, length] = self.operands(operands)?;
+        let (c, d) = (self.narrow(start, Type::U32)?, self.narrow(length, Type::U32)?);
+        let op = match ty {
+            Type::B32 => {
+                let (a, b, to) = (self.narrow(a, ty)?, self.narrow(b, ty)?, self.narrow_target(to, ty)?);
+                Op::BitsWide { op: BitsWide::InsertNarrow, to, a, b, c, d }
+            }
+            Type::B64 => {
+                let (a, b, to) = (self.wide(a, ty)?, self.wide(b, ty)?, self.wide_target(to, ty)?);
+                Op::BitsWide { op: BitsWide::Insert, to, a, b, c, d }
+            }
+            _ => return Err(self.wrong_type(ty)),
+        };
+        self.emit(op);
+        Ok(())
+    }
+
+    fn scan(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let shift_amount = opcode == "bfind" && words.has("shiftamt");
+        let ty = self.some_type(words)?;
+        let [to, a] = self.operands(operands)?;
+        let fits = match opcode {
+            "bfind" => matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64),
+            _ => matches!(ty, Type::B32 | Type::B64),
+        };
+        if !fits {
+            return Err(self.wrong_type(ty));
+        }
+        let signed = ty.is_signed();
+        if ty.bits() == 32 {
+            let op = match opcode {
+                "bfind" => Bits::Find { signed, shift_amount },
+                "brev" => Bits::Reverse,
+                "clz" => Bits::LeadingZeros,
+                _ => Bits::Count,
+            };
+            return self.bits(op, to, &[a], &[ty]);
+        }
+        let a = self.wide(a, ty)?;
+        let op = match opcode {
+            "bfind" => BitsWide::Find { signed, shift_amount },
+            "brev" => BitsWide::Reverse,
+            "clz" => BitsWide::LeadingZeros,
+            _ => BitsWide::Count,
+        };
+        let to = match op {
+            BitsWide::Reverse => self.wide_target(to, Type::B64)?,
+            _ => self.narrow_target(to, Type::U32)?,
+        };
+        self.emit(Op::BitsWide { op, to, a, b: 0, c: 0, d: 0 });
+        Ok(())
+    }
+
+    fn permute(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if self.some_type(words)? != Type::B32 {
+            return Err(self.error("the instruction is for .b32"));
+        }
+        let mode = words.take(|word| {
+            Some(match word {
+                "f4e" => Permutation::Forward,
+                "b4e" => Permutation::Backward,
+                "rc8" => Permutation::ReplicateByte,
+                "ecl" => Permutation::ClampLeft,
+                "ecr" => Permutation::ClampRight,
+                "rc16" => Permutation::ReplicateHalf,
+                _ => return None,
+            })
+        });
+        let [to, a, b, c] = self.operands(operands)?;
+        self.bits(Bits::Permute(mode), to, &[a, b, c], &[Type::B32; 3])
+    }
+
+    fn product24(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let high = words.has("hi");
+        if !high && !words.has("lo") {
+            return Err(self.error("expected '.lo' or '.hi'"));
+        }
+        let sat = words.has("sat");
+        let ty = self.some_type(words)?;
+        if !matches!(ty, Type::U32 | Type::S32) || (sat && !(high && ty == Type::S32 && opcode == "mad24")) {
+            return Err(self.wrong_type(ty));
+        }
+        let signed = ty.is_signed();
+        if opcode == "mul24" {
+            let [to, a, b] = self.operands(operands)?;
+            return self.bits(Bits::Mul24 { signed, high }, to, &[a, b], &[ty; 3]);
+        }
+        let [to, a, b, c] = self.operands(operands)?;
+        let op = if sat { Bits::Mad24HighSat } else { Bits::Mad24 { signed, high } };
+        self.bits(op, to, &[a, b, c], &[ty; 3])
+    }
+
+    fn dot(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let high = opcode == "dp2a" && words.has("hi");
+        if opcode == "dp2a" && !high && !words.has("lo") {
+            return Err(self.error("expected '.lo' or '.hi'"));
+        }
+        let (first, second) = (self.some_type(words)?, self.some_type(words)?);
+        let (a_signed, b_signed) = (first.is_signed(), second.is_signed());
+        let [to, a, b, c] = self.operands(operands)?;
+        let op = match opcode {
+            "dp4a" => Bits::Dot4 { a_signed, b_signed },
+            _ => Bits::Dot2 { a_signed, b_signed, high },
+        };
+        self.bits(op, to, &[a, b, c], &[Type::B32; 3])
+    }
+
+    fn rare(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if opcode == "fns" {
+            let _b32 = words.ty();
+            let [to, a, b, c] = self.operands(operands)?;
+            return self.bits(Bits::NthSet, to, &[a, b, c], &[Type::B32; 3]);
+        }
+        let mode = self.funnel_mode(words)?;
+        let ty = self.some_type(words)?;
+        let [to, a, b] = self.operands(operands)?;
+        let op = match opcode {
+            "szext" => Bits::SignZeroExtend { signed: ty.is_signed(), mode },
+            _ => Bits::Mask(mode),
+        };
+        self.bits(op, to, &[a, b], &[Type::B32; 3])
+    }
+
+    pub(super) fn mov(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let ty = self.some_type(words)?;
+        let [to, from] = self.operands(operands)?;
+        match (to, from) {
+            (Operand::Vector(parts), _) => return self.split(ty, parts, from),
+            (_, Operand::Vector(parts)) => return self.join(ty, to, parts),
+            _ => {}
+        }
+        if ty == Type::Pred {
+            let (from, negated) = self.predicate(from)?;
+            let to = self.written_predicate(to)?;
+            self.emit(Op::MovePredicate { to, from, negated });
+            return Ok(());
+        }
+        if let Operand::Name(name) = from
+            && let Some((timer, bits)) = timer(name)
+        {
+            if bits != ty.bits() {
+                return Err(self.error(format!("'{name}' has {bits} bits")));
+            }
+            let to = self.target(to, ty)?;
+            self.emit(Op::Read { timer, to });
+            return Ok(());
+        }
+        let (from, to) = (self.source(from, ty)?, self.target(to, ty)?);
+        self.emit_move(to, from)
+    }
+
+    pub(super) fn emit_move(&mut self, to: Place, from: Place) -> Result<(), Error> {
+        match (to, from) {
+            (Place::Narrow(to), Place::Narrow(from)) => self.emit(Op::MoveNarrow { to, from }),
+            (Place::Wide(to), Place::Wide(from)) => self.emit(Op::MoveWide { to, from }),
+            _ => return Err(self.error("the two sides differ in size")),
+        }
+        Ok(())
+    }
+
+    fn part_type(&self, ty: Type, parts: usize) -> Result<Type, Error> {
+        match (ty.bits(), parts) {
+            (32, 2) => Ok(Type::B16),
+            (64, 2) => Ok(Type::B32),
+            (64, 4) => Ok(Type::B16),
+            (32, 4) | (16, 2) => Ok(Type::B8),
+            (64, 8) => Ok(Type::B8),
+            _ => Err(self.unsupported(format!("{parts} parts of {} bits", ty.bits()))),
+        }
+    }
+
+    fn split(&mut self, ty: Type, parts: &[Operand<'m>], from: &Operand<'m>) -> Result<(), Error> {
+        let part = self.part_type(ty, parts.len())?;
+        let from = self.source(from, ty)?;
+        let to = parts.iter().map(|part_operand| match part_operand {
+            Operand::Sink => Ok(None),
+            _ => self.target(part_operand, part).map(Some),
+        });
+        let to = to.collect::<Result<_, _>>()?;
+        self.emit(Op::Split { from, part_bits: part.bits(), to });
+        Ok(())
+    }
+
+    fn join(&mut self, ty: Type, to: &Operand<'m>, parts: &[Operand<'m>]) -> Result<(), Error> {
+        let part = self.part_type(ty, parts.len())?;
+        let from = parts.iter().map(|operand| self.source(operand, part)).collect::<Result<_, _>>()?;
+        let to = self.target(to, ty)?;
+        self.emit(Op::Join { to, part_bits: part.bits(), from });
+        Ok(())
+    }
+}
+
+/// Special registers that change, and their bits.
+fn timer(name: &str) -> Option<(Timer, u32)> {
+    Some(match name {
+        "%clock" | "%clock_lo" => (Timer::Clock, 32),
+        "%clock_hi" => (Timer::ClockHigh, 32),
+        "%clock64" => (Timer::Clock64, 64),
+        "%globaltimer" => (Timer::GlobalTimer, 64),
+        "%globaltimer_lo" => (Timer::GlobalTimerLow, 32),
+        "%globaltimer_hi" => (Timer::GlobalTimerHigh, 32),
+        _ => return None,
+    })
+}

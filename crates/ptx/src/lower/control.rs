@@ -1,0 +1,155 @@
+//! Branches, calls, and the ends of threads.
+
+use super::SymbolKind;
+use super::function::Builder;
+use super::scope::Variable;
+use super::words::Words;
+use crate::error::Error;
+use crate::program::{Argument, Call, Formal, Op, Signature, Target};
+use crate::syntax::tree::{Operand, Type};
+
+impl<'m> Builder<'_, 'm> {
+    pub(super) fn control(
+        &mut self,
+        opcode: &str,
+        words: &mut Words<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
+        let _uniform = words.has("uni");
+        match opcode {
+            "bra" => {
+                let [Operand::Name(name)] = self.operands(operands)? else {
+                    return Err(self.error("expected a label"));
+                };
+                let target = self.label(name)?;
+                self.emit(Op::Branch { target });
+            }
+            "brx" => self.branch_indexed(words, operands)?,
+            "call" => self.call(operands)?,
+            "ret" => {
+                let [] = self.operands(operands)?;
+                self.leave();
+            }
+            "exit" => {
+                let [] = self.operands(operands)?;
+                self.emit(Op::Exit);
+            }
+            "trap" => self.emit(Op::Trap),
+            "brkpt" => self.emit(Op::Breakpoint),
+            "nanosleep" => {
+                let _u32 = words.ty();
+                let [time] = self.operands(operands)?;
+                let nanoseconds = self.narrow(time, Type::U32)?;
+                self.emit(Op::Sleep { nanoseconds });
+            }
+            "pmevent" => {
+                let _mask = words.has("mask");
+            }
+            "setmaxnreg" => {
+                let _words = (words.has_any(&["inc", "dec"]), words.has("sync"), words.has("aligned"), words.ty());
+            }
+            _ => {
+                // What a grid depends on is over when it starts.
+                let _words = words.has_any(&["launch_dependents", "wait"]);
+            }
+        }
+        Ok(())
+    }
+
+    fn label(&self, name: &str) -> Result<u32, Error> {
+        self.find_label(name).ok_or_else(|| self.error(format!("unknown label '{name}'")))
+    }
+
+    fn branch_indexed(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if !words.has("idx") {
+            return Err(self.error("expected '.idx'"));
+        }
+        let [index, Operand::Name(name)] = self.operands(operands)? else {
+            return Err(self.error("expected a list of branch targets"));
+        };
+        let index = self.narrow(index, Type::U32)?;
+        let names = self.find_targets(name).ok_or_else(|| self.error(format!("unknown list of targets '{name}'")))?;
+        let targets = names.iter().map(|name| self.label(name)).collect::<Result<_, _>>()?;
+        self.emit(Op::BranchIndexed { index, targets });
+        Ok(())
+    }
+
+    fn call(&mut self, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let (results, rest) = match operands {
+            [Operand::List(results), rest @ ..] => (results.as_slice(), rest),
+            rest => (&[][..], rest),
+        };
+        let (callee, rest) = rest.split_first().ok_or_else(|| self.error("expected a function"))?;
+        let (arguments, rest) = match rest {
+            [Operand::List(arguments), rest @ ..] => (arguments.as_slice(), rest),
+            rest => (&[][..], rest),
+        };
+        let Operand::Name(callee) = *callee else { return Err(self.error("expected a function")) };
+        let (target, signature) = if self.find_register(callee).is_some() {
+            let slot = self.wide(&Operand::Name(callee), Type::B64)?;
+            let [Operand::Name(prototype)] = rest else {
+                return Err(self.error("a call through a register names a prototype"));
+            };
+            let signature = self.prototype(prototype)?;
+            self.calls_indirectly = true;
+            (Target::Address(slot), signature)
+        } else {
+            let symbol = self.find_symbol(callee).filter(|&symbol| self.is_function(symbol));
+            let symbol = symbol.ok_or_else(|| self.error(format!("'{callee}' is no function")))?;
+            (Target::Symbol(symbol), self.signature_of(symbol))
+        };
+        let results = self.arguments(results, &signature.returns)?;
+        let arguments = self.arguments(arguments, &signature.parameters)?;
+        self.emit(Op::Call(Box::new(Call { target, signature, arguments, results })));
+        Ok(())
+    }
+
+    /// A prototype, or a list of functions that all have the same one.
+    fn prototype(&mut self, name: &str) -> Result<Signature, Error> {
+        if let Some(signature) = self.find_prototype(name) {
+            return Ok(signature.clone());
+        }
+        let first = self.find_targets(name).and_then(|targets| targets.first().copied());
+        let symbol = first.and_then(|function| self.find_symbol(function)).filter(|&symbol| self.is_function(symbol));
+        let symbol = symbol.ok_or_else(|| self.error(format!("unknown prototype '{name}'")))?;
+        Ok(self.signature_of(symbol))
+    }
+
+    fn signature_of(&self, symbol: u32) -> Signature {
+        match &self.unit.symbols[symbol as usize].kind {
+            SymbolKind::Function { signature, .. } => signature.clone(),
+            SymbolKind::Alias(target) => self.signature_of(*target),
+            SymbolKind::Variable(_) => Signature::default(),
+        }
+    }
+
+    fn arguments(&mut self, operands: &[Operand<'m>], formals: &[Formal]) -> Result<Vec<Argument>, Error> {
+        if operands.len() != formals.len() {
+            return Err(self.error(format!("the function takes {} of these, found {}", formals.len(), operands.len())));
+        }
+        operands.iter().zip(formals).map(|(operand, formal)| self.argument(operand, *formal)).collect()
+    }
+
+    fn argument(&mut self, operand: &Operand<'m>, formal: Formal) -> Result<Argument, Error> {
+        if matches!(operand, Operand::Sink) {
+            return Ok(Argument::Nothing);
+        }
+        if let Operand::Name(name) = *operand
+            && self.find_register(name).is_none()
+            && let Some(Variable::Frame { offset, bytes, is_param: true }) = self.find_variable(name)
+        {
+            if bytes != formal.bytes {
+                return Err(self.error(format!("'{name}' has {bytes} bytes, and the function wants {}", formal.bytes)));
+            }
+            return Ok(Argument::Frame { offset, bytes });
+        }
+        let ty = match formal.bytes {
+            1 => Type::B8,
+            2 => Type::B16,
+            4 => Type::B32,
+            8 => Type::B64,
+            bytes => return Err(self.error(format!("a parameter of {bytes} bytes is given as a variable"))),
+        };
+        self.source_as(operand, ty, formal.bytes < 4).map(Argument::Register)
+    }
+}

@@ -1,0 +1,148 @@
+//! `cvt`, and addresses from space to space.
+
+use super::function::Builder;
+use super::words::Words;
+use crate::arith::Rounding;
+use crate::arith::convert::{Convert, Format};
+use crate::arith::half::Half;
+use crate::error::Error;
+use crate::program::{Constant, MemorySpace, Op};
+use crate::syntax::tree::{Operand, Type};
+
+impl<'m> Builder<'_, 'm> {
+    pub(super) fn cvt(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let integral = words.integral_rounding();
+        let rounding = integral.or_else(|| words.rounding());
+        let how = Convert {
+            rounding,
+            integral: integral.is_some(),
+            ftz: words.has("ftz"),
+            sat: words.has("sat") || words.has("satfinite"),
+            relu: words.has("relu"),
+        };
+        if words.has("pack") {
+            return Err(self.unsupported("'cvt.pack'"));
+        }
+        if words.has("tf32") {
+            let from = self.some_type(words)?;
+            let [to, a] = self.operands(operands)?;
+            let (a, to) = (self.narrow(a, from)?, self.narrow_target(to, Type::B32)?);
+            self.emit(Op::ConvertTf32 { how, to, a });
+            return Ok(());
+        }
+        let to_type = self.some_type(words)?;
+        let from_type = self.some_type(words)?;
+        if let [to, a, b] = operands {
+            let format = match (to_type, from_type) {
+                (Type::F16x2, Type::F32) => Half::F16,
+                (Type::Bf16x2, Type::F32) => Half::Bf16,
+                _ => return Err(self.wrong_type(to_type)),
+            };
+            let (a, b) = (self.narrow(a, Type::F32)?, self.narrow(b, Type::F32)?);
+            let to = self.narrow_target(to, Type::B32)?;
+            self.emit(Op::ConvertPair { format, how, to, a, b });
+            return Ok(());
+        }
+        let [to, a] = self.operands(operands)?;
+        let (to_format, from_format) = (self.format(to_type)?, self.format(from_type)?);
+        self.check_rounding(to_type, from_type, &how)?;
+        let from = self.source_as(a, from_type, true)?;
+        let to = self.target_as(to, to_type, true)?;
+        self.emit(Op::Convert { to_format, from_format, how, to, from });
+        Ok(())
+    }
+
+    fn check_rounding(&self, to: Type, from: Type, how: &Convert) -> Result<(), Error> {
+        let narrows = match (to.is_float(), from.is_float()) {
+            (true, true) => to.bits() < from.bits() || (to != from && to.bits() == from.bits()),
+            (false, false) => false,
+            _ => true,
+        };
+        let same = to == from && to.is_float();
+        if !to.is_float() && from.is_float() && !how.integral {
+            return Err(self.error("a conversion to an integer needs '.rni', '.rzi', '.rmi' or '.rpi'"));
+        }
+        if narrows && how.rounding.is_none() {
+            return Err(self.error("the conversion needs a rounding"));
+        }
+        if how.rounding.is_some() && !narrows && !(same && how.integral) {
+            // Widening is exact: a rounding there is refused as the assembler does.
+            let widening_bf16 = from == Type::Bf16;
+            if !widening_bf16 {
+                return Err(self.error("the conversion is exact and takes no rounding"));
+            }
+        }
+        if how.rounding == Some(Rounding::NearestAway) && !how.integral {
+            return Err(self.error("'.rna' does not belong here"));
+        }
+        Ok(())
+    }
+
+    fn format(&self, ty: Type) -> Result<Format, Error> {
+        Ok(match ty {
+            Type::U8 => Format::U8,
+            Type::U16 => Format::U16,
+            Type::U32 => Format::U32,
+            Type::U64 => Format::U64,
+            Type::S8 => Format::S8,
+            Type::S16 => Format::S16,
+            Type::S32 => Format::S32,
+            Type::S64 => Format::S64,
+            Type::F16 => Format::F16,
+            Type::Bf16 => Format::Bf16,
+            Type::F32 => Format::F32,
+            Type::F64 => Format::F64,
+            _ => return Err(self.wrong_type(ty)),
+        })
+    }
+
+    pub(super) fn cvta(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let back = words.has("to");
+        let space = words.space().ok_or_else(|| self.error("expected a space"))?;
+        let ty = self.some_type(words)?;
+        if !matches!(ty, Type::U32 | Type::U64) {
+            return Err(self.wrong_type(ty));
+        }
+        let [to, from] = self.operands(operands)?;
+        let named = match *from {
+            Operand::Name(name) if self.find_register(name).is_none() => Some((name, 0)),
+            Operand::Sum(name, addend) => Some((name, addend)),
+            _ => None,
+        };
+        let to = self.target(to, ty)?;
+        if let Some((name, addend)) = named {
+            let constant =
+                self.address_of(name, addend, true).ok_or_else(|| self.error(format!("unknown name '{name}'")))?;
+            let from = self.constant_of(constant, ty);
+            return self.emit_move(to, from);
+        }
+        let from = self.source(from, ty)?;
+        self.emit(match back {
+            true => Op::FromGeneric { space, to, from },
+            false => Op::ToGeneric { space, to, from },
+        });
+        Ok(())
+    }
+
+    fn constant_of(&mut self, constant: Constant, ty: Type) -> crate::program::Place {
+        match ty.bits() {
+            64 => self.constant_wide(constant),
+            _ => self.constant_in_narrow(constant),
+        }
+    }
+
+    pub(super) fn isspacep(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let space = match words.has("shared::cluster") {
+            true => MemorySpace::Shared,
+            false => words.space().ok_or_else(|| self.error("expected a space"))?,
+        };
+        let [to, from] = self.operands(operands)?;
+        let ty = match self.register_type(from) {
+            Some(ty) if ty.bits() == 32 => Type::B32,
+            _ => Type::B64,
+        };
+        let (from, to) = (self.source(from, ty)?, self.written_predicate(to)?);
+        self.emit(Op::IsSpace { space, to, from });
+        Ok(())
+    }
+}

@@ -1,0 +1,282 @@
+//! Loads, stores, atomics, fences.
+
+use super::function::Builder;
+use super::scope::Variable;
+use super::words::Words;
+use crate::arith::half::Half;
+use crate::error::Error;
+use crate::program::{Atomic, AtomicKind, AtomicOp, MemorySpace, Op, Place};
+use crate::syntax::tree::{Base, Operand, Type};
+
+impl<'m> Builder<'_, 'm> {
+    pub(super) fn memory_access(
+        &mut self,
+        opcode: &str,
+        words: &mut Words<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
+        match opcode {
+            "ld" | "ldu" => self.load(words, operands),
+            "st" => self.store(words, operands),
+            "atom" | "red" => self.atomic(opcode, words, operands),
+            "membar" | "fence" => self.fence(words, operands),
+            "cp" => self.copy(words, operands),
+            "prefetch" | "prefetchu" => {
+                let _hint = words.space();
+                if !words.has_any(&["L1", "L2", "L2::evict_last", "L2::evict_normal"]) {
+                    return Err(self.error("expected a cache"));
+                }
+                let [at] = self.operands(operands)?;
+                // The address is looked at, and nothing is read.
+                self.address(at, MemorySpace::Generic).map(|_| ())
+            }
+            _ => Err(self.unsupported(format!("'{opcode}' is not supported"))),
+        }
+    }
+
+    fn load(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let space = self.access_space(words)?;
+        words.skip_memory_qualifiers();
+        let vector = words.vector();
+        let ty = self.some_type(words)?;
+        let [to, at] = self.operands(operands)?;
+        let (width, signed) = (self.width(ty)?, ty.is_signed());
+        if vector > 1 {
+            let Operand::Vector(parts) = to else { return Err(self.error("expected a vector in braces")) };
+            self.check_vector(vector, parts.len(), ty)?;
+            let to = parts.iter().map(|part| match part {
+                Operand::Sink => Ok(None),
+                _ => self.target_as(part, ty, true).map(Some),
+            });
+            let to = to.collect::<Result<_, _>>()?;
+            let (space, at) = self.place_of_access(at, space)?;
+            self.emit(Op::LoadVector { space, width, signed, to, at });
+            return Ok(());
+        }
+        let to = match to {
+            // The assembler takes a single element in braces.
+            Operand::Vector(parts) if parts.len() == 1 => self.target_as(&parts[0], ty, true)?,
+            _ => self.target_as(to, ty, true)?,
+        };
+        if let Operand::Address { base: Base::Name(name), offset } = at
+            && let Some(Variable::Kernel { offset: start }) = self.find_variable(name)
+            && self.find_register(name).is_none()
+        {
+            let Ok(offset) = u32::try_from(i64::from(start).wrapping_add(*offset)) else {
+                return Err(self.error("the address lies outside the parameters"));
+            };
+            self.emit(Op::LoadParameter { width, signed, to, offset });
+            return Ok(());
+        }
+        let (space, at) = self.place_of_access(at, space)?;
+        self.emit(Op::Load { space, width, signed, to, at });
+        Ok(())
+    }
+
+    fn store(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let space = self.access_space(words)?;
+        words.skip_memory_qualifiers();
+        let vector = words.vector();
+        let ty = self.some_type(words)?;
+        let [at, from] = self.operands(operands)?;
+        let width = self.width(ty)?;
+        if matches!(space, MemorySpace::Const) {
+            return Err(self.error("constant memory cannot be written"));
+        }
+        if vector > 1 {
+            let Operand::Vector(parts) = from else { return Err(self.error("expected a vector in braces")) };
+            self.check_vector(vector, parts.len(), ty)?;
+            let from = parts.iter().map(|part| self.source_as(part, ty, true)).collect::<Result<_, _>>()?;
+            let (space, at) = self.place_of_access(at, space)?;
+            self.emit(Op::StoreVector { space, width, from, at });
+            return Ok(());
+        }
+        let from = match from {
+            Operand::Vector(parts) if parts.len() == 1 => self.source_as(&parts[0], ty, true)?,
+            _ => self.source_as(from, ty, true)?,
+        };
+        let (space, at) = self.place_of_access(at, space)?;
+        self.emit(Op::Store { space, width, from, at });
+        Ok(())
+    }
+
+    fn access_space(&self, words: &mut Words<'m>) -> Result<MemorySpace, Error> {
+        if words.has("shared::cluster") {
+            return Ok(MemorySpace::Shared);
+        }
+        if words.has("L2::cache_hint") {
+            return Err(self.unsupported("'.L2::cache_hint'"));
+        }
+        Ok(words.space().unwrap_or(MemorySpace::Generic))
+    }
+
+    fn check_vector(&self, wanted: usize, found: usize, ty: Type) -> Result<(), Error> {
+        if wanted != found {
+            return Err(self.error(format!("expected {wanted} elements, found {found}")));
+        }
+        let bits_max = if wanted == 8 { 256 } else { 128 };
+        if ty.bits() as usize * wanted > bits_max && ty.bits() as usize * wanted > 256 {
+            return Err(self.error("the vector is too large"));
+        }
+        Ok(())
+    }
+
+    /// Parameters of functions lie in the frame.
+    fn place_of_access(
+        &mut self,
+        at: &Operand<'m>,
+        space: MemorySpace,
+    ) -> Result<(MemorySpace, crate::program::Address), Error> {
+        if space == MemorySpace::Param
+            && let Operand::Address { base: Base::Name(name), .. } = at
+            && self.find_register(name).is_none()
+            && let Some(Variable::Frame { offset, .. }) = self.find_variable(name)
+        {
+            let base = self.constant_wide(crate::program::Constant::Local { offset, generic: false });
+            let Operand::Address { offset, .. } = *at else { unreachable!("it is an address") };
+            return Ok((MemorySpace::Local, crate::program::Address { base, offset }));
+        }
+        let at = self.address(at, space)?;
+        Ok((if space == MemorySpace::Param { MemorySpace::Generic } else { space }, at))
+    }
+
+    fn atomic(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if words.has("async") {
+            return Err(self.unsupported("'red.async'"));
+        }
+        let space = self.access_space(words)?;
+        words.skip_memory_qualifiers();
+        let op = words.take(|word| {
+            Some(match word {
+                "add" => AtomicOp::Add,
+                "min" => AtomicOp::Min,
+                "max" => AtomicOp::Max,
+                "inc" => AtomicOp::Inc,
+                "dec" => AtomicOp::Dec,
+                "and" => AtomicOp::And,
+                "or" => AtomicOp::Or,
+                "xor" => AtomicOp::Xor,
+                "exch" => AtomicOp::Exchange,
+                "cas" => AtomicOp::CompareExchange,
+                _ => return None,
+            })
+        });
+        let op = op.ok_or_else(|| self.error("expected an operation"))?;
+        let _noftz = words.has("noftz");
+        let vector = words.vector();
+        let ty = self.some_type(words)?;
+        let kind = self.atomic_kind(op, ty)?;
+        let (to, at, operand, swap) = match (opcode, op, operands) {
+            ("atom", AtomicOp::CompareExchange, [to, at, compare, swap]) => (Some(to), at, compare, Some(swap)),
+            ("atom", _, [to, at, operand]) if op != AtomicOp::CompareExchange => (Some(to), at, operand, None),
+            ("red", _, [at, operand]) if !matches!(op, AtomicOp::CompareExchange | AtomicOp::Exchange) => {
+                (None, at, operand, None)
+            }
+            _ => return Err(self.error("wrong number of operands")),
+        };
+        if !matches!(space, MemorySpace::Generic | MemorySpace::Global | MemorySpace::Shared) {
+            return Err(self.error("atomic operations are for global and shared memory"));
+        }
+        let mut at = self.address(at, space)?;
+        if vector == 1 {
+            let to = match to {
+                Some(Operand::Sink) | None => None,
+                Some(to) => Some(self.target(to, ty)?),
+            };
+            let operand = self.source(operand, ty)?;
+            let swap = swap.map(|swap| self.source(swap, ty)).transpose()?;
+            self.emit(Op::Atomic(Box::new(Atomic { space, op, kind, to, at, operand, swap })));
+            return Ok(());
+        }
+        // Each element is atomic, the vector as a whole is not.
+        let Operand::Vector(values) = operand else { return Err(self.error("expected a vector in braces")) };
+        self.check_vector(vector, values.len(), ty)?;
+        let targets: Vec<Option<Place>> = match to {
+            None => vec![None; vector],
+            Some(Operand::Vector(parts)) if parts.len() == vector => {
+                parts.iter().map(|part| self.target(part, ty).map(Some)).collect::<Result<_, _>>()?
+            }
+            Some(_) => return Err(self.error("expected a vector in braces")),
+        };
+        for (value, to) in values.iter().zip(targets) {
+            let operand = self.source(value, ty)?;
+            self.emit(Op::Atomic(Box::new(Atomic { space, op, kind, to, at, operand, swap: None })));
+            at.offset = at.offset.wrapping_add(i64::from(ty.bytes()));
+        }
+        Ok(())
+    }
+
+    fn atomic_kind(&self, op: AtomicOp, ty: Type) -> Result<AtomicKind, Error> {
+        use AtomicOp as A;
+        let bitwise = matches!(op, A::And | A::Or | A::Xor | A::Exchange | A::CompareExchange);
+        let number = matches!(op, A::Add | A::Min | A::Max);
+        let counter = matches!(op, A::Inc | A::Dec);
+        Ok(match ty {
+            Type::B16 if op == A::CompareExchange => AtomicKind::Bits16,
+            Type::B32 if bitwise => AtomicKind::Unsigned32,
+            Type::B64 if bitwise => AtomicKind::Unsigned64,
+            Type::U32 if number || counter || matches!(op, A::Exchange | A::CompareExchange) => AtomicKind::Unsigned32,
+            Type::S32 if number => AtomicKind::Signed32,
+            Type::U64 if number || matches!(op, A::Exchange | A::CompareExchange) => AtomicKind::Unsigned64,
+            Type::S64 if number => AtomicKind::Signed64,
+            Type::F32 if op == A::Add => AtomicKind::Single,
+            Type::F64 if op == A::Add => AtomicKind::Double,
+            Type::F16 if number => AtomicKind::Half(Half::F16),
+            Type::Bf16 if number => AtomicKind::Half(Half::Bf16),
+            Type::F16x2 if number => AtomicKind::PackedHalf(Half::F16),
+            Type::Bf16x2 if number => AtomicKind::PackedHalf(Half::Bf16),
+            Type::B128 => return Err(self.unsupported("atomic operations on 128 bits")),
+            _ => return Err(self.wrong_type(ty)),
+        })
+    }
+
+    fn fence(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let [] = self.operands(operands)?;
+        const KNOWN: [&str; 20] = [
+            "cta", "cluster", "gl", "gpu", "sys", "sc", "acq_rel", "acquire", "release", "proxy", "alias", "async",
+            "async::global", "async::generic", "async::shared::{cta, cluster}", "mbarrier_init", "async::shared::cta",
+            "op_restrict", "sync_restrict::shared::cta", "async::shared::cluster",
+        ];
+        while words.has_any(&KNOWN) {}
+        self.emit(Op::Fence);
+        Ok(())
+    }
+
+    /// `cp.async` copies at once: whoever waits for it waits for nothing.
+    fn copy(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if !words.has("async") || words.has("bulk") || words.has("reduce") {
+            return Err(self.unsupported("only 'cp.async' of up to 16 bytes is supported"));
+        }
+        if words.has("commit_group") {
+            let [] = self.operands(operands)?;
+            return Ok(());
+        }
+        if words.has("wait_all") || words.has("wait_group") {
+            return Ok(());
+        }
+        if words.has("mbarrier") || words.has("mbarrier::arrive") {
+            return self.copy_arrives(words, operands);
+        }
+        words.skip_memory_qualifiers();
+        let _to_shared = words.has("shared::cluster") || words.has("shared") || words.has("shared::cta");
+        if !words.has("global") {
+            return Err(self.error("expected '.shared.global'"));
+        }
+        words.skip_memory_qualifiers();
+        let (to, from, bytes, source) = match operands {
+            [to, from, Operand::Integer(bytes)] => (to, from, *bytes, None),
+            [to, from, Operand::Integer(bytes), source] => (to, from, *bytes, Some(source)),
+            _ => return Err(self.error("wrong operands")),
+        };
+        if !matches!(bytes, 4 | 8 | 16) {
+            return Err(self.error("'cp.async' copies 4, 8 or 16 bytes"));
+        }
+        if source.is_some_and(|source| matches!(self.register_type(source), Some(Type::Pred))) {
+            return Err(self.unsupported("'cp.async' with a predicate"));
+        }
+        let source_bytes = source.map(|source| self.narrow(source, Type::U32)).transpose()?;
+        let (to, from) = (self.address(to, MemorySpace::Shared)?, self.address(from, MemorySpace::Global)?);
+        self.emit(Op::CopyAsync { to, from, bytes: bytes as u32, source_bytes });
+        Ok(())
+    }
+}

@@ -1,0 +1,272 @@
+//! Tree to program: names become slots and symbols, words become instructions, and what means nothing is refused with
+//! its place in the text.
+
+mod arithmetic;
+mod bits;
+mod control;
+mod convert;
+mod data;
+mod function;
+mod memory;
+mod mbarrier;
+mod scope;
+mod unit;
+mod warp;
+mod words;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind};
+use crate::image::{Kernel, KernelParameter};
+use crate::program::{Formal, Signature, SymbolIndex};
+use crate::syntax::tree::{
+    Function, FunctionKind, Item, Linkage, Module, Parameter, Position, Space, Type, Variable as Declared,
+};
+
+pub(crate) use unit::{Home, LoweredUnit, Relocation, Symbol, SymbolKind, Variable};
+
+/// Bytes of kernel parameters that a launch can carry.
+const PARAMETER_BYTES_MAX: u64 = 32_764;
+/// Bytes of shared memory that a block can have.
+const SHARED_BYTES_MAX: u64 = 227 << 10;
+/// Bytes that a variable can have.
+const VARIABLE_BYTES_MAX: u64 = 1 << 40;
+
+/// Lowers a whole text.
+///
+/// # Errors
+/// The first mistake.
+pub(crate) fn lower(module: &Module<'_>) -> Result<LoweredUnit, Error> {
+    let mut lowering = Lowering { module, symbols: Vec::new(), names: HashMap::new() };
+    lowering.declare_all()?;
+    let mut functions = Vec::new();
+    let mut kernels = Vec::new();
+    for item in &module.items {
+        let Item::Function(function) = item else { continue };
+        if function.body.is_none() {
+            continue;
+        }
+        let kernel = (function.kind == FunctionKind::Kernel).then(|| lowering.kernel(function)).transpose()?;
+        let (code, local_bytes) = function::lower(&mut lowering, function)?;
+        if let Some(mut kernel) = kernel {
+            kernel.local_bytes = u64::from(local_bytes);
+            kernel.registers = estimate_registers(&code);
+            kernels.push((kernel, functions.len()));
+        }
+        let symbol = lowering.names[function.name];
+        if let SymbolKind::Function { code: index, .. } = &mut lowering.symbols[symbol as usize].kind {
+            *index = Some(functions.len());
+        }
+        functions.push(Arc::new(code));
+    }
+    for item in &module.items {
+        if let Item::Variable(variable) = item {
+            lowering.initialise(variable)?;
+        }
+    }
+    Ok(LoweredUnit { symbols: lowering.symbols, functions, kernels })
+}
+
+/// A number of registers such as a compiler might need: it grows with what the text declares, up to what a thread
+/// can have.
+fn estimate_registers(code: &crate::program::Code) -> u32 {
+    let words = code.narrow + 2 * code.wide;
+    (8 + words / 4).next_multiple_of(2).clamp(8, 255)
+}
+
+/// The unit while it is lowered.
+#[derive(Debug)]
+struct Lowering<'m> {
+    module: &'m Module<'m>,
+    symbols: Vec<Symbol>,
+    names: HashMap<&'m str, SymbolIndex>,
+}
+
+fn meaning(at: Position, message: impl Into<String>) -> Error {
+    Error::new(at, ErrorKind::Meaning, message)
+}
+
+impl<'m> Lowering<'m> {
+    fn declare_all(&mut self) -> Result<(), Error> {
+        let module = self.module;
+        for item in &module.items {
+            match item {
+                Item::Variable(variable) => {
+                    let symbol = self.variable(variable)?;
+                    self.declare(variable.at, variable.name, symbol)?;
+                }
+                Item::Function(function) => {
+                    let signature = match function.kind {
+                        FunctionKind::Kernel => Signature::default(),
+                        FunctionKind::Device => signature(&function.returns, &function.parameters)?,
+                    };
+                    let kind = SymbolKind::Function { signature, code: None };
+                    let symbol = Symbol { name: function.name.to_owned(), linkage: function.linkage, kind };
+                    self.declare(function.at, function.name, symbol)?;
+                }
+                Item::Alias { .. } => {}
+            }
+        }
+        for item in &module.items {
+            if let Item::Alias { at, name, of } = item {
+                let target = *self.names.get(of).ok_or_else(|| meaning(*at, format!("unknown name '{of}'")))?;
+                if !matches!(self.symbols[target as usize].kind, SymbolKind::Function { .. }) {
+                    return Err(meaning(*at, format!("'{of}' is no function")));
+                }
+                match self.names.get(name) {
+                    Some(&declared) => self.symbols[declared as usize].kind = SymbolKind::Alias(target),
+                    None => {
+                        let symbol = Symbol {
+                            name: (*name).to_owned(),
+                            linkage: Linkage::Visible,
+                            kind: SymbolKind::Alias(target),
+                        };
+                        self.declare(*at, name, symbol)?;
+                    }
+                }
+            }
+        }
+        self.refuse_second_bodies()
+    }
+
+    fn refuse_second_bodies(&self) -> Result<(), Error> {
+        let mut seen = HashMap::new();
+        for item in &self.module.items {
+            if let Item::Function(function) = item
+                && function.body.is_some()
+                && seen.insert(function.name, ()).is_some()
+            {
+                return Err(meaning(function.at, format!("'{}' is defined twice", function.name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters a symbol; a declaration and a definition of one thing become one.
+    fn declare(&mut self, at: Position, name: &'m str, symbol: Symbol) -> Result<(), Error> {
+        let Some(&index) = self.names.get(name) else {
+            self.names.insert(name, self.symbols.len() as SymbolIndex);
+            self.symbols.push(symbol);
+            return Ok(());
+        };
+        let before = &mut self.symbols[index as usize];
+        match (&mut before.kind, symbol.kind) {
+            (SymbolKind::Function { signature: first, .. }, SymbolKind::Function { signature: second, .. }) => {
+                if *first != second {
+                    return Err(meaning(at, format!("'{name}' was declared with other parameters")));
+                }
+            }
+            (SymbolKind::Variable(first), SymbolKind::Variable(second)) => {
+                if first.defined && second.defined {
+                    return Err(meaning(at, format!("'{name}' is defined twice")));
+                }
+                if second.defined {
+                    *first = second;
+                }
+            }
+            _ => return Err(meaning(at, format!("'{name}' is already something else"))),
+        }
+        if before.linkage == Linkage::Extern || before.linkage == Linkage::Local {
+            before.linkage = symbol.linkage;
+        }
+        Ok(())
+    }
+
+    /// A variable of the unit: also one that stands in a function and lives beyond it.
+    fn variable(&mut self, variable: &Declared<'m>) -> Result<Symbol, Error> {
+        let (bytes, align) = size(variable)?;
+        let home = match variable.space {
+            Space::Global => Home::Global,
+            Space::Const => Home::Const,
+            Space::Shared if variable.linkage == Linkage::Extern => Home::DynamicShared,
+            Space::Shared => Home::Shared,
+            Space::Register | Space::Local | Space::Param => {
+                return Err(meaning(variable.at, format!("'{}' cannot live outside a function", variable.name)));
+            }
+        };
+        if home == Home::Shared && bytes > SHARED_BYTES_MAX {
+            return Err(meaning(variable.at, format!("{bytes} bytes of shared memory are more than {SHARED_BYTES_MAX}")));
+        }
+        let defined = variable.linkage != Linkage::Extern || home == Home::DynamicShared;
+        let kind = SymbolKind::Variable(Variable { home, bytes, align, defined, initial: unit::Data::default() });
+        Ok(Symbol { name: variable.name.to_owned(), linkage: variable.linkage, kind })
+    }
+
+    fn kernel(&self, function: &Function<'_>) -> Result<Kernel, Error> {
+        let mut parameters = Vec::new();
+        let mut end = 0u64;
+        for parameter in &function.parameters {
+            let Parameter::Param(variable) = parameter else {
+                return Err(meaning(function.at, "a kernel takes its parameters in .param space"));
+            };
+            let (bytes, align) = size(variable)?;
+            let offset = end.next_multiple_of(align);
+            parameters.push(KernelParameter { offset, bytes });
+            end = offset + bytes;
+            if end > PARAMETER_BYTES_MAX {
+                return Err(meaning(variable.at, format!("more than {PARAMETER_BYTES_MAX} bytes of parameters")));
+            }
+        }
+        let (major, minor) = self.module.version;
+        Ok(Kernel {
+            name: function.name.to_owned(),
+            parameters,
+            parameter_bytes: end,
+            shared_bytes: 0,
+            local_bytes: 0,
+            registers: 0,
+            max_threads: function.max_threads,
+            required_threads: function.required_threads,
+            min_blocks: function.min_blocks,
+            max_registers: function.max_registers,
+            ptx_version: major * 10 + minor,
+            target: self.module.target,
+        })
+    }
+}
+
+/// Bytes and alignment of a variable.
+fn size(variable: &Declared<'_>) -> Result<(u64, u64), Error> {
+    if variable.ty == Type::Pred {
+        return Err(meaning(variable.at, format!("'{}' cannot be a predicate in memory", variable.name)));
+    }
+    let element = u64::from(variable.ty.bytes()) * u64::from(variable.vector);
+    let too_large = || meaning(variable.at, format!("'{}' is larger than {VARIABLE_BYTES_MAX} bytes", variable.name));
+    let mut elements = 1u64;
+    for (index, dimension) in variable.dimensions.iter().enumerate() {
+        let length = match (dimension, &variable.initial) {
+            (Some(length), _) => *length,
+            (None, Some(crate::syntax::tree::Initial::List(list))) if index == 0 => list.len() as u64,
+            (None, _) => 0,
+        };
+        elements = elements.checked_mul(length).ok_or_else(too_large)?;
+    }
+    let bytes = elements.checked_mul(element).filter(|&bytes| bytes <= VARIABLE_BYTES_MAX).ok_or_else(too_large)?;
+    let natural = element.next_power_of_two();
+    let align = variable.align.map_or(natural, |align| u64::from(align).max(natural));
+    if !align.is_power_of_two() || align > 1 << 20 {
+        return Err(meaning(variable.at, format!("an alignment of {align} is no power of two up to 1048576")));
+    }
+    Ok((bytes, align))
+}
+
+/// Where the results and parameters of a function lie in its frame.
+fn signature(returns: &[Parameter<'_>], parameters: &[Parameter<'_>]) -> Result<Signature, Error> {
+    let mut end = 0u64;
+    let mut place = |parameter: &Parameter<'_>| {
+        let (at, (bytes, align)) = match parameter {
+            Parameter::Param(variable) => (variable.at, size(variable)?),
+            Parameter::Register { at, ty, .. } => (*at, (u64::from(ty.bytes()), u64::from(ty.bytes()))),
+        };
+        let offset = end.next_multiple_of(align);
+        end = offset + bytes;
+        if end > PARAMETER_BYTES_MAX {
+            return Err(meaning(at, format!("more than {PARAMETER_BYTES_MAX} bytes of parameters")));
+        }
+        Ok(Formal { offset: offset as u32, bytes: bytes as u32 })
+    };
+    let returns = returns.iter().map(&mut place).collect::<Result<_, _>>()?;
+    let parameters = parameters.iter().map(&mut place).collect::<Result<_, _>>()?;
+    Ok(Signature { returns, parameters, bytes: end as u32 })
+}

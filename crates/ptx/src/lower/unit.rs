@@ -1,0 +1,69 @@
+//! What a text defines, lowered, with names of other texts open.
+
+use std::sync::Arc;
+
+use crate::image::Kernel;
+use crate::program::{Code, Signature, SymbolIndex};
+use crate::syntax::tree::Linkage;
+
+/// One text, lowered.
+#[derive(Debug)]
+pub(crate) struct LoweredUnit {
+    pub(crate) symbols: Vec<Symbol>,
+    pub(crate) functions: Vec<Arc<Code>>,
+    /// Kernels, each with the index of its code.
+    pub(crate) kernels: Vec<(Kernel, usize)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Symbol {
+    pub(crate) name: String,
+    pub(crate) linkage: Linkage,
+    pub(crate) kind: SymbolKind,
+}
+
+#[derive(Debug)]
+pub(crate) enum SymbolKind {
+    Function { signature: Signature, code: Option<usize> },
+    Variable(Variable),
+    /// Another name of a function.
+    Alias(SymbolIndex),
+}
+
+#[derive(Debug)]
+pub(crate) struct Variable {
+    pub(crate) home: Home,
+    pub(crate) bytes: u64,
+    pub(crate) align: u64,
+    pub(crate) defined: bool,
+    pub(crate) initial: Data,
+}
+
+/// Where a variable of a whole unit lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Home {
+    Global,
+    Const,
+    Shared,
+    /// Shared memory whose size the launch says.
+    DynamicShared,
+}
+
+/// What a variable starts with. Bytes beyond are zero.
+#[derive(Debug, Default)]
+pub(crate) struct Data {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) relocations: Vec<Relocation>,
+}
+
+/// The address of a symbol, to be written into a variable.
+#[derive(Debug)]
+pub(crate) struct Relocation {
+    pub(crate) offset: u64,
+    /// Bytes to write.
+    pub(crate) bytes: u32,
+    pub(crate) symbol: SymbolIndex,
+    pub(crate) addend: i64,
+    /// Which byte of the address, as a mask; zero for all.
+    pub(crate) mask: u64,
+}

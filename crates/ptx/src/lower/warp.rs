@@ -1,0 +1,213 @@
+//! Instructions by which threads meet: barriers of the block, and everything that looks across a warp.
+
+use super::function::Builder;
+use super::words::Words;
+use crate::error::Error;
+use crate::program::{
+    Barrier, BarrierKind, BarrierReduce, Op, ReduceOp, ShuffleMode, Slot, VoteMode,
+};
+use crate::syntax::tree::{Operand, Type};
+
+impl<'m> Builder<'_, 'm> {
+    pub(super) fn warp_operation(
+        &mut self,
+        opcode: &str,
+        words: &mut Words<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
+        match opcode {
+            "bar" if words.has("warp") => {
+                if !words.has("sync") {
+                    return Err(self.error("expected '.sync'"));
+                }
+                let [members] = self.operands(operands)?;
+                let members = self.narrow(members, Type::B32)?;
+                self.emit(Op::WarpBarrier { members });
+                Ok(())
+            }
+            "bar" | "barrier" => self.barrier(words, operands),
+            "shfl" => self.shuffle(words, operands),
+            "vote" => self.vote(words, operands),
+            "match" => self.match_lanes(words, operands),
+            "redux" => self.redux(words, operands),
+            "activemask" => {
+                let _b32 = words.ty();
+                let [to] = self.operands(operands)?;
+                let to = self.narrow_target(to, Type::B32)?;
+                self.emit(Op::ActiveMask { to });
+                Ok(())
+            }
+            _ => self.elect(words, operands),
+        }
+    }
+
+    fn barrier(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if words.has("cluster") {
+            return Err(self.unsupported("barriers of a cluster"));
+        }
+        let _of_block = words.has("cta");
+        let _aligned = words.has("aligned");
+        let kind = words.take(|word| ["sync", "arrive", "red"].iter().find(|&&known| known == word).copied());
+        let (id, threads, kind) = match (kind, operands) {
+            (Some("sync"), [id]) => (id, None, BarrierKind::Sync),
+            (Some("sync"), [id, threads]) => (id, Some(threads), BarrierKind::Sync),
+            (Some("arrive"), [id, threads]) => (id, Some(threads), BarrierKind::Arrive),
+            (Some("red"), [to, id, rest @ ..]) => {
+                let (threads, predicate) = match rest {
+                    [predicate] => (None, predicate),
+                    [threads, predicate] => (Some(threads), predicate),
+                    _ => return Err(self.error("wrong number of operands")),
+                };
+                let op = words.take(|word| match word {
+                    "popc" => Some(BarrierReduce::Count),
+                    "and" => Some(BarrierReduce::And),
+                    "or" => Some(BarrierReduce::Or),
+                    _ => None,
+                });
+                let op = op.ok_or_else(|| self.error("expected an operation"))?;
+                let to = match op {
+                    BarrierReduce::Count => self.target(to, Type::U32)?,
+                    _ => crate::program::Place::Predicate(self.written_predicate(to)?),
+                };
+                let _type = words.ty();
+                let (predicate, negated) = self.predicate(predicate)?;
+                (id, threads, BarrierKind::Reduce { op, to, predicate, negated })
+            }
+            _ => return Err(self.error("wrong operands")),
+        };
+        if let Operand::Integer(16..) = id {
+            return Err(self.error("barriers have the numbers 0 to 15"));
+        }
+        let id = self.narrow(id, Type::U32)?;
+        let threads = threads.map(|threads| self.narrow(threads, Type::U32)).transpose()?;
+        self.emit(Op::Barrier(Box::new(Barrier { id, threads, kind })));
+        Ok(())
+    }
+
+    fn shuffle(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let sync = words.has("sync");
+        let mode = words.take(|word| {
+            Some(match word {
+                "up" => ShuffleMode::Up,
+                "down" => ShuffleMode::Down,
+                "bfly" => ShuffleMode::Butterfly,
+                "idx" => ShuffleMode::Index,
+                _ => return None,
+            })
+        });
+        let mode = mode.ok_or_else(|| self.error("expected '.up', '.down', '.bfly' or '.idx'"))?;
+        let ty = self.some_type(words)?;
+        if ty.bits() != 32 {
+            return Err(self.wrong_type(ty));
+        }
+        let (to, a, b, c, members) = match (sync, operands) {
+            (true, [to, a, b, c, members]) => (to, a, b, c, Some(members)),
+            (false, [to, a, b, c]) => (to, a, b, c, None),
+            _ => return Err(self.error("wrong number of operands")),
+        };
+        let (to, valid) = self.with_predicate(to, ty)?;
+        let (a, b, c) = (self.narrow(a, ty)?, self.narrow(b, Type::B32)?, self.narrow(c, Type::B32)?);
+        let members = self.members(members)?;
+        self.emit(Op::Shuffle { mode, to, valid, a, b, c, members });
+        Ok(())
+    }
+
+    fn members(&mut self, operand: Option<&Operand<'m>>) -> Result<Option<Slot>, Error> {
+        operand.map(|operand| self.narrow(operand, Type::B32)).transpose()
+    }
+
+    /// `d` or `d|p`.
+    fn with_predicate(&mut self, to: &Operand<'m>, ty: Type) -> Result<(Slot, Option<Slot>), Error> {
+        match to {
+            Operand::Pair(pair) => Ok((self.narrow_target(&pair.0, ty)?, self.predicate_target(&pair.1)?)),
+            _ => Ok((self.narrow_target(to, ty)?, None)),
+        }
+    }
+
+    fn vote(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let sync = words.has("sync");
+        let mode = words.take(|word| {
+            Some(match word {
+                "all" => VoteMode::All,
+                "any" => VoteMode::Any,
+                "uni" => VoteMode::Uniform,
+                "ballot" => VoteMode::Ballot,
+                _ => return None,
+            })
+        });
+        let mode = mode.ok_or_else(|| self.error("expected '.all', '.any', '.uni' or '.ballot'"))?;
+        let _type = words.ty();
+        let (to, predicate, members) = match (sync, operands) {
+            (true, [to, predicate, members]) => (to, predicate, Some(members)),
+            (false, [to, predicate]) => (to, predicate, None),
+            _ => return Err(self.error("wrong number of operands")),
+        };
+        let (predicate, negated) = self.predicate(predicate)?;
+        let members = self.members(members)?;
+        let to = match mode {
+            VoteMode::Ballot => self.narrow_target(to, Type::B32)?,
+            _ => self.written_predicate(to)?,
+        };
+        self.emit(Op::Vote { mode, to, predicate, negated, members });
+        Ok(())
+    }
+
+    fn match_lanes(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let all = words.has("all");
+        if !all && !words.has("any") {
+            return Err(self.error("expected '.any' or '.all'"));
+        }
+        if !words.has("sync") {
+            return Err(self.error("expected '.sync'"));
+        }
+        let ty = self.some_type(words)?;
+        if !matches!(ty, Type::B32 | Type::B64) {
+            return Err(self.wrong_type(ty));
+        }
+        let [to, from, members] = self.operands(operands)?;
+        let (to, valid) = self.with_predicate(to, Type::B32)?;
+        let (from, members) = (self.source(from, ty)?, self.narrow(members, Type::B32)?);
+        self.emit(Op::Match { all, to, valid, from, members });
+        Ok(())
+    }
+
+    fn redux(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if !words.has("sync") {
+            return Err(self.error("expected '.sync'"));
+        }
+        let name = words.take(|word| ["add", "min", "max", "and", "or", "xor"].iter().find(|&&known| known == word).copied());
+        let ty = self.some_type(words)?;
+        let op = match (name, ty) {
+            (Some("add"), Type::U32 | Type::S32) => ReduceOp::Add,
+            (Some("min"), Type::U32) => ReduceOp::MinUnsigned,
+            (Some("min"), Type::S32) => ReduceOp::MinSigned,
+            (Some("max"), Type::U32) => ReduceOp::MaxUnsigned,
+            (Some("max"), Type::S32) => ReduceOp::MaxSigned,
+            (Some("and"), Type::B32) => ReduceOp::And,
+            (Some("or"), Type::B32) => ReduceOp::Or,
+            (Some("xor"), Type::B32) => ReduceOp::Xor,
+            _ => return Err(self.wrong_type(ty)),
+        };
+        let [to, from, members] = self.operands(operands)?;
+        let (from, members) = (self.narrow(from, ty)?, self.narrow(members, Type::B32)?);
+        let to = self.narrow_target(to, ty)?;
+        self.emit(Op::Reduce { op, to, from, members });
+        Ok(())
+    }
+
+    fn elect(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        if !words.has("sync") {
+            return Err(self.error("expected '.sync'"));
+        }
+        let [to, members] = self.operands(operands)?;
+        let Operand::Pair(pair) = to else { return Err(self.error("expected 'd|p'")) };
+        let to = match &pair.0 {
+            Operand::Sink => None,
+            to => Some(self.narrow_target(to, Type::B32)?),
+        };
+        let elected = self.written_predicate(&pair.1)?;
+        let members = self.narrow(members, Type::B32)?;
+        self.emit(Op::Elect { to, elected, members });
+        Ok(())
+    }
+}

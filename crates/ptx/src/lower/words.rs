@@ -1,0 +1,202 @@
+//! The words after an opcode: each is taken once, and what is left over is a mistake.
+
+use crate::arith::Rounding;
+use crate::program::{MemorySpace, Relation};
+use crate::syntax::tree::Type;
+
+#[derive(Debug)]
+pub(super) struct Words<'t> {
+    words: &'t [&'t str],
+    /// A bit for each word that was taken.
+    taken: u64,
+}
+
+/// More words than any instruction has.
+pub(super) const WORDS_MAX: usize = 32;
+
+impl<'t> Words<'t> {
+    pub(super) fn new(words: &'t [&'t str]) -> Self {
+        assert!(words.len() <= WORDS_MAX, "instructions with more words are refused before");
+        Self { words, taken: 0 }
+    }
+
+    /// Takes the first word that `meaning` knows.
+    pub(super) fn take<T>(&mut self, meaning: impl Fn(&'t str) -> Option<T>) -> Option<T> {
+        for (index, word) in self.words.iter().enumerate() {
+            if self.taken >> index & 1 == 0
+                && let Some(found) = meaning(word)
+            {
+                self.taken |= 1 << index;
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    pub(super) fn has(&mut self, wanted: &str) -> bool {
+        self.take(|word| (word == wanted).then_some(())).is_some()
+    }
+
+    pub(super) fn has_any(&mut self, wanted: &[&str]) -> bool {
+        self.take(|word| wanted.contains(&word).then_some(())).is_some()
+    }
+
+    pub(super) fn ty(&mut self) -> Option<Type> {
+        self.take(type_of)
+    }
+
+    pub(super) fn rounding(&mut self) -> Option<Rounding> {
+        self.take(|word| match word {
+            "rn" => Some(Rounding::Nearest),
+            "rz" => Some(Rounding::Zero),
+            "rm" => Some(Rounding::Down),
+            "rp" => Some(Rounding::Up),
+            "rna" => Some(Rounding::NearestAway),
+            _ => None,
+        })
+    }
+
+    pub(super) fn integral_rounding(&mut self) -> Option<Rounding> {
+        self.take(|word| match word {
+            "rni" => Some(Rounding::Nearest),
+            "rzi" => Some(Rounding::Zero),
+            "rmi" => Some(Rounding::Down),
+            "rpi" => Some(Rounding::Up),
+            _ => None,
+        })
+    }
+
+    pub(super) fn space(&mut self) -> Option<MemorySpace> {
+        self.take(|word| match word {
+            "global" => Some(MemorySpace::Global),
+            "const" => Some(MemorySpace::Const),
+            "shared" | "shared::cta" => Some(MemorySpace::Shared),
+            "local" => Some(MemorySpace::Local),
+            "param" | "param::entry" | "param::func" => Some(MemorySpace::Param),
+            _ => None,
+        })
+    }
+
+    pub(super) fn vector(&mut self) -> usize {
+        let known = |word| match word {
+            "v2" => Some(2),
+            "v4" => Some(4),
+            "v8" => Some(8),
+            _ => None,
+        };
+        self.take(known).unwrap_or(1)
+    }
+
+    pub(super) fn relation(&mut self) -> Option<Relation> {
+        self.take(|word| {
+            Some(match word {
+                "eq" => Relation::Eq,
+                "ne" => Relation::Ne,
+                "lt" | "lo" => Relation::Lt,
+                "le" | "ls" => Relation::Le,
+                "gt" | "hi" => Relation::Gt,
+                "ge" | "hs" => Relation::Ge,
+                "equ" => Relation::Equ,
+                "neu" => Relation::Neu,
+                "ltu" => Relation::Ltu,
+                "leu" => Relation::Leu,
+                "gtu" => Relation::Gtu,
+                "geu" => Relation::Geu,
+                "num" => Relation::Num,
+                "nan" => Relation::Nan,
+                _ => return None,
+            })
+        })
+    }
+
+    /// Order, scope, caching and eviction of a memory access. Here every access is at least as strong as the weakest
+    /// of them asks for, and caches do not show: the words are checked to exist and mean nothing more.
+    pub(super) fn skip_memory_qualifiers(&mut self) {
+        const KNOWN: [&str; 24] = [
+            "weak", "relaxed", "acquire", "release", "acq_rel", "sc", "volatile", "mmio", "cta", "cluster", "gpu",
+            "sys", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "L2::64B", "L2::128B", "L2::256B", "unified",
+        ];
+        while self.has_any(&KNOWN)
+            || self.take(|word| is_hint(word).then_some(())).is_some()
+        {}
+    }
+
+    /// The first word that nobody took.
+    pub(super) fn left_over(&self) -> Option<&'t str> {
+        self.words.iter().enumerate().find(|(index, _)| self.taken >> index & 1 == 0).map(|(_, word)| *word)
+    }
+}
+
+/// Hints for caches, which carry no operand of their own.
+fn is_hint(word: &str) -> bool {
+    let hint = word.strip_prefix("L1::").or_else(|| word.strip_prefix("L2::"));
+    hint.is_some_and(|hint| {
+        matches!(hint, "evict_normal" | "evict_unchanged" | "evict_first" | "evict_last" | "no_allocate")
+    })
+}
+
+pub(super) fn type_of(word: &str) -> Option<Type> {
+    Some(match word {
+        "b8" => Type::B8,
+        "b16" => Type::B16,
+        "b32" => Type::B32,
+        "b64" => Type::B64,
+        "b128" => Type::B128,
+        "u8" => Type::U8,
+        "u16" => Type::U16,
+        "u32" => Type::U32,
+        "u64" => Type::U64,
+        "s8" => Type::S8,
+        "s16" => Type::S16,
+        "s32" => Type::S32,
+        "s64" => Type::S64,
+        "f16" => Type::F16,
+        "f16x2" => Type::F16x2,
+        "bf16" => Type::Bf16,
+        "bf16x2" => Type::Bf16x2,
+        "f32" => Type::F32,
+        "f64" => Type::F64,
+        "pred" => Type::Pred,
+        _ => return None,
+    })
+}
+
+impl Type {
+    /// Bits of a value; 1 for a predicate.
+    pub(crate) fn bits(self) -> u32 {
+        match self {
+            Self::Pred => 1,
+            Self::B8 | Self::U8 | Self::S8 => 8,
+            Self::B16 | Self::U16 | Self::S16 | Self::F16 | Self::Bf16 => 16,
+            Self::B32 | Self::U32 | Self::S32 | Self::F32 | Self::F16x2 | Self::Bf16x2 => 32,
+            Self::B64 | Self::U64 | Self::S64 | Self::F64 => 64,
+            Self::B128 => 128,
+        }
+    }
+
+    pub(crate) fn bytes(self) -> u32 {
+        self.bits().div_ceil(8)
+    }
+
+    pub(super) fn is_signed(self) -> bool {
+        matches!(self, Self::S8 | Self::S16 | Self::S32 | Self::S64)
+    }
+
+    pub(super) fn is_integer(self) -> bool {
+        self.is_signed() || matches!(self, Self::U8 | Self::U16 | Self::U32 | Self::U64)
+    }
+
+    pub(super) fn is_untyped(self) -> bool {
+        matches!(self, Self::B8 | Self::B16 | Self::B32 | Self::B64 | Self::B128)
+    }
+
+    pub(super) fn is_float(self) -> bool {
+        !self.is_integer() && !self.is_untyped() && self != Self::Pred
+    }
+
+    /// Whether an instruction of this type takes a register of that one: sizes are compared elsewhere.
+    pub(super) fn agrees_with(self, register: Self) -> bool {
+        let same_kind = (self.is_integer() && register.is_integer()) || self == register;
+        self.is_untyped() || register.is_untyped() || same_kind
+    }
+}

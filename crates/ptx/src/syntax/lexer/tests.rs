@@ -1,0 +1,175 @@
+//! Tokens as they are spelled, and what is no token.
+
+use super::*;
+
+/// Kinds and texts of all tokens before the end.
+fn tokens(text: &str) -> Vec<(Kind, &str)> {
+    let mut lexer = Lexer::new(text);
+    let mut tokens = Vec::new();
+    loop {
+        let token = lexer.token();
+        if token.kind == Kind::End {
+            return tokens;
+        }
+        tokens.push((token.kind, token.text));
+    }
+}
+
+fn kind(text: &str) -> Kind {
+    let tokens = tokens(text);
+    assert_eq!(tokens.len(), 1, "{text} is one token: {tokens:?}");
+    tokens[0].0
+}
+
+fn texts(text: &str) -> Vec<&str> {
+    tokens(text).into_iter().map(|(_, text)| text).collect()
+}
+
+fn signed(value: u64) -> Kind {
+    Kind::Integer { value, unsigned: false }
+}
+
+fn unsigned(value: u64) -> Kind {
+    Kind::Integer { value, unsigned: true }
+}
+
+#[test]
+fn words_start_with_a_letter_an_underscore_a_dollar_or_a_percent() {
+    for word in ["add", "%r1", "$L__BB0_1", "_Z3fooPf", "_", "__cudart_i2opi_d$x", "%clock64", "x0"] {
+        assert_eq!(kind(word), Kind::Word, "{word}");
+    }
+}
+
+#[test]
+fn a_dollar_alone_is_no_token_and_a_percent_alone_is_an_operator() {
+    assert_eq!(kind("$"), Kind::Bad("no token of PTX starts with this character"));
+    assert_eq!(kind("%"), Kind::Mark(Mark::Percent));
+    assert_eq!(texts("7 % 4"), ["7", "%", "4"]);
+}
+
+#[test]
+fn a_modifier_keeps_its_colons_and_may_start_with_a_digit() {
+    assert_eq!(
+        texts("ld.global.L1::no_allocate.L2::128B.u32"),
+        ["ld", ".global", ".L1::no_allocate", ".L2::128B", ".u32"]
+    );
+    assert_eq!(texts("a.mbarrier::complete_tx::bytes.b64"), ["a", ".mbarrier::complete_tx::bytes", ".b64"]);
+    assert_eq!(texts("tex.2d.v4"), ["tex", ".2d", ".v4"]);
+    assert_eq!(texts(".a: :b"), [".a", ":", ":", "b"]);
+}
+
+#[test]
+fn a_point_with_digits_behind_a_blank_is_a_number() {
+    assert_eq!(tokens("x .5"), [(Kind::Word, "x"), (Kind::Double(0.5f64.to_bits()), ".5")]);
+    assert_eq!(kind(".5e1"), Kind::Double(5f64.to_bits()));
+    assert_eq!(tokens("tex .2d"), [(Kind::Word, "tex"), (Kind::Dotted, ".2d")]);
+    assert_eq!(tokens("x.5"), [(Kind::Word, "x"), (Kind::Dotted, ".5")]);
+    assert_eq!(kind("."), Kind::Bad("a dot without a word"));
+}
+
+#[test]
+fn integers_have_four_bases_and_a_suffix() {
+    assert_eq!(kind("0"), signed(0));
+    assert_eq!(kind("42"), signed(42));
+    assert_eq!(kind("42U"), unsigned(42));
+    assert_eq!(kind("0x1fU"), unsigned(31));
+    assert_eq!(kind("0X1F"), signed(31));
+    assert_eq!(kind("017"), signed(15));
+    assert_eq!(kind("0b101"), signed(5));
+    assert_eq!(kind("0B101U"), unsigned(5));
+}
+
+#[test]
+fn an_integer_that_needs_all_64_bits_is_unsigned() {
+    assert_eq!(kind("9223372036854775807"), signed(0x7fff_ffff_ffff_ffff));
+    assert_eq!(kind("9223372036854775808"), unsigned(0x8000_0000_0000_0000));
+    assert_eq!(kind("18446744073709551615"), unsigned(0xffff_ffff_ffff_ffff));
+    assert_eq!(kind("18446744073709551616"), Kind::Bad("the number has more than 64 bits"));
+    assert_eq!(kind("0x10000000000000000"), Kind::Bad("the number has more than 64 bits"));
+}
+
+#[test]
+fn a_number_does_not_run_into_a_word() {
+    assert_eq!(kind("12ab"), Kind::Bad("a number runs into a word"));
+    assert_eq!(kind("09"), Kind::Bad("a number without a digit"));
+    assert_eq!(kind("018"), Kind::Bad("a number runs into a word"));
+    assert_eq!(kind("0x"), Kind::Bad("a number without a digit"));
+    assert_eq!(kind("0b2"), Kind::Bad("a number without a digit"));
+    assert_eq!(kind("12u"), Kind::Bad("a number runs into a word"));
+}
+
+#[test]
+fn exact_floats_have_all_their_digits() {
+    assert_eq!(kind("0f3F800000"), Kind::Single(0x3f80_0000));
+    assert_eq!(kind("0Fffffffff"), Kind::Single(0xffff_ffff));
+    assert_eq!(kind("0d3ff0000000000000"), Kind::Double(0x3ff0_0000_0000_0000));
+    assert_eq!(kind("0D7FF8000000000000"), Kind::Double(0x7ff8_0000_0000_0000));
+    assert_eq!(kind("0f3F80000"), Kind::Bad("a single precision number has eight hexadecimal digits"));
+    assert_eq!(kind("0f3F80000g"), Kind::Bad("a single precision number has eight hexadecimal digits"));
+    assert_eq!(kind("0d3ff000000000000"), Kind::Bad("a double precision number has sixteen hexadecimal digits"));
+}
+
+#[test]
+fn decimal_floats_are_doubles() {
+    assert_eq!(kind("1.5"), Kind::Double(0x3ff8_0000_0000_0000));
+    assert_eq!(kind("1."), Kind::Double(0x3ff0_0000_0000_0000));
+    assert_eq!(kind("2e3"), Kind::Double(2000f64.to_bits()));
+    assert_eq!(kind("2.5E-1"), Kind::Double(0.25f64.to_bits()));
+    assert_eq!(kind("1e400"), Kind::Bad("the number is too large for double precision"));
+    assert_eq!(kind("1e"), Kind::Bad("a number runs into a word"));
+    assert_eq!(kind("08.5"), Kind::Double(8.5f64.to_bits()));
+}
+
+#[test]
+fn the_longest_mark_is_taken() {
+    assert_eq!(texts("<<=>>==!=&&&|||"), ["<<", "=", ">>", "==", "!=", "&&", "&", "||", "|"]);
+    for text in [",", ";", ":", "?", "@", "=", "(", ")", "[", "]", "{", "}", "+", "-", "*", "/", "%", "!", "~", "&"] {
+        let Kind::Mark(mark) = kind(text) else { panic!("{text} is a mark") };
+        assert_eq!(mark.text(), text);
+    }
+    for text in ["|", "^", "<", ">", "<=", ">=", "==", "!=", "&&", "||", "<<", ">>"] {
+        let Kind::Mark(mark) = kind(text) else { panic!("{text} is a mark") };
+        assert_eq!(mark.text(), text);
+    }
+}
+
+#[test]
+fn comments_and_foreign_lines_are_left_out() {
+    let text = "a // b\n/* c\n * d */ e\n#line 3 \"f\"\n\t# 4\n@@dwarf .byte 1\n  @@DWARF x\ng";
+    assert_eq!(texts(text), ["a", "e", "g"]);
+}
+
+#[test]
+fn a_foreign_line_starts_its_line() {
+    assert_eq!(tokens("a # b")[1].0, Kind::Bad("no token of PTX starts with this character"));
+    assert_eq!(texts("a @@b"), ["a", "@", "@", "b"]);
+}
+
+#[test]
+fn a_comment_that_is_never_closed_is_reported_where_it_opens() {
+    let mut lexer = Lexer::new("a\n  /* b\n c");
+    lexer.token();
+    let token = lexer.token();
+    assert_eq!(token.kind, Kind::Bad("the comment is never closed"));
+    assert_eq!(token.at, Position { line: 2, column: 3 });
+    assert_eq!(lexer.token().kind, Kind::End);
+}
+
+#[test]
+fn quotes_close_at_the_next_quotation_mark() {
+    assert_eq!(tokens(r#""a\"b"#), [(Kind::Text, r#""a\""#), (Kind::Word, "b")]);
+    assert_eq!(tokens("\"é\nb\" c"), [(Kind::Text, "\"é\nb\""), (Kind::Word, "c")]);
+    assert_eq!(kind("\"a"), Kind::Bad("the quotes are never closed"));
+}
+
+#[test]
+fn positions_count_lines_and_bytes_from_one() {
+    let mut lexer = Lexer::new("é\n a /* x\n */ b\r\n\tc");
+    let places: Vec<_> = std::iter::repeat_with(|| lexer.token().at).take(5).map(|at| (at.line, at.column)).collect();
+    assert_eq!(places, [(1, 1), (2, 2), (3, 5), (4, 2), (4, 3)]);
+}
+
+#[test]
+fn what_is_no_token_is_one_whole_character() {
+    assert_eq!(texts("é\0`\x0c"), ["é", "\0", "`", "\x0c"]);
+}

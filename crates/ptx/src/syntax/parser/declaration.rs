@@ -1,0 +1,264 @@
+//! Variables and registers: space, alignment, type, name, dimensions.
+
+use super::initial::Length;
+use super::{Kind, Mark, Parser, REGISTERS_MAX, meaningless, unsupported};
+use crate::error::Error;
+use crate::syntax::tree::{Linkage, Parameter, Space, Statement, Type, Variable};
+
+/// What stands between a declaration's space and its names.
+pub(super) struct Shape {
+    pub(super) align: Option<u32>,
+    pub(super) ty: Type,
+    pub(super) vector: u32,
+}
+
+impl Shape {
+    /// How many values an initial vector has; nothing for a scalar.
+    fn exact_length(&self) -> Option<Length> {
+        (self.vector != 1).then_some(Length::Exactly(self.vector))
+    }
+}
+
+impl<'a> Parser<'a> {
+    /// Takes the space that a declaration starts with, if one is next.
+    pub(super) fn space(&mut self) -> Result<Option<Space>, Error> {
+        let space = match self.dotted() {
+            ".const" => Space::Const,
+            ".global" => Space::Global,
+            ".local" => Space::Local,
+            ".shared" => Space::Shared,
+            ".param" => Space::Param,
+            ".reg" | ".sreg" | ".tex" => {
+                return unsupported(self.token.at, format!("{} is not supported here", self.token.text));
+            }
+            _ => return Ok(None),
+        };
+        self.take();
+        Ok(Some(space))
+    }
+
+    /// The variables of one declaration behind its space, to its semicolon.
+    pub(super) fn variables(
+        &mut self,
+        linkage: Linkage,
+        space: Space,
+        mut keep: impl FnMut(Variable<'a>),
+    ) -> Result<(), Error> {
+        let shape = self.shape()?;
+        loop {
+            let mut variable = self.variable(linkage, space, &shape)?;
+            let at = self.token.at;
+            if self.accept(Mark::Equals) {
+                if linkage == Linkage::Extern || !matches!(space, Space::Global | Space::Const) {
+                    return meaningless(at, format!("'{}' may have no initial value", variable.name));
+                }
+                let lengths = variable.dimensions.iter().copied();
+                let lengths: Vec<_> = lengths.map(Length::Most).chain(shape.exact_length()).collect();
+                variable.initial = Some(self.initial(&lengths)?);
+            } else if linkage != Linkage::Extern && variable.dimensions.first() == Some(&None) {
+                return meaningless(variable.at, format!("the length of '{}' is not known", variable.name));
+            }
+            keep(variable);
+            if !self.accept(Mark::Comma) {
+                break;
+            }
+        }
+        if self.accept(Mark::Semicolon) { Ok(()) } else { self.expected("',' or ';'") }
+    }
+
+    /// `.param .u64 .ptr .global .align 4 x` or `.reg .b32 x`.
+    pub(super) fn parameter(&mut self) -> Result<Parameter<'a>, Error> {
+        match self.dotted() {
+            ".param" => {
+                self.take();
+                let shape = self.shape()?;
+                Ok(Parameter::Param(self.variable(Linkage::Local, Space::Param, &shape)?))
+            }
+            ".reg" => {
+                self.take();
+                let Shape { ty, vector, .. } = self.shape()?;
+                let at = self.token.at;
+                if vector != 1 {
+                    return unsupported(at, "a vector register as a parameter is not supported");
+                }
+                Ok(Parameter::Register { at, ty, name: self.word("a name")? })
+            }
+            _ => self.expected(".param or .reg"),
+        }
+    }
+
+    /// `.reg .b32 %r<5>, x;`
+    pub(super) fn registers(&mut self) -> Result<Statement<'a>, Error> {
+        let at = self.take().at;
+        let Shape { ty, vector, .. } = self.shape()?;
+        let mut names = Vec::new();
+        loop {
+            let name = self.name("a name")?;
+            let count = if self.accept(Mark::Less) { Some(self.register_count()?) } else { None };
+            self.count_registers(count.unwrap_or(1))?;
+            names.push((name, count));
+            if !self.accept(Mark::Comma) {
+                break;
+            }
+        }
+        if !self.accept(Mark::Semicolon) {
+            return self.expected("',' or ';'");
+        }
+        Ok(Statement::Registers { at, ty, vector, names })
+    }
+
+    fn register_count(&mut self) -> Result<u32, Error> {
+        let at = self.token.at;
+        let count = self.integer("a number of registers")?;
+        if count > REGISTERS_MAX {
+            return Err(Error::syntax(at, format!("{count} registers are more than {REGISTERS_MAX}")));
+        }
+        self.expect(Mark::Greater)?;
+        Ok(count)
+    }
+
+    fn count_registers(&mut self, count: u32) -> Result<(), Error> {
+        self.registers += count;
+        if self.registers > REGISTERS_MAX {
+            let message = format!("the function declares more than {REGISTERS_MAX} registers");
+            return Err(Error::syntax(self.token.at, message));
+        }
+        Ok(())
+    }
+
+    /// `.align 8 .v2 .f32`, with attributes and `.ptr` skipped.
+    fn shape(&mut self) -> Result<Shape, Error> {
+        let mut align = None;
+        loop {
+            match self.dotted() {
+                ".align" if align.is_none() => align = Some(self.alignment()?),
+                ".attribute" => self.skip_attribute()?,
+                _ => break,
+            }
+        }
+        let at = self.token.at;
+        let vector = match self.dotted() {
+            ".v2" => 2,
+            ".v4" => 4,
+            _ => 1,
+        };
+        if vector != 1 {
+            self.take();
+        }
+        let word = self.dotted();
+        if matches!(word, ".texref" | ".samplerref" | ".surfref") {
+            return unsupported(self.token.at, format!("the type {word} is not supported"));
+        }
+        let Some(ty) = type_of(word) else {
+            return self.expected("a type");
+        };
+        self.take();
+        if vector != 1 && (ty == Type::Pred || type_bytes(ty) * i64::from(vector) > 16) {
+            return meaningless(at, format!("there are no vectors of {vector} {word}"));
+        }
+        if self.dotted() == ".ptr" {
+            self.skip_pointer()?;
+        }
+        Ok(Shape { align, ty, vector })
+    }
+
+    fn alignment(&mut self) -> Result<u32, Error> {
+        self.take();
+        let at = self.token.at;
+        let align = self.integer("an alignment")?;
+        if !align.is_power_of_two() {
+            return Err(Error::syntax(at, format!("the alignment {align} is no power of two")));
+        }
+        Ok(align)
+    }
+
+    /// `.ptr .global .align 4`: what a kernel's parameter points to.
+    fn skip_pointer(&mut self) -> Result<(), Error> {
+        self.take();
+        if matches!(self.dotted(), ".const" | ".global" | ".local" | ".shared" | ".param") {
+            self.take();
+        }
+        if self.dotted() == ".align" {
+            self.alignment()?;
+        }
+        Ok(())
+    }
+
+    /// The name and the dimensions.
+    fn variable(&mut self, linkage: Linkage, space: Space, shape: &Shape) -> Result<Variable<'a>, Error> {
+        let at = self.token.at;
+        // The parameters of a prototype have no names.
+        let name = if space == Space::Param { self.word("a name")? } else { self.name("a name")? };
+        if shape.ty == Type::Pred {
+            return meaningless(at, format!("'{name}' is a predicate, which is always a register"));
+        }
+        if self.is(Mark::Less) {
+            return unsupported(self.token.at, "numbered names are supported for registers alone");
+        }
+        let mut bytes = type_bytes(shape.ty) * i64::from(shape.vector);
+        let mut dimensions = Vec::new();
+        while self.accept(Mark::OpenBracket) {
+            let at = self.token.at;
+            let length = self.length()?;
+            if length.is_none() && !dimensions.is_empty() {
+                return meaningless(at, "only the first dimension may have no length");
+            }
+            let product = i64::try_from(length.unwrap_or(1)).ok().and_then(|length| bytes.checked_mul(length));
+            let Some(product) = product else {
+                return Err(Error::syntax(at, format!("'{name}' has more than {} bytes", i64::MAX)));
+            };
+            bytes = product;
+            dimensions.push(length);
+            self.expect(Mark::CloseBracket)?;
+        }
+        let Shape { align, ty, vector } = *shape;
+        Ok(Variable { at, linkage, space, align, ty, vector, name, dimensions, initial: None })
+    }
+
+    /// The length of a dimension. Zero says as little as empty brackets do.
+    fn length(&mut self) -> Result<Option<u64>, Error> {
+        match self.token.kind {
+            Kind::Mark(Mark::CloseBracket) => Ok(None),
+            Kind::Integer { value, .. } => {
+                self.take();
+                Ok(Some(value).filter(|value| *value != 0))
+            }
+            _ => self.expected("the length of the dimension"),
+        }
+    }
+}
+
+/// The types of variables. Registers of `.bf16` values are `.b16`.
+fn type_of(word: &str) -> Option<Type> {
+    Some(match word {
+        ".b8" => Type::B8,
+        ".b16" => Type::B16,
+        ".b32" => Type::B32,
+        ".b64" => Type::B64,
+        ".b128" => Type::B128,
+        ".u8" => Type::U8,
+        ".u16" => Type::U16,
+        ".u32" => Type::U32,
+        ".u64" => Type::U64,
+        ".s8" => Type::S8,
+        ".s16" => Type::S16,
+        ".s32" => Type::S32,
+        ".s64" => Type::S64,
+        ".f16" => Type::F16,
+        ".f16x2" => Type::F16x2,
+        ".f32" => Type::F32,
+        ".f64" => Type::F64,
+        ".pred" => Type::Pred,
+        _ => return None,
+    })
+}
+
+fn type_bytes(ty: Type) -> i64 {
+    match ty {
+        Type::Pred | Type::B8 | Type::U8 | Type::S8 => 1,
+        Type::B16 | Type::U16 | Type::S16 | Type::F16 | Type::Bf16 => 2,
+        Type::B32 | Type::U32 | Type::S32 | Type::F32 | Type::F16x2 | Type::Bf16x2 => 4,
+        Type::B64 | Type::U64 | Type::S64 | Type::F64 => 8,
+        Type::B128 => 16,
+    }
+}

@@ -1,0 +1,161 @@
+//! Functions: their heads and the directives that follow.
+
+use super::{Kind, Mark, Parser, meaningless};
+use crate::error::Error;
+use crate::syntax::tree::{Function, FunctionKind, Linkage, Parameter};
+
+/// Directives behind a kernel's parameters that say nothing the tree has a place for, with how many integers follow at
+/// most.
+const IGNORED_OF_KERNELS: &[(&str, usize)] =
+    &[(".maxclusterrank", 1), (".reqnctapercluster", 3), (".explicitcluster", 0), (".blocksareclusters", 0)];
+
+/// The same for functions of the device and prototypes.
+const IGNORED_OF_FUNCTIONS: &[(&str, usize)] = &[(".abi_preserve", 1), (".abi_preserve_control", 1)];
+
+impl<'a> Parser<'a> {
+    /// A function from its `.entry` or `.func` on.
+    pub(super) fn function(&mut self, linkage: Linkage) -> Result<Function<'a>, Error> {
+        let kind = if self.take().text == ".entry" { FunctionKind::Kernel } else { FunctionKind::Device };
+        while self.dotted() == ".attribute" {
+            self.skip_attribute()?;
+        }
+        let returns = match kind {
+            FunctionKind::Device if self.is(Mark::OpenParenthesis) => self.parameters()?,
+            _ => Vec::new(),
+        };
+        let at = self.token.at;
+        let name = self.name("a function's name")?;
+        let parameters = if self.is(Mark::OpenParenthesis) { self.parameters()? } else { Vec::new() };
+        if kind == FunctionKind::Kernel {
+            check_kernel_parameters(&parameters)?;
+        }
+        let mut function = Function {
+            at,
+            linkage,
+            kind,
+            name,
+            returns,
+            parameters,
+            noreturn: false,
+            max_threads: None,
+            required_threads: None,
+            min_blocks: None,
+            max_registers: None,
+            body: None,
+        };
+        while self.token.kind == Kind::Dotted {
+            match kind {
+                FunctionKind::Kernel => self.kernel_directive(&mut function)?,
+                FunctionKind::Device => function.noreturn |= self.function_directive()?,
+            }
+        }
+        if function.noreturn && !function.returns.is_empty() {
+            return meaningless(at, format!("'{name}' does not return, and returns something"));
+        }
+        if self.accept(Mark::Semicolon) {
+            return Ok(function);
+        }
+        if !self.is(Mark::OpenBrace) {
+            return self.expected("'{' or ';'");
+        }
+        if linkage == Linkage::Extern {
+            return meaningless(self.token.at, format!("'{name}' is .extern and has a body"));
+        }
+        self.registers = 0;
+        function.body = Some(self.block()?);
+        Ok(function)
+    }
+
+    /// `(.param .b32 a, .reg .b32 b)`, also with nothing in it.
+    pub(super) fn parameters(&mut self) -> Result<Vec<Parameter<'a>>, Error> {
+        self.expect(Mark::OpenParenthesis)?;
+        let mut parameters = Vec::new();
+        if self.accept(Mark::CloseParenthesis) {
+            return Ok(parameters);
+        }
+        loop {
+            parameters.push(self.parameter()?);
+            if !self.accept(Mark::Comma) {
+                break;
+            }
+        }
+        if self.accept(Mark::CloseParenthesis) { Ok(parameters) } else { self.expected("',' or ')'") }
+    }
+
+    fn kernel_directive(&mut self, function: &mut Function<'a>) -> Result<(), Error> {
+        let at = self.token.at;
+        match self.dotted() {
+            ".maxntid" => function.max_threads = Some(self.positive(3)?),
+            ".reqntid" => function.required_threads = Some(self.positive(3)?),
+            ".minnctapersm" => function.min_blocks = Some(self.positive(1)?[0]),
+            ".maxnreg" => function.max_registers = Some(self.positive(1)?[0]),
+            ".pragma" => self.skip_pragma()?,
+            _ => self.skip_directive(IGNORED_OF_KERNELS)?,
+        }
+        if function.max_threads.is_some() && function.required_threads.is_some() {
+            return meaningless(at, "a kernel has .maxntid or .reqntid, not both");
+        }
+        Ok(())
+    }
+
+    /// One directive of a function or a prototype: whether it says that the function does not return.
+    pub(super) fn function_directive(&mut self) -> Result<bool, Error> {
+        let noreturn = self.dotted() == ".noreturn";
+        match self.dotted() {
+            ".noreturn" => {
+                self.take();
+            }
+            ".attribute" => self.skip_attribute()?,
+            ".pragma" => self.skip_pragma()?,
+            _ => self.skip_directive(IGNORED_OF_FUNCTIONS)?,
+        }
+        Ok(noreturn)
+    }
+
+    fn skip_directive(&mut self, known: &[(&str, usize)]) -> Result<(), Error> {
+        let Some(&(_, integers_max)) = known.iter().find(|(word, _)| *word == self.dotted()) else {
+            return self.expected("'{', ';' or a directive of functions");
+        };
+        self.take();
+        if integers_max > 0 {
+            self.integers(integers_max)?;
+        }
+        Ok(())
+    }
+
+    /// A directive with up to `count_max` integers, none of them zero.
+    fn positive(&mut self, count_max: usize) -> Result<[u32; 3], Error> {
+        let word = self.take().text;
+        let at = self.token.at;
+        let integers = self.integers(count_max)?;
+        if integers.contains(&0) { meaningless(at, format!("{word} of zero")) } else { Ok(integers) }
+    }
+
+    /// One to `count_max` integers, with 1 for those that are not said.
+    fn integers(&mut self, count_max: usize) -> Result<[u32; 3], Error> {
+        let mut integers = [1; 3];
+        for (index, integer) in integers.iter_mut().take(count_max).enumerate() {
+            if index > 0 && !self.accept(Mark::Comma) {
+                break;
+            }
+            *integer = self.integer("an integer")?;
+        }
+        Ok(integers)
+    }
+}
+
+/// A kernel's parameters lie in memory, and it is known how large they are.
+fn check_kernel_parameters(parameters: &[Parameter<'_>]) -> Result<(), Error> {
+    for parameter in parameters {
+        match parameter {
+            Parameter::Register { at, name, .. } => {
+                return meaningless(*at, format!("'{name}' is a register: a kernel's parameters are .param"));
+            }
+            Parameter::Param(variable) if variable.dimensions.first() == Some(&None) => {
+                return meaningless(variable.at, format!("the length of '{}' is not known", variable.name));
+            }
+            Parameter::Param(_) => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! What a variable starts with.
+
+use super::{Kind, Mark, Parser, meaningless};
+use crate::error::Error;
+use crate::syntax::tree::Initial;
+
+/// How many values a list of initial values has.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Length {
+    /// An array's: those that are left out are zero. Any number where the array has no length.
+    Most(Option<u64>),
+    /// A vector's.
+    Exactly(u32),
+}
+
+impl<'a> Parser<'a> {
+    /// Values in as many lists of lists as there are `lengths`, outermost first.
+    pub(super) fn initial(&mut self, lengths: &[Length]) -> Result<Initial<'a>, Error> {
+        match lengths {
+            [] => self.initial_scalar(),
+            [length, inner @ ..] => self.nested(|parser| parser.initial_list(*length, inner)),
+        }
+    }
+
+    fn initial_list(&mut self, length: Length, inner: &[Length]) -> Result<Initial<'a>, Error> {
+        let at = self.token.at;
+        self.expect(Mark::OpenBrace)?;
+        let mut values = Vec::new();
+        if !self.is(Mark::CloseBrace) {
+            loop {
+                if matches!(length, Length::Most(Some(most)) if values.len() as u64 == most) {
+                    return meaningless(self.token.at, "more initial values than the array has elements");
+                }
+                values.push(self.initial(inner)?);
+                if !self.accept(Mark::Comma) {
+                    break;
+                }
+            }
+        }
+        if !self.accept(Mark::CloseBrace) {
+            return self.expected("',' or '}'");
+        }
+        match length {
+            Length::Most(None) if values.is_empty() => meaningless(at, "an array of unknown length without a value"),
+            Length::Exactly(count) if values.len() != count as usize => {
+                meaningless(at, format!("a vector of {count} elements has {count} initial values"))
+            }
+            _ => Ok(Initial::List(values)),
+        }
+    }
+
+    fn initial_scalar(&mut self) -> Result<Initial<'a>, Error> {
+        match self.token.kind {
+            Kind::Word => self.initial_address(),
+            Kind::Integer { value, .. } if self.ahead.kind == Kind::Mark(Mark::OpenParenthesis) => {
+                self.initial_mask(value)
+            }
+            Kind::Single(bits) => {
+                self.take();
+                Ok(Initial::Single(bits))
+            }
+            _ => Ok(self.expression()?.into()),
+        }
+    }
+
+    /// `name`, `name+8`, `generic(name)+8`
+    fn initial_address(&mut self) -> Result<Initial<'a>, Error> {
+        let mut at = self.token.at;
+        let mut name = self.name("a name")?;
+        let generic = name == "generic" && self.accept(Mark::OpenParenthesis);
+        if generic {
+            at = self.token.at;
+            name = self.name("a name")?;
+            self.expect(Mark::CloseParenthesis)?;
+        }
+        let addend = self.addend()?;
+        Ok(Initial::Address { at, name, generic, addend, mask: 0 })
+    }
+
+    /// `0xff00(name)`: the byte of an address that the mask names.
+    fn initial_mask(&mut self, bits: u64) -> Result<Initial<'a>, Error> {
+        if bits == 0 || bits >> bits.trailing_zeros() != 0xff || !bits.trailing_zeros().is_multiple_of(8) {
+            return self.expected("a mask of one byte such as 0xff00");
+        }
+        self.take();
+        self.expect(Mark::OpenParenthesis)?;
+        let mut address = self.initial_address()?;
+        self.expect(Mark::CloseParenthesis)?;
+        if let Initial::Address { mask, .. } = &mut address {
+            *mask = bits;
+        }
+        Ok(address)
+    }
+}

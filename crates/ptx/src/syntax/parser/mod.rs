@@ -1,0 +1,219 @@
+//! Tokens to tree. It knows how a text is put together, and leaves to the lowering what names and words mean.
+//!
+//! What the tree has no place for (debug information, pragmas, attributes) is checked to be well formed and dropped.
+//! Whatever nests is bounded by [`NESTING_MAX`], so that no text can exhaust the stack.
+
+mod declaration;
+mod expression;
+mod function;
+mod header;
+mod initial;
+mod instruction;
+mod skipped;
+mod statement;
+#[cfg(test)]
+mod tests;
+
+use super::lexer::{Kind, Lexer, Mark, Token};
+use super::tree::{Item, Linkage, Module, Position, Space};
+use crate::error::{Error, ErrorKind};
+
+/// How deep blocks, initialisers and constant expressions may nest.
+const NESTING_MAX: u32 = 64;
+
+/// Registers that one function may declare.
+const REGISTERS_MAX: u32 = 1_000_000;
+
+/// Reads a whole text.
+///
+/// # Errors
+/// The first mistake in the text.
+pub fn parse(text: &str) -> Result<Module<'_>, Error> {
+    Parser::new(text).module()
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    lexer: Lexer<'a>,
+    token: Token<'a>,
+    /// The token after `token`.
+    ahead: Token<'a>,
+    /// Offset of the byte behind the last token taken.
+    taken_end: usize,
+    /// How deep the place being read is nested.
+    nesting: u32,
+    /// Registers that the function being read has declared so far.
+    registers: u32,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Self {
+        let mut lexer = Lexer::new(text);
+        let token = lexer.token();
+        let ahead = lexer.token();
+        Self { text, lexer, token, ahead, taken_end: 0, nesting: 0, registers: 0 }
+    }
+
+    fn module(mut self) -> Result<Module<'a>, Error> {
+        let (version, target, address_bytes) = self.header()?;
+        let mut module = Module { version, target, address_bytes, items: Vec::new() };
+        while self.token.kind != Kind::End {
+            self.module_item(&mut module)?;
+        }
+        Ok(module)
+    }
+
+    fn module_item(&mut self, module: &mut Module<'a>) -> Result<(), Error> {
+        match self.dotted() {
+            ".file" => self.skip_file(),
+            ".section" => self.skip_section(),
+            ".pragma" => self.skip_pragma(),
+            ".alias" => {
+                module.items.push(self.alias()?);
+                Ok(())
+            }
+            word @ (".version" | ".target" | ".address_size") => {
+                Err(Error::syntax(self.token.at, format!("{word} may stand only at the start of the text, and once")))
+            }
+            _ => self.definition(module),
+        }
+    }
+
+    /// A function, or the variables of one declaration.
+    fn definition(&mut self, module: &mut Module<'a>) -> Result<(), Error> {
+        while self.dotted() == ".attribute" {
+            self.skip_attribute()?;
+        }
+        let linkage = self.linkage()?;
+        if matches!(self.dotted(), ".entry" | ".func") && linkage != Linkage::Common {
+            let function = self.function(linkage)?;
+            module.items.push(Item::Function(function));
+            return Ok(());
+        }
+        let at = self.token.at;
+        let Some(space) = self.space()? else {
+            return self.expected("a variable or a function");
+        };
+        if linkage == Linkage::Common && space != Space::Global {
+            return meaningless(at, "only global variables are .common");
+        }
+        self.variables(linkage, space, |variable| module.items.push(Item::Variable(variable)))
+    }
+
+    fn alias(&mut self) -> Result<Item<'a>, Error> {
+        self.take();
+        let at = self.token.at;
+        let name = self.name("a name")?;
+        self.expect(Mark::Comma)?;
+        let of = self.name("a name")?;
+        self.expect(Mark::Semicolon)?;
+        Ok(Item::Alias { at, name, of })
+    }
+
+    fn linkage(&mut self) -> Result<Linkage, Error> {
+        let mut linkage = Linkage::Local;
+        loop {
+            let next = match self.dotted() {
+                ".visible" => Linkage::Visible,
+                ".extern" => Linkage::Extern,
+                ".weak" => Linkage::Weak,
+                ".common" => Linkage::Common,
+                _ => return Ok(linkage),
+            };
+            if linkage != Linkage::Local {
+                return self.expected("only one of .visible, .extern, .weak and .common");
+            }
+            linkage = next;
+            self.take();
+        }
+    }
+
+    fn take(&mut self) -> Token<'a> {
+        self.taken_end = self.token.end();
+        let ahead = std::mem::replace(&mut self.ahead, self.lexer.token());
+        std::mem::replace(&mut self.token, ahead)
+    }
+
+    fn is(&self, mark: Mark) -> bool {
+        self.token.kind == Kind::Mark(mark)
+    }
+
+    /// The word that starts with a dot, if one is next; else nothing.
+    fn dotted(&self) -> &'a str {
+        if self.token.kind == Kind::Dotted { self.token.text } else { "" }
+    }
+
+    /// Takes the mark if it is next.
+    fn accept(&mut self, mark: Mark) -> bool {
+        let is = self.is(mark);
+        if is {
+            self.take();
+        }
+        is
+    }
+
+    fn expect(&mut self, mark: Mark) -> Result<(), Error> {
+        if self.accept(mark) { Ok(()) } else { self.expected(&format!("'{}'", mark.text())) }
+    }
+
+    /// A word that names something: not `_`.
+    fn name(&mut self, what: &str) -> Result<&'a str, Error> {
+        if self.token.text == "_" { self.expected(what) } else { self.word(what) }
+    }
+
+    fn word(&mut self, what: &str) -> Result<&'a str, Error> {
+        if self.token.kind == Kind::Word { Ok(self.take().text) } else { self.expected(what) }
+    }
+
+    /// A plain integer of at most 32 bits.
+    fn integer(&mut self, what: &str) -> Result<u32, Error> {
+        let Kind::Integer { value, .. } = self.token.kind else {
+            return self.expected(what);
+        };
+        let Ok(value) = u32::try_from(value) else {
+            return Err(Error::syntax(self.token.at, format!("{} is too large for {what}", self.token.text)));
+        };
+        self.take();
+        Ok(value)
+    }
+
+    /// The error that something else stands where `what` should.
+    fn expected<T>(&self, what: &str) -> Result<T, Error> {
+        let Token { kind, text, at, .. } = self.token;
+        let found = match kind {
+            Kind::End => "the end of the text".to_owned(),
+            Kind::Bad(why) => return Err(Error::syntax(at, format!("{why}: {}", quote(text)))),
+            _ => quote(text),
+        };
+        Err(Error::syntax(at, format!("expected {what}, found {found}")))
+    }
+
+    /// Reads something one level deeper.
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        if self.nesting == NESTING_MAX {
+            return Err(Error::syntax(self.token.at, format!("nested more than {NESTING_MAX} deep")));
+        }
+        self.nesting += 1;
+        let result = read(self);
+        self.nesting -= 1;
+        result
+    }
+}
+
+fn meaningless<T>(at: Position, message: impl Into<String>) -> Result<T, Error> {
+    Err(Error::new(at, ErrorKind::Meaning, message))
+}
+
+fn unsupported<T>(at: Position, message: impl Into<String>) -> Result<T, Error> {
+    Err(Error::new(at, ErrorKind::Unsupported, message))
+}
+
+/// The start of a token in quotes: tokens can be as long as the text.
+fn quote(text: &str) -> String {
+    const SHOWN_MAX: usize = 60;
+    let line = text.lines().next().unwrap_or("");
+    match line.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("'{}...'", &line[..end]),
+        None => format!("'{line}'"),
+    }
+}

@@ -1,0 +1,276 @@
+//! A kernel on its way: which of its blocks have begun, which are paused, and how each goes on for a slice.
+//!
+//! Blocks begin a few at a time. Whenever one is paused a further one may begin, so that one that spins for another
+//! meets it in the end, and short ones never crowd the memory.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use freehold_driver::cuda::CUerror;
+use freehold_ptx::{Block, Grid, Progress as BlockProgress, Slice};
+
+use super::steps::Random;
+use super::work::Progress;
+use crate::site::Site;
+
+/// Instructions of warps that a block executes before others have their turn.
+pub(super) const SLICE_INSTRUCTIONS: u64 = 20_000;
+
+/// Blocks that begin before one was paused.
+const RESIDENT_FIRST: u64 = 16;
+
+/// Blocks that one turn of a worker may end, one after the other.
+const BLOCKS_PER_TURN: usize = 32;
+
+/// How many blocks may be on their way at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Residence {
+    /// All, from the start: they may wait for each other.
+    Whole,
+    /// So many at the most.
+    AtMost(u64),
+}
+
+/// One launch.
+#[derive(Debug)]
+pub(crate) struct Run {
+    kernel: String,
+    grid: Arc<Grid>,
+    site: Site,
+    resident_max: u64,
+    front: Mutex<Front>,
+    ended: Condvar,
+}
+
+#[derive(Debug)]
+struct Front {
+    /// The first block that has not begun.
+    next: u64,
+    paused: VecDeque<Paused>,
+    /// Blocks that workers have in their hands.
+    out: u64,
+    /// Blocks that may be on their way at once, for now.
+    resident: u64,
+    /// When the first block began.
+    began: Option<Instant>,
+    /// Somebody writes down how it failed.
+    fails: bool,
+    outcome: Option<Result<(), CUerror>>,
+}
+
+#[derive(Debug)]
+struct Paused {
+    block: Block,
+    /// When it wants to go on.
+    at_nanoseconds: u64,
+}
+
+/// What a worker finds to do.
+#[derive(Debug)]
+pub(super) enum Find {
+    Block(Block),
+    /// All that are paused sleep, the first until this time.
+    Sleep {
+        until_nanoseconds: u64,
+    },
+    /// Others have them all.
+    Nothing,
+}
+
+impl Run {
+    pub(crate) fn new(kernel: String, grid: Grid, site: Site, residence: Residence) -> Self {
+        let blocks = grid.blocks();
+        let (resident, resident_max) = match residence {
+            Residence::Whole => (blocks, blocks),
+            Residence::AtMost(most) => (RESIDENT_FIRST.min(most.max(1)), most.max(1)),
+        };
+        Self {
+            kernel,
+            grid: Arc::new(grid),
+            site,
+            resident_max,
+            front: Mutex::new(Front {
+                next: 0,
+                paused: VecDeque::new(),
+                out: 0,
+                resident,
+                began: None,
+                fails: false,
+                outcome: None,
+            }),
+            ended: Condvar::new(),
+        }
+    }
+
+    pub(super) fn is_one_block(&self) -> bool {
+        self.grid.blocks() == 1
+    }
+
+    fn front(&self) -> MutexGuard<'_, Front> {
+        self.front.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn outcome(&self) -> Option<Result<(), CUerror>> {
+        self.front().outcome
+    }
+
+    /// Sleeps until it has ended.
+    pub(super) fn wait(&self) -> Result<(), CUerror> {
+        let mut front = self.front();
+        loop {
+            if let Some(outcome) = front.outcome {
+                return outcome;
+            }
+            front = self.ended.wait(front).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Ends it, unless it has ended: what is left of its blocks is dropped.
+    pub(super) fn end(&self, outcome: Result<(), CUerror>) {
+        let mut front = self.front();
+        front.outcome.get_or_insert(outcome);
+        let dropped = std::mem::take(&mut front.paused);
+        drop(front);
+        self.ended.notify_all();
+        drop(dropped);
+    }
+
+    /// Takes a block to go on with: a new one if one may begin, else the one that waits longest; or, with a generator,
+    /// any of them.
+    pub(super) fn find(&self, now_nanoseconds: u64, random: Option<&mut Random>) -> Find {
+        let mut front = self.front();
+        if front.outcome.is_some() {
+            return Find::Nothing;
+        }
+        front.began.get_or_insert_with(Instant::now);
+        let on_their_way = front.paused.len() as u64 + front.out;
+        let may_begin = front.next < self.grid.blocks() && on_their_way < front.resident;
+        let ready = |paused: &Paused| paused.at_nanoseconds <= now_nanoseconds;
+        let chosen = match random {
+            None if may_begin => None,
+            None => front.paused.iter().position(ready),
+            Some(random) => {
+                let ready: Vec<_> = (0..front.paused.len()).filter(|&index| ready(&front.paused[index])).collect();
+                let choices = ready.len() as u64 + u64::from(may_begin);
+                let choice = if choices == 0 { 0 } else { random.below(choices) };
+                ready.get(choice as usize).copied()
+            }
+        };
+        if let Some(paused) = chosen.and_then(|index| front.paused.remove(index)) {
+            front.out += 1;
+            return Find::Block(paused.block);
+        }
+        if may_begin {
+            let index = front.next;
+            front.next += 1;
+            front.out += 1;
+            drop(front);
+            return Find::Block(self.grid.block(index));
+        }
+        let soonest = front.paused.iter().map(|paused| paused.at_nanoseconds).min();
+        soonest.map_or(Find::Nothing, |until_nanoseconds| Find::Sleep { until_nanoseconds })
+    }
+
+    /// Goes on with a block for a slice, and puts it back if it is not done. Says whether it is.
+    pub(super) fn go_on(&self, mut block: Block, slice: Slice, limit: Option<Duration>) -> bool {
+        let ran = catch_unwind(AssertUnwindSafe(|| block.run(&mut self.site.view(), slice)));
+        self.site.print(&block.take_printed());
+        let progress = match ran {
+            Ok(Ok(progress)) => progress,
+            Ok(Err(fault)) => {
+                self.fail(|| self.site.report(&fault));
+                return true;
+            }
+            // A mistake of this driver's own, which must not keep the stream waiting for ever.
+            Err(_) => {
+                self.fail(|| CUerror::UNKNOWN);
+                return true;
+            }
+        };
+        if progress != BlockProgress::Done
+            && let Some(limit) = limit
+            && self.front().began.is_some_and(|began| began.elapsed() > limit)
+        {
+            self.fail(|| self.site.report_overtime(&self.kernel, limit.as_secs_f64()));
+            return true;
+        }
+        self.put_back(block, progress);
+        progress == BlockProgress::Done
+    }
+
+    /// Ends it with the code that `report` says, which is called for the first failure only.
+    fn fail(&self, report: impl FnOnce() -> CUerror) {
+        let is_first = {
+            let mut front = self.front();
+            front.outcome.is_none() && !std::mem::replace(&mut front.fails, true)
+        };
+        if is_first {
+            self.end(Err(report()));
+        }
+    }
+
+    fn put_back(&self, block: Block, progress: BlockProgress) {
+        let mut front = self.front();
+        front.out -= 1;
+        let at_nanoseconds = match progress {
+            BlockProgress::Done => {
+                let is_last = front.out == 0 && front.paused.is_empty() && front.next == self.grid.blocks();
+                drop(front);
+                if is_last {
+                    self.end(Ok(()));
+                }
+                return;
+            }
+            BlockProgress::Runs => 0,
+            BlockProgress::Sleeps { until_nanoseconds } => until_nanoseconds,
+        };
+        if front.outcome.is_none() {
+            front.resident = (front.resident + 1).min(self.resident_max);
+            front.paused.push_back(Paused { block, at_nanoseconds });
+        }
+    }
+
+    /// A worker's turn: goes on with a block, and as long as blocks end, with further ones.
+    pub(super) fn turn(&self, mut block: Block, now: impl Fn() -> u64, limit: Option<Duration>) {
+        for _ in 0..BLOCKS_PER_TURN {
+            let slice = Slice { instructions: SLICE_INSTRUCTIONS, nanoseconds: now(), seed: None };
+            if !self.go_on(block, slice, limit) {
+                return;
+            }
+            block = match self.find(now(), None) {
+                Find::Block(next) => next,
+                _ => return,
+            };
+        }
+        self.put_back(block, BlockProgress::Runs);
+    }
+
+    /// Goes on for about so many instructions, in the calling thread.
+    pub(super) fn step(
+        &self,
+        instructions: u64,
+        now: impl Fn() -> u64,
+        seed: Option<u64>,
+        limit: Option<Duration>,
+    ) -> Result<Progress, CUerror> {
+        let mut random = seed.map(Random::new);
+        let mut left = instructions.max(1);
+        while left > 0 {
+            let Find::Block(block) = self.find(now(), random.as_mut()) else { break };
+            let most = left.min(SLICE_INSTRUCTIONS);
+            let (most, seed) = match &mut random {
+                None => (most, None),
+                Some(random) => (1 + random.below(most), Some(random.next())),
+            };
+            self.go_on(block, Slice { instructions: most, nanoseconds: now(), seed }, limit);
+            left -= most;
+        }
+        match self.outcome() {
+            None => Ok(Progress::Ran),
+            Some(outcome) => outcome.map(|()| Progress::Done),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Launches of kernels.
+
+use std::sync::Arc;
+
+use freehold_driver::cuda::{
+    CUerror, CUfunction, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig, CUlimit, CUresult, CUstream,
+    launch_param,
+};
+use freehold_ptx::{Grid, Kernel, Launch};
+
+use super::occupancy::resident;
+use crate::boundary::{In, List, Words};
+use crate::context::Context;
+use crate::engine::kernel::{Residence, Run};
+use crate::engine::work::Work;
+use crate::function::{Function, find, threads_max};
+use crate::memory::place::Place;
+use crate::occupancy::{BLOCKS_MAX, MULTIPROCESSORS};
+use crate::site::Site;
+use crate::span::SpanKind;
+use crate::stream::lane;
+use crate::world::{World, world};
+
+/// Blocks of a grid in each direction, and threads of a block, at the most.
+const GRID_MAX: [u32; 3] = [0x7fff_ffff, 65_535, 65_535];
+const BLOCK_MAX: [u32; 3] = [1024, 1024, 64];
+
+/// Memory of the host that the blocks of one grid may take while they are on their way.
+const RESIDENT_BYTES_MAX: u64 = 512 << 20;
+
+/// Where the blocks of a cooperative launch meet.
+const WORKSPACE_BYTES: u64 = 64;
+
+/// As many attributes as a launch can have: some more than there are.
+const ATTRIBUTES_MAX: u32 = 64;
+
+/// A launch as the program asks for it.
+#[derive(Clone, Copy)]
+struct Shape {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+    is_cooperative: bool,
+}
+
+impl Shape {
+    fn threads(&self) -> u64 {
+        self.block.iter().map(|&count| u64::from(count)).product()
+    }
+
+    /// Refuses what no launch of this function can be.
+    fn check(&self, function: &Function) -> CUresult {
+        let within = |counts: [u32; 3], most: [u32; 3]| counts.iter().zip(most).all(|(&count, most)| count - 1 < most);
+        if self.grid.contains(&0) || self.block.contains(&0) {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let kernel = function.kernel();
+        if !within(self.grid, GRID_MAX)
+            || !within(self.block, BLOCK_MAX)
+            || self.threads() > threads_max(kernel).into()
+            || kernel.required_threads.is_some_and(|required| required != self.block)
+            || self.shared_bytes > function.settings().dynamic_bytes_max
+        {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let blocks: u64 = self.grid.iter().map(|&count| u64::from(count)).product();
+        let room = resident(function, self.threads(), self.shared_bytes.into()) * MULTIPROCESSORS;
+        if self.is_cooperative && blocks > room {
+            return Err(CUerror::COOPERATIVE_LAUNCH_TOO_LARGE);
+        }
+        Ok(())
+    }
+
+    /// How many blocks may be on their way at once: as many as the hardware holds, and as this machine can.
+    fn residence(&self, kernel: &Kernel) -> Residence {
+        if self.is_cooperative {
+            return Residence::Whole;
+        }
+        let of_thread = u64::from(kernel.registers) * 8 + kernel.local_bytes + 64;
+        let of_block = kernel.shared_bytes + u64::from(self.shared_bytes) + self.threads() * of_thread;
+        Residence::AtMost((MULTIPROCESSORS * BLOCKS_MAX).min(RESIDENT_BYTES_MAX / of_block))
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "as many as C has")]
+pub(crate) fn cuLaunchKernel(
+    function: CUfunction,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
+    shared_bytes: u32,
+    stream: CUstream,
+    parameters: Words,
+    extra: Words,
+) -> CUresult {
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    launch(function, Shape { grid, block, shared_bytes, is_cooperative: false }, stream, parameters, Some(extra))
+}
+
+#[expect(clippy::too_many_arguments, reason = "as many as C has")]
+pub(crate) fn cuLaunchCooperativeKernel(
+    function: CUfunction,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
+    shared_bytes: u32,
+    stream: CUstream,
+    parameters: Words,
+) -> CUresult {
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    launch(function, Shape { grid, block, shared_bytes, is_cooperative: true }, stream, parameters, None)
+}
+
+pub(crate) fn cuLaunchKernelEx(
+    config: In<CUlaunchConfig>,
+    function: CUfunction,
+    parameters: Words,
+    extra: Words,
+) -> CUresult {
+    let config = config.0;
+    if config.numAttrs > ATTRIBUTES_MAX {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let mut shape = Shape {
+        grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
+        block: [config.blockDimX, config.blockDimY, config.blockDimZ],
+        shared_bytes: config.sharedMemBytes,
+        is_cooperative: false,
+    };
+    for attribute in List::of(config.attrs).read(config.numAttrs as usize)? {
+        heed(&attribute, &mut shape)?;
+    }
+    launch(function, shape, config.hStream, parameters, Some(extra))
+}
+
+/// Does what an attribute of a launch asks for.
+fn heed(attribute: &CUlaunchAttribute, shape: &mut Shape) -> CUresult {
+    match attribute.id {
+        CUlaunchAttributeID::COOPERATIVE => shape.is_cooperative = attribute.words()[0] != 0,
+        CUlaunchAttributeID::CLUSTER_DIMENSION | CUlaunchAttributeID::PREFERRED_CLUSTER_DIMENSION => {
+            let cluster = attribute.words();
+            if cluster == [1, 1, 1] {
+                return Ok(());
+            }
+            let divides = cluster.iter().zip(shape.grid).all(|(&part, whole)| part != 0 && whole % part == 0);
+            return Err(if divides { CUerror::NOT_SUPPORTED } else { CUerror::INVALID_CLUSTER_SIZE });
+        }
+        CUlaunchAttributeID::PROGRAMMATIC_EVENT
+        | CUlaunchAttributeID::LAUNCH_COMPLETION_EVENT
+        | CUlaunchAttributeID::DEVICE_UPDATABLE_KERNEL_NODE => return Err(CUerror::NOT_SUPPORTED),
+        // These change how fast a kernel is, or when it may begin at the earliest, and nothing that it computes.
+        CUlaunchAttributeID::IGNORE
+        | CUlaunchAttributeID::ACCESS_POLICY_WINDOW
+        | CUlaunchAttributeID::SYNCHRONIZATION_POLICY
+        | CUlaunchAttributeID::CLUSTER_SCHEDULING_POLICY_PREFERENCE
+        | CUlaunchAttributeID::PROGRAMMATIC_STREAM_SERIALIZATION
+        | CUlaunchAttributeID::PRIORITY
+        | CUlaunchAttributeID::MEM_SYNC_DOMAIN_MAP
+        | CUlaunchAttributeID::MEM_SYNC_DOMAIN
+        | CUlaunchAttributeID::PREFERRED_SHARED_MEMORY_CARVEOUT
+        | CUlaunchAttributeID::NVLINK_UTIL_CENTRIC_SCHEDULING => {}
+        _ => return Err(CUerror::INVALID_VALUE),
+    }
+    Ok(())
+}
+
+fn launch(function: CUfunction, shape: Shape, stream: CUstream, parameters: Words, extra: Option<Words>) -> CUresult {
+    let world = world()?;
+    let lane = lane(world, stream)?;
+    let function = find(world, function, || Ok(Arc::clone(&lane.context)))?;
+    if !function.is_of(&lane.context) {
+        return Err(CUerror::INVALID_HANDLE);
+    }
+    shape.check(&function)?;
+    let kernel = function.kernel();
+    let parameters = arguments(kernel, parameters, extra.filter(|extra| !extra.is_null()))?;
+    let workspace = if shape.is_cooperative { Some(workspace(world, &lane.context)?) } else { None };
+    let site = Site::new(world, Arc::clone(&lane.context), workspace);
+    let grid = Grid::new(
+        Arc::clone(&function.program),
+        Launch {
+            kernel: function.index,
+            grid: shape.grid,
+            block: shape.block,
+            shared_bytes: shape.shared_bytes,
+            parameters,
+            workspace: workspace.unwrap_or(0),
+            stack_bytes: lane.context.limit(CUlimit::STACK_SIZE).saturating_add(kernel.local_bytes),
+        },
+    );
+    let run = Run::new(kernel.name.clone(), grid, site, shape.residence(kernel));
+    lane.add(world, Work::Kernel(Arc::new(run)))?;
+    Ok(())
+}
+
+/// The bytes of the arguments: from a pointer to each, or from one buffer of all.
+fn arguments(kernel: &Kernel, parameters: Words, extra: Option<Words>) -> Result<Vec<u8>, CUerror> {
+    let mut bytes = vec![0; kernel.parameter_bytes as usize];
+    if let Some(extra) = extra {
+        if !parameters.is_null() {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let (address, length) = buffer(extra)?;
+        if length != kernel.parameter_bytes {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        Place::program(address).read(0, &mut bytes).map_err(|_| CUerror::INVALID_VALUE)?;
+        return Ok(bytes);
+    }
+    if parameters.is_null() && !kernel.parameters.is_empty() {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    for (index, parameter) in kernel.parameters.iter().enumerate() {
+        let address = parameters.read(index)?;
+        let start = parameter.offset as usize;
+        let part = &mut bytes[start..start + parameter.bytes as usize];
+        Place::program(address).read(0, part).map_err(|_| CUerror::INVALID_VALUE)?;
+    }
+    Ok(bytes)
+}
+
+/// Where the buffer of all arguments lies and how long it is.
+fn buffer(extra: Words) -> Result<(u64, u64), CUerror> {
+    const WORDS_MAX: usize = 16;
+    let (mut address, mut length) = (None, None);
+    for index in (0..WORDS_MAX).step_by(2) {
+        match extra.read(index)? as usize {
+            launch_param::END => return address.zip(length).ok_or(CUerror::INVALID_VALUE),
+            launch_param::BUFFER_POINTER => address = Some(extra.read(index + 1)?),
+            launch_param::BUFFER_SIZE => {
+                let mut bytes = [0; 8];
+                Place::program(extra.read(index + 1)?).read(0, &mut bytes).map_err(|_| CUerror::INVALID_VALUE)?;
+                length = Some(u64::from_le_bytes(bytes));
+            }
+            _ => return Err(CUerror::INVALID_VALUE),
+        }
+    }
+    Err(CUerror::INVALID_VALUE)
+}
+
+/// Zeroed memory that the kernel alone knows of.
+fn workspace(world: &World, context: &Arc<Context>) -> Result<u64, CUerror> {
+    let address = world.allocate(context, WORKSPACE_BYTES, SpanKind::Hidden { from_malloc: false })?;
+    Place::device(&context.device.arena, address).write(0, &[0; WORKSPACE_BYTES as usize])?;
+    Ok(address)
+}

@@ -1,0 +1,105 @@
+//! How many blocks of a function fit.
+
+use freehold_driver::cuda::{CUerror, CUfunction, CUoccupancyB2DSize, CUresult, occupancy_flags};
+
+use super::function::find;
+use crate::boundary::Out;
+use crate::function::{Function, need, threads_max};
+use crate::occupancy::{self, MULTIPROCESSORS};
+
+pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    blocks: Out<i32>,
+    function: CUfunction,
+    block_size: i32,
+    shared_bytes: usize,
+) -> CUresult {
+    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_size, shared_bytes, 0)
+}
+
+pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    blocks: Out<i32>,
+    function: CUfunction,
+    block_size: i32,
+    shared_bytes: usize,
+    flags: u32,
+) -> CUresult {
+    let function = find(function)?;
+    check_flags(flags)?;
+    let threads = u64::try_from(block_size).ok().filter(|&threads| threads > 0).ok_or(CUerror::INVALID_VALUE)?;
+    blocks.set(resident(&function, threads, shared_bytes as u64) as i32);
+    Ok(())
+}
+
+/// Blocks that one multiprocessor holds; none if a block is more than the function allows.
+pub(super) fn resident(function: &Function, threads: u64, dynamic_bytes: u64) -> u64 {
+    let kernel = function.kernel();
+    let is_allowed =
+        threads <= threads_max(kernel).into() && dynamic_bytes <= function.settings().dynamic_bytes_max.into();
+    if is_allowed { occupancy::blocks(need(kernel, threads, dynamic_bytes)) } else { 0 }
+}
+
+fn check_flags(flags: u32) -> CUresult {
+    if flags > occupancy_flags::DISABLE_CACHING_OVERRIDE { Err(CUerror::INVALID_VALUE) } else { Ok(()) }
+}
+
+pub(crate) fn cuOccupancyMaxPotentialBlockSize(
+    grid_size: Out<i32>,
+    block_size: Out<i32>,
+    function: CUfunction,
+    shared_of_block: CUoccupancyB2DSize,
+    shared_bytes: usize,
+    block_size_limit: i32,
+) -> CUresult {
+    cuOccupancyMaxPotentialBlockSizeWithFlags(
+        grid_size,
+        block_size,
+        function,
+        shared_of_block,
+        shared_bytes,
+        block_size_limit,
+        0,
+    )
+}
+
+pub(crate) fn cuOccupancyMaxPotentialBlockSizeWithFlags(
+    grid_size: Out<i32>,
+    block_size: Out<i32>,
+    function: CUfunction,
+    shared_of_block: CUoccupancyB2DSize,
+    shared_bytes: usize,
+    block_size_limit: i32,
+    flags: u32,
+) -> CUresult {
+    let function = find(function)?;
+    check_flags(flags)?;
+    let most = u64::from(threads_max(function.kernel()));
+    let limit = match u64::try_from(block_size_limit).map_err(|_| CUerror::INVALID_VALUE)? {
+        0 => most,
+        limit => limit.min(most),
+    };
+    let dynamic_of = |threads: u64| match shared_of_block {
+        // SAFETY: the program vouched for the calls of its function when it asked for the best block.
+        Some(shared_of_block) => unsafe { shared_of_block(threads as i32) as u64 },
+        None => shared_bytes as u64,
+    };
+    let (threads, blocks) = occupancy::best(limit, |threads| need(function.kernel(), threads, dynamic_of(threads)));
+    grid_size.set((blocks * MULTIPROCESSORS) as i32);
+    block_size.set(threads as i32);
+    Ok(())
+}
+
+pub(crate) fn cuOccupancyAvailableDynamicSMemPerBlock(
+    shared_bytes: Out<usize>,
+    function: CUfunction,
+    blocks: i32,
+    block_size: i32,
+) -> CUresult {
+    let function = find(function)?;
+    let positive = |number: i32| u64::try_from(number).ok().filter(|&number| number > 0);
+    let (blocks, threads) = positive(blocks).zip(positive(block_size)).ok_or(CUerror::INVALID_VALUE)?;
+    if blocks > occupancy::blocks(need(function.kernel(), threads, 0)) {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    shared_bytes.set(occupancy::shared_bytes(blocks, function.kernel().shared_bytes) as usize);
+    Ok(())
+}

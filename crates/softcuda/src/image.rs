@@ -1,0 +1,298 @@
+//! Images as the program hands them over: PTX text, a fat binary that carries some, or what a link of this driver's made.
+//!
+//! They are read through the kernel, no further than they say they are long, so that a wild address is a code.
+
+use freehold_driver::cuda::CUerror;
+use freehold_ptx::{Error, ErrorKind, Image, LinkError, Unit};
+
+use crate::memory::place::Place;
+
+const ELF: &[u8] = b"\x7fELF";
+
+/// How an image starts that a link of this driver's made: an ELF identification with a mark of our own, which no tool
+/// takes for machine code.
+const LINKED: &[u8; 16] = b"\x7fELF\x02\x01\x01FREEHOLD\0";
+
+/// Fat binaries, and the structure that points to one in a compiled program.
+const FAT: u32 = 0xba55_ed50;
+const FAT_POINTER: u32 = 0x4662_43b1;
+
+/// In a fat binary: text, and the flags of what is compressed.
+const FAT_TEXT: u16 = 1;
+const FAT_COMPRESSED: u64 = 0xf000;
+
+/// A text or a binary that says it is longer is none.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// The newest PTX that is understood, as 90 for 9.0, and the newest device.
+const PTX_VERSION_MAX: u32 = 90;
+const TARGET_MAX: u32 = 90;
+
+/// Why an image cannot be used, and what is written to the program's log of errors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) code: CUerror,
+    pub(crate) log: String,
+}
+
+impl From<CUerror> for Refusal {
+    fn from(code: CUerror) -> Self {
+        Self { code, log: String::new() }
+    }
+}
+
+impl Refusal {
+    fn of_text(error: &Error, text: &str) -> Self {
+        let is_newer = error.kind == ErrorKind::Version && version(text).is_some_and(|own| own > PTX_VERSION_MAX);
+        let code = if is_newer { CUerror::UNSUPPORTED_PTX_VERSION } else { CUerror::INVALID_PTX };
+        let mut log = format!("ptxas application ptx input, line {}; error   : {}", error.at.line, error.message);
+        if error.instruction.is_empty() {
+            log += &format!(" (column {})\n", error.at.column);
+        } else {
+            log += &format!(" (column {}: {})\n", error.at.column, error.instruction);
+        }
+        Self { code, log: log + "ptxas fatal   : Ptx assembly aborted due to errors\n" }
+    }
+}
+
+impl From<LinkError> for Refusal {
+    fn from(error: LinkError) -> Self {
+        Self { code: CUerror::INVALID_PTX, log: format!("ptxas fatal   : {error}\n") }
+    }
+}
+
+/// The texts of an image at an address of the program's.
+pub(crate) fn texts_at(address: u64) -> Result<Vec<String>, CUerror> {
+    if address == 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let image = Place::program(address);
+    let first = word(&image, 0).unwrap_or(0) as u32;
+    if first == FAT_POINTER {
+        let inner = word(&image, 8)?;
+        return texts_of(&fat_bytes(&Place::program(inner))?);
+    }
+    if first == FAT {
+        return texts_of(&fat_bytes(&image)?);
+    }
+    if first.to_le_bytes() == ELF {
+        return texts_of(&linked_bytes(&image)?);
+    }
+    texts_of(&text_bytes(address)?)
+}
+
+/// The texts of an image that is all here.
+pub(crate) fn texts_of(image: &[u8]) -> Result<Vec<String>, CUerror> {
+    if image.starts_with(LINKED) {
+        return linked_texts(image).ok_or(CUerror::INVALID_IMAGE);
+    }
+    if image.starts_with(ELF) {
+        return Err(CUerror::NO_BINARY_FOR_GPU);
+    }
+    if number(image, 0, 4) == Some(FAT.into()) {
+        return fat_text(image).map(|text| vec![text]);
+    }
+    let end = image.iter().position(|&byte| byte == 0).unwrap_or(image.len());
+    let text = str::from_utf8(&image[..end]).map_err(|_| CUerror::INVALID_IMAGE)?;
+    if version(text).is_none() {
+        return Err(CUerror::INVALID_IMAGE);
+    }
+    Ok(vec![text.to_owned()])
+}
+
+/// Compiles and links texts.
+pub(crate) fn build(texts: &[String]) -> Result<Image, Refusal> {
+    let units = texts.iter().map(|text| compile(text)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Image::link(units)?)
+}
+
+pub(crate) fn compile(text: &str) -> Result<Unit, Refusal> {
+    Unit::compile(text).map_err(|error| Refusal::of_text(&error, text))
+}
+
+/// An image of texts that were linked, for the program to load.
+pub(crate) fn linked(texts: &[String]) -> Vec<u8> {
+    let bytes: usize = texts.iter().map(|text| text.len() + 1).sum();
+    let mut image = LINKED.to_vec();
+    image.extend((image.len() as u64 + 8 + bytes as u64).to_le_bytes());
+    for text in texts {
+        image.extend(text.bytes());
+        image.push(0);
+    }
+    image
+}
+
+fn linked_texts(image: &[u8]) -> Option<Vec<String>> {
+    let bytes = usize::try_from(number(image, LINKED.len(), 8)?).ok()?;
+    let texts = image.get(LINKED.len() + 8..bytes)?.strip_suffix(&[0])?;
+    texts.split(|&byte| byte == 0).map(|text| String::from_utf8(text.to_vec()).ok()).collect()
+}
+
+/// The text of a fat binary for the newest device that is not newer than this one.
+fn fat_text(image: &[u8]) -> Result<String, CUerror> {
+    let at = |offset, bytes| number(image, offset, bytes).ok_or(CUerror::INVALID_IMAGE);
+    let mut entry = at(6, 2)? as usize;
+    let end = usize::try_from(at(8, 8)?).ok().and_then(|bytes| bytes.checked_add(entry));
+    let end = end.ok_or(CUerror::INVALID_IMAGE)?.min(image.len());
+    let mut best: Option<(u32, &[u8])> = None;
+    let mut is_compressed = false;
+    while entry + 64 <= end {
+        let (kind, header, bytes) = (at(entry, 2)? as u16, at(entry + 4, 4)? as usize, at(entry + 8, 8)? as usize);
+        let (arch, flags) = (at(entry + 28, 4)? as u32, at(entry + 40, 8)?);
+        let start = entry.checked_add(header).ok_or(CUerror::INVALID_IMAGE)?;
+        let next = start.checked_add(bytes).filter(|&next| next <= end && next > entry);
+        let next = next.ok_or(CUerror::INVALID_IMAGE)?;
+        if kind == FAT_TEXT && arch <= TARGET_MAX {
+            if flags & FAT_COMPRESSED != 0 {
+                is_compressed = true;
+            } else if best.is_none_or(|(newest, _)| arch >= newest) {
+                best = Some((arch, &image[start..next]));
+            }
+        }
+        entry = next;
+    }
+    match best {
+        Some((_, text)) => texts_of(text)?.pop().ok_or(CUerror::INVALID_IMAGE),
+        None if is_compressed => Err(CUerror::INVALID_IMAGE),
+        None => Err(CUerror::NO_BINARY_FOR_GPU),
+    }
+}
+
+/// The version that a text starts with, as 86 for 8.6.
+fn version(text: &str) -> Option<u32> {
+    let (_, after) = text.split_once(".version")?;
+    let (major, minor) = after.split_whitespace().next()?.split_once('.')?;
+    let minor: String = minor.chars().take_while(char::is_ascii_digit).collect();
+    Some(major.parse::<u32>().ok()?.checked_mul(10)?.saturating_add(minor.parse::<u32>().ok()?))
+}
+
+fn number(image: &[u8], offset: usize, bytes: usize) -> Option<u64> {
+    let part = image.get(offset..offset.checked_add(bytes)?)?;
+    Some(part.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+}
+
+fn word(image: &Place, offset: u64) -> Result<u64, CUerror> {
+    let mut bytes = [0; 8];
+    image.read(offset, &mut bytes).map_err(|_| CUerror::INVALID_IMAGE)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn bytes_of(image: &Place, bytes: u64) -> Result<Vec<u8>, CUerror> {
+    if bytes > BYTES_MAX {
+        return Err(CUerror::INVALID_IMAGE);
+    }
+    let mut copy = vec![0; bytes as usize];
+    image.read(0, &mut copy).map_err(|_| CUerror::INVALID_IMAGE)?;
+    Ok(copy)
+}
+
+fn fat_bytes(image: &Place) -> Result<Vec<u8>, CUerror> {
+    let header = word(image, 0)? >> 48;
+    bytes_of(image, header.saturating_add(word(image, 8)?))
+}
+
+/// All of an image that a link of this driver's made; of another ELF the start.
+fn linked_bytes(image: &Place) -> Result<Vec<u8>, CUerror> {
+    let head = bytes_of(image, LINKED.len() as u64 + 8)?;
+    match number(&head, LINKED.len(), 8) {
+        Some(bytes) if head.starts_with(LINKED) => bytes_of(image, bytes),
+        _ => Ok(head),
+    }
+}
+
+/// A text with its NUL, read to the end of one page after the other.
+fn text_bytes(address: u64) -> Result<Vec<u8>, CUerror> {
+    const PAGE: u64 = 4096;
+    let mut text = Vec::new();
+    let mut at = address;
+    while (text.len() as u64) < BYTES_MAX {
+        let part = PAGE - at % PAGE;
+        let start = text.len();
+        text.resize(start + part as usize, 0);
+        Place::program(at).read(0, &mut text[start..]).map_err(|_| CUerror::INVALID_IMAGE)?;
+        if let Some(end) = text[start..].iter().position(|&byte| byte == 0) {
+            text.truncate(start + end);
+            return Ok(text);
+        }
+        at = at.checked_add(part).ok_or(CUerror::INVALID_IMAGE)?;
+    }
+    Err(CUerror::INVALID_IMAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
+
+    fn fat(entries: &[(u16, u32, u64, &[u8])]) -> Vec<u8> {
+        let mut body = Vec::new();
+        for &(kind, arch, flags, payload) in entries {
+            let mut header = [0; 64];
+            header[..2].copy_from_slice(&kind.to_le_bytes());
+            header[4..8].copy_from_slice(&64u32.to_le_bytes());
+            header[8..16].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+            header[28..32].copy_from_slice(&arch.to_le_bytes());
+            header[40..48].copy_from_slice(&flags.to_le_bytes());
+            body.extend(header);
+            body.extend(payload);
+        }
+        let mut image = FAT.to_le_bytes().to_vec();
+        image.extend(1u16.to_le_bytes());
+        image.extend(16u16.to_le_bytes());
+        image.extend((body.len() as u64).to_le_bytes());
+        image.extend(body);
+        image
+    }
+
+    #[test]
+    fn a_text_is_found_where_it_lies_and_ends_at_its_nul() {
+        let image = format!("{TEXT}\0behind it");
+        assert_eq!(texts_at(image.as_ptr() as u64), Ok(vec![TEXT.to_owned()]));
+    }
+
+    #[test]
+    fn what_is_no_text_is_an_invalid_image() {
+        for garbage in ["", "not an image", "\u{1}\u{2}\u{3}\u{4}"] {
+            let image = format!("{garbage}\0");
+            assert_eq!(texts_at(image.as_ptr() as u64), Err(CUerror::INVALID_IMAGE), "{garbage:?}");
+        }
+        assert_eq!(texts_at(0), Err(CUerror::INVALID_VALUE));
+        assert_eq!(texts_at(8), Err(CUerror::INVALID_IMAGE));
+        assert_eq!(texts_at(u64::MAX), Err(CUerror::INVALID_IMAGE));
+    }
+
+    #[test]
+    fn machine_code_has_no_binary_for_this_device() {
+        let image = [ELF, &[2, 1, 1, 0x41, 7], &[0; 64]].concat();
+        assert_eq!(texts_at(image.as_ptr() as u64), Err(CUerror::NO_BINARY_FOR_GPU));
+    }
+
+    #[test]
+    fn a_linked_image_gives_its_texts_back() {
+        let texts = vec![TEXT.to_owned(), TEXT.replace("80", "90")];
+        let image = linked(&texts);
+        assert_eq!(texts_at(image.as_ptr() as u64), Ok(texts));
+        assert_eq!(texts_of(&image[..40]), Err(CUerror::INVALID_IMAGE));
+    }
+
+    #[test]
+    fn a_fat_binary_gives_the_text_for_the_newest_device_that_is_not_newer() {
+        let newer = TEXT.replace("80", "90");
+        let entries = [(2, 90, 0, &b"machine code...."[..]), (1, 80, 0, TEXT.as_bytes()), (1, 90, 0, newer.as_bytes())];
+        assert_eq!(texts_at(fat(&entries).as_ptr() as u64), Ok(vec![newer.clone()]));
+        assert_eq!(texts_of(&fat(&entries[..2])), Ok(vec![TEXT.to_owned()]));
+        assert_eq!(texts_of(&fat(&[(1, 100, 0, TEXT.as_bytes())])), Err(CUerror::NO_BINARY_FOR_GPU));
+        assert_eq!(texts_of(&fat(&[(1, 80, 0x2000, TEXT.as_bytes())])), Err(CUerror::INVALID_IMAGE));
+        let pointer = [u64::from(FAT_POINTER) | 1 << 32, fat(&entries).leak().as_ptr() as u64];
+        assert_eq!(texts_at(pointer.as_ptr() as u64), Ok(vec![newer]));
+    }
+
+    #[test]
+    fn a_version_is_the_number_after_its_directive() {
+        assert_eq!(version("// a comment\n.version 8.6\n"), Some(86));
+        assert_eq!(version(".version 9.1"), Some(91));
+        assert_eq!(version(".version"), None);
+        assert_eq!(version(".target sm_90"), None);
+    }
+}

@@ -1,0 +1,329 @@
+//! The memory that a kernel reaches: the live spans, checked to the byte at every access.
+//!
+//! Each slice of a block has a view of its own, with the spans that it met last. A view trusts them for as long as no
+//! span was lost to kernels since, which one atomic load tells. All accesses are atomic in their width: kernels, copies
+//! and the program may race as they do on a GPU, and nothing worse comes of it than mixed values.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+
+use freehold_driver::cuda::{CUlimit, host_register_flags};
+use freehold_ptx::{LANES, Memory, Stray, Width};
+
+use crate::context::Context;
+use crate::memory::place::is_mapped;
+use crate::span::{Span, SpanKind};
+use crate::world::World;
+
+/// Spans that a view remembers: as many as the arrays that a kernel commonly uses at once.
+const WINDOWS: usize = 8;
+
+/// What a kernel in a context sees.
+#[derive(Debug)]
+pub(crate) struct View<'c> {
+    world: &'static World,
+    context: &'c Arc<Context>,
+    windows: [Window; WINDOWS],
+    /// The window that was hit last.
+    last: usize,
+    /// The window that gives way next.
+    oldest: usize,
+    /// What `World::losses` said when the windows were opened.
+    losses: u64,
+}
+
+/// A span that a view remembers.
+#[derive(Debug, Clone)]
+struct Window {
+    base: u64,
+    /// Zero where there is no span.
+    bytes: u64,
+    writable: bool,
+    /// Where the driver reaches the byte at `base`.
+    start: *mut u8,
+    /// Keeps the pages that `start` points to.
+    _keep: Option<Arc<Span>>,
+}
+
+impl Window {
+    const CLOSED: Self = Self { base: 0, bytes: 0, writable: false, start: std::ptr::null_mut(), _keep: None };
+
+    /// Whether `bytes` from `address` on lie in it.
+    fn holds(&self, address: u64, bytes: u64) -> bool {
+        let offset = address.wrapping_sub(self.base);
+        offset < self.bytes && self.bytes - offset >= bytes
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+impl<'c> View<'c> {
+    pub(crate) fn new(world: &'static World, context: &'c Arc<Context>) -> Self {
+        let windows = [const { Window::CLOSED }; WINDOWS];
+        Self { world, context, windows, last: 0, oldest: 0, losses: world.losses() }
+    }
+
+    /// Forgets the windows if a span was lost since they were opened.
+    fn refresh(&mut self) {
+        let losses = self.world.losses();
+        if losses != self.losses {
+            self.windows = [const { Window::CLOSED }; WINDOWS];
+            self.losses = losses;
+        }
+    }
+
+    /// Where the driver reaches `bytes` at `address`.
+    fn pointer(&mut self, address: u64, bytes: u64, access: Access) -> Result<*mut u8, Stray> {
+        if !self.windows[self.last].holds(address, bytes) {
+            let found = self.windows.iter().position(|window| window.holds(address, bytes));
+            self.last = match found {
+                Some(index) => index,
+                None => self.open(address, bytes).ok_or(Stray { address })?,
+            };
+        }
+        let window = &self.windows[self.last];
+        if access == Access::Write && !window.writable {
+            return Err(Stray { address });
+        }
+        Ok(window.start.wrapping_add((address - window.base) as usize))
+    }
+
+    /// Opens a window for the span at `address`, if `bytes` lie in it.
+    fn open(&mut self, address: u64, bytes: u64) -> Option<usize> {
+        let span = { self.world.spans().reached(address).cloned() }?;
+        let start = match &span.kind {
+            SpanKind::Device | SpanKind::Pool(_) | SpanKind::Variable { .. } | SpanKind::Hidden { .. } => {
+                self.world.devices[span.device].arena.pointer(span.base)
+            }
+            SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages } => pages.start(),
+            // The program's own pages, which it promised to keep mapped. One that has broken its promise by now is
+            // told so; one that breaks it later, in the middle of a slice, gets what a wild pointer of its own gets.
+            SpanKind::Registered { .. } if !is_mapped(span.base, span.bytes) => return None,
+            SpanKind::Registered { .. } => span.base as *mut u8,
+        };
+        let writable = match span.kind {
+            SpanKind::Variable { constant } => !constant,
+            SpanKind::Registered { flags } => flags & host_register_flags::READ_ONLY == 0,
+            _ => true,
+        };
+        let window = Window { base: span.base, bytes: span.bytes, writable, start, _keep: Some(span) };
+        if !window.holds(address, bytes) {
+            return None;
+        }
+        let index = self.oldest;
+        self.oldest = (index + 1) % WINDOWS;
+        self.windows[index] = window;
+        Some(index)
+    }
+}
+
+impl Memory for View<'_> {
+    fn load(
+        &mut self,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        values: &mut [u64; LANES],
+    ) -> Result<(), Stray> {
+        self.refresh();
+        for lane in each(lanes) {
+            let pointer = self.pointer(addresses[lane], width.bytes(), Access::Read)?;
+            values[lane] = load(pointer, width);
+        }
+        Ok(())
+    }
+
+    fn store(
+        &mut self,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        values: &[u64; LANES],
+    ) -> Result<(), Stray> {
+        self.refresh();
+        for lane in each(lanes) {
+            let pointer = self.pointer(addresses[lane], width.bytes(), Access::Write)?;
+            store(pointer, width, values[lane]);
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, width: Width, address: u64, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, Stray> {
+        self.refresh();
+        let pointer = self.pointer(address, width.bytes(), Access::Write)?;
+        Ok(update(pointer, width, change))
+    }
+
+    fn fence(&mut self) {
+        fence(Ordering::SeqCst);
+    }
+
+    fn allocate(&mut self, bytes: u64) -> u64 {
+        allocate_from_heap(self.world, self.context, bytes).unwrap_or(0)
+    }
+
+    fn release(&mut self, address: u64) -> bool {
+        let found = { self.world.spans().malloced(address).cloned() };
+        let Some(span) = found else { return false };
+        let ended = self.world.end_hidden(address);
+        if ended && let Some(owner) = &span.context {
+            owner.heap_bytes.fetch_sub(span.bytes, Ordering::Relaxed);
+        }
+        ended
+    }
+
+    fn describe(&mut self, address: u64) -> String {
+        let reached = { self.world.spans().reached(address).cloned() };
+        match reached {
+            Some(span) => match span.kind {
+                SpanKind::Variable { constant: true } => "a constant, which kernels do not write".to_owned(),
+                SpanKind::Registered { flags } if flags & host_register_flags::READ_ONLY != 0 => {
+                    "memory that was registered to be read only".to_owned()
+                }
+                SpanKind::Registered { .. } => "registered memory that the program has unmapped".to_owned(),
+                _ => format!("beyond the end of a block of {} bytes at {:#x}", span.bytes, span.base),
+            },
+            None => self.world.spans().describe(address),
+        }
+    }
+}
+
+/// Memory for a kernel's `malloc`, within the limit of its context.
+fn allocate_from_heap(world: &World, context: &Arc<Context>, bytes: u64) -> Option<u64> {
+    let limit = context.limit(CUlimit::MALLOC_HEAP_SIZE);
+    let bytes = bytes.max(1);
+    let taken = context.heap_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+        used.checked_add(bytes).filter(|&used| used <= limit)
+    });
+    taken.ok()?;
+    let allocated = world.allocate(context, bytes, SpanKind::Hidden { from_malloc: true });
+    if allocated.is_err() {
+        context.heap_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+    allocated.ok()
+}
+
+/// The lanes whose bit is set, from the lowest on.
+fn each(lanes: u32) -> impl Iterator<Item = usize> {
+    let mut left = lanes;
+    std::iter::from_fn(move || {
+        let lane = (left != 0).then(|| left.trailing_zeros() as usize)?;
+        left &= left - 1;
+        Some(lane)
+    })
+}
+
+// The pointers below come from `View::pointer`: as many bytes as the access is wide lie in a span whose pages the
+// window keeps mapped, or which the program promised to keep mapped; and they are aligned, which the kernel's own
+// check of the address made sure of, since the driver's mappings keep an address's place within its page.
+
+fn load(pointer: *mut u8, width: Width) -> u64 {
+    match width {
+        Width::One => {
+            // SAFETY: as the comment above says; nobody makes a reference to these bytes but to an atomic.
+            let word = unsafe { AtomicU8::from_ptr(pointer) };
+            word.load(Ordering::Relaxed).into()
+        }
+        Width::Two => {
+            // SAFETY: as for one byte.
+            let word = unsafe { AtomicU16::from_ptr(pointer.cast()) };
+            word.load(Ordering::Relaxed).into()
+        }
+        Width::Four => {
+            // SAFETY: as for one byte.
+            let word = unsafe { AtomicU32::from_ptr(pointer.cast()) };
+            word.load(Ordering::Relaxed).into()
+        }
+        Width::Eight => {
+            // SAFETY: as for one byte.
+            let word = unsafe { AtomicU64::from_ptr(pointer.cast()) };
+            word.load(Ordering::Relaxed)
+        }
+    }
+}
+
+fn store(pointer: *mut u8, width: Width, value: u64) {
+    match width {
+        Width::One => {
+            // SAFETY: as in `load`.
+            let word = unsafe { AtomicU8::from_ptr(pointer) };
+            word.store(value as u8, Ordering::Relaxed);
+        }
+        Width::Two => {
+            // SAFETY: as in `load`.
+            let word = unsafe { AtomicU16::from_ptr(pointer.cast()) };
+            word.store(value as u16, Ordering::Relaxed);
+        }
+        Width::Four => {
+            // SAFETY: as in `load`.
+            let word = unsafe { AtomicU32::from_ptr(pointer.cast()) };
+            word.store(value as u32, Ordering::Relaxed);
+        }
+        Width::Eight => {
+            // SAFETY: as in `load`.
+            let word = unsafe { AtomicU64::from_ptr(pointer.cast()) };
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Replaces a word by what `change` makes of it, and returns what was there.
+fn update(pointer: *mut u8, width: Width, change: &mut dyn FnMut(u64) -> u64) -> u64 {
+    macro_rules! replace {
+        ($atomic:ty, $kind:ty) => {{
+            // SAFETY: as in `load`.
+            let word = unsafe { <$atomic>::from_ptr(pointer.cast()) };
+            let mut old = word.load(Ordering::Relaxed);
+            loop {
+                let new = change(old.into()) as $kind;
+                match word.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+                    Ok(_) => break old.into(),
+                    Err(now) => old = now,
+                }
+            }
+        }};
+    }
+    match width {
+        Width::One => replace!(AtomicU8, u8),
+        Width::Two => replace!(AtomicU16, u16),
+        Width::Four => replace!(AtomicU32, u32),
+        Width::Eight => replace!(AtomicU64, u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lanes_of_a_mask_come_from_the_lowest_on() {
+        assert_eq!(each(0).count(), 0);
+        assert_eq!(each(0b1000_0101).collect::<Vec<_>>(), [0, 2, 7]);
+        assert_eq!(each(u32::MAX).count(), 32);
+    }
+
+    #[test]
+    fn words_are_loaded_stored_and_updated_in_their_width() {
+        let mut bytes = [0xffu64; 2];
+        let start = bytes.as_mut_ptr().cast::<u8>();
+        store(start, Width::Two, 0x12345);
+        assert_eq!(load(start, Width::Eight), 0x2345);
+        assert_eq!(update(start, Width::Four, &mut |old| old + 1), 0x2345);
+        assert_eq!(load(start, Width::One), 0x46);
+        assert_eq!(load(start.wrapping_add(8), Width::Eight), 0xff);
+    }
+
+    #[test]
+    fn a_window_holds_whole_accesses_only() {
+        let window = Window { base: 512, bytes: 10, ..Window::CLOSED };
+        assert!(window.holds(520, 2));
+        assert!(!window.holds(520, 4));
+        assert!(!window.holds(522, 1));
+        assert!(!window.holds(511, 1));
+        assert!(!Window::CLOSED.holds(0, 0));
+    }
+}

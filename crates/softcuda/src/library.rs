@@ -1,0 +1,124 @@
+//! Libraries: images of no context, and their kernels. A library is loaded into each context where it is first needed.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::sync::{Arc, Mutex, Weak};
+
+use freehold_driver::cuda::{CUerror, CUkernel, CUlibrary};
+use freehold_ptx::Image;
+
+use crate::context::Context;
+use crate::function::{Function, Settings};
+use crate::module::{Module, c_name};
+use crate::world::{World, lock};
+
+#[derive(Debug)]
+pub(crate) struct Library {
+    pub(crate) handle: CUlibrary,
+    image: Arc<Image>,
+    pub(crate) kernels: Vec<Arc<Kernel>>,
+    /// By the number of the context.
+    modules: Mutex<BTreeMap<u64, Arc<Module>>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) handle: CUkernel,
+    pub(crate) library: Weak<Library>,
+    /// Which of the image's kernels it is.
+    index: usize,
+    /// Handed out to the program, for as long as the kernel lives.
+    pub(crate) name: CString,
+    image: Arc<Image>,
+    /// For each device.
+    settings: Vec<Arc<Mutex<Settings>>>,
+}
+
+impl Kernel {
+    pub(crate) fn facts(&self) -> &freehold_ptx::Kernel {
+        &self.image.kernels()[self.index]
+    }
+
+    /// What is set of it on a device.
+    pub(crate) fn settings(&self, device: usize) -> &Arc<Mutex<Settings>> {
+        &self.settings[device]
+    }
+
+    /// Bytes of the constants of its library.
+    pub(crate) fn constant_bytes(&self) -> u64 {
+        self.image.variables().iter().filter(|variable| variable.constant).map(|variable| variable.bytes).sum()
+    }
+
+    /// The kernel as a function of a context.
+    pub(crate) fn function(&self, world: &World, context: &Arc<Context>) -> Result<Arc<Function>, CUerror> {
+        let library = self.library.upgrade().ok_or(CUerror::INVALID_HANDLE)?;
+        let module = library.module(world, context)?;
+        module.functions().get(self.index).cloned().ok_or(CUerror::INVALID_HANDLE)
+    }
+}
+
+impl Library {
+    pub(crate) fn load(world: &World, image: Image) -> Arc<Self> {
+        let image = Arc::new(image);
+        let (_, library) = world.libraries.insert_with(|handle| {
+            Arc::new_cyclic(|library: &Weak<Self>| {
+                let kernels = image.kernels().iter().enumerate().map(|(index, facts)| {
+                    let settings = world.devices.iter().map(|_| Arc::new(Mutex::new(Settings::of(facts))));
+                    let (_, kernel) = world.kernels.insert_with(|handle| {
+                        Arc::new(Kernel {
+                            handle: CUkernel(handle),
+                            library: library.clone(),
+                            index,
+                            name: c_name(facts),
+                            image: Arc::clone(&image),
+                            settings: settings.collect(),
+                        })
+                    });
+                    kernel
+                });
+                Self {
+                    handle: CUlibrary(handle),
+                    kernels: kernels.collect(),
+                    image: Arc::clone(&image),
+                    modules: Mutex::default(),
+                }
+            })
+        });
+        library
+    }
+
+    pub(crate) fn kernel(&self, name: &str) -> Option<&Arc<Kernel>> {
+        self.kernels.iter().find(|kernel| kernel.name.to_str() == Ok(name))
+    }
+
+    /// The library in a context, loaded there if it is not yet.
+    pub(crate) fn module(&self, world: &World, context: &Arc<Context>) -> Result<Arc<Module>, CUerror> {
+        let mut modules = lock(&self.modules);
+        if let Some(module) = modules.get(&context.number) {
+            return Ok(Arc::clone(module));
+        }
+        modules.retain(|_, module| module.context().is_ok());
+        let settings: Vec<_> =
+            self.kernels.iter().map(|kernel| Arc::clone(kernel.settings(context.device.ordinal))).collect();
+        let module = Module::load_of_library(world, context, &self.image, &settings)?;
+        modules.insert(context.number, Arc::clone(&module));
+        Ok(module)
+    }
+
+    /// Ends the library in every context, each when its work is done.
+    ///
+    /// # Errors
+    /// Somebody else has ended it.
+    pub(crate) fn unload(&self, world: &World) -> Result<(), CUerror> {
+        world.libraries.remove(self.handle.0).ok_or(CUerror::INVALID_HANDLE)?;
+        for kernel in &self.kernels {
+            world.kernels.remove(kernel.handle.0);
+        }
+        let modules = std::mem::take(&mut *lock(&self.modules));
+        for module in modules.into_values() {
+            // The end of its context may have ended it already.
+            let _ended = module.unload(world);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! How many blocks of a kernel one multiprocessor of the hardware holds at once: pure arithmetic.
+
+/// Multiprocessors of the device.
+pub(crate) const MULTIPROCESSORS: u64 = 132;
+
+/// Blocks that a multiprocessor holds at the most.
+pub(crate) const BLOCKS_MAX: u64 = 32;
+
+/// Threads of a block at the most.
+pub(crate) const THREADS_MAX: u32 = 1024;
+
+/// Shared memory of a block, its own and what it is given at its launch, without asking for more.
+pub(crate) const SHARED_BYTES_DEFAULT: u32 = 48 << 10;
+
+/// The same for a kernel that asks for more.
+pub(crate) const SHARED_BYTES_MAX: u32 = 227 << 10;
+
+const WARPS_MAX: u64 = 64;
+const WARP_THREADS: u64 = 32;
+const REGISTERS: u64 = 65_536;
+/// Registers come to a warp in units of so many.
+const REGISTERS_UNIT: u64 = 256;
+/// Warps come to the four parts of a multiprocessor in turn.
+const WARPS_UNIT: u64 = 4;
+const SHARED_BYTES: u64 = 228 << 10;
+/// What the system takes of the shared memory of each block.
+const SHARED_BYTES_RESERVED: u64 = 1 << 10;
+const SHARED_BYTES_UNIT: u64 = 128;
+
+/// What one block needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// At least one.
+    pub(crate) threads: u64,
+    /// Of one thread.
+    pub(crate) registers: u64,
+    /// Static and dynamic.
+    pub(crate) shared_bytes: u64,
+}
+
+/// Blocks that one multiprocessor holds at once.
+pub(crate) fn blocks(need: Need) -> u64 {
+    if need.threads > u64::from(THREADS_MAX) || need.shared_bytes > u64::from(SHARED_BYTES_MAX) {
+        return 0;
+    }
+    let warps = need.threads.div_ceil(WARP_THREADS);
+    let of_warp = (need.registers.max(1) * WARP_THREADS).next_multiple_of(REGISTERS_UNIT);
+    let warps_with_registers = REGISTERS / of_warp / WARPS_UNIT * WARPS_UNIT;
+    let shared = need.shared_bytes.next_multiple_of(SHARED_BYTES_UNIT) + SHARED_BYTES_RESERVED;
+    BLOCKS_MAX.min(WARPS_MAX / warps).min(warps_with_registers / warps).min(SHARED_BYTES / shared)
+}
+
+/// The dynamic shared memory that each of `count` blocks may have for all of them to fit, next to `static_bytes`.
+pub(crate) fn shared_bytes(count: u64, static_bytes: u64) -> u64 {
+    let of_each = SHARED_BYTES / count.max(1) / SHARED_BYTES_UNIT * SHARED_BYTES_UNIT;
+    let most = of_each.saturating_sub(SHARED_BYTES_RESERVED).min(SHARED_BYTES_MAX.into());
+    most.saturating_sub(static_bytes)
+}
+
+/// The block size of up to `limit` threads with which most threads are at work, and how many blocks of it a
+/// multiprocessor holds. Of equals the larger block.
+pub(crate) fn best(limit: u64, need_of: impl Fn(u64) -> Need) -> (u64, u64) {
+    let limit = limit.clamp(1, THREADS_MAX.into());
+    let mut sizes: Vec<_> = (1..=limit / WARP_THREADS).map(|warps| warps * WARP_THREADS).collect();
+    if !limit.is_multiple_of(WARP_THREADS) {
+        sizes.push(limit);
+    }
+    let mut best = (0, 0);
+    for threads in sizes.into_iter().rev() {
+        let blocks = blocks(need_of(threads));
+        if blocks * threads > best.0 * best.1 {
+            best = (threads, blocks);
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn need(threads: u64, registers: u64, shared_bytes: u64) -> Need {
+        Need { threads, registers, shared_bytes }
+    }
+
+    #[test]
+    fn threads_bound_blocks() {
+        assert_eq!(blocks(need(1024, 16, 0)), 2);
+        assert_eq!(blocks(need(256, 32, 0)), 8);
+        assert_eq!(blocks(need(32, 16, 0)), 32);
+        assert_eq!(blocks(need(1, 16, 0)), 32);
+        assert_eq!(blocks(need(1025, 16, 0)), 0);
+        assert_eq!(blocks(need(96, 16, 0)), 21);
+    }
+
+    #[test]
+    fn registers_bound_blocks() {
+        assert_eq!(blocks(need(1024, 64, 0)), 1);
+        assert_eq!(blocks(need(256, 128, 0)), 2);
+        assert_eq!(blocks(need(1024, 65, 0)), 0);
+    }
+
+    #[test]
+    fn shared_memory_bounds_blocks_with_a_kibibyte_for_the_system() {
+        assert_eq!(blocks(need(128, 16, 227 << 10)), 1);
+        assert_eq!(blocks(need(128, 16, (227 << 10) + 1)), 0);
+        assert_eq!(blocks(need(128, 16, 48 << 10)), 4);
+        assert_eq!(blocks(need(128, 16, 113 << 10)), 2);
+    }
+
+    #[test]
+    fn shared_memory_that_is_free_lets_all_blocks_fit() {
+        for count in 1..=16 {
+            let bytes = shared_bytes(count, 256);
+            assert_eq!(blocks(need(64, 16, 256 + bytes)), count.max(1), "{count} blocks of {bytes} bytes");
+        }
+        assert_eq!(shared_bytes(1, 0), 227 << 10);
+    }
+
+    #[test]
+    fn the_best_block_is_the_largest_of_those_that_fill_a_multiprocessor() {
+        assert_eq!(best(1024, |threads| need(threads, 32, 0)), (1024, 2));
+        assert_eq!(best(100, |threads| need(threads, 32, 0)), (64, 32));
+        assert_eq!(best(1024, |threads| need(threads, 64, 0)), (1024, 1));
+    }
+}

@@ -1,0 +1,73 @@
+//! Where a kernel runs: the memory that it reaches, where its output goes, and who hears of its end.
+
+use std::sync::Arc;
+
+use freehold_driver::cuda::CUerror;
+use freehold_ptx::{Fault, FaultKind};
+
+use crate::context::Context;
+use crate::kernel_memory::View;
+use crate::print;
+use crate::world::World;
+
+#[derive(Debug)]
+pub(crate) struct Site {
+    world: &'static World,
+    context: Arc<Context>,
+    /// Where the blocks of a cooperative launch meet. It ends with the site.
+    workspace: Option<u64>,
+}
+
+impl Site {
+    pub(crate) fn new(world: &'static World, context: Arc<Context>, workspace: Option<u64>) -> Self {
+        Self { world, context, workspace }
+    }
+
+    /// The memory that the kernel reaches, for one slice of a block.
+    pub(crate) fn view(&self) -> View<'_> {
+        View::new(self.world, &self.context)
+    }
+
+    pub(crate) fn print(&self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.context.print(bytes);
+        }
+    }
+
+    /// Writes down how the kernel ended, and says with which code.
+    pub(crate) fn report(&self, fault: &Fault) -> CUerror {
+        if let FaultKind::Assert { message } = &fault.kind {
+            print::to_stderr(format!("{message}\n").as_bytes());
+        }
+        self.world.log.error(&fault.to_string());
+        code(&fault.kind)
+    }
+
+    /// Writes down that the kernel ran longer than it may.
+    pub(crate) fn report_overtime(&self, kernel: &str, seconds: f64) -> CUerror {
+        self.world.log.error(&format!("kernel {kernel} ran for more than {seconds} seconds and was ended"));
+        CUerror::LAUNCH_TIMEOUT
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if let Some(workspace) = self.workspace {
+            // The end of the context may have taken it already.
+            self.world.end_hidden(workspace);
+        }
+    }
+}
+
+fn code(fault: &FaultKind) -> CUerror {
+    match fault {
+        FaultKind::Address { .. } => CUerror::ILLEGAL_ADDRESS,
+        FaultKind::Misaligned { .. } => CUerror::MISALIGNED_ADDRESS,
+        FaultKind::Space { .. } => CUerror::INVALID_ADDRESS_SPACE,
+        FaultKind::Trap | FaultKind::Breakpoint | FaultKind::Stack { .. } => CUerror::LAUNCH_FAILED,
+        FaultKind::Assert { .. } => CUerror::ASSERT,
+        FaultKind::Call { .. } => CUerror::INVALID_PC,
+        FaultKind::Instruction { .. } => CUerror::ILLEGAL_INSTRUCTION,
+        FaultKind::Deadlock { .. } => CUerror::LAUNCH_TIMEOUT,
+    }
+}

@@ -1,0 +1,97 @@
+//! One kernel, loaded, launched and read back on a driver.
+
+use std::ffi::{CString, c_void};
+
+use freehold_driver::cuda::{Api, CUdeviceptr, CUfunction, CUstream, CallError, context, copy, launch, memory, module};
+
+use super::Kernel;
+use super::describe::{Argument, Description, Launch};
+use super::record::{Output, Record};
+
+/// Behind and before every buffer lie so many bytes that no kernel may change.
+const MARGIN_BYTES: usize = 256;
+const MARGIN: u8 = 0xa5;
+
+/// Runs a kernel in the current context. What it printed is not in the record.
+pub(crate) fn run(api: &Api, kernel: &Kernel) -> Result<Record, String> {
+    let description = Description::parse(kernel.source)?;
+    let mut arguments = Vec::new();
+    for argument in &description.arguments {
+        arguments.push(match argument {
+            Argument::Buffer { element, count, content, .. } => {
+                buffer(api, &content.bytes(*element, *count)).map_err(told)?
+            }
+            Argument::Value(bytes) => aligned(bytes),
+        });
+    }
+    let image = CString::new(kernel.ptx).map_err(|_| "the PTX has a NUL in it")?;
+    // SAFETY: the image is a text that ends in a NUL.
+    let module = unsafe { module::load(api, image.as_ptr().cast()) }.map_err(told)?;
+    for launch in &description.launches {
+        let name = CString::new(launch.function.as_str()).map_err(|_| "the function's name has a NUL in it")?;
+        let function = module::function(api, module, &name).map_err(told)?;
+        start(api, function, launch, &mut arguments).map_err(told)?;
+    }
+    context::synchronize(api).map_err(told)?;
+    let mut record = Record::default();
+    for (index, argument) in description.arguments.iter().enumerate() {
+        let Argument::Buffer { element, count, output, .. } = argument else { continue };
+        let bytes = read(api, CUdeviceptr(arguments[index][0]), count * element.bytes())
+            .map_err(|error| format!("argument {index}: {error}"))?;
+        if output.is_some() {
+            let bits = bytes.chunks(element.bytes()).map(|bytes| element.read(bytes)).collect();
+            record.outputs.push(Output { argument: index, element: *element, bits });
+        }
+    }
+    module::unload(api, module).map_err(told)?;
+    Ok(record)
+}
+
+fn told(error: CallError) -> String {
+    error.to_string()
+}
+
+/// A value in words, so that it is aligned for every type.
+fn aligned(bytes: &[u8]) -> Vec<u64> {
+    let words = bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    words.collect()
+}
+
+/// A buffer with this content between its margins; its address, as a value to pass.
+fn buffer(api: &Api, bytes: &[u8]) -> Result<Vec<u64>, CallError> {
+    let mut whole = vec![MARGIN; bytes.len() + 2 * MARGIN_BYTES];
+    whole[MARGIN_BYTES..MARGIN_BYTES + bytes.len()].copy_from_slice(bytes);
+    let start = memory::alloc(api, whole.len())?;
+    copy::host_to_device(api, start, &whole)?;
+    Ok(vec![start.0 + MARGIN_BYTES as u64])
+}
+
+/// Reads a buffer and gives it back; its margins are as they were.
+fn read(api: &Api, start: CUdeviceptr, bytes: usize) -> Result<Vec<u8>, String> {
+    let whole = CUdeviceptr(start.0 - MARGIN_BYTES as u64);
+    let mut host = vec![0; bytes + 2 * MARGIN_BYTES];
+    copy::device_to_host(api, &mut host, whole).map_err(told)?;
+    memory::free(api, whole).map_err(told)?;
+    let inner = MARGIN_BYTES..MARGIN_BYTES + bytes;
+    let outside = host.iter().enumerate().find(|(at, byte)| !inner.contains(at) && **byte != MARGIN);
+    if let Some((at, _)) = outside {
+        return Err(format!("byte {} of {bytes} was written", at as i64 - MARGIN_BYTES as i64));
+    }
+    Ok(host[inner].to_vec())
+}
+
+fn start(api: &Api, function: CUfunction, launch: &Launch, arguments: &mut [Vec<u64>]) -> Result<(), CallError> {
+    let mut pointers: Vec<*mut c_void> = arguments.iter_mut().map(|words| words.as_mut_ptr().cast()).collect();
+    let shape = launch.shape;
+    if launch.is_cooperative {
+        // SAFETY: the description has an argument for each parameter, of its type and aligned for it; the buffers are
+        // memory of the device that nobody else uses.
+        return unsafe { launch::cooperative(api, function, shape, CUstream::LEGACY, &mut pointers) };
+    }
+    // SAFETY: as above.
+    unsafe { launch::kernel(api, function, shape, CUstream::LEGACY, &mut pointers) }
+}
