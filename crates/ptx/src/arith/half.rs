@@ -52,13 +52,13 @@ impl Half {
     #[inline]
     pub(crate) fn mul(self, a: u16, b: u16, mode: HalfMode) -> u16 {
         let [a, b] = [a, b].map(|bits| self.value(self.operand(bits, mode.ftz)));
-        self.finish(self.narrow(a * b), mode)
+        self.finish(self.flush_exact(a * b, mode.ftz), mode)
     }
 
     #[inline]
     pub(crate) fn fma(self, a: u16, b: u16, c: u16, mode: HalfMode) -> u16 {
         let [a, b, c] = [a, b, c].map(|bits| self.value(self.operand(bits, mode.ftz)));
-        self.finish(self.narrow(soft::sum_to_odd(a * b, c)), mode)
+        self.finish(self.flush_exact(soft::sum_to_odd(a * b, c), mode.ftz), mode)
     }
 
     pub(crate) fn min(self, a: u16, b: u16, how: MinMax) -> u16 {
@@ -69,14 +69,14 @@ impl Half {
         self.layout().choose(a.into(), b.into(), how, Ordering::Greater) as u16
     }
 
-    /// The document leaves open which NaN comes of a NaN; this one keeps its payload.
+    /// The document leaves open which NaN comes of a NaN; the hardware gives its own.
     pub(crate) fn abs(self, a: u16, ftz: bool) -> u16 {
-        self.operand(a, ftz) & !SIGN
+        self.canonical(self.operand(a, ftz) & !SIGN)
     }
 
-    /// The document leaves open which NaN comes of a NaN; this one keeps its payload.
+    /// The document leaves open which NaN comes of a NaN; the hardware gives its own.
     pub(crate) fn neg(self, a: u16, ftz: bool) -> u16 {
-        self.operand(a, ftz) ^ SIGN
+        self.canonical(self.operand(a, ftz) ^ SIGN)
     }
 
     pub(crate) fn compare(self, a: u16, b: u16, ftz: bool) -> Option<Ordering> {
@@ -130,6 +130,18 @@ impl Half {
         let finite = value.abs() < f64::from_bits((1023 + 200) << 52);
         let magnitude = if finite { magnitude.min(layout.infinity()) } else { layout.infinity() };
         (if value.is_nan() { layout.nan } else { sign | magnitude }) as u16
+    }
+
+    /// As [`Half::narrow`], for what no rounding has touched yet: it tells what is to be flushed.
+    #[inline]
+    fn flush_exact(self, value: f64, ftz: bool) -> u16 {
+        let narrow = self.narrow(value);
+        if ftz && value.abs() < self.layout().flushed_below() { narrow & SIGN } else { narrow }
+    }
+
+    #[inline]
+    fn canonical(self, a: u16) -> u16 {
+        if self.layout().is_nan(a.into()) { self.layout().nan as u16 } else { a }
     }
 
     #[inline]

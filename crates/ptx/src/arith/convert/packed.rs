@@ -19,11 +19,11 @@ pub(crate) fn pack_halves(to: Format, upper: u32, lower: u32, how: Convert) -> u
     half(upper) << 16 | half(lower)
 }
 
-/// `cvt.rna.tf32.f32`: a single of which the lowest 13 bits are zero.
+/// `cvt.rna.tf32.f32`: a single of which the lowest 13 bits are zero. The hardware cuts them off a NaN as well, even if
+/// what remains is infinity.
 pub(crate) fn tf32(a: u32, rounding: Rounding) -> u32 {
     match soft::take_apart(Layout::SINGLE, a.into()) {
-        Number::NaN => Layout::SINGLE.nan as u32,
-        Number::Infinite { .. } => a,
+        Number::NaN | Number::Infinite { .. } => a & !0x1fff,
         Number::Finite(value) => (soft::round(Layout::TENSOR, rounding, value) as u32) << 13,
     }
 }

@@ -56,10 +56,9 @@ pub(crate) fn bfi32(a: u32, target: u32, start: u32, length: u32) -> u32 {
     bfi64(a.into(), target.into(), start, length) as u32
 }
 
-/// As [`bfi32`].
+/// As [`bfi32`], but all bits of both count: the assembler makes shifts of it.
 #[inline]
 pub(crate) fn bfi64(a: u64, target: u64, start: u32, length: u32) -> u64 {
-    let (start, length) = (start & 0xff, length & 0xff);
     if start >= 64 || length == 0 {
         return target;
     }
@@ -138,6 +137,10 @@ pub(crate) fn fns(mask: u32, base: u32, offset: i32) -> u32 {
     let is_set = |position: &u32| mask >> position & 1 == 1;
     if base >= 32 {
         return u32::MAX;
+    }
+    // Its magnitude is no number of the type: the assembler's routine has it end at once.
+    if offset == i32::MIN {
+        return 0;
     }
     let nth = offset.unsigned_abs().saturating_sub(1) as usize;
     let found = match offset {

@@ -84,14 +84,15 @@ macro_rules! signs {
     };
 }
 
-/// What types of 32 and 64 bits have.
+/// What types of 32 and 64 bits have. `$counts` is 0xff where the hardware has an instruction for fields; for 64 bits the
+/// assembler makes shifts of them.
 macro_rules! fields {
-    ($number:ty, $raw:ty) => {
-        /// `length` bits of `a` from `start` on, extended by the highest of them if the type is signed. Of both only
-        /// the lowest byte counts; bits beyond the width are the sign, too.
+    ($number:ty, $raw:ty, $counts:expr) => {
+        /// `length` bits of `a` from `start` on, extended by the highest of them if the type is signed. Of both the
+        /// bits of `$counts` count; bits beyond the width are the sign, too.
         #[inline]
         pub(crate) fn bfe(a: $raw, start: u32, length: u32) -> $raw {
-            let (start, length) = (start & 0xff, length & 0xff);
+            let (start, length) = (start & $counts, length & $counts);
             if length == 0 {
                 return 0;
             }
@@ -175,7 +176,7 @@ pub(crate) mod s16 {
 
 pub(crate) mod u32 {
     arithmetic!(u32, u32, u64);
-    fields!(u32, u32);
+    fields!(u32, u32, 0xff);
     factors_of_24_bits!(u32);
 
     #[inline]
@@ -187,7 +188,7 @@ pub(crate) mod u32 {
 pub(crate) mod s32 {
     arithmetic!(i32, u32, i64);
     signs!(i32, u32);
-    fields!(i32, u32);
+    fields!(i32, u32, 0xff);
     factors_of_24_bits!(i32);
 
     #[inline]
@@ -210,11 +211,11 @@ pub(crate) mod s32 {
 
 pub(crate) mod u64 {
     arithmetic!(u64, u64, u128);
-    fields!(u64, u64);
+    fields!(u64, u64, u32::MAX);
 }
 
 pub(crate) mod s64 {
     arithmetic!(i64, u64, i128);
     signs!(i64, u64);
-    fields!(i64, u64);
+    fields!(i64, u64, u32::MAX);
 }
