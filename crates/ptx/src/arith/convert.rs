@@ -8,7 +8,7 @@ use super::Rounding;
 use super::half::Half;
 use super::soft::{self, Finite, Layout, Number};
 
-pub(crate) use packed::{Eighth, pack_eighths, pack_halves, tf32, unpack_eighths};
+pub(crate) use packed::{Eighth, pack_eighths, pack_eighths_of_halves, pack_halves, tf32, unpack_eighths};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Format {
@@ -37,6 +37,8 @@ pub(crate) struct Convert {
     pub(crate) ftz: bool,
     /// Floats are clamped to [0, 1] with NaN to +0, integers to the range of the destination.
     pub(crate) sat: bool,
+    /// `.satfinite`: what is too big becomes the biggest number of its sign, even infinity.
+    pub(crate) finite: bool,
     /// What is negative becomes +0, NaN the canonical one.
     pub(crate) relu: bool,
 }
@@ -48,7 +50,8 @@ enum Shape {
 }
 
 impl Format {
-    pub(crate) const ALL: [Format; 12] = [
+    #[cfg(test)]
+    const ALL: [Format; 12] = [
         Format::U8,
         Format::U16,
         Format::U32,
@@ -85,7 +88,7 @@ impl Format {
 /// type says, as a destination register wider than the type wants it; above a float there are zeros.
 #[inline]
 pub(crate) fn convert(to: Format, from: Format, bits: u64, how: Convert) -> u64 {
-    if how.ftz || how.sat || how.relu {
+    if how.ftz || how.sat || how.finite || how.relu {
         return exact(to, from, bits, how);
     }
     moved(to, from, bits, how).or_else(|| fast(to, from, bits, how)).unwrap_or_else(|| exact(to, from, bits, how))
@@ -199,6 +202,9 @@ fn finish(to: Format, result: u64, how: Convert) -> u64 {
     let mut result = if how.ftz && to == Format::F32 { layout.flush(result) } else { result };
     if how.sat {
         result = layout.saturate(result);
+    }
+    if how.finite && layout.is_infinite(result) {
+        result -= 1;
     }
     if how.relu {
         result = layout.relu(result);

@@ -7,8 +7,8 @@ mod tests;
 
 use std::cmp::Ordering;
 
+use super::MinMax;
 use super::soft::{self, Layout};
-use super::{MinMax, Property};
 
 /// A format of 16 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,10 +81,6 @@ impl Half {
 
     pub(crate) fn compare(self, a: u16, b: u16, ftz: bool) -> Option<Ordering> {
         self.value(self.operand(a, ftz)).partial_cmp(&self.value(self.operand(b, ftz)))
-    }
-
-    pub(crate) fn testp(self, property: Property, a: u16) -> bool {
-        self.layout().has(property, a.into())
     }
 
     /// Only f16's may be without `ftz`; a subnormal operand gives 1 either way.

@@ -24,18 +24,24 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) const HALF: Layout = Layout { exponent_bits: 5, fraction_bits: 10, lowest: -24, nan: 0x7fff, flushes: false };
-    pub(crate) const BRAIN: Layout = Layout { exponent_bits: 8, fraction_bits: 7, lowest: -133, nan: 0x7fff, flushes: false };
+    pub(crate) const HALF: Layout =
+        Layout { exponent_bits: 5, fraction_bits: 10, lowest: -24, nan: 0x7fff, flushes: false };
+    pub(crate) const BRAIN: Layout =
+        Layout { exponent_bits: 8, fraction_bits: 7, lowest: -133, nan: 0x7fff, flushes: false };
     /// The upper 19 bits of a single.
-    pub(crate) const TENSOR: Layout = Layout { exponent_bits: 8, fraction_bits: 10, lowest: -136, nan: 0x3ffff, flushes: false };
-    pub(crate) const SINGLE: Layout = Layout { exponent_bits: 8, fraction_bits: 23, lowest: -149, nan: 0x7fff_ffff, flushes: false };
+    pub(crate) const TENSOR: Layout =
+        Layout { exponent_bits: 8, fraction_bits: 10, lowest: -136, nan: 0x3ffff, flushes: false };
+    pub(crate) const SINGLE: Layout =
+        Layout { exponent_bits: 8, fraction_bits: 23, lowest: -149, nan: 0x7fff_ffff, flushes: false };
     /// The hardware's own NaN of doubles is negative, unlike that of every other format.
     pub(crate) const DOUBLE: Layout =
         Layout { exponent_bits: 11, fraction_bits: 52, lowest: -1074, nan: 0xfff8_0000_0000_0000, flushes: false };
-    pub(crate) const E5M2: Layout = Layout { exponent_bits: 5, fraction_bits: 2, lowest: -16, nan: 0x7f, flushes: false };
+    pub(crate) const E5M2: Layout =
+        Layout { exponent_bits: 5, fraction_bits: 2, lowest: -16, nan: 0x7f, flushes: false };
     /// e4m3 spends its highest exponent on numbers. One exponent bit more, at the same bias, keeps them apart from the
     /// infinity that the format does not have.
-    pub(crate) const E4M3_WIDE: Layout = Layout { exponent_bits: 5, fraction_bits: 3, lowest: -9, nan: 0x7f, flushes: false };
+    pub(crate) const E4M3_WIDE: Layout =
+        Layout { exponent_bits: 5, fraction_bits: 3, lowest: -9, nan: 0x7f, flushes: false };
 
     pub(crate) const fn sign(self) -> u64 {
         1 << (self.exponent_bits + self.fraction_bits)
@@ -80,6 +86,10 @@ impl Layout {
         bits & (self.sign() - 1) > self.infinity()
     }
 
+    pub(crate) const fn is_infinite(self, bits: u64) -> bool {
+        bits & (self.sign() - 1) == self.infinity()
+    }
+
     /// A subnormal becomes a zero of its sign.
     pub(crate) const fn flush(self, bits: u64) -> u64 {
         if bits & (self.sign() - 1) < self.smallest_normal() { bits & self.sign() } else { bits }
@@ -117,18 +127,6 @@ impl Layout {
             Property::Normal => magnitude == 0 || magnitude >= self.smallest_normal() && magnitude < self.infinity(),
             Property::Subnormal => magnitude > 0 && magnitude < self.smallest_normal(),
         }
-    }
-
-    /// The order of two floats, the zeros being equal; none if one is NaN.
-    pub(crate) fn compare(self, a: u64, b: u64) -> Option<Ordering> {
-        if self.is_nan(a) || self.is_nan(b) {
-            return None;
-        }
-        let value = |bits: u64| {
-            let magnitude = (bits & (self.sign() - 1)) as i64;
-            if bits & self.sign() != 0 { -magnitude } else { magnitude }
-        };
-        Some(value(a).cmp(&value(b)))
     }
 
     /// `min` if `wanted` is `Less`, `max` if it is `Greater`. -0 is less than +0.

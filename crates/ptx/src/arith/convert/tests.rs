@@ -7,7 +7,7 @@ use rustc_apfloat::{Float, FloatConvert, Round};
 use super::Format::*;
 use super::*;
 
-const PLAIN: Convert = Convert { rounding: None, integral: false, ftz: false, sat: false, relu: false };
+const PLAIN: Convert = Convert { rounding: None, integral: false, ftz: false, sat: false, finite: false, relu: false };
 const SAT: Convert = Convert { sat: true, ..PLAIN };
 const NEAREST: Convert = to(Rounding::Nearest);
 const FTZ: Convert = Convert { ftz: true, ..NEAREST };
@@ -253,11 +253,35 @@ fn a_pair_has_its_first_operand_above() {
 
 #[test]
 fn tf32_rounds_ties_away_and_has_13_zeros() {
-    assert_eq!(tf32(0x3f80_0fff, Rounding::NearestAway), 0x3f80_0000);
-    assert_eq!(tf32(0x3f80_1000, Rounding::NearestAway), 0x3f80_2000);
-    assert_eq!(tf32(0xbf80_1000, Rounding::NearestAway), 0xbf80_2000);
-    assert_eq!(tf32(0x7f7f_ffff, Rounding::NearestAway), 0x7f80_0000);
-    assert_eq!(tf32(0xff80_0000, Rounding::NearestAway), 0xff80_0000);
+    assert_eq!(tf32(0x3f80_0fff, to(Rounding::NearestAway)), 0x3f80_0000);
+    assert_eq!(tf32(0x3f80_1000, to(Rounding::NearestAway)), 0x3f80_2000);
+    assert_eq!(tf32(0xbf80_1000, to(Rounding::NearestAway)), 0xbf80_2000);
+    assert_eq!(tf32(0x7f7f_ffff, to(Rounding::NearestAway)), 0x7f80_0000);
+    assert_eq!(tf32(0xff80_0000, to(Rounding::NearestAway)), 0xff80_0000);
+    assert_eq!(tf32(0xffc1_2345, to(Rounding::NearestAway)), 0xffc1_2000);
+    let relu = Convert { relu: true, ..to(Rounding::Zero) };
+    assert_eq!([0xbf80_0000, 0x3f80_1fff, 0x8000_0000].map(|bits| tf32(bits, relu)), [0, 0x3f80_0000, 0]);
+}
+
+#[test]
+fn finite_saturation_ends_at_the_biggest_number() {
+    let finite = Convert { finite: true, ..NEAREST };
+    assert_eq!(convert(F16, F32, 0x7f80_0000, finite), 0x7bff);
+    assert_eq!(convert(F16, F32, 0xff7f_ffff, finite), 0xfbff);
+    assert_eq!(convert(F16, F32, 0x4000_0000, finite), 0x4000);
+    assert_eq!(convert(Bf16, F32, 0x7fc0_0000, finite), 0x7fff);
+}
+
+#[test]
+fn a_nan_keeps_its_payload_to_and_from_double_only() {
+    assert_eq!(convert(F32, F64, 0xfff0_0000_0005_4321, NEAREST), 0xffc0_0000);
+    assert_eq!(convert(F16, F64, 0x7fff_1234_5678_9abc, to(Rounding::Zero)), 0x7fc4);
+    assert_eq!(convert(F64, F32, 0xff81_2345, PLAIN), 0xfff8_2468_a000_0000);
+    assert_eq!(convert(F64, F32, 0xff81_2345, Convert { ftz: true, ..PLAIN }), 0x7fff_ffff_e000_0000);
+    assert_eq!(convert(F16, F32, 0xff81_2345, NEAREST), 0x7fff);
+    // Moves, which let it through.
+    assert_eq!(convert(F32, F32, 0xff81_2345, PLAIN), 0xff81_2345);
+    assert_eq!(convert(F32, Bf16, 0xff81, PLAIN), 0xff81_0000);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::cmp::Ordering;
 
-use crate::arith::convert::{Convert, Eighth, Format, convert, pack_eighths, pack_halves, tf32, unpack_eighths};
+use crate::arith::convert::{
+    Convert, Eighth, Format, convert, pack_eighths, pack_eighths_of_halves, pack_halves, tf32, unpack_eighths,
+};
 use crate::arith::half::{Half, HalfMode, pairs};
 use crate::arith::integer::{self, FunnelMode, Permutation};
 use crate::arith::{MinMax, Mode, Property, Rounding, double, single};
@@ -251,14 +253,14 @@ fn conversion(name: &Name, [a, b, _]: [u64; 3]) -> Option<u64> {
         integral: name.parts.iter().any(|part| part.len() == 3 && part.starts_with('r') && part.ends_with('i')),
         ftz: name.has("ftz"),
         sat: name.has("sat"),
+        finite: name.has("satfinite"),
         relu: name.has("relu"),
     };
     let eighth = |part| if part == "e4m3x2" { Eighth::E4m3 } else { Eighth::E5m2 };
-    let wide = |half: u64| convert(Format::F32, Format::F16, half, Convert::default()) as u32;
     Some(match (to, from) {
-        ("tf32", _) => tf32(a as u32, Rounding::NearestAway).into(),
+        ("tf32", _) => tf32(a as u32, how).into(),
         ("e4m3x2" | "e5m2x2", "f32") => pack_eighths(eighth(to), a as u32, b as u32, how.relu).into(),
-        ("e4m3x2" | "e5m2x2", _) => pack_eighths(eighth(to), wide(a >> 16), wide(a), how.relu).into(),
+        ("e4m3x2" | "e5m2x2", _) => pack_eighths_of_halves(eighth(to), a as u32, how.relu).into(),
         (_, "e4m3x2" | "e5m2x2") => unpack_eighths(eighth(from), a as u16, how.relu).into(),
         ("f16x2", _) => pack_halves(Format::F16, a as u32, b as u32, how).into(),
         ("bf16x2", _) => pack_halves(Format::Bf16, a as u32, b as u32, how).into(),
@@ -300,10 +302,10 @@ fn of_integer(name: &Name, values: [u64; 3]) -> Option<u64> {
         "add" if name.has("sat") => integer::add_sat(a, b),
         "sub" if name.has("sat") => integer::sub_sat(a, b),
         "add" => both(u16::wrapping_add),
-        "min" if name.has("s16x2") => both(integer::s16::min),
-        "max" if name.has("s16x2") => both(integer::s16::max),
-        "min" if name.has("u16x2") => both(integer::u16::min),
-        "max" if name.has("u16x2") => both(integer::u16::max),
+        "min" if name.has("s16x2") => both(|a, b| (a as i16).min(b as i16) as u16),
+        "max" if name.has("s16x2") => both(|a, b| (a as i16).max(b as i16) as u16),
+        "min" if name.has("u16x2") => both(u16::min),
+        "max" if name.has("u16x2") => both(u16::max),
         "mad" if name.has("sat") => integer::s32::mad_hi_sat(a, b, c),
         "mad24" if name.has("sat") => integer::s32::mad24_hi_sat(a, b, c),
         _ => return of_type(name, values),
@@ -329,25 +331,20 @@ macro_rules! common {
         use integer::$module as of;
         let [a, b, c] = $values.map(|value| value as $raw);
         let result = match ($name.verb, $name.parts[0]) {
-            ("mul", "lo") => of::mul_lo(a, b),
+            ("mul", "lo") => a.wrapping_mul(b),
             ("mul", "hi") => of::mul_hi(a, b),
             ("div", _) => of::div(a, b),
             ("rem", _) => of::rem(a, b),
-            ("min", part) if part != "relu" => of::min(a, b),
-            ("max", part) if part != "relu" => of::max(a, b),
             ("sad", _) => of::sad(a, b, c),
-            ("shl", _) => of::shl(a, $values[1] as u32),
-            ("shr", _) => of::shr(a, $values[1] as u32),
-            ("mad", "lo") => of::mul_lo(a, b).wrapping_add(c),
+            ("mad", "lo") => a.wrapping_mul(b).wrapping_add(c),
             ("mad", "hi") => of::mul_hi(a, b).wrapping_add(c),
             ("brev", _) => a.reverse_bits(),
             ("clz", _) => a.leading_zeros() as $raw,
             ("popc", _) => a.count_ones() as $raw,
             _ => 0,
         };
-        let known = ["mul", "div", "rem", "min", "max", "sad", "shl", "shr", "mad", "brev", "clz", "popc"];
-        let other = $name.has("wide") || $name.has("relu");
-        (known.contains(&$name.verb) && !other).then_some(u64::from(result))
+        let known = ["mul", "div", "rem", "sad", "mad", "brev", "clz", "popc"];
+        (known.contains(&$name.verb) && !$name.has("wide")).then_some(u64::from(result))
     }};
 }
 
@@ -355,12 +352,10 @@ macro_rules! common {
 macro_rules! signs {
     ($module:ident, $raw:ty, $name:expr, $values:expr) => {{
         use integer::$module as of;
-        let [a, b, _] = $values.map(|value| value as $raw);
+        let a = $values[0] as $raw;
         match $name.verb {
-            "abs" => Some(of::abs(a).into()),
+            "abs" => Some(u64::from(of::abs(a))),
             "neg" => Some(of::neg(a).into()),
-            "min" if $name.has("relu") => Some(of::min_relu(a, b).into()),
-            "max" if $name.has("relu") => Some(of::max_relu(a, b).into()),
             _ => None,
         }
     }};
@@ -368,11 +363,15 @@ macro_rules! signs {
 
 /// What modules of types of 32 and 64 bits have besides.
 macro_rules! fields {
-    ($module:ident, $raw:ty, $name:expr, $values:expr) => {{
+    ($module:ident, $unsigned:ident, $name:expr, $values:expr) => {{
         use integer::$module as of;
-        let a = $values[0] as $raw;
+        let [a, b, _] = $values.map(|value| value as $unsigned);
         match $name.verb {
-            "bfe" => Some(u64::from(of::bfe(a, $values[1] as u32, $values[2] as u32))),
+            "min" => Some(u64::from(of::min(a, b))),
+            "max" => Some(of::max(a, b).into()),
+            "shl" => Some(integer::$unsigned::shl(a, $values[1] as u32).into()),
+            "shr" => Some(of::shr(a, $values[1] as u32).into()),
+            "bfe" => Some(of::bfe(a, $values[1] as u32, $values[2] as u32).into()),
             "bfind" if $name.has("shiftamt") => Some(of::bfind_shiftamt(a).into()),
             "bfind" => Some(of::bfind(a).into()),
             _ => None,
@@ -396,22 +395,38 @@ macro_rules! factors {
     }};
 }
 
+/// Operations of 16 bits that are not of their own are done with 32.
 fn of_type(name: &Name, values: [u64; 3]) -> Option<u64> {
     let [a, b, _] = values.map(|value| value as u16);
+    let is_shift = matches!(name.verb, "shl" | "shr");
+    let extended = |to_wide: fn(u16) -> u64| [to_wide(a), if is_shift { values[1] } else { to_wide(b) }, 0];
+    let low = |result: u64| result & 0xffff;
     match name.last() {
         "u16" | "b16" if name.has("wide") => Some(integer::u16::mul_wide(a, b).into()),
-        "u16" | "b16" => common!(u16, u16, name, values),
+        "u16" | "b16" => {
+            common!(u16, u16, name, values).or_else(|| of_type_named(name, "u32", extended(u64::from)).map(low))
+        }
         "s16" if name.has("wide") => Some(integer::s16::mul_wide(a, b).into()),
-        "s16" => signs!(s16, u16, name, values).or_else(|| common!(s16, u16, name, values)),
-        "u32" | "b32" => factors!(u32, name, values)
+        "s16" => common!(s16, u16, name, values)
+            .or_else(|| of_type_named(name, "s32", extended(|value| i64::from(value as i16) as u64)).map(low)),
+        other => of_type_named(name, other, values),
+    }
+}
+
+fn of_type_named(name: &Name, type_name: &str, values: [u64; 3]) -> Option<u64> {
+    let [a, b, _] = values.map(|value| value as u32);
+    match (type_name, name.verb) {
+        ("s32", "min") if name.has("relu") => Some(integer::s32::min_relu(a, b).into()),
+        ("s32", "max") if name.has("relu") => Some(integer::s32::max_relu(a, b).into()),
+        ("u32" | "b32", _) => factors!(u32, name, values)
             .or_else(|| fields!(u32, u32, name, values))
             .or_else(|| common!(u32, u32, name, values)),
-        "s32" => factors!(s32, name, values)
+        ("s32", _) => factors!(s32, name, values)
             .or_else(|| fields!(s32, u32, name, values))
             .or_else(|| signs!(s32, u32, name, values))
             .or_else(|| common!(s32, u32, name, values)),
-        "u64" | "b64" => fields!(u64, u64, name, values).or_else(|| common!(u64, u64, name, values)),
-        "s64" => fields!(s64, u64, name, values)
+        ("u64" | "b64", _) => fields!(u64, u64, name, values).or_else(|| common!(u64, u64, name, values)),
+        ("s64", _) => fields!(s64, u64, name, values)
             .or_else(|| signs!(s64, u64, name, values))
             .or_else(|| common!(s64, u64, name, values)),
         _ => None,

@@ -69,15 +69,10 @@ pub(crate) fn bfi64(a: u64, target: u64, start: u32, length: u32) -> u64 {
 /// Bit by bit what `table` says of the three operands' bits: `a`'s counts 4, `b`'s 2, `c`'s 1.
 #[inline]
 pub(crate) fn lop3(a: u32, b: u32, c: u32, table: u8) -> u32 {
-    lop3_64(a.into(), b.into(), c.into(), table) as u32
-}
-
-#[inline]
-pub(crate) fn lop3_64(a: u64, b: u64, c: u64, table: u8) -> u64 {
     let mut result = 0;
     for row in 0..8 {
-        let pick = |bits: u64, weight: u8| if row & weight != 0 { bits } else { !bits };
-        let chosen = if table >> row & 1 == 1 { u64::MAX } else { 0 };
+        let pick = |bits: u32, weight: u8| if row & weight != 0 { bits } else { !bits };
+        let chosen = if table >> row & 1 == 1 { u32::MAX } else { 0 };
         result |= chosen & pick(a, 4) & pick(b, 2) & pick(c, 1);
     }
     result

@@ -20,7 +20,6 @@ fn products_have_an_upper_half() {
     assert_eq!(u16::mul_wide(0xffff, 2), 0x1_fffe);
     assert_eq!(s32::mul_wide(LEAST, LEAST), 1 << 62);
     assert_eq!(u32::mul_wide(0xffff_ffff, 0xffff_ffff), 0xffff_fffe_0000_0001);
-    assert_eq!(s32::mul_lo(0x1_0001, 0x1_0001), 0x2_0001);
 }
 
 #[test]
@@ -64,13 +63,11 @@ fn numbers_are_ordered_by_their_type() {
     assert_eq!(s64::min(1, u64::MAX), u64::MAX);
     assert_eq!(s32::min_relu(1, 0xffff_ffff), 0);
     assert_eq!(s32::max_relu(LEAST, 0xffff_ffff), 0);
-    assert_eq!(s16::max_relu(5, 0xffff), 5);
     assert_eq!(u32::sad(1, 0xffff_ffff, 1), 0xffff_ffff);
     assert_eq!(s32::sad(1, 0xffff_ffff, 1), 3);
     assert_eq!(s32::sad(LEAST, 0x7fff_ffff, 0), 0xffff_ffff);
     assert_eq!(s32::abs(LEAST), LEAST);
     assert_eq!(s64::abs(u64::MAX), 1);
-    assert_eq!(s16::neg(0x8000), 0x8000);
 }
 
 #[test]
@@ -90,8 +87,6 @@ fn a_shift_beyond_the_width_empties_the_word() {
     assert_eq!(u64::shl(1, 63), 1 << 63);
     assert_eq!(u64::shl(1, 64), 0);
     assert_eq!(s64::shr(1 << 63, 64), u64::MAX);
-    assert_eq!(s16::shr(0x8000, 16), 0xffff);
-    assert_eq!(u16::shl(1, 16), 0);
 }
 
 #[test]
