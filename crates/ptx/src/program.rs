@@ -4,7 +4,7 @@
 //! predicates (a bit a lane). Constants, addresses and special registers that do not change are slots too, filled when
 //! a frame is made: an operand is always a slot.
 
-use crate::arith::convert::{Convert, Format};
+use crate::arith::convert::{Convert, Eighth, Format};
 use crate::arith::half::Half;
 use crate::arith::integer::{FunnelMode, Permutation};
 use crate::arith::{Mode, Property};
@@ -301,6 +301,20 @@ pub(crate) enum Op {
     },
     ConvertTf32 {
         how: Convert,
+        to: Slot,
+        a: Slot,
+    },
+    /// Of two f32, or without `b` of a pair of f16.
+    PackEighths {
+        format: Eighth,
+        relu: bool,
+        to: Slot,
+        a: Slot,
+        b: Option<Slot>,
+    },
+    UnpackEighths {
+        format: Eighth,
+        relu: bool,
         to: Slot,
         a: Slot,
     },
