@@ -123,6 +123,8 @@ pub(crate) struct Linked {
     pub(crate) units: Vec<Vec<Resolved>>,
     pub(crate) code: Vec<KernelCode>,
     kernels: Vec<Kernel>,
+    /// Variables of constant memory and their bytes.
+    constants: Vec<(usize, u64)>,
 }
 
 #[derive(Debug)]
@@ -215,6 +217,12 @@ impl Program {
     /// The kernels, in the order of the image's.
     pub fn kernels(&self) -> &[Kernel] {
         &self.linked.kernels
+    }
+
+    /// Whether an address lies in a variable of constant memory.
+    pub(crate) fn is_constant(&self, address: u64) -> bool {
+        let within = |&(variable, bytes): &(usize, u64)| address.wrapping_sub(self.addresses[variable]) < bytes;
+        self.linked.constants.iter().any(within)
     }
 }
 
@@ -401,7 +409,9 @@ impl Linker {
             code.push(layout);
         }
         let kernels = kernels.into_iter().map(|(kernel, _)| kernel).collect();
-        let linked = Linked { functions, units: self.resolved, code, kernels };
+        let constants = self.variables.iter().enumerate().filter(|(_, variable)| variable.constant);
+        let constants = constants.map(|(index, variable)| (index, variable.bytes)).collect();
+        let linked = Linked { functions, units: self.resolved, code, kernels, constants };
         Ok(Image { linked: Arc::new(linked), variables: self.variables, data: self.data })
     }
 

@@ -28,7 +28,6 @@ pub(crate) const FUNCTION_BYTES: u64 = 16;
 /// A function, lowered.
 #[derive(Debug)]
 pub(crate) struct Code {
-    pub(crate) name: String,
     pub(crate) instructions: Vec<Instruction>,
     /// The line of the text for each instruction.
     pub(crate) lines: Vec<u32>,
@@ -115,9 +114,9 @@ pub(crate) enum Timer {
     Clock,
     ClockHigh,
     Clock64,
-    GlobalTimer,
-    GlobalTimerLow,
-    GlobalTimerHigh,
+    Nanoseconds,
+    NanosecondsLow,
+    NanosecondsHigh,
 }
 
 /// The results and parameters of a function, as bytes at the start of its frame.
@@ -539,6 +538,11 @@ pub(crate) enum Bits {
     },
     Mask(FunnelMode),
     NthSet,
+    /// `a` and `b` saturated to so many bits, `b` lowest, and what fits of `c` above.
+    Pack {
+        bits: u32,
+        signed: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,8 @@ mod common;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Context, until};
-use freehold_driver::cuda::{context, copy, event, fill, memory, pointer, stream};
+use freehold_driver::cuda::launch::Shape;
+use freehold_driver::cuda::{context, copy, event, fill, function, memory, pointer, stream};
 
 #[test]
 fn calls_go_on_while_another_streams_work_stands_still() {
@@ -49,4 +50,28 @@ fn calls_go_on_while_another_streams_work_stands_still() {
     GO.store(true, Ordering::SeqCst);
     busy.enter();
     busy.finish(standing);
+}
+
+#[test]
+fn calls_go_on_while_a_kernel_spins() {
+    let own = Context::create();
+    let words = own.words();
+    let (word, done) = (common::address(&words[0]), common::address(&words[1]));
+    let (loaded, standing) = (own.module(), own.stream());
+    let wait = own.function(loaded, c"wait");
+    own.run(wait, Shape::line(200, 64), standing, &[word.0.into(), done.0.into()]).unwrap();
+
+    let api = &own.api;
+    let (free, other) = (own.block(4096), own.stream());
+    own.run(own.function(loaded, c"store"), Shape::line(8, 32), other, &[free.0.into(), 1u32.into()]).unwrap();
+    stream::synchronize(api, other).unwrap();
+    fill::d8_async(api, free, 7, 4096, other).unwrap();
+    stream::synchronize(api, other).unwrap();
+    memory::alloc(api, 4096).unwrap();
+    let second = own.module();
+    assert_eq!(function::module(api, own.function(second, c"nothing")), Ok(second));
+    assert_eq!(stream::query(api, standing), Ok(false));
+    words[0].store(1, Ordering::SeqCst);
+    own.finish(standing);
+    assert_eq!(words[1].load(Ordering::SeqCst), 200 * 64);
 }

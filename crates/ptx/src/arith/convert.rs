@@ -84,21 +84,64 @@ impl Format {
 /// type says, as a destination register wider than the type wants it; above a float there are zeros.
 #[inline]
 pub(crate) fn convert(to: Format, from: Format, bits: u64, how: Convert) -> u64 {
-    let plain = !how.ftz && !how.sat && !how.relu;
-    match (to, from, how.rounding) {
-        (Format::S32, Format::F32, Some(Rounding::Zero)) if !how.ftz => single(bits) as i32 as u64,
-        (Format::U32, Format::F32, Some(Rounding::Zero)) if !how.ftz => u64::from(single(bits) as u32),
-        (Format::F32, Format::S32, Some(Rounding::Nearest)) if plain => u64::from((bits as i32 as f32).to_bits()),
-        (Format::F32, Format::U32, Some(Rounding::Nearest)) if plain => u64::from((bits as u32 as f32).to_bits()),
-        (Format::F64, Format::S32, _) if plain => f64::from(bits as i32).to_bits(),
-        (Format::F64, Format::U32, _) if plain => f64::from(bits as u32).to_bits(),
-        _ => exact(to, from, bits, how),
+    if how.ftz || how.sat || how.relu {
+        return exact(to, from, bits, how);
     }
+    fast(to, from, bits, how).unwrap_or_else(|| exact(to, from, bits, how))
+}
+
+/// The conversions that are common in programs, by the processor's instructions.
+#[inline]
+fn fast(to: Format, from: Format, bits: u64, how: Convert) -> Option<u64> {
+    let value = f32::from_bits(bits as u32);
+    if let (Shape::Integer { bits: width, signed }, Shape::Integer { bits: to_width, signed: to_signed }) =
+        (from.shape(), to.shape())
+    {
+        return Some(extend(extend(bits, width, signed), to_width, to_signed));
+    }
+    Some(match (to, from, how.rounding, how.integral) {
+        (Format::S32, Format::F32, Some(Rounding::Zero), _) => value as i32 as u64,
+        (Format::U32, Format::F32, Some(Rounding::Zero), _) => u64::from(value as u32),
+        (Format::F32, Format::S32, Some(Rounding::Nearest), _) => bits_of(bits as i32 as f32),
+        (Format::F32, Format::U32, Some(Rounding::Nearest), _) => bits_of(bits as u32 as f32),
+        (Format::F64, Format::S32, ..) => f64::from(bits as i32).to_bits(),
+        (Format::F64, Format::U32, ..) => f64::from(bits as u32).to_bits(),
+        (Format::F32, Format::F32, Some(Rounding::Nearest), true) => bits_of(value.round_ties_even()),
+        (Format::F32, Format::F32, Some(Rounding::Zero), true) => bits_of(value.trunc()),
+        (Format::F32, Format::F32, Some(Rounding::Down), true) => bits_of(value.floor()),
+        (Format::F32, Format::F32, Some(Rounding::Up), true) => bits_of(value.ceil()),
+        (Format::F64, Format::F32, _, false) if !value.is_nan() => f64::from(value).to_bits(),
+        (Format::F32, Format::F64, Some(Rounding::Nearest), false) => bits_of(f64::from_bits(bits) as f32),
+        (Format::F32, Format::Bf16, _, false) => bits_of(f32::from_bits((bits as u32) << 16)),
+        (Format::F32, Format::F16, _, false) => widened(bits as u16),
+        _ => return None,
+    })
 }
 
 #[inline]
-fn single(bits: u64) -> f32 {
-    f32::from_bits(bits as u32)
+fn bits_of(value: f32) -> u64 {
+    if value.is_nan() { Layout::SINGLE.nan } else { value.to_bits().into() }
+}
+
+/// The fraction and the exponent of an f16 in a single's places are off by the difference of the biases, which a
+/// multiplication puts right for subnormals too.
+#[inline]
+fn widened(half: u16) -> u64 {
+    const BIASES: f32 = f32::from_bits((127 + 127 - 15) << 23);
+    let sign = u64::from(half & 0x8000) << 16;
+    let magnitude = half & 0x7fff;
+    match magnitude {
+        0x7c00 => sign | Layout::SINGLE.infinity(),
+        0x7c01.. => Layout::SINGLE.nan,
+        _ => sign | u64::from((f32::from_bits(u32::from(magnitude) << 13) * BIASES).to_bits()),
+    }
+}
+
+/// The low `width` bits, extended as the type says.
+#[inline]
+fn extend(bits: u64, width: u32, signed: bool) -> u64 {
+    let unused = 64 - width;
+    if signed { ((bits << unused) as i64 >> unused) as u64 } else { bits << unused >> unused }
 }
 
 fn exact(to: Format, from: Format, bits: u64, how: Convert) -> u64 {

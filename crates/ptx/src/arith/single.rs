@@ -163,8 +163,8 @@ fn fused(a: f32, b: f32, c: f32) -> f32 {
 }
 
 /// Without an instruction of the processor for it, `mul_add` is a call for each lane. A double holds the product
-/// exactly and 29 bits of the sum beyond a single's; if the sum's last bit tells that something was lost below (rounding
-/// to odd), then rounding it once more cannot go wrong.
+/// exactly and 29 bits of the sum beyond a single's; if the sum is cut off there and its last bit tells whether
+/// something was lost (rounding to odd), then rounding it once more cannot go wrong.
 #[cfg(not(target_feature = "fma"))]
 #[inline]
 fn fused(a: f32, b: f32, c: f32) -> f32 {
@@ -173,9 +173,8 @@ fn fused(a: f32, b: f32, c: f32) -> f32 {
     let from_c = sum - product;
     let lost = (product - (sum - from_c)) + (c - from_c);
     let bits = sum.to_bits();
-    let away = (lost > 0.0) == (sum > 0.0);
-    let odd = if away { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
     // Where the sum is no number, `lost` is NaN, and the comparison false.
-    let adjust = lost.abs() > 0.0 && bits & 1 == 0;
-    f64::from_bits(if adjust { odd } else { bits }) as f32
+    let inexact = u64::from(lost.abs() > 0.0);
+    let too_far = (lost.to_bits() ^ bits) >> 63 & inexact;
+    f64::from_bits(bits.wrapping_sub(too_far) | inexact) as f32
 }

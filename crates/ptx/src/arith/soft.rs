@@ -3,6 +3,9 @@
 //! It serves every format and rounding for which the processor has no instruction, and is slower than those. Flushing,
 //! clamping and the payloads of NaN inputs are the callers' business: a NaN that comes out is the format's own.
 
+#[cfg(test)]
+mod tests;
+
 use std::cmp::Ordering;
 
 use super::{MinMax, Property, Rounding};
@@ -110,6 +113,7 @@ impl Layout {
     }
 
     /// `min` if `wanted` is `Less`, `max` if it is `Greater`. -0 is less than +0.
+    #[inline]
     pub(crate) fn choose(self, a: u64, b: u64, how: MinMax, wanted: Ordering) -> u64 {
         let prepare = |bits: u64| {
             let bits = if how.ftz { self.flush(bits) } else { bits };
@@ -117,18 +121,15 @@ impl Layout {
         };
         let xorsign = if how.xorsign_abs { (a ^ b) & self.sign() } else { 0 };
         let (a, b) = (prepare(a), prepare(b));
-        let result = match (self.is_nan(a), self.is_nan(b)) {
-            (true, true) => return self.nan,
-            (true, false) | (false, true) if how.nan => return self.nan,
-            (true, false) => b,
-            (false, true) => a,
-            (false, false) => {
-                let negative = |bits: u64| bits & self.sign() != 0;
-                let order = self.compare(a, b).unwrap_or(Ordering::Equal);
-                if order.then(negative(b).cmp(&negative(a))) == wanted { a } else { b }
-            }
+        // A negative float's bits, read as a signed number, run the wrong way: inverted below the sign they do not.
+        let key = |bits: u64| {
+            let signed = (bits << (63 - self.sign().trailing_zeros())) as i64;
+            signed ^ ((signed >> 63) as u64 >> 1) as i64
         };
-        result | xorsign
+        let (a_nan, b_nan) = (self.is_nan(a), self.is_nan(b));
+        let a_wanted = (key(a).cmp(&key(b)) == wanted || b_nan) && !a_nan;
+        let result = if a_wanted { a } else { b } | xorsign;
+        if a_nan && b_nan || how.nan && (a_nan || b_nan) { self.nan } else { result }
     }
 }
 

@@ -88,6 +88,9 @@ impl Run<'_> {
         self.check_alignment(space, addresses, lanes, align)?;
         let mut values = [0; LANES];
         if space == MemorySpace::Shared {
+            if width == Width::Four && self.load_words(addresses, lanes, &mut values) {
+                return Ok(values);
+            }
             for lane in each(lanes) {
                 values[lane] = take(self.shared, addresses[lane], width)
                     .ok_or_else(|| self.stray(lane, Spot::Shared(addresses[lane]), width, false))?;
@@ -107,6 +110,19 @@ impl Run<'_> {
                 self.load_one(warp, frame, lane, spot, width).ok_or_else(|| self.stray(lane, spot, width, false))?;
         }
         Ok(values)
+    }
+
+    /// Words of shared memory for all lanes at once. False if some lane is not active or strays.
+    fn load_words(&self, addresses: &[u64; LANES], lanes: u32, values: &mut [u64; LANES]) -> bool {
+        let (words, _) = self.shared.as_chunks::<4>();
+        let highest = addresses.iter().fold(0, |highest, &address| highest.max(address));
+        if lanes != super::frame::ALL || highest / 4 >= words.len() as u64 {
+            return false;
+        }
+        for lane in 0..LANES {
+            values[lane] = u64::from(u32::from_le_bytes(words[(addresses[lane] / 4) as usize]));
+        }
+        true
     }
 
     fn load_one(&mut self, warp: &Warp, frame: usize, lane: usize, spot: Spot, width: Width) -> Option<u64> {
@@ -244,13 +260,15 @@ impl Run<'_> {
         let sources = source_bytes.map_or([*bytes; LANES], |slot| frame.narrow[slot as usize].map(|n| n.min(*bytes)));
         self.check_alignment(MemorySpace::Shared, &to, active, u64::from(*bytes))?;
         self.check_alignment(MemorySpace::Global, &from, active, u64::from(*bytes))?;
-        for offset in (0..u64::from(*bytes)).step_by(4) {
+        // Words, or bytes where a source ends within one. What the source does not have is zero.
+        let width = if sources.iter().all(|bytes| bytes % 4 == 0) { Width::Four } else { Width::One };
+        for offset in (0..u64::from(*bytes)).step_by(width as usize) {
             let source = from.map(|address| address.wrapping_add(offset));
             let target = to.map(|address| address.wrapping_add(offset));
-            let real =
-                each(active).filter(|&lane| offset < u64::from(sources[lane])).fold(0, |lanes, lane| lanes | 1 << lane);
-            let values = self.load(warp, index, MemorySpace::Global, Width::Four, &source, real, 4)?;
-            self.store(warp, index, MemorySpace::Shared, Width::Four, &target, active, &values, 4)?;
+            let has = |lane: &usize| offset < u64::from(sources[*lane]);
+            let real = each(active).filter(has).fold(0, |lanes, lane| lanes | 1 << lane);
+            let values = self.load(warp, index, MemorySpace::Global, width, &source, real, width.bytes())?;
+            self.store(warp, index, MemorySpace::Shared, width, &target, active, &values, width.bytes())?;
         }
         Ok(())
     }
@@ -263,6 +281,7 @@ impl Run<'_> {
             // Addresses of these are generic ones already.
             MemorySpace::Global | MemorySpace::Const | MemorySpace::Generic | MemorySpace::Param => 0,
         };
+        let program = self.program;
         let frame = warp.frame_mut(index);
         match *op {
             Op::ToGeneric { space, to, from } => {
@@ -280,8 +299,10 @@ impl Run<'_> {
                         MemorySpace::Shared => matches!(found, Spot::Shared(_)),
                         MemorySpace::Local => matches!(found, Spot::Local(_)),
                         MemorySpace::Param => matches!(found, Spot::Param(_)),
-                        MemorySpace::Const => false,
-                        MemorySpace::Global | MemorySpace::Generic => matches!(found, Spot::Global(_)),
+                        MemorySpace::Const => program.is_constant(address),
+                        MemorySpace::Global | MemorySpace::Generic => {
+                            matches!(found, Spot::Global(_)) && !program.is_constant(address)
+                        }
                     })
                 });
                 frame.write(Place::Predicate(to), active, &values);

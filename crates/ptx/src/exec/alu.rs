@@ -5,24 +5,39 @@ use crate::arith::integer::{self, s16, s32, s64, u16 as u16s, u32 as u32s, u64 a
 use crate::memory::LANES;
 use crate::program::{Bits, BitsWide, CarryOp, Extend, Integer, Logic, Op, Place, Shift};
 
+/// One value of each lane.
+pub(super) type Lanes<T> = [T; LANES];
+
 #[inline(always)]
-pub(super) fn map1<A: Copy, T>(a: [A; LANES], f: impl Fn(A) -> T) -> [T; LANES] {
-    a.map(f)
+pub(super) fn map1<A: Copy, T: Copy + Default>(a: &Lanes<A>, f: impl Fn(A) -> T) -> Lanes<T> {
+    let mut values = [T::default(); LANES];
+    for lane in 0..LANES {
+        values[lane] = f(a[lane]);
+    }
+    values
 }
 
 #[inline(always)]
-pub(super) fn map2<A: Copy, B: Copy, T>(a: [A; LANES], b: [B; LANES], f: impl Fn(A, B) -> T) -> [T; LANES] {
-    std::array::from_fn(|lane| f(a[lane], b[lane]))
+pub(super) fn map2<A: Copy, B: Copy, T: Copy + Default>(a: &Lanes<A>, b: &Lanes<B>, f: impl Fn(A, B) -> T) -> Lanes<T> {
+    let mut values = [T::default(); LANES];
+    for lane in 0..LANES {
+        values[lane] = f(a[lane], b[lane]);
+    }
+    values
 }
 
 #[inline(always)]
-pub(super) fn map3<A: Copy, B: Copy, C: Copy, T>(
-    a: [A; LANES],
-    b: [B; LANES],
-    c: [C; LANES],
+pub(super) fn map3<A: Copy, B: Copy, C: Copy, T: Copy + Default>(
+    a: &Lanes<A>,
+    b: &Lanes<B>,
+    c: &Lanes<C>,
     f: impl Fn(A, B, C) -> T,
-) -> [T; LANES] {
-    std::array::from_fn(|lane| f(a[lane], b[lane], c[lane]))
+) -> Lanes<T> {
+    let mut values = [T::default(); LANES];
+    for lane in 0..LANES {
+        values[lane] = f(a[lane], b[lane], c[lane]);
+    }
+    values
 }
 
 /// Carries out an instruction on integers and bits. False if it is of another kind.
@@ -42,25 +57,25 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
         }
         Op::Narrow { op, half: None, to, a, b, c } => {
             let file = &frame.narrow;
-            let values = narrow(op, file[a as usize], file[b as usize], file[c as usize]);
+            let values = narrow(op, &file[a as usize], &file[b as usize], &file[c as usize]);
             frame.put_narrow(to, lanes, values);
         }
         Op::Narrow { op, half: Some(extend), to, a, b, c } => {
             let extend = |slot: u32| match extend {
                 Extend::Zero => frame.narrow[slot as usize],
-                Extend::Sign => map1(frame.narrow[slot as usize], |value| value as i16 as u32),
+                Extend::Sign => map1(&frame.narrow[slot as usize], |value| value as i16 as u32),
             };
-            let values = half(op, extend(a), extend(b), extend(c));
-            frame.put_narrow(to, lanes, map1(values, |value| value & 0xffff));
+            let values = half(op, &extend(a), &extend(b), &extend(c));
+            frame.put_narrow(to, lanes, map1(&values, |value| value & 0xffff));
         }
         Op::Wide { op, to, a, b, c } => {
             let file = &frame.wide;
-            let values = wide(op, file[a as usize], file[b as usize], file[c as usize]);
+            let values = wide(op, &file[a as usize], &file[b as usize], &file[c as usize]);
             frame.put_wide(to, lanes, values);
         }
         Op::Widening { signed, half, to, a, b, c } => widening(frame, lanes, signed, half, to, [a, b], c),
         Op::ShiftWide { op, to, a, amount } => {
-            let (a, amount) = (frame.wide[a as usize], frame.narrow[amount as usize]);
+            let (a, amount) = (&frame.wide[a as usize], &frame.narrow[amount as usize]);
             let values = match op {
                 Shift::Left => map2(a, amount, u64s::shl),
                 Shift::RightUnsigned => map2(a, amount, u64s::shr),
@@ -70,7 +85,7 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
         }
         Op::Bits { op, to, a, b, c } => {
             let file = &frame.narrow;
-            let values = bits(op, file[a as usize], file[b as usize], file[c as usize]);
+            let values = bits(op, &file[a as usize], &file[b as usize], &file[c as usize]);
             frame.put_narrow(to, lanes, values);
         }
         Op::BitsWide { op, to, a, b, c, d } => bits_wide(frame, lanes, op, to, [a, b, c, d]),
@@ -97,7 +112,7 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
             for (index, to) in to.iter().enumerate() {
                 if let Some(to) = to {
                     let shift = part_bits * index as u32;
-                    frame.write(*to, lanes, &map1(value, |value| value >> shift & mask));
+                    frame.write(*to, lanes, &map1(&value, |value| value >> shift & mask));
                 }
             }
         }
@@ -106,7 +121,7 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
             let mask = (1u64 << part_bits) - 1;
             for (index, from) in from.iter().enumerate() {
                 let (part, shift) = (frame.read(*from), part_bits * index as u32);
-                value = map2(value, part, |value, part| value | (part & mask) << shift);
+                value = map2(&value, &part, |value, part| value | (part & mask) << shift);
             }
             frame.write(to, lanes, &value);
         }
@@ -123,7 +138,7 @@ pub(super) fn logic(op: Logic, a: u32, b: u32) -> u32 {
     }
 }
 
-fn narrow(op: Integer, a: [u32; LANES], b: [u32; LANES], c: [u32; LANES]) -> [u32; LANES] {
+fn narrow(op: Integer, a: &Lanes<u32>, b: &Lanes<u32>, c: &Lanes<u32>) -> Lanes<u32> {
     match op {
         Integer::Add => map2(a, b, u32::wrapping_add),
         Integer::Sub => map2(a, b, u32::wrapping_sub),
@@ -163,7 +178,7 @@ fn narrow(op: Integer, a: [u32; LANES], b: [u32; LANES], c: [u32; LANES]) -> [u3
 
 /// Operations of 16 bits, on operands extended to 32; the result counts in its low half. What 16 bits do differently
 /// is here, the rest is as for 32.
-fn half(op: Integer, a: [u32; LANES], b: [u32; LANES], c: [u32; LANES]) -> [u32; LANES] {
+fn half(op: Integer, a: &Lanes<u32>, b: &Lanes<u32>, c: &Lanes<u32>) -> Lanes<u32> {
     let two = |f: fn(u16, u16) -> u16| map2(a, b, |a, b| u32::from(f(a as u16, b as u16)));
     match op {
         Integer::MulHighUnsigned => two(u16s::mul_hi),
@@ -182,7 +197,7 @@ fn half(op: Integer, a: [u32; LANES], b: [u32; LANES], c: [u32; LANES]) -> [u32;
     }
 }
 
-fn wide(op: Integer, a: [u64; LANES], b: [u64; LANES], c: [u64; LANES]) -> [u64; LANES] {
+fn wide(op: Integer, a: &Lanes<u64>, b: &Lanes<u64>, c: &Lanes<u64>) -> Lanes<u64> {
     match op {
         Integer::Add => map2(a, b, u64::wrapping_add),
         Integer::Sub => map2(a, b, u64::wrapping_sub),
@@ -221,24 +236,24 @@ fn wide(op: Integer, a: [u64; LANES], b: [u64; LANES], c: [u64; LANES]) -> [u64;
 }
 
 fn widening(frame: &mut Frame, lanes: u32, signed: bool, half: bool, to: u32, [a, b]: [u32; 2], c: Option<u32>) {
-    let (a, b) = (frame.narrow[a as usize], frame.narrow[b as usize]);
+    let (a, b) = (&frame.narrow[a as usize], &frame.narrow[b as usize]);
     if half {
         let product = match signed {
             true => map2(a, b, |a, b| s16::mul_wide(a as u16, b as u16)),
             false => map2(a, b, |a, b| u16s::mul_wide(a as u16, b as u16)),
         };
-        let sum = c.map_or(product, |c| map2(product, frame.narrow[c as usize], u32::wrapping_add));
+        let sum = c.map_or(product, |c| map2(&product, &frame.narrow[c as usize], u32::wrapping_add));
         return frame.put_narrow(to, lanes, sum);
     }
     let product = match signed {
         true => map2(a, b, s32::mul_wide),
         false => map2(a, b, u32s::mul_wide),
     };
-    let sum = c.map_or(product, |c| map2(product, frame.wide[c as usize], u64::wrapping_add));
+    let sum = c.map_or(product, |c| map2(&product, &frame.wide[c as usize], u64::wrapping_add));
     frame.put_wide(to, lanes, sum);
 }
 
-fn bits(op: Bits, a: [u32; LANES], b: [u32; LANES], c: [u32; LANES]) -> [u32; LANES] {
+fn bits(op: Bits, a: &Lanes<u32>, b: &Lanes<u32>, c: &Lanes<u32>) -> Lanes<u32> {
     match op {
         Bits::Lop3(table) => map3(a, b, c, |a, b, c| integer::lop3(a, b, c, table)),
         Bits::ExtractUnsigned => map3(a, b, c, u32s::bfe),
@@ -270,13 +285,20 @@ fn bits(op: Bits, a: [u32; LANES], b: [u32; LANES], c: [u32; LANES]) -> [u32; LA
         Bits::SignZeroExtend { signed: true, mode } => map2(a, b, |a, b| integer::szext_s32(a, b, mode)),
         Bits::SignZeroExtend { signed: false, mode } => map2(a, b, |a, b| integer::szext_u32(a, b, mode)),
         Bits::Mask(mode) => map2(a, b, |a, b| integer::bmsk(a, b, mode)),
+        Bits::Pack { bits, signed } => map3(a, b, c, |a, b, c| pack(bits, signed, a, b, c)),
         Bits::NthSet => map3(a, b, c, |a, b, c| integer::fns(a, b, c.cast_signed())),
     }
 }
 
+fn pack(bits: u32, signed: bool, a: u32, b: u32, c: u32) -> u32 {
+    let (least, most) = if signed { (-1i32 << (bits - 1), (1i32 << (bits - 1)) - 1) } else { (0, (1i32 << bits) - 1) };
+    let part = |value: u32| value.cast_signed().clamp(least, most).cast_unsigned() & ((1 << bits) - 1);
+    part(b) | part(a) << bits | u32s::shl(c, 2 * bits)
+}
+
 fn bits_wide(frame: &mut Frame, lanes: u32, op: BitsWide, to: u32, [a, b, c, d]: [u32; 4]) {
-    let narrow = |slot: u32| frame.narrow[slot as usize];
-    let wide = |slot: u32| frame.wide[slot as usize];
+    let narrow = |slot: u32| &frame.narrow[slot as usize];
+    let wide = |slot: u32| &frame.wide[slot as usize];
     match op {
         BitsWide::ExtractUnsigned => frame.put_wide(to, lanes, map3(wide(a), narrow(b), narrow(c), u64s::bfe)),
         BitsWide::ExtractSigned => frame.put_wide(to, lanes, map3(wide(a), narrow(b), narrow(c), s64::bfe)),

@@ -58,7 +58,6 @@ impl Run<'_> {
         let linked = &self.program.linked.functions[function];
         let code = Arc::clone(&linked.code);
         let mut frame = Frame {
-            function,
             unit: linked.unit,
             narrow: vec![[0; LANES]; code.narrow.max(1) as usize],
             wide: vec![[0; LANES]; code.wide.max(1) as usize],
@@ -136,8 +135,9 @@ impl Run<'_> {
             }),
             Special::DynamicShared => all(u64::from(self.launch.shared_bytes)),
             Special::TotalShared => all(self.shared.len() as u64),
-            Special::Env(1) => all(self.launch.workspace & 0xffff_ffff),
-            Special::Env(2) => all(self.launch.workspace >> 32),
+            // The halves of the address, the high one first.
+            Special::Env(1) => all(self.launch.workspace >> 32),
+            Special::Env(2) => all(self.launch.workspace & 0xffff_ffff),
             Special::Env(_) | Special::Zero => all(0),
             Special::WarpSize => all(LANES as u64),
             Special::One => all(1),

@@ -2,12 +2,11 @@
 
 use std::cmp::Ordering;
 
-use super::alu::{logic, map1, map2, map3};
+use super::alu::{Lanes, logic, map1, map2, map3};
 use super::frame::Frame;
 use crate::arith::convert::{self, Convert, Format};
 use crate::arith::half::{Half, HalfMode, pairs};
 use crate::arith::{MinMax, Mode, Rounding, double, single};
-use crate::memory::LANES;
 use crate::program::{Compare, CompareKind, Float, Op, Place, Relation};
 
 /// Carries out an instruction on floating-point numbers. False if it is of another kind.
@@ -15,19 +14,19 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
     match *op {
         Op::Single { op, mode, to, a, b, c } => {
             let file = &frame.narrow;
-            let values = singles(op, mode, file[a as usize], file[b as usize], file[c as usize]);
+            let values = singles(op, mode, &file[a as usize], &file[b as usize], &file[c as usize]);
             frame.put_narrow(to, lanes, values);
         }
         Op::Double { op, mode, to, a, b, c } => {
             let file = &frame.wide;
-            let values = doubles(op, mode, file[a as usize], file[b as usize], file[c as usize]);
+            let values = doubles(op, mode, &file[a as usize], &file[b as usize], &file[c as usize]);
             frame.put_wide(to, lanes, values);
         }
         Op::Half { op, format, packed, mode, relu, to, a, b, c } => {
             let file = &frame.narrow;
             let mode = HalfMode { ftz: mode.ftz, sat: mode.sat, relu };
             let one = |a: u16, b: u16, c: u16| half(op, format, mode, a, b, c);
-            let values = map3(file[a as usize], file[b as usize], file[c as usize], |a, b, c| match packed {
+            let values = map3(&file[a as usize], &file[b as usize], &file[c as usize], |a, b, c| match packed {
                 true => pairs([a, b, c], |[a, b, c]| one(a, b, c)),
                 false => u32::from(one(a as u16, b as u16, c as u16)),
             });
@@ -42,19 +41,19 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
                 Half::Bf16 => Format::Bf16,
             };
             let file = &frame.narrow;
-            let values = map2(file[a as usize], file[b as usize], |a, b| convert::pack_halves(format, a, b, how));
+            let values = map2(&file[a as usize], &file[b as usize], |a, b| convert::pack_halves(format, a, b, how));
             frame.put_narrow(to, lanes, values);
         }
         Op::ConvertTf32 { how, to, a } => {
             let rounding = how.rounding.unwrap_or(Rounding::Nearest);
-            let values = map1(frame.narrow[a as usize], |a| convert::tf32(a, rounding));
+            let values = map1(&frame.narrow[a as usize], |a| convert::tf32(a, rounding));
             frame.put_narrow(to, lanes, values);
         }
         Op::Compare(ref compare) => compare_lanes(frame, lanes, compare),
         Op::Test { class, to, from } => {
             let bits = match from {
-                Place::Narrow(slot) => mask_of(map1(frame.narrow[slot as usize], |a| single::testp(class, a))),
-                Place::Wide(slot) => mask_of(map1(frame.wide[slot as usize], |a| double::testp(class, a))),
+                Place::Narrow(slot) => mask_of(map1(&frame.narrow[slot as usize], |a| single::testp(class, a))),
+                Place::Wide(slot) => mask_of(map1(&frame.wide[slot as usize], |a| double::testp(class, a))),
                 Place::Predicate(_) => unreachable!("testp is for numbers"),
             };
             frame.set_predicate(to, lanes, bits);
@@ -64,7 +63,7 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
     true
 }
 
-fn singles(op: Float, mode: Mode, a: [u32; LANES], b: [u32; LANES], c: [u32; LANES]) -> [u32; LANES] {
+fn singles(op: Float, mode: Mode, a: &Lanes<u32>, b: &Lanes<u32>, c: &Lanes<u32>) -> Lanes<u32> {
     let ftz = mode.ftz;
     match op {
         // The common modes are named so that each loop is compiled for its own.
@@ -106,7 +105,7 @@ fn singles(op: Float, mode: Mode, a: [u32; LANES], b: [u32; LANES], c: [u32; LAN
     }
 }
 
-fn doubles(op: Float, mode: Mode, a: [u64; LANES], b: [u64; LANES], c: [u64; LANES]) -> [u64; LANES] {
+fn doubles(op: Float, mode: Mode, a: &Lanes<u64>, b: &Lanes<u64>, c: &Lanes<u64>) -> Lanes<u64> {
     let rounding = mode.rounding;
     let nearest = rounding == Rounding::Nearest;
     match op {
@@ -169,42 +168,42 @@ fn convert_lanes(
     let plain = !how.sat && !how.ftz;
     match (to_format, from_format, to, from) {
         (Format::U64, Format::U32, Place::Wide(to), Place::Narrow(from)) => {
-            let values = map1(frame.narrow[from as usize], u64::from);
+            let values = map1(&frame.narrow[from as usize], u64::from);
             return frame.put_wide(to, lanes, values);
         }
         (Format::S64, Format::S32, Place::Wide(to), Place::Narrow(from)) => {
-            let values = map1(frame.narrow[from as usize], |a| i64::from(a.cast_signed()).cast_unsigned());
+            let values = map1(&frame.narrow[from as usize], |a| i64::from(a.cast_signed()).cast_unsigned());
             return frame.put_wide(to, lanes, values);
         }
         (Format::U32 | Format::S32, Format::U64 | Format::S64, Place::Narrow(to), Place::Wide(from)) if !how.sat => {
-            let values = map1(frame.wide[from as usize], |a| a as u32);
+            let values = map1(&frame.wide[from as usize], |a| a as u32);
             return frame.put_narrow(to, lanes, values);
         }
         (Format::F32, Format::S32, Place::Narrow(to), Place::Narrow(from))
             if plain && how.rounding == Some(Rounding::Nearest) =>
         {
-            let values = map1(frame.narrow[from as usize], |a| (a.cast_signed() as f32).to_bits());
+            let values = map1(&frame.narrow[from as usize], |a| (a.cast_signed() as f32).to_bits());
             return frame.put_narrow(to, lanes, values);
         }
         _ => {}
     }
-    let values = map1(frame.read(from), |bits| convert::convert(to_format, from_format, bits, how));
+    let values = map1(&frame.read(from), |bits| convert::convert(to_format, from_format, bits, how));
     // A narrow result in a wider register is extended as its type says.
     let extended = match to_format {
-        Format::S8 => map1(values, |value| i64::from(value as i8).cast_unsigned()),
-        Format::S16 => map1(values, |value| i64::from(value as i16).cast_unsigned()),
-        Format::S32 => map1(values, |value| i64::from(value as i32).cast_unsigned()),
+        Format::S8 => map1(&values, |value| i64::from(value as i8).cast_unsigned()),
+        Format::S16 => map1(&values, |value| i64::from(value as i16).cast_unsigned()),
+        Format::S32 => map1(&values, |value| i64::from(value as i32).cast_unsigned()),
         _ => values,
     };
     frame.write(to, lanes, &extended);
 }
 
-fn mask_of(holds: [bool; LANES]) -> u32 {
+fn mask_of(holds: Lanes<bool>) -> u32 {
     holds.into_iter().enumerate().fold(0, |mask, (lane, holds)| mask | u32::from(holds) << lane)
 }
 
 #[inline(always)]
-fn integers<T: Copy + Ord>(relation: Relation, a: [T; LANES], b: [T; LANES]) -> u32 {
+fn integers<T: Copy + Ord>(relation: Relation, a: &Lanes<T>, b: &Lanes<T>) -> u32 {
     let mask = |f: fn(T, T) -> bool| mask_of(map2(a, b, f));
     match relation {
         Relation::Eq => mask(|a, b| a == b),
@@ -242,21 +241,21 @@ fn relates(relation: Relation, order: Option<Ordering>) -> bool {
 fn outcome(frame: &Frame, compare: &Compare) -> (u32, Option<u32>) {
     let relation = compare.relation;
     let narrow = |place: Place| match place {
-        Place::Narrow(slot) => frame.narrow[slot as usize],
+        Place::Narrow(slot) => &frame.narrow[slot as usize],
         _ => unreachable!("the lowering compares registers of the size of the type"),
     };
     let wide = |place: Place| match place {
-        Place::Wide(slot) => frame.wide[slot as usize],
+        Place::Wide(slot) => &frame.wide[slot as usize],
         _ => unreachable!("the lowering compares registers of the size of the type"),
     };
     let (a, b) = (compare.a, compare.b);
     let bits = match compare.kind {
         CompareKind::Unsigned32 => integers(relation, narrow(a), narrow(b)),
-        CompareKind::Signed32 => integers(relation, narrow(a).map(u32::cast_signed), narrow(b).map(u32::cast_signed)),
-        CompareKind::Unsigned16 => integers(relation, narrow(a).map(|a| a as u16), narrow(b).map(|b| b as u16)),
-        CompareKind::Signed16 => integers(relation, narrow(a).map(|a| a as i16), narrow(b).map(|b| b as i16)),
+        CompareKind::Signed32 => integers(relation, &narrow(a).map(u32::cast_signed), &narrow(b).map(u32::cast_signed)),
+        CompareKind::Unsigned16 => integers(relation, &narrow(a).map(|a| a as u16), &narrow(b).map(|b| b as u16)),
+        CompareKind::Signed16 => integers(relation, &narrow(a).map(|a| a as i16), &narrow(b).map(|b| b as i16)),
         CompareKind::Unsigned64 => integers(relation, wide(a), wide(b)),
-        CompareKind::Signed64 => integers(relation, wide(a).map(u64::cast_signed), wide(b).map(u64::cast_signed)),
+        CompareKind::Signed64 => integers(relation, &wide(a).map(u64::cast_signed), &wide(b).map(u64::cast_signed)),
         CompareKind::Single { ftz } => {
             mask_of(map2(narrow(a), narrow(b), |a, b| relates(relation, single::compare(a, b, ftz))))
         }

@@ -249,9 +249,9 @@ impl Run<'_> {
             Timer::Clock => cycles & 0xffff_ffff,
             Timer::ClockHigh => cycles >> 32,
             Timer::Clock64 => cycles,
-            Timer::GlobalTimer => self.now(),
-            Timer::GlobalTimerLow => self.now() & 0xffff_ffff,
-            Timer::GlobalTimerHigh => self.now() >> 32,
+            Timer::Nanoseconds => self.now(),
+            Timer::NanosecondsLow => self.now() & 0xffff_ffff,
+            Timer::NanosecondsHigh => self.now() >> 32,
         }
     }
 

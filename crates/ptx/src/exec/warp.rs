@@ -128,11 +128,15 @@ impl Warp {
     /// Joins a group with another that stands at the same place, and says whether it did.
     pub(super) fn merge(&mut self, group: usize) -> bool {
         let this = self.groups[group];
+        let can_merge = |state: State| matches!(state, State::Ready | State::Meeting);
+        if !can_merge(this.state) {
+            return false;
+        }
         let same = |other: &Group| {
             other.id != this.id
                 && other.position == this.position
                 && other.frame == this.frame
-                && matches!(other.state, State::Ready | State::Meeting)
+                && can_merge(other.state)
         };
         let Some(other) = self.groups.iter().position(same) else { return false };
         self.groups[other].lanes |= this.lanes;

@@ -4,7 +4,7 @@ use super::function::Builder;
 use super::words::Words;
 use crate::arith::integer::{FunnelMode, Permutation};
 use crate::error::Error;
-use crate::program::{Bits, BitsWide, Integer, Op, Place, Shift, Timer};
+use crate::program::{Bits, BitsWide, Compare, CompareKind, Integer, Op, Place, Relation, Shift, Timer};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
@@ -113,17 +113,37 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn lop3(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        if words.has("BoolOp") || words.has("and") || words.has("or") {
-            return Err(self.unsupported("'lop3' with a predicate"));
-        }
+        let logic = words.take(super::arithmetic::logic_of);
         if self.some_type(words)? != Type::B32 {
             return Err(self.error("the instruction is for .b32"));
         }
-        let [to, a, b, c, table] = self.operands(operands)?;
-        let Operand::Integer(table @ 0..=255) = *table else {
-            return Err(self.error("the table of 'lop3' is a constant from 0 to 255"));
+        let (to, a, b, c, table, rest) = match operands {
+            [to, a, b, c, Operand::Integer(table @ 0..=255), rest @ ..] => (to, a, b, c, *table as u8, rest),
+            _ => return Err(self.error("expected three operands and a table, a constant from 0 to 255")),
         };
-        self.bits(Bits::Lop3(table as u8), to, &[a, b, c], &[Type::B32; 3])
+        match (logic, to, rest) {
+            (None, _, []) => self.bits(Bits::Lop3(table), to, &[a, b, c], &[Type::B32; 3]),
+            (Some(op), Operand::Pair(pair), [with]) => {
+                let to = self.narrow_target(&pair.0, Type::B32)?;
+                let [a, b, c] = [self.narrow(a, Type::B32)?, self.narrow(b, Type::B32)?, self.narrow(c, Type::B32)?];
+                let (with, with_negated) = self.predicate(with)?;
+                let (predicate, zero) = (self.written_predicate(&pair.1)?, self.constant_narrow(0));
+                let any = self.new_predicate();
+                self.emit(Op::Bits { op: Bits::Lop3(table), to, a, b, c });
+                self.emit(Op::Compare(Box::new(Compare {
+                    kind: CompareKind::Unsigned32,
+                    relation: Relation::Ne,
+                    a: Place::Narrow(to),
+                    b: Place::Narrow(zero),
+                    combine: None,
+                    to: Some(any),
+                    second: None,
+                })));
+                self.emit(Op::Logic { op, to: predicate, a: any, a_negated: false, b: with, b_negated: with_negated });
+                Ok(())
+            }
+            _ => Err(self.error("a predicate comes in and goes out, or neither")),
+        }
     }
 
     fn extract(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
@@ -343,9 +363,9 @@ fn timer(name: &str) -> Option<(Timer, u32)> {
         "%clock" | "%clock_lo" => (Timer::Clock, 32),
         "%clock_hi" => (Timer::ClockHigh, 32),
         "%clock64" => (Timer::Clock64, 64),
-        "%globaltimer" => (Timer::GlobalTimer, 64),
-        "%globaltimer_lo" => (Timer::GlobalTimerLow, 32),
-        "%globaltimer_hi" => (Timer::GlobalTimerHigh, 32),
+        "%globaltimer" => (Timer::Nanoseconds, 64),
+        "%globaltimer_lo" => (Timer::NanosecondsLow, 32),
+        "%globaltimer_hi" => (Timer::NanosecondsHigh, 32),
         _ => return None,
     })
 }

@@ -28,7 +28,7 @@ impl<'m> Builder<'_, 'm> {
             "call" => self.call(operands)?,
             "ret" => {
                 let [] = self.operands(operands)?;
-                self.leave();
+                self.leave()?;
             }
             "exit" => {
                 let [] = self.operands(operands)?;

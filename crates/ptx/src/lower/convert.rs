@@ -6,7 +6,7 @@ use crate::arith::Rounding;
 use crate::arith::convert::{Convert, Format};
 use crate::arith::half::Half;
 use crate::error::Error;
-use crate::program::{Constant, MemorySpace, Op};
+use crate::program::{Bits, Constant, MemorySpace, Op};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
@@ -21,7 +21,7 @@ impl<'m> Builder<'_, 'm> {
             relu: words.has("relu"),
         };
         if words.has("pack") {
-            return Err(self.unsupported("'cvt.pack'"));
+            return self.pack(words, operands, how.sat);
         }
         if words.has("tf32") {
             let from = self.some_type(words)?;
@@ -49,6 +49,38 @@ impl<'m> Builder<'_, 'm> {
         let from = self.source_as(a, from_type, true)?;
         let to = self.target_as(to, to_type, true)?;
         self.emit(Op::Convert { to_format, from_format, how, to, from });
+        Ok(())
+    }
+
+    /// Two integers, saturated, side by side; of small ones more than two, shifted in.
+    fn pack(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>], sat: bool) -> Result<(), Error> {
+        let small = |word| match word {
+            "u2" => Some((2, false)),
+            "s2" => Some((2, true)),
+            "u4" => Some((4, false)),
+            "s4" => Some((4, true)),
+            "u8" => Some((8, false)),
+            "s8" => Some((8, true)),
+            "u16" => Some((16, false)),
+            "s16" => Some((16, true)),
+            _ => None,
+        };
+        let (bits, signed) = words.take(small).ok_or_else(|| self.error("expected the type to convert to"))?;
+        if !sat || words.ty() != Some(Type::S32) {
+            return Err(self.error("expected '.sat' and '.s32'"));
+        }
+        let (to, a, b, c) = match operands {
+            [to, a, b] if bits == 16 => (to, a, b, None),
+            [to, a, b, c] if bits < 16 && words.ty() == Some(Type::B32) => (to, a, b, Some(c)),
+            _ => return Err(self.error("wrong number of operands")),
+        };
+        let (a, b) = (self.narrow(a, Type::S32)?, self.narrow(b, Type::S32)?);
+        let c = match c {
+            Some(c) => self.narrow(c, Type::B32)?,
+            None => self.constant_narrow(0),
+        };
+        let to = self.narrow_target(to, Type::B32)?;
+        self.emit(Op::Bits { op: Bits::Pack { bits, signed }, to, a, b, c });
         Ok(())
     }
 

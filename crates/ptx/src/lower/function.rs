@@ -7,8 +7,8 @@ use super::words::{WORDS_MAX, Words};
 use super::{Lowering, SymbolKind, meaning, signature, size};
 use crate::error::{Error, ErrorKind};
 use crate::program::{
-    Address, Code, Constant, Guard, Instruction, LaneMask, MemorySpace, Op, PARAM_WINDOW, Place, Slot, Special,
-    SymbolIndex,
+    Address, Code, Constant, Guard, Instruction, LaneMask, MemorySpace, Op, PARAM_WINDOW, Place, Signature, Slot,
+    Special, SymbolIndex,
 };
 use crate::syntax::tree::{
     self, Base, Function, FunctionKind, Operand, Parameter, Position, Space, Statement, Type, Variable as Declared,
@@ -38,11 +38,19 @@ pub(super) struct Builder<'l, 'm> {
     local_bytes: u64,
     /// Of local variables alone.
     declared_local_bytes: u64,
+    /// Empty for a kernel.
+    signature: Signature,
     pub(super) mentions: Vec<SymbolIndex>,
     pub(super) calls_indirectly: bool,
     /// The instruction at hand.
     pub(super) at: Position,
     line: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Access {
+    Load,
+    Store,
 }
 
 /// Which register file.
@@ -81,20 +89,20 @@ pub(super) fn lower<'m>(unit: &mut Lowering<'m>, function: &'m Function<'m>) -> 
         reached: HashSet::new(),
         local_bytes: 0,
         declared_local_bytes: 0,
+        signature: Signature::default(),
         mentions: Vec::new(),
         calls_indirectly: false,
         at: function.at,
         line: function.at.line,
     };
     collect_targets(body, &mut builder.reached);
-    let signature = builder.parameters()?;
+    builder.parameters()?;
     builder.statements(body)?;
     builder.at = function.at;
-    builder.leave();
+    builder.leave()?;
     builder.resolve_labels()?;
     let constants = builder.constants.iter().map(|(&(_, constant), &place)| (place, constant)).collect();
     let code = Code {
-        name: function.name.to_owned(),
         instructions: builder.instructions,
         lines: builder.lines,
         narrow: builder.narrow,
@@ -102,7 +110,7 @@ pub(super) fn lower<'m>(unit: &mut Lowering<'m>, function: &'m Function<'m>) -> 
         predicates: builder.predicates,
         constants,
         local_bytes: builder.local_bytes.next_multiple_of(16) as u32,
-        signature,
+        signature: builder.signature,
         mentions: builder.mentions,
         calls_indirectly: builder.calls_indirectly,
     };
@@ -143,7 +151,7 @@ impl<'m> Builder<'_, 'm> {
     }
 
     /// Gives the formal parameters their places, and registers among them their first values.
-    fn parameters(&mut self) -> Result<crate::program::Signature, Error> {
+    fn parameters(&mut self) -> Result<(), Error> {
         let function = self.function;
         if self.is_kernel() {
             let kernel = self.unit.kernel(function)?;
@@ -153,15 +161,14 @@ impl<'m> Builder<'_, 'm> {
                     self.scope().variables.insert(variable.name, Variable::Kernel { offset });
                 }
             }
-            return Ok(crate::program::Signature::default());
+            return Ok(());
         }
-        let signature = signature(&function.returns, &function.parameters)?;
-        self.local_bytes = u64::from(signature.bytes);
-        let all = function.returns.iter().zip(&signature.returns);
-        for (is_result, (parameter, formal)) in all
-            .map(|each| (true, each))
-            .chain(function.parameters.iter().zip(&signature.parameters).map(|each| (false, each)))
-        {
+        self.signature = signature(&function.returns, &function.parameters)?;
+        self.local_bytes = u64::from(self.signature.bytes);
+        let signature = self.signature.clone();
+        let formals = signature.returns.iter().chain(&signature.parameters);
+        let parameters = function.returns.iter().chain(&function.parameters);
+        for (index, (parameter, formal)) in parameters.zip(formals).enumerate() {
             match parameter {
                 Parameter::Param(variable) => {
                     let place = Variable::Frame { offset: formal.offset, bytes: formal.bytes, is_param: true };
@@ -171,42 +178,42 @@ impl<'m> Builder<'_, 'm> {
                     self.at = *at;
                     let register = self.new_register(*ty)?;
                     self.scope().registers.insert(name, register);
+                    let is_result = index < signature.returns.len();
                     if !is_result {
-                        let op = self.frame_access(register, formal.offset, false)?;
+                        let op = self.frame_access(register, formal.offset, Access::Load)?;
                         self.emit(op);
                     }
                 }
             }
         }
-        Ok(signature)
+        Ok(())
     }
 
     /// Returns from a function: results in registers go to their places in the frame first.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn leave(&mut self) -> Result<(), Error> {
         if self.is_kernel() {
-            return self.emit(Op::Exit);
+            self.emit(Op::Exit);
+            return Ok(());
         }
-        let function = self.function;
-        let signature = signature(&function.returns, &function.parameters).unwrap_or_default();
-        for (parameter, formal) in function.returns.iter().zip(&signature.returns) {
-            if let Parameter::Register { name, .. } = parameter
-                && let Some(register) = self.find_register(name)
-                && let Ok(op) = self.frame_access(register, formal.offset, true)
-            {
+        for (index, parameter) in self.function.returns.iter().enumerate() {
+            if let Parameter::Register { name, .. } = parameter {
+                let register = self.scopes[0].register(name).expect("results are declared with the function");
+                let op = self.frame_access(register, self.signature.returns[index].offset, Access::Store)?;
                 self.emit(op);
             }
         }
         self.emit(Op::Return);
+        Ok(())
     }
 
-    fn frame_access(&mut self, register: Register, offset: u32, store: bool) -> Result<Op, Error> {
+    fn frame_access(&mut self, register: Register, offset: u32, access: Access) -> Result<Op, Error> {
         let width = self.width(register.ty)?;
         let base = self.constant_wide(Constant::Local { offset, generic: false });
         let at = Address { base, offset: 0 };
         let space = MemorySpace::Local;
-        Ok(match store {
-            true => Op::Store { space, width, from: register.place, at },
-            false => Op::Load { space, width, signed: false, to: register.place, at },
+        Ok(match access {
+            Access::Store => Op::Store { space, width, from: register.place, at },
+            Access::Load => Op::Load { space, width, signed: false, to: register.place, at },
         })
     }
 
@@ -433,7 +440,7 @@ impl<'m> Builder<'_, 'm> {
         self.scopes.iter().rev().find_map(|scope| scope.targets.get(name))
     }
 
-    pub(super) fn find_prototype(&self, name: &str) -> Option<&crate::program::Signature> {
+    pub(super) fn find_prototype(&self, name: &str) -> Option<&Signature> {
         self.scopes.iter().rev().find_map(|scope| scope.prototypes.get(name))
     }
 

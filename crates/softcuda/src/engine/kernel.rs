@@ -18,6 +18,9 @@ use crate::site::Site;
 /// Instructions of warps that a block executes before others have their turn.
 pub(super) const SLICE_INSTRUCTIONS: u64 = 20_000;
 
+/// The same where a generator decides.
+const SEEDED_INSTRUCTIONS: u64 = 2_000;
+
 /// Blocks that begin before one was paused.
 const RESIDENT_FIRST: u64 = 16;
 
@@ -46,8 +49,10 @@ pub(crate) struct Run {
 
 #[derive(Debug)]
 struct Front {
-    /// The first block that has not begun.
-    next: u64,
+    /// Blocks that have begun.
+    begun: u64,
+    /// In which order they do.
+    order: Order,
     paused: VecDeque<Paused>,
     /// Blocks that workers have in their hands.
     out: u64,
@@ -65,6 +70,33 @@ struct Paused {
     block: Block,
     /// When it wants to go on.
     at_nanoseconds: u64,
+}
+
+/// In which order blocks begin: each as far behind the one before as the stride says, around and around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Order {
+    /// Has no factor in common with the number of blocks, so that every block has its turn once.
+    stride: u64,
+    offset: u64,
+}
+
+impl Order {
+    /// One of the orders for so many blocks.
+    fn any(blocks: u64, random: &mut Random) -> Self {
+        let tries = std::iter::repeat_with(|| 1 + random.below(blocks)).take(32);
+        let stride = tries.into_iter().find(|&stride| common_factor(stride, blocks) == 1).unwrap_or(1);
+        Self { stride, offset: random.below(blocks) }
+    }
+
+    /// The block that begins when `begun` have.
+    fn nth(self, begun: u64, blocks: u64) -> u64 {
+        let steps = u128::from(begun) * u128::from(self.stride) + u128::from(self.offset);
+        (steps % u128::from(blocks)) as u64
+    }
+}
+
+fn common_factor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { common_factor(other, one % other) }
 }
 
 /// What a worker finds to do.
@@ -92,7 +124,8 @@ impl Run {
             site,
             resident_max,
             front: Mutex::new(Front {
-                next: 0,
+                begun: 0,
+                order: Order { stride: 1, offset: 0 },
                 paused: VecDeque::new(),
                 out: 0,
                 resident,
@@ -147,16 +180,18 @@ impl Run {
         }
         front.began.get_or_insert_with(Instant::now);
         let on_their_way = front.paused.len() as u64 + front.out;
-        let may_begin = front.next < self.grid.blocks() && on_their_way < front.resident;
+        let may_begin = front.begun < self.grid.blocks() && on_their_way < front.resident;
         let ready = |paused: &Paused| paused.at_nanoseconds <= now_nanoseconds;
         let chosen = match random {
             None if may_begin => None,
             None => front.paused.iter().position(ready),
             Some(random) => {
+                if front.begun == 0 {
+                    front.order = Order::any(self.grid.blocks(), random);
+                }
                 let ready: Vec<_> = (0..front.paused.len()).filter(|&index| ready(&front.paused[index])).collect();
-                let choices = ready.len() as u64 + u64::from(may_begin);
-                let choice = if choices == 0 { 0 } else { random.below(choices) };
-                ready.get(choice as usize).copied()
+                let begins = may_begin && random.below(2) == 0;
+                if ready.is_empty() || begins { None } else { Some(ready[random.below(ready.len() as u64) as usize]) }
             }
         };
         if let Some(paused) = chosen.and_then(|index| front.paused.remove(index)) {
@@ -164,8 +199,8 @@ impl Run {
             return Find::Block(Box::new(paused.block));
         }
         if may_begin {
-            let index = front.next;
-            front.next += 1;
+            let index = front.order.nth(front.begun, self.grid.blocks());
+            front.begun += 1;
             front.out += 1;
             drop(front);
             return Find::Block(Box::new(self.grid.block(index)));
@@ -217,7 +252,7 @@ impl Run {
         front.out -= 1;
         let at_nanoseconds = match progress {
             BlockProgress::Done => {
-                let is_last = front.out == 0 && front.paused.is_empty() && front.next == self.grid.blocks();
+                let is_last = front.out == 0 && front.paused.is_empty() && front.begun == self.grid.blocks();
                 drop(front);
                 if is_last {
                     self.end(Ok(()));
@@ -263,7 +298,11 @@ impl Run {
             let most = left.min(SLICE_INSTRUCTIONS);
             let (most, seed) = match &mut random {
                 None => (most, None),
-                Some(random) => (1 + random.below(most), Some(random.next())),
+                Some(random) => {
+                    // Now and then only a few instructions, so that others come in between.
+                    let usual = if random.below(4) == 0 { 16 } else { SEEDED_INSTRUCTIONS };
+                    (1 + random.below(most.min(usual)), Some(random.next()))
+                }
             };
             self.go_on(*block, Slice { instructions: most, nanoseconds: now(), seed }, limit);
             left -= most;
@@ -272,5 +311,24 @@ impl Run {
             None => Ok(Progress::Ran),
             Some(outcome) => outcome.map(|()| Progress::Done),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_order_gives_every_block_its_turn_once() {
+        for seed in 0..50 {
+            let mut random = Random::new(seed);
+            let blocks = 1 + random.below(300);
+            let order = Order::any(blocks, &mut random);
+            let mut begun: Vec<_> = (0..blocks).map(|begun| order.nth(begun, blocks)).collect();
+            begun.sort_unstable();
+            assert!(begun.into_iter().eq(0..blocks), "{order:?} of {blocks}");
+        }
+        let plain = Order { stride: 1, offset: 0 };
+        assert_eq!([0, 1, u64::MAX - 1].map(|begun| plain.nth(begun, u64::MAX)), [0, 1, u64::MAX - 1]);
     }
 }

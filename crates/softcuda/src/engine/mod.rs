@@ -22,7 +22,7 @@ use steps::Steps;
 use work::{Part, Progress, Work};
 
 /// As many instructions of warps as one step of a schedule without threads executes.
-const STEP_INSTRUCTIONS_MAX: u64 = 1 << 18;
+const STEP_INSTRUCTIONS_MAX: u64 = 1 << 15;
 
 #[derive(Debug)]
 pub(crate) struct Engine {

@@ -17,7 +17,7 @@ use super::work::{Part, Progress};
 const TICK: Duration = Duration::from_millis(100);
 
 /// Steps of one kernel that a call runs which waits for nothing.
-const KERNEL_STEPS_MAX: u32 = 4;
+const KERNEL_STEPS_MAX: u32 = 2;
 
 /// What a step takes, in the time of a seeded schedule.
 const STEP_NS: u64 = 1000;

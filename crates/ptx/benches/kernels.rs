@@ -1,0 +1,208 @@
+//! How many PTX instructions a second are executed, each counted once for every thread, and what a text costs to load.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread;
+
+use divan::counter::{BytesCount, ItemsCount};
+use divan::{Bencher, black_box};
+use freehold_ptx::{Grid, Image, LANES, Launch, Memory, Progress, Slice, Stray, Unit, Width};
+
+fn main() {
+    divan::main();
+}
+
+/// Memory of words, from address `BASE` on, that threads share.
+#[derive(Clone)]
+struct Words(Arc<[AtomicU32]>);
+
+const BASE: u64 = 0x1000_0000;
+
+impl Words {
+    fn new(count: usize) -> Self {
+        Self((0..count).map(|word| AtomicU32::new((word as f32).to_bits())).collect())
+    }
+
+    fn word(&self, address: u64) -> Result<&AtomicU32, Stray> {
+        let index = usize::try_from(address.wrapping_sub(BASE) / 4).unwrap_or(usize::MAX);
+        self.0.get(index).ok_or(Stray { address })
+    }
+}
+
+impl Memory for Words {
+    fn load(
+        &mut self,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        values: &mut [u64; LANES],
+    ) -> Result<(), Stray> {
+        assert_eq!(width, Width::Four, "the kernels here have words of four bytes");
+        for lane in 0..LANES {
+            if lanes >> lane & 1 != 0 {
+                values[lane] = u64::from(self.word(addresses[lane])?.load(Ordering::Relaxed));
+            }
+        }
+        Ok(())
+    }
+
+    fn store(
+        &mut self,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        values: &[u64; LANES],
+    ) -> Result<(), Stray> {
+        assert_eq!(width, Width::Four, "the kernels here have words of four bytes");
+        for lane in 0..LANES {
+            if lanes >> lane & 1 != 0 {
+                self.word(addresses[lane])?.store(values[lane] as u32, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, _: Width, address: u64, _: &mut dyn FnMut(u64) -> u64) -> Result<u64, Stray> {
+        Err(Stray { address })
+    }
+
+    fn fence(&mut self) {}
+
+    fn allocate(&mut self, _: u64) -> u64 {
+        0
+    }
+
+    fn release(&mut self, _: u64) -> bool {
+        false
+    }
+
+    fn describe(&mut self, _: u64) -> String {
+        "nothing".to_owned()
+    }
+}
+
+/// A launch of a kernel over memory of its own.
+struct Bench {
+    grid: Arc<Grid>,
+    memory: Words,
+}
+
+impl Bench {
+    fn new(text: &str, grid: [u32; 3], block: [u32; 3], parameters: Vec<u8>, words: usize) -> Self {
+        let unit = Unit::compile(text).expect("the text is right");
+        let image = Image::link(vec![unit]).expect("the text stands alone");
+        let (program, _) = image.place(&vec![BASE; image.variables().len()]);
+        let launch = Launch { kernel: 0, grid, block, shared_bytes: 0, parameters, workspace: 0, stack_bytes: 1024 };
+        Self { grid: Arc::new(Grid::new(program, launch)), memory: Words::new(words) }
+    }
+
+    /// `y = a * x + y` over so many elements.
+    fn saxpy(blocks: u32, threads: u32) -> Self {
+        let count = blocks * threads;
+        let mut parameters = Vec::new();
+        parameters.extend(BASE.to_le_bytes());
+        parameters.extend((BASE + 4 * u64::from(count)).to_le_bytes());
+        parameters.extend(2.5f32.to_le_bytes());
+        parameters.extend(count.to_le_bytes());
+        let text = include_str!("../../softcuda/tests/kernels/saxpy.ptx");
+        Self::new(text, [blocks, 1, 1], [threads, 1, 1], parameters, 2 * count as usize)
+    }
+
+    /// The product of two matrices of `side` rows, in tiles of 16.
+    fn matmul(side: u32) -> Self {
+        let bytes = 4 * u64::from(side * side);
+        let mut parameters = Vec::new();
+        for matrix in 0..3 {
+            parameters.extend((BASE + matrix * bytes).to_le_bytes());
+        }
+        parameters.extend(side.to_le_bytes());
+        let text = include_str!("../../softcuda/tests/kernels/matmul_tiled.ptx");
+        let words = 3 * (side * side) as usize;
+        Self::new(text, [side / 16, side / 16, 1], [16, 16, 1], parameters, words)
+    }
+
+    /// Runs all blocks on so many threads, and tells the instructions.
+    fn run(&self, threads: usize) -> u64 {
+        let (next, executed) = (AtomicU64::new(0), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(|| self.work(&next, &executed));
+            }
+            self.work(&next, &executed);
+        });
+        executed.into_inner()
+    }
+
+    fn work(&self, next: &AtomicU64, executed: &AtomicU64) {
+        let mut memory = self.memory.clone();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= self.grid.blocks() {
+                return;
+            }
+            let mut block = self.grid.block(index);
+            let slice = Slice { instructions: 100_000, nanoseconds: 0, seed: None };
+            while block.run(&mut memory, slice).expect("the kernel is right") != Progress::Done {}
+            executed.fetch_add(block.executed(), Ordering::Relaxed);
+        }
+    }
+
+    fn measure(&self, bencher: Bencher<'_, '_>, threads: usize) {
+        let instructions = self.run(threads);
+        bencher.counter(ItemsCount::new(instructions)).bench(|| black_box(self.run(threads)));
+    }
+}
+
+/// One core: blocks of 128 threads.
+#[divan::bench(args = [1, 16, 256, 4096])]
+fn saxpy_blocks(bencher: Bencher<'_, '_>, blocks: u32) {
+    Bench::saxpy(blocks, 128).measure(bencher, 1);
+}
+
+/// One core: 64 blocks.
+#[divan::bench(args = [1, 32, 128, 1024])]
+fn saxpy_threads(bencher: Bencher<'_, '_>, threads: u32) {
+    Bench::saxpy(64, threads).measure(bencher, 1);
+}
+
+#[divan::bench(args = [32, 128, 256])]
+fn matmul_side(bencher: Bencher<'_, '_>, side: u32) {
+    Bench::matmul(side).measure(bencher, 1);
+}
+
+/// All blocks over so many cores.
+#[divan::bench(args = [1, 2, 4])]
+fn matmul_cores(bencher: Bencher<'_, '_>, cores: usize) {
+    Bench::matmul(256).measure(bencher, cores);
+}
+
+/// A text of so many lines, all in one kernel, parsed, lowered, linked and placed.
+#[divan::bench(args = [100, 1_000, 10_000, 100_000])]
+fn load_lines(bencher: Bencher<'_, '_>, lines: usize) {
+    let text = text_of(lines);
+    bencher.counter(BytesCount::of_str(&text)).bench(|| {
+        let unit = Unit::compile(black_box(&text)).expect("the text is right");
+        Image::link(vec![unit]).expect("the text stands alone").place(&[])
+    });
+}
+
+fn text_of(lines: usize) -> String {
+    let mut text = String::from(".version 8.8\n.target sm_90\n.address_size 64\n");
+    text += ".visible .entry long(\n.param .u64 p\n)\n{\n.reg .pred %p<2>;\n.reg .f32 %f<1000>;\n.reg .b32 %r<1000>;\n";
+    text += ".reg .b64 %rd<1000>;\nld.param.u64 %rd1, [p];\n";
+    let mut count = text.lines().count();
+    while count + 2 < lines {
+        let n = count % 990 + 2;
+        let line = match count % 6 {
+            0 => format!("\tmad.lo.s32 \t%r{n}, %r{}, %r{}, 17;\n", n - 1, n - 2),
+            1 => format!("\tfma.rn.f32 \t%f{n}, %f{}, 0f3F800000, %f{};\n", n - 1, n - 2),
+            2 => format!("\tmul.wide.u32 \t%rd{n}, %r{}, 4;\n", n - 1),
+            3 => format!("\tld.global.f32 \t%f{n}, [%rd1+{}];\n", 4 * n),
+            4 => format!("\tsetp.lt.s32 \t%p1, %r{n}, %r{};\n", n - 1),
+            _ => format!("$L__{count}:\n\t@%p1 bra \t$L__{count};\n"),
+        };
+        count += line.lines().count();
+        text += &line;
+    }
+    text + "ret;\n}\n"
+}
