@@ -174,22 +174,27 @@ fn chosen() -> impl Iterator<Item = &'static Kernel> {
 fn all() -> Vec<String> {
     let (api, device) = common::driver();
     let mut failures = Vec::new();
+    // A fault of a kernel spoils the process for the others.
+    let mut spoilt = false;
     for kernel in chosen() {
-        let differences = compared(&api, device, kernel).unwrap_or_else(|failure| vec![failure]);
+        let differences = compared(&api, device, kernel, spoilt).unwrap_or_else(|failure| {
+            spoilt = true;
+            vec![failure]
+        });
         failures.extend(differences.iter().map(|told| format!("{}: {told}", kernel.name)));
     }
     failures
 }
 
-fn compared(api: &Api, device: CUdevice, kernel: &Kernel) -> Result<Vec<String>, String> {
+fn compared(api: &Api, device: CUdevice, kernel: &Kernel, spoilt: bool) -> Result<Vec<String>, String> {
     let description = Description::parse(kernel.source)?;
     if kernel.out.is_empty() {
-        return Err("no record of it was made".to_owned());
+        return Ok(vec!["no record of it was made".to_owned()]);
     }
     let expected = Record::parse(kernel.out)?;
     let got = match description.printf {
-        Printf::None => in_context(api, device, || run::run(api, kernel))?,
-        Printf::InOrder | Printf::Sorted => alone(kernel)?,
+        Printf::None if !spoilt => in_context(api, device, || run::run(api, kernel))?,
+        _ => alone(kernel)?,
     };
     Ok(got.differences(&expected, &description))
 }
@@ -207,7 +212,7 @@ fn in_context<T>(api: &Api, device: CUdevice, work: impl FnOnce() -> Result<T, S
 fn alone(kernel: &Kernel) -> Result<Record, String> {
     let outcome = catch_unwind(|| child::start(ONE, &[(ALONE, kernel.name)])).map_err(|_| "does not end".to_owned())?;
     if !outcome.status.success() {
-        return Err(format!("in a process of its own:\n{}", outcome.output));
+        return Err(format!("in a process of its own: {}", reason(&outcome.output)));
     }
     let mut record = Record::parse(&outcome.said.iter().map(|line| format!("{line}\n")).collect::<String>())?;
     if Description::parse(kernel.source)?.printf != Printf::None {
@@ -215,6 +220,16 @@ fn alone(kernel: &Kernel) -> Result<Record, String> {
         record.printed = outcome.output.split(&frame).nth(1).map(str::to_owned);
     }
     Ok(record)
+}
+
+/// What a child that failed said of it, on one line.
+fn reason(output: &str) -> String {
+    let mut lines = output.lines().skip_while(|line| !line.contains("panicked at")).skip(1);
+    lines
+        .by_ref()
+        .take_while(|line| !line.starts_with("note:") && !line.starts_with("stack"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Writes the records of the driver under test.

@@ -9,13 +9,13 @@
     {                                                                               \
         type d;                                                                     \
         asm volatile("cvt." to ".bf16 %0, %1;" : "=" letter(d) : "h"(b));           \
-        out[k * 20 + i] = d;                                                        \
+        out[(k) * 20 + i] = d;                                                        \
     }
 #define TO(k, from, letter, x)                                                      \
     {                                                                               \
         unsigned short d;                                                           \
         asm volatile("cvt." from " %0, %1;" : "=h"(d) : letter(x));                 \
-        out[k * 20 + i] = d;                                                        \
+        out[(k) * 20 + i] = d;                                                        \
     }
 
 extern "C" __global__ void cvt_bf16(unsigned long long *out, const unsigned short *brain, const unsigned long long *ints,

@@ -1,4 +1,5 @@
 // A fast Fourier transform of a block's 64 numbers, with its roots of unity as an argument.
+// compile: --fmad=false
 // launch: fft grid 1 block 32
 // arg: inout f32 128 random 104
 // arg: in f32 64 random 105

@@ -1,4 +1,5 @@
 // Elimination in a matrix of doubles, column by column, without pivots.
+// compile: --fmad=false
 // launch: lu grid 1 block 12x12
 // arg: inout f64 144 random 106
 

@@ -14,13 +14,13 @@
     {                                                                             \
         unsigned d;                                                               \
         asm volatile(text " %0, %1, %2, %3;" : "=r"(d) : "r"(x), "r"(y), "r"(z)); \
-        out[k * 400 + i] = d;                                                     \
+        out[(k) * 400 + i] = d;                                                     \
     }
 #define WIDE(k, text, letter, m, n)                                                         \
     {                                                                                       \
         unsigned long long d;                                                               \
         asm volatile(text " %0, %1, %2, %3;" : "=l"(d) : letter(m), letter(n), "l"(w)); \
-        wide[k * 400 + i] = d;                                                              \
+        wide[(k) * 400 + i] = d;                                                              \
     }
 #define NARROW(k, text)                                                           \
     {                                                                             \
@@ -28,7 +28,7 @@
         asm volatile(text " %0, %1, %2, %3;"                                      \
                      : "=h"(d)                                                    \
                      : "h"((unsigned short)x), "h"((unsigned short)y), "h"((unsigned short)z)); \
-        narrow[k * 400 + i] = d;                                                  \
+        narrow[(k) * 400 + i] = d;                                                  \
     }
 
 extern "C" __global__ void mad_int(unsigned *out, unsigned long long *wide, unsigned short *narrow, const unsigned *a,

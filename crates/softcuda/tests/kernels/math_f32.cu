@@ -3,7 +3,7 @@
 // launch: math_f32 grid 1 block 64
 // arg: out f32 512
 // arg: in f32 64 random 115
-// compare: ulp 16
+// compare: ulp 40
 
 extern "C" __global__ void math_f32(float *out, const float *in) {
     unsigned i = threadIdx.x;

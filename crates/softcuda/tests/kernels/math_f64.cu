@@ -2,7 +2,7 @@
 // launch: math_f64 grid 1 block 32
 // arg: out f64 320
 // arg: in f64 32 random 117
-// compare: ulp 2
+// compare: ulp 4
 
 extern "C" __global__ void math_f64(double *out, const double *in) {
     unsigned i = threadIdx.x;

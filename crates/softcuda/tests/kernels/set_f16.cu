@@ -10,13 +10,13 @@
     {                                                                 \
         unsigned d;                                                   \
         asm volatile(text " %0, %1, %2;" : "=r"(d) : "r"(m), "r"(n)); \
-        out[k * 400 + i] = d;                                         \
+        out[(k) * 400 + i] = d;                                         \
     }
 #define HALF(k, text, m, n)                                                                             \
     {                                                                                                   \
         unsigned short d;                                                                               \
         asm volatile(text " %0, %1, %2;" : "=h"(d) : "h"((unsigned short)m), "h"((unsigned short)n));   \
-        out[k * 400 + i] = d;                                                                           \
+        out[(k) * 400 + i] = d;                                                                           \
     }
 #define TWO(k, text, m, n)                                                                                      \
     {                                                                                                           \
@@ -25,7 +25,7 @@
                      "selp.u32 t, 2, 0, q; or.b32 %0, %0, t;}"                                                  \
                      : "=r"(d)                                                                                  \
                      : "r"(m), "r"(n));                                                                         \
-        out[k * 400 + i] = d;                                                                                   \
+        out[(k) * 400 + i] = d;                                                                                   \
     }
 
 extern "C" __global__ void set_f16(unsigned *out, const unsigned *a, const unsigned *b, const unsigned *c,
