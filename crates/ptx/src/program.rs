@@ -206,6 +206,14 @@ pub(crate) enum Op {
         b: Slot,
         c: Slot,
     },
+    /// Pairs of 16 bits.
+    Packed {
+        op: Integer,
+        extend: Extend,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+    },
     Wide {
         op: Integer,
         to: Slot,

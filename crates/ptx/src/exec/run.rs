@@ -123,10 +123,11 @@ impl Run<'_> {
                     kind,
                 })?;
                 match next {
-                    Next::Go(to) if to == position + 1 && !matches!(instruction.op, Op::Land) => position = to,
                     Next::Go(to) => {
+                        let is_boundary = to != position + 1 || matches!(instruction.op, Op::Land);
+                        let parted = warp.groups[group].lanes != lanes;
                         position = to;
-                        if warp.groups.len() > 1 || warp.time >= end {
+                        if parted || is_boundary && (warp.groups.len() > 1 || warp.time >= end) {
                             warp.groups[group].position = position;
                             break Next::Decide;
                         }

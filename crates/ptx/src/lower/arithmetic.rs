@@ -191,6 +191,10 @@ impl<'m> Builder<'_, 'm> {
         if words.has("cc") {
             return self.carry(opcode, words, operands, false, true);
         }
+        if let Some(extend) = packed(words) {
+            let op = if opcode == "add" { Integer::Add } else { return Err(self.error("expected 'add'")) };
+            return self.pairs(op, extend, operands);
+        }
         let ty = self.some_type(words)?;
         let [to, a, b] = self.operands(operands)?;
         if ty.is_float() {
@@ -220,6 +224,15 @@ impl<'m> Builder<'_, 'm> {
             }
             _ => Err(self.wrong_type(ty)),
         }
+    }
+
+    /// An instruction on pairs of 16 bits.
+    fn pairs(&mut self, op: Integer, extend: Extend, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let [to, a, b] = self.operands(operands)?;
+        let (a, b) = (self.narrow(a, Type::B32)?, self.narrow(b, Type::B32)?);
+        let to = self.narrow_target(to, Type::B32)?;
+        self.emit(Op::Packed { op, extend, to, a, b });
+        Ok(())
     }
 
     fn carried_sum(
@@ -366,6 +379,18 @@ impl<'m> Builder<'_, 'm> {
 
     fn two_operands(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let [to, a, b] = self.operands(operands)?;
+        if let Some(extend) = packed(words) {
+            let op = match (opcode, extend, words.has("relu")) {
+                ("min", Extend::Sign, true) => Integer::MinRelu,
+                ("max", Extend::Sign, true) => Integer::MaxRelu,
+                ("min", Extend::Sign, false) => Integer::MinSigned,
+                ("max", Extend::Sign, false) => Integer::MaxSigned,
+                ("min", Extend::Zero, false) => Integer::MinUnsigned,
+                ("max", Extend::Zero, false) => Integer::MaxUnsigned,
+                _ => return Err(self.error(format!("'{opcode}' has no such type"))),
+            };
+            return self.pairs(op, extend, operands);
+        }
         let ty = self.some_type(words)?;
         if ty.is_float() {
             let (approx, full) = (words.has("approx"), words.has("full"));
@@ -680,6 +705,15 @@ impl<'m> Builder<'_, 'm> {
         self.emit(Op::Test { class, to, from });
         Ok(())
     }
+}
+
+/// `.u16x2` or `.s16x2`
+fn packed(words: &mut Words<'_>) -> Option<Extend> {
+    words.take(|word| match word {
+        "u16x2" => Some(Extend::Zero),
+        "s16x2" => Some(Extend::Sign),
+        _ => None,
+    })
 }
 
 pub(super) fn logic_of(word: &str) -> Option<Logic> {

@@ -289,8 +289,16 @@ impl<'m> Builder<'_, 'm> {
     }
 
     pub(super) fn mov(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let vector = words.vector();
         let ty = self.some_type(words)?;
         let [to, from] = self.operands(operands)?;
+        if vector > 1 || (self.is_vector(to) && self.is_vector(from)) {
+            let (from, to) = (self.source_vector(from, ty, vector)?, self.target_vector(to, ty, vector)?);
+            for (&from, to) in from.iter().zip(&to) {
+                to.map_or(Ok(()), |to| self.emit_move(to, from))?;
+            }
+            return Ok(());
+        }
         match (to, from) {
             (Operand::Vector(parts), _) => return self.split(ty, parts, from),
             (_, Operand::Vector(parts)) => return self.join(ty, to, parts),

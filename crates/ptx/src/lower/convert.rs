@@ -174,7 +174,7 @@ impl<'m> Builder<'_, 'm> {
         }
         let [to, from] = self.operands(operands)?;
         let named = match *from {
-            Operand::Name(name) if self.find_register(name).is_none() => Some((name, 0)),
+            Operand::Name(name) if !self.is_register(name) => Some((name, 0)),
             Operand::Sum(name, addend) => Some((name, addend)),
             _ => None,
         };

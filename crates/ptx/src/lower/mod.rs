@@ -9,6 +9,7 @@ mod data;
 mod function;
 mod mbarrier;
 mod memory;
+mod operand;
 mod scope;
 mod unit;
 mod warp;
