@@ -113,7 +113,7 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn lop3(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let logic = words.take(super::arithmetic::logic_of);
+        let logic = words.take(super::compare::logic_of);
         if self.some_type(words)? != Type::B32 {
             return Err(self.error("the instruction is for .b32"));
         }

@@ -3,6 +3,7 @@
 
 mod arithmetic;
 mod bits;
+mod compare;
 mod control;
 mod convert;
 mod data;

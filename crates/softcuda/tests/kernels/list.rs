@@ -125,6 +125,7 @@ pub(crate) const KERNELS: &[Kernel] = kernels! {
     "logic" "cu",
     "lop3" "cu",
     "lu" "cu",
+    "mad_hi_sat" "cu",
     "mad_int" "cu",
     "malloc_list" "cu",
     "mandelbrot" "cu",

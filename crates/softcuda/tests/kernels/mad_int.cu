@@ -1,6 +1,6 @@
-// mad of integers: low and high half, wide, saturating, of every width.
+// mad of integers: low and high half, wide, of every width.
 // launch: mad_int grid 4 block 100
-// arg: out u32 2000
+// arg: out u32 1600
 // arg: out u64 2000
 // arg: out u16 800
 // arg: in u32 400 corners slow
@@ -40,7 +40,6 @@ extern "C" __global__ void mad_int(unsigned *out, unsigned long long *wide, unsi
     OP(1, "mad.lo.u32")
     OP(2, "mad.hi.s32")
     OP(3, "mad.hi.u32")
-    OP(4, "mad.hi.sat.s32")
     WIDE(0, "mad.wide.s32", "r", x, y)
     WIDE(1, "mad.wide.u32", "r", x, y)
     WIDE(2, "mad.lo.s64", "l", u, v)
