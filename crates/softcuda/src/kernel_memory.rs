@@ -53,6 +53,11 @@ impl Window {
         let offset = address.wrapping_sub(self.base);
         offset < self.bytes && self.bytes - offset >= bytes
     }
+
+    /// Where the driver reaches an address that lies in it.
+    fn at(&self, address: u64) -> *mut u8 {
+        self.start.wrapping_add((address - self.base) as usize)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -89,7 +94,24 @@ impl<'c> View<'c> {
         if access == Access::Write && !window.writable {
             return Err(Stray { address });
         }
-        Ok(window.start.wrapping_add((address - window.base) as usize))
+        Ok(window.at(address))
+    }
+
+    /// The window that was hit last, if all lanes lie in it: then none needs a look of its own.
+    fn common(&self, width: Width, addresses: &[u64; LANES], lanes: u32, access: Access) -> Option<&Window> {
+        let (mut low, mut high) = (u64::MAX, 0);
+        if lanes == u32::MAX {
+            for &address in addresses {
+                (low, high) = (low.min(address), high.max(address));
+            }
+        } else {
+            for lane in each(lanes) {
+                (low, high) = (low.min(addresses[lane]), high.max(addresses[lane]));
+            }
+        }
+        let window = &self.windows[self.last];
+        let is_whole = window.holds(low, 1) && window.holds(high, width.bytes());
+        (is_whole && (access == Access::Read || window.writable)).then_some(window)
     }
 
     /// Opens a window for the span at `address`, if `bytes` lie in it.
@@ -130,6 +152,13 @@ impl Memory for View<'_> {
         values: &mut [u64; LANES],
     ) -> Result<(), Stray> {
         self.refresh();
+        if let Some(window) = self.common(width, addresses, lanes, Access::Read) {
+            match lanes {
+                u32::MAX => (0..LANES).for_each(|lane| values[lane] = load(window.at(addresses[lane]), width)),
+                _ => each(lanes).for_each(|lane| values[lane] = load(window.at(addresses[lane]), width)),
+            }
+            return Ok(());
+        }
         for lane in each(lanes) {
             let pointer = self.pointer(addresses[lane], width.bytes(), Access::Read)?;
             values[lane] = load(pointer, width);
@@ -145,6 +174,13 @@ impl Memory for View<'_> {
         values: &[u64; LANES],
     ) -> Result<(), Stray> {
         self.refresh();
+        if let Some(window) = self.common(width, addresses, lanes, Access::Write) {
+            match lanes {
+                u32::MAX => (0..LANES).for_each(|lane| store(window.at(addresses[lane]), width, values[lane])),
+                _ => each(lanes).for_each(|lane| store(window.at(addresses[lane]), width, values[lane])),
+            }
+            return Ok(());
+        }
         for lane in each(lanes) {
             let pointer = self.pointer(addresses[lane], width.bytes(), Access::Write)?;
             store(pointer, width, values[lane]);
@@ -217,7 +253,7 @@ fn each(lanes: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-// The pointers below come from `View::pointer`: as many bytes as the access is wide lie in a span whose pages the
+// The pointers below come from `View::pointer` and `View::common`: as many bytes as the access is wide lie in a span whose pages the
 // window keeps mapped, or which the program promised to keep mapped; and they are aligned, which the kernel's own
 // check of the address made sure of, since the driver's mappings keep an address's place within its page.
 

@@ -4,11 +4,15 @@
 
 mod common;
 
+use common::kernels::{TEXT, pointers};
 use common::{Context, child};
 use freehold_driver::cuda::faults::{Fault, Faults};
+use freehold_driver::cuda::launch::{self, Shape};
+use freehold_driver::cuda::module::Options;
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdeviceptr, CUerror, CUevent, CUmemPoolProps, CUmemoryPool, CUstream, CallError, Function,
-    context, copy, event, fill, host, memory, pool, stream,
+    Api, CUcontext, CUdeviceptr, CUerror, CUevent, CUjitInputType, CUlibrary, CUlinkState, CUmemPoolProps,
+    CUmemoryPool, CUmodule, CUstream, CallError, Function, context, copy, event, fill, host, library, link, memory,
+    module, pool, stream,
 };
 
 const MIB: usize = 1 << 20;
@@ -29,6 +33,9 @@ enum Thing {
     Event(CUevent),
     Pool(CUmemoryPool),
     PoolBlock(CUdeviceptr),
+    Module(CUmodule),
+    Library(CUlibrary),
+    Link(CUlinkState),
 }
 
 impl Drop for Held<'_> {
@@ -44,6 +51,9 @@ impl Drop for Held<'_> {
                 Thing::Event(event) => event::destroy(api, event),
                 Thing::Pool(pool) => pool::destroy(api, pool),
                 Thing::PoolBlock(block) => memory::free_async(api, block, CUstream::LEGACY),
+                Thing::Module(loaded) => module::unload(api, loaded),
+                Thing::Library(loaded) => library::unload(api, loaded),
+                Thing::Link(state) => link::destroy(api, state),
             }
             .unwrap();
         }
@@ -85,6 +95,38 @@ fn everything(api: &Api, held: &mut Held<'_>, own: &Context) -> Result<(), CallE
         stream::wait_event(api, CUstream::LEGACY, done, 0)?;
         event::synchronize(api, done)?;
     }
+    context::synchronize(api)
+}
+
+/// Loads images in every way and launches kernels of them.
+fn kernels(api: &Api, held: &mut Held<'_>, own: &Context) -> Result<(), CallError> {
+    let handle = context::create(api, own.device, 0)?;
+    held.things.push(Thing::Context(handle));
+    // SAFETY: the text ends in a NUL.
+    let loaded = unsafe { module::load(api, TEXT.as_ptr().cast()) }?;
+    held.things.push(Thing::Module(loaded));
+    let multiply = module::function(api, loaded, c"multiply")?;
+    let counter = module::global(api, loaded, c"counter")?;
+    // SAFETY: the text ends in a NUL, and there are no options.
+    let shared = unsafe { library::load(api, TEXT.as_ptr().cast(), &mut Options::new()) }?;
+    held.things.push(Thing::Library(shared));
+    let gather = library::kernel(api, shared, c"gather")?;
+    // SAFETY: there are no options.
+    let state = unsafe { link::create(api, &mut Options::new()) }?;
+    held.things.push(Thing::Link(state));
+    // SAFETY: there are no options.
+    unsafe { link::add(api, state, CUjitInputType::PTX, TEXT.to_bytes_with_nul(), c"text", &mut Options::new()) }?;
+    let linked = link::complete(api, state)?;
+    // SAFETY: the image lives until the link is destroyed.
+    let second = unsafe { module::load(api, linked.start) }?;
+    held.things.push(Thing::Module(second));
+    // SAFETY: the kernel has no parameters.
+    unsafe { launch::kernel(api, multiply, Shape::line(1, 1), CUstream::LEGACY, &mut []) }?;
+    fill::d32(api, counter.base, 0, 1)?;
+    let mut arguments = [counter.base.0.into()];
+    let mut arguments = pointers(&mut arguments);
+    // SAFETY: the argument is the one that the kernel has.
+    unsafe { launch::cooperative(api, gather.into(), Shape::line(8, 8), CUstream::LEGACY, &mut arguments) }?;
     context::synchronize(api)
 }
 
@@ -138,6 +180,30 @@ fn for_every_n_the_nth_call_fails_and_nothing_leaks() {
         }
         assert_eq!(nth, 37);
         assert_eq!(free_bytes(&own), before);
+    });
+}
+
+#[test]
+fn for_every_n_the_nth_call_for_a_kernel_fails_and_nothing_leaks() {
+    child::alone("for_every_n_the_nth_call_for_a_kernel_fails_and_nothing_leaks", || {
+        let own = Context::create();
+        let before = free_bytes(&own);
+        let mut nth = 1;
+        loop {
+            let faults = Faults::plan(&own.api, Fault { function: None, nth, code: CUerror::UNKNOWN });
+            let mut held = Held { direct: &own.api, things: Vec::new() };
+            let outcome = kernels(faults.api(), &mut held, &own);
+            drop(held);
+            assert_eq!(free_bytes(&own), before, "call {nth} fails");
+            if !faults.fired() {
+                assert_eq!(outcome, Ok(()));
+                break;
+            }
+            let call = faults.record().pop().unwrap();
+            assert_eq!(outcome, Err(CallError { call, code: CUerror::UNKNOWN }));
+            nth += 1;
+        }
+        assert_eq!(nth, 15);
     });
 }
 

@@ -6,11 +6,16 @@ mod common;
 
 use std::ffi::c_void;
 
+use common::kernels::TEXT;
 use common::sweep::{self, Good, Ones, Scratch, Source, Zeros};
 use common::{Context, Refused, child, driver, untouched};
+use freehold_driver::cuda::launch::{self, Shape};
+use freehold_driver::cuda::module::Options;
 use freehold_driver::cuda::{
-    Api, CUDA_MEMCPY2D, CUcontext, CUdeviceptr, CUerror, CUevent, CUmemoryPool, CUmemorytype, CUresult, CUstream,
-    CUstreamBatchMemOpParams, Function, context, copy, event, fill, memory, pool, stream,
+    Api, CUDA_MEMCPY2D, CUcontext, CUdeviceptr, CUerror, CUevent, CUfunc_cache, CUfunction, CUfunction_attribute,
+    CUkernel, CUlibrary, CUmemoryPool, CUmemorytype, CUmodule, CUresult, CUsharedconfig, CUstream,
+    CUstreamBatchMemOpParams, Function, context, copy, event, fill, function, kernel, library, memory, module,
+    occupancy, pool, stream,
 };
 
 /// The functions that take what the source gives, each called with the context current.
@@ -272,4 +277,118 @@ fn misaligned_room_for_an_answer_is_an_invalid_value() {
     assert_eq!(unsafe { (api.cuStreamBatchMemOp_v2)(stream, 1, odd.cast(), 0) }, refused);
     assert_eq!(room, [0, 0]);
     assert_eq!(context::current(api), Ok(own.handle));
+}
+
+/// What each function that takes a module answers for this one.
+fn module_codes(own: &Context, loaded: CUmodule) -> Vec<CUerror> {
+    let api = &own.api;
+    vec![
+        module::function(api, loaded, c"nothing").code(),
+        module::function_count(api, loaded).code(),
+        module::functions(api, loaded, 1).code(),
+        module::global(api, loaded, c"counter").code(),
+        module::unload(api, loaded).code(),
+    ]
+}
+
+/// What each function that takes a function answers for this one.
+fn function_codes(own: &Context, wrong: CUfunction) -> Vec<CUerror> {
+    let api = &own.api;
+    let at = CUfunction_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    vec![
+        function::attribute(api, wrong, at).code(),
+        function::set_attribute(api, wrong, at, 1).code(),
+        function::set_cache_config(api, wrong, CUfunc_cache::PREFER_L1).code(),
+        function::set_shared_config(api, wrong, CUsharedconfig::DEFAULT_BANK_SIZE).code(),
+        function::module(api, wrong).code(),
+        function::name(api, wrong).code(),
+        function::parameter(api, wrong, 0).code(),
+        function::loading_state(api, wrong).code(),
+        function::load(api, wrong).code(),
+        occupancy::blocks(api, wrong, 1, 0).code(),
+        occupancy::shared_bytes(api, wrong, 1, 1).code(),
+        own.run(wrong, Shape::line(1, 1), CUstream::NULL, &[]).code(),
+    ]
+}
+
+/// What each function that takes a library or a kernel answers for these.
+fn library_codes(own: &Context, wrong: CUlibrary, kernel: CUkernel) -> Vec<CUerror> {
+    let api = &own.api;
+    let at = CUfunction_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    vec![
+        library::kernel(api, wrong, c"nothing").code(),
+        library::kernel_count(api, wrong).code(),
+        library::kernels(api, wrong, 1).code(),
+        library::module(api, wrong).code(),
+        library::global(api, wrong, c"counter").code(),
+        library::managed(api, wrong, c"counter").code(),
+        library::unload(api, wrong).code(),
+        kernel::function(api, kernel).code(),
+        kernel::library(api, kernel).code(),
+        kernel::attribute(api, kernel, at, own.device).code(),
+        kernel::set_attribute(api, kernel, at, 1, own.device).code(),
+        kernel::name(api, kernel).code(),
+        kernel::parameter(api, kernel, 0).code(),
+    ]
+}
+
+#[test]
+fn dead_foreign_and_wild_modules_and_functions_are_invalid_handles() {
+    child::alone("dead_foreign_and_wild_modules_and_functions_are_invalid_handles", || {
+        let own = Context::create();
+        let dead = own.module();
+        let dead_function = own.function(dead, c"nothing");
+        module::unload(&own.api, dead).unwrap();
+        let ends = own.another();
+        let ended = ends.module();
+        let ended_function = ends.function(ended, c"nothing");
+        ends.destroy();
+        own.enter();
+        let wild = [0, own.handle.0, 0xdead_beef, usize::MAX];
+        let modules = [dead, ended, CUmodule(dead_function.0)].into_iter().chain(wild.map(CUmodule));
+        for module in modules {
+            assert_eq!(common::same(&module_codes(&own, module)), CUerror::INVALID_HANDLE, "{module:?}");
+        }
+        let functions = [dead_function, ended_function, CUfunction(dead.0)].into_iter().chain(wild.map(CUfunction));
+        for function in functions {
+            assert_eq!(common::same(&function_codes(&own, function)), CUerror::INVALID_HANDLE, "{function:?}");
+        }
+    });
+}
+
+#[test]
+fn dead_foreign_and_wild_libraries_and_kernels_are_invalid_handles() {
+    child::alone("dead_foreign_and_wild_libraries_and_kernels_are_invalid_handles", || {
+        let own = Context::create();
+        // SAFETY: the text ends in a NUL, and there are no options.
+        let dead = unsafe { library::load(&own.api, TEXT.as_ptr().cast(), &mut Options::new()) }.unwrap();
+        let dead_kernel = library::kernel(&own.api, dead, c"nothing").unwrap();
+        library::unload(&own.api, dead).unwrap();
+        let wild = [0, own.handle.0, 0xdead_beef, usize::MAX].map(|handle| (CUlibrary(handle), CUkernel(handle)));
+        let swapped = (CUlibrary(dead_kernel.0), CUkernel(dead.0));
+        for (library, kernel) in [(dead, dead_kernel), swapped].into_iter().chain(wild) {
+            let codes = library_codes(&own, library, kernel);
+            assert_eq!(common::same(&codes), CUerror::INVALID_HANDLE, "{library:?} {kernel:?}");
+        }
+    });
+}
+
+#[test]
+fn arguments_at_wild_addresses_are_invalid_values() {
+    child::alone("arguments_at_wild_addresses_are_invalid_values", || {
+        let own = Context::create();
+        let store = own.kernel(c"store");
+        let nowhere = std::ptr::without_provenance_mut(8);
+        for mut list in [[nowhere, nowhere], [std::ptr::null_mut(); 2]] {
+            // SAFETY: the software driver reads arguments through the kernel, which answers for what is not there.
+            let answer = unsafe { launch::kernel(&own.api, store, Shape::line(1, 1), CUstream::NULL, &mut list) };
+            assert_eq!(answer.code(), CUerror::INVALID_VALUE);
+        }
+        for list in [0, 8, 9].map(std::ptr::without_provenance_mut) {
+            // SAFETY: as above.
+            let answer =
+                unsafe { launch::raw(&own.api, store, Shape::line(1, 1), CUstream::NULL, list, std::ptr::null_mut()) };
+            assert_eq!(answer.code(), CUerror::INVALID_VALUE);
+        }
+    });
 }
