@@ -2,6 +2,7 @@
 # Runs lab, tests and benchmarks of this bundle on this machine's device, and writes one report:
 #   report/report.txt     everything that was printed, and a summary at its end
 #   report/record.json    the answers of this device, as a reference for `freehold lab --reference`
+#   report/kernels/       what the kernels of the test data gave on this device
 # Usage: ./run.sh [soft|cuda|cuda:N]      (without a word: an NVIDIA GPU if there is one, else the software device)
 set -u
 cd "$(dirname "$0")" || exit 2
@@ -39,6 +40,7 @@ everything() {
         *) step "${test#tests/}" "$test" --quiet --test-threads=1 ;;
         esac
     done
+    step "the record of the kernels" env FREEHOLD_RECORD_KERNELS=report/kernels tests/softcuda.kernels --quiet
     for bench in benches/*; do
         step "${bench#benches/}" "$bench" --bench
     done

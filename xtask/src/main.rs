@@ -1,7 +1,9 @@
-//! The tasks of this repository: `cargo xtask test` and `cargo xtask bundle`.
+//! The tasks of this repository: `cargo xtask test`, `cargo xtask bundle` and `cargo xtask kernels`.
 
 mod bundle;
 mod command;
+mod fuzz;
+mod kernels;
 mod test;
 
 use std::process::ExitCode;
@@ -17,7 +19,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run everything that must pass: formatting, lints, tests, doc tests, the lab under its schedules
+    /// Run everything that must pass: formatting, lints, tests, doc tests, fuzz targets, the lab under its schedules
     Test,
     /// Make a folder with the binary, the tests and a script, to run on a machine that has a GPU and no Rust
     Bundle {
@@ -25,12 +27,20 @@ enum Task {
         #[arg(default_value = "bundle")]
         folder: std::path::PathBuf,
     },
+    /// Make the PTX of the test data anew from its sources, with compilers that pip brings
+    Kernels {
+        /// Only say what would change
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test => test::everything(),
         Task::Bundle { folder } => bundle::make(&folder),
+        Task::Kernels { check } => kernels::make(if check { kernels::Aim::Compare } else { kernels::Aim::Write })
+            .and_then(|()| kernels::assemble()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,6 +3,8 @@
 use std::time::Instant;
 
 use crate::command::{Failure, cargo, command, run};
+use crate::fuzz;
+use crate::kernels;
 
 /// A step with the words that announce it.
 type Step = (&'static str, fn() -> Result<(), Failure>);
@@ -15,6 +17,8 @@ const STEPS: &[Step] = &[
     ("benchmarks, once each", || run(&mut cargo(&["test", "--workspace", "--benches"]))),
     ("the driver's contract, work at once", || contract("eager")),
     ("the driver's contract, by a seed", || contract("seed:1")),
+    ("the kernels of the test data, by ptxas", kernels::assemble),
+    ("fuzz targets, for 20 seconds each", fuzz::short_runs),
     ("documentation", || run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))),
     ("the lab", || run(&mut cargo(&["run", "--", "lab", "--device", "soft"]))),
 ];

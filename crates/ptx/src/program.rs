@@ -4,7 +4,7 @@
 //! predicates (a bit a lane). Constants, addresses and special registers that do not change are slots too, filled when
 //! a frame is made: an operand is always a slot.
 
-use crate::arith::convert::{Convert, Format};
+use crate::arith::convert::{Convert, Eighth, Format};
 use crate::arith::half::Half;
 use crate::arith::integer::{FunnelMode, Permutation};
 use crate::arith::{Mode, Property};
@@ -28,7 +28,6 @@ pub(crate) const FUNCTION_BYTES: u64 = 16;
 /// A function, lowered.
 #[derive(Debug)]
 pub(crate) struct Code {
-    pub(crate) name: String,
     pub(crate) instructions: Vec<Instruction>,
     /// The line of the text for each instruction.
     pub(crate) lines: Vec<u32>,
@@ -115,9 +114,9 @@ pub(crate) enum Timer {
     Clock,
     ClockHigh,
     Clock64,
-    GlobalTimer,
-    GlobalTimerLow,
-    GlobalTimerHigh,
+    Nanoseconds,
+    NanosecondsLow,
+    NanosecondsHigh,
 }
 
 /// The results and parameters of a function, as bytes at the start of its frame.
@@ -206,6 +205,14 @@ pub(crate) enum Op {
         a: Slot,
         b: Slot,
         c: Slot,
+    },
+    /// Pairs of 16 bits.
+    Packed {
+        op: Integer,
+        extend: Extend,
+        to: Slot,
+        a: Slot,
+        b: Slot,
     },
     Wide {
         op: Integer,
@@ -302,6 +309,20 @@ pub(crate) enum Op {
     },
     ConvertTf32 {
         how: Convert,
+        to: Slot,
+        a: Slot,
+    },
+    /// Of two f32, or without `b` of a pair of f16.
+    PackEighths {
+        format: Eighth,
+        relu: bool,
+        to: Slot,
+        a: Slot,
+        b: Option<Slot>,
+    },
+    UnpackEighths {
+        format: Eighth,
+        relu: bool,
         to: Slot,
         a: Slot,
     },

@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 
 use common::child::{self, is_child, say};
 use freehold_driver::cuda::{Api, CUdevice, context};
-use harness::describe::{Description, Printf};
+use harness::describe::{Argument, Description, Printf};
+use harness::element::Element;
 use harness::record::Record;
 use harness::{Kernel, run};
 use list::KERNELS;
@@ -102,8 +103,7 @@ fn every_kernel_is_described() {
     for kernel in KERNELS {
         let description = Description::parse(kernel.source).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
         for launch in &description.launches {
-            let name = format!(".entry {}", launch.function);
-            assert!(kernel.ptx.contains(&name), "{} has no {name}", kernel.name);
+            kernel.entry(&launch.function).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
         }
     }
 }
@@ -116,6 +116,26 @@ fn a_record_is_read_as_it_was_written() {
     assert_eq!(record.outputs[1].bits, [0x3c00]);
     assert_eq!(record.printed.as_deref(), Some("argument 1\n\nend\n"));
     assert_eq!(record.text(), text);
+}
+
+#[test]
+fn elements_are_near_by_units_of_the_last_place() {
+    let f32 = Element::F32;
+    assert!(f32.is_near(0x7fc0_0000, 0xffff_ffff, 0), "all NaN are one");
+    assert!(!f32.is_near(0x7f80_0000, 0x7fc0_0000, 1 << 30), "infinity is no NaN");
+    assert!(!f32.is_near(0, 0x8000_0000, 0), "the zeros differ");
+    assert!(f32.is_near(0x3f7f_ffff, 0x3f80_0001, 2) && !f32.is_near(0x3f7f_ffff, 0x3f80_0001, 1));
+    assert!(
+        Element::F16x2.is_near(0x7e00_3c00, 0xffff_3c00, 0) && !Element::F16x2.is_near(0x3c00_7e00, 0x3c01_7e00, 0)
+    );
+}
+
+#[test]
+fn a_struct_is_laid_out_as_in_c() {
+    let source = "// launch: none\n// arg: struct u8 1, u16 2, u64 3, u8 4\n";
+    let description = Description::parse(source).unwrap();
+    let [Argument::Value(bytes)] = description.arguments.as_slice() else { panic!("{description:?}") };
+    assert_eq!(bytes[..], [1, 0, 2, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -154,22 +174,27 @@ fn chosen() -> impl Iterator<Item = &'static Kernel> {
 fn all() -> Vec<String> {
     let (api, device) = common::driver();
     let mut failures = Vec::new();
+    // A fault of a kernel spoils the process for the others.
+    let mut spoilt = false;
     for kernel in chosen() {
-        let differences = compared(&api, device, kernel).unwrap_or_else(|failure| vec![failure]);
+        let differences = compared(&api, device, kernel, spoilt).unwrap_or_else(|failure| {
+            spoilt = true;
+            vec![failure]
+        });
         failures.extend(differences.iter().map(|told| format!("{}: {told}", kernel.name)));
     }
     failures
 }
 
-fn compared(api: &Api, device: CUdevice, kernel: &Kernel) -> Result<Vec<String>, String> {
+fn compared(api: &Api, device: CUdevice, kernel: &Kernel, spoilt: bool) -> Result<Vec<String>, String> {
     let description = Description::parse(kernel.source)?;
     if kernel.out.is_empty() {
-        return Err("no record of it was made".to_owned());
+        return Ok(vec!["no record of it was made".to_owned()]);
     }
     let expected = Record::parse(kernel.out)?;
     let got = match description.printf {
-        Printf::None => in_context(api, device, || run::run(api, kernel))?,
-        Printf::InOrder | Printf::Sorted => alone(kernel)?,
+        Printf::None if !spoilt => in_context(api, device, || run::run(api, kernel))?,
+        _ => alone(kernel)?,
     };
     Ok(got.differences(&expected, &description))
 }
@@ -187,7 +212,7 @@ fn in_context<T>(api: &Api, device: CUdevice, work: impl FnOnce() -> Result<T, S
 fn alone(kernel: &Kernel) -> Result<Record, String> {
     let outcome = catch_unwind(|| child::start(ONE, &[(ALONE, kernel.name)])).map_err(|_| "does not end".to_owned())?;
     if !outcome.status.success() {
-        return Err(format!("in a process of its own:\n{}", outcome.output));
+        return Err(format!("in a process of its own: {}", reason(&outcome.output)));
     }
     let mut record = Record::parse(&outcome.said.iter().map(|line| format!("{line}\n")).collect::<String>())?;
     if Description::parse(kernel.source)?.printf != Printf::None {
@@ -195,6 +220,16 @@ fn alone(kernel: &Kernel) -> Result<Record, String> {
         record.printed = outcome.output.split(&frame).nth(1).map(str::to_owned);
     }
     Ok(record)
+}
+
+/// What a child that failed said of it, on one line.
+fn reason(output: &str) -> String {
+    let mut lines = output.lines().skip_while(|line| !line.contains("panicked at")).skip(1);
+    lines
+        .by_ref()
+        .take_while(|line| !line.starts_with("note:") && !line.starts_with("stack"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Writes the records of the driver under test.

@@ -8,30 +8,43 @@ use super::answers::error_name;
 use super::bench::Bench;
 use super::id::Id;
 
+mod aftermath;
 mod blocks;
 mod contexts;
 mod copies;
 mod devices;
 mod events;
+mod faults;
 mod fills;
 mod frees;
+mod functions;
+mod globals;
 mod host_memory;
+mod images;
+mod launches;
+mod libraries;
+mod links;
+mod modules;
 mod ownership;
 mod pending;
 mod pointers;
 mod pools;
 mod processes;
 mod reuse;
+mod running;
+mod specials;
 mod streams;
 mod words;
 
-/// The five questions that the project answers; the first number of an id is the place here.
-pub(crate) const QUESTIONS: [&str; 5] = [
+/// The five questions that the project answers, and what all of them need to know of kernels that go wrong; the first
+/// number of an id is the place here.
+pub(crate) const QUESTIONS: [&str; 6] = [
     "who owns device memory and who may free it",
     "how processes work together on one GPU",
     "when a release really happens",
     "how memory is reallocated",
     "how long a kernel image lives",
+    "what a fault of a kernel ends",
 ];
 
 pub(crate) struct Experiment {
@@ -55,21 +68,32 @@ pub(crate) enum Failure {
     System(#[from] io::Error),
 }
 
-const GROUPS: [&[Experiment]; 16] = [
+const GROUPS: [&[Experiment]; 27] = [
+    aftermath::EXPERIMENTS,
     blocks::EXPERIMENTS,
     contexts::EXPERIMENTS,
     copies::EXPERIMENTS,
     devices::EXPERIMENTS,
     events::EXPERIMENTS,
+    faults::EXPERIMENTS,
     fills::EXPERIMENTS,
     frees::EXPERIMENTS,
+    functions::EXPERIMENTS,
+    globals::EXPERIMENTS,
     host_memory::EXPERIMENTS,
+    images::EXPERIMENTS,
+    launches::EXPERIMENTS,
+    libraries::EXPERIMENTS,
+    links::EXPERIMENTS,
+    modules::EXPERIMENTS,
     ownership::EXPERIMENTS,
     pending::EXPERIMENTS,
     pointers::EXPERIMENTS,
     pools::EXPERIMENTS,
     processes::EXPERIMENTS,
     reuse::EXPERIMENTS,
+    running::EXPERIMENTS,
+    specials::EXPERIMENTS,
     streams::EXPERIMENTS,
     words::EXPERIMENTS,
 ];
@@ -87,4 +111,9 @@ pub(crate) fn with_id(id: Id) -> Option<&'static Experiment> {
 
 pub(crate) fn partner_of(id: Id) -> Option<Partner> {
     processes::PARTNERS.iter().find(|(of, _)| *of == id).map(|(_, partner)| *partner)
+}
+
+/// Whether the kernel of an experiment makes a wrong access that hardware does not check.
+pub(crate) fn is_unchecked(id: Id) -> bool {
+    faults::UNCHECKED.contains(&id)
 }

@@ -1,4 +1,4 @@
-//! Work that is pending for as long as an experiment wants, without a kernel: a stream that waits for a word.
+//! Work that is pending for as long as an experiment wants: a stream that waits for a word, or a kernel that spins at it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -31,9 +31,12 @@ const AT_LAST: Duration = Duration::from_secs(10);
 ///
 /// The word is memory of the process and not of a context, so that it outlives every context.
 pub(crate) struct Gate {
-    word: &'static AtomicU32,
+    host: Host,
     address: CUdeviceptr,
 }
+
+/// Where, behind the word, a kernel that spins at the gate says that it has begun.
+const BEGUN: usize = 64;
 
 /// What a call did while work was pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +61,7 @@ impl Gate {
         warm(bench)?;
         let host = Host::registered(bench, 4096)?;
         open_at_last(move || host.word().store(1, Ordering::SeqCst));
-        Ok(Self { word: host.word(), address: bench.device_address(host.address(), 0)? })
+        Ok(Self { host, address: bench.device_address(host.address(), 0)? })
     }
 
     /// Holds `stream` here until the gate opens.
@@ -66,8 +69,27 @@ impl Gate {
         stream::wait_value_32(bench, stream, self.address, 1, wait_value_flags::GEQ)
     }
 
+    /// Where a kernel looks for the word, which is not zero when the gate is open.
+    pub(crate) fn address(&self) -> CUdeviceptr {
+        self.address
+    }
+
+    /// Where a kernel says that it has begun, with a word that is not zero.
+    pub(crate) fn begun_address(&self) -> CUdeviceptr {
+        CUdeviceptr(self.address.0 + BEGUN as u64)
+    }
+
+    /// Waits until a kernel of `stream` spins at the gate, or the gate has opened by itself.
+    pub(crate) fn await_kernel(&self, bench: &Bench, stream: CUstream) -> Result<(), CallError> {
+        while self.host.byte(BEGUN).load(Ordering::SeqCst) == 0 && self.host.word().load(Ordering::SeqCst) == 0 {
+            stream::query(bench, stream)?;
+            thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
     pub(crate) fn open(&self) {
-        self.word.store(1, Ordering::SeqCst);
+        self.host.word().store(1, Ordering::SeqCst);
     }
 
     /// Whether `call` waits for the work that the gate holds. The gate is open afterwards.

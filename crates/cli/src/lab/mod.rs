@@ -26,6 +26,7 @@ mod experiment;
 mod gate;
 mod host;
 mod id;
+mod kernels;
 mod reference;
 mod runner;
 mod table;
@@ -73,6 +74,9 @@ struct Finding<'a> {
     here: &'a str,
     reference: Option<&'a str>,
     agrees: bool,
+    /// It agrees because it reports a wrong access that hardware lets pass.
+    #[serde(skip)]
+    is_stricter: bool,
 }
 
 /// Exit status 0 when all agree, 1 when one differs, 2 when the lab could not do what it was asked to.
@@ -155,8 +159,10 @@ fn findings<'a>(selected: &[&'static Experiment], answers: &'a [String], referen
         .map(|(experiment, here)| {
             let reference = reference.answers.get(&experiment.id).map(String::as_str);
             let question = QUESTIONS[usize::from(experiment.id.0)];
-            let agrees = reference.is_some_and(|recorded| agrees(here, recorded));
-            Finding { id: experiment.id, question, did: experiment.did, here, reference, agrees }
+            let is_stricter = experiment::is_unchecked(experiment.id)
+                && reference.is_some_and(|recorded| is_stricter(here, recorded));
+            let agrees = is_stricter || reference.is_some_and(|recorded| agrees(here, recorded));
+            Finding { id: experiment.id, question, did: experiment.did, here, reference, agrees, is_stricter }
         })
         .collect()
 }
@@ -171,6 +177,13 @@ fn agrees(here: &str, recorded: &str) -> bool {
         .next_back()
         .is_some_and(|last| CUerror::ALL.iter().any(|&code| error_name(code) == last));
     here == recorded || crashed(recorded) && !crashed(here) && refused
+}
+
+/// Whether an answer is a fault where the recorded one is none. Of an experiment whose wrong access hardware does not
+/// check, that agrees: a device that checks every access has to report it.
+fn is_stricter(here: &str, recorded: &str) -> bool {
+    let faults = [CUerror::ILLEGAL_ADDRESS, CUerror::INVALID_ADDRESS_SPACE, CUerror::LAUNCH_FAILED];
+    recorded == "SUCCESS" && faults.iter().any(|&fault| error_name(fault) == here)
 }
 
 fn json(findings: &[Finding<'_>]) -> String {
@@ -191,7 +204,9 @@ fn table(findings: &[Finding<'_>], opened: &Opened, reference: &Reference) -> St
             table.names(["id", "what was done", "what happened here", "on the recorded hardware", ""]);
         }
         let there = finding.reference.unwrap_or("not recorded");
-        if finding.agrees {
+        if finding.is_stricter {
+            table.agreeing([id, finding.did, finding.here, there, "strict"]);
+        } else if finding.agrees {
             table.agreeing([id, finding.did, finding.here, there, "agree"]);
         } else {
             table.differing([id, finding.did, finding.here, there, "differ"]);
@@ -204,8 +219,12 @@ fn table(findings: &[Finding<'_>], opened: &Opened, reference: &Reference) -> St
 fn summary(findings: &[Finding<'_>], opened: &Opened, reference: &Reference) -> String {
     let agree = findings.iter().filter(|finding| finding.agrees).count();
     let differ = findings.len() - agree;
+    let stricter = match findings.iter().filter(|finding| finding.is_stricter).count() {
+        0 => String::new(),
+        count => format!(" ({count} as a fault that the hardware does not see)"),
+    };
     let Reference { device, driver, .. } = reference;
-    format!("{agree} agree, {differ} differ; {}; recorded on {device}, driver {driver}", opened.why)
+    format!("{agree} agree{stricter}, {differ} differ; {}; recorded on {device}, driver {driver}", opened.why)
 }
 
 /// A reader that has seen enough and closes the pipe is no failure.
@@ -266,6 +285,33 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_is_stricter_than_a_recorded_success_and_than_nothing_else() {
+        assert!(is_stricter("ILLEGAL_ADDRESS", "SUCCESS"));
+        assert!(is_stricter("LAUNCH_FAILED", "SUCCESS"));
+        assert!(!is_stricter("SUCCESS", "ILLEGAL_ADDRESS"));
+        assert!(!is_stricter("SUCCESS", "SUCCESS"));
+        assert!(!is_stricter("INVALID_VALUE", "SUCCESS"));
+        assert!(!is_stricter("ILLEGAL_ADDRESS", "MISALIGNED_ADDRESS"));
+        assert!(!is_stricter("failed at cuMemFree_v2 with ILLEGAL_ADDRESS", "SUCCESS"));
+    }
+
+    #[test]
+    fn only_an_experiment_that_says_so_may_be_stricter() {
+        let reference = |id| Reference {
+            device: String::new(),
+            driver: String::new(),
+            cuda: String::new(),
+            answers: BTreeMap::from([(id, "SUCCESS".to_owned())]),
+        };
+        let agrees = |id| {
+            let experiment = experiment::with_id(id).unwrap();
+            findings(&[experiment], &["ILLEGAL_ADDRESS".to_owned()], &reference(id))[0].agrees
+        };
+        assert!(agrees(Id(5, 3, 3)));
+        assert!(!agrees(Id(5, 3, 1)));
+    }
+
+    #[test]
     fn ids_ascend_so_that_no_two_experiments_share_one() {
         let ids: Vec<Id> = experiments().map(|experiment| experiment.id).collect();
         for pair in ids.windows(2) {
@@ -274,9 +320,9 @@ mod tests {
     }
 
     #[test]
-    fn every_experiment_belongs_to_one_of_the_five_questions() {
-        assert_eq!(questions_asked(), ["0", "1", "2", "3"]);
-        assert_eq!(QUESTIONS.len(), 5);
+    fn every_experiment_belongs_to_one_of_the_six_questions() {
+        assert_eq!(questions_asked(), ["0", "1", "2", "3", "4", "5"]);
+        assert_eq!(QUESTIONS.len(), 6);
     }
 
     #[test]
@@ -299,6 +345,9 @@ mod tests {
 
     #[test]
     fn an_unknown_question_names_the_questions() {
-        assert_eq!(only(&["7.1"]), Err("no experiment has the id \"7.1\": the questions are 0, 1, 2, 3".to_owned()));
+        assert_eq!(
+            only(&["7.1"]),
+            Err("no experiment has the id \"7.1\": the questions are 0, 1, 2, 3, 4, 5".to_owned())
+        );
     }
 }

@@ -5,9 +5,10 @@ mod packed;
 mod tests;
 
 use super::Rounding;
+use super::half::Half;
 use super::soft::{self, Finite, Layout, Number};
 
-pub(crate) use packed::{Eighth, pack_eighths, pack_halves, tf32, unpack_eighths};
+pub(crate) use packed::{Eighth, pack_eighths, pack_eighths_of_halves, pack_halves, tf32, unpack_eighths};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Format {
@@ -36,6 +37,8 @@ pub(crate) struct Convert {
     pub(crate) ftz: bool,
     /// Floats are clamped to [0, 1] with NaN to +0, integers to the range of the destination.
     pub(crate) sat: bool,
+    /// `.satfinite`: what is too big becomes the biggest number of its sign, even infinity.
+    pub(crate) finite: bool,
     /// What is negative becomes +0, NaN the canonical one.
     pub(crate) relu: bool,
 }
@@ -47,7 +50,8 @@ enum Shape {
 }
 
 impl Format {
-    pub(crate) const ALL: [Format; 12] = [
+    #[cfg(test)]
+    const ALL: [Format; 12] = [
         Format::U8,
         Format::U16,
         Format::U32,
@@ -84,10 +88,21 @@ impl Format {
 /// type says, as a destination register wider than the type wants it; above a float there are zeros.
 #[inline]
 pub(crate) fn convert(to: Format, from: Format, bits: u64, how: Convert) -> u64 {
-    if how.ftz || how.sat || how.relu {
+    if how.ftz || how.sat || how.finite || how.relu {
         return exact(to, from, bits, how);
     }
-    fast(to, from, bits, how).unwrap_or_else(|| exact(to, from, bits, how))
+    moved(to, from, bits, how).or_else(|| fast(to, from, bits, how)).unwrap_or_else(|| exact(to, from, bits, how))
+}
+
+/// The assembler makes moves of these and a shift, which let every NaN through.
+#[inline]
+fn moved(to: Format, from: Format, bits: u64, how: Convert) -> Option<u64> {
+    match (to, from, how.rounding) {
+        (Format::F32, Format::F32, None) => Some(bits & 0xffff_ffff),
+        (Format::F64, Format::F64, None) => Some(bits),
+        (Format::F32, Format::Bf16, _) => Some((bits & 0xffff) << 16),
+        _ => None,
+    }
 }
 
 /// The conversions that are common in programs, by the processor's instructions.
@@ -111,9 +126,12 @@ fn fast(to: Format, from: Format, bits: u64, how: Convert) -> Option<u64> {
         (Format::F32, Format::F32, Some(Rounding::Down), true) => bits_of(value.floor()),
         (Format::F32, Format::F32, Some(Rounding::Up), true) => bits_of(value.ceil()),
         (Format::F64, Format::F32, _, false) if !value.is_nan() => f64::from(value).to_bits(),
-        (Format::F32, Format::F64, Some(Rounding::Nearest), false) => bits_of(f64::from_bits(bits) as f32),
-        (Format::F32, Format::Bf16, _, false) => bits_of(f32::from_bits((bits as u32) << 16)),
-        (Format::F32, Format::F16, _, false) => widened(bits as u16),
+        (Format::F32, Format::F64, Some(Rounding::Nearest), false) if !f64::from_bits(bits).is_nan() => {
+            (f64::from_bits(bits) as f32).to_bits().into()
+        }
+        (Format::F32, Format::F16, _, false) => bits_of(Half::F16.value(bits as u16) as f32),
+        (Format::F16, Format::F32, Some(Rounding::Nearest), false) => Half::F16.narrow(value.into()).into(),
+        (Format::Bf16, Format::F32, Some(Rounding::Nearest), false) => Half::Bf16.narrow(value.into()).into(),
         _ => return None,
     })
 }
@@ -121,20 +139,6 @@ fn fast(to: Format, from: Format, bits: u64, how: Convert) -> Option<u64> {
 #[inline]
 fn bits_of(value: f32) -> u64 {
     if value.is_nan() { Layout::SINGLE.nan } else { value.to_bits().into() }
-}
-
-/// The fraction and the exponent of an f16 in a single's places are off by the difference of the biases, which a
-/// multiplication puts right for subnormals too.
-#[inline]
-fn widened(half: u16) -> u64 {
-    const BIASES: f32 = f32::from_bits((127 + 127 - 15) << 23);
-    let sign = u64::from(half & 0x8000) << 16;
-    let magnitude = half & 0x7fff;
-    match magnitude {
-        0x7c00 => sign | Layout::SINGLE.infinity(),
-        0x7c01.. => Layout::SINGLE.nan,
-        _ => sign | u64::from((f32::from_bits(u32::from(magnitude) << 13) * BIASES).to_bits()),
-    }
 }
 
 /// The low `width` bits, extended as the type says.
@@ -157,10 +161,11 @@ fn exact(to: Format, from: Format, bits: u64, how: Convert) -> u64 {
             finish(to, soft::round(layout, how.rounding.unwrap_or(Rounding::Nearest), value), how)
         }
         (Shape::Float(layout), Shape::Integer { bits: width, signed }) => {
-            float_to_integer(operand(from, layout, bits, how), from, layout, (width, signed), how)
+            float_to_integer(operand(to, from, layout, bits, how), from, layout, (width, signed), how)
         }
         (Shape::Float(layout), Shape::Float(to_layout)) => {
-            finish(to, float_to_float(operand(from, layout, bits, how), layout, to_layout, how), how)
+            let to_layout = to_layout.flushing(how.ftz && to == Format::F32);
+            finish(to, float_to_float(operand(to, from, layout, bits, how), layout, to_layout, how), how)
         }
     }
 }
@@ -180,9 +185,16 @@ fn range(width: u32, signed: bool) -> (i128, i128) {
     if signed { (-(1 << (width - 1)), (1 << (width - 1)) - 1) } else { (0, (1 << width) - 1) }
 }
 
-fn operand(from: Format, layout: Layout, bits: u64, how: Convert) -> u64 {
+/// On the way to f16 nothing is flushed, which rounding away from zero shows.
+fn operand(to: Format, from: Format, layout: Layout, bits: u64, how: Convert) -> u64 {
     let bits = bits & (layout.sign() | (layout.sign() - 1));
-    if how.ftz && from == Format::F32 { layout.flush(bits) } else { bits }
+    if !how.ftz || from != Format::F32 || to == Format::F16 {
+        bits
+    } else if layout.is_nan(bits) {
+        layout.nan
+    } else {
+        layout.flush(bits)
+    }
 }
 
 fn finish(to: Format, result: u64, how: Convert) -> u64 {
@@ -190,6 +202,9 @@ fn finish(to: Format, result: u64, how: Convert) -> u64 {
     let mut result = if how.ftz && to == Format::F32 { layout.flush(result) } else { result };
     if how.sat {
         result = layout.saturate(result);
+    }
+    if how.finite && layout.is_infinite(result) {
+        result -= 1;
     }
     if how.relu {
         result = layout.relu(result);
@@ -221,12 +236,15 @@ fn float_to_float(bits: u64, from: Layout, to: Layout, how: Convert) -> u64 {
     }
 }
 
-/// A double keeps a NaN's sign and payload, made quiet; every other format has one NaN of its own.
+/// To and from double, a NaN's sign and the upper bits of its payload are kept, and it is made quiet; every other format
+/// has one NaN of its own.
 fn nan(bits: u64, from: Layout, to: Layout) -> u64 {
-    if to != Layout::DOUBLE {
+    if to.sign() != Layout::DOUBLE.sign() && from.sign() != Layout::DOUBLE.sign() {
         return to.nan;
     }
     let sign = if bits & from.sign() != 0 { to.sign() } else { 0 };
     let payload = bits & (from.quiet() - 1);
-    sign | to.infinity() | to.quiet() | payload << (to.quiet().trailing_zeros() - from.quiet().trailing_zeros())
+    let (bits, to_bits) = (from.quiet().trailing_zeros(), to.quiet().trailing_zeros());
+    let payload = if to_bits >= bits { payload << (to_bits - bits) } else { payload >> (bits - to_bits) };
+    sign | to.infinity() | to.quiet() | payload
 }

@@ -1,6 +1,7 @@
 //! f64, as the bits of a `u64`.
 //!
-//! Unlike f32, the hardware passes a NaN on: the result has the payload of the first operand that is NaN, made quiet.
+//! Unlike f32, the hardware passes a NaN on: the result has the payload of an operand that is NaN, made quiet: in a quotient the
+//! first's, else the last factor's or summand's before a fused sum's addend, and only then the first's.
 //! PTX has neither `.ftz` nor `.sat` for f64, but for two approximations.
 
 #[cfg(test)]
@@ -25,7 +26,7 @@ pub(crate) fn add(a: u64, b: u64, rounding: Rounding) -> u64 {
     } else {
         soft::add(LAYOUT, a, b, rounding)
     };
-    canonical(sum, [a, b, a])
+    canonical(sum, [b, a, a])
 }
 
 /// The sign of a NaN that is taken away stays what it was.
@@ -36,7 +37,7 @@ pub(crate) fn sub(a: u64, b: u64, rounding: Rounding) -> u64 {
     } else {
         soft::add(LAYOUT, a, b ^ SIGN, rounding)
     };
-    canonical(difference, [a, b, a])
+    canonical(difference, [b, a, a])
 }
 
 #[inline]
@@ -46,7 +47,7 @@ pub(crate) fn mul(a: u64, b: u64, rounding: Rounding) -> u64 {
     } else {
         soft::mul(LAYOUT, a, b, rounding)
     };
-    canonical(product, [a, b, a])
+    canonical(product, [b, a, a])
 }
 
 #[inline]
@@ -56,7 +57,7 @@ pub(crate) fn fma(a: u64, b: u64, c: u64, rounding: Rounding) -> u64 {
     } else {
         soft::fma(LAYOUT, a, b, c, rounding)
     };
-    canonical(sum, [a, b, c])
+    canonical(sum, [b, c, a])
 }
 
 #[inline]
@@ -102,22 +103,24 @@ pub(crate) fn rsqrt_approx(a: u64) -> u64 {
 
 #[inline]
 pub(crate) fn min(a: u64, b: u64) -> u64 {
-    LAYOUT.choose(a, b, MinMax::default(), Ordering::Less)
+    canonical(LAYOUT.choose(a, b, MinMax::default(), Ordering::Less), [b, a, a])
 }
 
 #[inline]
 pub(crate) fn max(a: u64, b: u64) -> u64 {
-    LAYOUT.choose(a, b, MinMax::default(), Ordering::Greater)
+    canonical(LAYOUT.choose(a, b, MinMax::default(), Ordering::Greater), [b, a, a])
 }
 
+/// A NaN keeps even its sign.
 #[inline]
 pub(crate) fn abs(a: u64) -> u64 {
-    a & !SIGN
+    canonical(a & !SIGN, [a, a, a])
 }
 
+/// A NaN keeps even its sign.
 #[inline]
 pub(crate) fn neg(a: u64) -> u64 {
-    a ^ SIGN
+    canonical(a ^ SIGN, [a, a, a])
 }
 
 /// The magnitude of `b` with the sign of `a`: PTX names the sign first.

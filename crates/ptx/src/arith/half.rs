@@ -7,8 +7,8 @@ mod tests;
 
 use std::cmp::Ordering;
 
-use super::soft::{self, Finite, Layout, Number};
-use super::{MinMax, Property, Rounding};
+use super::MinMax;
+use super::soft::{self, Layout};
 
 /// A format of 16 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,23 +36,29 @@ impl Half {
         }
     }
 
+    // A double holds a product exactly, and of a sum more than twice the bits of a half: rounding it again is harmless.
+
+    #[inline]
     pub(crate) fn add(self, a: u16, b: u16, mode: HalfMode) -> u16 {
-        let (a, b) = (self.operand(a, mode.ftz), self.operand(b, mode.ftz));
-        self.finish(soft::add(self.layout(), a, b, Rounding::Nearest), mode)
+        let [a, b] = [a, b].map(|bits| self.value(self.operand(bits, mode.ftz)));
+        self.finish(self.narrow(a + b), mode)
     }
 
+    #[inline]
     pub(crate) fn sub(self, a: u16, b: u16, mode: HalfMode) -> u16 {
         self.add(a, b ^ SIGN, mode)
     }
 
+    #[inline]
     pub(crate) fn mul(self, a: u16, b: u16, mode: HalfMode) -> u16 {
-        let (a, b) = (self.operand(a, mode.ftz), self.operand(b, mode.ftz));
-        self.finish(soft::mul(self.layout(), a, b, Rounding::Nearest), mode)
+        let [a, b] = [a, b].map(|bits| self.value(self.operand(bits, mode.ftz)));
+        self.finish(self.flush_exact(a * b, mode.ftz), mode)
     }
 
+    #[inline]
     pub(crate) fn fma(self, a: u16, b: u16, c: u16, mode: HalfMode) -> u16 {
-        let [a, b, c] = [a, b, c].map(|bits| self.operand(bits, mode.ftz));
-        self.finish(soft::fma(self.layout(), a, b, c, Rounding::Nearest), mode)
+        let [a, b, c] = [a, b, c].map(|bits| self.value(self.operand(bits, mode.ftz)));
+        self.finish(self.flush_exact(soft::sum_to_odd(a * b, c), mode.ftz), mode)
     }
 
     pub(crate) fn min(self, a: u16, b: u16, how: MinMax) -> u16 {
@@ -63,22 +69,18 @@ impl Half {
         self.layout().choose(a.into(), b.into(), how, Ordering::Greater) as u16
     }
 
-    /// The document leaves open which NaN comes of a NaN; this one keeps its payload.
+    /// The document leaves open which NaN comes of a NaN; the hardware gives its own.
     pub(crate) fn abs(self, a: u16, ftz: bool) -> u16 {
-        self.operand(a, ftz) as u16 & !SIGN
+        self.canonical(self.operand(a, ftz) & !SIGN)
     }
 
-    /// The document leaves open which NaN comes of a NaN; this one keeps its payload.
+    /// The document leaves open which NaN comes of a NaN; the hardware gives its own.
     pub(crate) fn neg(self, a: u16, ftz: bool) -> u16 {
-        self.operand(a, ftz) as u16 ^ SIGN
+        self.canonical(self.operand(a, ftz) ^ SIGN)
     }
 
     pub(crate) fn compare(self, a: u16, b: u16, ftz: bool) -> Option<Ordering> {
-        self.layout().compare(self.operand(a, ftz), self.operand(b, ftz))
-    }
-
-    pub(crate) fn testp(self, property: Property, a: u16) -> bool {
-        self.layout().has(property, a.into())
+        self.value(self.operand(a, ftz)).partial_cmp(&self.value(self.operand(b, ftz)))
     }
 
     /// Only f16's may be without `ftz`; a subnormal operand gives 1 either way.
@@ -91,25 +93,61 @@ impl Half {
         self.approximate(a, false, f64::tanh)
     }
 
-    /// The exact value as f64.
+    /// The exact value.
+    #[inline]
     pub(crate) fn value(self, a: u16) -> f64 {
-        match soft::take_apart(self.layout(), a.into()) {
-            Number::NaN => f64::NAN,
-            Number::Infinite { negative: false } => f64::INFINITY,
-            Number::Infinite { negative: true } => f64::NEG_INFINITY,
-            Number::Finite(Finite { negative, exponent, significand }) => {
-                let magnitude = significand as f64 * f64::from(exponent).exp2();
-                if negative { -magnitude } else { magnitude }
-            }
+        if self == Half::Bf16 {
+            return f32::from_bits(u32::from(a) << 16).into();
         }
+        // Exponent and fraction in a double's places are off by the difference of the biases, which a multiplication
+        // puts right for subnormals too.
+        const BIASES: f64 = f64::from_bits((1023 + 1023 - 15) << 52);
+        let magnitude = match a & !SIGN {
+            0x7c01.. => f64::NAN,
+            0x7c00 => f64::INFINITY,
+            magnitude => f64::from_bits(u64::from(magnitude) << 42) * BIASES,
+        };
+        f64::from_bits(magnitude.to_bits() | u64::from(a & SIGN) << 48)
     }
 
-    fn operand(self, a: u16, ftz: bool) -> u64 {
-        if ftz { self.layout().flush(a.into()) } else { a.into() }
+    /// The nearest of the format to `value`.
+    #[inline]
+    pub(crate) fn narrow(self, value: f64) -> u16 {
+        /// Doubles from here on have no fraction: adding it rounds to an integer.
+        const INTEGERS: f64 = f64::from_bits((1023 + 52) << 52);
+        let layout = self.layout();
+        let (fraction_bits, lowest) = (layout.quiet().trailing_zeros() + 1, layout.lowest());
+        let exponent = (value.to_bits() >> 52 & 0x7ff) as i32 - 1023;
+        let last = (exponent - fraction_bits as i32).max(lowest);
+        let scale = f64::from_bits(((1023 - last) as u64) << 52);
+        let kept = (value.abs() * scale + INTEGERS).to_bits() - INTEGERS.to_bits();
+        let magnitude = (((last - lowest) as u64) << fraction_bits) + kept;
+        let sign = (value.to_bits() >> 63) << 15;
+        let finite = value.abs() < f64::from_bits((1023 + 200) << 52);
+        let magnitude = if finite { magnitude.min(layout.infinity()) } else { layout.infinity() };
+        (if value.is_nan() { layout.nan } else { sign | magnitude }) as u16
     }
 
-    fn finish(self, result: u64, mode: HalfMode) -> u16 {
-        let mut result = if mode.ftz { self.layout().flush(result) } else { result };
+    /// As [`Half::narrow`], for what no rounding has touched yet: it tells what is to be flushed.
+    #[inline]
+    fn flush_exact(self, value: f64, ftz: bool) -> u16 {
+        let narrow = self.narrow(value);
+        if ftz && value.abs() < self.layout().flushed_below() { narrow & SIGN } else { narrow }
+    }
+
+    #[inline]
+    fn canonical(self, a: u16) -> u16 {
+        if self.layout().is_nan(a.into()) { self.layout().nan as u16 } else { a }
+    }
+
+    #[inline]
+    fn operand(self, a: u16, ftz: bool) -> u16 {
+        if ftz { self.layout().flush(a.into()) as u16 } else { a }
+    }
+
+    #[inline]
+    fn finish(self, result: u16, mode: HalfMode) -> u16 {
+        let mut result = self.operand(result, mode.ftz).into();
         if mode.sat {
             result = self.layout().saturate(result);
         }
@@ -119,16 +157,9 @@ impl Half {
         result as u16
     }
 
-    /// The error bounds of the document (2^-9.9 of f16's `ex2`, 2^-7 of bf16's) leave room for the two roundings.
+    /// The error bounds of the document (2^-9.9 of f16's `ex2`, 2^-7 of bf16's) leave room for two roundings.
     fn approximate(self, a: u16, ftz: bool, function: fn(f64) -> f64) -> u16 {
-        let value = function(self.value(self.operand(a, ftz) as u16));
-        let result = match soft::take_apart(Layout::DOUBLE, value.to_bits()) {
-            Number::NaN => self.layout().nan,
-            Number::Infinite { negative: false } => self.layout().infinity(),
-            Number::Infinite { negative: true } => self.layout().infinity() | self.layout().sign(),
-            Number::Finite(value) => soft::round(self.layout(), Rounding::Nearest, value),
-        };
-        (if ftz { self.layout().flush(result) } else { result }) as u16
+        self.operand(self.narrow(function(self.value(self.operand(a, ftz)))), ftz)
     }
 }
 

@@ -6,8 +6,7 @@ mod tests;
 mod typed;
 
 pub(crate) use bits::{
-    FunnelMode, Permutation, bfi32, bfi64, bmsk, fns, lop3, lop3_64, prmt, prmt_mode, shf_left, shf_right, szext_s32,
-    szext_u32,
+    FunnelMode, Permutation, bfi32, bfi64, bmsk, fns, lop3, prmt, prmt_mode, shf_left, shf_right, szext_s32, szext_u32,
 };
 pub(crate) use typed::{s16, s32, s64, u16, u32, u64};
 

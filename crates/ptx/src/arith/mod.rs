@@ -6,6 +6,8 @@
 pub(crate) mod convert;
 pub(crate) mod double;
 pub(crate) mod half;
+#[cfg(test)]
+mod hardware;
 pub(crate) mod integer;
 pub(crate) mod single;
 pub(crate) mod soft;
@@ -38,10 +40,6 @@ pub(crate) struct Mode {
 impl Mode {
     pub(crate) const NEAREST: Mode = Mode { rounding: Rounding::Nearest, ftz: false, sat: false };
     pub(crate) const NEAREST_FTZ: Mode = Mode { rounding: Rounding::Nearest, ftz: true, sat: false };
-
-    pub(crate) const fn rounded(rounding: Rounding) -> Mode {
-        Mode { rounding, ftz: false, sat: false }
-    }
 }
 
 /// The modifiers of `min` and `max` on floats.

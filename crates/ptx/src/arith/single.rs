@@ -25,9 +25,15 @@ const SIGN: u32 = 0x8000_0000;
 const SMALLEST_NORMAL: u32 = 0x0080_0000;
 const ONE: u32 = 0x3f80_0000;
 
+// An operand taken up by the first keeps a small result normal, so that it is rounded to 24 bits; the smallest normal
+// number has then become the second. An operand that becomes infinite thereby has no result that is small.
+const FAR_UP: f32 = f32::from_bits((127 + 64) << 23);
+const SMALLEST_FAR_UP: f32 = f32::from_bits((127 - 126 + 64) << 23);
+
 #[inline]
 pub(crate) fn add(a: u32, b: u32, mode: Mode) -> u32 {
     let (a, b) = (operand(a, mode.ftz), operand(b, mode.ftz));
+    // A sum of normal numbers that lies below them is exact, and flushed by `finish`.
     let sum = if mode.rounding == Rounding::Nearest {
         canonical(f32::from_bits(a) + f32::from_bits(b))
     } else {
@@ -45,9 +51,10 @@ pub(crate) fn sub(a: u32, b: u32, mode: Mode) -> u32 {
 pub(crate) fn mul(a: u32, b: u32, mode: Mode) -> u32 {
     let (a, b) = (operand(a, mode.ftz), operand(b, mode.ftz));
     let product = if mode.rounding == Rounding::Nearest {
-        canonical(f32::from_bits(a) * f32::from_bits(b))
+        let (x, y) = (f32::from_bits(a), f32::from_bits(b));
+        flush_if(mode.ftz && (x * FAR_UP * y).abs() < SMALLEST_FAR_UP, canonical(x * y))
     } else {
-        soft::mul(LAYOUT, a.into(), b.into(), mode.rounding) as u32
+        soft::mul(LAYOUT.flushing(mode.ftz), a.into(), b.into(), mode.rounding) as u32
     };
     finish(product, mode)
 }
@@ -56,9 +63,10 @@ pub(crate) fn mul(a: u32, b: u32, mode: Mode) -> u32 {
 pub(crate) fn fma(a: u32, b: u32, c: u32, mode: Mode) -> u32 {
     let (a, b, c) = (operand(a, mode.ftz), operand(b, mode.ftz), operand(c, mode.ftz));
     let sum = if mode.rounding == Rounding::Nearest {
-        canonical(fused(f32::from_bits(a), f32::from_bits(b), f32::from_bits(c)))
+        let (sum, tiny) = fused(f32::from_bits(a), f32::from_bits(b), f32::from_bits(c));
+        flush_if(mode.ftz && tiny, canonical(sum))
     } else {
-        soft::fma(LAYOUT, a.into(), b.into(), c.into(), mode.rounding) as u32
+        soft::fma(LAYOUT.flushing(mode.ftz), a.into(), b.into(), c.into(), mode.rounding) as u32
     };
     finish(sum, mode)
 }
@@ -67,9 +75,11 @@ pub(crate) fn fma(a: u32, b: u32, c: u32, mode: Mode) -> u32 {
 pub(crate) fn div(a: u32, b: u32, mode: Mode) -> u32 {
     let (a, b) = (operand(a, mode.ftz), operand(b, mode.ftz));
     let quotient = if mode.rounding == Rounding::Nearest {
-        canonical(f32::from_bits(a) / f32::from_bits(b))
+        let (x, y) = (f32::from_bits(a), f32::from_bits(b));
+        // No quotient of singles is so near below 1 that it is rounded to 1: comparing tells what is flushed.
+        flush_if(mode.ftz && x.abs() * FAR_UP < y.abs() * SMALLEST_FAR_UP, canonical(x / y))
     } else {
-        soft::div(LAYOUT, a.into(), b.into(), mode.rounding) as u32
+        soft::div(LAYOUT.flushing(mode.ftz), a.into(), b.into(), mode.rounding) as u32
     };
     finish(quotient, mode)
 }
@@ -100,16 +110,16 @@ pub(crate) fn max(a: u32, b: u32, how: MinMax) -> u32 {
     LAYOUT.choose(a.into(), b.into(), how, Ordering::Greater) as u32
 }
 
-/// The document leaves open which NaN comes of a NaN; this one keeps its payload.
+/// The document leaves open which NaN comes of a NaN; the hardware gives its own.
 #[inline]
 pub(crate) fn abs(a: u32, ftz: bool) -> u32 {
-    operand(a, ftz) & !SIGN
+    canonical(f32::from_bits(operand(a, ftz) & !SIGN))
 }
 
-/// The document leaves open which NaN comes of a NaN; this one keeps its payload.
+/// The document leaves open which NaN comes of a NaN; the hardware gives its own.
 #[inline]
 pub(crate) fn neg(a: u32, ftz: bool) -> u32 {
-    operand(a, ftz) ^ SIGN
+    canonical(f32::from_bits(operand(a, ftz) ^ SIGN))
 }
 
 /// The magnitude of `b` with the sign of `a`: PTX names the sign first.
@@ -140,6 +150,11 @@ fn operand(a: u32, ftz: bool) -> u32 {
 }
 
 #[inline]
+fn flush_if(tiny: bool, result: u32) -> u32 {
+    if tiny { result & SIGN } else { result }
+}
+
+#[inline]
 fn finish(result: u32, mode: Mode) -> u32 {
     let result = operand(result, mode.ftz);
     if mode.sat { saturate(result) } else { result }
@@ -156,25 +171,18 @@ fn canonical(value: f32) -> u32 {
     if value.is_nan() { NAN } else { value.to_bits() }
 }
 
+/// The sum, and whether with `ftz` it is to be flushed.
 #[cfg(target_feature = "fma")]
 #[inline]
-fn fused(a: f32, b: f32, c: f32) -> f32 {
-    a.mul_add(b, c)
+fn fused(a: f32, b: f32, c: f32) -> (f32, bool) {
+    (a.mul_add(b, c), (a * FAR_UP).mul_add(b, c * FAR_UP).abs() < SMALLEST_FAR_UP)
 }
 
 /// Without an instruction of the processor for it, `mul_add` is a call for each lane. A double holds the product
-/// exactly and 29 bits of the sum beyond a single's; if the sum is cut off there and its last bit tells whether
-/// something was lost (rounding to odd), then rounding it once more cannot go wrong.
+/// exactly and 29 bits of the sum beyond a single's, so that it can be rounded once more.
 #[cfg(not(target_feature = "fma"))]
 #[inline]
-fn fused(a: f32, b: f32, c: f32) -> f32 {
-    let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
-    let sum = product + c;
-    let from_c = sum - product;
-    let lost = (product - (sum - from_c)) + (c - from_c);
-    let bits = sum.to_bits();
-    // Where the sum is no number, `lost` is NaN, and the comparison false.
-    let inexact = u64::from(lost.abs() > 0.0);
-    let too_far = (lost.to_bits() ^ bits) >> 63 & inexact;
-    f64::from_bits(bits.wrapping_sub(too_far) | inexact) as f32
+fn fused(a: f32, b: f32, c: f32) -> (f32, bool) {
+    let sum = soft::sum_to_odd(f64::from(a) * f64::from(b), c.into());
+    (sum as f32, sum.abs() < LAYOUT.flushed_below())
 }

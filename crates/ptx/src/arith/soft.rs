@@ -19,21 +19,29 @@ pub(crate) struct Layout {
     lowest: i32,
     /// The NaN that operations on numbers give.
     pub(crate) nan: u64,
+    /// A result below the normal numbers becomes a zero of its sign.
+    flushes: bool,
 }
 
 impl Layout {
-    pub(crate) const HALF: Layout = Layout { exponent_bits: 5, fraction_bits: 10, lowest: -24, nan: 0x7fff };
-    pub(crate) const BRAIN: Layout = Layout { exponent_bits: 8, fraction_bits: 7, lowest: -133, nan: 0x7fff };
+    pub(crate) const HALF: Layout =
+        Layout { exponent_bits: 5, fraction_bits: 10, lowest: -24, nan: 0x7fff, flushes: false };
+    pub(crate) const BRAIN: Layout =
+        Layout { exponent_bits: 8, fraction_bits: 7, lowest: -133, nan: 0x7fff, flushes: false };
     /// The upper 19 bits of a single.
-    pub(crate) const TENSOR: Layout = Layout { exponent_bits: 8, fraction_bits: 10, lowest: -136, nan: 0x3ffff };
-    pub(crate) const SINGLE: Layout = Layout { exponent_bits: 8, fraction_bits: 23, lowest: -149, nan: 0x7fff_ffff };
+    pub(crate) const TENSOR: Layout =
+        Layout { exponent_bits: 8, fraction_bits: 10, lowest: -136, nan: 0x3ffff, flushes: false };
+    pub(crate) const SINGLE: Layout =
+        Layout { exponent_bits: 8, fraction_bits: 23, lowest: -149, nan: 0x7fff_ffff, flushes: false };
     /// The hardware's own NaN of doubles is negative, unlike that of every other format.
     pub(crate) const DOUBLE: Layout =
-        Layout { exponent_bits: 11, fraction_bits: 52, lowest: -1074, nan: 0xfff8_0000_0000_0000 };
-    pub(crate) const E5M2: Layout = Layout { exponent_bits: 5, fraction_bits: 2, lowest: -16, nan: 0x7f };
+        Layout { exponent_bits: 11, fraction_bits: 52, lowest: -1074, nan: 0xfff8_0000_0000_0000, flushes: false };
+    pub(crate) const E5M2: Layout =
+        Layout { exponent_bits: 5, fraction_bits: 2, lowest: -16, nan: 0x7f, flushes: false };
     /// e4m3 spends its highest exponent on numbers. One exponent bit more, at the same bias, keeps them apart from the
     /// infinity that the format does not have.
-    pub(crate) const E4M3_WIDE: Layout = Layout { exponent_bits: 5, fraction_bits: 3, lowest: -9, nan: 0x7f };
+    pub(crate) const E4M3_WIDE: Layout =
+        Layout { exponent_bits: 5, fraction_bits: 3, lowest: -9, nan: 0x7f, flushes: false };
 
     pub(crate) const fn sign(self) -> u64 {
         1 << (self.exponent_bits + self.fraction_bits)
@@ -48,6 +56,23 @@ impl Layout {
         1 << (self.fraction_bits - 1)
     }
 
+    /// The same format where `ftz` is set. The hardware flushes what is still below the normal numbers when it has been
+    /// rounded to as many bits as they have, which is less than what would become a subnormal.
+    pub(crate) const fn flushing(self, ftz: bool) -> Layout {
+        Layout { flushes: ftz, ..self }
+    }
+
+    /// What lies below, if it has the bits of a normal number, is flushed; from here on, it is rounded to a normal one.
+    pub(crate) const fn flushed_below(self) -> f64 {
+        let smallest_normal = power_of_two(self.lowest + self.fraction_bits as i32);
+        smallest_normal - power_of_two(self.lowest - 2)
+    }
+
+    /// The exponent of the lowest bit of a subnormal.
+    pub(crate) const fn lowest(self) -> i32 {
+        self.lowest
+    }
+
     const fn smallest_normal(self) -> u64 {
         1 << self.fraction_bits
     }
@@ -59,6 +84,10 @@ impl Layout {
 
     pub(crate) const fn is_nan(self, bits: u64) -> bool {
         bits & (self.sign() - 1) > self.infinity()
+    }
+
+    pub(crate) const fn is_infinite(self, bits: u64) -> bool {
+        bits & (self.sign() - 1) == self.infinity()
     }
 
     /// A subnormal becomes a zero of its sign.
@@ -100,18 +129,6 @@ impl Layout {
         }
     }
 
-    /// The order of two floats, the zeros being equal; none if one is NaN.
-    pub(crate) fn compare(self, a: u64, b: u64) -> Option<Ordering> {
-        if self.is_nan(a) || self.is_nan(b) {
-            return None;
-        }
-        let value = |bits: u64| {
-            let magnitude = (bits & (self.sign() - 1)) as i64;
-            if bits & self.sign() != 0 { -magnitude } else { magnitude }
-        };
-        Some(value(a).cmp(&value(b)))
-    }
-
     /// `min` if `wanted` is `Less`, `max` if it is `Greater`. -0 is less than +0.
     #[inline]
     pub(crate) fn choose(self, a: u64, b: u64, how: MinMax, wanted: Ordering) -> u64 {
@@ -131,6 +148,23 @@ impl Layout {
         let result = if a_wanted { a } else { b } | xorsign;
         if a_nan && b_nan || how.nan && (a_nan || b_nan) { self.nan } else { result }
     }
+}
+
+const fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(((1023 + exponent) as u64) << 52)
+}
+
+/// The sum, cut off toward zero, its last bit set if anything was lost: rounding it once more, to a format that has at
+/// least two bits less, gives what rounding the exact sum gives.
+#[inline]
+pub(crate) fn sum_to_odd(a: f64, b: f64) -> f64 {
+    let sum = a + b;
+    let from_b = sum - a;
+    let lost = (a - (sum - from_b)) + (b - from_b);
+    // Where the sum is no number, `lost` is NaN, and the comparison false.
+    let inexact = u64::from(lost.abs() > 0.0);
+    let too_far = (lost.to_bits() ^ sum.to_bits()) >> 63 & inexact;
+    f64::from_bits(sum.to_bits().wrapping_sub(too_far) | inexact)
 }
 
 /// A float's value.
@@ -282,7 +316,8 @@ pub(crate) fn round(layout: Layout, rounding: Rounding, value: Finite) -> u64 {
         return sign;
     }
     let top = value.exponent + 127 - value.significand.leading_zeros() as i32;
-    let last = (top - layout.fraction_bits as i32).max(layout.lowest);
+    let unbounded = top - layout.fraction_bits as i32;
+    let last = if layout.flushes { unbounded } else { unbounded.max(layout.lowest) };
     if last - layout.lowest >= 1 << layout.exponent_bits {
         return sign | overflow(layout, rounding, value.negative);
     }
@@ -292,6 +327,10 @@ pub(crate) fn round(layout: Layout, rounding: Rounding, value: Finite) -> u64 {
         split(value.significand, (last - value.exponent) as u32)
     };
     let carry = rest.carries(rounding, value.negative, kept & 1 == 1);
+    if last < layout.lowest {
+        let normal = last + 1 == layout.lowest && kept + u128::from(carry) == 2 * u128::from(layout.smallest_normal());
+        return sign | if normal { layout.smallest_normal() } else { 0 };
+    }
     // The leading bit of a normal number adds one to the exponent field, and so does a carry out of the fraction.
     let magnitude = (((last - layout.lowest) as u64) << layout.fraction_bits) + kept as u64 + u64::from(carry);
     if magnitude >= layout.infinity() {

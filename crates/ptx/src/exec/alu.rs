@@ -68,6 +68,14 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
             let values = half(op, &extend(a), &extend(b), &extend(c));
             frame.put_narrow(to, lanes, map1(&values, |value| value & 0xffff));
         }
+        Op::Packed { op, extend, to, a, b } => {
+            let part = |slot: u32, shift: u32| match extend {
+                Extend::Zero => map1(&frame.narrow[slot as usize], |value| value >> shift & 0xffff),
+                Extend::Sign => map1(&frame.narrow[slot as usize], |value| (value >> shift) as i16 as u32),
+            };
+            let [low, high] = [0, 16].map(|shift| half(op, &part(a, shift), &part(b, shift), &[0; LANES]));
+            frame.put_narrow(to, lanes, map2(&low, &high, |low, high| low & 0xffff | high << 16));
+        }
         Op::Wide { op, to, a, b, c } => {
             let file = &frame.wide;
             let values = wide(op, &file[a as usize], &file[b as usize], &file[c as usize]);

@@ -58,7 +58,6 @@ impl Run<'_> {
         let linked = &self.program.linked.functions[function];
         let code = Arc::clone(&linked.code);
         let mut frame = Frame {
-            function,
             unit: linked.unit,
             narrow: vec![[0; LANES]; code.narrow.max(1) as usize],
             wide: vec![[0; LANES]; code.wide.max(1) as usize],

@@ -7,7 +7,6 @@ use super::frame::Frame;
 use crate::arith::convert::{self, Convert, Format};
 use crate::arith::half::{Half, HalfMode, pairs};
 use crate::arith::{MinMax, Mode, Rounding, double, single};
-use crate::memory::LANES;
 use crate::program::{Compare, CompareKind, Float, Op, Place, Relation};
 
 /// Carries out an instruction on floating-point numbers. False if it is of another kind.
@@ -46,8 +45,20 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
             frame.put_narrow(to, lanes, values);
         }
         Op::ConvertTf32 { how, to, a } => {
-            let rounding = how.rounding.unwrap_or(Rounding::Nearest);
-            let values = map1(&frame.narrow[a as usize], |a| convert::tf32(a, rounding));
+            let values = map1(&frame.narrow[a as usize], |a| convert::tf32(a, how));
+            frame.put_narrow(to, lanes, values);
+        }
+        Op::PackEighths { format, relu, to, a, b: Some(b) } => {
+            let file = &frame.narrow;
+            let values = map2(&file[a as usize], &file[b as usize], |a, b| convert::pack_eighths(format, a, b, relu));
+            frame.put_narrow(to, lanes, values.map(u32::from));
+        }
+        Op::PackEighths { format, relu, to, a, b: None } => {
+            let values = map1(&frame.narrow[a as usize], |a| convert::pack_eighths_of_halves(format, a, relu));
+            frame.put_narrow(to, lanes, values.map(u32::from));
+        }
+        Op::UnpackEighths { format, relu, to, a } => {
+            let values = map1(&frame.narrow[a as usize], |a| convert::unpack_eighths(format, a as u16, relu));
             frame.put_narrow(to, lanes, values);
         }
         Op::Compare(ref compare) => compare_lanes(frame, lanes, compare),

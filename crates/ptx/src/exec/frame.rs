@@ -12,8 +12,7 @@ pub(super) const ALL: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) code: Arc<Code>,
-    /// Index of the function, and of the unit whose symbols its code mentions.
-    pub(super) function: usize,
+    /// The unit whose symbols its code mentions.
     pub(super) unit: usize,
     pub(super) narrow: Vec<[u32; LANES]>,
     pub(super) wide: Vec<[u64; LANES]>,

@@ -285,15 +285,15 @@ fn hexadecimal(value: f64, precision: Option<usize>) -> String {
 mod tests {
     use super::*;
 
-    struct Values(std::vec::IntoIter<u64>);
+    struct Values<'v>(std::slice::Iter<'v, u64>);
 
-    impl Source for Values {
+    impl Source for Values<'_> {
         fn word(&mut self) -> u32 {
             self.long() as u32
         }
 
         fn long(&mut self) -> u64 {
-            self.0.next().expect("the format takes no more values than there are")
+            *self.0.next().expect("the format takes no more values than there are")
         }
 
         fn text(&mut self, at: u64) -> Vec<u8> {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     fn printed(text: &str, values: &[u64]) -> String {
-        let (out, _) = format(text.as_bytes(), &mut Values(values.to_vec().into_iter()));
+        let (out, _) = format(text.as_bytes(), &mut Values(values.iter()));
         String::from_utf8(out).unwrap()
     }
 

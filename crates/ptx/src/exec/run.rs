@@ -123,10 +123,11 @@ impl Run<'_> {
                     kind,
                 })?;
                 match next {
-                    Next::Go(to) if to == position + 1 && !matches!(instruction.op, Op::Land) => position = to,
                     Next::Go(to) => {
+                        let is_boundary = to != position + 1 || matches!(instruction.op, Op::Land);
+                        let parted = warp.groups[group].lanes != lanes;
                         position = to;
-                        if warp.groups.len() > 1 || warp.time >= end {
+                        if parted || is_boundary && (warp.groups.len() > 1 || warp.time >= end) {
                             warp.groups[group].position = position;
                             break Next::Decide;
                         }
@@ -249,9 +250,9 @@ impl Run<'_> {
             Timer::Clock => cycles & 0xffff_ffff,
             Timer::ClockHigh => cycles >> 32,
             Timer::Clock64 => cycles,
-            Timer::GlobalTimer => self.now(),
-            Timer::GlobalTimerLow => self.now() & 0xffff_ffff,
-            Timer::GlobalTimerHigh => self.now() >> 32,
+            Timer::Nanoseconds => self.now(),
+            Timer::NanosecondsLow => self.now() & 0xffff_ffff,
+            Timer::NanosecondsHigh => self.now() >> 32,
         }
     }
 

@@ -113,7 +113,7 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn lop3(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let logic = words.take(super::arithmetic::logic_of);
+        let logic = words.take(super::compare::logic_of);
         if self.some_type(words)? != Type::B32 {
             return Err(self.error("the instruction is for .b32"));
         }
@@ -289,8 +289,16 @@ impl<'m> Builder<'_, 'm> {
     }
 
     pub(super) fn mov(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let vector = words.vector();
         let ty = self.some_type(words)?;
         let [to, from] = self.operands(operands)?;
+        if vector > 1 || (self.is_vector(to) && self.is_vector(from)) {
+            let (from, to) = (self.source_vector(from, ty, vector)?, self.target_vector(to, ty, vector)?);
+            for (&from, to) in from.iter().zip(&to) {
+                to.map_or(Ok(()), |to| self.emit_move(to, from))?;
+            }
+            return Ok(());
+        }
         match (to, from) {
             (Operand::Vector(parts), _) => return self.split(ty, parts, from),
             (_, Operand::Vector(parts)) => return self.join(ty, to, parts),
@@ -363,9 +371,9 @@ fn timer(name: &str) -> Option<(Timer, u32)> {
         "%clock" | "%clock_lo" => (Timer::Clock, 32),
         "%clock_hi" => (Timer::ClockHigh, 32),
         "%clock64" => (Timer::Clock64, 64),
-        "%globaltimer" => (Timer::GlobalTimer, 64),
-        "%globaltimer_lo" => (Timer::GlobalTimerLow, 32),
-        "%globaltimer_hi" => (Timer::GlobalTimerHigh, 32),
+        "%globaltimer" => (Timer::Nanoseconds, 64),
+        "%globaltimer_lo" => (Timer::NanosecondsLow, 32),
+        "%globaltimer_hi" => (Timer::NanosecondsHigh, 32),
         _ => return None,
     })
 }

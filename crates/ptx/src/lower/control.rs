@@ -28,7 +28,7 @@ impl<'m> Builder<'_, 'm> {
             "call" => self.call(operands)?,
             "ret" => {
                 let [] = self.operands(operands)?;
-                self.leave();
+                self.leave()?;
             }
             "exit" => {
                 let [] = self.operands(operands)?;
@@ -85,7 +85,7 @@ impl<'m> Builder<'_, 'm> {
             rest => (&[][..], rest),
         };
         let Operand::Name(callee) = *callee else { return Err(self.error("expected a function")) };
-        let (target, signature) = if self.find_register(callee).is_some() {
+        let (target, signature) = if self.is_register(callee) {
             let slot = self.wide(&Operand::Name(callee), Type::B64)?;
             let [Operand::Name(prototype)] = rest else {
                 return Err(self.error("a call through a register names a prototype"));
@@ -135,7 +135,7 @@ impl<'m> Builder<'_, 'm> {
             return Ok(Argument::Nothing);
         }
         if let Operand::Name(name) = *operand
-            && self.find_register(name).is_none()
+            && !self.is_register(name)
             && let Some(Variable::Frame { offset, bytes, is_param: true }) = self.find_variable(name)
         {
             if bytes != formal.bytes {

@@ -3,7 +3,7 @@
 use super::function::Builder;
 use super::words::Words;
 use crate::arith::Rounding;
-use crate::arith::convert::{Convert, Format};
+use crate::arith::convert::{Convert, Eighth, Format};
 use crate::arith::half::Half;
 use crate::error::Error;
 use crate::program::{Bits, Constant, MemorySpace, Op};
@@ -17,7 +17,8 @@ impl<'m> Builder<'_, 'm> {
             rounding,
             integral: integral.is_some(),
             ftz: words.has("ftz"),
-            sat: words.has("sat") || words.has("satfinite"),
+            sat: words.has("sat"),
+            finite: words.has("satfinite"),
             relu: words.has("relu"),
         };
         if words.has("pack") {
@@ -29,6 +30,11 @@ impl<'m> Builder<'_, 'm> {
             let (a, to) = (self.narrow(a, from)?, self.narrow_target(to, Type::B32)?);
             self.emit(Op::ConvertTf32 { how, to, a });
             return Ok(());
+        }
+        for (name, format) in [("e4m3x2", Eighth::E4m3), ("e5m2x2", Eighth::E5m2)] {
+            if words.has(name) {
+                return self.cvt_eighths(format, how, words, operands);
+            }
         }
         let to_type = self.some_type(words)?;
         let from_type = self.some_type(words)?;
@@ -81,6 +87,37 @@ impl<'m> Builder<'_, 'm> {
         };
         let to = self.narrow_target(to, Type::B32)?;
         self.emit(Op::Bits { op: Bits::Pack { bits, signed }, to, a, b, c });
+        Ok(())
+    }
+
+    /// The way to the small floats takes `.satfinite`, the way back does not.
+    fn cvt_eighths(
+        &mut self,
+        format: Eighth,
+        how: Convert,
+        words: &mut Words<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
+        if how.rounding != Some(Rounding::Nearest) || how.integral {
+            return Err(self.error("the conversion needs '.rn'"));
+        }
+        let (ty, relu) = (self.some_type(words)?, how.relu);
+        match (ty, how.finite, operands) {
+            (Type::F32, true, [to, a, b]) => {
+                let (a, b) = (self.narrow(a, Type::F32)?, self.narrow(b, Type::F32)?);
+                let to = self.narrow_target(to, Type::B16)?;
+                self.emit(Op::PackEighths { format, relu, to, a, b: Some(b) });
+            }
+            (Type::F16x2, true, [to, a]) => {
+                let (a, to) = (self.narrow(a, Type::B32)?, self.narrow_target(to, Type::B16)?);
+                self.emit(Op::PackEighths { format, relu, to, a, b: None });
+            }
+            (Type::F16x2, false, [to, a]) => {
+                let (a, to) = (self.narrow(a, Type::B16)?, self.narrow_target(to, Type::B32)?);
+                self.emit(Op::UnpackEighths { format, relu, to, a });
+            }
+            _ => return Err(self.wrong_type(ty)),
+        }
         Ok(())
     }
 
@@ -137,7 +174,7 @@ impl<'m> Builder<'_, 'm> {
         }
         let [to, from] = self.operands(operands)?;
         let named = match *from {
-            Operand::Name(name) if self.find_register(name).is_none() => Some((name, 0)),
+            Operand::Name(name) if !self.is_register(name) => Some((name, 0)),
             Operand::Sum(name, addend) => Some((name, addend)),
             _ => None,
         };

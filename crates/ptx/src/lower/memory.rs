@@ -5,7 +5,7 @@ use super::scope::Variable;
 use super::words::Words;
 use crate::arith::half::Half;
 use crate::error::Error;
-use crate::program::{Atomic, AtomicKind, AtomicOp, MemorySpace, Op, Place};
+use crate::program::{Atomic, AtomicKind, AtomicOp, MemorySpace, Op};
 use crate::syntax::tree::{Base, Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
@@ -42,13 +42,8 @@ impl<'m> Builder<'_, 'm> {
         let [to, at] = self.operands(operands)?;
         let (width, signed) = (self.width(ty)?, ty.is_signed());
         if vector > 1 {
-            let Operand::Vector(parts) = to else { return Err(self.error("expected a vector in braces")) };
-            self.check_vector(vector, parts.len(), ty)?;
-            let to = parts.iter().map(|part| match part {
-                Operand::Sink => Ok(None),
-                _ => self.target_as(part, ty, true).map(Some),
-            });
-            let to = to.collect::<Result<_, _>>()?;
+            self.check_vector(vector, ty)?;
+            let to = self.target_vector(to, ty, vector)?;
             let (space, at) = self.place_of_access(at, space)?;
             self.emit(Op::LoadVector { space, width, signed, to, at });
             return Ok(());
@@ -60,7 +55,7 @@ impl<'m> Builder<'_, 'm> {
         };
         if let Operand::Address { base: Base::Name(name), offset } = at
             && let Some(Variable::Kernel { offset: start }) = self.find_variable(name)
-            && self.find_register(name).is_none()
+            && !self.is_register(name)
         {
             let Ok(offset) = u32::try_from(i64::from(start).wrapping_add(*offset)) else {
                 return Err(self.error("the address lies outside the parameters"));
@@ -84,9 +79,8 @@ impl<'m> Builder<'_, 'm> {
             return Err(self.error("constant memory cannot be written"));
         }
         if vector > 1 {
-            let Operand::Vector(parts) = from else { return Err(self.error("expected a vector in braces")) };
-            self.check_vector(vector, parts.len(), ty)?;
-            let from = parts.iter().map(|part| self.source_as(part, ty, true)).collect::<Result<_, _>>()?;
+            self.check_vector(vector, ty)?;
+            let from = self.source_vector(from, ty, vector)?;
             let (space, at) = self.place_of_access(at, space)?;
             self.emit(Op::StoreVector { space, width, from, at });
             return Ok(());
@@ -110,15 +104,11 @@ impl<'m> Builder<'_, 'm> {
         Ok(words.space().unwrap_or(MemorySpace::Generic))
     }
 
-    fn check_vector(&self, wanted: usize, found: usize, ty: Type) -> Result<(), Error> {
-        if wanted != found {
-            return Err(self.error(format!("expected {wanted} elements, found {found}")));
+    fn check_vector(&self, count: usize, ty: Type) -> Result<(), Error> {
+        match ty.bits() as usize * count {
+            ..=256 => Ok(()),
+            bits => Err(self.error(format!("a vector of {bits} bits is too large"))),
         }
-        let bits_max = if wanted == 8 { 256 } else { 128 };
-        if ty.bits() as usize * wanted > bits_max && ty.bits() as usize * wanted > 256 {
-            return Err(self.error("the vector is too large"));
-        }
-        Ok(())
     }
 
     /// Parameters of functions lie in the frame.
@@ -129,7 +119,7 @@ impl<'m> Builder<'_, 'm> {
     ) -> Result<(MemorySpace, crate::program::Address), Error> {
         if space == MemorySpace::Param
             && let Operand::Address { base: Base::Name(name), .. } = at
-            && self.find_register(name).is_none()
+            && !self.is_register(name)
             && let Some(Variable::Frame { offset, .. }) = self.find_variable(name)
         {
             let base = self.constant_wide(crate::program::Constant::Local { offset, generic: false });
@@ -189,17 +179,13 @@ impl<'m> Builder<'_, 'm> {
             return Ok(());
         }
         // Each element is atomic, the vector as a whole is not.
-        let Operand::Vector(values) = operand else { return Err(self.error("expected a vector in braces")) };
-        self.check_vector(vector, values.len(), ty)?;
-        let targets: Vec<Option<Place>> = match to {
-            None => vec![None; vector],
-            Some(Operand::Vector(parts)) if parts.len() == vector => {
-                parts.iter().map(|part| self.target(part, ty).map(Some)).collect::<Result<_, _>>()?
-            }
-            Some(_) => return Err(self.error("expected a vector in braces")),
+        self.check_vector(vector, ty)?;
+        let values = self.source_vector(operand, ty, vector)?;
+        let targets = match to {
+            None => vec![None; vector].into(),
+            Some(to) => self.target_vector(to, ty, vector)?,
         };
-        for (value, to) in values.iter().zip(targets) {
-            let operand = self.source(value, ty)?;
+        for (&operand, &to) in values.iter().zip(&targets) {
             self.emit(Op::Atomic(Box::new(Atomic { space, op, kind, to, at, operand, swap: None })));
             at.offset = at.offset.wrapping_add(i64::from(ty.bytes()));
         }

@@ -3,12 +3,14 @@
 
 mod arithmetic;
 mod bits;
+mod compare;
 mod control;
 mod convert;
 mod data;
 mod function;
 mod mbarrier;
 mod memory;
+mod operand;
 mod scope;
 mod unit;
 mod warp;

@@ -14,6 +14,8 @@ pub(super) struct Scope<'t> {
     pub(super) registers: HashMap<&'t str, Register>,
     /// `%r<5>` by its stem: the registers are made one after the other.
     pub(super) families: HashMap<&'t str, Family>,
+    /// Registers of a vector type: their elements.
+    pub(super) vectors: HashMap<&'t str, Vec<Register>>,
     pub(super) variables: HashMap<&'t str, Variable>,
     pub(super) labels: HashMap<&'t str, Label>,
     pub(super) targets: HashMap<&'t str, Vec<&'t str>>,
@@ -26,10 +28,21 @@ pub(super) struct Register {
     pub(super) place: Place,
 }
 
+/// Registers of one declaration. They get their places when they are first mentioned: what is declared and not used
+/// costs nothing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Family {
-    pub(super) first: Register,
+    pub(super) ty: Type,
     pub(super) count: u32,
+    /// Never the same for two families of a function.
+    pub(super) id: u32,
+}
+
+/// What a name stands for among registers.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Found {
+    One(Register),
+    Member(Family, u32),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -42,10 +55,20 @@ pub(super) enum Variable {
     Symbol(SymbolIndex),
 }
 
-impl<'t> Scope<'t> {
-    pub(super) fn register(&self, name: &str) -> Option<Register> {
+impl Scope<'_> {
+    pub(super) fn register(&self, name: &str) -> Option<Found> {
         if let Some(&found) = self.registers.get(name) {
-            return Some(found);
+            return Some(Found::One(found));
+        }
+        if let Some((stem, component)) = name.rsplit_once('.') {
+            let element = match component {
+                "x" | "r" => 0,
+                "y" | "g" => 1,
+                "z" | "b" => 2,
+                "w" | "a" => 3,
+                _ => return None,
+            };
+            return self.vectors.get(stem).and_then(|elements| elements.get(element).copied()).map(Found::One);
         }
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let digits = &name[stem.len()..];
@@ -54,11 +77,6 @@ impl<'t> Scope<'t> {
         }
         let family = self.families.get(stem)?;
         let index: u32 = digits.parse().ok().filter(|&index| index < family.count)?;
-        let place = match family.first.place {
-            Place::Narrow(slot) => Place::Narrow(slot + index),
-            Place::Wide(slot) => Place::Wide(slot + index),
-            Place::Predicate(slot) => Place::Predicate(slot + index),
-        };
-        Some(Register { ty: family.first.ty, place })
+        Some(Found::Member(*family, index))
     }
 }

@@ -20,3 +20,16 @@ pub(crate) struct Kernel {
     /// What an H200 gave.
     pub(crate) out: &'static str,
 }
+
+impl Kernel {
+    /// The name in the PTX of the kernel that a launch is of: the same, or one that a compiler made of it.
+    pub(crate) fn entry(&self, function: &str) -> Result<&'static str, String> {
+        let ends = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '$');
+        let names =
+            self.ptx.split(".entry").skip(1).map(|text| text.trim_start().split(ends).next().unwrap_or_default());
+        let names: Vec<_> = names.collect();
+        let same = names.iter().find(|name| **name == function);
+        let made = || names.iter().find(|name| name.contains(function));
+        same.or_else(made).copied().ok_or_else(|| format!("there is no kernel {function} among {names:?}"))
+    }
+}

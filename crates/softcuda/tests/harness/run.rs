@@ -2,7 +2,9 @@
 
 use std::ffi::{CString, c_void};
 
-use freehold_driver::cuda::{Api, CUdeviceptr, CUfunction, CUstream, CallError, context, copy, launch, memory, module};
+use freehold_driver::cuda::{
+    Api, CUdeviceptr, CUfunction, CUjit_option, CUmodule, CUstream, CallError, context, copy, launch, memory, module,
+};
 
 use super::Kernel;
 use super::describe::{Argument, Description, Launch};
@@ -24,11 +26,9 @@ pub(crate) fn run(api: &Api, kernel: &Kernel) -> Result<Record, String> {
             Argument::Value(bytes) => aligned(bytes),
         });
     }
-    let image = CString::new(kernel.ptx).map_err(|_| "the PTX has a NUL in it")?;
-    // SAFETY: the image is a text that ends in a NUL.
-    let module = unsafe { module::load(api, image.as_ptr().cast()) }.map_err(told)?;
+    let module = load(api, kernel.ptx)?;
     for launch in &description.launches {
-        let name = CString::new(launch.function.as_str()).map_err(|_| "the function's name has a NUL in it")?;
+        let name = CString::new(kernel.entry(&launch.function)?).map_err(|_| "the function's name has a NUL in it")?;
         let function = module::function(api, module, &name).map_err(told)?;
         start(api, function, launch, &mut arguments).map_err(told)?;
     }
@@ -45,6 +45,21 @@ pub(crate) fn run(api: &Api, kernel: &Kernel) -> Result<Record, String> {
     }
     module::unload(api, module).map_err(told)?;
     Ok(record)
+}
+
+/// Loads a text; a refusal comes with the driver's log.
+fn load(api: &Api, ptx: &str) -> Result<CUmodule, String> {
+    let image = CString::new(ptx).map_err(|_| "the PTX has a NUL in it")?;
+    let mut log = vec![0_u8; 4096];
+    let mut options = module::Options::new()
+        .with(CUjit_option::ERROR_LOG_BUFFER, log.as_mut_ptr() as usize)
+        .with(CUjit_option::ERROR_LOG_BUFFER_SIZE_BYTES, log.len());
+    // SAFETY: the image is a text that ends in a NUL; the log has the bytes that its option says.
+    let loaded = unsafe { module::load_with(api, image.as_ptr().cast(), &mut options) };
+    loaded.map_err(|error| {
+        let text: Vec<u8> = log.iter().copied().take_while(|byte| *byte != 0).collect();
+        format!("{error}: {}", String::from_utf8_lossy(&text))
+    })
 }
 
 fn told(error: CallError) -> String {

@@ -9,7 +9,7 @@
     {                                                                 \
         double d;                                                     \
         asm volatile(text " %0, %1, %2;" : "=d"(d) : "d"(x), "d"(y)); \
-        out[k * 400 + i] = d;                                         \
+        out[(k) * 400 + i] = d;                                         \
     }
 
 extern "C" __global__ void add_mul_f64(double *out, const double *a, const double *b) {

@@ -8,7 +8,7 @@
     {                                                             \
         unsigned long long d;                                     \
         asm volatile(text " %0, %1, %2;" : "=l"(d) : "l"(x), "l"(y)); \
-        out[k * 400 + i] = d;                                     \
+        out[(k) * 400 + i] = d;                                     \
     }
 
 extern "C" __global__ void add_mul_s64(unsigned long long *out, const unsigned long long *a,

@@ -9,7 +9,7 @@
     {                                                            \
         float d;                                                 \
         asm volatile(text : "=f"(d) : "f"(x), "f"(y));           \
-        out[k * 256 + i] = d;                                    \
+        out[(k) * 256 + i] = d;                                    \
     }
 
 extern "C" __global__ void approx_f32(float *out, const float *a, const float *b) {

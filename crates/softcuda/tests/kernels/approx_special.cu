@@ -7,7 +7,7 @@
     {                                                     \
         float d;                                          \
         asm volatile(text " %0, %1;" : "=f"(d) : "f"(x)); \
-        out[k * 8 + i] = d;                               \
+        out[(k) * 8 + i] = d;                               \
     }
 
 extern "C" __global__ void approx_special(float *out, const float *a) {

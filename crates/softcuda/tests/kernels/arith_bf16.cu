@@ -10,19 +10,19 @@
     {                                                                 \
         unsigned short d;                                             \
         asm volatile(text " %0, %1, %2;" : "=h"(d) : "h"(x), "h"(y)); \
-        out[k * 400 + i] = d;                                         \
+        out[(k) * 400 + i] = d;                                         \
     }
 #define THREE(k, text)                                                            \
     {                                                                             \
         unsigned short d;                                                         \
         asm volatile(text " %0, %1, %2, %3;" : "=h"(d) : "h"(x), "h"(y), "h"(z)); \
-        out[k * 400 + i] = d;                                                     \
+        out[(k) * 400 + i] = d;                                                     \
     }
 #define PAIR(k, text)                                                                          \
     {                                                                                          \
         unsigned d;                                                                            \
         asm volatile(text : "=r"(d) : "r"(x | z << 16), "r"(y | x << 16), "r"(z | y << 16));   \
-        pairs[k * 400 + i] = d;                                                                \
+        pairs[(k) * 400 + i] = d;                                                                \
     }
 
 extern "C" __global__ void arith_bf16(unsigned short *out, unsigned *pairs, const unsigned short *a,

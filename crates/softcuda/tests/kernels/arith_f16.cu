@@ -9,13 +9,13 @@
     {                                                                 \
         unsigned short d;                                             \
         asm volatile(text " %0, %1, %2;" : "=h"(d) : "h"(x), "h"(y)); \
-        out[k * 400 + i] = d;                                         \
+        out[(k) * 400 + i] = d;                                         \
     }
 #define THREE(k, text)                                                            \
     {                                                                             \
         unsigned short d;                                                         \
         asm volatile(text " %0, %1, %2, %3;" : "=h"(d) : "h"(x), "h"(y), "h"(z)); \
-        out[k * 400 + i] = d;                                                     \
+        out[(k) * 400 + i] = d;                                                     \
     }
 
 extern "C" __global__ void arith_f16(unsigned short *out, const unsigned short *a, const unsigned short *b,

@@ -9,13 +9,13 @@
     {                                                                 \
         unsigned d;                                                   \
         asm volatile(text " %0, %1, %2;" : "=r"(d) : "r"(x), "r"(y)); \
-        out[k * 400 + i] = d;                                         \
+        out[(k) * 400 + i] = d;                                         \
     }
 #define THREE(k, text)                                                            \
     {                                                                             \
         unsigned d;                                                               \
         asm volatile(text " %0, %1, %2, %3;" : "=r"(d) : "r"(x), "r"(y), "r"(z)); \
-        out[k * 400 + i] = d;                                                     \
+        out[(k) * 400 + i] = d;                                                     \
     }
 
 extern "C" __global__ void arith_f16x2(unsigned *out, const unsigned *a, const unsigned *b, const unsigned *c) {

@@ -9,7 +9,7 @@
     {                                                                             \
         float d;                                                                  \
         asm volatile(text : "=f"(d) : "f"(x), "f"(y), "f"(z));                    \
-        out[k * 128 + i] = d;                                                     \
+        out[(k) * 128 + i] = d;                                                     \
     }
 #define ROUNDINGS(k, rounding)                                                    \
     OP(k, "add." rounding ".f32 %0, %1, %2;")                                     \

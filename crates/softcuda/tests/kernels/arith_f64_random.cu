@@ -9,7 +9,7 @@
     {                                                                             \
         double d;                                                                 \
         asm volatile(text : "=d"(d) : "d"(x), "d"(y), "d"(z));                    \
-        out[k * 64 + i] = d;                                                      \
+        out[(k) * 64 + i] = d;                                                      \
     }
 #define ROUNDINGS(k, rounding)                                                    \
     OP(k, "add." rounding ".f64 %0, %1, %2;")                                     \

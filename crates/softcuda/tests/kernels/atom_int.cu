@@ -9,8 +9,8 @@ extern "C" __global__ void atom_int(unsigned *words, unsigned long long *wide, c
                                     const unsigned long long *in_wide) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x, x = in[i], d;
     unsigned long long y = in_wide[i], e;
-#define OP(k, text, value) asm volatile("atom." text " %0, [%1], %2;" : "=r"(d) : "l"(words + k), "r"(value) : "memory");
-#define WIDE(k, text, value) asm volatile("atom." text " %0, [%1], %2;" : "=l"(e) : "l"(wide + k), "l"(value) : "memory");
+#define OP(k, text, value) asm volatile("atom." text " %0, [%1], %2;" : "=r"(d) : "l"(words + (k)), "r"(value) : "memory");
+#define WIDE(k, text, value) asm volatile("atom." text " %0, [%1], %2;" : "=l"(e) : "l"(wide + (k)), "l"(value) : "memory");
     OP(0, "global.add.u32", x)
     OP(1, "global.add.s32", -x)
     OP(2, "global.min.u32", x)

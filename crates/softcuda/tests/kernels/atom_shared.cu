@@ -13,9 +13,9 @@ extern "C" __global__ void atom_shared(unsigned *out, unsigned long long *wide_o
     if (i < 5) wide[i] = i == 1 ? ~0ull : 0;
     __syncthreads();
     unsigned base = (unsigned)__cvta_generic_to_shared(words), base_wide = (unsigned)__cvta_generic_to_shared(wide);
-#define OP(k, text, value) asm volatile("atom." text " %0, [%1], %2;" : "=r"(d) : "r"(base + 4 * k), "r"(value) : "memory");
-#define RED(k, text, value) asm volatile("red." text " [%0], %1;" ::"r"(base + 4 * k), "r"(value) : "memory");
-#define WIDE(k, text, value) asm volatile("atom." text " %0, [%1], %2;" : "=l"(e) : "r"(base_wide + 8 * k), "l"(value) : "memory");
+#define OP(k, text, value) asm volatile("atom." text " %0, [%1], %2;" : "=r"(d) : "r"(base + 4 * (k)), "r"(value) : "memory");
+#define RED(k, text, value) asm volatile("red." text " [%0], %1;" ::"r"(base + 4 * (k)), "r"(value) : "memory");
+#define WIDE(k, text, value) asm volatile("atom." text " %0, [%1], %2;" : "=l"(e) : "r"(base_wide + 8 * (k)), "l"(value) : "memory");
     OP(0, "shared.add.u32", x)
     OP(1, "shared.cta.max.u32", x)
     OP(2, "shared.min.u32", x)

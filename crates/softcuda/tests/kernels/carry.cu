@@ -11,15 +11,15 @@
     {                                                                                               \
         unsigned d, e;                                                                              \
         asm volatile(first " %0, %2, %3;\n\t" second " %1, %3, %2;" : "=r"(d), "=r"(e) : "r"(x), "r"(y)); \
-        out[k * 800 + i] = d;                                                                       \
-        out[k * 800 + 400 + i] = e;                                                                 \
+        out[(k) * 800 + i] = d;                                                                       \
+        out[(k) * 800 + 400 + i] = e;                                                                 \
     }
 #define WIDE(k, first, second)                                                                      \
     {                                                                                               \
         unsigned long long d, e;                                                                    \
         asm volatile(first " %0, %2, %3;\n\t" second " %1, %3, %2;" : "=l"(d), "=l"(e) : "l"(v), "l"(w)); \
-        wide[k * 800 + i] = d;                                                                      \
-        wide[k * 800 + 400 + i] = e;                                                                \
+        wide[(k) * 800 + i] = d;                                                                      \
+        wide[(k) * 800 + 400 + i] = e;                                                                \
     }
 
 extern "C" __global__ void carry(unsigned *out, unsigned long long *wide, const unsigned *a, const unsigned *b,

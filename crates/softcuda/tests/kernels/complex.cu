@@ -1,4 +1,5 @@
-// Complex numbers as vectors of two: products, quotients, powers.
+// Complex numbers as vectors of two: products, quotients, powers. Nothing is contracted, for ptxas could do so too.
+// compile: --fmad=false
 // launch: complex grid 1 block 32
 // arg: out f64 192
 // arg: in f64 64 random 79

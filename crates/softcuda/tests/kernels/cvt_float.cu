@@ -11,19 +11,19 @@
     {                                                               \
         unsigned short d;                                           \
         asm volatile("cvt." text " %0, %1;" : "=h"(d) : letter(x)); \
-        out[k * 20 + i] = d;                                        \
+        out[(k) * 20 + i] = d;                                        \
     }
 #define TO32(k, text, letter, x)                                    \
     {                                                               \
         float d;                                                    \
         asm volatile("cvt." text " %0, %1;" : "=f"(d) : letter(x)); \
-        out[k * 20 + i] = __float_as_uint(d);                       \
+        out[(k) * 20 + i] = __float_as_uint(d);                       \
     }
 #define TO64(k, text, letter, x)                                    \
     {                                                               \
         double d;                                                   \
         asm volatile("cvt." text " %0, %1;" : "=d"(d) : letter(x)); \
-        out[k * 20 + i] = d != d ? 0x7ff8000000000000 : __double_as_longlong(d); \
+        out[(k) * 20 + i] = d != d ? 0x7ff8000000000000 : __double_as_longlong(d); \
     }
 
 extern "C" __global__ void cvt_float(unsigned long long *out, const unsigned short *f16, const unsigned short *bf16,

@@ -9,19 +9,19 @@
     {                                                                                      \
         unsigned d;                                                                        \
         asm volatile("cvt." how "." to "." from " %0, %1;" : "=r"(d) : letter(x));         \
-        out[k * 20] = d;                                                                   \
+        out[(k) * 20] = d;                                                                   \
     }
 #define HALF(k, how, to, from, letter)                                                     \
     {                                                                                      \
         unsigned short d;                                                                  \
         asm volatile("cvt." how "." to "." from " %0, %1;" : "=h"(d) : letter(x));         \
-        out[k * 20] = d;                                                                   \
+        out[(k) * 20] = d;                                                                   \
     }
 #define WIDE(k, how, to, from, letter)                                                     \
     {                                                                                      \
         unsigned long long d;                                                              \
         asm volatile("cvt." how "." to "." from " %0, %1;" : "=l"(d) : letter(x));         \
-        out[k * 20] = d;                                                                   \
+        out[(k) * 20] = d;                                                                   \
     }
 #define ROUND(k, how, from, letter)                                                        \
     NARROW(k, how, "u8", from, letter) NARROW(k + 1, how, "s8", from, letter)              \

@@ -7,19 +7,19 @@
     {                                                                                         \
         unsigned d;                                                                           \
         asm volatile("cvt." to "." from " %0, %1;" : "=r"(d) : letter(x));                    \
-        out[k * 20] = d;                                                                      \
+        out[(k) * 20] = d;                                                                      \
     }
 #define HALF(k, to, from, letter)                                                             \
     {                                                                                         \
         unsigned short d;                                                                     \
         asm volatile("cvt." to "." from " %0, %1;" : "=h"(d) : letter(x));                    \
-        out[k * 20] = d;                                                                      \
+        out[(k) * 20] = d;                                                                      \
     }
 #define WIDE(k, to, from, letter)                                                             \
     {                                                                                         \
         unsigned long long d;                                                                 \
         asm volatile("cvt." to "." from " %0, %1;" : "=l"(d) : letter(x));                    \
-        out[k * 20] = d;                                                                      \
+        out[(k) * 20] = d;                                                                      \
     }
 #define ALL(from, letter)                                                                     \
     NARROW(0, "u8", from, letter) NARROW(1, "s8", from, letter) HALF(2, "u16", from, letter)  \

@@ -7,19 +7,19 @@
     {                                                                                    \
         unsigned short d;                                                                \
         asm volatile("cvt." how ".f16." from " %0, %1;" : "=h"(d) : letter(x));          \
-        out[k * 20] = d;                                                                 \
+        out[(k) * 20] = d;                                                                 \
     }
 #define F32(k, how, from, letter)                                                        \
     {                                                                                    \
         float d;                                                                         \
         asm volatile("cvt." how ".f32." from " %0, %1;" : "=f"(d) : letter(x));          \
-        out[k * 20] = __float_as_uint(d);                                                \
+        out[(k) * 20] = __float_as_uint(d);                                                \
     }
 #define F64(k, how, from, letter)                                                        \
     {                                                                                    \
         double d;                                                                        \
         asm volatile("cvt." how ".f64." from " %0, %1;" : "=d"(d) : letter(x));          \
-        out[k * 20] = __double_as_longlong(d);                                           \
+        out[(k) * 20] = __double_as_longlong(d);                                           \
     }
 #define ALL(from, letter)                                                                \
     F16(0, "rn", from, letter) F16(1, "rz", from, letter) F16(2, "rm", from, letter) F16(3, "rp", from, letter)     \

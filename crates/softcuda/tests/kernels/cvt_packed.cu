@@ -8,7 +8,7 @@
     {                                                                 \
         unsigned d;                                                   \
         asm volatile(text " %0, %1, %2;" : "=r"(d) : "f"(x), "f"(y)); \
-        out[k * 400 + i] = d;                                         \
+        out[(k) * 400 + i] = d;                                         \
     }
 
 extern "C" __global__ void cvt_packed(unsigned *out, const float *a, const float *b) {

@@ -8,7 +8,7 @@
     {                                                                 \
         float d;                                                      \
         asm volatile(text " %0, %1, %2;" : "=f"(d) : "f"(x), "f"(y)); \
-        out[k * 400 + i] = d;                                         \
+        out[(k) * 400 + i] = d;                                         \
     }
 
 extern "C" __global__ void div_f32(float *out, const float *a, const float *b) {

@@ -8,7 +8,7 @@
     {                                                             \
         unsigned d;                                               \
         asm volatile(text " %0, %1, %2;" : "=r"(d) : "r"(x), "r"(y)); \
-        out[k * 400 + i] = d;                                     \
+        out[(k) * 400 + i] = d;                                     \
     }
 
 extern "C" __global__ void div_s32(unsigned *out, const unsigned *a, const unsigned *b) {

@@ -9,7 +9,7 @@
     {                                                                             \
         float d;                                                                  \
         asm volatile(text " %0, %1, %2, %3;" : "=f"(d) : "f"(x), "f"(y), "f"(z)); \
-        out[k * 400 + i] = d;                                                     \
+        out[(k) * 400 + i] = d;                                                     \
     }
 
 extern "C" __global__ void fma_f32(float *out, const float *a, const float *b, const float *c) {

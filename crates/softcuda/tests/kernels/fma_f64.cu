@@ -10,7 +10,7 @@
     {                                                                             \
         double d;                                                                 \
         asm volatile(text " %0, %1, %2, %3;" : "=d"(d) : "d"(x), "d"(y), "d"(z)); \
-        out[k * 400 + i] = d;                                                     \
+        out[(k) * 400 + i] = d;                                                     \
     }
 
 extern "C" __global__ void fma_f64(double *out, const double *a, const double *b, const double *c) {

@@ -9,7 +9,7 @@
     {                                                                              \
         unsigned d;                                                                \
         asm volatile(text " %0, %1, %2, %3;" : "=r"(d) : "r"(x), "r"(y), "r"(by)); \
-        out[k * 400 + i] = d;                                                      \
+        out[(k) * 400 + i] = d;                                                      \
     }
 
 extern "C" __global__ void funnel_shift(unsigned *out, const unsigned *a, const unsigned *b, const unsigned *amounts) {

@@ -9,13 +9,13 @@
     {                                                             \
         unsigned short d;                                         \
         asm volatile(text " %0, %1, %2;" : "=h"(d) : "h"(x), "h"(y)); \
-        out[k * 400 + i] = d;                                     \
+        out[(k) * 400 + i] = d;                                     \
     }
 #define WIDE(k, text)                                             \
     {                                                             \
         unsigned d;                                               \
         asm volatile(text " %0, %1, %2;" : "=r"(d) : "h"(x), "h"(y)); \
-        wide[k * 400 + i] = d;                                    \
+        wide[(k) * 400 + i] = d;                                    \
     }
 
 extern "C" __global__ void int_16(unsigned short *out, unsigned *wide, const unsigned short *a,

@@ -8,7 +8,7 @@
     {                                                                       \
         unsigned d;                                                         \
         asm volatile("ld." text " %0, [%1];" : "=r"(d) : "l"(from) : "memory"); \
-        out[k * 32 + i] = d + k;                                            \
+        out[(k) * 32 + i] = d + (k);                                            \
     }
 #define STORE(text)                                                                \
     asm volatile("st." text " [%0], %1;" ::"l"(to), "r"(value) : "memory"); \

@@ -12,10 +12,10 @@ extern "C" __global__ void ld_st_widths(unsigned long long *out, unsigned char *
     unsigned short h;
 #define WIDE(k, text)                                                          \
     asm volatile("ld.global." text " %0, [%1];" : "=l"(d) : "l"(at)); \
-    out[k * 32 + i] = d;
+    out[(k) * 32 + i] = d;
 #define WORD(k, text)                                                          \
     asm volatile("ld.global." text " %0, [%1+4];" : "=r"(w) : "l"(at)); \
-    out[k * 32 + i] = w;
+    out[(k) * 32 + i] = w;
     WIDE(0, "u8")
     WIDE(1, "s8")
     WIDE(2, "s16")

@@ -13,19 +13,19 @@
     {                                                             \
         unsigned d;                                               \
         asm volatile(text " %0, %1, %2;" : "=r"(d) : "r"(x), "r"(y)); \
-        out[k * 400 + i] = d;                                     \
+        out[(k) * 400 + i] = d;                                     \
     }
 #define WIDE(k, text)                                             \
     {                                                             \
         unsigned long long d;                                     \
         asm volatile(text " %0, %1, %2;" : "=l"(d) : "l"(v), "l"(w)); \
-        wide[k * 400 + i] = d;                                    \
+        wide[(k) * 400 + i] = d;                                    \
     }
 #define NARROW(k, text)                                                                           \
     {                                                                                             \
         unsigned short d;                                                                         \
         asm volatile(text " %0, %1, %2;" : "=h"(d) : "h"((unsigned short)x), "h"((unsigned short)y)); \
-        narrow[k * 400 + i] = d;                                                                  \
+        narrow[(k) * 400 + i] = d;                                                                  \
     }
 #define PRED(k, text)                                                                             \
     {                                                                                             \
@@ -34,7 +34,7 @@
                      " selp.u32 %0, 1, 0, r;}"                                                    \
                      : "=r"(d)                                                                    \
                      : "r"(x), "r"(y));                                                           \
-        pred[k * 400 + i] = d;                                                                    \
+        pred[(k) * 400 + i] = d;                                                                    \
     }
 
 extern "C" __global__ void logic(unsigned *out, unsigned long long *wide, unsigned short *narrow, unsigned *pred,

@@ -9,7 +9,7 @@
     {                                                                                               \
         unsigned d;                                                                                 \
         asm volatile("lop3.b32 %0, %1, %2, %3, " #table ";" : "=r"(d) : "r"(x), "r"(y), "r"(z));    \
-        out[k * 64 + i] = d;                                                                        \
+        out[(k) * 64 + i] = d;                                                                        \
     }
 #define PRED(k, how, table)                                                                         \
     {                                                                                               \
@@ -18,7 +18,7 @@
                      ".b32 %0|p, %2, %3, %4, " #table ", q; selp.u32 %1, 1, 0, p;}"                 \
                      : "=r"(d), "=r"(e)                                                             \
                      : "r"(x), "r"(y), "r"(z));                                                     \
-        out[k * 64 + i] = d ^ (e << 31);                                                            \
+        out[(k) * 64 + i] = d ^ (e << 31);                                                            \
     }
 
 extern "C" __global__ void lop3(unsigned *out, const unsigned *a, const unsigned *b, const unsigned *c) {

@@ -1,6 +1,6 @@
-// mad of integers: low and high half, wide, saturating, of every width.
+// mad of integers: low and high half, wide, of every width.
 // launch: mad_int grid 4 block 100
-// arg: out u32 2000
+// arg: out u32 1600
 // arg: out u64 2000
 // arg: out u16 800
 // arg: in u32 400 corners slow
@@ -14,13 +14,13 @@
     {                                                                             \
         unsigned d;                                                               \
         asm volatile(text " %0, %1, %2, %3;" : "=r"(d) : "r"(x), "r"(y), "r"(z)); \
-        out[k * 400 + i] = d;                                                     \
+        out[(k) * 400 + i] = d;                                                     \
     }
 #define WIDE(k, text, letter, m, n)                                                         \
     {                                                                                       \
         unsigned long long d;                                                               \
         asm volatile(text " %0, %1, %2, %3;" : "=l"(d) : letter(m), letter(n), "l"(w)); \
-        wide[k * 400 + i] = d;                                                              \
+        wide[(k) * 400 + i] = d;                                                              \
     }
 #define NARROW(k, text)                                                           \
     {                                                                             \
@@ -28,7 +28,7 @@
         asm volatile(text " %0, %1, %2, %3;"                                      \
                      : "=h"(d)                                                    \
                      : "h"((unsigned short)x), "h"((unsigned short)y), "h"((unsigned short)z)); \
-        narrow[k * 400 + i] = d;                                                  \
+        narrow[(k) * 400 + i] = d;                                                  \
     }
 
 extern "C" __global__ void mad_int(unsigned *out, unsigned long long *wide, unsigned short *narrow, const unsigned *a,
@@ -40,7 +40,6 @@ extern "C" __global__ void mad_int(unsigned *out, unsigned long long *wide, unsi
     OP(1, "mad.lo.u32")
     OP(2, "mad.hi.s32")
     OP(3, "mad.hi.u32")
-    OP(4, "mad.hi.sat.s32")
     WIDE(0, "mad.wide.s32", "r", x, y)
     WIDE(1, "mad.wide.u32", "r", x, y)
     WIDE(2, "mad.lo.s64", "l", u, v)

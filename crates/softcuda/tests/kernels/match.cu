@@ -7,7 +7,7 @@
     {                                                                                                  \
         unsigned d;                                                                                    \
         asm volatile("match.any.sync." type " %0, %1, 0xffffffff;" : "=r"(d) : letter(x));             \
-        out[k * 64 + i] = d;                                                                           \
+        out[(k) * 64 + i] = d;                                                                           \
     }
 #define EVERY(k, type, letter, x)                                                                      \
     {                                                                                                  \
@@ -15,7 +15,7 @@
         asm volatile("{.reg .pred q; match.all.sync." type " %0|q, %2, 0xffffffff; selp.u32 %1, 1, 0, q;}" \
                      : "=r"(d), "=r"(p)                                                                \
                      : letter(x));                                                                     \
-        out[k * 64 + i] = d + p;                                                                       \
+        out[(k) * 64 + i] = d + p;                                                                       \
     }
 
 extern "C" __global__ void match(unsigned *out, const unsigned *in) {

@@ -11,7 +11,7 @@
     {                                                                 \
         unsigned short d;                                             \
         asm volatile(text " %0, %1, %2;" : "=h"(d) : "h"(m), "h"(n)); \
-        out[k * 400 + i] = d;                                         \
+        out[(k) * 400 + i] = d;                                         \
     }
 #define BIT(k, text, m, n)                                                                \
     {                                                                                     \
@@ -19,7 +19,7 @@
         asm volatile("{.reg .pred p; setp." text " p, %1, %2; selp.u32 %0, 1, 0, p;}"     \
                      : "=r"(d)                                                            \
                      : "h"(m), "h"(n));                                                   \
-        mask |= d << k;                                                                   \
+        mask |= d << (k);                                                                   \
     }
 
 extern "C" __global__ void min_max_f16(unsigned short *out, unsigned *masks, const unsigned short *a,

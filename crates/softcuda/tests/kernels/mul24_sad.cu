@@ -10,19 +10,19 @@
     {                                                                 \
         unsigned d;                                                   \
         asm volatile(text " %0, %1, %2;" : "=r"(d) : "r"(x), "r"(y)); \
-        out[k * 400 + i] = d;                                         \
+        out[(k) * 400 + i] = d;                                         \
     }
 #define THREE(k, text)                                                            \
     {                                                                             \
         unsigned d;                                                               \
         asm volatile(text " %0, %1, %2, %3;" : "=r"(d) : "r"(x), "r"(y), "r"(z)); \
-        out[k * 400 + i] = d;                                                     \
+        out[(k) * 400 + i] = d;                                                     \
     }
 #define WIDE(k, text)                                                                                      \
     {                                                                                                      \
         unsigned long long d, m = (unsigned long long)x << 17 | y, n = (unsigned long long)y << 31 | z;    \
         asm volatile(text " %0, %1, %2, %3;" : "=l"(d) : "l"(m), "l"(n), "l"(m + n));                      \
-        wide[k * 400 + i] = d;                                                                             \
+        wide[(k) * 400 + i] = d;                                                                             \
     }
 
 extern "C" __global__ void mul24_sad(unsigned *out, unsigned long long *wide, const unsigned *a, const unsigned *b,

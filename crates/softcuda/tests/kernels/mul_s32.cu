@@ -9,13 +9,13 @@
     {                                                             \
         unsigned d;                                               \
         asm volatile(text " %0, %1, %2;" : "=r"(d) : "r"(x), "r"(y)); \
-        out[k * 400 + i] = d;                                     \
+        out[(k) * 400 + i] = d;                                     \
     }
 #define WIDE(k, text)                                             \
     {                                                             \
         unsigned long long d;                                     \
         asm volatile(text " %0, %1, %2;" : "=l"(d) : "r"(x), "r"(y)); \
-        wide[k * 400 + i] = d;                                    \
+        wide[(k) * 400 + i] = d;                                    \
     }
 
 extern "C" __global__ void mul_s32(unsigned *out, unsigned long long *wide, const unsigned *a, const unsigned *b) {

@@ -9,7 +9,7 @@
     {                                                                                \
         unsigned d;                                                                  \
         asm volatile(text " %0, %1, %2, %3;" : "=r"(d) : "r"(x), "r"(y), "r"(order)); \
-        out[k * 128 + i] = d;                                                        \
+        out[(k) * 128 + i] = d;                                                        \
     }
 
 extern "C" __global__ void prmt(unsigned *out, const unsigned *a, const unsigned *b, const unsigned *c) {

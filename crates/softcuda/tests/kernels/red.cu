@@ -7,8 +7,8 @@
 extern "C" __global__ void red(unsigned *words, unsigned long long *wide, const unsigned *in) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x, x = in[i];
     unsigned long long y = (unsigned long long)x * x;
-#define OP(k, text, value) asm volatile("red." text " [%0], %1;" ::"l"(words + k), "r"(value) : "memory");
-#define WIDE(k, text, value) asm volatile("red." text " [%0], %1;" ::"l"(wide + k), "l"(value) : "memory");
+#define OP(k, text, value) asm volatile("red." text " [%0], %1;" ::"l"(words + (k)), "r"(value) : "memory");
+#define WIDE(k, text, value) asm volatile("red." text " [%0], %1;" ::"l"(wide + (k)), "l"(value) : "memory");
     OP(0, "global.add.u32", x)
     OP(1, "relaxed.gpu.global.add.s32", -x)
     OP(2, "release.gpu.global.min.u32", x)

@@ -7,7 +7,7 @@
     {                                                                                     \
         unsigned d;                                                                       \
         asm volatile("redux.sync." text " %0, %1, %2;" : "=r"(d) : "r"(x), "r"(mask));    \
-        out[k * 64 + i] = d;                                                              \
+        out[(k) * 64 + i] = d;                                                              \
     }
 extern "C" __global__ void redux(unsigned *out, const unsigned *in) {
     unsigned i = threadIdx.x, x = in[i], mask = 0xffffffff, d;

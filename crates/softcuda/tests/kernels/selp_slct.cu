@@ -11,7 +11,7 @@
         asm volatile("{.reg .pred p; setp.lt.s32 p, %3, 31; " text "}"                       \
                      : "=" letter(d)                                                         \
                      : letter((type)x), letter((type)(x >> 3)), "r"(c), "f"(f));             \
-        out[k * 20 + i] = (unsigned long long)d;                                             \
+        out[(k) * 20 + i] = (unsigned long long)d;                                             \
     }
 
 extern "C" __global__ void selp_slct(unsigned long long *out, const unsigned long long *a, const int *b,

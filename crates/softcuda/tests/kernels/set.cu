@@ -10,7 +10,7 @@
         asm volatile("{.reg .pred r; setp.gt.f32 r, %1, 0f3F000000; " text "}"          \
                      : "=r"(d)                                                          \
                      : "f"(x), "f"(y), "r"(m), "r"(n));                                 \
-        out[k * 400 + i] = d;                                                           \
+        out[(k) * 400 + i] = d;                                                           \
     }
 #define REAL(k, text)                                                                   \
     {                                                                                   \
@@ -18,7 +18,7 @@
         asm volatile("{.reg .pred r; setp.gt.f32 r, %1, 0f3F000000; " text "}"          \
                      : "=f"(d)                                                          \
                      : "f"(x), "f"(y), "r"(m), "r"(n));                                 \
-        out[k * 400 + i] = __float_as_uint(d);                                          \
+        out[(k) * 400 + i] = __float_as_uint(d);                                          \
     }
 
 extern "C" __global__ void set(unsigned *out, const float *a, const float *b) {

@@ -11,7 +11,7 @@
                      " mov.u32 %0, 0; @p add.u32 %0, %0, 1; @!q add.u32 %0, %0, 2;}"                  \
                      : "=r"(d)                                                                        \
                      : "r"(x), "f"(y));                                                               \
-        mask |= d << (2 * k);                                                                         \
+        mask |= d << (2 * (k));                                                                         \
     }
 
 extern "C" __global__ void setp_combine(unsigned *out, const int *a, const float *b) {

@@ -10,7 +10,7 @@
         asm volatile("{.reg .pred p; setp." text " p, %1, %2; selp.u32 %0, 1, 0, p;}"                      \
                      : "=r"(d)                                                                             \
                      : "f"(x), "f"(y));                                                                    \
-        mask |= d << k;                                                                                    \
+        mask |= d << (k);                                                                                    \
     }
 #define ALL(tail)                                                                                          \
     BIT(0, "eq" tail) BIT(1, "ne" tail) BIT(2, "lt" tail) BIT(3, "le" tail) BIT(4, "gt" tail)              \

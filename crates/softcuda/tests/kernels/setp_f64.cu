@@ -10,7 +10,7 @@
         asm volatile("{.reg .pred p; setp." text ".f64 p, %1, %2; selp.u32 %0, 1, 0, p;}"                  \
                      : "=r"(d)                                                                             \
                      : "d"(x), "d"(y));                                                                    \
-        mask |= d << k;                                                                                    \
+        mask |= d << (k);                                                                                    \
     }
 
 extern "C" __global__ void setp_f64(unsigned *out, const double *a, const double *b) {

@@ -14,7 +14,7 @@
         asm volatile("{.reg .pred p; setp." text " p, %1, %2; selp.u32 %0, 1, 0, p;}"             \
                      : "=r"(d)                                                                    \
                      : letter(m), letter(n));                                                     \
-        mask |= d << k;                                                                           \
+        mask |= d << (k);                                                                           \
     }
 #define ALL(bits, letter, m, n)                                                                                   \
     mask = 0;                                                                                                     \

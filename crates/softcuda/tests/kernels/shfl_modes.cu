@@ -9,8 +9,8 @@
         asm volatile("{.reg .pred p; shfl.sync." mode ".b32 %0|p, %2, %3, %4, 0xffffffff; selp.u32 %1, 1, 0, p;}" \
                      : "=r"(d), "=r"(ok)                                                                        \
                      : "r"(x), "r"(by), "r"(clamp));                                                            \
-        out[2 * k * 32 + i] = d;                                                                                \
-        out[(2 * k + 1) * 32 + i] = ok;                                                                         \
+        out[2 * (k) * 32 + i] = d;                                                                                \
+        out[(2 * (k) + 1) * 32 + i] = ok;                                                                         \
     }
 #define SEGMENT(k, width)                                            \
     OP(k + 0, "up", 1, (32 - width) << 8)                            \

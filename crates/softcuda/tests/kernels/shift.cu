@@ -10,7 +10,7 @@
 
 #define SHIFT(to, k, text, letter, from)                                          \
     asm volatile(text " %0, %1, %2;" : "=" letter(d_##to) : letter(from), "r"(by)); \
-    to[k * 400 + i] = d_##to;
+    to[(k) * 400 + i] = d_##to;
 
 extern "C" __global__ void shift(unsigned *out, unsigned long long *wide, unsigned short *narrow, const unsigned *a,
                                  const unsigned long long *b, const unsigned short *c, const unsigned *amounts) {

@@ -6,7 +6,7 @@
     {                                                                \
         unsigned d;                                                  \
         asm volatile("mov.u32 %0, %%" name ";" : "=r"(d));           \
-        out[k * 144] = d;                                            \
+        out[(k) * 144] = d;                                            \
     }
 
 extern "C" __global__ void special_registers(unsigned *out) {

@@ -8,7 +8,7 @@
     {                                                                                                      \
         unsigned d;                                                                                        \
         asm volatile("{.reg .pred p; testp." text " p, %1; selp.u32 %0, 1, 0, p;}" : "=r"(d) : letter(x)); \
-        mask |= d << k;                                                                                    \
+        mask |= d << (k);                                                                                    \
     }
 #define ALL(type, letter, x)                                                                               \
     mask = 0;                                                                                              \

@@ -10,13 +10,13 @@
     {                                                     \
         unsigned short d;                                 \
         asm volatile(text " %0, %1;" : "=h"(d) : "h"(x)); \
-        out[k * 20 + i] = d;                              \
+        out[(k) * 20 + i] = d;                              \
     }
 #define PAIR(k, text, x)                                  \
     {                                                     \
         unsigned d;                                       \
         asm volatile(text " %0, %1;" : "=r"(d) : "r"(x)); \
-        out[k * 20 + i] = d;                              \
+        out[(k) * 20 + i] = d;                              \
     }
 
 extern "C" __global__ void unary_f16(unsigned *out, const unsigned short *a, const unsigned short *b,

@@ -7,7 +7,7 @@
     {                                                     \
         float d;                                          \
         asm volatile(text " %0, %1;" : "=f"(d) : "f"(x)); \
-        out[k * 20 + i] = d;                              \
+        out[(k) * 20 + i] = d;                              \
     }
 
 extern "C" __global__ void unary_f32(float *out, const float *a) {

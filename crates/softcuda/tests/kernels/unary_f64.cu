@@ -8,7 +8,7 @@
     {                                                     \
         double d;                                         \
         asm volatile(text " %0, %1;" : "=d"(d) : "d"(x)); \
-        out[k * 20 + i] = d;                              \
+        out[(k) * 20 + i] = d;                              \
     }
 
 extern "C" __global__ void unary_f64(double *out, const double *a) {

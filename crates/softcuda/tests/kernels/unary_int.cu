@@ -11,25 +11,25 @@
     {                                                     \
         unsigned d;                                       \
         asm volatile(text " %0, %1;" : "=r"(d) : "r"(x)); \
-        out[k * 20 + i] = d;                              \
+        out[(k) * 20 + i] = d;                              \
     }
 #define WIDE(k, text)                                     \
     {                                                     \
         unsigned long long d;                             \
         asm volatile(text " %0, %1;" : "=l"(d) : "l"(y)); \
-        wide[k * 20 + i] = d;                             \
+        wide[(k) * 20 + i] = d;                             \
     }
 #define COUNT(k, text)                                    \
     {                                                     \
         unsigned d;                                       \
         asm volatile(text " %0, %1;" : "=r"(d) : "l"(y)); \
-        wide[k * 20 + i] = d;                             \
+        wide[(k) * 20 + i] = d;                             \
     }
 #define NARROW(k, text)                                   \
     {                                                     \
         unsigned short d;                                 \
         asm volatile(text " %0, %1;" : "=h"(d) : "h"(z)); \
-        narrow[k * 20 + i] = d;                           \
+        narrow[(k) * 20 + i] = d;                           \
     }
 
 extern "C" __global__ void unary_int(unsigned *out, unsigned long long *wide, unsigned short *narrow,

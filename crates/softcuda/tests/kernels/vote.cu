@@ -9,7 +9,7 @@
                      "selp.u32 %0, 1, 0, p;}"                                                                  \
                      : "=r"(d)                                                                                 \
                      : "r"(yes));                                                                              \
-        out[k * 64 + i] = d;                                                                                   \
+        out[(k) * 64 + i] = d;                                                                                   \
     }
 #define ALL(k)                                                                                                 \
     PRED(k, "all") PRED(k + 1, "any") PRED(k + 2, "uni")                                                       \
@@ -18,7 +18,7 @@
         asm volatile("{.reg .pred q; setp.ne.u32 q, %1, 0; vote.sync.ballot.b32 %0, !q, 0xffffffff;}"          \
                      : "=r"(d)                                                                                 \
                      : "r"(yes));                                                                              \
-        out[(k + 3) * 64 + i] = d;                                                                             \
+        out[((k) + 3) * 64 + i] = d;                                                                             \
     }
 
 extern "C" __global__ void vote(unsigned *out) {

@@ -19,17 +19,19 @@ pub(crate) fn pack_halves(to: Format, upper: u32, lower: u32, how: Convert) -> u
     half(upper) << 16 | half(lower)
 }
 
-/// `cvt.rna.tf32.f32`: a single of which the lowest 13 bits are zero.
-pub(crate) fn tf32(a: u32, rounding: Rounding) -> u32 {
+/// `cvt.rna.tf32.f32`: a single of which the lowest 13 bits are zero. The hardware cuts them off a NaN as well, even if
+/// what remains is infinity.
+pub(crate) fn tf32(a: u32, how: Convert) -> u32 {
+    let a = if how.relu { Layout::SINGLE.relu(a.into()) as u32 } else { a };
+    let rounding = how.rounding.unwrap_or(Rounding::Nearest);
     match soft::take_apart(Layout::SINGLE, a.into()) {
-        Number::NaN => Layout::SINGLE.nan as u32,
-        Number::Infinite { .. } => a,
+        Number::NaN | Number::Infinite { .. } => a & !0x1fff,
         Number::Finite(value) => (soft::round(Layout::TENSOR, rounding, value) as u32) << 13,
     }
 }
 
-/// `cvt.rn.satfinite{.relu}.e4m3x2.f32 d, upper, lower`; from f16x2 too, whose halves are singles as well. What is too
-/// big becomes the biggest number, even infinity.
+/// `cvt.rn.satfinite{.relu}.e4m3x2.f32 d, upper, lower`. What is too big becomes the biggest number, even
+/// infinity.
 pub(crate) fn pack_eighths(to: Eighth, upper: u32, lower: u32, relu: bool) -> u16 {
     let eighth = |bits: u32| {
         let bits = if relu { Layout::SINGLE.relu(bits.into()) } else { bits.into() };
@@ -48,6 +50,12 @@ pub(crate) fn pack_eighths(to: Eighth, upper: u32, lower: u32, relu: bool) -> u1
         sign | magnitude as u16
     };
     eighth(upper) << 8 | eighth(lower)
+}
+
+/// `cvt.rn.satfinite{.relu}.e4m3x2.f16x2`
+pub(crate) fn pack_eighths_of_halves(to: Eighth, pair: u32, relu: bool) -> u16 {
+    let single = |half: u32| convert(Format::F32, Format::F16, half.into(), Convert::default()) as u32;
+    pack_eighths(to, single(pair >> 16), single(pair), relu)
 }
 
 /// `cvt.rn{.relu}.f16x2.e4m3x2`: every number of the small formats is one of f16.

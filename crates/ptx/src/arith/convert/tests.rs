@@ -7,7 +7,7 @@ use rustc_apfloat::{Float, FloatConvert, Round};
 use super::Format::*;
 use super::*;
 
-const PLAIN: Convert = Convert { rounding: None, integral: false, ftz: false, sat: false, relu: false };
+const PLAIN: Convert = Convert { rounding: None, integral: false, ftz: false, sat: false, finite: false, relu: false };
 const SAT: Convert = Convert { sat: true, ..PLAIN };
 const NEAREST: Convert = to(Rounding::Nearest);
 const FTZ: Convert = Convert { ftz: true, ..NEAREST };
@@ -190,7 +190,11 @@ fn every_small_float_survives_the_way_through_a_bigger_one() {
         for bits in 0..=0xffff {
             for big in [F32, F64] {
                 let there = convert(big, small, bits, PLAIN);
-                let expected = if layout.is_nan(bits) { 0x7fff } else { bits };
+                let expected = match big {
+                    _ if !layout.is_nan(bits) => bits,
+                    F64 => bits | layout.quiet(),
+                    _ => 0x7fff,
+                };
                 assert_eq!(convert(small, big, there, NEAREST), expected, "{small:?} {bits:#x} as {big:?}");
             }
         }
@@ -249,11 +253,35 @@ fn a_pair_has_its_first_operand_above() {
 
 #[test]
 fn tf32_rounds_ties_away_and_has_13_zeros() {
-    assert_eq!(tf32(0x3f80_0fff, Rounding::NearestAway), 0x3f80_0000);
-    assert_eq!(tf32(0x3f80_1000, Rounding::NearestAway), 0x3f80_2000);
-    assert_eq!(tf32(0xbf80_1000, Rounding::NearestAway), 0xbf80_2000);
-    assert_eq!(tf32(0x7f7f_ffff, Rounding::NearestAway), 0x7f80_0000);
-    assert_eq!(tf32(0xff80_0000, Rounding::NearestAway), 0xff80_0000);
+    assert_eq!(tf32(0x3f80_0fff, to(Rounding::NearestAway)), 0x3f80_0000);
+    assert_eq!(tf32(0x3f80_1000, to(Rounding::NearestAway)), 0x3f80_2000);
+    assert_eq!(tf32(0xbf80_1000, to(Rounding::NearestAway)), 0xbf80_2000);
+    assert_eq!(tf32(0x7f7f_ffff, to(Rounding::NearestAway)), 0x7f80_0000);
+    assert_eq!(tf32(0xff80_0000, to(Rounding::NearestAway)), 0xff80_0000);
+    assert_eq!(tf32(0xffc1_2345, to(Rounding::NearestAway)), 0xffc1_2000);
+    let relu = Convert { relu: true, ..to(Rounding::Zero) };
+    assert_eq!([0xbf80_0000, 0x3f80_1fff, 0x8000_0000].map(|bits| tf32(bits, relu)), [0, 0x3f80_0000, 0]);
+}
+
+#[test]
+fn finite_saturation_ends_at_the_biggest_number() {
+    let finite = Convert { finite: true, ..NEAREST };
+    assert_eq!(convert(F16, F32, 0x7f80_0000, finite), 0x7bff);
+    assert_eq!(convert(F16, F32, 0xff7f_ffff, finite), 0xfbff);
+    assert_eq!(convert(F16, F32, 0x4000_0000, finite), 0x4000);
+    assert_eq!(convert(Bf16, F32, 0x7fc0_0000, finite), 0x7fff);
+}
+
+#[test]
+fn a_nan_keeps_its_payload_to_and_from_double_only() {
+    assert_eq!(convert(F32, F64, 0xfff0_0000_0005_4321, NEAREST), 0xffc0_0000);
+    assert_eq!(convert(F16, F64, 0x7fff_1234_5678_9abc, to(Rounding::Zero)), 0x7fc4);
+    assert_eq!(convert(F64, F32, 0xff81_2345, PLAIN), 0xfff8_2468_a000_0000);
+    assert_eq!(convert(F64, F32, 0xff81_2345, Convert { ftz: true, ..PLAIN }), 0x7fff_ffff_e000_0000);
+    assert_eq!(convert(F16, F32, 0xff81_2345, NEAREST), 0x7fff);
+    // Moves, which let it through.
+    assert_eq!(convert(F32, F32, 0xff81_2345, PLAIN), 0xff81_2345);
+    assert_eq!(convert(F32, Bf16, 0xff81, PLAIN), 0xff81_0000);
 }
 
 #[test]
@@ -304,21 +332,6 @@ proptest! {
     }
 
     #[test]
-    fn the_processor_converts_the_same(bits in any::<u64>(), cut in 0..64) {
-        let bits = bits >> cut;
-        prop_assert_eq!(convert(F32, U64, bits, NEAREST), u64::from((bits as f32).to_bits()));
-        prop_assert_eq!(convert(F32, S64, bits, NEAREST), u64::from((bits as i64 as f32).to_bits()));
-        prop_assert_eq!(convert(F64, S64, bits, NEAREST), (bits as i64 as f64).to_bits());
-        for to in Format::ALL {
-            for from in Format::ALL {
-                for how in [PLAIN, NEAREST, RNI, RZI, RMI, RPI] {
-                    prop_assert_eq!(convert(to, from, bits, how), exact(to, from, bits, how), "{:?} {:?}", to, from);
-                }
-            }
-        }
-    }
-
-    #[test]
     fn floats_become_integers_as_the_processor_does(bits in any::<u64>(), single in any::<u32>()) {
         let (double, value) = (f64::from_bits(bits), f32::from_bits(single));
         prop_assert_eq!(exact(S32, F32, single.into(), RZI), value as i32 as u64);
@@ -328,6 +341,25 @@ proptest! {
             prop_assert_eq!(convert(S64, F64, bits, RZI), double as i64 as u64);
             prop_assert_eq!(convert(U64, F64, bits, RZI), double as u64);
             prop_assert_eq!(convert(S32, F64, bits, RMI), double.floor() as i32 as u64);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn the_processor_converts_the_same(bits in any::<u64>(), cut in 0..64) {
+        let bits = bits >> cut;
+        prop_assert_eq!(convert(F32, U64, bits, NEAREST), u64::from((bits as f32).to_bits()));
+        prop_assert_eq!(convert(F32, S64, bits, NEAREST), u64::from((bits as i64 as f32).to_bits()));
+        prop_assert_eq!(convert(F64, S64, bits, NEAREST), (bits as i64 as f64).to_bits());
+        let pairs = Format::ALL.into_iter().flat_map(|to| Format::ALL.map(|from| (to, from)));
+        for (to, from) in pairs {
+            for how in [PLAIN, NEAREST, RNI, RZI, RMI, RPI] {
+                let quick = fast(to, from, bits, how);
+                prop_assert!(quick.is_none_or(|quick| quick == exact(to, from, bits, how)), "{:?} {:?}", to, from);
+            }
         }
     }
 }

@@ -52,6 +52,18 @@ fn zeros_and_ties_follow_the_rounding() {
 }
 
 #[test]
+fn of_several_nans_the_second_operands_goes_on_then_the_addend() {
+    let [a, b, c] = [0x7ff8_0000_0000_0001, 0xfff0_0000_0000_0002, 0x7ff8_0000_0000_0003];
+    let quiet_b = 0xfff8_0000_0000_0002;
+    assert_eq!([add(a, b, NEAREST), sub(a, b, NEAREST), mul(a, b, Rounding::Up)], [quiet_b; 3]);
+    assert_eq!([min(a, b), max(a, b)], [quiet_b; 2]);
+    assert_eq!(fma(a, b, c, NEAREST), quiet_b);
+    assert_eq!(fma(a, ONE, c, NEAREST), c);
+    assert_eq!(div(a, b, NEAREST), a);
+    assert_eq!([abs(b), neg(b)], [quiet_b; 2]);
+}
+
+#[test]
 fn min_and_max_prefer_numbers_and_order_the_zeros() {
     for (a, b) in [(0, MINUS_ZERO), (MINUS_ZERO, 0)] {
         assert_eq!((min(a, b), max(a, b)), (MINUS_ZERO, 0));

@@ -1,6 +1,9 @@
 //! f16 and bf16 by their bits, and all values of the one against arithmetic in f64.
 
+use proptest::prelude::*;
+
 use super::*;
+use crate::arith::Rounding;
 
 const PLAIN: HalfMode = HalfMode { ftz: false, sat: false, relu: false };
 const FTZ: HalfMode = HalfMode { ftz: true, ..PLAIN };
@@ -78,6 +81,9 @@ fn a_fused_sum_is_rounded_once() {
     assert_eq!(Half::F16.fma(0x3c01, 0x3c01, 0xbc02, PLAIN), 0x0010);
     // (1 + 2^-7)^2 - (1 + 2^-6) = 2^-14.
     assert_eq!(Half::Bf16.fma(0x3f81, 0x3f81, 0xbf82, PLAIN), 0x3880);
+    // 13 * 21 = 273 lies between 272 and 274: 2^-100 decides.
+    assert_eq!(Half::Bf16.fma(0x4150, 0x41a8, 0x0d80, PLAIN), 0x4389);
+    assert_eq!(Half::Bf16.fma(0x4150, 0x41a8, 0, PLAIN), 0x4388);
 }
 
 #[test]
@@ -105,7 +111,6 @@ fn signs_order_and_kinds_are_seen_in_the_bits() {
     assert_eq!(Half::Bf16.compare(0x7fc0, 0, false), None);
     let signs = MinMax { xorsign_abs: true, ..MinMax::default() };
     assert_eq!(Half::F16.max(0xbc00, 0x4000, signs), 0xc000);
-    assert!(Half::Bf16.testp(Property::Subnormal, 0x007f));
 }
 
 #[test]
@@ -126,4 +131,41 @@ fn pairs_keep_their_halves_apart() {
     let sum = pairs([0x3c00_7bff, 0x4000_7bff], |[a, b]| Half::F16.add(a, b, PLAIN));
     assert_eq!(sum, 0x4200_7c00);
     assert_eq!(pairs([0x8000_0001], |[a]| a + 1), 0x8001_0002);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(50_000))]
+
+    #[test]
+    fn the_way_through_doubles_is_exact(a in any::<u16>(), b in any::<u16>(), c in any::<u16>(), near in any::<bool>()) {
+        for half in [Half::F16, Half::Bf16] {
+            // The product's own size, so that the sum cancels or is a tie.
+            let c = if near { half.mul(a, b, PLAIN) ^ SIGN ^ (c & 0x801f) } else { c };
+            let [x, y, z] = [a, b, c].map(u64::from);
+            let layout = half.layout();
+            prop_assert_eq!(u64::from(half.add(a, b, PLAIN)), soft::add(layout, x, y, Rounding::Nearest));
+            prop_assert_eq!(u64::from(half.mul(a, b, PLAIN)), soft::mul(layout, x, y, Rounding::Nearest));
+            prop_assert_eq!(u64::from(half.fma(a, b, c, PLAIN)), soft::fma(layout, x, y, z, Rounding::Nearest));
+        }
+    }
+}
+
+#[test]
+fn every_half_survives_being_a_double() {
+    for half in [Half::F16, Half::Bf16] {
+        for bits in 0..=0xffff {
+            let expected = if half.layout().is_nan(bits.into()) { 0x7fff } else { bits };
+            assert_eq!(half.narrow(half.value(bits)), expected, "{half:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_flushed_is_told_from_11_bits() {
+    let flushing = HalfMode { ftz: true, ..PLAIN };
+    // 2^-14 less 2^-25 and 2^-14 less 2^-26.
+    assert_eq!(Half::F16.mul(0x3bff, 0x0400, PLAIN), 0x0400);
+    assert_eq!(Half::F16.mul(0x3bff, 0x0400, flushing), 0);
+    assert_eq!(Half::F16.fma(0x8800, 0x0800, 0x0400, flushing), 0x0400);
+    assert_eq!(Half::F16.fma(0x8800, 0x0c00, 0x0400, flushing), 0);
 }

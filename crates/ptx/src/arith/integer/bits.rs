@@ -56,10 +56,9 @@ pub(crate) fn bfi32(a: u32, target: u32, start: u32, length: u32) -> u32 {
     bfi64(a.into(), target.into(), start, length) as u32
 }
 
-/// As [`bfi32`].
+/// As [`bfi32`], but all bits of both count: the assembler makes shifts of it.
 #[inline]
 pub(crate) fn bfi64(a: u64, target: u64, start: u32, length: u32) -> u64 {
-    let (start, length) = (start & 0xff, length & 0xff);
     if start >= 64 || length == 0 {
         return target;
     }
@@ -70,15 +69,10 @@ pub(crate) fn bfi64(a: u64, target: u64, start: u32, length: u32) -> u64 {
 /// Bit by bit what `table` says of the three operands' bits: `a`'s counts 4, `b`'s 2, `c`'s 1.
 #[inline]
 pub(crate) fn lop3(a: u32, b: u32, c: u32, table: u8) -> u32 {
-    lop3_64(a.into(), b.into(), c.into(), table) as u32
-}
-
-#[inline]
-pub(crate) fn lop3_64(a: u64, b: u64, c: u64, table: u8) -> u64 {
     let mut result = 0;
     for row in 0..8 {
-        let pick = |bits: u64, weight: u8| if row & weight != 0 { bits } else { !bits };
-        let chosen = if table >> row & 1 == 1 { u64::MAX } else { 0 };
+        let pick = |bits: u32, weight: u8| if row & weight != 0 { bits } else { !bits };
+        let chosen = if table >> row & 1 == 1 { u32::MAX } else { 0 };
         result |= chosen & pick(a, 4) & pick(b, 2) & pick(c, 1);
     }
     result
@@ -138,6 +132,10 @@ pub(crate) fn fns(mask: u32, base: u32, offset: i32) -> u32 {
     let is_set = |position: &u32| mask >> position & 1 == 1;
     if base >= 32 {
         return u32::MAX;
+    }
+    // Its magnitude is no number of the type: the assembler's routine has it end at once.
+    if offset == i32::MIN {
+        return 0;
     }
     let nth = offset.unsigned_abs().saturating_sub(1) as usize;
     let found = match offset {

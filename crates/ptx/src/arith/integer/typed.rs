@@ -1,14 +1,9 @@
 //! What depends on an integer's type: a module for each, made by one macro. Operands and results are raw bits.
 
-/// The functions that every type has. `$signed` is the type of the numbers, `$raw` of the bits, `$wide` of a product.
+/// The functions that every type has. `$number` is the type of the numbers, `$raw` of the bits, `$wide` of a product.
 macro_rules! arithmetic {
     ($number:ty, $raw:ty, $wide:ty) => {
         const WIDTH: u32 = <$raw>::BITS;
-
-        #[inline]
-        pub(crate) fn mul_lo(a: $raw, b: $raw) -> $raw {
-            a.wrapping_mul(b)
-        }
 
         #[inline]
         pub(crate) fn mul_hi(a: $raw, b: $raw) -> $raw {
@@ -27,38 +22,15 @@ macro_rules! arithmetic {
             if b == 0 { <$raw>::MAX } else { (a as $number).wrapping_rem(b as $number) as $raw }
         }
 
-        #[inline]
-        pub(crate) fn min(a: $raw, b: $raw) -> $raw {
-            (a as $number).min(b as $number) as $raw
-        }
-
-        #[inline]
-        pub(crate) fn max(a: $raw, b: $raw) -> $raw {
-            (a as $number).max(b as $number) as $raw
-        }
-
         /// The distance of `a` and `b`, added to `c`.
         #[inline]
         pub(crate) fn sad(a: $raw, b: $raw, c: $raw) -> $raw {
             c.wrapping_add((a as $number).abs_diff(b as $number) as $raw)
         }
-
-        /// An amount beyond the width counts as the width.
-        #[inline]
-        pub(crate) fn shl(a: $raw, amount: u32) -> $raw {
-            if amount >= WIDTH { 0 } else { a << amount }
-        }
-
-        /// An amount beyond the width counts as the width: what comes in is the sign, or zeros.
-        #[inline]
-        pub(crate) fn shr(a: $raw, amount: u32) -> $raw {
-            let half = amount.min(WIDTH) / 2;
-            ((a as $number) >> half >> (amount.min(WIDTH) - half)) as $raw
-        }
     };
 }
 
-/// What signed types have.
+/// What signed types of 32 and 64 bits have.
 macro_rules! signs {
     ($number:ty, $raw:ty) => {
         /// The lowest number, which has no counterpart, stays.
@@ -71,27 +43,35 @@ macro_rules! signs {
         pub(crate) fn neg(a: $raw) -> $raw {
             a.wrapping_neg()
         }
-
-        #[inline]
-        pub(crate) fn min_relu(a: $raw, b: $raw) -> $raw {
-            (a as $number).min(b as $number).max(0) as $raw
-        }
-
-        #[inline]
-        pub(crate) fn max_relu(a: $raw, b: $raw) -> $raw {
-            (a as $number).max(b as $number).max(0) as $raw
-        }
     };
 }
 
-/// What types of 32 and 64 bits have.
+/// What types of 32 and 64 bits have; numbers of 16 bits are extended to 32. `$counts` is 0xff where the hardware has an
+/// instruction for fields; for 64 bits the assembler makes shifts of them.
 macro_rules! fields {
-    ($number:ty, $raw:ty) => {
-        /// `length` bits of `a` from `start` on, extended by the highest of them if the type is signed. Of both only
-        /// the lowest byte counts; bits beyond the width are the sign, too.
+    ($number:ty, $raw:ty, $counts:expr) => {
+        #[inline]
+        pub(crate) fn min(a: $raw, b: $raw) -> $raw {
+            (a as $number).min(b as $number) as $raw
+        }
+
+        #[inline]
+        pub(crate) fn max(a: $raw, b: $raw) -> $raw {
+            (a as $number).max(b as $number) as $raw
+        }
+
+        /// An amount beyond the width counts as the width: what comes in is the sign, or zeros.
+        #[inline]
+        pub(crate) fn shr(a: $raw, amount: u32) -> $raw {
+            let half = amount.min(WIDTH) / 2;
+            ((a as $number) >> half >> (amount.min(WIDTH) - half)) as $raw
+        }
+
+        /// `length` bits of `a` from `start` on, extended by the highest of them if the type is signed. Of both the
+        /// bits of `$counts` count; bits beyond the width are the sign, too.
         #[inline]
         pub(crate) fn bfe(a: $raw, start: u32, length: u32) -> $raw {
-            let (start, length) = (start & 0xff, length & 0xff);
+            let (start, length) = (start & $counts, length & $counts);
             if length == 0 {
                 return 0;
             }
@@ -165,7 +145,6 @@ pub(crate) mod u16 {
 
 pub(crate) mod s16 {
     arithmetic!(i16, u16, i32);
-    signs!(i16, u16);
 
     #[inline]
     pub(crate) fn mul_wide(a: u16, b: u16) -> u32 {
@@ -175,8 +154,14 @@ pub(crate) mod s16 {
 
 pub(crate) mod u32 {
     arithmetic!(u32, u32, u64);
-    fields!(u32, u32);
+    fields!(u32, u32, 0xff);
     factors_of_24_bits!(u32);
+
+    /// An amount beyond the width counts as the width.
+    #[inline]
+    pub(crate) fn shl(a: u32, amount: u32) -> u32 {
+        if amount >= WIDTH { 0 } else { a << amount }
+    }
 
     #[inline]
     pub(crate) fn mul_wide(a: u32, b: u32) -> u64 {
@@ -187,12 +172,22 @@ pub(crate) mod u32 {
 pub(crate) mod s32 {
     arithmetic!(i32, u32, i64);
     signs!(i32, u32);
-    fields!(i32, u32);
+    fields!(i32, u32, 0xff);
     factors_of_24_bits!(i32);
 
     #[inline]
     pub(crate) fn mul_wide(a: u32, b: u32) -> u64 {
         (i64::from(a as i32) * i64::from(b as i32)) as u64
+    }
+
+    #[inline]
+    pub(crate) fn min_relu(a: u32, b: u32) -> u32 {
+        (a as i32).min(b as i32).max(0) as u32
+    }
+
+    #[inline]
+    pub(crate) fn max_relu(a: u32, b: u32) -> u32 {
+        (a as i32).max(b as i32).max(0) as u32
     }
 
     /// `mad.hi.sat.s32`
@@ -210,11 +205,17 @@ pub(crate) mod s32 {
 
 pub(crate) mod u64 {
     arithmetic!(u64, u64, u128);
-    fields!(u64, u64);
+    fields!(u64, u64, u32::MAX);
+
+    /// An amount beyond the width counts as the width.
+    #[inline]
+    pub(crate) fn shl(a: u64, amount: u32) -> u64 {
+        if amount >= WIDTH { 0 } else { a << amount }
+    }
 }
 
 pub(crate) mod s64 {
     arithmetic!(i64, u64, i128);
     signs!(i64, u64);
-    fields!(i64, u64);
+    fields!(i64, u64, u32::MAX);
 }

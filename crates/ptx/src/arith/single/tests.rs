@@ -17,9 +17,9 @@ const BIGGEST_SUBNORMAL: u32 = 0x007f_ffff;
 const NEAREST: Mode = Mode::NEAREST;
 const FTZ: Mode = Mode::NEAREST_FTZ;
 const SAT: Mode = Mode { sat: true, ..NEAREST };
-const DOWN: Mode = Mode::rounded(Rounding::Down);
-const UP: Mode = Mode::rounded(Rounding::Up);
-const ZERO: Mode = Mode::rounded(Rounding::Zero);
+const DOWN: Mode = Mode { rounding: Rounding::Down, ..Mode::NEAREST };
+const UP: Mode = Mode { rounding: Rounding::Up, ..Mode::NEAREST };
+const ZERO: Mode = Mode { rounding: Rounding::Zero, ..Mode::NEAREST };
 
 #[test]
 fn every_nan_of_arithmetic_is_the_same() {
@@ -269,5 +269,39 @@ proptest! {
         prop_assert_eq!(u64::from(mul(a, b, NEAREST)), soft::mul(LAYOUT, x, y, way));
         prop_assert_eq!(u64::from(fma(a, b, c, NEAREST)), soft::fma(LAYOUT, x, y, z, way));
         prop_assert_eq!(u64::from(div(a, b, NEAREST)), soft::div(LAYOUT, x, y, way));
+    }
+}
+
+#[test]
+fn what_is_flushed_is_told_from_24_bits() {
+    let (up, zero) = (Mode { ftz: true, ..UP }, Mode { ftz: true, ..ZERO });
+    // 2^-126 less 2^-150 is a number of 24 bits, and flushed; only without `ftz` is it rounded to a subnormal's bits.
+    assert_eq!(mul(0x3f7f_ffff, SMALLEST_NORMAL, NEAREST), SMALLEST_NORMAL);
+    assert_eq!([FTZ, up, zero].map(|mode| mul(0x3f7f_ffff, SMALLEST_NORMAL, mode)), [0, 0, 0]);
+    assert_eq!(mul(0xbf7f_ffff, SMALLEST_NORMAL, FTZ), MINUS_ZERO);
+    // 2^-126 less 2^-151 is not, and rounded to 2^-126.
+    let less = |mode| fma(0xa680_0000, 0x0d00_0000, SMALLEST_NORMAL, mode);
+    assert_eq!([FTZ, up, zero].map(less), [SMALLEST_NORMAL, SMALLEST_NORMAL, 0]);
+    assert_eq!(fma(0xa680_0000, 0x0d80_0000, SMALLEST_NORMAL, FTZ), 0);
+    assert_eq!(div(0x00ff_ffff, TWO, FTZ), 0);
+    assert_eq!(div(0x00ff_ffff, TWO, NEAREST), SMALLEST_NORMAL);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    #[test]
+    fn the_fast_paths_flush_what_the_exact_ones_do(
+        a in any::<u32>(), b in any::<u32>(), c in any::<u32>(), nearness in 0u32..4, ones in 0u32..24
+    ) {
+        // Exponents that put products and quotients near the smallest normal number, fractions with ones at the top.
+        let near = |bits: u32, exponent: u32| bits & SIGN | exponent << 23 | (bits >> 9 | !(u32::MAX >> ones) >> 9);
+        let exact = LAYOUT.flushing(true);
+        let (x, y) = (near(a, 126 - 60 + nearness), near(b, 60));
+        prop_assert_eq!(mul(x, y, FTZ), soft::mul(exact, x.into(), y.into(), Rounding::Nearest) as u32);
+        prop_assert_eq!(div(y, near(a, 186), FTZ), soft::div(exact, y.into(), near(a, 186).into(), Rounding::Nearest) as u32);
+        let z = near(c, 1 + nearness);
+        let sum = soft::fma(exact, x.into(), y.into(), z.into(), Rounding::Nearest) as u32;
+        prop_assert_eq!(fma(x, y, z, FTZ), sum);
     }
 }

@@ -118,9 +118,10 @@ impl<'a> Parser<'a> {
     }
 
     fn count_registers(&mut self, count: u32) -> Result<(), Error> {
-        self.registers += count;
-        if self.registers > REGISTERS_MAX {
-            let message = format!("the function declares more than {REGISTERS_MAX} registers");
+        self.registers += count as usize;
+        let most = REGISTERS_MAX as usize + self.text.len();
+        if self.registers > most {
+            let message = format!("a text of this length may not declare more than {most} registers");
             return Err(Error::syntax(self.token.at, message));
         }
         Ok(())

@@ -61,7 +61,6 @@ impl<'a> Parser<'a> {
         if linkage == Linkage::Extern {
             return meaningless(self.token.at, format!("'{name}' is .extern and has a body"));
         }
-        self.registers = 0;
         function.body = Some(self.block()?);
         Ok(function)
     }

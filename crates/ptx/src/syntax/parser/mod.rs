@@ -21,7 +21,8 @@ use crate::error::{Error, ErrorKind};
 /// How deep blocks, initialisers and constant expressions may nest.
 const NESTING_MAX: u32 = 64;
 
-/// Registers that one function may declare.
+/// Registers that one declaration may have. All of a text may have one more for each of its bytes: a text that uses its
+/// registers is longer than they are many, and one that does not cannot make whoever reads it work without bounds.
 const REGISTERS_MAX: u32 = 1_000_000;
 
 /// Reads a whole text.
@@ -42,8 +43,8 @@ struct Parser<'a> {
     taken_end: usize,
     /// How deep the place being read is nested.
     nesting: u32,
-    /// Registers that the function being read has declared so far.
-    registers: u32,
+    /// Registers declared so far.
+    registers: usize,
 }
 
 impl<'a> Parser<'a> {

@@ -152,15 +152,19 @@ fn an_array_has_at_most_as_many_bytes_as_63_bits_count() {
 }
 
 #[test]
-fn a_function_has_at_most_a_million_registers() {
-    with_body(".reg .b32 a<999999>, b;", |statements| assert_eq!(statements.len(), 1));
+fn a_declaration_has_at_most_a_million_registers() {
+    with_body(".reg .b32 a<1000000>, b;", |statements| assert_eq!(statements.len(), 1));
     let message = "1000001 registers are more than 1000000";
     check(&mistake_in_body(".reg .b32 a<1000001>;"), ErrorKind::Syntax, at(5, 13), message, "");
-    let message = "the function declares more than 1000000 registers";
-    check(&mistake_in_body(".reg .b32 a<999999>;\n.reg .b32 b<2>;"), ErrorKind::Syntax, at(6, 15), message, "");
-    with_module(".entry k() { .reg .b32 a<999999>; } .entry l() { .reg .b32 b<999999>; }", |module| {
-        assert_eq!(module.items.len(), 2);
-    });
+}
+
+#[test]
+fn a_text_has_at_most_a_million_registers_more_than_bytes() {
+    let functions = |count| format!(".entry k() {{ .reg .b32 a<999999>; }} .func f() {{ .reg .b32 b<{count}>; }}");
+    let bytes = text(&functions(100)).len() as u32;
+    with_module(&functions(bytes + 1), |module| assert_eq!(module.items.len(), 2));
+    let message = format!("a text of this length may not declare more than {} registers", 1_000_000 + bytes);
+    check(&mistake(&functions(bytes + 2)), ErrorKind::Syntax, at(4, 65), &message, "");
 }
 
 /// A text that nests `count` times.

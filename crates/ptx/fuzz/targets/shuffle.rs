@@ -1,0 +1,202 @@
+//! Changes of a text that leave most of it right: lines and words change places. Changes byte by byte seldom get past
+//! the parser.
+
+use libfuzzer_sys::fuzzer_mutate;
+
+/// Changes the first `size` bytes of `data`, which has room for `max_size`, and returns how many they are now.
+pub fn change(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
+    let mut random = Random(u64::from(seed) << 1 | 1);
+    let changed = match std::str::from_utf8(&data[..size]) {
+        Ok(text) if random.below(4) != 0 => match random.below(4) {
+            0 => move_line(text, &mut random),
+            _ => replace_word(text, &mut random),
+        },
+        _ => None,
+    };
+    match changed {
+        Some(text) if text.len() <= max_size.min(data.len()) => {
+            data[..text.len()].copy_from_slice(text.as_bytes());
+            text.len()
+        }
+        _ => fuzzer_mutate(data, size, max_size),
+    }
+}
+
+/// Puts a line, or a copy of it, elsewhere, or leaves it out.
+fn move_line(text: &str, random: &mut Random) -> Option<String> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    let from = random.below(lines.len());
+    let line = *lines.get(from)?;
+    if random.below(2) == 0 {
+        lines.remove(from);
+    }
+    if random.below(4) != 0 {
+        lines.insert(random.below(lines.len() + 1), line);
+    }
+    Some(lines.join("\n"))
+}
+
+/// Puts one of the text's words, or one that is often a corner case, in the place of another.
+fn replace_word(text: &str, random: &mut Random) -> Option<String> {
+    const CORNERS: &[&str] = &[
+        "0",
+        "1",
+        "-1",
+        "31",
+        "32",
+        "63",
+        "64",
+        "255",
+        "0x7fffffff",
+        "0x80000000",
+        "0xffffffff",
+        "0x8000000000000000",
+        "0xffffffffffffffff",
+        "0f7fc00000",
+        "0fff800000",
+        "0f00000001",
+        "0d7ff8000000000000",
+        "0d8000000000000000",
+        "s8",
+        "u8",
+        "b8",
+        "s16",
+        "u16",
+        "b16",
+        "f16",
+        "bf16",
+        "f16x2",
+        "bf16x2",
+        "s32",
+        "u32",
+        "b32",
+        "f32",
+        "s64",
+        "u64",
+        "b64",
+        "b128",
+        "f64",
+        "pred",
+        "v2",
+        "v4",
+        "sat",
+        "ftz",
+        "rn",
+        "rz",
+        "rm",
+        "rp",
+        "rni",
+        "rzi",
+        "shared",
+        "global",
+        "local",
+        "param",
+        "const",
+        "sync",
+        "volatile",
+        "relaxed",
+        "acquire",
+        "release",
+        "sys",
+        "gpu",
+        "cta",
+        "hi",
+        "lo",
+        "wide",
+        "cc",
+        "add",
+        "sub",
+        "mul",
+        "mad",
+        "fma",
+        "div",
+        "rem",
+        "min",
+        "max",
+        "and",
+        "or",
+        "xor",
+        "shl",
+        "shr",
+        "shf",
+        "cvt",
+        "setp",
+        "set",
+        "slct",
+        "selp",
+        "atom",
+        "red",
+        "ld",
+        "st",
+        "mov",
+        "abs",
+        "neg",
+        "sqrt",
+        "rcp",
+        "sin",
+        "lg2",
+        "ex2",
+        "tanh",
+        "clz",
+        "popc",
+        "brev",
+        "bfind",
+        "bfe",
+        "bfi",
+        "prmt",
+        "lop3",
+        "sad",
+        "mul24",
+        "mad24",
+        "dp4a",
+        "copysign",
+        "testp",
+        "shfl",
+        "vote",
+        "match",
+        "redux",
+        "bar",
+        "barrier",
+        "membar",
+        "fence",
+        "bra",
+        "ret",
+        "exit",
+    ];
+    let words = words(text);
+    let (start, end) = *words.get(random.below(words.len()))?;
+    let other = match random.below(3) {
+        0 => CORNERS[random.below(CORNERS.len())],
+        _ => words.get(random.below(words.len())).map(|(start, end)| &text[*start..*end])?,
+    };
+    Some(format!("{}{other}{}", &text[..start], &text[end..]))
+}
+
+/// Where the words of a text start and end.
+fn words(text: &str) -> Vec<(usize, usize)> {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'%' | b'-');
+    let mut words = Vec::new();
+    let mut start = None;
+    for (index, byte) in text.bytes().chain([b' ']).enumerate() {
+        match start {
+            None if is_word(byte) => start = Some(index),
+            Some(first) if !is_word(byte) => {
+                words.push((first, index));
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    words
+}
+
+/// A generator of numbers that follow from a seed.
+struct Random(u64);
+
+impl Random {
+    /// A number below `bound`, or zero.
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 33) as usize % bound.max(1)
+    }
+}

@@ -1,0 +1,190 @@
+//! Comparisons, and what is chosen by them.
+
+use super::function::Builder;
+use super::words::Words;
+use crate::arith::Property;
+use crate::arith::half::Half;
+use crate::error::Error;
+use crate::program::{Compare, CompareKind, Integer, Logic, Op, Place, Relation, Slot};
+use crate::syntax::tree::{Operand, Type};
+
+impl<'m> Builder<'_, 'm> {
+    /// What `setp` and `set` share: the comparison up to its results.
+    fn comparison(
+        &mut self,
+        words: &mut Words<'m>,
+        ty: Type,
+        relation: Relation,
+        [a, b]: [&Operand<'m>; 2],
+        combine: Option<(Logic, &Operand<'m>)>,
+    ) -> Result<Compare, Error> {
+        let ftz = words.has("ftz");
+        let half = |format| CompareKind::Half { format, ftz };
+        let packed = |format| CompareKind::PackedHalf { format, ftz };
+        let kind = match ty {
+            Type::U16 | Type::B16 => CompareKind::Unsigned16,
+            Type::S16 => CompareKind::Signed16,
+            Type::U32 | Type::B32 => CompareKind::Unsigned32,
+            Type::S32 => CompareKind::Signed32,
+            Type::U64 | Type::B64 => CompareKind::Unsigned64,
+            Type::S64 => CompareKind::Signed64,
+            Type::F32 => CompareKind::Single { ftz },
+            Type::F64 => CompareKind::Double,
+            Type::F16 => half(Half::F16),
+            Type::Bf16 => half(Half::Bf16),
+            Type::F16x2 => packed(Half::F16),
+            Type::Bf16x2 => packed(Half::Bf16),
+            _ => return Err(self.wrong_type(ty)),
+        };
+        let ordered =
+            matches!(relation, Relation::Eq | Relation::Ne | Relation::Lt | Relation::Le | Relation::Gt | Relation::Ge);
+        if !ty.is_float() && !ordered {
+            return Err(self.error("integers have no unordered comparison"));
+        }
+        if ty.is_untyped() && !matches!(relation, Relation::Eq | Relation::Ne) {
+            return Err(self.error("bits are only equal or not"));
+        }
+        let combine = match combine {
+            None => None,
+            Some((op, operand)) => {
+                let (slot, negated) = self.predicate(operand)?;
+                Some((op, slot, negated))
+            }
+        };
+        let (a, b) = (self.source(a, ty)?, self.source(b, ty)?);
+        Ok(Compare { kind, relation, a, b, combine, to: None, second: None })
+    }
+
+    pub(super) fn setp(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let relation = words.relation().ok_or_else(|| self.error("expected a comparison"))?;
+        let logic = words.take(logic_of);
+        let ty = self.some_type(words)?;
+        let (to, a, b, combine) = match (operands, logic) {
+            ([to, a, b], None) => (to, a, b, None),
+            ([to, a, b, c], Some(op)) => (to, a, b, Some((op, c))),
+            _ => return Err(self.error("wrong number of operands")),
+        };
+        let mut compare = self.comparison(words, ty, relation, [a, b], combine)?;
+        (compare.to, compare.second) = match to {
+            Operand::Pair(pair) => (self.predicate_target(&pair.0)?, self.predicate_target(&pair.1)?),
+            one => (self.predicate_target(one)?, None),
+        };
+        self.emit(Op::Compare(Box::new(compare)));
+        Ok(())
+    }
+
+    pub(super) fn set(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let relation = words.relation().ok_or_else(|| self.error("expected a comparison"))?;
+        let logic = words.take(logic_of);
+        let (to_type, ty) = (self.some_type(words)?, self.some_type(words)?);
+        let (to, a, b, combine) = match (operands, logic) {
+            ([to, a, b], None) => (to, a, b, None),
+            ([to, a, b, c], Some(op)) => (to, a, b, Some((op, c))),
+            _ => return Err(self.error("wrong number of operands")),
+        };
+        let mut compare = self.comparison(words, ty, relation, [a, b], combine)?;
+        let (first, second) = (self.new_predicate(), self.new_predicate());
+        (compare.to, compare.second) = (Some(first), Some(second));
+        let packed = matches!(compare.kind, CompareKind::PackedHalf { .. });
+        self.emit(Op::Compare(Box::new(compare)));
+        let truth = match to_type {
+            Type::U32 | Type::S32 if !packed => u32::MAX,
+            Type::F32 => 1.0f32.to_bits(),
+            Type::U16 | Type::S16 => 0xffff,
+            Type::F16 => 0x3c00,
+            Type::Bf16 => 0x3f80,
+            Type::F16x2 => 0x3c00_3c00,
+            Type::Bf16x2 => 0x3f80_3f80,
+            Type::U32 | Type::S32 => u32::MAX,
+            _ => return Err(self.wrong_type(to_type)),
+        };
+        let to = self.narrow_target(to, to_type)?;
+        let zero = self.constant_narrow(0);
+        if !packed {
+            let one = self.constant_narrow(truth);
+            self.emit(Op::SelectNarrow { to, a: one, b: zero, predicate: first, negated: false });
+            return Ok(());
+        }
+        let (low, high) = (self.constant_narrow(truth & 0xffff), self.constant_narrow(truth & 0xffff_0000));
+        let (one, two) = (self.new_narrow(), self.new_narrow());
+        self.emit(Op::SelectNarrow { to: one, a: low, b: zero, predicate: first, negated: false });
+        self.emit(Op::SelectNarrow { to: two, a: high, b: zero, predicate: second, negated: false });
+        self.emit(Op::Narrow { op: Integer::Or, half: None, to, a: one, b: two, c: 0 });
+        Ok(())
+    }
+
+    fn select_value(
+        &mut self,
+        ty: Type,
+        to: &Operand<'m>,
+        [a, b]: [&Operand<'m>; 2],
+        (predicate, negated): (Slot, bool),
+    ) -> Result<(), Error> {
+        let (a, b, to) = (self.source(a, ty)?, self.source(b, ty)?, self.target(to, ty)?);
+        match (to, a, b) {
+            (Place::Narrow(to), Place::Narrow(a), Place::Narrow(b)) => {
+                self.emit(Op::SelectNarrow { to, a, b, predicate, negated });
+            }
+            (Place::Wide(to), Place::Wide(a), Place::Wide(b)) => {
+                self.emit(Op::SelectWide { to, a, b, predicate, negated });
+            }
+            _ => return Err(self.wrong_type(ty)),
+        }
+        Ok(())
+    }
+
+    pub(super) fn selp(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let ty = self.some_type(words)?;
+        let [to, a, b, predicate] = self.operands(operands)?;
+        let predicate = self.predicate(predicate)?;
+        self.select_value(ty, to, [a, b], predicate)
+    }
+
+    pub(super) fn slct(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let ty = self.some_type(words)?;
+        let by = self.some_type(words)?;
+        let [to, a, b, c] = self.operands(operands)?;
+        let zero = match by {
+            Type::S32 => Operand::Integer(0),
+            Type::F32 => Operand::Single(0),
+            _ => return Err(self.wrong_type(by)),
+        };
+        let mut compare = self.comparison(words, by, Relation::Ge, [c, &zero], None)?;
+        let predicate = self.new_predicate();
+        compare.to = Some(predicate);
+        self.emit(Op::Compare(Box::new(compare)));
+        self.select_value(ty, to, [a, b], (predicate, false))
+    }
+
+    pub(super) fn testp(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let class = words.take(|word| {
+            Some(match word {
+                "finite" => Property::Finite,
+                "infinite" => Property::Infinite,
+                "number" => Property::Number,
+                "notanumber" => Property::NotANumber,
+                "normal" => Property::Normal,
+                "subnormal" => Property::Subnormal,
+                _ => return None,
+            })
+        });
+        let class = class.ok_or_else(|| self.error("expected a class of numbers"))?;
+        let ty = self.some_type(words)?;
+        if !matches!(ty, Type::F32 | Type::F64) {
+            return Err(self.wrong_type(ty));
+        }
+        let [to, from] = self.operands(operands)?;
+        let (from, to) = (self.source(from, ty)?, self.written_predicate(to)?);
+        self.emit(Op::Test { class, to, from });
+        Ok(())
+    }
+}
+
+pub(super) fn logic_of(word: &str) -> Option<Logic> {
+    match word {
+        "and" => Some(Logic::And),
+        "or" => Some(Logic::Or),
+        "xor" => Some(Logic::Xor),
+        _ => None,
+    }
+}

@@ -1,0 +1,441 @@
+//! Operands: what names, literals and addresses in an instruction stand for.
+
+use super::SymbolKind;
+use super::function::{Builder, File};
+use super::scope::{Found, Label, Register, Variable};
+use super::words::Words;
+use crate::error::Error;
+use crate::memory::Width;
+use crate::program::{
+    Address, Constant, LaneMask, MemorySpace, PARAM_WINDOW, Place, Signature, Slot, Special, SymbolIndex,
+};
+use crate::syntax::tree::{Base, Operand, Type};
+
+impl<'m> Builder<'_, 'm> {
+    fn look_up(&self, name: &str) -> Option<Found> {
+        self.scopes.iter().rev().find_map(|scope| scope.register(name))
+    }
+
+    pub(super) fn is_register(&self, name: &str) -> bool {
+        self.look_up(name).is_some()
+    }
+
+    /// A register, which has a place from now on.
+    pub(super) fn find_register(&mut self, name: &str) -> Option<Register> {
+        let (family, index) = match self.look_up(name)? {
+            Found::One(register) => return Some(register),
+            Found::Member(family, index) => (family, index),
+        };
+        if let Some(&place) = self.members.get(&(family.id, index)) {
+            return Some(Register { ty: family.ty, place });
+        }
+        let place = self.new_place(File::of(family.ty)?);
+        self.members.insert((family.id, index), place);
+        Some(Register { ty: family.ty, place })
+    }
+
+    /// The elements of a vector: those in braces, or those of a register of a vector type.
+    fn elements(&self, operand: &Operand<'m>) -> Option<Vec<Element<'m>>> {
+        match operand {
+            Operand::Vector(parts) => Some(parts.iter().cloned().map(Element::Operand).collect()),
+            Operand::Name(name) => {
+                let vector = self.scopes.iter().rev().find_map(|scope| scope.vectors.get(name))?;
+                Some(vector.iter().copied().map(Element::Register).collect())
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_vector(&self, operand: &Operand<'m>) -> bool {
+        self.elements(operand).is_some()
+    }
+
+    /// The places that a vector is read from.
+    pub(super) fn source_vector(
+        &mut self,
+        operand: &Operand<'m>,
+        ty: Type,
+        count: usize,
+    ) -> Result<Box<[Place]>, Error> {
+        let elements = self.elements_exactly(operand, count)?;
+        let places = elements.iter().map(|element| match element {
+            Element::Operand(operand) => self.source_as(operand, ty, true),
+            Element::Register(register) => self.checked("the vector", *register, ty, true),
+        });
+        places.collect()
+    }
+
+    /// The places that a vector is written to; nothing where an element is not wanted.
+    pub(super) fn target_vector(
+        &mut self,
+        operand: &Operand<'m>,
+        ty: Type,
+        count: usize,
+    ) -> Result<Box<[Option<Place>]>, Error> {
+        let elements = self.elements_exactly(operand, count)?;
+        let places = elements.iter().map(|element| match element {
+            Element::Operand(Operand::Sink) => Ok(None),
+            Element::Operand(operand) => self.target_as(operand, ty, true).map(Some),
+            Element::Register(register) => self.checked("the vector", *register, ty, true).map(Some),
+        });
+        places.collect()
+    }
+
+    fn elements_exactly(&self, operand: &Operand<'m>, count: usize) -> Result<Vec<Element<'m>>, Error> {
+        let elements = self.elements(operand).ok_or_else(|| self.error("expected a vector"))?;
+        match elements.len() == count {
+            true => Ok(elements),
+            false => Err(self.error(format!("expected {count} elements, found {}", elements.len()))),
+        }
+    }
+
+    pub(super) fn find_variable(&self, name: &str) -> Option<Variable> {
+        self.scopes.iter().rev().find_map(|scope| scope.variables.get(name).copied())
+    }
+
+    pub(super) fn find_label(&self, name: &str) -> Option<Label> {
+        self.scopes.iter().rev().find_map(|scope| scope.labels.get(name).copied())
+    }
+
+    pub(super) fn find_targets(&self, name: &str) -> Option<&Vec<&'m str>> {
+        self.scopes.iter().rev().find_map(|scope| scope.targets.get(name))
+    }
+
+    pub(super) fn find_prototype(&self, name: &str) -> Option<&Signature> {
+        self.scopes.iter().rev().find_map(|scope| scope.prototypes.get(name))
+    }
+
+    pub(super) fn find_symbol(&mut self, name: &str) -> Option<SymbolIndex> {
+        let symbol = self.unit.names.get(name).copied()?;
+        self.mention(symbol);
+        Some(symbol)
+    }
+
+    fn mention(&mut self, symbol: SymbolIndex) {
+        if !self.mentions.contains(&symbol) {
+            self.mentions.push(symbol);
+        }
+    }
+
+    pub(super) fn is_function(&self, symbol: SymbolIndex) -> bool {
+        matches!(self.unit.symbols[symbol as usize].kind, SymbolKind::Function { .. } | SymbolKind::Alias(_))
+    }
+
+    fn constant(&mut self, file: File, constant: Constant) -> Place {
+        if let Some(&place) = self.constants.get(&(file, constant)) {
+            return place;
+        }
+        let place = self.new_place(file);
+        self.constants.insert((file, constant), place);
+        place
+    }
+
+    pub(super) fn constant_wide(&mut self, constant: Constant) -> Place {
+        self.constant(File::Wide, constant)
+    }
+
+    pub(super) fn constant_in_narrow(&mut self, constant: Constant) -> Place {
+        self.constant(File::Narrow, constant)
+    }
+
+    pub(super) fn constant_narrow(&mut self, value: u32) -> Slot {
+        match self.constant(File::Narrow, Constant::Bits(u64::from(value))) {
+            Place::Narrow(slot) => slot,
+            _ => unreachable!("a constant lies in the file it was asked for"),
+        }
+    }
+
+    pub(super) fn constant_predicate(&mut self, value: bool) -> Slot {
+        match self.constant(File::Predicate, Constant::Bits(if value { u64::MAX } else { 0 })) {
+            Place::Predicate(slot) => slot,
+            _ => unreachable!("a constant lies in the file it was asked for"),
+        }
+    }
+
+    /// The address of a variable or function as a constant. `generic` as `mov` and `cvta` differ for shared and local.
+    pub(super) fn address_of(&mut self, name: &str, addend: i64, generic: bool) -> Option<Constant> {
+        Some(match self.find_variable(name) {
+            // A frame address keeps its offset within 32 bits.
+            Some(Variable::Frame { offset, is_param, .. }) => {
+                Constant::Local { offset: offset.wrapping_add(addend as u32), generic: generic || is_param }
+            }
+            Some(Variable::Kernel { offset }) => {
+                Constant::Bits(PARAM_WINDOW.wrapping_add(u64::from(offset)).wrapping_add_signed(addend))
+            }
+            Some(Variable::Symbol(symbol)) => {
+                self.mention(symbol);
+                Constant::Symbol { symbol, generic, addend }
+            }
+            None => Constant::Symbol { symbol: self.find_symbol(name)?, generic, addend },
+        })
+    }
+
+    /// A source operand of a type; a register may be wider where `relaxed`.
+    pub(super) fn source_as(&mut self, operand: &Operand<'m>, ty: Type, relaxed: bool) -> Result<Place, Error> {
+        let file = File::of(ty).ok_or_else(|| self.unsupported("operands of 128 bits"))?;
+        let constant = match *operand {
+            Operand::Name(name) => {
+                if let Some(register) = self.find_register(name) {
+                    return self.checked(name, register, ty, relaxed);
+                }
+                match special(name) {
+                    Some(special) => Constant::Special(special),
+                    None => {
+                        self.address_of(name, 0, false).ok_or_else(|| self.error(format!("unknown name '{name}'")))?
+                    }
+                }
+            }
+            Operand::Sum(name, addend) => {
+                if self.is_register(name) {
+                    return Err(self.error(format!("'{name}' is a register: only an address can be added to")));
+                }
+                self.address_of(name, addend, false).ok_or_else(|| self.error(format!("unknown name '{name}'")))?
+            }
+            Operand::Integer(value)
+                if ty.is_float() && !matches!(ty, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) =>
+            {
+                return Err(self.error(
+                    format!("{value} is an integer, and '.{ty:?}' wants a floating-point number").to_lowercase(),
+                ));
+            }
+            Operand::Integer(value) => Constant::Bits(truncate(value, ty)),
+            Operand::Single(bits) if ty.bits() == 64 => Constant::Bits(f64::from(f32::from_bits(bits)).to_bits()),
+            Operand::Single(bits) => Constant::Bits(u64::from(bits)),
+            Operand::Double(bits) if ty.bits() == 32 => {
+                Constant::Bits(u64::from((f64::from_bits(bits) as f32).to_bits()))
+            }
+            Operand::Double(bits) if ty.bits() == 64 => Constant::Bits(bits),
+            _ => return Err(self.error(format!("expected a register or a constant, found {}", kind_of(operand)))),
+        };
+        if file == File::Predicate {
+            return Err(self.error("expected a predicate"));
+        }
+        Ok(self.constant(file, constant))
+    }
+
+    fn checked(&mut self, name: &str, register: Register, ty: Type, relaxed: bool) -> Result<Place, Error> {
+        let fits = match relaxed {
+            true => register.ty.bits() >= ty.bits() && (register.ty == Type::Pred) == (ty == Type::Pred),
+            false => register.ty.bits() == ty.bits() && ty.agrees_with(register.ty),
+        };
+        if fits {
+            return Ok(register.place);
+        }
+        let (is, wants) = (format!("{:?}", register.ty).to_lowercase(), format!("{ty:?}").to_lowercase());
+        Err(self.error(format!("'{name}' is .{is}, and the instruction wants .{wants}")))
+    }
+
+    pub(super) fn source(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Place, Error> {
+        self.source_as(operand, ty, false)
+    }
+
+    pub(super) fn narrow(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
+        match self.source(operand, ty)? {
+            Place::Narrow(slot) => Ok(slot),
+            _ => Err(self.error("expected a register of at most 32 bits")),
+        }
+    }
+
+    pub(super) fn wide(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
+        match self.source(operand, ty)? {
+            Place::Wide(slot) => Ok(slot),
+            _ => Err(self.error("expected a register of 64 bits")),
+        }
+    }
+
+    /// A predicate, perhaps negated.
+    pub(super) fn predicate(&mut self, operand: &Operand<'m>) -> Result<(Slot, bool), Error> {
+        let (name, negated) = match *operand {
+            Operand::Name(name) => (name, false),
+            Operand::Not(name) => (name, true),
+            Operand::Integer(value) => return Ok((self.constant_predicate(value != 0), false)),
+            _ => return Err(self.error(format!("expected a predicate, found {}", kind_of(operand)))),
+        };
+        match self.find_register(name) {
+            Some(Register { place: Place::Predicate(slot), .. }) => Ok((slot, negated)),
+            Some(_) => Err(self.error(format!("'{name}' is no predicate"))),
+            None => Err(self.error(format!("unknown name '{name}'"))),
+        }
+    }
+
+    /// A register to write; one to throw away for `_`.
+    pub(super) fn target_as(&mut self, operand: &Operand<'m>, ty: Type, relaxed: bool) -> Result<Place, Error> {
+        match *operand {
+            Operand::Name(name) => match self.find_register(name) {
+                Some(register) => self.checked(name, register, ty, relaxed),
+                None => Err(self.error(format!("'{name}' is no register"))),
+            },
+            Operand::Sink => Ok(self.new_register(ty)?.place),
+            _ => Err(self.error(format!("expected a register to write to, found {}", kind_of(operand)))),
+        }
+    }
+
+    pub(super) fn target(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Place, Error> {
+        self.target_as(operand, ty, false)
+    }
+
+    pub(super) fn narrow_target(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
+        match self.target(operand, ty)? {
+            Place::Narrow(slot) => Ok(slot),
+            _ => Err(self.error("expected a register of at most 32 bits")),
+        }
+    }
+
+    pub(super) fn wide_target(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
+        match self.target(operand, ty)? {
+            Place::Wide(slot) => Ok(slot),
+            _ => Err(self.error("expected a register of 64 bits")),
+        }
+    }
+
+    pub(super) fn predicate_target(&mut self, operand: &Operand<'m>) -> Result<Option<Slot>, Error> {
+        if matches!(operand, Operand::Sink) {
+            return Ok(None);
+        }
+        match self.target(operand, Type::Pred)? {
+            Place::Predicate(slot) => Ok(Some(slot)),
+            _ => Err(self.error("expected a predicate")),
+        }
+    }
+
+    /// The type of a register operand; a register's size decides for instructions that have no type of their own.
+    pub(super) fn register_type(&self, operand: &Operand<'m>) -> Option<Type> {
+        match operand {
+            Operand::Name(name) => self.look_up(name).map(|found| match found {
+                Found::One(register) => register.ty,
+                Found::Member(family, _) => family.ty,
+            }),
+            _ => None,
+        }
+    }
+
+    /// `[base+offset]`
+    pub(super) fn address(&mut self, operand: &Operand<'m>, space: MemorySpace) -> Result<Address, Error> {
+        let Operand::Address { base, offset } = *operand else {
+            return Err(self.error(format!("expected an address in brackets, found {}", kind_of(operand))));
+        };
+        match base {
+            Base::Integer(value) => Ok(Address { base: self.constant_wide(Constant::Bits(value)), offset }),
+            Base::Name(name) => {
+                if let Some(register) = self.find_register(name) {
+                    let fits = matches!(register.ty.bits(), 32 | 64) && !register.ty.is_float();
+                    return match fits {
+                        true => Ok(Address { base: register.place, offset }),
+                        false => Err(self.error(format!("'{name}' cannot hold an address"))),
+                    };
+                }
+                let generic = matches!(space, MemorySpace::Generic | MemorySpace::Param);
+                let constant =
+                    self.address_of(name, 0, generic).ok_or_else(|| self.error(format!("unknown name '{name}'")))?;
+                Ok(Address { base: self.constant_wide(constant), offset })
+            }
+        }
+    }
+
+    /// The operands, exactly so many.
+    pub(super) fn operands<'o, const N: usize>(
+        &self,
+        operands: &'o [Operand<'m>],
+    ) -> Result<&'o [Operand<'m>; N], Error> {
+        operands.try_into().map_err(|_| self.error(format!("expected {N} operands, found {}", operands.len())))
+    }
+
+    pub(super) fn some_type(&self, words: &mut Words<'_>) -> Result<Type, Error> {
+        words.ty().ok_or_else(|| self.error("the instruction needs a type"))
+    }
+
+    pub(super) fn width(&self, ty: Type) -> Result<Width, Error> {
+        match ty.bits() {
+            8 => Ok(Width::One),
+            16 => Ok(Width::Two),
+            32 => Ok(Width::Four),
+            64 => Ok(Width::Eight),
+            _ => Err(self.unsupported(format!(".{ty:?} in memory").to_lowercase())),
+        }
+    }
+
+    pub(super) fn wrong_type(&self, ty: Type) -> Error {
+        self.error(format!("the instruction has no type .{}", format!("{ty:?}").to_lowercase()))
+    }
+}
+
+/// An element of a vector operand.
+#[derive(Debug, Clone)]
+enum Element<'m> {
+    Operand(Operand<'m>),
+    Register(Register),
+}
+
+fn truncate(value: u64, ty: Type) -> u64 {
+    match ty.bits() {
+        8 => value & 0xff,
+        16 => value & 0xffff,
+        32 => value & 0xffff_ffff,
+        _ => value,
+    }
+}
+
+pub(super) fn kind_of(operand: &Operand<'_>) -> &'static str {
+    match operand {
+        Operand::Name(_) => "a name",
+        Operand::Not(_) => "a negated predicate",
+        Operand::Sum(..) => "a sum",
+        Operand::Integer(_) => "an integer",
+        Operand::Single(_) | Operand::Double(_) => "a floating-point number",
+        Operand::Sink => "'_'",
+        Operand::Address { .. } => "an address",
+        Operand::Vector(_) => "a vector",
+        Operand::Pair(_) => "a pair",
+        Operand::List(_) => "a list",
+    }
+}
+
+/// Special registers whose value a thread keeps.
+fn special(name: &str) -> Option<Special> {
+    let name = name.strip_prefix('%').or((name == "WARP_SZ").then_some(name))?;
+    let (stem, component) = match name.rsplit_once('.') {
+        Some((stem, "x")) => (stem, Some(0)),
+        Some((stem, "y")) => (stem, Some(1)),
+        Some((stem, "z")) => (stem, Some(2)),
+        Some(_) => return None,
+        None => (name, None),
+    };
+    if let Some(component) = component {
+        return Some(match stem {
+            "tid" => Special::Tid(component),
+            "ntid" => Special::Ntid(component),
+            "ctaid" => Special::Ctaid(component),
+            "nctaid" => Special::Nctaid(component),
+            // A cluster is one block here.
+            "clusterid" => Special::Ctaid(component),
+            "nclusterid" => Special::Nctaid(component),
+            "cluster_ctaid" => Special::Zero,
+            "cluster_nctaid" => Special::One,
+            _ => return None,
+        });
+    }
+    Some(match stem {
+        "laneid" => Special::Lane,
+        "warpid" => Special::Warp,
+        "nwarpid" => Special::Warps,
+        "smid" => Special::Sm,
+        "nsmid" => Special::Sms,
+        "gridid" => Special::Grid,
+        "lanemask_eq" => Special::LaneMask(LaneMask::Eq),
+        "lanemask_le" => Special::LaneMask(LaneMask::Le),
+        "lanemask_lt" => Special::LaneMask(LaneMask::Lt),
+        "lanemask_ge" => Special::LaneMask(LaneMask::Ge),
+        "lanemask_gt" => Special::LaneMask(LaneMask::Gt),
+        "dynamic_smem_size" => Special::DynamicShared,
+        "total_smem_size" | "aggr_smem_size" => Special::TotalShared,
+        "reserved_smem_offset_begin" | "reserved_smem_offset_end" | "cluster_ctarank" | "is_explicit_cluster" => {
+            Special::Zero
+        }
+        "cluster_nctarank" => Special::One,
+        "WARP_SZ" => Special::WarpSize,
+        _ => {
+            let number = stem.strip_prefix("envreg")?.parse().ok().filter(|&number: &u8| number < 32)?;
+            Special::Env(number)
+        }
+    })
+}

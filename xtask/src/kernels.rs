@@ -1,0 +1,196 @@
+//! `cargo xtask kernels`: the PTX of the test data, made from its sources by NVIDIA's compilers and by Numba, which pip
+//! brings; and the step of `cargo xtask test` in which ptxas accepts it all.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use crate::command::{Failure, command, root, run};
+
+/// Packages of pip that belong together.
+struct Packages {
+    folder: &'static str,
+    names: &'static [&'static str],
+}
+
+const CUDA_12: Packages = Packages {
+    folder: "cuda-12",
+    names: &[
+        "nvidia-cuda-nvrtc-cu12==12.9.86",
+        "nvidia-cuda-runtime-cu12==12.9.79",
+        "nvidia-cuda-cccl-cu12==12.9.27",
+        "nvidia-cuda-nvcc-cu12==12.9.86",
+    ],
+};
+const CUDA_13: Packages = Packages {
+    folder: "cuda-13",
+    names: &["nvidia-cuda-nvrtc==13.0.88", "nvidia-cuda-runtime==13.0.88", "nvidia-cuda-cccl==13.0.85"],
+};
+const NUMBA: Packages = Packages {
+    folder: "numba",
+    names: &["numba==0.62.1", "llvmlite==0.45.1", "numpy==2.3.5", "nvidia-cuda-nvcc-cu12==12.9.86"],
+};
+const PTXAS_12: Packages = Packages { folder: "ptxas-12", names: &["nvidia-cuda-nvcc-cu12==12.9.86"] };
+const PTXAS_13: Packages = Packages { folder: "ptxas-13", names: &["nvidia-cuda-nvcc==13.0.88"] };
+
+/// What to do with the PTX that was made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aim {
+    Write,
+    Compare,
+}
+
+/// Makes all PTX anew from its sources.
+pub(crate) fn make(aim: Aim) -> Result<(), Failure> {
+    let made = tools().join("made");
+    fs::create_dir_all(&made).map_err(|error| format!("{} cannot be made: {error}", made.display()))?;
+    let mut sources: Vec<(&Packages, PathBuf)> = Vec::new();
+    for path in files(&["cu", "ll", "py"])? {
+        sources.push((compiler(&path)?, path));
+    }
+    for packages in [&CUDA_12, &CUDA_13, &NUMBA] {
+        let paths: Vec<_> = sources.iter().filter(|(with, _)| with.folder == packages.folder).collect();
+        if !paths.is_empty() {
+            let folder = install(packages)?;
+            each(&paths, |(_, path)| compile(&folder, &made, path))?;
+        }
+    }
+    let mut differing = Vec::new();
+    for (_, path) in &sources {
+        let to = path.with_extension("ptx");
+        let from = made.join(to.file_name().unwrap_or_default());
+        let (new, old) = (read(&from)?, fs::read_to_string(&to).unwrap_or_default());
+        if code(&new) != code(&old) {
+            differing.push(to.display().to_string());
+            if aim == Aim::Write {
+                fs::write(&to, new).map_err(|error| format!("{} cannot be written: {error}", to.display()))?;
+            }
+        }
+    }
+    println!("{} kernels compiled, {} of them other than before", sources.len(), differing.len());
+    if aim == Aim::Compare && !differing.is_empty() {
+        return Err(format!("not what the compilers make:\n{}", differing.join("\n")));
+    }
+    Ok(())
+}
+
+/// Has ptxas look at all PTX of the test data. Without pip, or a network for it, nothing is looked at.
+pub(crate) fn assemble() -> Result<(), Failure> {
+    let (old, new) = match (install(&PTXAS_12), install(&PTXAS_13)) {
+        (Ok(old), Ok(new)) => (old, new),
+        (Err(failure), _) | (_, Err(failure)) => {
+            println!("left out, for ptxas cannot be had here: {failure}");
+            return Ok(());
+        }
+    };
+    let (old, new) = (assembler(&old)?, assembler(&new)?);
+    let paths = files(&["ptx"])?;
+    each(&paths, |path| {
+        let is_new = read(path)?.lines().any(|line| line.starts_with(".version 9"));
+        accept(if is_new { &new } else { &old }, path)
+    })?;
+    println!("ptxas accepts {} files", paths.len());
+    Ok(())
+}
+
+/// The folder for what pip brings.
+fn tools() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    root().join(target).join("kernels")
+}
+
+/// The files of the test data whose names end so.
+fn files(extensions: &[&str]) -> Result<Vec<PathBuf>, Failure> {
+    let folder = root().join("crates/softcuda/tests/kernels");
+    let told = |error: std::io::Error| format!("{} cannot be read: {error}", folder.display());
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(told)? {
+        let path = entry.map_err(told)?.path();
+        if path.extension().and_then(OsStr::to_str).is_some_and(|extension| extensions.contains(&extension)) {
+            found.push(path);
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))
+}
+
+/// The packages that compile a source: Numba's for Python, else those of CUDA 12 unless it asks for 13.
+fn compiler(path: &Path) -> Result<&'static Packages, Failure> {
+    if path.extension().is_some_and(|extension| extension == "py") {
+        return Ok(&NUMBA);
+    }
+    let source = read(path)?;
+    let wanted = source.lines().find(|line| line.starts_with("// compile:")).unwrap_or_default();
+    Ok(if wanted.split_whitespace().any(|word| word == "cuda13") { &CUDA_13 } else { &CUDA_12 })
+}
+
+/// PTX without the lines in which the compiler names itself.
+fn code(ptx: &str) -> Vec<&str> {
+    ptx.lines().filter(|line| !line.starts_with("//")).collect()
+}
+
+/// Installs packages into a folder of their own, once.
+fn install(packages: &Packages) -> Result<PathBuf, Failure> {
+    let folder = tools().join(packages.folder);
+    let mark = folder.join("complete");
+    let wanted = packages.names.join("\n");
+    if fs::read_to_string(&mark).is_ok_and(|have| have == wanted) {
+        return Ok(folder);
+    }
+    let mut pip = command("python3", &["-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target"]);
+    run(pip.arg(&folder).args(packages.names).stderr(Stdio::null()))?;
+    fs::write(&mark, wanted).map_err(|error| format!("{} cannot be written: {error}", mark.display()))?;
+    Ok(folder)
+}
+
+fn assembler(folder: &Path) -> Result<PathBuf, Failure> {
+    ["nvidia/cuda_nvcc/bin/ptxas", "nvidia/cu13/bin/ptxas"]
+        .iter()
+        .map(|inner| folder.join(inner))
+        .find(|path| path.exists())
+        .ok_or_else(|| format!("there is no ptxas in {}", folder.display()))
+}
+
+fn compile(packages: &Path, made: &Path, source: &Path) -> Result<(), Failure> {
+    let mut python = command("python3", &["xtask/src/kernels.py"]);
+    quiet(python.arg(packages).arg(made).arg(source))
+}
+
+fn accept(ptxas: &Path, path: &Path) -> Result<(), Failure> {
+    quiet(Command::new(ptxas).args(["-arch=sm_90", "--compile-only", "-o", "/dev/null"]).arg(path))
+}
+
+/// Runs a command whose words matter only when it fails.
+fn quiet(command: &mut Command) -> Result<(), Failure> {
+    let output = command.output().map_err(|error| format!("{command:?} does not start: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Does the work for each item, on all cores, and tells all failures.
+fn each<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(failure) = work(item) {
+                        failures.lock().expect("no thread panics with the list").push(failure);
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().expect("no thread panics with the list");
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}
