@@ -18,9 +18,8 @@ use crate::site::Site;
 /// Instructions of warps that a block executes before others have their turn.
 pub(super) const SLICE_INSTRUCTIONS: u64 = 20_000;
 
-/// After so many steps in which no block has ended, a kernel may be waiting for what the program does next: from then
-/// on its steps are short, so that calls which wait for nothing are too.
-const LONG_STEPS: u32 = 4;
+/// After a step in which no block has ended, a kernel may be waiting for what the program does next: its steps are
+/// short then, so that calls which wait for nothing are too.
 const SHORT_STEP_INSTRUCTIONS: u64 = 1 << 13;
 
 /// Blocks that begin before one was paused.
@@ -58,8 +57,8 @@ struct Front {
     out: u64,
     /// Blocks that may be on their way at once, for now.
     resident: u64,
-    /// Steps since a block has ended.
-    fruitless: u32,
+    /// No block has ended since the last step began.
+    is_fruitless: bool,
     /// When the first block began.
     began: Option<Instant>,
     /// Somebody writes down how it failed.
@@ -103,7 +102,7 @@ impl Run {
                 paused: VecDeque::new(),
                 out: 0,
                 resident,
-                fruitless: 0,
+                is_fruitless: false,
                 began: None,
                 fails: false,
                 outcome: None,
@@ -225,7 +224,7 @@ impl Run {
         front.out -= 1;
         let at_nanoseconds = match progress {
             BlockProgress::Done => {
-                front.fruitless = 0;
+                front.is_fruitless = false;
                 let is_last = front.out == 0 && front.paused.is_empty() && front.next == self.grid.blocks();
                 drop(front);
                 if is_last {
@@ -257,13 +256,6 @@ impl Run {
         self.put_back(block, BlockProgress::Runs);
     }
 
-    /// Counts a step, and says how many there were since a block has ended.
-    fn count_step(&self) -> u32 {
-        let mut front = self.front();
-        front.fruitless = front.fruitless.saturating_add(1);
-        front.fruitless - 1
-    }
-
     /// Goes on for about so many instructions, in the calling thread; for fewer if it goes nowhere.
     pub(super) fn step(
         &self,
@@ -273,10 +265,9 @@ impl Run {
         limit: Option<Duration>,
     ) -> Result<Progress, CUerror> {
         let mut random = seed.map(Random::new);
-        let mut left = match self.count_step() {
-            0..LONG_STEPS => instructions.max(1),
-            _ => instructions.clamp(1, SHORT_STEP_INSTRUCTIONS),
-        };
+        let was_fruitless = std::mem::replace(&mut self.front().is_fruitless, true);
+        let most = if was_fruitless { SHORT_STEP_INSTRUCTIONS } else { u64::MAX };
+        let mut left = instructions.clamp(1, most);
         while left > 0 {
             let Find::Block(block) = self.find(now(), random.as_mut()) else { break };
             let most = left.min(SLICE_INSTRUCTIONS);
