@@ -46,7 +46,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(4, 8, 4),
-        did: "add a text that defines a function twice over, and complete",
+        did: "add a text that defines a function twice, and complete",
         run: |b| {
             b.begin()?;
             let state = linked(b, &[CALLER, CALLEE])?;
