@@ -22,6 +22,7 @@ pub(crate) mod child;
 
 mod answers;
 mod bench;
+mod captured;
 mod experiment;
 mod gate;
 mod host;

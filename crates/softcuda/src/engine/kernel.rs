@@ -18,8 +18,14 @@ use crate::site::Site;
 /// Instructions of warps that a block executes before others have their turn.
 pub(super) const SLICE_INSTRUCTIONS: u64 = 20_000;
 
+<<<<<<< HEAD
 /// The same where a generator decides.
 const SEEDED_INSTRUCTIONS: u64 = 2_000;
+=======
+/// After a step in which no block has ended, a kernel may be waiting for what the program does next: its steps are
+/// short then, so that calls which wait for nothing are too.
+const SHORT_STEP_INSTRUCTIONS: u64 = 1 << 13;
+>>>>>>> lab
 
 /// Blocks that begin before one was paused.
 const RESIDENT_FIRST: u64 = 16;
@@ -58,6 +64,8 @@ struct Front {
     out: u64,
     /// Blocks that may be on their way at once, for now.
     resident: u64,
+    /// No block has ended since the last step began.
+    is_fruitless: bool,
     /// When the first block began.
     began: Option<Instant>,
     /// Somebody writes down how it failed.
@@ -129,6 +137,7 @@ impl Run {
                 paused: VecDeque::new(),
                 out: 0,
                 resident,
+                is_fruitless: false,
                 began: None,
                 fails: false,
                 outcome: None,
@@ -252,7 +261,12 @@ impl Run {
         front.out -= 1;
         let at_nanoseconds = match progress {
             BlockProgress::Done => {
+<<<<<<< HEAD
                 let is_last = front.out == 0 && front.paused.is_empty() && front.begun == self.grid.blocks();
+=======
+                front.is_fruitless = false;
+                let is_last = front.out == 0 && front.paused.is_empty() && front.next == self.grid.blocks();
+>>>>>>> lab
                 drop(front);
                 if is_last {
                     self.end(Ok(()));
@@ -283,7 +297,7 @@ impl Run {
         self.put_back(block, BlockProgress::Runs);
     }
 
-    /// Goes on for about so many instructions, in the calling thread.
+    /// Goes on for about so many instructions, in the calling thread; for fewer if it goes nowhere.
     pub(super) fn step(
         &self,
         instructions: u64,
@@ -292,7 +306,9 @@ impl Run {
         limit: Option<Duration>,
     ) -> Result<Progress, CUerror> {
         let mut random = seed.map(Random::new);
-        let mut left = instructions.max(1);
+        let was_fruitless = std::mem::replace(&mut self.front().is_fruitless, true);
+        let most = if was_fruitless { SHORT_STEP_INSTRUCTIONS } else { u64::MAX };
+        let mut left = instructions.clamp(1, most);
         while left > 0 {
             let Find::Block(block) = self.find(now(), random.as_mut()) else { break };
             let most = left.min(SLICE_INSTRUCTIONS);

@@ -1,5 +1,6 @@
 //! Question 5: which calls still answer in a process after a kernel of it has ended in a fault.
 
+use std::ffi::CStr;
 use std::thread;
 
 use freehold_driver::cuda::{
@@ -12,6 +13,7 @@ use super::faults::UNMAPPED;
 use super::{Answer, Experiment};
 use crate::lab::answers::{code, ready};
 use crate::lab::bench::Bench;
+use crate::lab::captured::Captured;
 use crate::lab::host::Host;
 use crate::lab::id::Id;
 use crate::lab::kernels::{DEFAULT, FAULTS, KERNELS, ONE, kernel, launch, load, loaded, zeros};
@@ -398,8 +400,9 @@ fn both(b: &Bench) -> String {
     format!("{}, {}", code(memory::alloc(b, 4096)), code(context::synchronize(b)))
 }
 
-fn after_other(b: &Bench, name: &std::ffi::CStr) -> Answer {
+fn after_other(b: &Bench, name: &CStr) -> Answer {
     let before = Before::new(b)?;
+    let _printed = Captured::stderr()?;
     launch(b, kernel(b, FAULTS, name)?, ONE, DEFAULT, &[])?;
     let fault = code(context::synchronize(b));
     let here = both(b);

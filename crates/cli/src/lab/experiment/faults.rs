@@ -2,13 +2,15 @@
 
 use std::ffi::{CStr, CString};
 
+use freehold_driver::cuda::launch::Shape;
 use freehold_driver::cuda::{
-    CUdeviceptr, CUlimit, CallError, context, fill, memory, module, pool, stream, stream_flags,
+    CUdeviceptr, CUlimit, CallError, context, device, fill, memory, module, pool, stream, stream_flags,
 };
 
 use super::{Answer, Experiment};
 use crate::lab::answers::{code, or_code};
 use crate::lab::bench::Bench;
+use crate::lab::captured::Captured;
 use crate::lab::host::Host;
 use crate::lab::id::Id;
 use crate::lab::kernels::{DEFAULT, FAULTS, KERNELS, ONE, kernel, launch, load, loaded, word_at, zeros};
@@ -85,7 +87,14 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment { id: Id(5, 2, 10), did: "a kernel executes trap", run: |b| end_of(b, c"traps", &[]) },
     Experiment { id: Id(5, 2, 11), did: "a kernel executes brkpt", run: |b| end_of(b, c"breaks", &[]) },
-    Experiment { id: Id(5, 2, 12), did: "an assertion of a kernel fails", run: |b| end_of(b, c"asserts", &[]) },
+    Experiment {
+        id: Id(5, 2, 12),
+        did: "an assertion of a kernel fails",
+        run: |b| {
+            let _printed = Captured::stderr()?;
+            end_of(b, c"asserts", &[])
+        },
+    },
     Experiment {
         id: Id(5, 2, 13),
         did: "a kernel calls itself for ever",
@@ -166,11 +175,10 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             let of = load(b, FAULTS)?;
             let (traps, store) = (loaded(b, of, c"traps")?, loaded(b, of, c"store")?);
             launch(b, traps, ONE, DEFAULT, &[])?;
-            // The first may have been seen by then.
+            // The first may have been seen by then, and the second be refused.
             let second = launch(b, store, ONE, DEFAULT, &[UNMAPPED, 1]);
-            let answers = [code(context::synchronize(b)), code(context::synchronize(b))];
-            drop(second);
-            Ok(answers.join(", "))
+            let waited = context::synchronize(b);
+            Ok(format!("{}, {}", code(second.and(waited)), code(context::synchronize(b))))
         },
     },
     Experiment {
@@ -179,9 +187,30 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: |b| {
             b.begin()?;
             let store = kernel(b, FAULTS, c"store")?;
-            let shape = freehold_driver::cuda::launch::Shape::line(64, 1024);
+            let shape = Shape::line(64, 1024);
             launch(b, store, shape, DEFAULT, &[UNMAPPED, 1])?;
             Ok(code(context::synchronize(b)))
+        },
+    },
+    Experiment {
+        id: Id(5, 2, 25),
+        did: "an assertion of a kernel fails: what is printed to standard error",
+        run: |b| {
+            let printed = Captured::stderr()?;
+            end_of(b, c"asserts", &[])?;
+            Ok(printed.text()?.trim_end().to_owned())
+        },
+    },
+    Experiment {
+        id: Id(5, 2, 26),
+        did: "2 times 2 threads fail an assertion: how many lines are printed to standard error",
+        run: |b| {
+            b.begin()?;
+            let asserts = kernel(b, FAULTS, c"asserts")?;
+            let printed = Captured::stderr()?;
+            launch(b, asserts, Shape::line(2, 2), DEFAULT, &[])?;
+            let end = code(context::synchronize(b));
+            Ok(format!("{end}, {}", printed.text()?.lines().count()))
         },
     },
     Experiment {
@@ -251,7 +280,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "a kernel stores to pool memory that was freed in its stream, with all memory kept by the pool",
         run: |b| {
             end_with(b, c"store", |b| {
-                let pool = freehold_driver::cuda::device::default_pool(b, b.device)?;
+                let pool = device::default_pool(b, b.device)?;
                 pool::set_release_threshold(b, pool, u64::MAX)?;
                 let block = memory::alloc_async(b, 4096, DEFAULT)?;
                 memory::free_async(b, block, DEFAULT)?;

@@ -155,7 +155,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(4, 10, 17),
-        did: "are the most threads of a function as many with another of the same module set to more shared memory",
+        did: "allow one function more dynamic shared memory: what another of its module may have",
         run: |b| {
             b.begin()?;
             let of = load(b, KERNELS)?;

@@ -6,13 +6,13 @@ use std::thread;
 
 use freehold_driver::cuda::launch::{self, Shape};
 use freehold_driver::cuda::{
-    CUfunction, CUfunction_attribute, CUlaunchAttribute, CUlaunchAttributeID, CUstream, CallError, context, function,
-    launch_param, stream, stream_flags,
+    CUfunction, CUfunction_attribute, CUlaunchAttribute, CUlaunchAttributeID, CUstream, CallError, Function, context,
+    function, launch_param, stream, stream_flags,
 };
 
 use super::{Answer, Experiment};
 use crate::lab::answers::{code, or_code};
-use crate::lab::bench::Bench;
+use crate::lab::bench::{Bench, named};
 use crate::lab::id::Id;
 use crate::lab::kernels::{self, DEFAULT, KERNELS, ONE, kernel, word_at, zeros};
 
@@ -285,7 +285,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             let empty = begun(b, c"empty")?;
             // SAFETY: a null configuration is the driver's to refuse; the kernel has no parameters.
             let answer = unsafe { (b.cuLaunchKernelEx)(std::ptr::null(), empty, null_mut(), null_mut()) };
-            Ok(code(crate::lab::bench::named(freehold_driver::cuda::Function::cuLaunchKernelEx, answer)))
+            Ok(code(named(Function::cuLaunchKernelEx, answer)))
         },
     },
     Experiment {

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use freehold_driver::cuda::module::Options;
-use freehold_driver::cuda::{CUjitInputType, CUlinkState, CUmodule, CallError, link, module};
+use freehold_driver::cuda::{CUjitInputType, CUlinkState, CUmodule, CallError, driver, link, module};
 
 use super::Experiment;
 use crate::lab::answers::{code, either, or_code};
@@ -46,7 +46,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(4, 8, 4),
-        did: "add a text that defines a function twice over, and complete",
+        did: "add a text that defines a function twice, and complete",
         run: |b| {
             b.begin()?;
             let state = linked(b, &[CALLER, CALLEE])?;
@@ -191,7 +191,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(4, 8, 18),
         did: "create a link with no context current",
         run: |b| {
-            freehold_driver::cuda::driver::init(b, 0)?;
+            driver::init(b, 0)?;
             Ok(code(create(b)))
         },
     },

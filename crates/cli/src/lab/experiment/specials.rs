@@ -1,16 +1,16 @@
 //! Question 4: what kernels do beside memory: they print, allocate, and look at clocks.
 
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-
+use freehold_driver::cuda::launch::Shape;
 use freehold_driver::cuda::{
-    CUdeviceptr, CUlimit, CUpointer_attribute, CallError, context, fill, memory, pointer, stream, stream_flags,
+    CUdeviceptr, CUlimit, CUmodule, CUpointer_attribute, CallError, context, fill, memory, module, pointer, stream,
+    stream_flags,
 };
 
-use super::{Answer, Experiment, Failure};
+use super::{Answer, Experiment};
 use crate::lab::answers::{code, either, or_code};
 use crate::lab::bench::Bench;
+use crate::lab::captured::Captured;
+use crate::lab::host::Host;
 use crate::lab::id::Id;
 use crate::lab::kernels::{DEFAULT, ONE, SPECIALS, Spin, kernel, launch, load, loaded, word_at, zeros};
 
@@ -26,7 +26,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: |b| {
             b.begin()?;
             let says = kernel(b, SPECIALS, c"says")?;
-            let out = Captured::new()?;
+            let out = Captured::stdout()?;
             launch(b, says, ONE, DEFAULT, &[1])?;
             launch(b, says, ONE, DEFAULT, &[2])?;
             context::synchronize(b)?;
@@ -45,7 +45,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             b.begin()?;
             let says = kernel(b, SPECIALS, c"says")?;
             let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
-            let out = Captured::new()?;
+            let out = Captured::stdout()?;
             launch(b, says, ONE, stream, &[3])?;
             stream::synchronize(b, stream)?;
             Ok(quoted(&out.text()?))
@@ -58,9 +58,9 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             b.begin()?;
             let says = kernel(b, SPECIALS, c"says")?;
             let block = zeros(b)?;
-            let out = Captured::new()?;
+            let out = Captured::stdout()?;
             launch(b, says, ONE, DEFAULT, &[3])?;
-            b.copy_out(crate::lab::host::Host::pageable(4), block)?;
+            b.copy_out(Host::pageable(4), block)?;
             Ok(quoted(&out.text()?))
         },
     },
@@ -70,8 +70,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: |b| {
             b.begin()?;
             let says = kernel(b, SPECIALS, c"says")?;
-            let out = Captured::new()?;
-            launch(b, says, freehold_driver::cuda::launch::Shape::line(1, 32), DEFAULT, &[4])?;
+            let out = Captured::stdout()?;
+            launch(b, says, Shape::line(1, 32), DEFAULT, &[4])?;
             context::synchronize(b)?;
             Ok(out.text()?.lines().filter(|line| *line == "value 4").count().to_string())
         },
@@ -188,14 +188,14 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: |b| {
             b.begin()?;
             let of = load(b, SPECIALS)?;
-            Ok(freehold_driver::cuda::module::function_count(b, of)?.to_string())
+            Ok(module::function_count(b, of)?.to_string())
         },
     },
 ];
 
 /// The heap of kernels, in the primary context.
 struct Heap {
-    module: freehold_driver::cuda::CUmodule,
+    module: CUmodule,
     to: CUdeviceptr,
 }
 
@@ -217,60 +217,6 @@ fn pointer_or_null(start: u64) -> String {
     either(start == 0, "null", "a pointer")
 }
 
-/// What is printed to standard output goes here, from the making of this to its end.
-struct Captured {
-    file: File,
-    before: OwnedFd,
-}
-
-impl Captured {
-    fn new() -> io::Result<Self> {
-        // SAFETY: the name ends in a NUL; the call answers with a new descriptor or a negative number.
-        let file = unsafe { libc::memfd_create(c"printed".as_ptr(), 0) };
-        // SAFETY: the call takes a number and answers with a new descriptor or a negative number.
-        let before = unsafe { libc::dup(libc::STDOUT_FILENO) };
-        if file < 0 || before < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just made and is nobody else's.
-        let file = unsafe { File::from_raw_fd(file) };
-        // SAFETY: as for `file`.
-        let before = unsafe { OwnedFd::from_raw_fd(before) };
-        flush();
-        // SAFETY: the call takes two descriptors, both open.
-        if unsafe { libc::dup2(file.as_raw_fd(), libc::STDOUT_FILENO) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self { file, before })
-    }
-
-    /// What was printed so far.
-    fn text(&self) -> io::Result<String> {
-        flush();
-        let mut file = &self.file;
-        let end = file.stream_position()?;
-        file.seek(SeekFrom::Start(0))?;
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        file.seek(SeekFrom::Start(end))?;
-        Ok(text)
-    }
-}
-
-impl Drop for Captured {
-    fn drop(&mut self) {
-        flush();
-        // SAFETY: the call takes two descriptors, both open. Should it fail, the answer is not seen, and says so.
-        unsafe { libc::dup2(self.before.as_raw_fd(), libc::STDOUT_FILENO) };
-    }
-}
-
-/// Writes out what the C library holds back.
-fn flush() {
-    // SAFETY: null means every open file of the C library.
-    unsafe { libc::fflush(std::ptr::null_mut()) };
-}
-
 /// A text on one line.
 fn quoted(text: &str) -> String {
     if text.is_empty() { "nothing".to_owned() } else { text.trim_end().replace('\n', "; ") }
@@ -281,7 +227,7 @@ fn printed_behind(b: &Bench) -> Answer {
     let spin = Spin::new(b)?;
     let says = kernel(b, SPECIALS, c"says")?;
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
-    let out = Captured::new()?;
+    let out = Captured::stdout()?;
     // The first launch of a kernel that prints may wait for the device.
     launch(b, says, ONE, stream, &[8])?;
     context::synchronize(b)?;
@@ -294,11 +240,11 @@ fn printed_behind(b: &Bench) -> Answer {
     Ok(format!("the launch {}, {early}, {}", pace.words(), quoted(&out.text()?)))
 }
 
-fn printed_at_query(b: &Bench) -> Result<String, Failure> {
+fn printed_at_query(b: &Bench) -> Answer {
     b.begin()?;
     let says = kernel(b, SPECIALS, c"says")?;
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
-    let out = Captured::new()?;
+    let out = Captured::stdout()?;
     launch(b, says, ONE, stream, &[5])?;
     while !stream::query(b, stream)? {
         std::thread::yield_now();
