@@ -18,14 +18,12 @@ use crate::site::Site;
 /// Instructions of warps that a block executes before others have their turn.
 pub(super) const SLICE_INSTRUCTIONS: u64 = 20_000;
 
-<<<<<<< HEAD
 /// The same where a generator decides.
 const SEEDED_INSTRUCTIONS: u64 = 2_000;
-=======
+
 /// After a step in which no block has ended, a kernel may be waiting for what the program does next: its steps are
 /// short then, so that calls which wait for nothing are too.
 const SHORT_STEP_INSTRUCTIONS: u64 = 1 << 13;
->>>>>>> lab
 
 /// Blocks that begin before one was paused.
 const RESIDENT_FIRST: u64 = 16;
@@ -261,12 +259,8 @@ impl Run {
         front.out -= 1;
         let at_nanoseconds = match progress {
             BlockProgress::Done => {
-<<<<<<< HEAD
-                let is_last = front.out == 0 && front.paused.is_empty() && front.begun == self.grid.blocks();
-=======
                 front.is_fruitless = false;
-                let is_last = front.out == 0 && front.paused.is_empty() && front.next == self.grid.blocks();
->>>>>>> lab
+                let is_last = front.out == 0 && front.paused.is_empty() && front.begun == self.grid.blocks();
                 drop(front);
                 if is_last {
                     self.end(Ok(()));
