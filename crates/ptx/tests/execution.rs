@@ -188,3 +188,37 @@ fn threads_that_sleep_wake() {
     let text = kernel("nanosleep.u32 5000;\nbar.sync 0;\nst.global.u32 [%at], 1;");
     assert_eq!(words(&text, 2, 64, 64), [1; 64]);
 }
+
+#[test]
+fn lanes_that_come_to_a_barrier_one_by_one_are_counted_once() {
+    // Lanes take ways of different lengths to the same barrier, round after round, and count themselves behind it.
+    let text = kernel(
+        ".shared .b32 s[1];\n.reg .b32 %a;\nmov.u32 %a, s;\nmov.u32 %r1, 0;\n\
+         round: and.b32 %r2, %i, 3;\nadd.u32 %r2, %r2, %r1;\nway: setp.eq.u32 %p1, %r2, 0;\n@%p1 bra there;\n\
+         sub.u32 %r2, %r2, 1;\nbra way;\nthere: bar.sync 0;\natom.shared.add.u32 %r3, [%a], 1;\nbar.sync 0;\n\
+         ld.shared.u32 %r4, [%a];\nadd.u32 %r1, %r1, 1;\nmul.lo.u32 %r5, %r1, 64;\nsetp.ne.u32 %p2, %r4, %r5;\n\
+         @%p2 st.global.u32 [%at], 1;\nsetp.lt.u32 %p3, %r1, 5;\n@%p3 bra round;",
+    );
+    assert_eq!(words(&text, 1, 64, 64), [0; 64]);
+}
+
+#[test]
+fn each_lane_goes_where_its_index_says() {
+    let text = kernel(
+        "and.b32 %r1, %i, 3;\nmov.u32 %r2, 50;\nto: .branchtargets zero, one, two, end;\nbrx.idx %r1, to;\n\
+         zero: mov.u32 %r2, 10;\nbra end;\none: mov.u32 %r2, 11;\nbra end;\ntwo: mov.u32 %r2, 12;\n\
+         end: st.global.u32 [%at], %r2;",
+    );
+    let expected: Vec<u32> = (0..32).map(|i| [10, 11, 12, 50][i % 4]).collect();
+    assert_eq!(words(&text, 1, 32, 32), expected);
+}
+
+#[test]
+fn a_function_is_called_only_as_it_was_declared() {
+    let text = format!(
+        ".func f(.reg .b32 x) {{ ret; }}\n{}",
+        kernel("mov.u64 %rd1, f;\nproto: .callprototype _ (.reg .b64 _);\ncall %rd1, (%rd1), proto;")
+    );
+    let fault = launch(&text, 1, 32, 128, None).expect_err("f takes 32 bits");
+    assert!(matches!(fault.kind, FaultKind::Call { .. }), "{fault}");
+}

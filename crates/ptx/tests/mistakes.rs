@@ -81,7 +81,10 @@ fn a_name_is_defined_once() {
 #[test]
 fn a_variable_takes_no_more_values_than_it_has_elements() {
     let text = common::with_head(".global .u32 a[2] = {1, 2, 3};");
-    assert_eq!(Unit::compile(&text).expect_err("a has two elements").message, "more initial values than the array has elements");
+    assert_eq!(
+        Unit::compile(&text).expect_err("a has two elements").message,
+        "more initial values than the array has elements"
+    );
     let text = common::with_head(".global .u32 a[3] = {1, 2, 3};");
     assert!(Unit::compile(&text).is_ok());
 }
