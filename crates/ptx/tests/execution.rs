@@ -205,11 +205,11 @@ fn lanes_that_come_to_a_barrier_one_by_one_are_counted_once() {
 #[test]
 fn each_lane_goes_where_its_index_says() {
     let text = kernel(
-        "and.b32 %r1, %i, 3;\nmov.u32 %r2, 50;\nto: .branchtargets zero, one, two, end;\nbrx.idx %r1, to;\n\
-         zero: mov.u32 %r2, 10;\nbra end;\none: mov.u32 %r2, 11;\nbra end;\ntwo: mov.u32 %r2, 12;\n\
+        "and.b32 %r1, %i, 3;\nmov.u32 %r2, 50;\nto: .branchtargets end, one, two, next;\nbrx.idx %r1, to;\n\
+         next: mov.u32 %r2, 13;\nbra end;\none: mov.u32 %r2, 11;\nbra end;\ntwo: mov.u32 %r2, 12;\n\
          end: st.global.u32 [%at], %r2;",
     );
-    let expected: Vec<u32> = (0..32).map(|i| [10, 11, 12, 50][i % 4]).collect();
+    let expected: Vec<u32> = (0..32).map(|i| [50, 11, 12, 13][i % 4]).collect();
     assert_eq!(words(&text, 1, 32, 32), expected);
 }
 
