@@ -177,3 +177,31 @@ fn kernel_round_trip(bencher: Bencher, blocks: u32) {
         cuda::stream::synchronize(&API, stream)
     });
 }
+
+/// `y = a * x + y` over so many elements, in blocks of 128 threads: every access is checked.
+#[divan::bench(args = [1 << 14, 1 << 18])]
+fn saxpy(bencher: Bencher, count: u32) {
+    /// PTX instructions of one thread.
+    const INSTRUCTIONS: u64 = 20;
+    let _bench = Bench::new();
+    let text = concat!(include_str!("../tests/kernels/saxpy.ptx"), "\0");
+    // SAFETY: the text ends in a NUL.
+    let module = unsafe { cuda::module::load(&API, text.as_ptr().cast()) }.expect("the text is right");
+    let function = cuda::module::function(&API, module, c"saxpy").expect("the module has the kernel");
+    let bytes = 4 * count as usize;
+    let (mut y, mut x) = (allocate(bytes), allocate(bytes));
+    let (mut a, mut n) = (2.5f32, count);
+    let shape = cuda::launch::Shape::line(count.div_ceil(128), 128);
+    let stream = cuda::stream::create(&API, stream_flags::NON_BLOCKING).expect("a stream can be created");
+    bencher.counter(divan::counter::ItemsCount::new(INSTRUCTIONS * u64::from(count))).bench_local(|| {
+        let mut arguments: [*mut c_void; 4] =
+            [(&raw mut y).cast(), (&raw mut x).cast(), (&raw mut a).cast(), (&raw mut n).cast()];
+        // SAFETY: the arguments are those of the kernel, which stays within the two blocks.
+        unsafe { cuda::launch::kernel(&API, function, shape, stream, &mut arguments) }.expect("the launch is right");
+        cuda::stream::synchronize(&API, stream)
+    });
+}
+
+fn allocate(bytes: usize) -> cuda::CUdeviceptr {
+    cuda::memory::alloc(&API, bytes).expect("there is memory")
+}
