@@ -90,7 +90,7 @@ fn a_variable_takes_no_more_values_than_it_has_elements() {
 }
 
 fn linked(texts: &[&str]) -> Result<Image, LinkError> {
-    Image::link(texts.iter().map(|text| Unit::compile(&common::with_head(text)).unwrap()).collect())
+    Image::link(texts.iter().map(|text| Unit::compile(&common::with_head(text)).expect("the text is right")).collect())
 }
 
 #[test]
