@@ -27,6 +27,12 @@ impl Unit {
         let module = syntax::parse(text)?;
         Ok(Self { lowered: lower::lower(&module)? })
     }
+
+    /// Names that no other text may define.
+    pub fn definitions(&self) -> impl Iterator<Item = &str> {
+        let defined = |symbol: &&Symbol| symbol.linkage == Linkage::Visible && is_defined(symbol);
+        self.lowered.symbols.iter().filter(defined).map(|symbol| symbol.name.as_str())
+    }
 }
 
 /// Why texts do not fit together.
@@ -63,8 +69,6 @@ pub struct GlobalVariable {
     pub name: String,
     pub bytes: u64,
     pub align: u64,
-    /// Whether the host finds it by its name.
-    pub visible: bool,
     /// Lives in constant memory: kernels do not write it.
     pub constant: bool,
 }
@@ -347,7 +351,6 @@ impl Linker {
                         name: symbol.name.clone(),
                         bytes: variable.bytes,
                         align: variable.align,
-                        visible: symbol.linkage != Linkage::Local,
                         constant: variable.home == Home::Const,
                     });
                     self.data.push(Initial { bytes: data.bytes, unit, relocations: data.relocations });

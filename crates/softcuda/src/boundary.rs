@@ -12,6 +12,7 @@ use freehold_driver::cuda::{
     CUpointer_attribute, CUresult, CUsharedconfig, CUstream, CUstreamCallback, Function,
 };
 
+use crate::context::current;
 use crate::engine::work::is_within_host_function;
 use crate::memory::place::Place;
 use crate::world;
@@ -47,8 +48,10 @@ pub(crate) fn enter(function: Function, call: impl FnOnce() -> CUresult) -> CUre
             return Err(CUerror::NOT_PERMITTED);
         }
         world.engine.before_call();
-        if !works_after_a_fault(function) {
-            world.engine.status()?;
+        if let Err(fault) = world.engine.status()
+            && !works_after_a_fault(function)
+        {
+            return Err(after_a_fault(function, fault));
         }
         let result = call();
         world.engine.after_call();
@@ -68,16 +71,51 @@ fn works_without_init(function: Function) -> bool {
     )
 }
 
-/// What the driver has to say of a fault can be asked for after it.
+/// Which calls a fault does not spoil: what is known without the device, which context is current, the end of contexts,
+/// and what the driver has to say of the fault (fact 5.1).
 fn works_after_a_fault(function: Function) -> bool {
     matches!(
         function,
-        Function::cuLogsRegisterCallback
+        Function::cuDeviceGet
+            | Function::cuDeviceGetCount
+            | Function::cuDeviceGetName
+            | Function::cuDeviceGetUuid_v2
+            | Function::cuDeviceTotalMem_v2
+            | Function::cuDeviceGetAttribute
+            | Function::cuDeviceGetByPCIBusId
+            | Function::cuDeviceGetPCIBusId
+            | Function::cuDeviceCanAccessPeer
+            | Function::cuDeviceGetP2PAttribute
+            | Function::cuDeviceComputeCapability
+            | Function::cuDevicePrimaryCtxRelease_v2
+            | Function::cuDevicePrimaryCtxReset_v2
+            | Function::cuDevicePrimaryCtxGetState
+            | Function::cuCtxDestroy_v2
+            | Function::cuCtxPushCurrent_v2
+            | Function::cuCtxPopCurrent_v2
+            | Function::cuCtxSetCurrent
+            | Function::cuCtxGetCurrent
+            | Function::cuCtxGetDevice
+            | Function::cuCtxGetFlags
+            | Function::cuCtxGetId
+            | Function::cuCtxGetApiVersion
+            | Function::cuPointerGetAttribute
+            | Function::cuPointerGetAttributes
+            | Function::cuLogsRegisterCallback
             | Function::cuLogsUnregisterCallback
             | Function::cuLogsCurrent
             | Function::cuLogsDumpToFile
             | Function::cuLogsDumpToMemory
     )
+}
+
+/// What a call answers that a fault spoils. That its thread has no context, or one that is destroyed, goes first, except
+/// where the call is to make one.
+fn after_a_fault(function: Function, fault: CUerror) -> CUerror {
+    if matches!(function, Function::cuCtxCreate_v2 | Function::cuDevicePrimaryCtxRetain) {
+        return fault;
+    }
+    current().err().unwrap_or(fault)
 }
 
 /// How an argument of C becomes a value of an entry's.

@@ -35,6 +35,8 @@ pub(crate) struct Context {
     pub(crate) peers: Mutex<BTreeSet<u64>>,
     /// Bytes that kernels hold from their `malloc`.
     pub(crate) heap_bytes: AtomicU64,
+    /// Whether any kernel has allocated: the size of the heap is fixed then.
+    pub(crate) heap_is_used: AtomicBool,
     /// What kernels printed and nobody has seen yet.
     printed: Mutex<Vec<u8>>,
 }
@@ -72,6 +74,7 @@ impl Context {
                 settings: Mutex::new(Settings { limits: crate::attributes::limits(), cache_config: 0 }),
                 peers: Mutex::default(),
                 heap_bytes: 0.into(),
+                heap_is_used: false.into(),
                 printed: Mutex::default(),
             })
         });

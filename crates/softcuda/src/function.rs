@@ -111,9 +111,13 @@ fn static_bytes(kernel: &Kernel) -> u32 {
     u32::try_from(kernel.shared_bytes).unwrap_or(u32::MAX)
 }
 
-/// Threads that a block of the kernel may have.
+/// Threads that a block of the kernel may have, as the driver tells it: a kernel that requires a shape says nothing of
+/// the most (fact 4.10).
 pub(crate) fn threads_max(kernel: &Kernel) -> u32 {
-    let bound = kernel.required_threads.or(kernel.max_threads);
+    product(kernel.max_threads)
+}
+
+fn product(bound: Option<[u32; 3]>) -> u32 {
     let product = bound.map(|[x, y, z]| u64::from(x) * u64::from(y) * u64::from(z));
     product.map_or(THREADS_MAX, |threads| u32::try_from(threads).unwrap_or(u32::MAX).clamp(1, THREADS_MAX))
 }
@@ -121,7 +125,8 @@ pub(crate) fn threads_max(kernel: &Kernel) -> u32 {
 /// Registers of one thread: as many as the text has, but never so many that a block which the kernel allows does not
 /// fit. The hardware's compiler would keep the rest in memory.
 pub(crate) fn registers(kernel: &Kernel) -> u32 {
-    let fitting = REGISTERS_OF_BLOCK / threads_max(kernel).next_multiple_of(128) / 8 * 8;
+    let largest = product(kernel.required_threads.or(kernel.max_threads));
+    let fitting = REGISTERS_OF_BLOCK / largest.next_multiple_of(128) / 8 * 8;
     let most = REGISTERS_MAX.min(fitting).min(kernel.max_registers.unwrap_or(REGISTERS_MAX)).max(REGISTERS_MIN);
     kernel.registers.clamp(REGISTERS_MIN, most)
 }

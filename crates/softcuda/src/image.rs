@@ -8,6 +8,8 @@ use freehold_ptx::{Error, ErrorKind, Image, LinkError, Unit};
 use crate::memory::place::Place;
 
 const ELF: &[u8] = b"\x7fELF";
+const ELF_HEADER_BYTES: u64 = 64;
+const ELF_SECTION_BYTES: u64 = 64;
 
 /// How an image starts that a link of this driver's made: an ELF identification with a mark of our own, which no tool
 /// takes for machine code.
@@ -87,17 +89,36 @@ pub(crate) fn texts_of(image: &[u8]) -> Result<Vec<String>, CUerror> {
         return linked_texts(image).ok_or(CUerror::INVALID_IMAGE);
     }
     if image.starts_with(ELF) {
-        return Err(CUerror::NO_BINARY_FOR_GPU);
+        return Err(of_machine_code(image));
     }
     if number(image, 0, 4) == Some(FAT.into()) {
         return fat_text(image).map(|text| vec![text]);
     }
     let end = image.iter().position(|&byte| byte == 0).unwrap_or(image.len());
-    let text = str::from_utf8(&image[..end]).map_err(|_| CUerror::INVALID_IMAGE)?;
-    if version(text).is_none() {
+    // What is no text of Unicode is none of PTX either, and the compiler says where.
+    let text = String::from_utf8_lossy(&image[..end]);
+    if version(&text).is_none() {
         return Err(CUerror::INVALID_IMAGE);
     }
-    Ok(vec![text.to_owned()])
+    Ok(vec![text.into_owned()])
+}
+
+/// Why a binary cannot be used that starts as ELF does: it is for no GPU, it is broken, or it is machine code, which
+/// this device does not execute.
+fn of_machine_code(image: &[u8]) -> CUerror {
+    const MACHINE_CUDA: u64 = 190;
+    let at = |offset| number(image, offset, 2).unwrap_or(0);
+    let (machine, header_bytes, section_bytes, sections) = (at(18), at(52), at(58), at(60));
+    if machine != MACHINE_CUDA {
+        return CUerror::INVALID_IMAGE;
+    }
+    let is_whole = header_bytes == ELF_HEADER_BYTES && section_bytes == ELF_SECTION_BYTES && sections > 0;
+    if is_whole { CUerror::NO_BINARY_FOR_GPU } else { CUerror::UNKNOWN }
+}
+
+/// Whether an image is in the form of machine code, which an image of a link has too.
+pub(crate) fn is_binary(image: &[u8]) -> bool {
+    image.starts_with(ELF)
 }
 
 /// Compiles and links texts.
@@ -128,20 +149,21 @@ fn linked_texts(image: &[u8]) -> Option<Vec<String>> {
     texts.split(|&byte| byte == 0).map(|text| String::from_utf8(text.to_vec()).ok()).collect()
 }
 
-/// The text of a fat binary for the newest device that is not newer than this one.
+/// The text of a fat binary for the newest device that is not newer than this one. In one that is broken there is
+/// nothing for any.
 fn fat_text(image: &[u8]) -> Result<String, CUerror> {
-    let at = |offset, bytes| number(image, offset, bytes).ok_or(CUerror::INVALID_IMAGE);
+    let at = |offset, bytes| number(image, offset, bytes).ok_or(CUerror::NO_BINARY_FOR_GPU);
     let mut entry = at(6, 2)? as usize;
     let end = usize::try_from(at(8, 8)?).ok().and_then(|bytes| bytes.checked_add(entry));
-    let end = end.ok_or(CUerror::INVALID_IMAGE)?.min(image.len());
+    let end = end.ok_or(CUerror::NO_BINARY_FOR_GPU)?.min(image.len());
     let mut best: Option<(u32, &[u8])> = None;
     let mut is_compressed = false;
     while entry + 64 <= end {
         let (kind, header, bytes) = (at(entry, 2)? as u16, at(entry + 4, 4)? as usize, at(entry + 8, 8)? as usize);
         let (arch, flags) = (at(entry + 28, 4)? as u32, at(entry + 40, 8)?);
-        let start = entry.checked_add(header).ok_or(CUerror::INVALID_IMAGE)?;
+        let start = entry.checked_add(header).ok_or(CUerror::NO_BINARY_FOR_GPU)?;
         let next = start.checked_add(bytes).filter(|&next| next <= end && next > entry);
-        let next = next.ok_or(CUerror::INVALID_IMAGE)?;
+        let next = next.ok_or(CUerror::NO_BINARY_FOR_GPU)?;
         if kind == FAT_TEXT && arch <= TARGET_MAX {
             if flags & FAT_COMPRESSED != 0 {
                 is_compressed = true;
@@ -191,12 +213,12 @@ fn fat_bytes(image: &Place) -> Result<Vec<u8>, CUerror> {
     bytes_of(image, header.saturating_add(word(image, 8)?))
 }
 
-/// All of an image that a link of this driver's made; of another ELF the start.
+/// All of an image that a link of this driver's made; of another ELF the header, or as much of one as there is.
 fn linked_bytes(image: &Place) -> Result<Vec<u8>, CUerror> {
     let head = bytes_of(image, LINKED.len() as u64 + 8)?;
     match number(&head, LINKED.len(), 8) {
         Some(bytes) if head.starts_with(LINKED) => bytes_of(image, bytes),
-        _ => Ok(head),
+        _ => Ok(bytes_of(image, ELF_HEADER_BYTES).unwrap_or(head)),
     }
 }
 
@@ -264,8 +286,16 @@ mod tests {
 
     #[test]
     fn machine_code_has_no_binary_for_this_device() {
-        let image = [ELF, &[2, 1, 1, 0x41, 7], &[0; 64]].concat();
-        assert_eq!(texts_at(image.as_ptr() as u64), Err(CUerror::NO_BINARY_FOR_GPU));
+        let mut image = [ELF, &[0; 64]].concat();
+        let mut refusal_with = |offset: usize, byte| {
+            image[offset] = byte;
+            texts_at(image.as_ptr() as u64)
+        };
+        assert_eq!(refusal_with(18, 62), Err(CUerror::INVALID_IMAGE));
+        assert_eq!(refusal_with(18, 190), Err(CUerror::UNKNOWN));
+        assert_eq!(refusal_with(52, 64), Err(CUerror::UNKNOWN));
+        assert_eq!(refusal_with(58, 64), Err(CUerror::UNKNOWN));
+        assert_eq!(refusal_with(60, 1), Err(CUerror::NO_BINARY_FOR_GPU));
     }
 
     #[test]

@@ -51,6 +51,9 @@ impl Options {
                 _ => {}
             }
         }
+        if options.info.has_no_room() || options.errors.has_no_room() {
+            return Err(CUerror::INVALID_VALUE);
+        }
         Ok(options)
     }
 
@@ -74,7 +77,12 @@ impl Buffer {
         self.length = Some(index);
     }
 
-    /// Writes as much of a text as fits with a NUL behind it, and how much that was.
+    fn has_no_room(&self) -> bool {
+        self.address != 0 && self.length.is_some() && self.bytes == 0
+    }
+
+    /// Writes as much of a text as fits with a NUL behind it, and how much that was: without the NUL where all of it
+    /// fits, and with it where the buffer is full (fact 4.6).
     fn write(&self, values: Words, text: &str) -> CUresult {
         let Some(length) = self.length else { return Ok(()) };
         let written = text.len().min(self.bytes.saturating_sub(1));
@@ -82,6 +90,6 @@ impl Buffer {
             let bytes: Vec<_> = text.bytes().take(written).chain([0]).collect();
             Place::program(self.address).write(0, &bytes).map_err(|_| CUerror::INVALID_VALUE)?;
         }
-        values.write(length, written as u64)
+        values.write(length, text.len().min(self.bytes) as u64)
     }
 }

@@ -263,6 +263,7 @@ impl Memory for View<'_> {
 
 /// Memory for a kernel's `malloc`, within the limit of its context.
 fn allocate_from_heap(world: &World, context: &Arc<Context>, bytes: u64) -> Option<u64> {
+    context.heap_is_used.store(true, Ordering::Relaxed);
     let limit = context.limit(CUlimit::MALLOC_HEAP_SIZE);
     let bytes = bytes.max(1);
     let taken = context.heap_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {

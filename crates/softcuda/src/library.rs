@@ -15,8 +15,9 @@ use crate::world::{World, lock};
 #[derive(Debug)]
 pub(crate) struct Library {
     pub(crate) handle: CUlibrary,
-    image: Arc<Image>,
-    pub(crate) kernels: Vec<Arc<Kernel>>,
+    /// Or why there is none: that is said when it is first needed.
+    image: Result<Arc<Image>, CUerror>,
+    kernels: Vec<Arc<Kernel>>,
     /// By the number of the context.
     modules: Mutex<BTreeMap<u64, Arc<Module>>>,
 }
@@ -58,11 +59,12 @@ impl Kernel {
 }
 
 impl Library {
-    pub(crate) fn load(world: &World, image: Image) -> Arc<Self> {
-        let image = Arc::new(image);
+    pub(crate) fn load(world: &World, image: Result<Image, CUerror>) -> Arc<Self> {
+        let image = image.map(Arc::new);
         let (_, library) = world.libraries.insert_with(|handle| {
             Arc::new_cyclic(|library: &Weak<Self>| {
-                let kernels = image.kernels().iter().enumerate().map(|(index, facts)| {
+                let facts = image.iter().flat_map(|image| image.kernels().iter().map(move |facts| (image, facts)));
+                let kernels = facts.enumerate().map(|(index, (image, facts))| {
                     let settings = world.devices.iter().map(|_| Arc::new(Mutex::new(Settings::of(facts))));
                     let (_, kernel) = world.kernels.insert_with(|handle| {
                         Arc::new(Kernel {
@@ -70,7 +72,7 @@ impl Library {
                             library: library.clone(),
                             index,
                             name: c_name(facts),
-                            image: Arc::clone(&image),
+                            image: Arc::clone(image),
                             settings: settings.collect(),
                         })
                     });
@@ -79,7 +81,7 @@ impl Library {
                 Self {
                     handle: CUlibrary(handle),
                     kernels: kernels.collect(),
-                    image: Arc::clone(&image),
+                    image: image.clone(),
                     modules: Mutex::default(),
                 }
             })
@@ -87,8 +89,11 @@ impl Library {
         library
     }
 
-    pub(crate) fn kernel(&self, name: &str) -> Option<&Arc<Kernel>> {
-        self.kernels.iter().find(|kernel| kernel.name.to_str() == Ok(name))
+    /// # Errors
+    /// Its image cannot be used.
+    pub(crate) fn kernels(&self) -> Result<&[Arc<Kernel>], CUerror> {
+        self.image.as_ref().map_err(|&code| code)?;
+        Ok(&self.kernels)
     }
 
     /// The library in a context, loaded there if it is not yet.
@@ -100,7 +105,8 @@ impl Library {
         modules.retain(|_, module| module.context().is_ok());
         let settings: Vec<_> =
             self.kernels.iter().map(|kernel| Arc::clone(kernel.settings(context.device.ordinal))).collect();
-        let module = Module::load_of_library(world, context, &self.image, &settings)?;
+        let image = self.image.as_ref().map_err(|&code| code)?;
+        let module = Module::load_of_library(world, context, image, &settings)?;
         modules.insert(context.number, Arc::clone(&module));
         Ok(module)
     }

@@ -1,9 +1,10 @@
 //! Links: texts that are added one after the other and become one image.
 
+use std::collections::HashSet;
 use std::sync::Mutex;
 
 use freehold_driver::cuda::CUerror;
-use freehold_ptx::{Image, Unit};
+use freehold_ptx::{Image, LinkError, Unit};
 
 use crate::image::{Refusal, compile, linked, texts_of};
 use crate::jit::Options;
@@ -20,6 +21,10 @@ pub(crate) struct Link {
 struct State {
     texts: Vec<String>,
     units: Vec<Unit>,
+    /// What the texts define, for nobody else to.
+    names: HashSet<String>,
+    /// Whether texts were found not to fit together: no image comes of them any more.
+    is_broken: bool,
     /// What was made of them. It stays where it is until the link ends, since the program has its address.
     image: Option<Box<[u8]>>,
 }
@@ -37,6 +42,12 @@ impl Link {
         if state.image.is_some() {
             return Err(CUerror::INVALID_VALUE.into());
         }
+        for name in units.iter().flat_map(Unit::definitions) {
+            if !state.names.insert(name.to_owned()) {
+                state.is_broken = true;
+                return Err(unfitting(LinkError::Duplicate { name: name.to_owned() }));
+            }
+        }
         state.texts.extend(texts);
         state.units.extend(units);
         Ok(())
@@ -46,10 +57,22 @@ impl Link {
     pub(crate) fn complete(&self) -> Result<(usize, usize), Refusal> {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
-        if state.image.is_none() {
-            Image::link(std::mem::take(&mut state.units))?;
-            state.image = Some(linked(&state.texts).into());
+        if state.image.is_some() {
+            return Err(CUerror::INVALID_HANDLE.into());
         }
-        Ok(state.image.as_ref().map_or((0, 0), |image| (image.as_ptr() as usize, image.len())))
+        if state.is_broken {
+            return Err(CUerror::INVALID_SOURCE.into());
+        }
+        Image::link(std::mem::take(&mut state.units)).map_err(|error| {
+            state.is_broken = true;
+            unfitting(error)
+        })?;
+        let image = state.image.insert(linked(&state.texts).into());
+        Ok((image.as_ptr() as usize, image.len()))
     }
+}
+
+/// Texts that do not fit together are not the same as one that does not compile.
+fn unfitting(error: LinkError) -> Refusal {
+    Refusal { code: CUerror::INVALID_SOURCE, ..error.into() }
 }

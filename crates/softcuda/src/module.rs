@@ -26,8 +26,6 @@ pub(crate) struct Module {
 #[derive(Debug)]
 pub(crate) struct Variable {
     name: String,
-    /// Whether the host finds it by its name.
-    is_visible: bool,
     pub(crate) address: u64,
     pub(crate) bytes: u64,
 }
@@ -116,8 +114,9 @@ impl Module {
         self.functions().iter().find(|function| function.name.to_str() == Ok(name))
     }
 
+    /// The variable with a name, whether the text makes it visible or not (fact 4.4).
     pub(crate) fn variable(&self, name: &str) -> Option<&Variable> {
-        self.variables.iter().find(|variable| variable.is_visible && variable.name == name)
+        self.variables.iter().find(|variable| variable.name == name)
     }
 
     /// Ends the module: its handle and those of its functions at once, its variables when the work of its context is
@@ -151,7 +150,6 @@ fn allocate(world: &World, context: &Arc<Context>, image: &Image) -> Result<Vec<
         match world.allocate(context, variable.bytes.max(1), kind) {
             Ok(address) => variables.push(Variable {
                 name: variable.name.clone(),
-                is_visible: variable.visible,
                 address,
                 bytes: variable.bytes,
             }),

@@ -10,6 +10,9 @@ use crate::kernel_memory::View;
 use crate::print;
 use crate::world::World;
 
+/// Bytes that instructions of shared memory can tell apart.
+const SHARED_WINDOW_BYTES: u64 = 16 << 20;
+
 #[derive(Debug)]
 pub(crate) struct Site {
     world: &'static World,
@@ -68,13 +71,15 @@ fn as_c_says(message: &str, fault: &Fault) -> String {
 
 fn code(fault: &FaultKind) -> CUerror {
     match fault {
-        FaultKind::Address { .. } => CUerror::ILLEGAL_ADDRESS,
+        // Beyond the window that shared memory has among all addresses, hardware finds fault with the instruction.
+        FaultKind::Address { space: "shared", address: SHARED_WINDOW_BYTES.., .. } => CUerror::ILLEGAL_INSTRUCTION,
+        // A stack that is too short runs into what lies behind it.
+        FaultKind::Address { .. } | FaultKind::Stack { .. } => CUerror::ILLEGAL_ADDRESS,
         FaultKind::Misaligned { .. } => CUerror::MISALIGNED_ADDRESS,
         FaultKind::Space { .. } => CUerror::INVALID_ADDRESS_SPACE,
-        FaultKind::Trap | FaultKind::Breakpoint | FaultKind::Stack { .. } => CUerror::LAUNCH_FAILED,
+        FaultKind::Trap | FaultKind::Breakpoint => CUerror::LAUNCH_FAILED,
         FaultKind::Assert { .. } => CUerror::ASSERT,
-        FaultKind::Call { .. } => CUerror::INVALID_PC,
-        FaultKind::Instruction { .. } => CUerror::ILLEGAL_INSTRUCTION,
+        FaultKind::Call { .. } | FaultKind::Instruction { .. } => CUerror::ILLEGAL_INSTRUCTION,
         FaultKind::Deadlock { .. } => CUerror::LAUNCH_TIMEOUT,
     }
 }

@@ -126,6 +126,11 @@ impl Spans {
         self.hidden.get(&base).filter(|span| matches!(span.kind, SpanKind::Hidden { from_malloc: true }))
     }
 
+    /// What a kernel's `malloc` gave and `address` lies in.
+    pub(crate) fn malloced_around(&self, address: u64) -> Option<&Arc<Span>> {
+        containing(&self.hidden, address).filter(|span| matches!(span.kind, SpanKind::Hidden { from_malloc: true }))
+    }
+
     /// A span that overlaps `base..base + bytes`, which is not empty and does not wrap around.
     pub(crate) fn overlapping(&self, base: u64, bytes: u64) -> Option<&Arc<Span>> {
         let (_, span) = self.by_base.range(..base + bytes).next_back()?;

@@ -8,6 +8,18 @@ use crate::error::Error;
 use crate::program::{CarryOp, Extend, Float, Integer, Logic, Op, Slot};
 use crate::syntax::tree::{Operand, Type};
 
+/// The first target that has an instruction, where not every one has.
+fn first_target(opcode: &str) -> u32 {
+    match opcode {
+        "lop3" => 50,
+        "dp4a" | "dp2a" => 61,
+        "match" | "nanosleep" | "bmsk" | "szext" => 70,
+        "redux" | "mbarrier" | "cp" | "discard" | "applypriority" | "createpolicy" => 80,
+        "elect" | "mapa" | "griddepcontrol" | "setmaxnreg" => 90,
+        _ => 0,
+    }
+}
+
 impl<'m> Builder<'_, 'm> {
     /// Lowers one instruction.
     pub(super) fn select(
@@ -16,6 +28,10 @@ impl<'m> Builder<'_, 'm> {
         words: &mut Words<'m>,
         operands: &[Operand<'m>],
     ) -> Result<(), Error> {
+        let (target, since) = (self.unit.module.target, first_target(opcode));
+        if target < since {
+            return Err(self.error(format!("'{opcode}' needs sm_{since} or higher, and the target is sm_{target}")));
+        }
         match opcode {
             "add" | "sub" => self.sum(opcode, words, operands),
             "addc" | "subc" => self.carried_sum(opcode, words, operands, true),

@@ -78,6 +78,12 @@ impl<'m> Builder<'_, 'm> {
         if matches!(space, MemorySpace::Const) {
             return Err(self.error("constant memory cannot be written"));
         }
+        if let Operand::Address { base: Base::Name(name), .. } = at
+            && let Some(Variable::Kernel { .. }) = self.find_variable(name)
+            && !self.is_register(name)
+        {
+            return Err(self.error(format!("'{name}' is a parameter of the kernel, which cannot be written")));
+        }
         if vector > 1 {
             self.check_vector(vector, ty)?;
             let from = self.source_vector(from, ty, vector)?;

@@ -18,8 +18,6 @@ pub struct Module<'a> {
     pub version: (u32, u32),
     /// As in `sm_90`: 90.
     pub target: u32,
-    /// Bytes of an address: 4 or 8.
-    pub address_bytes: u32,
     pub items: Vec<Item<'a>>,
 }
 

@@ -175,6 +175,9 @@ pub(crate) fn cuCtxSetLimit(limit: CUlimit, value: usize) -> CUresult {
     let context = current()?;
     let mut settings = lock(&context.settings);
     let slot = settings.limits.get_mut(&limit.0).ok_or(no_limit(limit))?;
+    if limit == CUlimit::MALLOC_HEAP_SIZE && context.heap_is_used.load(Ordering::Relaxed) {
+        return Err(CUerror::INVALID_VALUE);
+    }
     *slot = value;
     Ok(())
 }

@@ -3,6 +3,8 @@
 //! A fill of a device's memory does not keep the host waiting in either form; the synchronous one of pinned memory
 //! does.
 
+use std::sync::Arc;
+
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUmemAccess_flags, CUresult, CUstream};
 
 use super::context::settle;
@@ -10,7 +12,7 @@ use crate::context::Context;
 use crate::engine::work::{Extent, Fill, Side, Work};
 use crate::span::{Span, SpanKind};
 use crate::stream::lane;
-use crate::world::{lock, world};
+use crate::world::{World, lock, world};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Call {
@@ -48,7 +50,7 @@ fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> 
     }
     let last =
         (extent.height - 1).checked_mul(pitch).and_then(|rows| start.checked_add(rows)?.checked_add(extent.width - 1));
-    let span = world.span(start).ok_or(CUerror::INVALID_VALUE)?;
+    let span = filled(world, start).ok_or(CUerror::INVALID_VALUE)?;
     if last.is_none_or(|last| last >= span.end()) || !may_use(&lane.context, &span) {
         return Err(CUerror::INVALID_VALUE);
     }
@@ -60,6 +62,12 @@ fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> 
         settle(world, &lane.context)?;
     }
     Ok(())
+}
+
+/// The span that a fill may start in: also one that a kernel's `malloc` gave, which no copy reaches (fact 4.12).
+fn filled(world: &World, start: u64) -> Option<Arc<Span>> {
+    let spans = world.spans();
+    spans.containing(start).or_else(|| spans.malloced_around(start)).cloned()
 }
 
 /// Whether work of `context` may touch memory that lies on another device: only if it asked for it.

@@ -9,13 +9,12 @@ use freehold_driver::cuda::{
 use freehold_ptx::Kernel;
 
 use crate::boundary::Out;
-use crate::context::current;
-use crate::function::{Function, attribute as attribute_of, find as find_in};
+use crate::function::{Function, attribute as attribute_of};
 use crate::world::{lock, world};
 
-/// The function with a handle, or a library's kernel in the current context.
-pub(super) fn find(function: CUfunction) -> Result<Arc<Function>, CUerror> {
-    find_in(world()?, function, current)
+/// The function with a handle. A library's kernel is none, though it can be launched as one (fact 4.5).
+fn find(function: CUfunction) -> Result<Arc<Function>, CUerror> {
+    world()?.functions.find(function.0).ok_or(CUerror::INVALID_HANDLE)
 }
 
 pub(crate) fn cuFuncGetAttribute(value: Out<i32>, attribute: CUfunction_attribute, function: CUfunction) -> CUresult {

@@ -217,10 +217,10 @@ fn arguments(kernel: &Kernel, parameters: Words, extra: Option<Words>) -> Result
             return Err(CUerror::INVALID_VALUE);
         }
         let (address, length) = buffer(extra)?;
-        if length != kernel.parameter_bytes {
-            return Err(CUerror::INVALID_VALUE);
-        }
-        Place::program(address).read(0, &mut bytes).map_err(|_| CUerror::INVALID_VALUE)?;
+        // Arguments that the buffer does not have are zero; more than there are parameters are too many.
+        let given = usize::try_from(length).ok().and_then(|length| bytes.get_mut(..length));
+        let given = given.ok_or(CUerror::LAUNCH_OUT_OF_RESOURCES)?;
+        Place::program(address).read(0, given).map_err(|_| CUerror::INVALID_VALUE)?;
         return Ok(bytes);
     }
     if parameters.is_null() && !kernel.parameters.is_empty() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use freehold_driver::cuda::{
     CUdeviceptr, CUerror, CUjit_option, CUkernel, CUlibrary, CUlibraryOption, CUmodule, CUresult,
 };
+use freehold_ptx::Image;
 
 use super::module::{build_with, file_texts, tell};
 use crate::boundary::{HostAddress, List, Out, Text, Words};
@@ -30,7 +31,7 @@ pub(crate) fn cuLibraryLoadData(
 ) -> CUresult {
     let world = world()?;
     check(&library_options, library_count)?;
-    let image = build_with(count, &options, values, || texts_at(code.0))?;
+    let image = unless_refused(build_with(count, &options, values, || texts_at(code.0)))?;
     library.set(Library::load(world, image).handle);
     Ok(())
 }
@@ -48,9 +49,18 @@ pub(crate) fn cuLibraryLoadFromFile(
 ) -> CUresult {
     let world = world()?;
     check(&library_options, library_count)?;
-    let image = build_with(count, &options, values, || file_texts(&path))?;
+    let image = unless_refused(build_with(count, &options, values, || file_texts(&path)))?;
     library.set(Library::load(world, image).handle);
     Ok(())
+}
+
+/// Libraries are loaded lazily: what is wrong with an image shows where it is first needed (fact 4.5), and only what is
+/// wrong with the call itself at once.
+fn unless_refused(image: Result<Image, CUerror>) -> Result<Result<Image, CUerror>, CUerror> {
+    match image {
+        Err(code @ (CUerror::INVALID_VALUE | CUerror::FILE_NOT_FOUND | CUerror::OUT_OF_MEMORY)) => Err(code),
+        image => Ok(image),
+    }
 }
 
 /// The options of a library change nothing here: they have to be some, and that is all.
@@ -73,18 +83,19 @@ pub(crate) fn cuLibraryUnload(library: CUlibrary) -> CUresult {
 
 pub(crate) fn cuLibraryGetKernel(kernel: Out<CUkernel>, library: CUlibrary, name: Text) -> CUresult {
     let library = find(world()?, library)?;
-    kernel.set(library.kernel(&name.0).ok_or(CUerror::NOT_FOUND)?.handle);
+    let found = library.kernels()?.iter().find(|kernel| kernel.name.to_str() == Ok(&name.0));
+    kernel.set(found.ok_or(CUerror::NOT_FOUND)?.handle);
     Ok(())
 }
 
 pub(crate) fn cuLibraryGetKernelCount(count: Out<u32>, library: CUlibrary) -> CUresult {
-    count.set(find(world()?, library)?.kernels.len() as u32);
+    count.set(find(world()?, library)?.kernels()?.len() as u32);
     Ok(())
 }
 
 pub(crate) fn cuLibraryEnumerateKernels(kernels: Out<CUkernel>, count: u32, library: CUlibrary) -> CUresult {
     let library = find(world()?, library)?;
-    let handles: Vec<_> = library.kernels.iter().take(count as usize).map(|kernel| kernel.handle).collect();
+    let handles: Vec<_> = library.kernels()?.iter().take(count as usize).map(|kernel| kernel.handle).collect();
     kernels.set_all(&handles);
     Ok(())
 }
@@ -104,7 +115,8 @@ pub(crate) fn cuLibraryGetGlobal(
 ) -> CUresult {
     let world = world()?;
     let module = find(world, library)?.module(world, &current()?)?;
-    tell(module.variable(&name.0).ok_or(CUerror::NOT_FOUND)?, start, bytes);
+    let variable = module.variable(&name.0).ok_or(CUerror::NOT_FOUND)?;
+    tell(variable.address, variable.bytes, start, bytes);
     Ok(())
 }
 
@@ -121,5 +133,5 @@ pub(crate) fn cuLibraryGetManaged(
 
 pub(crate) fn cuLibraryGetUnifiedFunction(_function: Out<*mut c_void>, library: CUlibrary, _name: Text) -> CUresult {
     find(world()?, library)?;
-    Err(CUerror::NOT_FOUND)
+    Err(CUerror::INVALID_VALUE)
 }

@@ -6,8 +6,10 @@ use std::time::Instant;
 
 use freehold_driver::cuda::{CUerror, CUjit_option, CUjitInputType, CUlinkState, CUresult};
 
+use super::module::file_bytes;
 use crate::boundary::{HostAddress, List, Out, Text, Words};
 use crate::context::current;
+use crate::image::is_binary;
 use crate::jit::Options;
 use crate::link::Link;
 use crate::memory::place::Place;
@@ -63,7 +65,7 @@ pub(crate) fn cuLinkAddFile_v2(
     values: Words,
 ) -> CUresult {
     let link = find(world()?, link)?;
-    let input = std::fs::read(&path.0).map_err(|_| CUerror::FILE_NOT_FOUND)?;
+    let input = file_bytes(&path)?;
     add(&link, kind, &input, count, &options, values)
 }
 
@@ -78,10 +80,12 @@ fn add(
     let start = Instant::now();
     Options::read(count, options, values)?;
     match kind {
+        CUjitInputType::CUBIN if !is_binary(input) => Err(CUerror::INVALID_IMAGE),
         CUjitInputType::PTX | CUjitInputType::CUBIN | CUjitInputType::FATBINARY => {
             link.options.finish(link.add(input), start.elapsed())
         }
-        CUjitInputType::OBJECT | CUjitInputType::LIBRARY | CUjitInputType::NVVM => Err(CUerror::INVALID_IMAGE),
+        CUjitInputType::OBJECT | CUjitInputType::LIBRARY => Err(CUerror::UNKNOWN),
+        CUjitInputType::NVVM => Err(CUerror::INVALID_IMAGE),
         _ => Err(CUerror::INVALID_VALUE),
     }
 }

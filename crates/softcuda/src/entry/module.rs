@@ -1,5 +1,6 @@
 //! Modules.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -55,12 +56,28 @@ pub(super) fn build_with(
 
 /// The texts of the image in a file.
 pub(super) fn file_texts(path: &Text) -> Result<Vec<String>, CUerror> {
-    texts_of(&std::fs::read(&path.0).map_err(|_| CUerror::FILE_NOT_FOUND)?)
+    texts_of(&file_bytes(path)?)
 }
 
+/// What is in a file.
+pub(super) fn file_bytes(path: &Text) -> Result<Vec<u8>, CUerror> {
+    if path.0.is_empty() {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    std::fs::read(&path.0).map_err(|error| match error.kind() {
+        // The real driver takes the size that a folder says it has for a file's.
+        ErrorKind::IsADirectory => CUerror::OUT_OF_MEMORY,
+        _ => CUerror::FILE_NOT_FOUND,
+    })
+}
+
+/// Loads an image into the current context, once the work that is there is done (fact 2.1).
 fn load(module: Out<CUmodule>, image: &Image) -> CUresult {
     let world = world()?;
-    module.set(Module::load(world, &current()?, image)?.handle);
+    let context = current()?;
+    context.synchronize(world);
+    world.engine.status()?;
+    module.set(Module::load(world, &context, image)?.handle);
     Ok(())
 }
 
@@ -70,7 +87,6 @@ fn find(world: &World, module: CUmodule) -> Result<Arc<Module>, CUerror> {
 
 pub(crate) fn cuModuleUnload(module: CUmodule) -> CUresult {
     let world = world()?;
-    current()?;
     let module = find(world, module)?;
     if module.is_of_library {
         return Err(CUerror::NOT_PERMITTED);
@@ -85,6 +101,9 @@ pub(crate) fn cuModuleGetLoadingMode(mode: Out<CUmoduleLoadingMode>) -> CUresult
 
 pub(crate) fn cuModuleGetFunction(function: Out<CUfunction>, module: CUmodule, name: Text) -> CUresult {
     let module = find(world()?, module)?;
+    if name.0.is_empty() {
+        return Err(CUerror::INVALID_VALUE);
+    }
     function.set(module.function(&name.0).ok_or(CUerror::NOT_FOUND)?.handle);
     Ok(())
 }
@@ -106,19 +125,32 @@ pub(crate) fn cuModuleGetGlobal_v2(
     start: Option<Out<CUdeviceptr>>,
     bytes: Option<Out<usize>>,
     module: CUmodule,
-    name: Text,
+    name: Option<Text>,
 ) -> CUresult {
     let module = find(world()?, module)?;
-    tell(module.variable(&name.0).ok_or(CUerror::NOT_FOUND)?, start, bytes);
-    Ok(())
+    if start.is_none() && bytes.is_none() {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let found = variable(&module, name.as_ref().map_or("", |name| &name.0));
+    let (address, size) = found.map_or((0, 0), |variable| (variable.address, variable.bytes));
+    // What is not found lies nowhere, and the program is told so.
+    tell(address, size, start, bytes);
+    found.map(|_| ())
+}
+
+fn variable<'m>(module: &'m Module, name: &str) -> Result<&'m Variable, CUerror> {
+    if name.is_empty() || module.function(name).is_some() {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    module.variable(name).ok_or(CUerror::NOT_FOUND)
 }
 
 /// Says where a variable lies.
-pub(super) fn tell(variable: &Variable, start: Option<Out<CUdeviceptr>>, bytes: Option<Out<usize>>) {
+pub(super) fn tell(address: u64, size: u64, start: Option<Out<CUdeviceptr>>, bytes: Option<Out<usize>>) {
     if let Some(start) = start {
-        start.set(CUdeviceptr(variable.address));
+        start.set(CUdeviceptr(address));
     }
     if let Some(bytes) = bytes {
-        bytes.set(variable.bytes as usize);
+        bytes.set(size as usize);
     }
 }

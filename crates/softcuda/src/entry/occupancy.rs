@@ -1,11 +1,19 @@
 //! How many blocks of a function fit.
 
+use std::sync::Arc;
+
 use freehold_driver::cuda::{CUerror, CUfunction, CUoccupancyB2DSize, CUresult, occupancy_flags};
 
-use super::function::find;
 use crate::boundary::Out;
-use crate::function::{Function, need, threads_max};
+use crate::context::current;
+use crate::function::{self, Function, need, threads_max};
 use crate::occupancy::{self, MULTIPROCESSORS};
+use crate::world::world;
+
+/// The function with a handle, or a library's kernel in the current context.
+fn find(function: CUfunction) -> Result<Arc<Function>, CUerror> {
+    function::find(world()?, function, current)
+}
 
 pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     blocks: Out<i32>,
@@ -30,12 +38,11 @@ pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     Ok(())
 }
 
-/// Blocks that one multiprocessor holds; none if a block is more than the function allows.
+/// Blocks that one multiprocessor holds; none if a block needs more shared memory than the function allows. How many
+/// threads it allows does not count (fact 4.11).
 pub(super) fn resident(function: &Function, threads: u64, dynamic_bytes: u64) -> u64 {
-    let kernel = function.kernel();
-    let is_allowed =
-        threads <= threads_max(kernel).into() && dynamic_bytes <= function.settings().dynamic_bytes_max.into();
-    if is_allowed { occupancy::blocks(need(kernel, threads, dynamic_bytes)) } else { 0 }
+    let is_allowed = dynamic_bytes <= function.settings().dynamic_bytes_max.into();
+    if is_allowed { occupancy::blocks(need(function.kernel(), threads, dynamic_bytes)) } else { 0 }
 }
 
 fn check_flags(flags: u32) -> CUresult {
@@ -82,7 +89,7 @@ pub(crate) fn cuOccupancyMaxPotentialBlockSizeWithFlags(
         Some(shared_of_block) => unsafe { shared_of_block(threads as i32) as u64 },
         None => shared_bytes as u64,
     };
-    let (threads, blocks) = occupancy::best(limit, |threads| need(function.kernel(), threads, dynamic_of(threads)));
+    let (threads, blocks) = occupancy::best(limit, |threads| resident(&function, threads, dynamic_of(threads)));
     grid_size.set((blocks * MULTIPROCESSORS) as i32);
     block_size.set(threads as i32);
     Ok(())
@@ -100,6 +107,7 @@ pub(crate) fn cuOccupancyAvailableDynamicSMemPerBlock(
     if blocks > occupancy::blocks(need(function.kernel(), threads, 0)) {
         return Err(CUerror::INVALID_VALUE);
     }
-    shared_bytes.set(occupancy::shared_bytes(blocks, function.kernel().shared_bytes) as usize);
+    let most = u64::from(function.settings().dynamic_bytes_max);
+    shared_bytes.set(occupancy::shared_bytes(blocks, function.kernel().shared_bytes).min(most) as usize);
     Ok(())
 }

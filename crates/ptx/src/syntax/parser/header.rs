@@ -40,15 +40,15 @@ const TARGETS: &[(&str, u32, (u32, u32))] = &[
 const TARGET_OPTIONS: &[&str] = &["texmode_unified", "texmode_independent", "debug"];
 
 impl Parser<'_> {
-    /// The version, the target and the bytes of an address.
-    pub(super) fn header(&mut self) -> Result<((u32, u32), u32, u32), Error> {
+    /// The version and the target.
+    pub(super) fn header(&mut self) -> Result<((u32, u32), u32), Error> {
         let version = self.version()?;
         if self.dotted() != ".target" {
             return self.expected(".target");
         }
         let target = self.target(version)?;
-        let address_bytes = self.address_size()?;
-        Ok((version, target, address_bytes))
+        self.address_size()?;
+        Ok((version, target))
     }
 
     fn version(&mut self) -> Result<(u32, u32), Error> {
@@ -108,17 +108,20 @@ impl Parser<'_> {
         }
     }
 
-    fn address_size(&mut self) -> Result<u32, Error> {
+    /// Addresses have 64 bits, whether the text says so or not.
+    fn address_size(&mut self) -> Result<(), Error> {
         if self.dotted() != ".address_size" {
-            return Ok(4);
+            return Ok(());
         }
         self.take();
-        let bytes = match self.token.kind {
-            Kind::Integer { value: 32, .. } => 4,
-            Kind::Integer { value: 64, .. } => 8,
+        match self.token.kind {
+            Kind::Integer { value: 64, .. } => {}
+            Kind::Integer { value: 32, .. } => {
+                return Err(Error::new(self.token.at, ErrorKind::Meaning, "addresses of 32 bits are not supported"));
+            }
             _ => return self.expected("an address size of 32 or 64"),
-        };
+        }
         self.take();
-        Ok(bytes)
+        Ok(())
     }
 }

@@ -30,7 +30,18 @@ const REGISTERS_MAX: u32 = 1_000_000;
 /// # Errors
 /// The first mistake in the text.
 pub fn parse(text: &str) -> Result<Module<'_>, Error> {
+    refuse_beyond_ascii(text)?;
     Parser::new(text).module()
+}
+
+/// Letters beyond ASCII have no place in a text, not even in its comments.
+fn refuse_beyond_ascii(text: &str) -> Result<(), Error> {
+    let Some(start) = text.bytes().position(|byte| !byte.is_ascii()) else { return Ok(()) };
+    let before = &text[..start];
+    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+    let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
+    let [line, column] = [line, start - line_start + 1].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    Err(Error::new(Position { line, column }, ErrorKind::Syntax, "a character beyond ASCII"))
 }
 
 struct Parser<'a> {
@@ -56,8 +67,8 @@ impl<'a> Parser<'a> {
     }
 
     fn module(mut self) -> Result<Module<'a>, Error> {
-        let (version, target, address_bytes) = self.header()?;
-        let mut module = Module { version, target, address_bytes, items: Vec::new() };
+        let (version, target) = self.header()?;
+        let mut module = Module { version, target, items: Vec::new() };
         while self.token.kind != Kind::End {
             self.module_item(&mut module)?;
         }

@@ -10,9 +10,9 @@ fn kind_of(text: &str) -> (ErrorKind, Position, String) {
 #[test]
 fn a_header_names_version_target_and_address_size() {
     let module = parse(".version 9.0 .target sm_90a, texmode_independent, debug .address_size 64").unwrap();
-    assert_eq!((module.version, module.target, module.address_bytes), ((9, 0), 90, 8));
+    assert_eq!((module.version, module.target), ((9, 0), 90));
     let module = parse(".version 6.0\n.target sm_30").unwrap();
-    assert_eq!((module.version, module.target, module.address_bytes), ((6, 0), 30, 4));
+    assert_eq!((module.version, module.target), ((6, 0), 30));
 }
 
 #[test]
