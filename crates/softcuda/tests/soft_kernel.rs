@@ -5,6 +5,7 @@
 mod common;
 
 use std::ffi::{CStr, c_char, c_void};
+use std::os::unix::process::ExitStatusExt;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -327,6 +328,38 @@ fn a_kernel_that_runs_too_long_is_ended_if_there_is_a_limit() {
         assert!(own.log().contains("kernel forever ran for more than 0.2 seconds"), "{}", own.log());
         return std::mem::forget(own);
     }
+}
+
+#[test]
+fn a_process_with_an_endless_kernel_can_be_interrupted() {
+    let name = "a_process_with_an_endless_kernel_can_be_interrupted";
+    for schedule in ["threads", "eager", "seed:5"] {
+        if !child::is_child(name) {
+            let outcome = child::start(name, &[("FREEHOLD_SOFT_SCHEDULE", schedule)]);
+            assert_eq!(outcome.status.signal(), Some(libc::SIGINT), "{schedule}: {}", outcome.output);
+            continue;
+        }
+        let own = Context::create();
+        let forever = own.function(own.load(TEXT).unwrap(), c"forever");
+        own.run(forever, Shape::line(1000, 64), CUstream::NULL, &[]).unwrap();
+        // SAFETY: the process signals itself; its end is what the test is about.
+        std::thread::spawn(|| unsafe { libc::kill(std::process::id() as libc::pid_t, libc::SIGINT) });
+        context::synchronize(&own.api).unwrap();
+    }
+}
+
+#[test]
+fn a_process_may_end_while_a_kernel_runs() {
+    let name = "a_process_may_end_while_a_kernel_runs";
+    if !child::is_child(name) {
+        let outcome = child::start(name, &[]);
+        assert_eq!(outcome.status.code(), Some(7), "{}", outcome.output);
+        return;
+    }
+    let own = Context::create();
+    let forever = own.function(own.load(TEXT).unwrap(), c"forever");
+    own.run(forever, Shape::line(1000, 64), CUstream::NULL, &[]).unwrap();
+    std::process::exit(7);
 }
 
 #[test]
