@@ -148,11 +148,7 @@ fn allocate(world: &World, context: &Arc<Context>, image: &Image) -> Result<Vec<
     for variable in image.variables() {
         let kind = SpanKind::Variable { constant: variable.constant };
         match world.allocate(context, variable.bytes.max(1), kind) {
-            Ok(address) => variables.push(Variable {
-                name: variable.name.clone(),
-                address,
-                bytes: variable.bytes,
-            }),
+            Ok(address) => variables.push(Variable { name: variable.name.clone(), address, bytes: variable.bytes }),
             Err(code) => {
                 variables.iter().for_each(|variable| world.release(variable.address));
                 return Err(code);

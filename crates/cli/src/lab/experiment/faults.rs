@@ -20,16 +20,8 @@ pub(super) const UNMAPPED: u64 = 0x1000_0000;
 
 /// Experiments whose kernel makes an access that is wrong and that hardware does not check. Such an experiment answers
 /// with the code of its synchronise and nothing else.
-pub(super) const UNCHECKED: &[Id] = &[
-    Id(5, 3, 3),
-    Id(5, 3, 4),
-    Id(5, 3, 5),
-    Id(5, 3, 6),
-    Id(5, 3, 7),
-    Id(5, 3, 8),
-    Id(5, 3, 10),
-    Id(5, 3, 13),
-];
+pub(super) const UNCHECKED: &[Id] =
+    &[Id(5, 3, 3), Id(5, 3, 4), Id(5, 3, 5), Id(5, 3, 6), Id(5, 3, 7), Id(5, 3, 8), Id(5, 3, 10), Id(5, 3, 13)];
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
