@@ -78,7 +78,7 @@ impl Buffer {
     }
 
     fn has_no_room(&self) -> bool {
-        self.address != 0 && self.length.is_some() && self.bytes == 0
+        self.address != 0 && self.bytes == 0
     }
 
     /// Writes as much of a text as fits with a NUL behind it, and how much that was: without the NUL where all of it

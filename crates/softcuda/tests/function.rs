@@ -16,7 +16,7 @@ fn a_function_tells_what_its_text_says() {
     let told = |name, at| function::attribute(&own.api, own.function(loaded, name), at);
     assert_eq!(told(c"nothing", CUfunction_attribute::MAX_THREADS_PER_BLOCK), Ok(1024));
     assert_eq!(told(c"bounded", CUfunction_attribute::MAX_THREADS_PER_BLOCK), Ok(64));
-    assert_eq!(told(c"required", CUfunction_attribute::MAX_THREADS_PER_BLOCK), Ok(64));
+    assert_eq!(told(c"required", CUfunction_attribute::MAX_THREADS_PER_BLOCK), Ok(1024));
     assert_eq!(told(c"nothing", CUfunction_attribute::SHARED_SIZE_BYTES), Ok(0));
     assert_eq!(told(c"sharing", CUfunction_attribute::SHARED_SIZE_BYTES), Ok(1024));
     assert_eq!(told(c"nothing", CUfunction_attribute::LOCAL_SIZE_BYTES), Ok(0));

@@ -132,7 +132,7 @@ fn arguments_come_from_one_buffer_as_well() {
     };
     launch_with(24).unwrap();
     assert_eq!(own.read(to, 4), 6u32.to_le_bytes());
-    assert_eq!(launch_with(8).code(), CUerror::INVALID_VALUE);
+    assert_eq!(launch_with(32).code(), CUerror::LAUNCH_OUT_OF_RESOURCES);
 }
 
 #[test]

@@ -39,16 +39,6 @@ fn a_library_is_loaded_without_a_context_and_its_kernel_launched_in_two() {
 }
 
 #[test]
-fn a_kernel_of_an_unloaded_library_is_an_invalid_handle() {
-    let own = Context::create();
-    let loaded = load(&own);
-    let nothing = library::kernel(&own.api, loaded, c"nothing").unwrap();
-    own.run(nothing.into(), Shape::line(1, 1), CUstream::NULL, &[]).unwrap();
-    library::unload(&own.api, loaded).unwrap();
-    assert_eq!(own.run(nothing.into(), Shape::line(1, 1), CUstream::NULL, &[]).code(), CUerror::INVALID_HANDLE);
-}
-
-#[test]
 fn kernels_know_their_names_their_library_and_their_functions() {
     let own = Context::create();
     let loaded = load(&own);

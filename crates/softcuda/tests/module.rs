@@ -75,7 +75,15 @@ fn names_that_a_module_has_not_are_not_found() {
     assert_eq!(module::function(&own.api, loaded, c"no_such").code(), CUerror::NOT_FOUND);
     assert_eq!(module::function(&own.api, loaded, c"counter").code(), CUerror::NOT_FOUND);
     assert_eq!(module::global(&own.api, loaded, c"no_such").code(), CUerror::NOT_FOUND);
-    assert_eq!(module::global(&own.api, loaded, c"store").code(), CUerror::NOT_FOUND);
+}
+
+#[test]
+fn no_name_and_the_name_of_a_kernel_are_an_invalid_value() {
+    let own = Context::create();
+    let loaded = own.module();
+    assert_eq!(module::function(&own.api, loaded, c"").code(), CUerror::INVALID_VALUE);
+    assert_eq!(module::global(&own.api, loaded, c"").code(), CUerror::INVALID_VALUE);
+    assert_eq!(module::global(&own.api, loaded, c"store").code(), CUerror::INVALID_VALUE);
 }
 
 #[test]

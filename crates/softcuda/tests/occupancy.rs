@@ -47,10 +47,11 @@ fn the_best_block_fills_the_device() {
 }
 
 #[test]
-fn the_shared_memory_of_one_block_is_all_that_a_block_may_have() {
+fn blocks_share_shared_memory_up_to_what_the_kernel_may_ask_for() {
     let own = Context::create();
     let nothing = own.kernel(c"nothing");
-    assert_eq!(occupancy::shared_bytes(&own.api, nothing, 1, 128), Ok(227 << 10));
-    assert_eq!(occupancy::shared_bytes(&own.api, nothing, 2, 128), Ok(113 << 10));
+    assert_eq!(occupancy::shared_bytes(&own.api, nothing, 1, 128), Ok(48 << 10));
+    assert_eq!(occupancy::shared_bytes(&own.api, nothing, 2, 128), Ok(48 << 10));
+    assert_eq!(occupancy::shared_bytes(&own.api, nothing, 8, 128), Ok((228 << 10) / 8));
     assert_eq!(occupancy::shared_bytes(&own.api, nothing, 0, 128).code(), CUerror::INVALID_VALUE);
 }

@@ -57,7 +57,7 @@ fn calls_go_on_while_a_kernel_spins() {
     let own = Context::create();
     let words = own.words();
     let (word, done) = (common::address(&words[0]), common::address(&words[1]));
-    let (loaded, standing) = (own.module(), own.stream());
+    let (loaded, second, standing) = (own.module(), own.module(), own.stream());
     let wait = own.function(loaded, c"wait");
     own.run(wait, Shape::line(200, 64), standing, &[word.0.into(), done.0.into()]).unwrap();
 
@@ -68,7 +68,6 @@ fn calls_go_on_while_a_kernel_spins() {
     fill::d8_async(api, free, 7, 4096, other).unwrap();
     stream::synchronize(api, other).unwrap();
     memory::alloc(api, 4096).unwrap();
-    let second = own.module();
     assert_eq!(function::module(api, own.function(second, c"nothing")), Ok(second));
     assert_eq!(stream::query(api, standing), Ok(false));
     words[0].store(1, Ordering::SeqCst);

@@ -50,6 +50,11 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: null_arguments,
     },
     Experiment {
+        id: Id(4, 4, 20),
+        did: "look up a variable with no place for its address, and with none for its size: what is said of the other",
+        run: one_place,
+    },
+    Experiment {
         id: Id(4, 4, 5),
         did: "cuMemFree of a module's variable, and whether the variable is still good",
         run: |b| {
@@ -216,6 +221,19 @@ fn null_arguments(b: &Bench) -> Answer {
     let no_name = ask(&mut start, &mut bytes, std::ptr::null());
     let place = either(start == CUdeviceptr::NULL, "not said", "said");
     Ok(format!("{no_address} and {bytes} bytes, {no_size} and the address {place}, {neither}, {no_name}"))
+}
+
+fn one_place(b: &Bench) -> Answer {
+    b.begin()?;
+    let of = load(b, KERNELS)?;
+    let (mut start, mut bytes) = (CUdeviceptr::NULL, 0);
+    // SAFETY: the size outlives the call, and the name ends in a NUL.
+    let sized = unsafe { (b.cuModuleGetGlobal_v2)(null_mut(), &mut bytes, of, c"table".as_ptr()) };
+    // SAFETY: the address outlives the call, and the name ends in a NUL.
+    let placed = unsafe { (b.cuModuleGetGlobal_v2)(&mut start, null_mut(), of, c"table".as_ptr()) };
+    let [sized, placed] = [sized, placed].map(|answer| code(named(Function::cuModuleGetGlobal_v2, answer)));
+    let place = either(start == module::global(b, of, c"table")?.base, "the address", "another address");
+    Ok(format!("{sized} and {bytes} bytes, {placed} and {place}"))
 }
 
 fn attributes(b: &Bench) -> Answer {
