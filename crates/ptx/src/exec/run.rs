@@ -297,7 +297,7 @@ impl Run<'_> {
         } else {
             warp.groups[group].position = position + 1;
         }
-        if self.barriers.check_all(*self.live) {
+        if self.barriers.check_all(warp, *self.live) {
             return Next::Released;
         }
         if gone { Next::Gone } else { Next::Decide }
