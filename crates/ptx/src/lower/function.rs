@@ -16,6 +16,9 @@ use crate::syntax::tree::{
 /// Bytes of local memory that a frame can have.
 const LOCAL_BYTES_MAX: u64 = 512 << 10;
 
+/// What a call takes of the stack at least, and what it is a multiple of.
+const CALL_BYTES: u64 = 16;
+
 /// A function while it is lowered.
 #[derive(Debug)]
 pub(super) struct Builder<'l, 'm> {
@@ -103,6 +106,7 @@ pub(super) fn lower<'m>(unit: &mut Lowering<'m>, function: &'m Function<'m>) -> 
     builder.at = function.at;
     builder.leave()?;
     builder.resolve_labels()?;
+    let local_bytes = builder.frame_bytes();
     let constants = builder.constants.iter().map(|(&(_, constant), &place)| (place, constant)).collect();
     let code = Code {
         instructions: builder.instructions,
@@ -111,7 +115,7 @@ pub(super) fn lower<'m>(unit: &mut Lowering<'m>, function: &'m Function<'m>) -> 
         wide: builder.wide,
         predicates: builder.predicates,
         constants,
-        local_bytes: builder.local_bytes.next_multiple_of(16) as u32,
+        local_bytes,
         signature: builder.signature,
         mentions: builder.mentions,
         calls_indirectly: builder.calls_indirectly,
@@ -138,6 +142,12 @@ fn collect_targets<'m>(statements: &'m [Statement<'m>], into: &mut HashSet<&'m s
 impl<'m> Builder<'_, 'm> {
     pub(super) fn is_kernel(&self) -> bool {
         self.function.kind == FunctionKind::Kernel
+    }
+
+    /// Bytes of the stack that a call takes: never none, so that calls without end come to the end of the stack.
+    fn frame_bytes(&self) -> u32 {
+        let least = if self.is_kernel() { 0 } else { CALL_BYTES };
+        self.local_bytes.max(least).next_multiple_of(CALL_BYTES) as u32
     }
 
     pub(super) fn error(&self, message: impl Into<String>) -> Error {
