@@ -400,9 +400,9 @@ impl<'m> Builder<'_, 'm> {
             }
             let mode = self.mode(words);
             let op = match opcode {
-                "div" if approx => Float::DivApprox,
-                "div" if full => Float::DivFull,
-                "div" if matches!(ty, Type::F32 | Type::F64) => Float::Div,
+                "div" if approx && ty == Type::F32 => Float::DivApprox,
+                "div" if full && ty == Type::F32 => Float::DivFull,
+                "div" if !approx && !full && matches!(ty, Type::F32 | Type::F64) => Float::Div,
                 "min" => Float::Min { nan, xorsign },
                 "max" => Float::Max { nan, xorsign },
                 _ => return Err(self.wrong_type(ty)),
