@@ -189,7 +189,12 @@ impl<'m> Builder<'_, 'm> {
             self.emit(Op::Atomic(Box::new(Atomic { space, op, kind, to, at, operand, swap: None })));
             at.offset = at.offset.wrapping_add(i64::from(ty.bytes()));
         }
-        Ok(())
+        // What was there is kept aside first: a target may be the operand of a later element.
+        let mut kept = Vec::new();
+        kept.into_iter().try_for_each(|(to, from)| self.emit_move(to, from))
+            let aside = to.map(|to| Ok((to, self.new_register(ty)?.place))).transpose()?;
+            kept.extend(aside);
+            let to = aside.map(|(_, aside)| aside);
     }
 
     fn atomic_kind(&self, op: AtomicOp, ty: Type) -> Result<AtomicKind, Error> {
