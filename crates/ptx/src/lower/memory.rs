@@ -43,16 +43,18 @@ impl<'m> Builder<'_, 'm> {
         let (width, signed) = (self.width(ty)?, ty.is_signed());
         if vector > 1 {
             self.check_vector(vector, ty)?;
-            let to = self.target_vector(to, ty, vector)?;
+            let places = self.target_vector(to, ty, vector)?;
             let (space, at) = self.place_of_access(at, space)?;
-            self.emit(Op::LoadVector { space, width, signed, to, at });
+            self.emit(Op::LoadVector { space, width, signed, to: places, at });
+            self.trim_signed(to, ty);
             return Ok(());
         }
-        let to = match to {
-            // The assembler takes a single element in braces.
-            Operand::Vector(parts) if parts.len() == 1 => self.target_as(&parts[0], ty, true)?,
-            _ => self.target_as(to, ty, true)?,
+        // The assembler takes a single element in braces.
+        let register = match to {
+            Operand::Vector(parts) if parts.len() == 1 => &parts[0],
+            _ => to,
         };
+        let to = self.target_as(register, ty, true)?;
         if let Operand::Address { base: Base::Name(name), offset } = at
             && let Some(Variable::Kernel { offset: start }) = self.find_variable(name)
             && !self.is_register(name)
@@ -61,10 +63,11 @@ impl<'m> Builder<'_, 'm> {
                 return Err(self.error("the address lies outside the parameters"));
             };
             self.emit(Op::LoadParameter { width, signed, to, offset });
-            return Ok(());
+        } else {
+            let (space, at) = self.place_of_access(at, space)?;
+            self.emit(Op::Load { space, width, signed, to, at });
         }
-        let (space, at) = self.place_of_access(at, space)?;
-        self.emit(Op::Load { space, width, signed, to, at });
+        self.trim_signed(register, ty);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use super::words::Words;
 use crate::error::Error;
 use crate::memory::Width;
 use crate::program::{
-    Address, Constant, LaneMask, MemorySpace, PARAM_WINDOW, Place, Signature, Slot, Special, SymbolIndex,
+    Address, Constant, Integer, LaneMask, MemorySpace, Op, PARAM_WINDOW, Place, Signature, Slot, Special, SymbolIndex,
 };
 use crate::syntax::tree::{Base, Operand, Type};
 
@@ -79,6 +79,27 @@ impl<'m> Builder<'_, 'm> {
             Element::Register(register) => self.checked("the vector", *register, ty, true).map(Some),
         });
         places.collect()
+    }
+
+    /// Cuts what a signed load extended to 32 bits to the registers that are smaller: they hold zeros above.
+    pub(super) fn trim_signed(&mut self, to: &Operand<'m>, ty: Type) {
+        if !ty.is_signed() {
+            return;
+        }
+        let elements = self.elements(to).unwrap_or_else(|| vec![Element::Operand(to.clone())]);
+        for element in elements {
+            let register = match element {
+                Element::Register(register) => Some(register),
+                Element::Operand(Operand::Name(name)) => self.find_register(name),
+                Element::Operand(_) => None,
+            };
+            if let Some(Register { ty, place: Place::Narrow(to) }) = register
+                && ty.bits() < 32
+            {
+                let mask = self.constant_narrow(u32::MAX >> (32 - ty.bits()));
+                self.emit(Op::Narrow { op: Integer::And, half: None, to, a: to, b: mask, c: 0 });
+            }
+        }
     }
 
     fn elements_exactly(&self, operand: &Operand<'m>, count: usize) -> Result<Vec<Element<'m>>, Error> {
