@@ -56,6 +56,7 @@ impl<'m> Builder<'_, 'm> {
         };
         let to = self.target_as(register, ty, true)?;
         if let Operand::Address { base: Base::Name(name), offset } = at
+            && matches!(space, MemorySpace::Param | MemorySpace::Generic)
             && let Some(Variable::Kernel { offset: start }) = self.find_variable(name)
             && !self.is_register(name)
         {
@@ -123,7 +124,7 @@ impl<'m> Builder<'_, 'm> {
         if space == MemorySpace::Param
             && let Operand::Address { base: Base::Name(name), .. } = at
             && !self.is_register(name)
-            && let Some(Variable::Frame { offset, .. }) = self.find_variable(name)
+            && let Some(Variable::Frame { offset, is_param: true, .. }) = self.find_variable(name)
         {
             let base = self.constant_wide(crate::program::Constant::Local { offset, generic: false });
             let Operand::Address { offset, .. } = *at else { unreachable!("it is an address") };
@@ -188,16 +189,16 @@ impl<'m> Builder<'_, 'm> {
             None => vec![None; vector].into(),
             Some(to) => self.target_vector(to, ty, vector)?,
         };
-        for (&operand, &to) in values.iter().zip(&targets) {
-            self.emit(Op::Atomic(Box::new(Atomic { space, op, kind, to, at, operand, swap: None })));
-            at.offset = at.offset.wrapping_add(i64::from(ty.bytes()));
-        }
         // What was there is kept aside first: a target may be the operand of a later element.
         let mut kept = Vec::new();
-        kept.into_iter().try_for_each(|(to, from)| self.emit_move(to, from))
+        for (&operand, &to) in values.iter().zip(&targets) {
             let aside = to.map(|to| Ok((to, self.new_register(ty)?.place))).transpose()?;
             kept.extend(aside);
             let to = aside.map(|(_, aside)| aside);
+            self.emit(Op::Atomic(Box::new(Atomic { space, op, kind, to, at, operand, swap: None })));
+            at.offset = at.offset.wrapping_add(i64::from(ty.bytes()));
+        }
+        kept.into_iter().try_for_each(|(to, from)| self.emit_move(to, from))
     }
 
     fn atomic_kind(&self, op: AtomicOp, ty: Type) -> Result<AtomicKind, Error> {

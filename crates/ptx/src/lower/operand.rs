@@ -1,9 +1,9 @@
 //! Operands: what names, literals and addresses in an instruction stand for.
 
-use super::SymbolKind;
 use super::function::{Builder, File};
 use super::scope::{Found, Label, Register, Variable};
 use super::words::Words;
+use super::{Home, SymbolKind};
 use crate::error::Error;
 use crate::memory::Width;
 use crate::program::{
@@ -330,6 +330,22 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
+    /// The space that a variable lies in; nothing for other names.
+    pub(super) fn space_of(&self, name: &str) -> Option<MemorySpace> {
+        let symbol = match self.find_variable(name) {
+            Some(Variable::Kernel { .. } | Variable::Frame { is_param: true, .. }) => return Some(MemorySpace::Param),
+            Some(Variable::Frame { is_param: false, .. }) => return Some(MemorySpace::Local),
+            Some(Variable::Symbol(symbol)) => symbol,
+            None => self.unit.names.get(name).copied()?,
+        };
+        let SymbolKind::Variable(variable) = &self.unit.symbols[symbol as usize].kind else { return None };
+        Some(match variable.home {
+            Home::Global => MemorySpace::Global,
+            Home::Const => MemorySpace::Const,
+            Home::Shared | Home::DynamicShared => MemorySpace::Shared,
+        })
+    }
+
     /// `[base+offset]`
     pub(super) fn address(&mut self, operand: &Operand<'m>, space: MemorySpace) -> Result<Address, Error> {
         let Operand::Address { base, offset } = *operand else {
@@ -344,6 +360,9 @@ impl<'m> Builder<'_, 'm> {
                         true => Ok(Address { base: register.place, offset }),
                         false => Err(self.error(format!("'{name}' cannot hold an address"))),
                     };
+                }
+                if space != MemorySpace::Generic && self.space_of(name).is_some_and(|lies| lies != space) {
+                    return Err(self.error(format!("'{name}' lies in another space")));
                 }
                 let generic = matches!(space, MemorySpace::Generic | MemorySpace::Param);
                 let constant =
