@@ -39,6 +39,8 @@ pub(super) struct Builder<'l, 'm> {
     /// Names of labels that are branched to.
     reached: HashSet<&'m str>,
     local_bytes: u64,
+    /// The largest alignment among what the frame holds.
+    local_align: u64,
     /// Of local variables alone.
     declared_local_bytes: u64,
     /// Empty for a kernel.
@@ -93,6 +95,7 @@ pub(super) fn lower<'m>(unit: &mut Lowering<'m>, function: &'m Function<'m>) -> 
         labels: Vec::new(),
         reached: HashSet::new(),
         local_bytes: 0,
+        local_align: CALL_BYTES,
         declared_local_bytes: 0,
         signature: Signature::default(),
         mentions: Vec::new(),
@@ -116,6 +119,7 @@ pub(super) fn lower<'m>(unit: &mut Lowering<'m>, function: &'m Function<'m>) -> 
         predicates: builder.predicates,
         constants,
         local_bytes,
+        local_align: builder.local_align as u32,
         signature: builder.signature,
         mentions: builder.mentions,
         calls_indirectly: builder.calls_indirectly,
@@ -183,6 +187,7 @@ impl<'m> Builder<'_, 'm> {
         for (index, (parameter, formal)) in parameters.zip(formals).enumerate() {
             match parameter {
                 Parameter::Param(variable) => {
+                    self.local_align = self.local_align.max(size(variable)?.1);
                     let place = Variable::Frame { offset: formal.offset, bytes: formal.bytes, is_param: true };
                     self.scope().variables.insert(variable.name, place);
                 }
@@ -348,6 +353,7 @@ impl<'m> Builder<'_, 'm> {
             Space::Local | Space::Param => {
                 let (bytes, align) = size(variable)?;
                 let offset = self.local_bytes.next_multiple_of(align);
+                self.local_align = self.local_align.max(align);
                 self.local_bytes = offset + bytes;
                 if variable.space == Space::Local {
                     self.declared_local_bytes += bytes.next_multiple_of(align);
