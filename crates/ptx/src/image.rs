@@ -316,7 +316,7 @@ impl Linker {
                     all.push(undefined(symbol)?);
                     continue;
                 };
-                if !agrees(symbol, &self.units[definition.0].symbols[definition.1]) {
+                if !agrees(symbol, self.behind_aliases(definition)) {
                     return Err(LinkError::Mismatch { name: symbol.name.clone() });
                 }
                 let place = match places.get(&definition) {
@@ -332,6 +332,15 @@ impl Linker {
             self.resolved.push(all);
         }
         Ok(())
+    }
+
+    /// A definition, or the function that it is another name of.
+    fn behind_aliases(&self, (unit, index): Definition) -> &Symbol {
+        let symbol = &self.units[unit].symbols[index];
+        match symbol.kind {
+            SymbolKind::Alias(target) => self.behind_aliases((unit, target as usize)),
+            _ => symbol,
+        }
     }
 
     fn give_place(&mut self, (unit, index): Definition) -> Resolved {
@@ -475,7 +484,8 @@ fn agrees(declared: &Symbol, defined: &Symbol) -> bool {
         (SymbolKind::Variable(a), SymbolKind::Variable(b)) => {
             a.home == b.home && (a.defined || a.bytes == 0 || a.bytes == b.bytes)
         }
-        (SymbolKind::Alias(_), _) | (_, SymbolKind::Alias(_)) => true,
+        // A name that is an alias here stands for its function here.
+        (SymbolKind::Alias(_), SymbolKind::Function { .. }) => true,
         _ => false,
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Code {
     pub(crate) constants: Vec<(Place, Constant)>,
     /// Local variables, formal parameters and call arguments of one thread.
     pub(crate) local_bytes: u32,
+    /// What the start of the frame is a multiple of.
+    pub(crate) local_align: u32,
     pub(crate) signature: Signature,
     /// Symbols of the unit that the code mentions.
     pub(crate) mentions: Vec<SymbolIndex>,

@@ -19,6 +19,9 @@ pub(super) struct Barriers {
 #[derive(Debug, Default, Clone, Copy)]
 struct BarrierState {
     arrived: u32,
+    /// Lanes that do not exist or have ended, of warps that came with all others: a count of threads is one of whole
+    /// warps.
+    absent: u32,
     /// How many threads it is for; nothing for all of the block that are left.
     expected: Option<u32>,
     /// Threads that came with a true predicate.
@@ -32,21 +35,32 @@ impl Barriers {
     /// Looks at a barrier, and says whether it is complete now.
     fn check(&mut self, id: usize, live: u32) -> bool {
         let state = &mut self.states[id];
-        if state.arrived == 0 || state.arrived < state.expected.unwrap_or(live) {
+        let complete = match state.expected {
+            Some(expected) => state.arrived + state.absent >= expected,
+            None => state.arrived >= live,
+        };
+        if state.arrived == 0 || !complete {
             return false;
         }
         (state.last_arrived, state.last_yes) = (state.arrived, state.yes);
-        (state.arrived, state.yes) = (0, 0);
+        (state.arrived, state.absent, state.yes) = (0, 0, 0);
         self.complete |= 1 << id;
         true
     }
 
-    /// Looks at all barriers after threads have ended.
-    pub(super) fn check_all(&mut self, live: u32) -> bool {
-        (0..BARRIERS).fold(false, |complete, id| {
-            let waits = self.states[id].arrived > 0 && self.states[id].expected.is_none();
-            (waits && self.check(id, live)) || complete
-        })
+    /// Looks at all barriers after threads of a warp have ended.
+    pub(super) fn check_all(&mut self, warp: &Warp, live: u32) -> bool {
+        for (id, state) in self.states.iter_mut().enumerate() {
+            let waiting = waiting(warp, id as u32);
+            if waiting != 0 && waiting == warp.alive {
+                state.absent += LANES as u32 - waiting.count_ones();
+            }
+        }
+        let mut complete = false;
+        for id in 0..BARRIERS {
+            complete |= self.check(id, live);
+        }
+        complete
     }
 
     /// What a reduction at a complete barrier gives.
@@ -78,6 +92,12 @@ impl Barriers {
             warp.groups[index].position += 1;
         }
     }
+}
+
+/// The lanes of a warp that wait at a barrier.
+fn waiting(warp: &Warp, id: u32) -> u32 {
+    let here = warp.groups.iter().filter(|group| group.state == State::Barrier { id });
+    here.fold(0, |lanes, group| lanes | group.lanes)
 }
 
 /// A barrier in a word of 64 bits, in a form of our own: arrivals that are pending, those of a phase, bytes that are
@@ -145,6 +165,9 @@ impl Run<'_> {
         }
         let state = &mut self.barriers.states[id as usize];
         state.arrived += this.lanes.count_ones();
+        if waiting(warp, id) | this.lanes == warp.alive {
+            state.absent += LANES as u32 - warp.alive.count_ones();
+        }
         state.expected = expected;
         if let BarrierKind::Reduce { predicate, negated, .. } = barrier.kind {
             state.yes += (frame.holds(predicate, negated) & this.lanes).count_ones();

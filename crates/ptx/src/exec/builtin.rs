@@ -119,7 +119,7 @@ impl Run<'_> {
                 0 => break,
                 byte => text.push(byte),
             }
-            at += 1;
+            at = at.wrapping_add(1);
         }
         Ok(text)
     }
@@ -144,8 +144,9 @@ struct Arguments<'a, 'r> {
 impl Arguments<'_, '_> {
     fn take(&mut self, width: Width) -> u64 {
         let bytes = width.bytes();
-        let at = self.at.next_multiple_of(bytes);
-        self.at = at + bytes;
+        // An address at the end of the space wraps, and where it ends up there is nothing to read.
+        let at = self.at.wrapping_add(bytes - 1) & !(bytes - 1);
+        self.at = at.wrapping_add(bytes);
         match self.run.word(self.warp, self.frame, self.lane, at, width) {
             Ok(value) => value,
             Err(wrong) => {

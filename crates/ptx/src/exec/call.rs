@@ -186,7 +186,8 @@ impl Run<'_> {
     fn enter(&mut self, warp: &mut Warp, group: usize, function: usize, call: &Call) -> Result<(), Wrong> {
         let this = warp.groups[group];
         let caller = warp.frame(this.frame);
-        let (base, depth) = (caller.local_end(), caller.depth + 1);
+        let align = self.program.linked.functions[function].code.local_align;
+        let (base, depth) = (caller.local_end().next_multiple_of(align), caller.depth + 1);
         let position = this.position;
         let from = Caller { frame: this.frame, position };
         let frame = self.new_frame(function, base, depth, Some(from));

@@ -84,6 +84,22 @@ impl Frame {
         *slot = *slot & !lanes | bits & lanes;
     }
 
+    /// Exchanges all registers of some lanes with another call of the same function.
+    pub(super) fn swap_lanes(&mut self, other: &mut Self, lanes: u32) {
+        for lane in each(lanes) {
+            for (a, b) in self.narrow.iter_mut().zip(&mut other.narrow) {
+                std::mem::swap(&mut a[lane], &mut b[lane]);
+            }
+            for (a, b) in self.wide.iter_mut().zip(&mut other.wide) {
+                std::mem::swap(&mut a[lane], &mut b[lane]);
+            }
+        }
+        for (a, b) in self.predicates.iter_mut().zip(&mut other.predicates) {
+            let differ = (*a ^ *b) & lanes;
+            (*a, *b) = (*a ^ differ, *b ^ differ);
+        }
+    }
+
     /// The lanes for which a predicate holds.
     #[inline]
     pub(super) fn holds(&self, predicate: Slot, negated: bool) -> u32 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::barrier::Barriers;
 use super::frame::{Frame, each};
-use super::warp::{State, Warp};
+use super::warp::{Group, State, Warp};
 use super::{alu, float};
 use crate::fault::FaultKind;
 use crate::grid::Launch;
@@ -221,6 +221,7 @@ impl Run<'_> {
             | Op::Elect { members, .. } => {
                 part(warp, group, active);
                 if !meet(warp, group, *members) {
+                    meet_across_calls(warp, group, op, *members);
                     return Ok(Next::Decide);
                 }
                 let lanes = warp.groups[group].lanes;
@@ -297,7 +298,7 @@ impl Run<'_> {
         } else {
             warp.groups[group].position = position + 1;
         }
-        if self.barriers.check_all(*self.live) {
+        if self.barriers.check_all(warp, *self.live) {
             return Next::Released;
         }
         if gone { Next::Gone } else { Next::Decide }
@@ -348,6 +349,44 @@ fn meet(warp: &mut Warp, group: usize, members: u32) -> bool {
     warp.groups[waiting].state = State::Meeting;
     warp.groups[group].lanes = complete;
     true
+}
+
+/// Lets a group meet those that wait at the same instruction in other calls of the function, if then nobody is missing.
+fn meet_across_calls(warp: &mut Warp, group: usize, op: &Op, members: u32) {
+    let this = warp.groups[group];
+    let code = Arc::clone(&warp.frame(this.frame).code);
+    let is_here = |other: &Group| {
+        let frame = warp.frame(other.frame);
+        other.state == State::Meeting && other.position == this.position && Arc::ptr_eq(&frame.code, &code)
+    };
+    let here: Vec<Group> = warp.groups.iter().filter(|other| is_here(other)).copied().collect();
+    let lanes = here.iter().fold(0, |lanes, other| lanes | other.lanes);
+    let missing = warp.alive & !lanes;
+    let lacks = |other: &Group| {
+        let members = warp.frame(other.frame).narrow[members as usize];
+        each(other.lanes).any(|lane| members[lane] & missing != 0)
+    };
+    if here.len() == 1 || here.iter().any(lacks) {
+        return;
+    }
+    // One call borrows the columns of the others' lanes for the instruction: it may have columns of its own for them,
+    // since they may have come from it.
+    let mut common = warp.frames[this.frame].take().expect("a group is in a frame that lives");
+    let mut swap = |common: &mut Frame| {
+        for other in here.iter().filter(|other| other.frame != this.frame) {
+            common.swap_lanes(warp.frame_mut(other.frame), other.lanes);
+        }
+    };
+    swap(&mut common);
+    super::lanes::execute(&mut common, op, lanes);
+    swap(&mut common);
+    warp.frames[this.frame] = Some(common);
+    for group in &mut warp.groups {
+        if here.iter().any(|other| other.id == group.id) {
+            group.state = State::Ready;
+            group.position += 1;
+        }
+    }
 }
 
 /// `bar.warp.sync`: unlike other meetings, lanes may come to it at different places.

@@ -166,6 +166,9 @@ impl<'m> Builder<'_, 'm> {
         to: &Operand<'m>,
         from: &[&Operand<'m>],
     ) -> Result<(), Error> {
+        if mode.rounding == Rounding::NearestAway {
+            return Err(self.error("'.rna' does not belong here"));
+        }
         if ty == Type::F64 {
             if mode.ftz && !matches!(op, Float::RcpApprox | Float::RsqrtApprox) || mode.sat {
                 return Err(self.error("'.ftz' and '.sat' are not for .f64"));
@@ -201,6 +204,12 @@ impl<'m> Builder<'_, 'm> {
         }
         self.emit(Op::Half { op, format, packed, mode, relu, to, a, b, c });
         Ok(())
+    }
+
+    /// The mode of an instruction that must say how it rounds.
+    fn rounded_mode(&self, words: &mut Words<'_>) -> Result<Mode, Error> {
+        let rounding = words.rounding().ok_or_else(|| self.error("the instruction needs a rounding"))?;
+        Ok(Mode { rounding, ftz: words.has("ftz"), sat: words.has("sat") })
     }
 
     fn sum(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
@@ -373,7 +382,7 @@ impl<'m> Builder<'_, 'm> {
                 return Err(self.unsupported("'fma.oob'"));
             }
             let relu = words.has("relu");
-            let mode = self.mode(words);
+            let mode = self.rounded_mode(words)?;
             return self.float(Float::Fma, ty, mode, relu, to, &[a, b, c]);
         }
         if opcode == "fma" || !ty.is_integer() || ty.bits() == 8 {
@@ -414,11 +423,14 @@ impl<'m> Builder<'_, 'm> {
             if xorsign && !words.has("abs") {
                 return Err(self.error("'.xorsign' comes with '.abs'"));
             }
-            let mode = self.mode(words);
+            let mode = match opcode {
+                "div" if !approx && !full => self.rounded_mode(words)?,
+                _ => self.mode(words),
+            };
             let op = match opcode {
-                "div" if approx => Float::DivApprox,
-                "div" if full => Float::DivFull,
-                "div" if matches!(ty, Type::F32 | Type::F64) => Float::Div,
+                "div" if approx && ty == Type::F32 => Float::DivApprox,
+                "div" if full && ty == Type::F32 => Float::DivFull,
+                "div" if !approx && !full && matches!(ty, Type::F32 | Type::F64) => Float::Div,
                 "min" => Float::Min { nan, xorsign },
                 "max" => Float::Max { nan, xorsign },
                 _ => return Err(self.wrong_type(ty)),

@@ -16,6 +16,9 @@ use crate::syntax::tree::{
 /// Bytes of local memory that a frame can have.
 const LOCAL_BYTES_MAX: u64 = 512 << 10;
 
+/// What a call takes of the stack at least, and what it is a multiple of.
+const CALL_BYTES: u64 = 16;
+
 /// A function while it is lowered.
 #[derive(Debug)]
 pub(super) struct Builder<'l, 'm> {
@@ -36,6 +39,8 @@ pub(super) struct Builder<'l, 'm> {
     /// Names of labels that are branched to.
     reached: HashSet<&'m str>,
     local_bytes: u64,
+    /// The largest alignment among what the frame holds.
+    local_align: u64,
     /// Of local variables alone.
     declared_local_bytes: u64,
     /// Empty for a kernel.
@@ -90,6 +95,7 @@ pub(super) fn lower<'m>(unit: &mut Lowering<'m>, function: &'m Function<'m>) -> 
         labels: Vec::new(),
         reached: HashSet::new(),
         local_bytes: 0,
+        local_align: CALL_BYTES,
         declared_local_bytes: 0,
         signature: Signature::default(),
         mentions: Vec::new(),
@@ -103,6 +109,7 @@ pub(super) fn lower<'m>(unit: &mut Lowering<'m>, function: &'m Function<'m>) -> 
     builder.at = function.at;
     builder.leave()?;
     builder.resolve_labels()?;
+    let local_bytes = builder.frame_bytes();
     let constants = builder.constants.iter().map(|(&(_, constant), &place)| (place, constant)).collect();
     let code = Code {
         instructions: builder.instructions,
@@ -111,7 +118,8 @@ pub(super) fn lower<'m>(unit: &mut Lowering<'m>, function: &'m Function<'m>) -> 
         wide: builder.wide,
         predicates: builder.predicates,
         constants,
-        local_bytes: builder.local_bytes.next_multiple_of(16) as u32,
+        local_bytes,
+        local_align: builder.local_align as u32,
         signature: builder.signature,
         mentions: builder.mentions,
         calls_indirectly: builder.calls_indirectly,
@@ -138,6 +146,12 @@ fn collect_targets<'m>(statements: &'m [Statement<'m>], into: &mut HashSet<&'m s
 impl<'m> Builder<'_, 'm> {
     pub(super) fn is_kernel(&self) -> bool {
         self.function.kind == FunctionKind::Kernel
+    }
+
+    /// Bytes of the stack that a call takes: never none, so that calls without end come to the end of the stack.
+    fn frame_bytes(&self) -> u32 {
+        let least = if self.is_kernel() { 0 } else { CALL_BYTES };
+        self.local_bytes.max(least).next_multiple_of(CALL_BYTES) as u32
     }
 
     pub(super) fn error(&self, message: impl Into<String>) -> Error {
@@ -173,6 +187,7 @@ impl<'m> Builder<'_, 'm> {
         for (index, (parameter, formal)) in parameters.zip(formals).enumerate() {
             match parameter {
                 Parameter::Param(variable) => {
+                    self.local_align = self.local_align.max(size(variable)?.1);
                     let place = Variable::Frame { offset: formal.offset, bytes: formal.bytes, is_param: true };
                     self.scope().variables.insert(variable.name, place);
                 }
@@ -338,6 +353,7 @@ impl<'m> Builder<'_, 'm> {
             Space::Local | Space::Param => {
                 let (bytes, align) = size(variable)?;
                 let offset = self.local_bytes.next_multiple_of(align);
+                self.local_align = self.local_align.max(align);
                 self.local_bytes = offset + bytes;
                 if variable.space == Space::Local {
                     self.declared_local_bytes += bytes.next_multiple_of(align);

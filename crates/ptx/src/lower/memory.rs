@@ -43,17 +43,20 @@ impl<'m> Builder<'_, 'm> {
         let (width, signed) = (self.width(ty)?, ty.is_signed());
         if vector > 1 {
             self.check_vector(vector, ty)?;
-            let to = self.target_vector(to, ty, vector)?;
+            let places = self.target_vector(to, ty, vector)?;
             let (space, at) = self.place_of_access(at, space)?;
-            self.emit(Op::LoadVector { space, width, signed, to, at });
+            self.emit(Op::LoadVector { space, width, signed, to: places, at });
+            self.trim_signed(to, ty);
             return Ok(());
         }
-        let to = match to {
-            // The assembler takes a single element in braces.
-            Operand::Vector(parts) if parts.len() == 1 => self.target_as(&parts[0], ty, true)?,
-            _ => self.target_as(to, ty, true)?,
+        // The assembler takes a single element in braces.
+        let register = match to {
+            Operand::Vector(parts) if parts.len() == 1 => &parts[0],
+            _ => to,
         };
+        let to = self.target_as(register, ty, true)?;
         if let Operand::Address { base: Base::Name(name), offset } = at
+            && matches!(space, MemorySpace::Param | MemorySpace::Generic)
             && let Some(Variable::Kernel { offset: start }) = self.find_variable(name)
             && !self.is_register(name)
         {
@@ -61,10 +64,11 @@ impl<'m> Builder<'_, 'm> {
                 return Err(self.error("the address lies outside the parameters"));
             };
             self.emit(Op::LoadParameter { width, signed, to, offset });
-            return Ok(());
+        } else {
+            let (space, at) = self.place_of_access(at, space)?;
+            self.emit(Op::Load { space, width, signed, to, at });
         }
-        let (space, at) = self.place_of_access(at, space)?;
-        self.emit(Op::Load { space, width, signed, to, at });
+        self.trim_signed(register, ty);
         Ok(())
     }
 
@@ -126,7 +130,7 @@ impl<'m> Builder<'_, 'm> {
         if space == MemorySpace::Param
             && let Operand::Address { base: Base::Name(name), .. } = at
             && !self.is_register(name)
-            && let Some(Variable::Frame { offset, .. }) = self.find_variable(name)
+            && let Some(Variable::Frame { offset, is_param: true, .. }) = self.find_variable(name)
         {
             let base = self.constant_wide(crate::program::Constant::Local { offset, generic: false });
             let Operand::Address { offset, .. } = *at else { unreachable!("it is an address") };
@@ -191,11 +195,16 @@ impl<'m> Builder<'_, 'm> {
             None => vec![None; vector].into(),
             Some(to) => self.target_vector(to, ty, vector)?,
         };
+        // What was there is kept aside first: a target may be the operand of a later element.
+        let mut kept = Vec::new();
         for (&operand, &to) in values.iter().zip(&targets) {
+            let aside = to.map(|to| Ok((to, self.new_register(ty)?.place))).transpose()?;
+            kept.extend(aside);
+            let to = aside.map(|(_, aside)| aside);
             self.emit(Op::Atomic(Box::new(Atomic { space, op, kind, to, at, operand, swap: None })));
             at.offset = at.offset.wrapping_add(i64::from(ty.bytes()));
         }
-        Ok(())
+        kept.into_iter().try_for_each(|(to, from)| self.emit_move(to, from))
     }
 
     fn atomic_kind(&self, op: AtomicOp, ty: Type) -> Result<AtomicKind, Error> {

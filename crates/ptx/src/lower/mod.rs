@@ -117,6 +117,9 @@ impl<'m> Lowering<'m> {
                     return Err(meaning(*at, format!("'{of}' is no function")));
                 }
                 match self.names.get(name) {
+                    Some(&declared) if declared == target => {
+                        return Err(meaning(*at, format!("'{name}' is another name of itself")));
+                    }
                     Some(&declared) => self.symbols[declared as usize].kind = SymbolKind::Alias(target),
                     None => {
                         let symbol = Symbol {

@@ -1,13 +1,13 @@
 //! Operands: what names, literals and addresses in an instruction stand for.
 
-use super::SymbolKind;
 use super::function::{Builder, File};
 use super::scope::{Found, Label, Register, Variable};
 use super::words::Words;
+use super::{Home, SymbolKind};
 use crate::error::Error;
 use crate::memory::Width;
 use crate::program::{
-    Address, Constant, LaneMask, MemorySpace, PARAM_WINDOW, Place, Signature, Slot, Special, SymbolIndex,
+    Address, Constant, Integer, LaneMask, MemorySpace, Op, PARAM_WINDOW, Place, Signature, Slot, Special, SymbolIndex,
 };
 use crate::syntax::tree::{Base, Operand, Type};
 
@@ -79,6 +79,27 @@ impl<'m> Builder<'_, 'm> {
             Element::Register(register) => self.checked("the vector", *register, ty, true).map(Some),
         });
         places.collect()
+    }
+
+    /// Cuts what a signed load extended to 32 bits to the registers that are smaller: they hold zeros above.
+    pub(super) fn trim_signed(&mut self, to: &Operand<'m>, ty: Type) {
+        if !ty.is_signed() {
+            return;
+        }
+        let elements = self.elements(to).unwrap_or_else(|| vec![Element::Operand(to.clone())]);
+        for element in elements {
+            let register = match element {
+                Element::Register(register) => Some(register),
+                Element::Operand(Operand::Name(name)) => self.find_register(name),
+                Element::Operand(_) => None,
+            };
+            if let Some(Register { ty, place: Place::Narrow(to) }) = register
+                && ty.bits() < 32
+            {
+                let mask = self.constant_narrow(u32::MAX >> (32 - ty.bits()));
+                self.emit(Op::Narrow { op: Integer::And, half: None, to, a: to, b: mask, c: 0 });
+            }
+        }
     }
 
     fn elements_exactly(&self, operand: &Operand<'m>, count: usize) -> Result<Vec<Element<'m>>, Error> {
@@ -309,6 +330,22 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
+    /// The space that a variable lies in; nothing for other names.
+    pub(super) fn space_of(&self, name: &str) -> Option<MemorySpace> {
+        let symbol = match self.find_variable(name) {
+            Some(Variable::Kernel { .. } | Variable::Frame { is_param: true, .. }) => return Some(MemorySpace::Param),
+            Some(Variable::Frame { is_param: false, .. }) => return Some(MemorySpace::Local),
+            Some(Variable::Symbol(symbol)) => symbol,
+            None => self.unit.names.get(name).copied()?,
+        };
+        let SymbolKind::Variable(variable) = &self.unit.symbols[symbol as usize].kind else { return None };
+        Some(match variable.home {
+            Home::Global => MemorySpace::Global,
+            Home::Const => MemorySpace::Const,
+            Home::Shared | Home::DynamicShared => MemorySpace::Shared,
+        })
+    }
+
     /// `[base+offset]`
     pub(super) fn address(&mut self, operand: &Operand<'m>, space: MemorySpace) -> Result<Address, Error> {
         let Operand::Address { base, offset } = *operand else {
@@ -323,6 +360,9 @@ impl<'m> Builder<'_, 'm> {
                         true => Ok(Address { base: register.place, offset }),
                         false => Err(self.error(format!("'{name}' cannot hold an address"))),
                     };
+                }
+                if space != MemorySpace::Generic && self.space_of(name).is_some_and(|lies| lies != space) {
+                    return Err(self.error(format!("'{name}' lies in another space")));
                 }
                 let generic = matches!(space, MemorySpace::Generic | MemorySpace::Param);
                 let constant =
