@@ -56,7 +56,11 @@ impl Barriers {
                 state.absent += LANES as u32 - waiting.count_ones();
             }
         }
-        (0..BARRIERS).fold(false, |complete, id| self.check(id, live) || complete)
+        let mut complete = false;
+        for id in 0..BARRIERS {
+            complete |= self.check(id, live);
+        }
+        complete
     }
 
     /// What a reduction at a complete barrier gives.
