@@ -13,8 +13,8 @@ use common::kernels::Argument;
 use common::{Context, Refused, at, child, pages};
 use freehold_driver::cuda::launch::Shape;
 use freehold_driver::cuda::{
-    CUdeviceptr, CUerror, CUlimit, CUlogLevel, CUstream, context, host, host_register_flags, logs, memory, module,
-    stream,
+    CUdeviceptr, CUerror, CUlimit, CUlogLevel, CUstream, context, host, host_register_flags, library, logs, memory,
+    module, stream,
 };
 
 /// Kernels that go wrong, print and allocate.
@@ -169,6 +169,17 @@ fn faulting(name: &str, body: impl FnOnce(&Context)) {
         body(&own);
         std::mem::forget(own);
     });
+}
+
+#[test]
+fn a_kernel_of_an_unloaded_library_is_an_invalid_handle() {
+    let own = Context::create();
+    // SAFETY: the text ends in a NUL, and there are no options.
+    let loaded = unsafe { library::load(&own.api, TEXT.as_ptr().cast(), &mut module::Options::new()) }.unwrap();
+    let kernel = library::kernel(&own.api, loaded, c"store").unwrap();
+    library::unload(&own.api, loaded).unwrap();
+    let launched = own.run(kernel.into(), Shape::line(1, 1), CUstream::NULL, &[0u64.into()]);
+    assert_eq!(launched.code(), CUerror::INVALID_HANDLE);
 }
 
 #[test]
