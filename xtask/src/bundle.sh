@@ -35,10 +35,7 @@ everything() {
     step "the lab with its own record" ./freehold lab --reference report/record.json
     # One test at a time: tests that look at free memory or at who waits for whom share one GPU.
     for test in tests/*; do
-        case $test in
-        *.soft_*) step "${test#tests/}" env FREEHOLD_DEVICE=soft "$test" --quiet ;;
-        *) step "${test#tests/}" "$test" --quiet --test-threads=1 ;;
-        esac
+        step "${test#tests/}" "$test" --quiet --test-threads=1
     done
     step "the record of the kernels" env FREEHOLD_RECORD_KERNELS=report/kernels tests/softcuda.kernels --quiet
     for bench in benches/*; do

@@ -141,12 +141,23 @@ fn arguments_in_two_ways_at_once_are_an_invalid_value() {
     let (store, to) = (own.kernel(c"store"), own.block(4));
     let mut arguments = [to.0.into(), 1u32.into()];
     let mut parameters = pointers(&mut arguments);
-    let mut extra: [*mut c_void; 1] = [launch_param::END as *mut c_void];
-    // SAFETY: both lists are good.
-    let answer = unsafe {
-        launch::raw(&own.api, store, Shape::line(1, 1), CUstream::NULL, parameters.as_mut_ptr(), extra.as_mut_ptr())
+    let (mut buffer, mut length) = ([0u8; 12], 12usize);
+    let mut both: [*mut c_void; 5] = [
+        launch_param::BUFFER_POINTER as *mut c_void,
+        buffer.as_mut_ptr().cast(),
+        launch_param::BUFFER_SIZE as *mut c_void,
+        (&raw mut length).cast(),
+        launch_param::END as *mut c_void,
+    ];
+    let mut nothing: [*mut c_void; 1] = [launch_param::END as *mut c_void];
+    let mut launch_with = |extra: &mut [*mut c_void]| {
+        // SAFETY: both lists are good.
+        unsafe {
+            launch::raw(&own.api, store, Shape::line(1, 1), CUstream::NULL, parameters.as_mut_ptr(), extra.as_mut_ptr())
+        }
     };
-    assert_eq!(answer.code(), CUerror::INVALID_VALUE);
+    assert_eq!(launch_with(&mut both).code(), CUerror::INVALID_VALUE);
+    launch_with(&mut nothing).expect("an empty list says nothing");
 }
 
 #[test]

@@ -212,11 +212,10 @@ fn launch(function: CUfunction, shape: Shape, stream: CUstream, parameters: Word
 /// The bytes of the arguments: from a pointer to each, or from one buffer of all.
 fn arguments(kernel: &Kernel, parameters: Words, extra: Option<Words>) -> Result<Vec<u8>, CUerror> {
     let mut bytes = vec![0; kernel.parameter_bytes as usize];
-    if let Some(extra) = extra {
+    if let Some((address, length)) = extra.map_or(Ok(None), buffer)? {
         if !parameters.is_null() {
             return Err(CUerror::INVALID_VALUE);
         }
-        let (address, length) = buffer(extra)?;
         // Arguments that the buffer does not have are zero; more than there are parameters are too many.
         let given = usize::try_from(length).ok().and_then(|length| bytes.get_mut(..length));
         let given = given.ok_or(CUerror::LAUNCH_OUT_OF_RESOURCES)?;
@@ -235,13 +234,14 @@ fn arguments(kernel: &Kernel, parameters: Words, extra: Option<Words>) -> Result
     Ok(bytes)
 }
 
-/// Where the buffer of all arguments lies and how long it is.
-fn buffer(extra: Words) -> Result<(u64, u64), CUerror> {
+/// Where the buffer of all arguments lies and how long it is; nothing if the list is empty.
+fn buffer(extra: Words) -> Result<Option<(u64, u64)>, CUerror> {
     const WORDS_MAX: usize = 16;
     let (mut address, mut length) = (None, None);
     for index in (0..WORDS_MAX).step_by(2) {
         match extra.read(index)? as usize {
-            launch_param::END => return address.zip(length).ok_or(CUerror::INVALID_VALUE),
+            launch_param::END if address.is_none() && length.is_none() => return Ok(None),
+            launch_param::END => return address.zip(length).map(Some).ok_or(CUerror::INVALID_VALUE),
             launch_param::BUFFER_POINTER => address = Some(extra.read(index + 1)?),
             launch_param::BUFFER_SIZE => {
                 let mut bytes = [0; 8];

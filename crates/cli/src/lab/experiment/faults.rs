@@ -201,18 +201,6 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         },
     },
     Experiment {
-        id: Id(5, 2, 26),
-        did: "2 times 2 threads fail an assertion: how many lines are printed to standard error",
-        run: |b| {
-            b.begin()?;
-            let asserts = kernel(b, FAULTS, c"asserts")?;
-            let printed = Captured::stderr()?;
-            launch(b, asserts, Shape::line(2, 2), DEFAULT, &[])?;
-            let end = code(context::synchronize(b));
-            Ok(format!("{end}, {}", printed.text()?.lines().count()))
-        },
-    },
-    Experiment {
         id: Id(5, 3, 1),
         did: "a kernel stores to a block of 64 MiB that was freed",
         run: |b| {

@@ -16,6 +16,14 @@ fn a_header_names_version_target_and_address_size() {
 }
 
 #[test]
+fn addresses_of_32_bits_and_letters_beyond_ascii_are_mistakes() {
+    let narrow = kind_of(".version 6.0\n.target sm_30\n.address_size 32");
+    assert_eq!(narrow, (ErrorKind::Meaning, at(3, 15), "addresses of 32 bits are not supported".to_owned()));
+    let letter = kind_of(".version 6.0\n// caf\u{e9}\n.target sm_30");
+    assert_eq!(letter, (ErrorKind::Syntax, at(2, 7), "a character beyond ASCII".to_owned()));
+}
+
+#[test]
 fn the_highest_of_several_targets_counts() {
     let module = parse(".version 8.0 .target sm_80, debug, compute_86, sm_70").unwrap();
     assert_eq!(module.target, 86);
