@@ -226,17 +226,14 @@ impl Run<'_> {
             Op::LoadVector { space, width, signed, to, at } => {
                 let mut addresses = address(warp.frame(index), at);
                 self.check_alignment(*space, &addresses, active, width.bytes() * to.len() as u64)?;
-                // Destinations may be the registers that hold the address: all is read first.
-                let mut loaded = Vec::with_capacity(to.len());
-                for _ in to {
+                // The addresses are copies: an element may go to the register that held them.
+                for to in to {
                     let values = self.load(warp, index, *space, *width, &addresses, active, width.bytes())?;
-                    loaded.push(if *signed { sign_extend(values, *width) } else { values });
-                    addresses = addresses.map(|address| address.wrapping_add(width.bytes()));
-                }
-                for (to, values) in to.iter().zip(&loaded) {
                     if let Some(to) = to {
-                        warp.frame_mut(index).write(*to, active, values);
+                        let values = if *signed { sign_extend(values, *width) } else { values };
+                        warp.frame_mut(index).write(*to, active, &values);
                     }
+                    addresses = addresses.map(|address| address.wrapping_add(width.bytes()));
                 }
             }
             Op::StoreVector { space, width, from, at } => {

@@ -125,12 +125,12 @@ impl Warp {
         self.leave_frame(frame);
     }
 
-    /// Joins a group with another that stands at the same place, and says whether it did.
-    pub(super) fn merge(&mut self, group: usize) -> bool {
+    /// Joins a group with another that stands at the same place, if there is one.
+    pub(super) fn merge(&mut self, group: usize) {
         let this = self.groups[group];
         let can_merge = |state: State| matches!(state, State::Ready | State::Meeting);
         if !can_merge(this.state) {
-            return false;
+            return;
         }
         let same = |other: &Group| {
             other.id != this.id
@@ -138,11 +138,10 @@ impl Warp {
                 && other.frame == this.frame
                 && can_merge(other.state)
         };
-        let Some(other) = self.groups.iter().position(same) else { return false };
+        let Some(other) = self.groups.iter().position(same) else { return };
         self.groups[other].lanes |= this.lanes;
         self.groups[other].state = State::Ready;
         self.remove_group(group);
-        true
     }
 
     /// Lanes that meet look again: somebody ended or came.

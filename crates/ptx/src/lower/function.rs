@@ -78,8 +78,11 @@ impl File {
 }
 
 /// Lowers a function and tells the bytes of its local variables.
-pub(super) fn lower<'m>(unit: &mut Lowering<'m>, function: &'m Function<'m>) -> Result<(Code, u32), Error> {
-    let body = function.body.as_deref().unwrap_or_default();
+pub(super) fn lower<'m>(
+    unit: &mut Lowering<'m>,
+    function: &'m Function<'m>,
+    body: &'m [Statement<'m>],
+) -> Result<(Code, u32), Error> {
     let mut builder = Builder {
         unit,
         function,

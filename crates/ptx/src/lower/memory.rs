@@ -233,7 +233,7 @@ impl<'m> Builder<'_, 'm> {
 
     fn fence(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let [] = self.operands(operands)?;
-        const KNOWN: [&str; 20] = [
+        const KNOWN: [&str; 19] = [
             "cta",
             "cluster",
             "gl",
@@ -248,7 +248,6 @@ impl<'m> Builder<'_, 'm> {
             "async",
             "async::global",
             "async::generic",
-            "async::shared::{cta, cluster}",
             "mbarrier_init",
             "async::shared::cta",
             "op_restrict",

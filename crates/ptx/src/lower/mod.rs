@@ -46,11 +46,9 @@ pub(crate) fn lower(module: &Module<'_>) -> Result<LoweredUnit, Error> {
     let mut kernels = Vec::new();
     for item in &module.items {
         let Item::Function(function) = item else { continue };
-        if function.body.is_none() {
-            continue;
-        }
+        let Some(body) = &function.body else { continue };
         let kernel = (function.kind == FunctionKind::Kernel).then(|| lowering.kernel(function)).transpose()?;
-        let (code, local_bytes) = function::lower(&mut lowering, function)?;
+        let (code, local_bytes) = function::lower(&mut lowering, function, body)?;
         if let Some(mut kernel) = kernel {
             kernel.local_bytes = u64::from(local_bytes);
             kernel.registers = estimate_registers(&code);

@@ -108,15 +108,38 @@ pub(crate) struct Outcome {
 
 /// A text with a head, so that tests can begin with the kernel.
 pub(crate) fn with_head(text: &str) -> String {
-    format!(".version 8.0\n.target sm_90\n.address_size 64\n{text}")
+    format!(".version 8.6\n.target sm_90\n.address_size 64\n{text}")
 }
 
-/// Compiles a text, with a head, and launches its first kernel. The kernel's one parameter, if it has one, is the
-/// address of `bytes` bytes.
+/// A kernel that has the address of the memory in `%out`, that plus four times the thread's index in `%at`, the index in
+/// `%tid`, and registers of all kinds.
+pub(crate) fn kernel(before: &str, body: &str) -> String {
+    format!(
+        "{before}\n.visible .entry k(.param .u64 p) {{\n.reg .pred %p<9>; .reg .b16 %h<20>; .reg .b32 %r<20>; \
+         .reg .f32 %f<20>; .reg .b64 %d<20>; .reg .f64 %g<20>; .reg .b64 %out, %at; .reg .b32 %tid;\n\
+         ld.param.u64 %out, [p]; mov.u32 %tid, %tid.x; mad.wide.u32 %at, %tid, 4, %out;\n{body}\nret;\n}}"
+    )
+}
+
+/// How a launch of a test is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) grid: u32,
+    pub(crate) block: [u32; 3],
+    /// Bytes that the kernel's one parameter, if it has one, is the address of.
+    pub(crate) bytes: usize,
+}
+
+/// Compiles a text and launches its first kernel.
 pub(crate) fn launch(text: &str, grid: u32, block: u32, bytes: usize, seed: Option<u64>) -> Result<Outcome, Fault> {
-    let unit = Unit::compile(&with_head(text)).unwrap_or_else(|error| panic!("{error}"));
-    let image = Image::link(vec![unit]).unwrap_or_else(|error| panic!("{error}"));
-    let mut memory = Flat::new(bytes);
+    launch_linked(&[text], Size { grid, block: [block, 1, 1], bytes }, seed)
+}
+
+/// Compiles texts, each given a head, links them and launches the first kernel.
+pub(crate) fn launch_linked(texts: &[&str], size: Size, seed: Option<u64>) -> Result<Outcome, Fault> {
+    let compiled = |text: &&str| Unit::compile(&with_head(text)).unwrap_or_else(|error| panic!("{error}"));
+    let image = Image::link(texts.iter().map(compiled).collect()).unwrap_or_else(|error| panic!("{error}"));
+    let mut memory = Flat::new(size.bytes);
     let addresses: Vec<u64> = image.variables().iter().map(|variable| memory.allocate(variable.bytes.max(1))).collect();
     let (program, initial) = image.place(&addresses);
     for (address, initial) in addresses.iter().zip(&initial) {
@@ -128,8 +151,8 @@ pub(crate) fn launch(text: &str, grid: u32, block: u32, bytes: usize, seed: Opti
     parameters.truncate(program.kernels()[0].parameter_bytes as usize);
     let launch = Launch {
         kernel: 0,
-        grid: [grid, 1, 1],
-        block: [block, 1, 1],
+        grid: [size.grid, 1, 1],
+        block: size.block,
         shared_bytes: 0,
         parameters,
         workspace: 0,

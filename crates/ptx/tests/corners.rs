@@ -1,8 +1,22 @@
-//! What kernels do in corners: results against the ISA, meetings of threads, and inputs that must not panic.
+//! What kernels do in corners: values, parameters and spaces against the ISA, meetings of threads, and inputs that must
+//! not panic.
 
-mod review;
+mod common;
 
-use review::{kernel, module, run, run_linked, words};
+use common::{Outcome, Size, kernel, launch, launch_linked};
+use freehold_ptx::{Fault, FaultKind};
+
+/// Bytes of memory that each kernel has.
+const BYTES: usize = 16 << 10;
+
+fn run(text: &str, threads: u32) -> Result<Outcome, Fault> {
+    launch(text, 1, threads, BYTES, None)
+}
+
+/// The first words of the memory after a kernel has run, which are the same in any order of its warps.
+fn words(text: &str, threads: u32, count: usize) -> Vec<u32> {
+    common::words(text, 1, threads, BYTES / 4)[..count].to_vec()
+}
 
 #[test]
 fn a_signed_load_fills_a_16_bit_register_and_no_more() {
@@ -65,26 +79,8 @@ fn endless_recursion_without_locals_is_a_fault_of_the_stack() {
         registers += &format!("mov.u32 %a{index}, {index}; ");
     }
     let before = format!(".func f() {{ .reg .b32 %a<200>; {registers} call f; ret; }}");
-    let fault = run(&kernel(&before, "call f;"), 32).err().expect("a fault").to_string();
+    let fault = run(&kernel(&before, "call f;"), 32).expect_err("a fault").to_string();
     assert!(fault.contains("stack"), "{fault}");
-}
-
-#[test]
-fn a_name_for_another_function_has_its_parameters() {
-    let caller = kernel(".extern .func f(.param .b8 a[4096]);", "{ .param .b8 a[4096]; call f, (a); }");
-    let callee = module(".visible .func g() { ret; } .visible .func f(); .alias f, g;");
-    let units = [caller.as_str(), callee.as_str()].map(|text| freehold_ptx::Unit::compile(text).unwrap());
-    assert!(freehold_ptx::Image::link(units.into()).is_err());
-}
-
-#[test]
-fn a_diverged_indirect_call_reaches_every_function() {
-    let before = ".func (.param .b32 r) f(.param .b32 a) { .reg .b32 %x; ld.param.b32 %x, [a]; add.u32 %x, %x, 100; st.param.b32 [r], %x; ret; }\
-                  .func (.param .b32 r) g(.param .b32 a) { .reg .b32 %x; ld.param.b32 %x, [a]; add.u32 %x, %x, 200; st.param.b32 [r], %x; ret; }\
-                  .global .u64 t[2] = {f, g};";
-    let body = "and.b32 %r1, %tid, 1; mov.u64 %d1, t; mul.wide.u32 %d2, %r1, 8; add.u64 %d1, %d1, %d2; ld.global.u64 %d3, [%d1]; \
-                { .param .b32 a; .param .b32 r; st.param.b32 [a], %tid; P: .callprototype (.param .b32 _) _ (.param .b32 _); call (r), %d3, (a), P; ld.param.b32 %r2, [r]; } st.global.u32 [%at], %r2;";
-    assert_eq!(words(&kernel(before, body), 3, 3), [100, 201, 102]);
 }
 
 #[test]
@@ -92,15 +88,6 @@ fn a_vector_load_may_overwrite_its_address() {
     let body = "mov.u64 %d1, 7; mov.u64 %d2, 9; st.global.v2.u64 [%out+16], {%d1, %d2}; add.u64 %d3, %out, 16; \
                 ld.global.v2.u64 {%d3, %d4}, [%d3]; st.global.u64 [%out], %d3; st.global.u64 [%out+8], %d4;";
     assert_eq!(words(&kernel("", body), 1, 4), [7, 0, 9, 0]);
-}
-
-#[test]
-fn a_lock_is_passed_on_among_the_lanes_of_a_warp() {
-    let before = ".func work(.param .b64 a) { .reg .b64 %a; .reg .b32 %x, %i; .reg .pred %p; ld.param.b64 %a, [a]; mov.u32 %i, 0; \
-                  L: ld.global.u32 %x, [%a]; add.u32 %x, %x, 1; st.global.u32 [%a], %x; add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 10; @%p bra L; ret; }";
-    let body = "S: atom.global.cas.b32 %r1, [%out], 0, 1; setp.ne.u32 %p1, %r1, 0; @%p1 bra S; add.u64 %d1, %out, 4; \
-                { .param .b64 a; st.param.b64 [a], %d1; call work, (a); } membar.gl; atom.global.exch.b32 %r1, [%out], 0;";
-    assert_eq!(words(&kernel(before, body), 96, 2), [0, 960]);
 }
 
 #[test]
@@ -129,7 +116,8 @@ fn a_barrier_does_not_take_a_sleeping_warp_for_a_deadlock() {
 fn threads_of_three_dimensions_know_where_they_are() {
     let body = "mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %tid.z; mov.u32 %r4, %ntid.x; mov.u32 %r5, %ntid.y; \
                 mad.lo.u32 %r6, %r3, %r5, %r2; mad.lo.u32 %r6, %r6, %r4, %r1; mul.wide.u32 %d1, %r6, 4; add.u64 %d1, %d1, %out; st.global.u32 [%d1], %r6;";
-    let memory = run_linked(&[&kernel("", body)], [3, 5, 7]).unwrap();
+    let size = Size { grid: 1, block: [3, 5, 7], bytes: BYTES };
+    let memory = launch_linked(&[&kernel("", body)], size, None).expect("the kernel is right").memory;
     assert_eq!(memory.bytes[4 * 104], 104);
 }
 
@@ -150,4 +138,89 @@ fn atomics_reach_shared_memory_through_generic_addresses() {
     let before = ".shared .align 8 .b8 s[64];";
     let body = "mov.u32 %r1, s; cvt.u64.u32 %d1, %r1; cvta.shared.u64 %d1, %d1; setp.eq.u32 %p1, %tid, 0; mov.u32 %r9, 0; @%p1 st.u32 [%d1], %r9; bar.sync 0; atom.add.u32 %r2, [%d1], 3; red.shared.max.u32 [s+4], %tid; atom.inc.u32 %r3, [%d1+8], 3; bar.sync 0; ld.shared.u32 %r4, [s]; st.global.u32 [%out], %r4; ld.u32 %r5, [%d1+4]; st.global.u32 [%out+4], %r5; ld.u32 %r6, [%d1+8]; st.global.u32 [%out+8], %r6;";
     assert_eq!(words(&kernel(before, body), 33, 3), [99, 32, 1]);
+}
+
+#[test]
+fn lanes_vote_within_their_branch() {
+    let body = "setp.lt.u32 %p1, %tid, 10; and.b32 %r1, %tid, 1; setp.eq.u32 %p2, %r1, 1; @%p1 bra A; \
+                vote.sync.ballot.b32 %r2, %p2, 0xfffffc00; match.any.sync.b32 %r3, %r1, 0xfffffc00; bra E; \
+                A: vote.sync.ballot.b32 %r2, %p2, 0x3ff; match.any.sync.b32 %r3, %r1, 0x3ff; \
+                E: xor.b32 %r2, %r2, %r3; st.global.u32 [%at], %r2;";
+    let got = words(&kernel("", body), 32, 32);
+    assert_eq!((got[0], got[1], got[30], got[31]), (0x3ff, 0, 0xffff_fc00, 0));
+}
+
+#[test]
+fn an_mbarrier_goes_through_its_phases() {
+    let before = ".shared .align 8 .b64 b; .shared .u32 s;";
+    let body = "setp.eq.u32 %p1, %tid, 0; @%p1 mbarrier.init.shared.b64 [b], 64; bar.sync 0; mov.u32 %r1, 0; \
+                L: red.shared.add.u32 [s], 1; mbarrier.arrive.shared.b64 %d1, [b]; \
+                W: mbarrier.try_wait.shared.b64 %p2, [b], %d1; @!%p2 bra W; ld.shared.u32 %r2, [s]; \
+                mbarrier.arrive.shared.b64 %d1, [b]; V: mbarrier.test_wait.shared.b64 %p2, [b], %d1; @!%p2 bra V; \
+                add.u32 %r1, %r1, 1; mul.lo.u32 %r3, %r1, 64; setp.ne.u32 %p3, %r2, %r3; @%p3 trap; setp.lt.u32 %p4, %r1, 50; @%p4 bra L; \
+                st.global.u32 [%at], %r2;";
+    assert_eq!(words(&kernel(before, body), 64, 64)[63], 3200);
+}
+
+#[test]
+fn an_asynchronous_copy_fills_up_with_zeros() {
+    let before = ".shared .align 16 .b8 s[32];";
+    let body = "mov.u32 %r1, -1; st.global.v4.u32 [%out], {%r1,%r1,%r1,%r1}; st.shared.v4.u32 [s], {%r1,%r1,%r1,%r1}; mov.u32 %r2, 6; \
+                cp.async.ca.shared.global [s], [%out], 16, %r2; cp.async.wait_all; ld.shared.v4.u32 {%r3,%r4,%r5,%r6}, [s]; st.global.v4.u32 [%out], {%r3,%r4,%r5,%r6};";
+    assert_eq!(words(&kernel(before, body), 1, 4), [0xffff_ffff, 0xffff, 0, 0]);
+}
+
+#[test]
+fn generic_addresses_know_their_space() {
+    let before = ".shared .u32 s; .const .u32 c; .global .u32 g;";
+    let body = ".local .u32 l; cvta.shared.u64 %d1, s; cvta.const.u64 %d2, c; cvta.global.u64 %d3, g; cvta.local.u64 %d4, l; mov.u32 %r1, 0;";
+    let mut body = body.to_owned();
+    let mut bit = 0;
+    for space in ["shared", "const", "global", "local"] {
+        for slot in 1..=4 {
+            body += &format!("isspacep.{space} %p1, %d{slot}; @%p1 or.b32 %r1, %r1, {};", 1 << bit);
+            bit += 1;
+        }
+    }
+    body += "st.u32 [%d4], %r1; st.u32 [%d1], 5; ld.local.u32 %r2, [l]; ld.shared.u32 %r3, [s]; st.global.u32 [%out], %r2; st.global.u32 [%out+4], %r3;";
+    assert_eq!(words(&kernel(before, &body), 1, 2), [0b1000_0100_0010_0001, 5]);
+}
+
+#[test]
+fn structs_travel_through_parameters() {
+    let before = ".func (.param .align 16 .b8 r[16]) f(.param .align 8 .b8 a[16], .param .b16 h) { .reg .b32 %a, %b, %c; .reg .b64 %x; .reg .s32 %h; \
+                  ld.param.v2.u32 {%a, %b}, [a]; ld.param.u64 %x, [a+8]; ld.param.s16 %h, [h]; add.s32 %a, %a, %h; st.param.v2.u32 [r], {%b, %a}; st.param.u64 [r+8], %x; ret; }";
+    let body = "{ .param .align 8 .b8 a[16]; .param .b16 h; .param .align 16 .b8 r[16]; mov.u32 %r1, 10; mov.u32 %r2, 20; mov.u64 %d1, 30; mov.b16 %h1, -3; \
+                st.param.v2.u32 [a], {%r1, %r2}; st.param.u64 [a+8], %d1; st.param.b16 [h], %h1; call (r), f, (a, h); ld.param.v4.u32 {%r3,%r4,%r5,%r6}, [r]; } \
+                st.global.v4.u32 [%out], {%r3,%r4,%r5,%r6};";
+    assert_eq!(words(&kernel(before, body), 1, 4), [20, 7, 30, 0]);
+}
+
+#[test]
+fn a_comparison_gives_itself_and_its_opposite_combined() {
+    let body = "mov.f32 %f1, 0f7fc00000; setp.eq.u32 %p3, %tid, %tid; setp.lt.and.f32 %p1|%p2, %f1, %f1, %p3; selp.u32 %r1, 1, 0, %p1; selp.u32 %r2, 1, 0, %p2; \
+                set.le.u32.f32 %r3, %f2, %f2; set.ltu.f32.f32 %f3, %f1, %f2; set.gt.s32.s32 %r4, 1, -1; \
+                st.global.v2.u32 [%out], {%r1, %r2}; st.global.u32 [%out+8], %r3; st.global.f32 [%out+12], %f3; st.global.u32 [%out+16], %r4;";
+    assert_eq!(words(&kernel("", body), 1, 5), [0, 1, 0xffff_ffff, 0x3f80_0000, 0xffff_ffff]);
+}
+
+#[test]
+fn a_kernel_that_calls_itself_through_its_address_runs_out_of_stack() {
+    let body = "mov.u64 %d1, k; P: .callprototype _ (); call %d1, (), P;";
+    let fault = run(&kernel("", body), 1).expect_err("the stack ends");
+    assert!(matches!(fault.kind, FaultKind::Stack { .. }), "{fault}");
+}
+
+#[test]
+fn lanes_shuffle_within_segments() {
+    let body = "shfl.sync.up.b32 %r1|%p1, %tid, 1, 0x1800, -1; selp.u32 %r2, 100, 0, %p1; add.u32 %r1, %r1, %r2; st.global.u32 [%at], %r1;";
+    let got = words(&kernel("", body), 32, 32);
+    assert_eq!((got[0], got[1], got[8], got[9], got[31]), (0, 100, 8, 108, 130));
+}
+
+#[test]
+fn a_local_variable_of_a_callee_has_its_alignment() {
+    let before = ".func (.reg .b64 %o) f() { .local .align 64 .b8 x[64]; mov.u64 %o, x; ret; }";
+    let body = ".local .b8 y[16]; call (%d1), f; and.b64 %d1, %d1, 63; st.global.u64 [%out], %d1;";
+    assert_eq!(words(&kernel(before, body), 1, 2), [0, 0]);
 }
