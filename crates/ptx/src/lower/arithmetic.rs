@@ -1,4 +1,4 @@
-//! Which instruction an opcode and its words are: the choice, and arithmetic on numbers.
+//! Arithmetic on integers and floating-point numbers.
 
 use super::function::Builder;
 use super::words::Words;
@@ -8,115 +8,7 @@ use crate::error::Error;
 use crate::program::{CarryOp, Extend, Float, Integer, Logic, Op, Slot};
 use crate::syntax::tree::{Operand, Type};
 
-/// The first target that has an instruction, where not every one has.
-fn first_target(opcode: &str) -> u32 {
-    match opcode {
-        "lop3" => 50,
-        "dp4a" | "dp2a" => 61,
-        "match" | "nanosleep" | "bmsk" | "szext" => 70,
-        "redux" | "mbarrier" | "cp" | "discard" | "applypriority" | "createpolicy" => 80,
-        "elect" | "mapa" | "griddepcontrol" | "setmaxnreg" => 90,
-        _ => 0,
-    }
-}
-
 impl<'m> Builder<'_, 'm> {
-    /// Lowers one instruction.
-    pub(super) fn select(
-        &mut self,
-        opcode: &str,
-        words: &mut Words<'m>,
-        operands: &[Operand<'m>],
-    ) -> Result<(), Error> {
-        let (target, since) = (self.unit.module.target, first_target(opcode));
-        if target < since {
-            return Err(self.error(format!("'{opcode}' needs sm_{since} or higher, and the target is sm_{target}")));
-        }
-        match opcode {
-            "add" | "sub" => self.sum(opcode, words, operands),
-            "addc" | "subc" => self.carried_sum(opcode, words, operands, true),
-            "mul" => self.product(words, operands),
-            "mad" | "fma" => self.mad(opcode, words, operands),
-            "madc" => self.carried_mad(words, operands),
-            "div" | "rem" | "min" | "max" => self.two_operands(opcode, words, operands),
-            "neg" | "abs" | "sqrt" | "rsqrt" | "rcp" | "sin" | "cos" | "ex2" | "lg2" | "tanh" => {
-                self.one_operand(opcode, words, operands)
-            }
-            "copysign" => self.copysign(words, operands),
-            "sad" => self.sad(words, operands),
-            "and" | "or" | "xor" => self.logic(opcode, words, operands),
-            "not" | "cnot" => self.complement(opcode, words, operands),
-            "setp" => self.setp(words, operands),
-            "set" => self.set(words, operands),
-            "selp" => self.selp(words, operands),
-            "slct" => self.slct(words, operands),
-            "testp" => self.testp(words, operands),
-            "shl" | "shr" | "shf" | "lop3" | "bfe" | "bfi" | "bfind" | "brev" | "clz" | "popc" | "prmt" | "mul24"
-            | "mad24" | "dp4a" | "dp2a" | "szext" | "bmsk" | "fns" => self.bit_operation(opcode, words, operands),
-            "mov" => self.mov(words, operands),
-            "cvt" => self.cvt(words, operands),
-            "cvta" => self.cvta(words, operands),
-            "isspacep" => self.isspacep(words, operands),
-            "ld" | "ldu" | "st" | "atom" | "red" | "membar" | "fence" | "prefetch" | "prefetchu" | "cp" | "discard"
-            | "applypriority" | "createpolicy" | "mapa" => self.memory_access(opcode, words, operands),
-            "bar" | "barrier" | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => {
-                self.warp_operation(opcode, words, operands)
-            }
-            "mbarrier" => self.mbarrier(words, operands),
-            "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "pmevent" | "setmaxnreg"
-            | "griddepcontrol" => self.control(opcode, words, operands),
-            "mma"
-            | "wmma"
-            | "wgmma"
-            | "ldmatrix"
-            | "stmatrix"
-            | "movmatrix"
-            | "tex"
-            | "txq"
-            | "tld4"
-            | "suld"
-            | "sust"
-            | "sured"
-            | "suq"
-            | "istypep"
-            | "multimem"
-            | "cluster"
-            | "tensormap"
-            | "alloca"
-            | "stacksave"
-            | "stackrestore"
-            | "getctarank"
-            | "vadd"
-            | "vsub"
-            | "vabsdiff"
-            | "vmin"
-            | "vmax"
-            | "vshl"
-            | "vshr"
-            | "vmad"
-            | "vset"
-            | "vadd2"
-            | "vsub2"
-            | "vavrg2"
-            | "vabsdiff2"
-            | "vmin2"
-            | "vmax2"
-            | "vset2"
-            | "vadd4"
-            | "vsub4"
-            | "vavrg4"
-            | "vabsdiff4"
-            | "vmin4"
-            | "vmax4"
-            | "vset4"
-            | "tcgen05"
-            | "clusterlaunchcontrol"
-            | "bmma"
-            | "sparse" => Err(self.unsupported(format!("'{opcode}' is not supported"))),
-            _ => Err(self.error(format!("unknown instruction '{opcode}'"))),
-        }
-    }
-
     pub(super) fn mode(&self, words: &mut Words<'_>) -> Mode {
         let rounding = words.rounding().unwrap_or(Rounding::Nearest);
         Mode { rounding, ftz: words.has("ftz"), sat: words.has("sat") }
@@ -212,7 +104,7 @@ impl<'m> Builder<'_, 'm> {
         Ok(Mode { rounding, ftz: words.has("ftz"), sat: words.has("sat") })
     }
 
-    fn sum(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    pub(super) fn sum(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         if words.has("cc") {
             return self.carry(opcode, words, operands, false, true);
         }
@@ -260,7 +152,7 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    fn carried_sum(
+    pub(super) fn carried_sum(
         &mut self,
         opcode: &str,
         words: &mut Words<'m>,
@@ -290,7 +182,7 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    fn carried_mad(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    pub(super) fn carried_mad(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let writes = words.has("cc");
         self.mad_with_carry(words, operands, true, writes)
     }
@@ -318,7 +210,7 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    fn product(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    pub(super) fn product(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let [to, a, b] = self.operands(operands)?;
         if words.has("wide") {
             return self.widening(words, to, a, b, None);
@@ -367,7 +259,7 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    fn mad(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    pub(super) fn mad(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let [to, a, b, c] = self.operands(operands)?;
         if words.has("cc") {
             return self.mad_with_carry(words, operands, false, true);
@@ -402,7 +294,12 @@ impl<'m> Builder<'_, 'm> {
         self.integer(op, ty, to, [Some(a), Some(b), Some(c)])
     }
 
-    fn two_operands(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    pub(super) fn two_operands(
+        &mut self,
+        opcode: &str,
+        words: &mut Words<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
         let [to, a, b] = self.operands(operands)?;
         if let Some(extend) = packed(words) {
             let op = match (opcode, extend, words.has("relu")) {
@@ -457,7 +354,12 @@ impl<'m> Builder<'_, 'm> {
         self.integer(op, ty, to, [Some(a), Some(b), None])
     }
 
-    fn one_operand(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    pub(super) fn one_operand(
+        &mut self,
+        opcode: &str,
+        words: &mut Words<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
         let [to, a] = self.operands(operands)?;
         let ty = self.some_type(words)?;
         if !ty.is_float() {
@@ -497,7 +399,7 @@ impl<'m> Builder<'_, 'm> {
         self.float(op, ty, mode, false, to, &[a])
     }
 
-    fn copysign(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    pub(super) fn copysign(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let [to, a, b] = self.operands(operands)?;
         let ty = self.some_type(words)?;
         if !matches!(ty, Type::F32 | Type::F64) {
@@ -506,7 +408,7 @@ impl<'m> Builder<'_, 'm> {
         self.float(Float::CopySign, ty, Mode::NEAREST, false, to, &[a, b])
     }
 
-    fn sad(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    pub(super) fn sad(&mut self, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let [to, a, b, c] = self.operands(operands)?;
         let ty = self.some_type(words)?;
         if !ty.is_integer() || ty.bits() == 8 {
@@ -516,7 +418,7 @@ impl<'m> Builder<'_, 'm> {
         self.integer(op, ty, to, [Some(a), Some(b), Some(c)])
     }
 
-    fn logic(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    pub(super) fn logic(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let [to, a, b] = self.operands(operands)?;
         let ty = self.some_type(words)?;
         if ty == Type::Pred {
@@ -550,7 +452,12 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    fn complement(&mut self, opcode: &str, words: &mut Words<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    pub(super) fn complement(
+        &mut self,
+        opcode: &str,
+        words: &mut Words<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
         let [to, a] = self.operands(operands)?;
         let ty = self.some_type(words)?;
         if ty == Type::Pred && opcode == "not" {

@@ -12,6 +12,7 @@ mod mbarrier;
 mod memory;
 mod operand;
 mod scope;
+mod select;
 mod unit;
 mod warp;
 mod words;
