@@ -1,0 +1,116 @@
+//! Which instruction an opcode is: the one list of opcodes, each with the family that lowers it.
+
+use super::function::Builder;
+use super::words::Words;
+use crate::error::Error;
+use crate::syntax::tree::Operand;
+
+/// The first target that has an instruction, where not every one has.
+fn first_target(opcode: &str) -> u32 {
+    match opcode {
+        "lop3" => 50,
+        "dp4a" | "dp2a" => 61,
+        "match" | "nanosleep" | "bmsk" | "szext" => 70,
+        "redux" | "mbarrier" | "cp" | "discard" | "applypriority" | "createpolicy" => 80,
+        "elect" | "mapa" | "griddepcontrol" | "setmaxnreg" => 90,
+        _ => 0,
+    }
+}
+
+impl<'m> Builder<'_, 'm> {
+    /// Lowers one instruction.
+    pub(super) fn select(
+        &mut self,
+        opcode: &str,
+        words: &mut Words<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
+        let (target, since) = (self.unit.module.target, first_target(opcode));
+        if target < since {
+            return Err(self.error(format!("'{opcode}' needs sm_{since} or higher, and the target is sm_{target}")));
+        }
+        match opcode {
+            "add" | "sub" => self.sum(opcode, words, operands),
+            "addc" | "subc" => self.carried_sum(opcode, words, operands, true),
+            "mul" => self.product(words, operands),
+            "mad" | "fma" => self.mad(opcode, words, operands),
+            "madc" => self.carried_mad(words, operands),
+            "div" | "rem" | "min" | "max" => self.two_operands(opcode, words, operands),
+            "neg" | "abs" | "sqrt" | "rsqrt" | "rcp" | "sin" | "cos" | "ex2" | "lg2" | "tanh" => {
+                self.one_operand(opcode, words, operands)
+            }
+            "copysign" => self.copysign(words, operands),
+            "sad" => self.sad(words, operands),
+            "and" | "or" | "xor" => self.logic(opcode, words, operands),
+            "not" | "cnot" => self.complement(opcode, words, operands),
+            "setp" => self.setp(words, operands),
+            "set" => self.set(words, operands),
+            "selp" => self.selp(words, operands),
+            "slct" => self.slct(words, operands),
+            "testp" => self.testp(words, operands),
+            "shl" | "shr" | "shf" | "lop3" | "bfe" | "bfi" | "bfind" | "brev" | "clz" | "popc" | "prmt" | "mul24"
+            | "mad24" | "dp4a" | "dp2a" | "szext" | "bmsk" | "fns" => self.bit_operation(opcode, words, operands),
+            "mov" => self.mov(words, operands),
+            "cvt" => self.cvt(words, operands),
+            "cvta" => self.cvta(words, operands),
+            "isspacep" => self.isspacep(words, operands),
+            "ld" | "ldu" | "st" | "atom" | "red" | "membar" | "fence" | "prefetch" | "prefetchu" | "cp" | "discard"
+            | "applypriority" | "createpolicy" | "mapa" => self.memory_access(opcode, words, operands),
+            "bar" | "barrier" | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => {
+                self.warp_operation(opcode, words, operands)
+            }
+            "mbarrier" => self.mbarrier(words, operands),
+            "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "pmevent" | "setmaxnreg"
+            | "griddepcontrol" => self.control(opcode, words, operands),
+            "mma"
+            | "wmma"
+            | "wgmma"
+            | "ldmatrix"
+            | "stmatrix"
+            | "movmatrix"
+            | "tex"
+            | "txq"
+            | "tld4"
+            | "suld"
+            | "sust"
+            | "sured"
+            | "suq"
+            | "istypep"
+            | "multimem"
+            | "cluster"
+            | "tensormap"
+            | "alloca"
+            | "stacksave"
+            | "stackrestore"
+            | "getctarank"
+            | "vadd"
+            | "vsub"
+            | "vabsdiff"
+            | "vmin"
+            | "vmax"
+            | "vshl"
+            | "vshr"
+            | "vmad"
+            | "vset"
+            | "vadd2"
+            | "vsub2"
+            | "vavrg2"
+            | "vabsdiff2"
+            | "vmin2"
+            | "vmax2"
+            | "vset2"
+            | "vadd4"
+            | "vsub4"
+            | "vavrg4"
+            | "vabsdiff4"
+            | "vmin4"
+            | "vmax4"
+            | "vset4"
+            | "tcgen05"
+            | "clusterlaunchcontrol"
+            | "bmma"
+            | "sparse" => Err(self.unsupported(format!("'{opcode}' is not supported"))),
+            _ => Err(self.error(format!("unknown instruction '{opcode}'"))),
+        }
+    }
+}
