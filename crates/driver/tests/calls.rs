@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
+use std::os::fd::AsFd;
 use std::ptr::null_mut;
 
 use freehold_driver::cuda::*;
@@ -32,6 +33,18 @@ impl<T> Argument for *mut T {
 }
 
 impl<T> Argument for Option<T> {
+    fn number(self) -> Option<u64> {
+        None
+    }
+}
+
+impl Argument for CUipcMemHandle {
+    fn number(self) -> Option<u64> {
+        None
+    }
+}
+
+impl Argument for CUipcEventHandle {
     fn number(self) -> Option<u64> {
         None
     }
@@ -65,6 +78,9 @@ numbers! {
     CUdevice_P2PAttribute: |it| it.0.into();
     CUpointer_attribute: |it| it.0.into();
     CUmemPool_attribute: |it| it.0.into();
+    CUmemAllocationHandleType: |it| it.0.into();
+    CUmemAllocationGranularity_flags: |it| it.0.into();
+    CUmemGenericAllocationHandle: |it| it.0;
     CUlimit: |it| it.0.into();
     CUfunc_cache: |it| it.0.into();
     CUmodule: |it| it.0 as u64;
@@ -131,6 +147,7 @@ fn every_function_of_the_list_is_called_by_one_call_with_its_arguments_in_order(
     functions.extend(streams());
     functions.extend(events());
     functions.extend(pools());
+    functions.extend(mappings());
     functions.extend(modules());
     functions.extend(libraries());
     functions.extend(kernels_and_functions());
@@ -328,7 +345,7 @@ fn events() -> Vec<Function> {
 
 fn pools() -> Vec<Function> {
     let pool = CUmemoryPool(1);
-    arrive! {
+    let mut functions = arrive! {
         cuMemPoolCreate 0: pool::create(API, &CUmemPoolProps::on_device(CUdevice(0)));
         cuMemPoolDestroy 1: pool::destroy(API, pool);
         cuMemPoolSetAttribute 2: pool::set_attribute(API, pool, CUmemPool_attribute(2), 0);
@@ -336,7 +353,43 @@ fn pools() -> Vec<Function> {
         cuMemPoolTrimTo 2: pool::trim(API, pool, 2);
         cuMemPoolSetAccess 2: pool::set_access(API, pool, &[CUmemAccessDesc::default(); 2]);
         cuMemPoolGetAccess 1: pool::access(API, pool, CUmemLocation::default());
-    }
+        cuMemPoolExportPointer 1: pool::export_block(API, AT(1));
+        cuMemPoolImportPointer 1: pool::import_block(API, pool, CUmemPoolPtrExportData::default());
+    };
+    let shared = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR.0.into();
+    let descriptor = std::io::stdin();
+    functions.push(called(pool::export(API, pool), &[1, shared, 0]));
+    functions.push(called(pool::import(API, descriptor.as_fd()), &[shared, 0]));
+    functions
+}
+
+fn mappings() -> Vec<Function> {
+    let allocation = CUmemGenericAllocationHandle;
+    let prop = CUmemAllocationProp::on_device(CUdevice(0), CUmemAllocationHandleType::NONE);
+    let access = [CUmemAccessDesc::default(); 3];
+    let mut functions = arrive! {
+        cuMemAddressFree 2: address::free(API, AT(1), 2);
+        cuMemRelease 1: allocation::release(API, allocation(1));
+        cuMemUnmap 2: mapping::unmap(API, AT(1), 2);
+        cuMemSetAccess 3: mapping::set_access(API, AT(1), 2, &access);
+        cuMemGetAccess 1: mapping::access(API, CUmemLocation::default(), AT(1));
+        cuMemGetAllocationGranularity 1: allocation::granularity_bytes(API, &prop, CUmemAllocationGranularity_flags(1));
+        cuMemGetAllocationPropertiesFromHandle 1: allocation::properties(API, allocation(1));
+        cuMemRetainAllocationHandle 0: allocation::retain(API, AT(1));
+        cuIpcGetMemHandle 1: ipc::memory_handle(API, AT(1));
+        cuIpcOpenMemHandle_v2 1: ipc::open_memory(API, CUipcMemHandle::default(), 1);
+        cuIpcCloseMemHandle 1: ipc::close_memory(API, AT(1));
+        cuIpcGetEventHandle 1: ipc::event_handle(API, CUevent(1));
+        cuIpcOpenEventHandle 0: ipc::open_event(API, CUipcEventHandle::default());
+    };
+    let shared = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR.0.into();
+    let descriptor = std::io::stdin();
+    functions.push(called(address::reserve(API, 1, 2, AT(3)), &[1, 2, 3, 0]));
+    functions.push(called(allocation::create(API, 1, &prop), &[1, 0]));
+    functions.push(called(mapping::map(API, AT(1), 2, 3, allocation(4)), &[1, 2, 3, 4, 0]));
+    functions.push(called(allocation::export(API, allocation(1)), &[1, shared, 0]));
+    functions.push(called(allocation::import(API, descriptor.as_fd()), &[shared]));
+    functions
 }
 
 fn modules() -> Vec<Function> {

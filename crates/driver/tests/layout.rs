@@ -123,6 +123,24 @@ fn what_describes_a_pool_is_laid_out_as_in_c() {
 }
 
 #[test]
+fn memory_without_an_address_is_laid_out_as_in_c() {
+    offsets!(CUmemAllocationProp {
+        kind: 0,
+        requestedHandleTypes: 4,
+        location: 8,
+        win32HandleMetaData: 16,
+        compressionType: 24,
+        gpuDirectRDMACapable: 25,
+        usage: 26,
+        reserved: 28,
+    } 32);
+    assert_eq!(size_of::<CUmemGenericAllocationHandle>(), 8);
+    assert_eq!(size_of::<CUipcMemHandle>(), 64);
+    assert_eq!(size_of::<CUipcEventHandle>(), 64);
+    assert_eq!(size_of::<CUmemPoolPtrExportData>(), 64);
+}
+
+#[test]
 fn scalars_have_the_size_of_their_c_types() {
     assert_eq!(size_of::<[CUcontext; 2]>(), 16);
     assert_eq!(size_of::<[CUdeviceptr; 2]>(), 16);

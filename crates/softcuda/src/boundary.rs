@@ -7,9 +7,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use freehold_driver::cuda::{
     CUarray, CUcontext, CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUdeviceptr, CUerror, CUevent,
-    CUfunc_cache, CUfunction, CUfunction_attribute, CUhostFn, CUjitInputType, CUkernel, CUlibrary, CUlimit,
-    CUlinkState, CUlogsCallback, CUlogsCallbackHandle, CUmemPool_attribute, CUmemoryPool, CUmodule, CUoccupancyB2DSize,
-    CUpointer_attribute, CUresult, CUsharedconfig, CUstream, CUstreamCallback, Function,
+    CUfunc_cache, CUfunction, CUfunction_attribute, CUhostFn, CUipcEventHandle, CUipcMemHandle, CUjitInputType,
+    CUkernel, CUlibrary, CUlimit, CUlinkState, CUlogsCallback, CUlogsCallbackHandle, CUmemAllocationGranularity_flags,
+    CUmemAllocationHandleType, CUmemGenericAllocationHandle, CUmemPool_attribute, CUmemoryPool, CUmodule,
+    CUoccupancyB2DSize, CUpointer_attribute, CUresult, CUsharedconfig, CUstream, CUstreamCallback, Function,
 };
 
 use crate::context::current;
@@ -161,6 +162,11 @@ plain!(
     CUlinkState,
     CUlogsCallback,
     CUlogsCallbackHandle,
+    CUipcEventHandle,
+    CUipcMemHandle,
+    CUmemAllocationGranularity_flags,
+    CUmemAllocationHandleType,
+    CUmemGenericAllocationHandle,
     CUmemPool_attribute,
     CUmemoryPool,
     CUmodule,

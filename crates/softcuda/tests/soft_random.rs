@@ -17,9 +17,9 @@ use common::sweep::{self, Handle, Pointee, Scratch, Source};
 use common::{Context, child};
 use freehold_driver::cuda::{
     Api, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUcontext, CUdeviceptr, CUerror, CUevent, CUfunction,
-    CUkernel, CUlaunchConfig, CUlibrary, CUlinkState, CUlogsCallbackHandle, CUmemPoolProps, CUmemoryPool, CUmodule,
-    CUstream, CUstreamBatchMemOpParams, Function, context, event, fill, library, link, logs, memory, module, pool,
-    stream,
+    CUkernel, CUlaunchConfig, CUlibrary, CUlinkState, CUlogsCallbackHandle, CUmemGenericAllocationHandle,
+    CUmemPoolProps, CUmemoryPool, CUmodule, CUstream, CUstreamBatchMemOpParams, Function, allocation, context, event,
+    fill, library, link, logs, memory, module, pool, stream,
 };
 
 /// How many of each kind are remembered; of contexts, and of events and what images hold, fewer, so that two things
@@ -75,12 +75,34 @@ const TEXT: &CStr = c"
 ";
 
 /// The functions that would need a file with an image in it, or what no image here has.
-const FUTILE: [Function; 5] = [
+const FUTILE: [Function; 27] = [
     Function::cuModuleLoad,
     Function::cuLibraryLoadFromFile,
     Function::cuLibraryGetManaged,
     Function::cuLibraryGetUnifiedFunction,
     Function::cuLinkAddFile_v2,
+    Function::cuMemPoolExportToShareableHandle,
+    Function::cuMemPoolImportFromShareableHandle,
+    Function::cuMemPoolExportPointer,
+    Function::cuMemPoolImportPointer,
+    Function::cuMemAddressReserve,
+    Function::cuMemAddressFree,
+    Function::cuMemCreate,
+    Function::cuMemRelease,
+    Function::cuMemMap,
+    Function::cuMemUnmap,
+    Function::cuMemSetAccess,
+    Function::cuMemGetAccess,
+    Function::cuMemGetAllocationGranularity,
+    Function::cuMemGetAllocationPropertiesFromHandle,
+    Function::cuMemRetainAllocationHandle,
+    Function::cuMemExportToShareableHandle,
+    Function::cuMemImportFromShareableHandle,
+    Function::cuIpcGetMemHandle,
+    Function::cuIpcOpenMemHandle_v2,
+    Function::cuIpcCloseMemHandle,
+    Function::cuIpcGetEventHandle,
+    Function::cuIpcOpenEventHandle,
 ];
 
 /// What a run has made so far, for all its threads: alive, or dead by now.
@@ -96,6 +118,7 @@ struct Known {
     kernels: Vec<CUkernel>,
     links: Vec<CUlinkState>,
     listeners: Vec<CUlogsCallbackHandle>,
+    allocations: Vec<CUmemGenericAllocationHandle>,
     blocks: Vec<CUdeviceptr>,
     /// Pinned and managed memory. No copy is asked for there: where such memory is gone, the program may have something
     /// else at its address, and a copy to that is what the driver is asked for.
@@ -282,6 +305,10 @@ impl Wild<'_> {
                 note(&mut known.listeners, CUlogsCallbackHandle(handle), most, random)
                     .map(|listener| logs::unregister(api, listener))
             }
+            Some(Made::Handle(Handle::Allocation)) => {
+                note(&mut known.allocations, CUmemGenericAllocationHandle(made), most, random)
+                    .map(|one| allocation::release(api, one))
+            }
             Some(Made::Handle(Handle::Function)) => {
                 note(&mut known.functions, CUfunction(handle), FEW_MAX, random);
                 None
@@ -339,6 +366,7 @@ impl Source for Wild<'_> {
             Handle::Kernel,
             Handle::Link,
             Handle::LogsCallback,
+            Handle::Allocation,
         ];
         let kind = if self.random.below(20) == 0 { self.random.pick(&kinds) } else { kind };
         let list: Vec<usize> = match kind {
@@ -354,6 +382,7 @@ impl Source for Wild<'_> {
             Handle::Kernel => known.kernels.iter().map(|kernel| kernel.0).collect(),
             Handle::Link => known.links.iter().map(|link| link.0).collect(),
             Handle::LogsCallback => known.listeners.iter().map(|listener| listener.0).collect(),
+            Handle::Allocation => known.allocations.iter().map(|allocation| allocation.0 as usize).collect(),
         };
         match self.random.below(16) {
             0 => self.random.pick(&[3, 0xdead_beef, usize::MAX]),

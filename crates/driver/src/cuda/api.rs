@@ -10,6 +10,7 @@ use std::fmt;
 
 use super::code::{CUerror, CUresult};
 use super::kernel_types::*;
+use super::mapping_types::*;
 use super::types::*;
 
 /// Calls the macro `$then` with the whole list: `$then! { fn name(argument: Type, ...); ... }`. The types are those of
@@ -162,6 +163,32 @@ macro_rules! with_functions {
             fn cuMemPoolTrimTo(pool: CUmemoryPool, keep_bytes: usize);
             fn cuMemPoolSetAccess(pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize);
             fn cuMemPoolGetAccess(flags: *mut CUmemAccess_flags, pool: CUmemoryPool, location: *mut CUmemLocation);
+            fn cuMemPoolExportToShareableHandle(shareable: *mut c_void, pool: CUmemoryPool, kind: CUmemAllocationHandleType, flags: u64);
+            fn cuMemPoolImportFromShareableHandle(pool: *mut CUmemoryPool, shareable: *mut c_void, kind: CUmemAllocationHandleType, flags: u64);
+            fn cuMemPoolExportPointer(data: *mut CUmemPoolPtrExportData, start: CUdeviceptr);
+            fn cuMemPoolImportPointer(start: *mut CUdeviceptr, pool: CUmemoryPool, data: *mut CUmemPoolPtrExportData);
+
+            // Virtual memory: addresses, memory, and the one mapped to the other.
+            fn cuMemAddressReserve(start: *mut CUdeviceptr, bytes: usize, alignment: usize, wish: CUdeviceptr, flags: u64);
+            fn cuMemAddressFree(start: CUdeviceptr, bytes: usize);
+            fn cuMemCreate(allocation: *mut CUmemGenericAllocationHandle, bytes: usize, prop: *const CUmemAllocationProp, flags: u64);
+            fn cuMemRelease(allocation: CUmemGenericAllocationHandle);
+            fn cuMemMap(start: CUdeviceptr, bytes: usize, offset: usize, allocation: CUmemGenericAllocationHandle, flags: u64);
+            fn cuMemUnmap(start: CUdeviceptr, bytes: usize);
+            fn cuMemSetAccess(start: CUdeviceptr, bytes: usize, access: *const CUmemAccessDesc, count: usize);
+            fn cuMemGetAccess(flags: *mut u64, location: *const CUmemLocation, start: CUdeviceptr);
+            fn cuMemGetAllocationGranularity(bytes: *mut usize, prop: *const CUmemAllocationProp, option: CUmemAllocationGranularity_flags);
+            fn cuMemGetAllocationPropertiesFromHandle(prop: *mut CUmemAllocationProp, allocation: CUmemGenericAllocationHandle);
+            fn cuMemRetainAllocationHandle(allocation: *mut CUmemGenericAllocationHandle, start: *mut c_void);
+            fn cuMemExportToShareableHandle(shareable: *mut c_void, allocation: CUmemGenericAllocationHandle, kind: CUmemAllocationHandleType, flags: u64);
+            fn cuMemImportFromShareableHandle(allocation: *mut CUmemGenericAllocationHandle, shareable: *mut c_void, kind: CUmemAllocationHandleType);
+
+            // Memory and events of another process, by handles that are bytes.
+            fn cuIpcGetMemHandle(handle: *mut CUipcMemHandle, start: CUdeviceptr);
+            fn cuIpcOpenMemHandle_v2(start: *mut CUdeviceptr, handle: CUipcMemHandle, flags: u32);
+            fn cuIpcCloseMemHandle(start: CUdeviceptr);
+            fn cuIpcGetEventHandle(handle: *mut CUipcEventHandle, event: CUevent);
+            fn cuIpcOpenEventHandle(event: *mut CUevent, handle: CUipcEventHandle);
 
             // Modules: an image loaded into a context.
             fn cuModuleLoad(module: *mut CUmodule, path: *const c_char);

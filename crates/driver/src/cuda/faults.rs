@@ -24,6 +24,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use super::api::{Api, Function};
 use super::code::{CUerror, CUresult};
 use super::kernel_types::*;
+use super::mapping_types::*;
 use super::types::*;
 
 /// How many different drivers a process can wrap. Each has a full set of wrappers.

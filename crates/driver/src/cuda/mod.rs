@@ -15,6 +15,8 @@
 //! A call is `unsafe` where it is given a pointer of the host that the driver reads or writes, releases, or keeps
 //! after the call has returned: the length behind it, and how long it stays good, only the caller knows.
 
+pub mod address;
+pub mod allocation;
 pub mod api;
 pub mod call;
 pub mod code;
@@ -27,6 +29,7 @@ pub mod faults;
 pub mod fill;
 pub mod function;
 pub mod host;
+pub mod ipc;
 pub mod kernel;
 pub mod kernel_types;
 pub mod launch;
@@ -34,6 +37,8 @@ pub mod library;
 pub mod link;
 pub mod load;
 pub mod logs;
+pub mod mapping;
+pub mod mapping_types;
 pub mod memory;
 pub mod module;
 pub mod occupancy;
@@ -47,4 +52,5 @@ pub use api::{Api, Function};
 pub use call::CallError;
 pub use code::{CUerror, CUresult};
 pub use kernel_types::*;
+pub use mapping_types::*;
 pub use types::*;

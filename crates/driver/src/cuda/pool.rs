@@ -1,12 +1,16 @@
 //! Pools: what allocation in the order of a stream takes from. The allocations themselves are in
 //! [`memory`](super::memory), the pool of a device in [`device`](super::device).
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
 
 use super::api::Api;
 use super::call::{CallError, call};
+use super::mapping_types::CUmemPoolPtrExportData;
 use super::types::{
-    CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool,
+    CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemLocation, CUmemPool_attribute,
+    CUmemPoolProps, CUmemoryPool,
 };
 
 /// Room for one attribute's value. The longest of CUDA 12 and 13 has 8 bytes.
@@ -98,4 +102,42 @@ pub fn access(api: &Api, pool: CUmemoryPool, mut location: CUmemLocation) -> Res
     // SAFETY: `flags` and `location` outlive the call, which writes one `u32` to the first and reads the second.
     unsafe { call!(api.cuMemPoolGetAccess(&mut flags, pool, &mut location)) }?;
     Ok(flags)
+}
+
+/// A descriptor of a pool that was made to be shared.
+pub fn export(api: &Api, pool: CUmemoryPool) -> Result<OwnedFd, CallError> {
+    let mut descriptor: c_int = -1;
+    let shareable = (&raw mut descriptor).cast::<c_void>();
+    let kind = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR;
+    // SAFETY: `descriptor` outlives the call, which writes one descriptor to it for this kind.
+    unsafe { call!(api.cuMemPoolExportToShareableHandle(shareable, pool, kind, 0)) }?;
+    // SAFETY: the driver has opened the descriptor for the caller, whose it is alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// The pool that a descriptor names. The descriptor may be closed afterwards.
+pub fn import(api: &Api, descriptor: BorrowedFd<'_>) -> Result<CUmemoryPool, CallError> {
+    let mut pool = CUmemoryPool::NULL;
+    let shareable = ptr::without_provenance_mut::<c_void>(descriptor.as_raw_fd() as usize);
+    let kind = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR;
+    // SAFETY: `pool` outlives the call, which writes one handle to it; the pointer is the descriptor's number for this
+    // kind and is not followed.
+    unsafe { call!(api.cuMemPoolImportFromShareableHandle(&mut pool, shareable, kind, 0)) }?;
+    Ok(pool)
+}
+
+/// What names a block of an exported pool in a process that imports the pool.
+pub fn export_block(api: &Api, start: CUdeviceptr) -> Result<CUmemPoolPtrExportData, CallError> {
+    let mut data = CUmemPoolPtrExportData::default();
+    // SAFETY: `data` outlives the call, which writes one structure to it.
+    unsafe { call!(api.cuMemPoolExportPointer(&mut data, start)) }?;
+    Ok(data)
+}
+
+/// Maps a block of an imported pool.
+pub fn import_block(api: &Api, pool: CUmemoryPool, mut data: CUmemPoolPtrExportData) -> Result<CUdeviceptr, CallError> {
+    let mut start = CUdeviceptr::NULL;
+    // SAFETY: `start` and `data` outlive the call, which writes one address to the first and reads the second.
+    unsafe { call!(api.cuMemPoolImportPointer(&mut start, pool, &mut data)) }?;
+    Ok(start)
 }

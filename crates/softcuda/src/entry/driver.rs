@@ -117,7 +117,11 @@ fn since(function: Function) -> i32 {
         cuModuleGetLoadingMode => 11070,
         cuLaunchKernelEx => 11060,
         cuDeviceGetUuid_v2 => 11040,
-        cuMemAllocAsync
+        cuMemPoolExportToShareableHandle
+        | cuMemPoolImportFromShareableHandle
+        | cuMemPoolExportPointer
+        | cuMemPoolImportPointer
+        | cuMemAllocAsync
         | cuMemFreeAsync
         | cuMemAllocFromPoolAsync
         | cuMemPoolCreate
@@ -131,10 +135,23 @@ fn since(function: Function) -> i32 {
         | cuDeviceGetMemPool
         | cuDeviceSetMemPool => 11020,
         cuEventRecordWithFlags => 11010,
+        cuMemRetainAllocationHandle | cuIpcOpenMemHandle_v2 => 11000,
         cuDevicePrimaryCtxRelease_v2 | cuDevicePrimaryCtxReset_v2 | cuDevicePrimaryCtxSetFlags_v2 | cuFuncGetModule => {
             11000
         }
-        cuOccupancyAvailableDynamicSMemPerBlock => 10020,
+        cuOccupancyAvailableDynamicSMemPerBlock
+        | cuMemAddressReserve
+        | cuMemAddressFree
+        | cuMemCreate
+        | cuMemRelease
+        | cuMemMap
+        | cuMemUnmap
+        | cuMemSetAccess
+        | cuMemGetAccess
+        | cuMemGetAllocationGranularity
+        | cuMemGetAllocationPropertiesFromHandle
+        | cuMemExportToShareableHandle
+        | cuMemImportFromShareableHandle => 10020,
         cuLaunchHostFunc | cuStreamIsCapturing => 10000,
         cuStreamGetCtx => 9020,
         cuFuncSetAttribute | cuLaunchCooperativeKernel => 9000,
@@ -160,7 +177,12 @@ fn since(function: Function) -> i32 {
         | cuLinkComplete
         | cuLinkDestroy => 5050,
         cuFuncSetSharedMemConfig => 4020,
-        cuDeviceGetByPCIBusId | cuDeviceGetPCIBusId => 4010,
+        cuDeviceGetByPCIBusId
+        | cuDeviceGetPCIBusId
+        | cuIpcGetMemHandle
+        | cuIpcCloseMemHandle
+        | cuIpcGetEventHandle
+        | cuIpcOpenEventHandle => 4010,
         cuCtxDestroy_v2
         | cuCtxPushCurrent_v2
         | cuCtxPopCurrent_v2

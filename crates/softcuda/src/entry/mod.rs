@@ -2,6 +2,8 @@
 
 #![allow(non_snake_case, reason = "named as C names the functions")]
 
+mod address;
+mod allocation;
 mod context;
 mod copy;
 mod device;
@@ -10,11 +12,13 @@ mod event;
 mod fill;
 mod function;
 mod host;
+mod ipc;
 mod kernel;
 mod launch;
 mod library;
 mod link;
 mod logs;
+mod mapping;
 mod memory;
 mod module;
 mod occupancy;
@@ -23,6 +27,8 @@ mod pool;
 mod stream;
 mod value;
 
+pub(crate) use address::*;
+pub(crate) use allocation::*;
 pub(crate) use context::*;
 pub(crate) use copy::*;
 pub(crate) use device::*;
@@ -31,11 +37,13 @@ pub(crate) use event::*;
 pub(crate) use fill::*;
 pub(crate) use function::*;
 pub(crate) use host::*;
+pub(crate) use ipc::*;
 pub(crate) use kernel::*;
 pub(crate) use launch::*;
 pub(crate) use library::*;
 pub(crate) use link::*;
 pub(crate) use logs::*;
+pub(crate) use mapping::*;
 pub(crate) use memory::*;
 pub(crate) use module::*;
 pub(crate) use occupancy::*;

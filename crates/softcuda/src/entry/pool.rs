@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{
     CUdevice, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationType,
-    CUmemLocation, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
+    CUmemLocation, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemPoolPtrExportData, CUmemoryPool,
+    CUresult, CUstream,
 };
 
 use super::memory::take;
-use crate::boundary::{Any, In, List, Out};
+use crate::boundary::{Any, HostAddress, In, List, Out};
 use crate::engine::work::{DriverWork, Work};
 use crate::pool::Pool;
 use crate::span::{Span, SpanKind};
@@ -214,4 +215,34 @@ pub(crate) fn cuMemPoolGetAccess(
     let own = if is_own { CUmemAccess_flags::PROT_READWRITE } else { CUmemAccess_flags::PROT_NONE };
     flags.set(pool.access(location.id).unwrap_or(own));
     Ok(())
+}
+
+pub(crate) fn cuMemPoolExportToShareableHandle(
+    _shareable: Any,
+    _pool: CUmemoryPool,
+    _kind: CUmemAllocationHandleType,
+    _flags: u64,
+) -> CUresult {
+    Err(CUerror::NOT_SUPPORTED)
+}
+
+pub(crate) fn cuMemPoolImportFromShareableHandle(
+    _pool: Out<CUmemoryPool>,
+    _shareable: HostAddress,
+    _kind: CUmemAllocationHandleType,
+    _flags: u64,
+) -> CUresult {
+    Err(CUerror::NOT_SUPPORTED)
+}
+
+pub(crate) fn cuMemPoolExportPointer(_data: Out<CUmemPoolPtrExportData>, _start: CUdeviceptr) -> CUresult {
+    Err(CUerror::NOT_SUPPORTED)
+}
+
+pub(crate) fn cuMemPoolImportPointer(
+    _start: Out<CUdeviceptr>,
+    _pool: CUmemoryPool,
+    _data: In<CUmemPoolPtrExportData>,
+) -> CUresult {
+    Err(CUerror::NOT_SUPPORTED)
 }

@@ -33,6 +33,7 @@ pub(crate) enum Handle {
     Kernel,
     Link,
     LogsCallback,
+    Allocation,
 }
 
 /// What a pointer points to.
@@ -82,6 +83,8 @@ enums!(
     CUlimit,
     CUfunc_cache,
     CUmemPool_attribute,
+    CUmemAllocationHandleType,
+    CUmemAllocationGranularity_flags,
     CUfunction_attribute,
     CUjitInputType,
     CUsharedconfig
@@ -119,6 +122,26 @@ impl Argument for CUdeviceptr {
         Self(source.address())
     }
 }
+
+impl Argument for CUmemGenericAllocationHandle {
+    fn take(source: &mut dyn Source, _: &'static str) -> Self {
+        Self(source.handle(Handle::Allocation) as u64)
+    }
+}
+
+macro_rules! tokens {
+    ($($kind:ident),*) => {$(impl Argument for $kind {
+        fn take(source: &mut dyn Source, name: &'static str) -> Self {
+            let mut bytes = [0; 64];
+            for word in bytes.chunks_exact_mut(8) {
+                word.copy_from_slice(&source.number(name).to_le_bytes());
+            }
+            Self { bytes }
+        }
+    })*};
+}
+
+tokens!(CUipcMemHandle, CUipcEventHandle);
 
 impl<T: 'static> Argument for *mut T {
     fn take(source: &mut dyn Source, _: &'static str) -> Self {

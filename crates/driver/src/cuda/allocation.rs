@@ -1,0 +1,79 @@
+//! Memory without an address, which lives as long as a handle, a mapping or a descriptor of it does.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use super::api::Api;
+use super::call::{CallError, call};
+use super::mapping_types::{CUmemAllocationGranularity_flags, CUmemAllocationProp, CUmemGenericAllocationHandle};
+use super::types::{CUdevice, CUdeviceptr, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation};
+
+/// What the sizes of such memory, and the addresses that it is mapped to, are multiples of.
+pub fn granularity_bytes(
+    api: &Api,
+    prop: &CUmemAllocationProp,
+    option: CUmemAllocationGranularity_flags,
+) -> Result<usize, CallError> {
+    let mut bytes = 0;
+    // SAFETY: `bytes` and `prop` outlive the call, which writes one number to the first and reads the second.
+    unsafe { call!(api.cuMemGetAllocationGranularity(&mut bytes, prop, option)) }?;
+    Ok(bytes)
+}
+
+/// Takes memory of a device.
+pub fn create(api: &Api, bytes: usize, prop: &CUmemAllocationProp) -> Result<CUmemGenericAllocationHandle, CallError> {
+    let mut allocation = CUmemGenericAllocationHandle::default();
+    // SAFETY: `allocation` and `prop` outlive the call, which writes one handle to the first and reads the second.
+    unsafe { call!(api.cuMemCreate(&mut allocation, bytes, prop, 0)) }?;
+    Ok(allocation)
+}
+
+/// Gives a handle back. The memory lives on for as long as it is mapped, or others have it.
+pub fn release(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuMemRelease(allocation)) }
+}
+
+/// What the memory was made like.
+pub fn properties(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result<CUmemAllocationProp, CallError> {
+    let mut prop = CUmemAllocationProp {
+        kind: CUmemAllocationType::INVALID,
+        location: CUmemLocation::default(),
+        ..CUmemAllocationProp::on_device(CUdevice(0), CUmemAllocationHandleType::NONE)
+    };
+    // SAFETY: `prop` outlives the call, which writes one structure to it.
+    unsafe { call!(api.cuMemGetAllocationPropertiesFromHandle(&mut prop, allocation)) }?;
+    Ok(prop)
+}
+
+/// One more handle of the memory that is mapped to an address.
+pub fn retain(api: &Api, start: CUdeviceptr) -> Result<CUmemGenericAllocationHandle, CallError> {
+    let mut allocation = CUmemGenericAllocationHandle::default();
+    let start = ptr::without_provenance_mut::<c_void>(start.0 as usize);
+    // SAFETY: `allocation` outlives the call, which writes one handle to it; `start` is not followed.
+    unsafe { call!(api.cuMemRetainAllocationHandle(&mut allocation, start)) }?;
+    Ok(allocation)
+}
+
+/// A descriptor of the memory, which keeps it alive alone.
+pub fn export(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result<OwnedFd, CallError> {
+    let mut descriptor: c_int = -1;
+    let shareable = (&raw mut descriptor).cast::<c_void>();
+    let kind = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR;
+    // SAFETY: `descriptor` outlives the call, which writes one descriptor to it for this kind.
+    unsafe { call!(api.cuMemExportToShareableHandle(shareable, allocation, kind, 0)) }?;
+    // SAFETY: the driver has opened the descriptor for the caller, whose it is alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// The memory that a descriptor names. The descriptor may be closed afterwards.
+pub fn import(api: &Api, descriptor: BorrowedFd<'_>) -> Result<CUmemGenericAllocationHandle, CallError> {
+    let mut allocation = CUmemGenericAllocationHandle::default();
+    let shareable = ptr::without_provenance_mut::<c_void>(descriptor.as_raw_fd() as usize);
+    let kind = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR;
+    // SAFETY: `allocation` outlives the call, which writes one handle to it; the pointer is the descriptor's number
+    // for this kind and is not followed.
+    unsafe { call!(api.cuMemImportFromShareableHandle(&mut allocation, shareable, kind)) }?;
+    Ok(allocation)
+}

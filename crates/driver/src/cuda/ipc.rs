@@ -1,0 +1,44 @@
+//! Memory and events of another process, by handles that are bytes and travel as such.
+
+use super::api::Api;
+use super::call::{CallError, call};
+use super::mapping_types::{CUipcEventHandle, CUipcMemHandle};
+use super::types::{CUdeviceptr, CUevent};
+
+/// The handle of a block of `cuMemAlloc`.
+pub fn memory_handle(api: &Api, start: CUdeviceptr) -> Result<CUipcMemHandle, CallError> {
+    let mut handle = CUipcMemHandle::default();
+    // SAFETY: `handle` outlives the call, which writes one handle to it.
+    unsafe { call!(api.cuIpcGetMemHandle(&mut handle, start)) }?;
+    Ok(handle)
+}
+
+/// Maps a block of another process.
+pub fn open_memory(api: &Api, handle: CUipcMemHandle, flags: u32) -> Result<CUdeviceptr, CallError> {
+    let mut start = CUdeviceptr::NULL;
+    // SAFETY: `start` outlives the call, which writes one address to it.
+    unsafe { call!(api.cuIpcOpenMemHandle_v2(&mut start, handle, flags)) }?;
+    Ok(start)
+}
+
+/// Ends one [`open_memory`].
+pub fn close_memory(api: &Api, start: CUdeviceptr) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuIpcCloseMemHandle(start)) }
+}
+
+/// The handle of an event that was made to be shared.
+pub fn event_handle(api: &Api, event: CUevent) -> Result<CUipcEventHandle, CallError> {
+    let mut handle = CUipcEventHandle::default();
+    // SAFETY: `handle` outlives the call, which writes one handle to it.
+    unsafe { call!(api.cuIpcGetEventHandle(&mut handle, event)) }?;
+    Ok(handle)
+}
+
+/// An event of another process, as an event of this one.
+pub fn open_event(api: &Api, handle: CUipcEventHandle) -> Result<CUevent, CallError> {
+    let mut event = CUevent::NULL;
+    // SAFETY: `event` outlives the call, which writes one handle to it.
+    unsafe { call!(api.cuIpcOpenEventHandle(&mut event, handle)) }?;
+    Ok(event)
+}
