@@ -19,7 +19,7 @@ pub enum Schedule {
 }
 
 /// The settings of the software device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Memory of each device in bytes, a multiple of 2 MiB.
     pub memory_bytes: u64,
@@ -28,6 +28,8 @@ pub struct Config {
     pub schedule: Schedule,
     /// A kernel that runs longer than this is ended; nothing lets each run as long as it likes.
     pub kernel_limit: Option<Duration>,
+    /// The name of the machine that the devices are in: processes of one user with the same name share them.
+    pub machine: String,
 }
 
 /// Where the driver writes what it has to say of errors, besides its own log.
@@ -68,13 +70,19 @@ impl std::error::Error for ConfigError {}
 
 impl Default for Config {
     fn default() -> Self {
-        Self { memory_bytes: 8 * GIB, devices: 1, schedule: Schedule::Threads, kernel_limit: None }
+        Self {
+            memory_bytes: 8 * GIB,
+            devices: 1,
+            schedule: Schedule::Threads,
+            kernel_limit: None,
+            machine: "machine".to_owned(),
+        }
     }
 }
 
 impl Config {
-    /// The settings in `FREEHOLD_SOFT_MEMORY`, `FREEHOLD_SOFT_DEVICES`, `FREEHOLD_SOFT_SCHEDULE` and
-    /// `FREEHOLD_SOFT_KERNEL_SECONDS`.
+    /// The settings in `FREEHOLD_SOFT_MEMORY`, `FREEHOLD_SOFT_DEVICES`, `FREEHOLD_SOFT_SCHEDULE`,
+    /// `FREEHOLD_SOFT_KERNEL_SECONDS` and `FREEHOLD_SOFT_MACHINE`.
     ///
     /// # Errors
     /// A variable that is set to something else than its documented forms.
@@ -112,8 +120,20 @@ impl Config {
                 wanted: "a positive number of seconds, such as 10 or 0.5",
             })?);
         }
+        if let Some(value) = variable("FREEHOLD_SOFT_MACHINE") {
+            if !is_name(&value) {
+                let wanted = "a name of up to 64 letters, digits, dots, dashes and underscores";
+                return Err(ConfigError { variable: "FREEHOLD_SOFT_MACHINE", value, wanted });
+            }
+            config.machine = value;
+        }
         Ok(config)
     }
+}
+
+fn is_name(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    (1..=64).contains(&text.len()) && text.chars().all(is_plain) && !text.starts_with('.')
 }
 
 fn seconds(text: &str) -> Option<Duration> {
@@ -156,8 +176,8 @@ mod tests {
     #[test]
     fn without_variables_there_is_one_device_of_8_gib_with_threads() {
         let config = Config::read(|_| None).unwrap();
-        let schedule = Schedule::Threads;
-        assert_eq!(config, Config { memory_bytes: 8_589_934_592, devices: 1, schedule, kernel_limit: None });
+        let (schedule, machine) = (Schedule::Threads, "machine".to_owned());
+        assert_eq!(config, Config { memory_bytes: 8_589_934_592, devices: 1, schedule, kernel_limit: None, machine });
     }
 
     #[test]
@@ -201,6 +221,14 @@ mod tests {
                     "FREEHOLD_SOFT_KERNEL_SECONDS is '{wrong}', but should be a positive number of seconds, such as 10 or 0.5"
                 )
             );
+        }
+    }
+
+    #[test]
+    fn a_machine_has_a_plain_name() {
+        assert_eq!(with("FREEHOLD_SOFT_MACHINE", "lab-1.2_x").unwrap().machine, "lab-1.2_x");
+        for wrong in ["", "a/b", "..", ".hidden", "with space"] {
+            assert!(with("FREEHOLD_SOFT_MACHINE", wrong).is_err(), "{wrong}");
         }
     }
 

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use freehold_driver::cuda::{CUcontext, CUerror, CUlimit, CUresult};
 
+use crate::device::Device;
 use crate::engine::queue::{Clock, Point, Queue};
 use crate::engine::work::Work;
 use crate::print;
 use crate::stream::Stream;
-use crate::world::{Device, World, lock};
+use crate::world::{World, lock};
 
 thread_local! {
     /// The contexts that this thread pushed; the last one is current.

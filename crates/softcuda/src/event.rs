@@ -1,18 +1,27 @@
-//! Events: points in streams that can be asked for, waited for, and timed.
+//! Events: points in streams that can be asked for, waited for, and timed; in this process or across several.
 
+use std::io;
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use freehold_driver::cuda::event_flags;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::context::Context;
 use crate::engine::queue::{Clock, Point};
 use crate::engine::work::Stamp;
+use crate::ipc::Token;
+use crate::memory::arena::HostPages;
+use crate::memory::backing::{Backing, Content, Label};
 use crate::world::lock;
 
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) context: Weak<Context>,
     pub(crate) flags: u32,
+    /// How far it is, where other processes can ask; `recorded` is not used then.
+    pub(crate) shared: Option<Arc<SharedState>>,
     recorded: Mutex<Option<Record>>,
 }
 
@@ -27,7 +36,11 @@ pub(crate) struct Record {
 
 impl Event {
     pub(crate) fn new(context: Weak<Context>, flags: u32) -> Self {
-        Self { context, flags, recorded: Mutex::default() }
+        Self { context, flags, shared: None, recorded: Mutex::default() }
+    }
+
+    pub(crate) fn with_shared(context: Weak<Context>, flags: u32, shared: SharedState) -> Self {
+        Self { shared: Some(Arc::new(shared)), ..Self::new(context, flags) }
     }
 
     pub(crate) fn has_timing(&self) -> bool {
@@ -41,5 +54,77 @@ impl Event {
     /// The last record; nothing if there was none.
     pub(crate) fn recorded(&self) -> Option<Record> {
         lock(&self.recorded).clone()
+    }
+}
+
+/// The state of an event that processes share: a page with two counters.
+#[derive(Debug)]
+pub(crate) struct SharedState {
+    memory: Backing,
+    page: HostPages,
+}
+
+const STATE_BYTES: u64 = 4096;
+
+/// Which word of the page is what.
+#[derive(Clone, Copy)]
+enum Word {
+    /// How often the event was recorded.
+    Recorded = 0,
+    /// The last record that a stream has come by.
+    Passed = 1,
+    /// The process that recorded last.
+    Recorder = 2,
+}
+
+impl SharedState {
+    pub(crate) fn create() -> io::Result<Self> {
+        let memory = Backing::sparse(None, STATE_BYTES)?;
+        memory.share(Label::new(Content::Event, 0, STATE_BYTES))?;
+        Self::map(memory)
+    }
+
+    /// The state in a page of another process.
+    pub(crate) fn map(memory: Backing) -> io::Result<Self> {
+        let page = HostPages::map_file(&memory, STATE_BYTES)?;
+        Ok(Self { memory, page })
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        Token::new(Content::Event, &self.memory, 0, 0, STATE_BYTES, 0)
+    }
+
+    fn word(&self, word: Word) -> &AtomicU64 {
+        let at = self.page.start().cast::<u64>().wrapping_add(word as usize);
+        // SAFETY: the word lies in the page that this value keeps mapped, and is aligned as the page is; all processes
+        // reach it by atomic operations alone.
+        unsafe { AtomicU64::from_ptr(at) }
+    }
+
+    /// Notes one more record and says which.
+    pub(crate) fn record(&self) -> u64 {
+        self.word(Word::Recorder).store(process::id().into(), Ordering::Release);
+        self.word(Word::Recorded).fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The last record so far.
+    pub(crate) fn recorded(&self) -> u64 {
+        self.word(Word::Recorded).load(Ordering::Acquire)
+    }
+
+    /// Notes that a stream has come by a record.
+    pub(crate) fn pass(&self, record: u64) {
+        self.word(Word::Passed).fetch_max(record, Ordering::AcqRel);
+    }
+
+    /// Whether a stream has come by a record. A process that has died will not, and counts as having done so.
+    pub(crate) fn has_passed(&self, record: u64) -> bool {
+        self.word(Word::Passed).load(Ordering::Acquire) >= record || !self.recorder_lives()
+    }
+
+    fn recorder_lives(&self) -> bool {
+        let recorder = self.word(Word::Recorder).load(Ordering::Acquire);
+        let pid = i32::try_from(recorder).ok().and_then(Pid::from_raw);
+        pid.is_none_or(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
     }
 }

@@ -122,9 +122,12 @@ impl<'c> View<'c> {
             return None;
         }
         let start = match &span.kind {
-            SpanKind::Device | SpanKind::Pool(_) | SpanKind::Variable { .. } | SpanKind::Hidden { .. } => {
-                self.world.devices[span.device].arena.pointer(span.base)
-            }
+            SpanKind::Device
+            | SpanKind::Pool(_)
+            | SpanKind::Variable { .. }
+            | SpanKind::Hidden { .. }
+            | SpanKind::Opened(_) => self.world.devices[span.device].arena.pointer(span.base),
+            SpanKind::Mapped(_) => self.world.addresses.arena().pointer(span.base),
             SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages } => pages.start(),
             // The program's own pages, which it promised to keep mapped. One that has broken its promise by now is
             // told so; one that breaks it later, in the middle of a slice, gets what a wild pointer of its own gets.
@@ -149,6 +152,13 @@ struct Rights {
     writes: bool,
 }
 
+fn by_flags(flags: CUmemAccess_flags) -> Rights {
+    Rights {
+        reads: matches!(flags, CUmemAccess_flags::PROT_READ | CUmemAccess_flags::PROT_READWRITE),
+        writes: flags == CUmemAccess_flags::PROT_READWRITE,
+    }
+}
+
 impl View<'_> {
     /// What a kernel of this context may do with a span: memory of another device only as far as that was allowed.
     fn rights(&self, span: &Span) -> Rights {
@@ -158,12 +168,9 @@ impl View<'_> {
             SpanKind::Variable { constant: true } if span.device == own => Rights { writes: false, ..all },
             SpanKind::Registered { flags } => Rights { writes: flags & host_register_flags::READ_ONLY == 0, ..all },
             SpanKind::Pinned { .. } | SpanKind::Managed { .. } => all,
+            SpanKind::Mapped(mapping) => by_flags(mapping.access(own)),
             _ if span.device == own => all,
-            SpanKind::Pool(pool) => match pool.access(own as i32) {
-                Some(CUmemAccess_flags::PROT_READWRITE) => all,
-                Some(CUmemAccess_flags::PROT_READ) => Rights { writes: false, ..all },
-                _ => Rights { reads: false, writes: false },
-            },
+            SpanKind::Pool(pool) => by_flags(pool.access(own as i32).unwrap_or(CUmemAccess_flags::PROT_NONE)),
             _ => {
                 let is_peer = |owner: &Arc<Context>| lock(&self.context.peers).contains(&owner.number);
                 let allowed = span.context.as_ref().is_some_and(is_peer);
@@ -245,6 +252,11 @@ impl Memory for View<'_> {
     fn describe(&mut self, address: u64) -> String {
         let reached = { self.world.spans().reached(address).cloned() };
         match reached {
+            Some(span) if matches!(span.kind, SpanKind::Mapped(_)) && !self.rights(&span).writes => {
+                let rights = self.rights(&span);
+                let only = if rights.reads { "may only read" } else { "may not use" };
+                format!("a mapping of {} bytes at {:#x}, which this device {only}", span.bytes, span.base)
+            }
             Some(span) if !self.rights(&span).reads => {
                 format!("memory of device {}, to which this context has no access", span.device)
             }

@@ -11,22 +11,26 @@
 //! | `FREEHOLD_SOFT_DEVICES` | how many devices there are, 1 if not set |
 //! | `FREEHOLD_SOFT_SCHEDULE` | `threads` (each stream has one), `eager` (work runs in the call that asks for it), `seed:N` (a generator decides at each call) |
 //! | `FREEHOLD_SOFT_KERNEL_SECONDS` | a kernel that runs longer is ended with `LAUNCH_TIMEOUT`; not set, each runs as long as it likes |
+//! | `FREEHOLD_SOFT_MACHINE` | a name: processes of one user with the same name, and the same memory, share the devices |
 //! | `CUDA_LOG_FILE` | where messages of errors are written: `stdout`, `stderr` or a path |
 
 mod attributes;
 mod boundary;
 pub mod config;
 mod context;
+mod device;
 mod engine;
 mod entry;
 mod event;
 mod function;
 mod image;
+mod ipc;
 mod jit;
 mod kernel_memory;
 mod library;
 mod link;
 mod log;
+mod mapping;
 mod memory;
 mod module;
 mod occupancy;

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use freehold_driver::cuda::{CUerror, CUmemAccess_flags, CUmemPool_attribute, CUmemoryPool};
 
+use crate::device::Device;
 use crate::engine::queue::{Point, Queue};
-use crate::memory::PAGE_BYTES;
+use crate::memory::backing::Backing;
 use crate::memory::heap::GRAIN_BYTES;
-use crate::world::{Device, lock};
+use crate::world::lock;
 
 /// A pool takes memory from its device in chunks of this, into addresses that it has reserved before.
 const CHUNK_BYTES: u64 = 32 << 20;
@@ -25,11 +26,25 @@ const SEGMENTS_PER_DEVICE: u64 = 8;
 pub(crate) struct Pool {
     pub(crate) handle: CUmemoryPool,
     pub(crate) device: Weak<Device>,
-    pub(crate) is_default: bool,
+    pub(crate) origin: Origin,
     /// The most it may take from its device.
     max_bytes: u64,
+    /// Its memory: what is at an address lies as far from the start as the address from that of the device's arena.
+    pub(crate) memory: Arc<Backing>,
     destroyed: AtomicBool,
     state: Mutex<State>,
+}
+
+/// Where a pool comes from, and so what may be done with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Its device has had it from the start.
+    Default,
+    Created,
+    /// Created to be shared with other processes.
+    Exportable,
+    /// Of another process: its blocks are opened one by one, and none is allocated.
+    Imported,
 }
 
 #[derive(Debug)]
@@ -95,11 +110,18 @@ enum Means {
 }
 
 impl Pool {
-    pub(crate) fn new(handle: CUmemoryPool, device: &Arc<Device>, is_default: bool, max_bytes: u64) -> Self {
+    pub(crate) fn new(
+        handle: CUmemoryPool,
+        device: &Arc<Device>,
+        origin: Origin,
+        max_bytes: u64,
+        memory: Arc<Backing>,
+    ) -> Self {
         Self {
+            memory,
             handle,
             device: Arc::downgrade(device),
-            is_default,
+            origin,
             max_bytes: if max_bytes == 0 { u64::MAX } else { max_bytes },
             destroyed: false.into(),
             state: Mutex::new(State {
@@ -128,7 +150,7 @@ impl Pool {
     /// Memory that `queue` may have: free memory it comes after, or new memory of the device, or free memory with a
     /// wait.
     pub(crate) fn allocate(&self, device: &Device, bytes: u64, queue: &Queue) -> Result<Grant, CUerror> {
-        let attempt = |means| self.state().take(device, self.max_bytes, bytes, queue, means);
+        let attempt = |means| self.state().take(&self.memory, self.max_bytes, bytes, queue, means);
         let grown = || {
             self.reserve(device, bytes);
             let grant = attempt(Means::Growth);
@@ -157,14 +179,21 @@ impl Pool {
             return;
         }
         let most = (device.memory_bytes / SEGMENTS_PER_DEVICE).next_multiple_of(CHUNK_BYTES).max(least);
-        let mut heap = device.heap();
-        let found = [most, least].into_iter().find_map(|bytes| Some((heap.reserve(bytes / PAGE_BYTES)?, bytes)));
-        drop(heap);
-        if let Some((offset, bytes)) = found {
-            let segment = device.arena.base() + offset;
+        let found = [most, least].into_iter().find_map(|bytes| Some((device.reserve(bytes)?, bytes)));
+        if let Some((segment, bytes)) = found {
+            if device.arena.attach(segment, &self.memory, segment - device.arena.base(), bytes).is_err() {
+                return device.unreserve(segment, bytes);
+            }
             let mut state = self.state();
             state.segments.insert(segment, bytes);
             state.free.insert(segment, Fragment { segment, bytes, backed: false, freed: Vec::new() });
+        }
+    }
+
+    /// Overwrites a block that was freed.
+    pub(crate) fn poison(&self, device: &Device, base: u64, bytes: u64) {
+        if !self.memory.is_shared() {
+            device.arena.poison_written(base, bytes, &self.memory, base - device.arena.base());
         }
     }
 
@@ -187,7 +216,9 @@ impl Pool {
             }
             state.split(chunk, |fragment| fragment.backed = false);
             state.reserved_bytes -= CHUNK_BYTES;
-            device.heap().discharge(CHUNK_BYTES);
+            // What the host cannot forget is merely still there; a book that cannot be written is met by the next charge.
+            drop(self.memory.forget(chunk - device.arena.base(), CHUNK_BYTES));
+            drop(self.memory.discharge(CHUNK_BYTES));
         }
         state.tidy();
         state.drop_empty_segments(device);
@@ -260,7 +291,7 @@ impl Fragment {
 impl State {
     fn take(
         &mut self,
-        device: &Device,
+        memory: &Backing,
         max_bytes: u64,
         asked_bytes: u64,
         queue: &Queue,
@@ -284,7 +315,7 @@ impl State {
             self.free.get(address).is_some_and(|fragment| fragment.bytes >= bytes && usable(fragment))
         });
         let start = recent.or_else(|| first_run(&self.free, bytes, usable))?;
-        self.back(device, max_bytes, start, bytes)?;
+        self.back(memory, max_bytes, start, bytes)?;
         let after = self.cut(start, bytes).into_iter().filter(|point| !comes_after(point)).collect();
         self.live.insert(start, Live { asked_bytes, bytes });
         self.used_bytes += asked_bytes;
@@ -293,13 +324,14 @@ impl State {
     }
 
     /// Puts memory behind all chunks of a run of free addresses, or changes nothing.
-    fn back(&mut self, device: &Device, max_bytes: u64, start: u64, bytes: u64) -> Option<()> {
+    fn back(&mut self, memory: &Backing, max_bytes: u64, start: u64, bytes: u64) -> Option<()> {
         let (&segment, _) = self.segments.range(..=start).next_back()?;
         let first = start - (start - segment) % CHUNK_BYTES;
         let chunks = (first..start + bytes).step_by(CHUNK_BYTES as usize);
         let bare: Vec<_> = chunks.filter(|&chunk| !self.is_backed(chunk.max(start))).collect();
         let wanted_bytes = bare.len() as u64 * CHUNK_BYTES;
-        if self.reserved_bytes + wanted_bytes > max_bytes || !device.heap().charge(wanted_bytes) {
+        let fits = wanted_bytes == 0 || self.reserved_bytes + wanted_bytes <= max_bytes;
+        if !fits || wanted_bytes > 0 && !memory.charge(wanted_bytes).unwrap_or(false) {
             return None;
         }
         for chunk in bare {
@@ -389,7 +421,7 @@ impl State {
             let keep = !free.get(segment).is_some_and(is_empty);
             if !keep {
                 free.remove(segment);
-                device.heap().unreserve(segment - device.arena.base(), *bytes / PAGE_BYTES);
+                device.unreserve(*segment, *bytes);
             }
             keep
         });

@@ -16,6 +16,7 @@ pub(crate) enum Kind {
     Library = 0xc7,
     Kernel = 0xc8,
     Link = 0xc9,
+    Allocation = 0xca,
 }
 
 /// What the next handle after a removal looks like.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::context::Context;
+use crate::ipc::Opened;
+use crate::mapping::Mapping;
 use crate::memory::arena::HostPages;
 use crate::pool::Pool;
 
@@ -40,6 +42,10 @@ pub(crate) enum SpanKind {
     Managed { pages: Arc<HostPages> },
     /// A variable of a module: memory of the device's that ends with the module.
     Variable { constant: bool },
+    /// `cuMemMap`.
+    Mapped(Arc<Mapping>),
+    /// Memory of another process: `cuIpcOpenMemHandle`, or a block of an imported pool.
+    Opened(Arc<Opened>),
     /// What kernels alone know of: memory of their `malloc`, or where the blocks of a cooperative launch meet.
     Hidden { from_malloc: bool },
 }
@@ -135,6 +141,42 @@ impl Spans {
     pub(crate) fn overlapping(&self, base: u64, bytes: u64) -> Option<&Arc<Span>> {
         let (_, span) = self.by_base.range(..base + bytes).next_back()?;
         (span.end() > base).then_some(span)
+    }
+
+    /// The mappings that lie side by side from exactly `start` to exactly `start + bytes`.
+    pub(crate) fn mapped_run(&self, start: u64, bytes: u64) -> Option<Vec<Arc<Mapping>>> {
+        let (mut at, end) = (start, start + bytes);
+        let mut run = Vec::new();
+        while at < end {
+            let span = self.starting_at(at)?;
+            let SpanKind::Mapped(mapping) = &span.kind else { return None };
+            run.push(Arc::clone(mapping));
+            at = span.end();
+        }
+        (at == end).then_some(run)
+    }
+
+    /// The mappings that hold the bytes from `start` to `last`, of which the first lies in `first`.
+    pub(crate) fn mapped_around(&self, first: &Span, last: u64) -> Option<Vec<Arc<Mapping>>> {
+        let mut run = Vec::new();
+        let mut at = first.base;
+        loop {
+            let span = self.starting_at(at)?;
+            let SpanKind::Mapped(mapping) = &span.kind else { return None };
+            run.push(Arc::clone(mapping));
+            at = span.end();
+            if last < at {
+                return Some(run);
+            }
+        }
+    }
+
+    /// Takes out the mappings of [`mapped_run`](Self::mapped_run), also from kernels.
+    pub(crate) fn unmap(&mut self, start: u64, bytes: u64) -> Option<Vec<Arc<Mapping>>> {
+        let run = self.mapped_run(start, bytes)?;
+        let ended: Vec<_> = self.by_base.extract_if(start..start + bytes, |_, _| true).collect();
+        ended.iter().for_each(|(_, span)| self.note_freed(span));
+        Some(run)
     }
 
     /// Takes out every span that `unwanted` picks.

@@ -3,31 +3,25 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use freehold_driver::cuda::{CUdevice, CUerror, CUresult};
+use freehold_driver::cuda::{CUdevice, CUerror, CUmemAccess_flags, CUresult};
 
 use crate::config::{Config, LogFile};
-use crate::context::{Context, Primary};
+use crate::context::Context;
+use crate::device::Device;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::function::Function;
+use crate::ipc::Imports;
 use crate::library::{Kernel, Library};
 use crate::link::Link;
 use crate::log::Log;
-use crate::memory::arena::Arena;
-use crate::memory::heap::Heap;
+use crate::mapping::{Addresses, Allocation, Mapping};
 use crate::memory::place::Place;
 use crate::module::Module;
 use crate::pool::Pool;
 use crate::registry::{Kind, Registry, Return};
 use crate::span::{Span, SpanKind, Spans};
 use crate::stream::Stream;
-
-/// Addresses of a device for each byte of its memory: a free page is never out of reach for lack of neighbours, and
-/// every pool has room to grow in.
-const ADDRESSES_PER_BYTE: u64 = 16;
-
-/// As many addresses as a device has at the most.
-const ADDRESS_BYTES_MAX: u64 = 8 << 40;
 
 static WORLD: OnceLock<World> = OnceLock::new();
 
@@ -47,32 +41,14 @@ pub(crate) struct World {
     pub(crate) libraries: Registry<Library>,
     pub(crate) kernels: Registry<Kernel>,
     pub(crate) links: Registry<Link>,
+    pub(crate) allocations: Registry<Allocation>,
+    pub(crate) addresses: Addresses,
+    pub(crate) imports: Imports,
     pub(crate) log: Log,
     spans: RwLock<Spans>,
     /// Goes up whenever kernels lose sight of a span.
     losses: AtomicU64,
     numbers: AtomicU64,
-}
-
-#[derive(Debug)]
-pub(crate) struct Device {
-    pub(crate) ordinal: usize,
-    pub(crate) memory_bytes: u64,
-    pub(crate) arena: Arena,
-    heap: Mutex<Heap>,
-    primary: Mutex<Primary>,
-    pools: Mutex<DevicePools>,
-}
-
-/// The pools of one device.
-#[derive(Debug, Default)]
-pub(crate) struct DevicePools {
-    /// Made when it is first asked for.
-    pub(crate) default: Option<Arc<Pool>>,
-    /// What `cuMemAllocAsync` takes from, if not the default one.
-    pub(crate) current: Option<Arc<Pool>>,
-    /// All that hold memory, destroyed ones with live blocks too.
-    pub(crate) all: Vec<Arc<Pool>>,
 }
 
 pub(crate) fn world() -> Result<&'static World, CUerror> {
@@ -95,6 +71,8 @@ pub(crate) fn init() -> CUresult {
         let world = World::new(&config)?;
         // SAFETY: the handler only stores to an atomic, which is allowed in the child of a fork.
         unsafe { libc::pthread_atfork(None, None, Some(note_fork)) };
+        // SAFETY: the handler touches nothing but the world, which is never dropped, and returns.
+        unsafe { libc::atexit(leave) };
         assert!(WORLD.set(world).is_ok(), "the world is made once");
     }
     Ok(())
@@ -104,16 +82,25 @@ extern "C" fn note_fork() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
+/// Ends this process's accounts when it exits. Where it cannot, the kernel does when the process is gone.
+extern "C" fn leave() {
+    let world = WORLD.get().filter(|_| !is_forked());
+    for device in world.into_iter().flat_map(|world| &world.devices) {
+        drop(device.book.close());
+    }
+}
+
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl World {
     fn new(config: &Config) -> Result<Self, CUerror> {
-        let devices = (0..config.devices).map(|ordinal| Device::new(ordinal, config.memory_bytes).map(Arc::new));
+        let open = |ordinal| Device::open(&config.machine, ordinal, config.memory_bytes).map(Arc::new);
+        let devices: Result<_, _> = (0..config.devices).map(open).collect();
         Ok(Self {
             engine: Engine::start(config.schedule, config.kernel_limit),
-            devices: devices.collect::<Result<_, _>>()?,
+            devices: devices.map_err(|_| CUerror::OPERATING_SYSTEM)?,
             contexts: Registry::new(Kind::Context, Return::Comes),
             streams: Registry::new(Kind::Stream, Return::Comes),
             events: Registry::new(Kind::Event, Return::Never),
@@ -123,6 +110,9 @@ impl World {
             libraries: Registry::new(Kind::Library, Return::Never),
             kernels: Registry::new(Kind::Kernel, Return::Never),
             links: Registry::new(Kind::Link, Return::Never),
+            allocations: Registry::new(Kind::Allocation, Return::Never),
+            addresses: Addresses::reserve().map_err(|_| CUerror::OUT_OF_MEMORY)?,
+            imports: Imports::default(),
             log: Log::new(LogFile::from_environment()),
             spans: RwLock::new(Spans::default()),
             losses: AtomicU64::new(0),
@@ -150,6 +140,51 @@ impl World {
     /// How often kernels lost sight of a span so far: while it is the same, every span that was found is there.
     pub(crate) fn losses(&self) -> u64 {
         self.losses.load(Ordering::Acquire)
+    }
+
+    /// Says that kernels may have lost something that they had found.
+    pub(crate) fn lose(&self) {
+        self.losses.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Takes the mappings away that lie side by side in exactly these addresses. Nothing waits for work at them.
+    pub(crate) fn unmap(&self, start: u64, bytes: u64) -> Option<Vec<Arc<Mapping>>> {
+        let mut spans = self.spans_mut();
+        let run = spans.unmap(start, bytes)?;
+        run.iter().for_each(|mapping| mapping.presence.end());
+        self.lose();
+        self.addresses.arena().detach(start, bytes);
+        Some(run)
+    }
+
+    /// Where work of `device` reaches the bytes from `start` to `last`, to read or to write: nothing if the driver knows
+    /// nothing at `start`.
+    ///
+    /// # Errors
+    /// They lie in several blocks, or the device may not use them so.
+    pub(crate) fn reach(
+        &self,
+        start: u64,
+        last: u64,
+        device: usize,
+        access: CUmemAccess_flags,
+    ) -> Result<Option<(Arc<Span>, Place)>, CUerror> {
+        let spans = self.spans();
+        let Some(span) = spans.containing(start) else { return Ok(None) };
+        let place = match &span.kind {
+            SpanKind::Mapped(_) => {
+                let run = spans.mapped_around(span, last).ok_or(CUerror::INVALID_VALUE)?;
+                let allowed = |mapping: &Arc<Mapping>| mapping.access(device).0 & access.0 == access.0;
+                if !run.iter().all(allowed) {
+                    return Err(CUerror::INVALID_VALUE);
+                }
+                let presences = run.iter().map(|mapping| Arc::clone(&mapping.presence)).collect();
+                Place::mapped(self.addresses.arena(), start, presences)
+            }
+            _ if last < span.end() => self.place(span, start),
+            _ => return Err(CUerror::INVALID_VALUE),
+        };
+        Ok(Some((Arc::clone(span), place)))
     }
 
     /// Takes a span that leaves, from kernels too.
@@ -215,7 +250,7 @@ impl World {
         let address = device.allocate(bytes, context.number)?;
         let entered = self.enter(address, bytes, device.ordinal, Some(Arc::clone(context)), kind);
         if entered.is_err() {
-            device.heap().release(address - device.arena.base());
+            device.release(address, bytes);
         }
         entered.map(|()| address)
     }
@@ -233,7 +268,8 @@ impl World {
         Ok(())
     }
 
-    fn new_span(
+    /// A span that is not entered yet.
+    pub(crate) fn new_span(
         &self,
         base: u64,
         bytes: u64,
@@ -247,8 +283,13 @@ impl World {
     /// How work reaches `address` in `span`.
     pub(crate) fn place(&self, span: &Arc<Span>, address: u64) -> Place {
         match &span.kind {
-            SpanKind::Device | SpanKind::Pool(_) | SpanKind::Variable { .. } | SpanKind::Hidden { .. } => {
-                Place::device(&self.devices[span.device].arena, address)
+            SpanKind::Device
+            | SpanKind::Pool(_)
+            | SpanKind::Variable { .. }
+            | SpanKind::Hidden { .. }
+            | SpanKind::Opened(_) => Place::device(&self.devices[span.device].arena, address),
+            SpanKind::Mapped(mapping) => {
+                Place::mapped(self.addresses.arena(), address, [Arc::clone(&mapping.presence)].into())
             }
             SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages } => Place::pages(pages, address - span.base),
             SpanKind::Registered { .. } => Place::program(address),
@@ -257,62 +298,11 @@ impl World {
 
     /// Gives back the memory of a span that was taken out of the spans. Nothing may be at work on it any more.
     pub(crate) fn give_back(&self, span: &Span) {
-        if let SpanKind::Device | SpanKind::Variable { .. } | SpanKind::Hidden { .. } = span.kind {
-            self.devices[span.device].give_back(span);
+        let device = &self.devices[span.device];
+        match &span.kind {
+            SpanKind::Device | SpanKind::Variable { .. } | SpanKind::Hidden { .. } => device.give_back(span),
+            SpanKind::Opened(opened) => opened.detach(device),
+            _ => {}
         }
-    }
-}
-
-impl Device {
-    fn new(ordinal: usize, memory_bytes: u64) -> Result<Self, CUerror> {
-        let address_bytes = (memory_bytes * ADDRESSES_PER_BYTE).min(ADDRESS_BYTES_MAX);
-        Ok(Self {
-            ordinal,
-            memory_bytes,
-            arena: Arena::reserve(ordinal, address_bytes).map_err(|_| CUerror::OUT_OF_MEMORY)?,
-            heap: Mutex::new(Heap::new(memory_bytes, address_bytes)),
-            primary: Mutex::default(),
-            pools: Mutex::default(),
-        })
-    }
-
-    pub(crate) fn heap(&self) -> MutexGuard<'_, Heap> {
-        lock(&self.heap)
-    }
-
-    pub(crate) fn primary(&self) -> MutexGuard<'_, Primary> {
-        lock(&self.primary)
-    }
-
-    pub(crate) fn pools(&self) -> MutexGuard<'_, DevicePools> {
-        lock(&self.pools)
-    }
-
-    /// An address for `bytes` of memory; what pools hold unused is taken from them if nothing else is left.
-    pub(crate) fn allocate(&self, bytes: u64, owner: u64) -> Result<u64, CUerror> {
-        let placed = self.heap().allocate(bytes, owner);
-        let offset = match placed {
-            Some(offset) => Some(offset),
-            None => {
-                self.trim_pools(|_| 0);
-                self.heap().allocate(bytes, owner)
-            }
-        };
-        Ok(self.arena.base() + offset.ok_or(CUerror::OUT_OF_MEMORY)?)
-    }
-
-    /// Takes back a block that [`allocate`](Self::allocate) gave. Nothing may be at work on it any more.
-    pub(crate) fn give_back(&self, block: &Span) {
-        self.arena.poison(block.base, block.bytes);
-        self.heap().release(block.base - self.arena.base());
-    }
-
-    /// Lets every pool give back what it does not use beyond what it may keep.
-    pub(crate) fn trim_pools(&self, keep_bytes: impl Fn(&Pool) -> u64) {
-        let mut pools = self.pools();
-        for pool in &pools.all {
-            pool.trim(self, keep_bytes(pool));
-        }
-        pools.all.retain(|pool| !pool.is_over());
     }
 }

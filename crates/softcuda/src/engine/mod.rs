@@ -96,9 +96,23 @@ impl Engine {
     pub(crate) fn wait(&self, point: &Point) {
         match &self.steps {
             None => point.queue.sleep_until(point.position),
-            Some(steps) => steps.run_until(self, point),
+            Some(steps) => steps.run_until(self, || point.has_passed()),
         }
         point.queue.show(point.position);
+    }
+
+    /// Keeps the program waiting until something holds that another process may bring about.
+    pub(crate) fn wait_for(&self, holds: impl Fn() -> bool) {
+        match &self.steps {
+            None => {
+                let mut tries = 0u32;
+                while !holds() {
+                    back_off(tries);
+                    tries = tries.saturating_add(1);
+                }
+            }
+            Some(steps) => steps.run_until(self, holds),
+        }
     }
 
     /// Lets work advance that has no thread of its own: called when a call of the driver's begins.

@@ -125,12 +125,12 @@ impl Steps {
         }
     }
 
-    pub(super) fn run_until(&self, engine: &Engine, point: &Point) {
-        while !point.has_passed() {
+    pub(super) fn run_until(&self, engine: &Engine, holds: impl Fn() -> bool) {
+        while !holds() {
             let mut turn = self.turn();
             let moved = if self.seeded { self.step(engine, &mut turn) } else { self.run_all(engine, &mut turn) };
             drop(turn);
-            if !moved && !point.has_passed() {
+            if !moved && !holds() {
                 std::thread::sleep(Duration::from_micros(50));
             }
         }

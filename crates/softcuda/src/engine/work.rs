@@ -41,8 +41,25 @@ pub(crate) enum Work {
         value: u64,
     },
     Wait(WaitValue),
+    /// Stands until something outside this process has happened.
+    Await(Condition),
     /// Something of the driver's own, such as the end of what was freed in the order of the stream.
     Driver(DriverWork),
+}
+
+/// What a stream stands for, asked again and again.
+pub(crate) struct Condition(Box<dyn Fn() -> bool + Send>);
+
+impl Condition {
+    pub(crate) fn new(holds: impl Fn() -> bool + Send + 'static) -> Self {
+        Self(Box::new(holds))
+    }
+}
+
+impl fmt::Debug for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Condition").finish_non_exhaustive()
+    }
 }
 
 /// Work of the driver's own: a function that is called once and waits for nothing.
@@ -352,6 +369,7 @@ impl Work {
             },
             Self::Write { at, width, value } => at.store(*width, *value)?,
             Self::Wait(wait) => return Ok(if wait.holds()? { Progress::Done } else { Progress::NotYet }),
+            Self::Await(Condition(holds)) => return Ok(if holds() { Progress::Done } else { Progress::NotYet }),
             Self::Driver(DriverWork(work)) => {
                 if let Some(work) = work.take() {
                     work();

@@ -3,17 +3,37 @@
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult};
 
 use crate::boundary::Out;
+use crate::memory::PAGE_BYTES;
+use crate::world::world;
 
 pub(crate) fn cuMemAddressReserve(
-    _start: Out<CUdeviceptr>,
-    _bytes: usize,
-    _alignment: usize,
-    _wish: CUdeviceptr,
-    _flags: u64,
+    start: Out<CUdeviceptr>,
+    bytes: usize,
+    alignment: usize,
+    wish: CUdeviceptr,
+    flags: u64,
 ) -> CUresult {
-    Err(CUerror::NOT_SUPPORTED)
+    let world = world()?;
+    let (bytes, alignment) = (bytes as u64, alignment as u64);
+    let is_alignment = alignment == 0 || alignment.is_power_of_two();
+    if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) || !is_alignment || flags != 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let taken = world.addresses.take(bytes, alignment, wish.0).ok_or(CUerror::OUT_OF_MEMORY)?;
+    start.set(CUdeviceptr(taken));
+    Ok(())
 }
 
-pub(crate) fn cuMemAddressFree(_start: CUdeviceptr, _bytes: usize) -> CUresult {
-    Err(CUerror::NOT_SUPPORTED)
+pub(crate) fn cuMemAddressFree(start: CUdeviceptr, bytes: usize) -> CUresult {
+    let world = world()?;
+    let bytes = bytes as u64;
+    if bytes == 0 || start.0.checked_add(bytes).is_none() {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    // No mapping is made between the look and the end of the reservation.
+    let spans = world.spans_mut();
+    if spans.overlapping(start.0, bytes).is_some() || !world.addresses.give(start.0, bytes) {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    Ok(())
 }

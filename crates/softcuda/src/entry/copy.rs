@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use freehold_driver::cuda::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUcontext, CUdeviceptr, CUerror, CUmemorytype, CUresult, CUstream,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUcontext, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemorytype,
+    CUresult, CUstream,
 };
 
 use super::context::settle;
@@ -76,13 +77,12 @@ impl Region {
         slices.checked_add(rows)?.checked_add(extent.width)
     }
 
-    fn resolve(&self, world: &World, extent: Extent) -> Result<End, CUerror> {
+    /// What lies there, for work of `device`.
+    fn resolve(&self, world: &World, extent: Extent, device: usize, access: CUmemAccess_flags) -> Result<End, CUerror> {
         let bytes = self.reach(extent).ok_or(CUerror::INVALID_VALUE)?;
         let last = self.start.checked_add(bytes - 1).ok_or(CUerror::INVALID_VALUE)?;
-        let (memory, place, sync_memops) = match world.span(self.start) {
-            Some(span) if last < span.end() => {
-                (memory_of(&span), world.place(&span, self.start), span.sync_memops.load(Ordering::Relaxed))
-            }
+        let (memory, place, sync_memops) = match world.reach(self.start, last, device, access)? {
+            Some((span, place)) => (memory_of(&span), place, span.sync_memops.load(Ordering::Relaxed)),
             None if self.role == Role::Any && self.start != 0 => (Memory::Pageable, Place::program(self.start), false),
             _ => return Err(CUerror::INVALID_VALUE),
         };
@@ -96,6 +96,8 @@ fn memory_of(span: &Arc<Span>) -> Memory {
         | SpanKind::Pool(_)
         | SpanKind::Managed { .. }
         | SpanKind::Variable { .. }
+        | SpanKind::Mapped(_)
+        | SpanKind::Opened(_)
         | SpanKind::Hidden { .. } => Memory::Device,
         SpanKind::Pinned { .. } | SpanKind::Registered { .. } => Memory::Pinned,
     }
@@ -108,7 +110,9 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
     if bytes == 0 {
         return Ok(());
     }
-    let (from, to) = (from.resolve(world, extent)?, to.resolve(world, extent)?);
+    let device = lane.context.device.ordinal;
+    let from = from.resolve(world, extent, device, CUmemAccess_flags::PROT_READ)?;
+    let to = to.resolve(world, extent, device, CUmemAccess_flags::PROT_READWRITE)?;
     let must_finish = call == Call::Sync && (from.sync_memops || to.sync_memops);
     let stage_bytes_max = if call == Call::Sync { STAGE_BYTES_MAX } else { STAGE_ASYNC_BYTES_MAX };
     match (from.memory, to.memory) {

@@ -102,13 +102,13 @@ pub(crate) fn cuDeviceComputeCapability(major: Out<i32>, minor: Out<i32>, device
 
 pub(crate) fn cuDeviceGetDefaultMemPool(pool: Out<CUmemoryPool>, device: CUdevice) -> CUresult {
     let world = world()?;
-    pool.set(default_pool(world, world.device(device)?).handle);
+    pool.set(default_pool(world, world.device(device)?)?.handle);
     Ok(())
 }
 
 pub(crate) fn cuDeviceGetMemPool(pool: Out<CUmemoryPool>, device: CUdevice) -> CUresult {
     let world = world()?;
-    pool.set(current_pool(world, world.device(device)?).handle);
+    pool.set(current_pool(world, world.device(device)?)?.handle);
     Ok(())
 }
 

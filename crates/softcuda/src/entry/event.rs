@@ -7,25 +7,32 @@ use freehold_driver::cuda::{CUerror, CUevent, CUresult, CUstream, event_flags};
 use super::context::settle;
 use crate::boundary::Out;
 use crate::context::current;
-use crate::engine::work::{Stamp, Work};
-use crate::event::{Event, Record};
+use crate::engine::work::{DriverWork, Stamp, Work};
+use crate::event::{Event, Record, SharedState};
 use crate::stream::lane;
 use crate::world::{World, world};
 
 pub(crate) fn cuEventCreate(event: Out<CUevent>, flags: u32) -> CUresult {
     let world = world()?;
     let context = current()?;
-    let known = event_flags::BLOCKING_SYNC | event_flags::DISABLE_TIMING;
-    if flags & !known != 0 {
+    let known = event_flags::BLOCKING_SYNC | event_flags::DISABLE_TIMING | event_flags::INTERPROCESS;
+    let is_shared = flags & event_flags::INTERPROCESS != 0;
+    if flags & !known != 0 || is_shared && flags & event_flags::DISABLE_TIMING == 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    let made = Arc::new(Event::new(Arc::downgrade(&context), flags));
+    let context = Arc::downgrade(&context);
+    let made = Arc::new(if is_shared {
+        let shared = SharedState::create().map_err(|_| CUerror::OUT_OF_MEMORY)?;
+        Event::with_shared(context, flags, shared)
+    } else {
+        Event::new(context, flags)
+    });
     let (handle, _) = world.events.insert_with(|_| made);
     event.set(CUevent(handle));
     Ok(())
 }
 
-fn find(world: &World, event: CUevent) -> Result<Arc<Event>, CUerror> {
+pub(super) fn find(world: &World, event: CUevent) -> Result<Arc<Event>, CUerror> {
     let event = world.events.find(event.0).ok_or(CUerror::INVALID_HANDLE)?;
     let context = event.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
     context.alive()?;
@@ -46,6 +53,11 @@ pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u3
     if flags > 1 {
         return Err(CUerror::INVALID_VALUE);
     }
+    if let Some(shared) = &event.shared {
+        let (shared, record) = (Arc::clone(shared), shared.record());
+        lane.add(world, Work::Driver(DriverWork::new(move || shared.pass(record))))?;
+        return Ok(());
+    }
     let stamp = Arc::new(Stamp::default());
     let known = lane.stream.queue.known();
     let point = if lane.would_wait() {
@@ -60,7 +72,11 @@ pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u3
 
 pub(crate) fn cuEventQuery(event: CUevent) -> CUresult {
     let world = world()?;
-    if let Some(Record { point, .. }) = find(world, event)?.recorded() {
+    let event = find(world, event)?;
+    if event.shared.as_ref().is_some_and(|shared| !shared.has_passed(shared.recorded())) {
+        return Err(CUerror::NOT_READY);
+    }
+    if let Some(Record { point, .. }) = event.recorded() {
         if !point.has_passed() {
             return Err(CUerror::NOT_READY);
         }
@@ -72,6 +88,10 @@ pub(crate) fn cuEventQuery(event: CUevent) -> CUresult {
 pub(crate) fn cuEventSynchronize(event: CUevent) -> CUresult {
     let world = world()?;
     let event = find(world, event)?;
+    if let Some(shared) = &event.shared {
+        let record = shared.recorded();
+        world.engine.wait_for(|| shared.has_passed(record));
+    }
     if let Some(record) = event.recorded() {
         world.engine.wait(&record.point);
     }

@@ -10,6 +10,7 @@ use freehold_driver::cuda::{CUdeviceptr, CUerror, CUmemAccess_flags, CUresult, C
 use super::context::settle;
 use crate::context::Context;
 use crate::engine::work::{Extent, Fill, Side, Work};
+use crate::memory::place::Place;
 use crate::span::{Span, SpanKind};
 use crate::stream::lane;
 use crate::world::{World, lock, world};
@@ -50,11 +51,9 @@ fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> 
     }
     let last =
         (extent.height - 1).checked_mul(pitch).and_then(|rows| start.checked_add(rows)?.checked_add(extent.width - 1));
-    let span = filled(world, start).ok_or(CUerror::INVALID_VALUE)?;
-    if last.is_none_or(|last| last >= span.end()) || !may_use(&lane.context, &span) {
-        return Err(CUerror::INVALID_VALUE);
-    }
-    let side = Side { place: world.place(&span, start), pitch, slice: 0 };
+    let last = last.ok_or(CUerror::INVALID_VALUE)?;
+    let (span, place) = filled(world, start, last, &lane.context)?;
+    let side = Side { place, pitch, slice: 0 };
     let done = lane.add(world, Work::Fill(Box::new(Fill::new(side, extent, pattern.to_vec()))))?;
     let must_finish = span.is_on_host() || span.sync_memops.load(std::sync::atomic::Ordering::Relaxed);
     if call == Call::Sync && must_finish {
@@ -64,10 +63,16 @@ fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> 
     Ok(())
 }
 
-/// The span that a fill may start in: also one that a kernel's `malloc` gave, which no copy reaches (fact 4.12).
-fn filled(world: &World, start: u64) -> Option<Arc<Span>> {
-    let spans = world.spans();
-    spans.containing(start).or_else(|| spans.malloced_around(start)).cloned()
+/// What a fill may reach: also what a kernel's `malloc` gave, which no copy reaches (fact 4.12).
+fn filled(world: &World, start: u64, last: u64, context: &Context) -> Result<(Arc<Span>, Place), CUerror> {
+    let device = context.device.ordinal;
+    if let Some((span, place)) = world.reach(start, last, device, CUmemAccess_flags::PROT_READWRITE)? {
+        return if may_use(context, &span) { Ok((span, place)) } else { Err(CUerror::INVALID_VALUE) };
+    }
+    let malloced = world.spans().malloced_around(start).cloned();
+    let span = malloced.filter(|span| last < span.end() && may_use(context, span)).ok_or(CUerror::INVALID_VALUE)?;
+    let place = world.place(&span, start);
+    Ok((span, place))
 }
 
 /// Whether work of `context` may touch memory that lies on another device: only if it asked for it.
@@ -76,6 +81,7 @@ fn may_use(context: &Context, span: &Span) -> bool {
         return true;
     }
     match (&span.kind, &span.context) {
+        (SpanKind::Mapped(_), _) => true,
         (SpanKind::Pool(pool), _) => {
             pool.access(context.device.ordinal as i32) == Some(CUmemAccess_flags::PROT_READWRITE)
         }

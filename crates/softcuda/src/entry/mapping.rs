@@ -1,34 +1,114 @@
 //! Memory mapped to reserved addresses.
 
+use std::sync::Arc;
+
 use freehold_driver::cuda::{
-    CUdeviceptr, CUerror, CUmemAccessDesc, CUmemGenericAllocationHandle, CUmemLocation, CUresult,
+    CUdevice, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemGenericAllocationHandle, CUmemLocation,
+    CUmemLocationType, CUresult,
 };
 
+use super::allocation::find;
 use crate::boundary::{In, List, Out};
+use crate::mapping::Mapping;
+use crate::memory::PAGE_BYTES;
+use crate::span::SpanKind;
+use crate::world::{World, world};
 
-pub(crate) fn cuMemMap(
-    _start: CUdeviceptr,
-    _bytes: usize,
-    _offset: usize,
-    _allocation: CUmemGenericAllocationHandle,
-    _flags: u64,
-) -> CUresult {
-    Err(CUerror::NOT_SUPPORTED)
+/// As many descriptions as access is given at once: some more than there are devices.
+const ACCESS_COUNT_MAX: usize = 64;
+
+/// Whole pages, at least one, that do not wrap around.
+fn are_pages(start: CUdeviceptr, bytes: usize) -> bool {
+    let bytes = bytes as u64;
+    let whole = start.0.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES);
+    bytes > 0 && whole && start.0.checked_add(bytes).is_some()
 }
 
-pub(crate) fn cuMemUnmap(_start: CUdeviceptr, _bytes: usize) -> CUresult {
-    Err(CUerror::NOT_SUPPORTED)
+pub(crate) fn cuMemMap(
+    start: CUdeviceptr,
+    bytes: usize,
+    offset: usize,
+    allocation: CUmemGenericAllocationHandle,
+    flags: u64,
+) -> CUresult {
+    let world = world()?;
+    let found = find(world, allocation)?;
+    let length = bytes as u64;
+    if flags != 0 || !are_pages(start, bytes) {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    if offset != 0 {
+        return Err(CUerror::NOT_SUPPORTED);
+    }
+    if length != found.memory.bytes() {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let device = found.device;
+    let mapping = Arc::new(Mapping::new(Arc::clone(&found)));
+    let span = world.new_span(start.0, length, device, None, SpanKind::Mapped(mapping));
+    let mut spans = world.spans_mut();
+    if !world.addresses.holds(start.0, length) || spans.overlapping(start.0, length).is_some() {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    world.addresses.arena().attach(start.0, &found.memory, 0, length).map_err(|_| CUerror::OUT_OF_MEMORY)?;
+    spans.insert(span);
+    Ok(())
+}
+
+pub(crate) fn cuMemUnmap(start: CUdeviceptr, bytes: usize) -> CUresult {
+    let world = world()?;
+    if !are_pages(start, bytes) {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let ended = world.unmap(start.0, bytes as u64).ok_or(CUerror::INVALID_VALUE)?;
+    // The memory goes back without a lock.
+    drop(ended);
+    Ok(())
+}
+
+/// The ordinal of a device that access is given to.
+fn device_at(world: &World, location: CUmemLocation) -> Result<usize, CUerror> {
+    if location.kind != CUmemLocationType::DEVICE {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    world.device(CUdevice(location.id)).map(|device| device.ordinal).map_err(|_| CUerror::INVALID_VALUE)
 }
 
 pub(crate) fn cuMemSetAccess(
-    _start: CUdeviceptr,
-    _bytes: usize,
-    _access: List<CUmemAccessDesc>,
-    _count: usize,
+    start: CUdeviceptr,
+    bytes: usize,
+    access: List<CUmemAccessDesc>,
+    count: usize,
 ) -> CUresult {
-    Err(CUerror::NOT_SUPPORTED)
+    let world = world()?;
+    if !are_pages(start, bytes) || count == 0 || count > ACCESS_COUNT_MAX {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let known = [CUmemAccess_flags::PROT_NONE, CUmemAccess_flags::PROT_READ, CUmemAccess_flags::PROT_READWRITE];
+    let wanted = access.read(count)?;
+    let wanted: Vec<_> = wanted
+        .into_iter()
+        .map(|wanted| match device_at(world, wanted.location) {
+            Ok(device) if known.contains(&wanted.flags) => Ok((device, wanted.flags)),
+            _ => Err(CUerror::INVALID_VALUE),
+        })
+        .collect::<Result<_, _>>()?;
+    let run = world.spans().mapped_run(start.0, bytes as u64).ok_or(CUerror::INVALID_VALUE)?;
+    for mapping in &run {
+        for &(device, flags) in &wanted {
+            mapping.set_access(device, flags);
+        }
+    }
+    // Kernels look again at what they may do there.
+    world.lose();
+    Ok(())
 }
 
-pub(crate) fn cuMemGetAccess(_flags: Out<u64>, _location: In<CUmemLocation>, _start: CUdeviceptr) -> CUresult {
-    Err(CUerror::NOT_SUPPORTED)
+pub(crate) fn cuMemGetAccess(flags: Out<u64>, location: In<CUmemLocation>, start: CUdeviceptr) -> CUresult {
+    let world = world()?;
+    let device = device_at(world, location.0)?;
+    let span = world.span(start.0).ok_or(CUerror::INVALID_VALUE)?;
+    let SpanKind::Mapped(mapping) = &span.kind else { return Err(CUerror::INVALID_VALUE) };
+    flags.set(mapping.access(device).0.into());
+    Ok(())
 }

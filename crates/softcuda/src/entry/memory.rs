@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, attach_flags};
 
+use super::pool::is_imported;
 use crate::attributes::PITCH_BYTES;
 use crate::boundary::Out;
 use crate::context::{Context, current, none_or_alive};
@@ -13,7 +14,7 @@ use crate::world::{World, world};
 
 pub(crate) fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> CUresult {
     let device = &current()?.device;
-    free.set(device.heap().free_bytes() as usize);
+    free.set(device.free_bytes()? as usize);
     total.set(device.memory_bytes as usize);
     Ok(())
 }
@@ -58,11 +59,11 @@ pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
         return Ok(());
     }
     let span = take(world, start.0, |span| {
-        matches!(span.kind, SpanKind::Device | SpanKind::Managed { .. } | SpanKind::Pool(_))
+        matches!(span.kind, SpanKind::Device | SpanKind::Managed { .. } | SpanKind::Pool(_)) || is_imported(span)
     })?;
     if let SpanKind::Pool(pool) = &span.kind {
         // Memory of a pool is free at once, whatever its streams still do: who frees it so has waited for them.
-        world.devices[span.device].arena.poison(span.base, span.bytes);
+        pool.poison(&world.devices[span.device], span.base, span.bytes);
         world.end(&span);
         pool.release(span.base, None);
         return Ok(());

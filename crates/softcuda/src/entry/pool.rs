@@ -8,36 +8,52 @@ use freehold_driver::cuda::{
     CUresult, CUstream,
 };
 
+use super::allocation::{hand_out, take_in};
 use super::memory::take;
 use crate::boundary::{Any, HostAddress, In, List, Out};
+use crate::device::Device;
 use crate::engine::work::{DriverWork, Work};
-use crate::pool::Pool;
+use crate::ipc::{Opened, Token};
+use crate::memory::backing::{Backing, Content, Label};
+use crate::pool::{Origin, Pool};
 use crate::span::{Span, SpanKind};
 use crate::stream::{Lane, lane};
-use crate::world::{Device, World, world};
+use crate::world::{World, world};
 
 /// The pool that a device has from the start.
-pub(super) fn default_pool(world: &World, device: &Arc<Device>) -> Arc<Pool> {
+pub(super) fn default_pool(world: &World, device: &Arc<Device>) -> Result<Arc<Pool>, CUerror> {
     let mut pools = device.pools();
     if let Some(pool) = &pools.default {
-        return Arc::clone(pool);
+        return Ok(Arc::clone(pool));
     }
-    let (_, pool) = world.pools.insert_with(|handle| Arc::new(Pool::new(CUmemoryPool(handle), device, true, 0)));
+    let pool = make(world, device, Origin::Default, 0)?;
     pools.default = Some(Arc::clone(&pool));
     pools.all.push(Arc::clone(&pool));
-    pool
+    Ok(pool)
+}
+
+/// A new pool of `device`, which is not among its pools yet.
+fn make(world: &World, device: &Arc<Device>, origin: Origin, max_bytes: u64) -> Result<Arc<Pool>, CUerror> {
+    let memory = Backing::sparse(Some(Arc::clone(&device.book)), device.arena.bytes());
+    let memory = Arc::new(memory.map_err(|_| CUerror::OUT_OF_MEMORY)?);
+    Ok(enter(world, device, origin, max_bytes, memory))
+}
+
+fn enter(world: &World, device: &Arc<Device>, origin: Origin, max_bytes: u64, memory: Arc<Backing>) -> Arc<Pool> {
+    let make = |handle| Arc::new(Pool::new(CUmemoryPool(handle), device, origin, max_bytes, memory));
+    world.pools.insert_with(make).1
 }
 
 /// The pool that `cuMemAllocAsync` takes from.
-pub(super) fn current_pool(world: &World, device: &Arc<Device>) -> Arc<Pool> {
+pub(super) fn current_pool(world: &World, device: &Arc<Device>) -> Result<Arc<Pool>, CUerror> {
     let current = device.pools().current.clone();
-    current.unwrap_or_else(|| default_pool(world, device))
+    current.map_or_else(|| default_pool(world, device), Ok)
 }
 
 pub(crate) fn cuMemAllocAsync(start: Out<CUdeviceptr>, bytes: usize, stream: CUstream) -> CUresult {
     let world = world()?;
     let lane = lane(world, stream)?;
-    let pool = current_pool(world, &lane.context.device);
+    let pool = current_pool(world, &lane.context.device)?;
     start.set(CUdeviceptr(allocate(world, &lane, &pool, bytes as u64)?));
     Ok(())
 }
@@ -56,6 +72,9 @@ pub(crate) fn cuMemAllocFromPoolAsync(
 }
 
 fn allocate(world: &World, lane: &Lane, pool: &Arc<Pool>, bytes: u64) -> Result<u64, CUerror> {
+    if pool.origin == Origin::Imported {
+        return Err(CUerror::INVALID_VALUE);
+    }
     if bytes == 0 {
         return Ok(0);
     }
@@ -78,14 +97,15 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
     if world.span(start.0).is_some_and(|span| matches!(span.kind, SpanKind::Managed { .. })) {
         return Err(CUerror::NOT_SUPPORTED);
     }
-    let span = take(world, start.0, |span| matches!(span.kind, SpanKind::Pool(_) | SpanKind::Device))?;
+    let span =
+        take(world, start.0, |span| matches!(span.kind, SpanKind::Pool(_) | SpanKind::Device) || is_imported(span))?;
     match &span.kind {
         SpanKind::Pool(pool) => release_from_pool(world, &lane, Arc::clone(&span), pool)?,
         _ => {
-            let device = Arc::clone(&world.devices[span.device]);
             let give_back = move || {
-                end(&span);
-                device.give_back(&span);
+                let world = world_of_work();
+                world.end(&span);
+                world.give_back(&span);
             };
             lane.add(world, Work::Driver(DriverWork::new(give_back)))?;
         }
@@ -93,22 +113,27 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
     Ok(())
 }
 
+/// Whether a span is a block of an imported pool.
+pub(super) fn is_imported(span: &Span) -> bool {
+    matches!(&span.kind, SpanKind::Opened(opened) if opened.pool.is_some())
+}
+
 /// Frees a block in the order of a stream: it is overwritten when the stream comes by, and its pool knows where.
-fn release_from_pool(world: &World, lane: &Lane, span: Arc<Span>, pool: &Pool) -> CUresult {
-    let device = Arc::clone(&world.devices[span.device]);
-    let base = span.base;
+fn release_from_pool(world: &World, lane: &Lane, span: Arc<Span>, pool: &Arc<Pool>) -> CUresult {
+    let (base, owner) = (span.base, Arc::clone(pool));
     let poison = move || {
-        end(&span);
-        device.arena.poison(span.base, span.bytes);
+        let world = world_of_work();
+        world.end(&span);
+        owner.poison(&world.devices[span.device], span.base, span.bytes);
     };
     let point = lane.add(world, Work::Driver(DriverWork::new(poison)))?;
     pool.release(base, Some(point));
     Ok(())
 }
 
-/// Takes a freed span from kernels, when its stream comes by.
-fn end(span: &Span) {
-    world().expect("work runs in a world").end(span);
+/// The world, for work that runs when its stream comes by.
+fn world_of_work() -> &'static World {
+    world().expect("work runs in a world")
 }
 
 fn find(world: &World, pool: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {
@@ -121,22 +146,22 @@ pub(crate) fn cuMemPoolCreate(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>
     if props.allocType != CUmemAllocationType::PINNED || props.location.kind != CUmemLocationType::DEVICE {
         return Err(CUerror::INVALID_VALUE);
     }
-    if props.handleTypes != CUmemAllocationHandleType::NONE {
-        return Err(CUerror::NOT_SUPPORTED);
-    }
+    let origin = match props.handleTypes {
+        CUmemAllocationHandleType::NONE => Origin::Created,
+        CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR => Origin::Exportable,
+        _ => return Err(CUerror::NOT_SUPPORTED),
+    };
     let device = world.device(CUdevice(props.location.id)).map_err(|_| CUerror::INVALID_VALUE)?;
-    let (handle, made) = world
-        .pools
-        .insert_with(|handle| Arc::new(Pool::new(CUmemoryPool(handle), device, false, props.maxSize as u64)));
+    let made = make(world, device, origin, props.maxSize as u64)?;
+    pool.set(made.handle);
     device.pools().all.push(made);
-    pool.set(CUmemoryPool(handle));
     Ok(())
 }
 
 pub(crate) fn cuMemPoolDestroy(pool: CUmemoryPool) -> CUresult {
     let world = world()?;
     let found = find(world, pool)?;
-    if found.is_default {
+    if found.origin == Origin::Default {
         return Err(CUerror::INVALID_VALUE);
     }
     let removed = world.pools.remove(pool.0).ok_or(CUerror::INVALID_VALUE)?;
@@ -218,31 +243,77 @@ pub(crate) fn cuMemPoolGetAccess(
 }
 
 pub(crate) fn cuMemPoolExportToShareableHandle(
-    _shareable: Any,
-    _pool: CUmemoryPool,
-    _kind: CUmemAllocationHandleType,
-    _flags: u64,
+    shareable: Any,
+    pool: CUmemoryPool,
+    kind: CUmemAllocationHandleType,
+    flags: u64,
 ) -> CUresult {
-    Err(CUerror::NOT_SUPPORTED)
+    let world = world()?;
+    let pool = find(world, pool)?;
+    let is_known = kind == CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR && flags == 0;
+    if !is_known || pool.origin != Origin::Exportable {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    share(&pool)?;
+    hand_out(shareable, &pool.memory)
+}
+
+/// Lets other processes have the memory of a pool.
+fn share(pool: &Pool) -> CUresult {
+    let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
+    let label = Label::new(Content::Pool, device.ordinal, pool.memory.bytes());
+    pool.memory.share(label).map_err(|_| CUerror::OPERATING_SYSTEM)
 }
 
 pub(crate) fn cuMemPoolImportFromShareableHandle(
-    _pool: Out<CUmemoryPool>,
-    _shareable: HostAddress,
-    _kind: CUmemAllocationHandleType,
-    _flags: u64,
+    pool: Out<CUmemoryPool>,
+    shareable: HostAddress,
+    kind: CUmemAllocationHandleType,
+    flags: u64,
 ) -> CUresult {
-    Err(CUerror::NOT_SUPPORTED)
+    let world = world()?;
+    if kind != CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR || flags != 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let (memory, label) = take_in(shareable, Content::Pool)?;
+    let device = i32::try_from(label.device).ok().and_then(|ordinal| world.device(CUdevice(ordinal)).ok());
+    let device = device.ok_or(CUerror::INVALID_VALUE)?;
+    pool.set(enter(world, device, Origin::Imported, 0, memory).handle);
+    Ok(())
 }
 
-pub(crate) fn cuMemPoolExportPointer(_data: Out<CUmemPoolPtrExportData>, _start: CUdeviceptr) -> CUresult {
-    Err(CUerror::NOT_SUPPORTED)
+pub(crate) fn cuMemPoolExportPointer(data: Out<CUmemPoolPtrExportData>, start: CUdeviceptr) -> CUresult {
+    let world = world()?;
+    let span = world.span(start.0).ok_or(CUerror::INVALID_VALUE)?;
+    let SpanKind::Pool(pool) = &span.kind else { return Err(CUerror::INVALID_VALUE) };
+    if pool.origin != Origin::Exportable {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    share(pool)?;
+    let offset = span.base - world.devices[span.device].arena.base();
+    let token = Token::new(Content::Pool, &pool.memory, span.device, offset, span.bytes, span.id);
+    data.set(CUmemPoolPtrExportData { bytes: token.to_bytes() });
+    Ok(())
 }
 
 pub(crate) fn cuMemPoolImportPointer(
-    _start: Out<CUdeviceptr>,
-    _pool: CUmemoryPool,
-    _data: In<CUmemPoolPtrExportData>,
+    start: Out<CUdeviceptr>,
+    pool: CUmemoryPool,
+    data: In<CUmemPoolPtrExportData>,
 ) -> CUresult {
-    Err(CUerror::NOT_SUPPORTED)
+    let world = world()?;
+    let pool = find(world, pool)?;
+    let token = Token::from_bytes(data.0.bytes, Content::Pool)?;
+    let end = token.offset.checked_add(token.bytes);
+    let lies_within = token.bytes > 0 && end.is_some_and(|end| end <= pool.memory.bytes());
+    if pool.origin != Origin::Imported || token.inode != pool.memory.inode() || !lies_within {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
+    let memory = Arc::clone(&pool.memory);
+    let (address, opened) = Opened::attach(&device, token, memory, Some(pool))?;
+    let kind = SpanKind::Opened(Arc::new(opened));
+    world.enter(address, token.bytes, device.ordinal, None, kind)?;
+    start.set(CUdeviceptr(address));
+    Ok(())
 }

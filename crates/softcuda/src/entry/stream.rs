@@ -10,7 +10,7 @@ use super::context::settle;
 use crate::attributes::PRIORITY_GREATEST;
 use crate::boundary::{HostAddress, Out};
 use crate::context::current;
-use crate::engine::work::{HostCall, HostFunction, Work};
+use crate::engine::work::{Condition, HostCall, HostFunction, Work};
 use crate::stream::{Stream, lane};
 use crate::world::world;
 
@@ -89,6 +89,13 @@ pub(crate) fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32) ->
     let event = world.events.find(event.0).ok_or(CUerror::INVALID_HANDLE)?;
     if flags > 1 {
         return Err(CUerror::INVALID_VALUE);
+    }
+    if let Some(shared) = &event.shared {
+        let (shared, record) = (Arc::clone(shared), shared.recorded());
+        if !shared.has_passed(record) {
+            lane.add(world, Work::Await(Condition::new(move || shared.has_passed(record))))?;
+        }
+        return Ok(());
     }
     let Some(record) = event.recorded() else { return Ok(()) };
     let queue = &lane.stream.queue;

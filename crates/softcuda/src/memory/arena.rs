@@ -1,20 +1,20 @@
-//! The memory of one device: addresses that the host cannot touch, and the pages behind them.
+//! Addresses of devices: a range that the host cannot touch, and where the driver reaches the memory behind it.
 //!
-//! The pages are those of a file in memory, mapped a second time where the driver alone knows: a device address
-//! becomes a pointer of the driver's by adding a constant. A page costs nothing until it is first written.
+//! A device address becomes a pointer of the driver's by adding a constant. There the driver maps the files that are the
+//! memory. Where nothing is mapped lie pages of no meaning, so that work which is still at memory that was taken away
+//! reads and writes those, and nothing crashes.
 
 use std::ffi::c_void;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::ptr;
 
-use rustix::fs::{MemfdFlags, SeekFrom, ftruncate, memfd_create, seek};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use super::PAGE_BYTES;
+use super::backing::Backing;
 
 /// What freed memory holds.
-pub(crate) const POISON: u8 = 0xdb;
+const POISON: u8 = 0xdb;
 
 /// Below this a freed block is filled without asking which of its pages were ever written.
 const POISON_WHOLE_BYTES: u64 = 64 << 10;
@@ -27,80 +27,94 @@ pub(crate) struct Arena {
     alias: *mut u8,
     /// Addresses, more than there is memory, so that memory in use never keeps a free page from being used.
     bytes: u64,
-    file: OwnedFd,
 }
 
-// SAFETY: `alias` is the field that is not `Send`; it points to a shared mapping that lives as long as the arena and
-// belongs to no thread.
+// SAFETY: `alias` is the field that is not `Send`; it points to addresses that are mapped as long as the arena lives and
+// belong to no thread.
 unsafe impl Send for Arena {}
 // SAFETY: as above; accesses through `alias` are raw copies that may race as those of a GPU do.
 unsafe impl Sync for Arena {}
 
+/// Driver-side addresses that lie nowhere are the program's to read and write, and cost nothing until they are.
+const NOWHERE: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
+
 impl Arena {
-    /// Reserves `bytes` of addresses for the device with this ordinal. The kernel is asked for the same place each
-    /// time, so that a run can be repeated with the same addresses.
-    pub(crate) fn reserve(ordinal: usize, bytes: u64) -> io::Result<Self> {
+    /// Reserves `bytes` of addresses. The kernel is asked for the same place each time, `region` by `region`, so that a
+    /// run can be repeated with the same addresses.
+    pub(crate) fn reserve(region: usize, bytes: u64) -> io::Result<Self> {
         const REGION_BYTES: usize = 16 << 40;
         const FIRST: usize = 0x1000_0000_0000;
-        let file = memfd_create("freehold-device-memory", MemfdFlags::CLOEXEC)?;
-        ftruncate(&file, bytes)?;
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let hint = (FIRST + (ordinal % 3) * REGION_BYTES + (ordinal / 3) * (REGION_BYTES / 8)) as *mut c_void;
+        let hint = (FIRST + (region % 4) * REGION_BYTES + (region / 4) * (REGION_BYTES / 8)) as *mut c_void;
         let padded = length + PAGE_BYTES as usize;
         // SAFETY: a new anonymous mapping at a place of the kernel's choice replaces nothing.
-        let start =
-            unsafe { mmap_anonymous(hint, padded, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE) }?;
+        let start = unsafe { mmap_anonymous(hint, padded, ProtFlags::empty(), NOWHERE) }?;
         let base = (start as u64).next_multiple_of(PAGE_BYTES);
         let alias_hint = (hint as usize + REGION_BYTES / 2) as *mut c_void;
-        // SAFETY: a new mapping of our own file at a place of the kernel's choice replaces nothing.
-        let alias = unsafe {
-            mmap(
-                alias_hint,
-                length,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::NORESERVE,
-                &file,
-                0,
-            )
-        }?;
-        Ok(Self { base, alias: alias.cast(), bytes, file })
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new anonymous mapping at a place of the kernel's choice replaces nothing.
+        let alias = unsafe { mmap_anonymous(alias_hint, length, protection, NOWHERE) }?;
+        Ok(Self { base, alias: alias.cast(), bytes })
     }
 
     pub(crate) fn base(&self) -> u64 {
         self.base
     }
 
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn contains(&self, address: u64, bytes: u64) -> bool {
+        let offset = address.wrapping_sub(self.base);
+        offset < self.bytes && self.bytes - offset >= bytes
+    }
+
     /// Where the driver reaches the byte at `address`.
     pub(crate) fn pointer(&self, address: u64) -> *mut u8 {
-        let offset = address - self.base;
-        assert!(offset < self.bytes, "a span of this device lies in its arena");
-        self.alias.wrapping_add(offset as usize)
+        assert!(self.contains(address, 1), "a span lies in the arena of its addresses");
+        self.alias.wrapping_add((address - self.base) as usize)
     }
 
-    /// Overwrites freed memory. Pages that were never written stay unwritten, and cost nothing still.
+    /// Puts memory from `offset` of it on at `address`.
+    pub(crate) fn attach(&self, address: u64, memory: &Backing, offset: u64, bytes: u64) -> io::Result<()> {
+        assert!(self.contains(address, bytes), "what is attached lies in the arena");
+        let (at, protection) = (self.pointer(address).cast(), ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: what is replaced lies in the mapping at `alias`, as asserted, which is this arena's own and to which
+        // nobody has a reference: work reaches it by raw copies, to which one page is as good as another.
+        unsafe { mmap(at, bytes as usize, protection, MapFlags::SHARED | MapFlags::FIXED, memory, offset) }?;
+        Ok(())
+    }
+
+    /// Takes away the memory at `address`.
+    ///
+    /// Where the system has no room to note that, the memory stays there until other memory takes its place: it is
+    /// reached by nobody, and costs the host its pages.
+    pub(crate) fn detach(&self, address: u64, bytes: u64) {
+        assert!(self.contains(address, bytes), "what is detached lies in the arena");
+        let (at, protection) = (self.pointer(address).cast(), ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: as in `attach`.
+        let _noted = unsafe { mmap_anonymous(at, bytes as usize, protection, NOWHERE | MapFlags::FIXED) };
+    }
+
+    /// Overwrites freed memory.
     pub(crate) fn poison(&self, address: u64, bytes: u64) {
-        let mut at = address - self.base;
-        let end = at + bytes;
-        if bytes <= POISON_WHOLE_BYTES {
-            return self.fill(at, bytes);
-        }
-        while at < end {
-            let Ok(data) = seek(&self.file, SeekFrom::Data(at)) else { return };
-            if data >= end {
-                return;
-            }
-            let hole = seek(&self.file, SeekFrom::Hole(data)).unwrap_or(end).min(end);
-            self.fill(data.max(at), hole - data.max(at));
-            at = hole;
-        }
+        assert!(self.contains(address, bytes), "what is poisoned lies in the arena");
+        // SAFETY: the range lies in the writable mapping at `alias`, as asserted. Nobody holds a Rust reference into it.
+        unsafe { ptr::write_bytes(self.pointer(address), POISON, bytes as usize) }
     }
 
-    fn fill(&self, offset: u64, bytes: u64) {
-        assert!(offset + bytes <= self.bytes, "what is poisoned lies in the arena");
-        let start = self.alias.wrapping_add(offset as usize);
-        // SAFETY: `start..start + bytes` lies in the writable mapping at `alias`, as asserted. Nobody holds a Rust
-        // reference into it.
-        unsafe { ptr::write_bytes(start, POISON, bytes as usize) }
+    /// Overwrites freed memory from `offset` of `memory` on, which is attached at `address`. Pages that were never
+    /// written stay unwritten, and cost nothing still.
+    pub(crate) fn poison_written(&self, address: u64, bytes: u64, memory: &Backing, offset: u64) {
+        if bytes <= POISON_WHOLE_BYTES {
+            return self.poison(address, bytes);
+        }
+        let (mut at, end) = (offset, offset + bytes);
+        while let Some((start, stop)) = memory.written(at, end) {
+            self.poison(address + (start - offset), stop - start);
+            at = stop;
+        }
     }
 }
 
@@ -123,6 +137,16 @@ impl HostPages {
         // SAFETY: a new anonymous mapping at a place of the kernel's choice replaces nothing.
         let start =
             unsafe { mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }?;
+        Ok(Self { start: start.cast(), bytes })
+    }
+
+    /// The first bytes of a file in memory, to be seen by all who map it.
+    pub(crate) fn map_file(memory: &Backing, bytes: u64) -> io::Result<Self> {
+        assert!(bytes > 0 && bytes <= memory.bytes(), "what is mapped lies in the file");
+        let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at a place of the kernel's choice replaces nothing.
+        let start = unsafe { mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, memory, 0) }?;
         Ok(Self { start: start.cast(), bytes })
     }
 

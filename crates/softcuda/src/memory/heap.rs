@@ -20,9 +20,6 @@ const GRAINS: u64 = PAGE_BYTES / GRAIN_BYTES;
 pub(crate) struct Heap {
     /// In pages. There are more addresses than memory.
     addresses: Ranges,
-    /// Memory of the device and what of it is taken, in bytes.
-    total_bytes: u64,
-    used_bytes: u64,
     /// Pages that hold small blocks, by offset.
     shared: BTreeMap<u64, Shared>,
     /// Blocks by offset.
@@ -41,63 +38,58 @@ enum Block {
     Pages { pages: u64 },
 }
 
+/// Neighbouring pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Where a block lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub(crate) offset: u64,
+    /// Pages that nothing lay in before, to be given memory.
+    pub(crate) fresh: Option<Run>,
+}
+
 impl Heap {
-    /// A device with `total_bytes` of memory and `address_bytes` of addresses.
-    pub(crate) fn new(total_bytes: u64, address_bytes: u64) -> Self {
-        Self {
-            addresses: Ranges::new(address_bytes / PAGE_BYTES),
-            total_bytes,
-            used_bytes: 0,
-            shared: BTreeMap::new(),
-            blocks: BTreeMap::new(),
-        }
+    /// A device with `address_bytes` of addresses.
+    pub(crate) fn new(address_bytes: u64) -> Self {
+        Self { addresses: Ranges::new(address_bytes / PAGE_BYTES), shared: BTreeMap::new(), blocks: BTreeMap::new() }
     }
 
-    pub(crate) fn free_bytes(&self) -> u64 {
-        self.total_bytes - self.used_bytes
-    }
-
-    /// The offset of a block of `bytes` for `owner`, or nothing if the device has not that much.
-    pub(crate) fn allocate(&mut self, bytes: u64, owner: u64) -> Option<u64> {
+    /// The place of a block of `bytes` for `owner`, or nothing if there are no addresses.
+    pub(crate) fn allocate(&mut self, bytes: u64, owner: u64) -> Option<Placed> {
         debug_assert!(bytes > 0, "an allocation has at least one byte");
         if bytes <= SMALL_BYTES_MAX {
             return self.allocate_small(bytes.div_ceil(GRAIN_BYTES), owner);
         }
         let pages = bytes.div_ceil(PAGE_BYTES);
-        let offset = self.allocate_pages(pages)?;
+        let offset = self.reserve(pages)?;
         self.blocks.insert(offset, Block::Pages { pages });
-        Some(offset)
+        Some(Placed { offset, fresh: Some(Run { offset, bytes: pages * PAGE_BYTES }) })
     }
 
-    fn allocate_small(&mut self, grains: u64, owner: u64) -> Option<u64> {
+    fn allocate_small(&mut self, grains: u64, owner: u64) -> Option<Placed> {
         let mine = self.shared.iter_mut().filter(|(_, page)| page.owner == owner);
         let found = mine.into_iter().find_map(|(&page, shared)| Some((page, shared.grains.take(grains)?)));
-        let (page, grain) = match found {
-            Some(found) => found,
+        let (page, grain, fresh) = match found {
+            Some((page, grain)) => (page, grain, None),
             None => {
-                let page = self.allocate_pages(1)?;
+                let page = self.reserve(1)?;
                 let mut free = Ranges::new(GRAINS);
                 let grain = free.take(grains).expect("an empty page holds a small block");
                 self.shared.insert(page, Shared { owner, grains: free });
-                (page, grain)
+                (page, grain, Some(Run { offset: page, bytes: PAGE_BYTES }))
             }
         };
         let offset = page + grain * GRAIN_BYTES;
         self.blocks.insert(offset, Block::Small { grains });
-        Some(offset)
+        Some(Placed { offset, fresh })
     }
 
-    fn allocate_pages(&mut self, pages: u64) -> Option<u64> {
-        let bytes = pages.checked_mul(PAGE_BYTES)?;
-        if bytes > self.free_bytes() {
-            return None;
-        }
-        let offset = self.reserve(pages)?;
-        self.used_bytes += bytes;
-        Some(offset)
-    }
-
-    /// The offset of `pages` of addresses, without memory.
+    /// The offset of `pages` of addresses.
     pub(crate) fn reserve(&mut self, pages: u64) -> Option<u64> {
         Some(self.addresses.take(pages)? * PAGE_BYTES)
     }
@@ -107,39 +99,24 @@ impl Heap {
         self.addresses.give(offset / PAGE_BYTES, pages);
     }
 
-    /// Takes memory for addresses that were reserved. False if there is not so much.
-    pub(crate) fn charge(&mut self, bytes: u64) -> bool {
-        let fits = bytes <= self.free_bytes();
-        if fits {
-            self.used_bytes += bytes;
-        }
-        fits
-    }
-
-    /// Gives back what [`charge`](Self::charge) took.
-    pub(crate) fn discharge(&mut self, bytes: u64) {
-        self.used_bytes -= bytes;
-    }
-
-    /// Gives back a block that [`allocate`](Self::allocate) placed at `offset`.
-    pub(crate) fn release(&mut self, offset: u64) {
-        match self.blocks.remove(&offset).expect("a live span has a block in the heap of its device") {
-            Block::Pages { pages } => self.release_pages(offset, pages),
+    /// Gives back a block that [`allocate`](Self::allocate) placed at `offset`, and says which pages nothing lies in any
+    /// more. Their addresses are given back already.
+    pub(crate) fn release(&mut self, offset: u64) -> Option<Run> {
+        let run = match self.blocks.remove(&offset).expect("a live span has a block in the heap of its device") {
+            Block::Pages { pages } => Run { offset, bytes: pages * PAGE_BYTES },
             Block::Small { grains } => {
                 let page = offset - offset % PAGE_BYTES;
                 let shared = self.shared.get_mut(&page).expect("a small block lies in a shared page");
                 shared.grains.give(offset % PAGE_BYTES / GRAIN_BYTES, grains);
-                if shared.grains.is_whole(GRAINS) {
-                    self.shared.remove(&page);
-                    self.release_pages(page, 1);
+                if !shared.grains.is_whole(GRAINS) {
+                    return None;
                 }
+                self.shared.remove(&page);
+                Run { offset: page, bytes: PAGE_BYTES }
             }
-        }
-    }
-
-    fn release_pages(&mut self, offset: u64, pages: u64) {
-        self.unreserve(offset, pages);
-        self.discharge(pages * PAGE_BYTES);
+        };
+        self.unreserve(run.offset, run.bytes / PAGE_BYTES);
+        Some(run)
     }
 }
 
@@ -149,70 +126,62 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    fn page(offset: u64) -> Option<Run> {
+        Some(Run { offset, bytes: 2 * MIB })
+    }
+
     #[test]
     fn two_bytes_lie_512_bytes_apart_and_take_one_page() {
-        let mut heap = Heap::new(64 * MIB, 256 * MIB);
-        assert_eq!(heap.allocate(1, 7), Some(0));
-        assert_eq!(heap.allocate(1, 7), Some(512));
-        assert_eq!(heap.free_bytes(), 62 * MIB);
+        let mut heap = Heap::new(256 * MIB);
+        assert_eq!(heap.allocate(1, 7), Some(Placed { offset: 0, fresh: page(0) }));
+        assert_eq!(heap.allocate(1, 7), Some(Placed { offset: 512, fresh: None }));
     }
 
     #[test]
     fn small_blocks_of_two_owners_share_no_page() {
-        let mut heap = Heap::new(64 * MIB, 256 * MIB);
-        assert_eq!(heap.allocate(1, 7), Some(0));
-        assert_eq!(heap.allocate(1, 8), Some(2 * MIB));
+        let mut heap = Heap::new(256 * MIB);
+        assert_eq!(heap.allocate(1, 7).unwrap().offset, 0);
+        assert_eq!(heap.allocate(1, 8), Some(Placed { offset: 2 * MIB, fresh: page(2 * MIB) }));
     }
 
     #[test]
     fn a_page_returns_with_its_last_small_block() {
-        let mut heap = Heap::new(64 * MIB, 256 * MIB);
+        let mut heap = Heap::new(256 * MIB);
         let (a, b) = (heap.allocate(700, 7).unwrap(), heap.allocate(700, 7).unwrap());
-        heap.release(a);
-        assert_eq!(heap.free_bytes(), 62 * MIB);
-        heap.release(b);
-        assert_eq!(heap.free_bytes(), 64 * MIB);
+        assert_eq!(heap.release(a.offset), None);
+        assert_eq!(heap.release(b.offset), page(0));
     }
 
     #[test]
-    fn free_memory_is_never_out_of_reach_for_lack_of_neighbouring_addresses() {
-        let mut heap = Heap::new(64 * MIB, 256 * MIB);
-        let blocks: Vec<_> = (0..32).map(|_| heap.allocate(2 * MIB, 7).unwrap()).collect();
-        assert_eq!(heap.allocate(2 * MIB, 7), None);
-        for block in blocks.iter().step_by(2) {
-            heap.release(*block);
-        }
-        assert_eq!(heap.free_bytes(), 32 * MIB);
-        assert!(heap.allocate(32 * MIB, 7).is_some());
-        assert_eq!(heap.free_bytes(), 0);
+    fn a_large_block_has_pages_of_its_own() {
+        let mut heap = Heap::new(256 * MIB);
+        let run = Run { offset: 0, bytes: 4 * MIB };
+        assert_eq!(heap.allocate(3 * MIB, 7), Some(Placed { offset: 0, fresh: Some(run) }));
+        assert_eq!(heap.release(0), Some(run));
     }
 
     #[test]
-    fn more_than_the_device_has_is_refused_and_changes_nothing() {
-        let mut heap = Heap::new(64 * MIB, 256 * MIB);
-        assert_eq!(heap.allocate(65 * MIB, 7), None);
+    fn more_than_there_are_addresses_is_refused_and_changes_nothing() {
+        let mut heap = Heap::new(256 * MIB);
+        assert_eq!(heap.allocate(257 * MIB, 7), None);
         assert_eq!(heap.allocate(u64::MAX, 7), None);
-        assert_eq!(heap.free_bytes(), 64 * MIB);
+        assert!(heap.allocate(256 * MIB, 7).is_some());
     }
 
     #[test]
-    fn reserved_addresses_take_no_memory_until_they_are_charged() {
-        let mut heap = Heap::new(64 * MIB, 256 * MIB);
-        let offset = heap.reserve(64).unwrap();
-        assert_eq!(heap.free_bytes(), 64 * MIB);
-        assert!(heap.charge(64 * MIB));
-        assert!(!heap.charge(2 * MIB));
+    fn reserved_addresses_are_nobody_elses() {
+        let mut heap = Heap::new(256 * MIB);
+        let offset = heap.reserve(128).unwrap();
         assert_eq!(heap.allocate(1, 7), None);
-        heap.discharge(64 * MIB);
-        heap.unreserve(offset, 64);
-        assert_eq!(heap.allocate(64 * MIB, 7), Some(offset));
+        heap.unreserve(offset, 128);
+        assert_eq!(heap.allocate(64 * MIB, 7).unwrap().offset, offset);
     }
 
     #[test]
     fn a_released_block_is_placed_again_at_once() {
-        let mut heap = Heap::new(64 * MIB, 256 * MIB);
-        let blocks: Vec<_> = (0..4).map(|_| heap.allocate(4 * MIB, 7).unwrap()).collect();
+        let mut heap = Heap::new(256 * MIB);
+        let blocks: Vec<_> = (0..4).map(|_| heap.allocate(4 * MIB, 7).unwrap().offset).collect();
         heap.release(blocks[2]);
-        assert_eq!(heap.allocate(4 * MIB, 7), Some(blocks[2]));
+        assert_eq!(heap.allocate(4 * MIB, 7).unwrap().offset, blocks[2]);
     }
 }

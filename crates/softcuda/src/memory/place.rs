@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use freehold_driver::cuda::CUerror;
 
@@ -18,7 +18,21 @@ use super::arena::{Arena, HostPages};
 pub(crate) struct Place {
     reach: Reach,
     /// Keeps what `Reach::Direct` points to.
-    _keep: Keep,
+    keep: Keep,
+}
+
+/// Whether memory that can be taken away under work is still there.
+#[derive(Debug, Default)]
+pub(crate) struct Presence(AtomicBool);
+
+impl Presence {
+    pub(crate) fn end(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -31,6 +45,8 @@ enum Keep {
     Stage {
         _bytes: Arc<[u8]>,
     },
+    /// Memory that can be taken away under work, which then faults.
+    Mapped(Arc<[Arc<Presence>]>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +57,7 @@ enum Reach {
     Program(u64),
 }
 
-// SAFETY: the pointer of `Direct` is the part that is not `Send`; it is to memory that `_keep` or the device keeps
+// SAFETY: the pointer of `Direct` is the part that is not `Send`; it is to memory that `keep` or the device keeps
 // alive, and is only used for raw copies.
 unsafe impl Send for Place {}
 // SAFETY: as above; a shared `Place` gives out no reference into the memory.
@@ -50,35 +66,50 @@ unsafe impl Sync for Place {}
 impl Place {
     /// Memory of a device, as its arena reaches it.
     pub(crate) fn device(arena: &Arena, address: u64) -> Self {
-        Self { reach: Reach::Direct(arena.pointer(address)), _keep: Keep::Nothing }
+        Self { reach: Reach::Direct(arena.pointer(address)), keep: Keep::Nothing }
+    }
+
+    /// Memory that is mapped to reserved addresses.
+    pub(crate) fn mapped(arena: &Arena, address: u64, mappings: Arc<[Arc<Presence>]>) -> Self {
+        Self { reach: Reach::Direct(arena.pointer(address)), keep: Keep::Mapped(mappings) }
     }
 
     /// Pages of the host's that the driver mapped.
     pub(crate) fn pages(pages: &Arc<HostPages>, offset: u64) -> Self {
         let pointer = pages.start().wrapping_add(offset as usize);
-        Self { reach: Reach::Direct(pointer), _keep: Keep::Pages { _pages: Arc::clone(pages) } }
+        Self { reach: Reach::Direct(pointer), keep: Keep::Pages { _pages: Arc::clone(pages) } }
     }
 
     /// A copy of bytes of the program's, to read from.
     pub(crate) fn stage(bytes: Vec<u8>) -> Self {
         let bytes: Arc<[u8]> = bytes.into();
-        Self { reach: Reach::Direct(bytes.as_ptr().cast_mut()), _keep: Keep::Stage { _bytes: bytes } }
+        Self { reach: Reach::Direct(bytes.as_ptr().cast_mut()), keep: Keep::Stage { _bytes: bytes } }
     }
 
     /// Memory that the program mapped.
     pub(crate) fn program(address: u64) -> Self {
-        Self { reach: Reach::Program(address), _keep: Keep::Nothing }
+        Self { reach: Reach::Program(address), keep: Keep::Nothing }
     }
 
-    fn at(&self, offset: u64) -> Reach {
-        match self.reach {
+    /// An error if the memory was taken away.
+    fn is_there(&self) -> Result<(), CUerror> {
+        match &self.keep {
+            Keep::Mapped(mappings) if mappings.iter().any(|mapping| mapping.is_over()) => Err(CUerror::ILLEGAL_ADDRESS),
+            _ => Ok(()),
+        }
+    }
+
+    fn at(&self, offset: u64) -> Result<Reach, CUerror> {
+        self.is_there()?;
+        Ok(match self.reach {
             Reach::Direct(pointer) => Reach::Direct(pointer.wrapping_add(offset as usize)),
             Reach::Program(address) => Reach::Program(address.wrapping_add(offset)),
-        }
+        })
     }
 
     /// The aligned word here. One of the driver's memory is read at once; one of the program's through the kernel.
     pub(crate) fn load(&self, width: Width) -> Result<u64, CUerror> {
+        self.is_there()?;
         let pointer = match self.reach {
             Reach::Direct(pointer) => pointer,
             Reach::Program(address) => {
@@ -104,6 +135,7 @@ impl Place {
 
     /// Writes the aligned word here, as [`load`](Self::load) reads it; of a 32-bit word the low half of `value`.
     pub(crate) fn store(&self, width: Width, value: u64) -> Result<(), CUerror> {
+        self.is_there()?;
         let pointer = match self.reach {
             Reach::Direct(pointer) => pointer,
             Reach::Program(address) => {
@@ -128,12 +160,12 @@ impl Place {
     /// The bytes here as they are now.
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), CUerror> {
         let bytes = into.len();
-        move_bytes(self.at(offset), Reach::Direct(into.as_mut_ptr()), bytes)
+        move_bytes(self.at(offset)?, Reach::Direct(into.as_mut_ptr()), bytes)
     }
 
     /// Writes these bytes here.
     pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<(), CUerror> {
-        move_bytes(Reach::Direct(from.as_ptr().cast_mut()), self.at(offset), from.len())
+        move_bytes(Reach::Direct(from.as_ptr().cast_mut()), self.at(offset)?, from.len())
     }
 
     /// Repeats `pattern` over `bytes` bytes from `offset` on.
@@ -146,7 +178,7 @@ impl Place {
         let mut done = 0;
         while done < bytes {
             let part = (bytes - done).min(CHUNK_BYTES as u64);
-            move_bytes(Reach::Direct(chunk.as_mut_ptr()), self.at(offset + done), part as usize)?;
+            move_bytes(Reach::Direct(chunk.as_mut_ptr()), self.at(offset + done)?, part as usize)?;
             done += part;
         }
         Ok(())
@@ -171,7 +203,7 @@ impl Width {
 
 /// Copies `bytes` bytes; the two ranges may overlap.
 pub(crate) fn copy(from: &Place, from_offset: u64, to: &Place, to_offset: u64, bytes: u64) -> Result<(), CUerror> {
-    move_bytes(from.at(from_offset), to.at(to_offset), bytes as usize)
+    move_bytes(from.at(from_offset)?, to.at(to_offset)?, bytes as usize)
 }
 
 fn move_bytes(from: Reach, to: Reach, bytes: usize) -> Result<(), CUerror> {

@@ -33,10 +33,22 @@ impl Ranges {
         Some(start)
     }
 
-    fn take_at(&mut self, at: u64, length: u64) -> bool {
+    /// Takes `length` units at the first place that `align` moves a free one up to.
+    pub(crate) fn take_aligned(&mut self, length: u64, align: impl Fn(u64) -> u64) -> Option<u64> {
+        let fits = |(&start, &have): (&u64, &u64)| {
+            let at = align(start);
+            (at.checked_add(length)? <= start + have).then_some(at)
+        };
+        let at = self.free.iter().find_map(fits)?;
+        assert!(self.take_at(at, length), "what fits can be taken");
+        Some(at)
+    }
+
+    /// Takes `length` units at `at`, if they are free.
+    pub(crate) fn take_at(&mut self, at: u64, length: u64) -> bool {
         let Some((&start, &have)) = self.free.range(..=at).next_back() else { return false };
         let end = start + have;
-        if at + length > end {
+        if at.checked_add(length).is_none_or(|wanted| wanted > end) {
             return false;
         }
         self.free.remove(&start);

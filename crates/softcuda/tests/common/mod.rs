@@ -15,9 +15,10 @@ use std::env;
 use std::ffi::c_void;
 use std::fmt::Debug;
 use std::path::Path;
+use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -39,8 +40,23 @@ pub(crate) fn driver() -> (Api, CUdevice) {
     (api, device)
 }
 
+/// Gives this process a machine of its own, unless its starter has named one: what it finds free is then nobody else's to
+/// take. A name that another process gave itself this way is not meant for this one.
+fn move_in() {
+    const VARIABLE: &str = "FREEHOLD_SOFT_MACHINE";
+    static MOVED: Once = Once::new();
+    MOVED.call_once(|| {
+        if env::var(VARIABLE).is_ok_and(|name| !name.starts_with("test-")) {
+            return;
+        }
+        // SAFETY: nothing in this process reads its environment but the standard library, which guards it by a lock.
+        unsafe { env::set_var(VARIABLE, format!("test-{}", process::id())) };
+    });
+}
+
 /// The driver under test before `cuInit`.
 pub(crate) fn untouched() -> (Api, CUdevice) {
+    move_in();
     let wanted = env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned());
     let ordinal = match wanted.as_str() {
         _ if env!("CARGO_CRATE_NAME").starts_with("soft_") => return (freehold_softcuda::API, CUdevice(0)),

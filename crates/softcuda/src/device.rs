@@ -1,0 +1,186 @@
+//! A device: its addresses, its memory as far as this process has it, its primary context and its pools.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use freehold_driver::cuda::CUerror;
+
+use crate::context::Primary;
+use crate::memory::PAGE_BYTES;
+use crate::memory::arena::Arena;
+use crate::memory::backing::Backing;
+use crate::memory::book::Book;
+use crate::memory::heap::{Heap, Run};
+use crate::memory::traces::Traces;
+use crate::pool::Pool;
+use crate::span::Span;
+use crate::world::lock;
+
+/// Addresses of a device for each byte of its memory: a free page is never out of reach for lack of neighbours, and
+/// every pool has room to grow in.
+const ADDRESSES_PER_BYTE: u64 = 16;
+
+/// As many addresses as a device has at the most.
+const ADDRESS_BYTES_MAX: u64 = 8 << 40;
+
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) ordinal: usize,
+    pub(crate) memory_bytes: u64,
+    pub(crate) arena: Arena,
+    /// Who has how much of the memory, in all processes.
+    pub(crate) book: Arc<Book>,
+    heap: Mutex<Heap>,
+    /// The memory of this process's blocks, by the address of its first page. Locked after the heap.
+    backings: Mutex<BTreeMap<u64, Arc<Backing>>>,
+    /// By offset, where freed blocks were written. Locked after the heap.
+    traces: Mutex<Traces>,
+    primary: Mutex<Primary>,
+    pools: Mutex<DevicePools>,
+}
+
+/// The pools of one device.
+#[derive(Debug, Default)]
+pub(crate) struct DevicePools {
+    /// Made when it is first asked for.
+    pub(crate) default: Option<Arc<Pool>>,
+    /// What `cuMemAllocAsync` takes from, if not the default one.
+    pub(crate) current: Option<Arc<Pool>>,
+    /// All that hold memory, destroyed ones with live blocks too.
+    pub(crate) all: Vec<Arc<Pool>>,
+}
+
+impl Device {
+    pub(crate) fn open(machine: &str, ordinal: usize, memory_bytes: u64) -> io::Result<Self> {
+        let address_bytes = (memory_bytes * ADDRESSES_PER_BYTE).min(ADDRESS_BYTES_MAX);
+        Ok(Self {
+            ordinal,
+            memory_bytes,
+            arena: Arena::reserve(ordinal + 1, address_bytes)?,
+            book: Arc::new(Book::open(machine, ordinal, memory_bytes)?),
+            heap: Mutex::new(Heap::new(address_bytes)),
+            backings: Mutex::default(),
+            traces: Mutex::default(),
+            primary: Mutex::default(),
+            pools: Mutex::default(),
+        })
+    }
+
+    fn heap(&self) -> MutexGuard<'_, Heap> {
+        lock(&self.heap)
+    }
+
+    pub(crate) fn primary(&self) -> MutexGuard<'_, Primary> {
+        lock(&self.primary)
+    }
+
+    pub(crate) fn pools(&self) -> MutexGuard<'_, DevicePools> {
+        lock(&self.pools)
+    }
+
+    /// How much memory no process has.
+    pub(crate) fn free_bytes(&self) -> Result<u64, CUerror> {
+        self.book.free_bytes().map_err(|_| CUerror::OPERATING_SYSTEM)
+    }
+
+    /// An address for `bytes` of memory; what pools hold unused is taken from them if nothing else is left.
+    pub(crate) fn allocate(&self, bytes: u64, owner: u64) -> Result<u64, CUerror> {
+        let place = || self.place(bytes, owner).map_err(|_| CUerror::OUT_OF_MEMORY);
+        if bytes > self.memory_bytes {
+            return Err(CUerror::OUT_OF_MEMORY);
+        }
+        let offset = match place()? {
+            Some(offset) => Some(offset),
+            None => {
+                self.trim_pools(|_| 0);
+                place()?
+            }
+        };
+        Ok(self.arena.base() + offset.ok_or(CUerror::OUT_OF_MEMORY)?)
+    }
+
+    /// The offset of a block with memory behind it; nothing if there is none.
+    fn place(&self, bytes: u64, owner: u64) -> io::Result<Option<u64>> {
+        let mut heap = self.heap();
+        let Some(placed) = heap.allocate(bytes, owner) else { return Ok(None) };
+        let backed = placed.fresh.map_or(Ok(true), |run| self.back(run));
+        if !matches!(backed, Ok(true)) {
+            heap.release(placed.offset);
+        }
+        Ok(backed?.then_some(placed.offset))
+    }
+
+    /// Puts new memory behind pages.
+    fn back(&self, run: Run) -> io::Result<bool> {
+        let Some(memory) = Backing::create(&self.book, run.bytes)? else { return Ok(false) };
+        let address = self.arena.base() + run.offset;
+        self.arena.attach(address, &memory, 0, run.bytes)?;
+        for (start, end) in lock(&self.traces).take(run.offset, run.offset + run.bytes) {
+            self.arena.poison(self.arena.base() + start, end - start);
+        }
+        lock(&self.backings).insert(address, memory);
+        Ok(true)
+    }
+
+    /// The memory that a block lies in, and where it starts.
+    pub(crate) fn backing(&self, address: u64) -> Option<(u64, Arc<Backing>)> {
+        let backings = lock(&self.backings);
+        let (&start, memory) = backings.range(..=address).next_back()?;
+        (address - start < memory.bytes()).then(|| (start, Arc::clone(memory)))
+    }
+
+    /// Takes back a block that [`allocate`](Self::allocate) gave. Nothing may be at work on it any more.
+    pub(crate) fn give_back(&self, block: &Span) {
+        self.release(block.base, block.bytes);
+    }
+
+    /// Takes back a block of `bytes` at `base`.
+    pub(crate) fn release(&self, base: u64, bytes: u64) {
+        let mut heap = self.heap();
+        // Whoever has opened shared memory reads what was there until somebody writes something else.
+        if bytes < PAGE_BYTES && !self.backing(base).is_some_and(|(_, memory)| memory.is_shared()) {
+            self.arena.poison(base, bytes);
+        }
+        if let Some(run) = heap.release(base - self.arena.base()) {
+            let address = self.arena.base() + run.offset;
+            self.arena.detach(address, run.bytes);
+            let memory = lock(&self.backings).remove(&address).expect("the pages of blocks have memory");
+            self.trace(run, &memory);
+            drop(heap);
+            drop(memory);
+        }
+    }
+
+    /// Notes where memory was written that is about to go.
+    fn trace(&self, run: Run, memory: &Backing) {
+        let mut traces = lock(&self.traces);
+        let mut at = 0;
+        while let Some((start, end)) = memory.written(at, run.bytes) {
+            traces.note(run.offset + start, run.offset + end);
+            at = end;
+        }
+    }
+
+    /// Addresses for memory that is attached by the caller.
+    pub(crate) fn reserve(&self, bytes: u64) -> Option<u64> {
+        Some(self.arena.base() + self.heap().reserve(bytes.div_ceil(PAGE_BYTES))?)
+    }
+
+    /// Gives back what [`reserve`](Self::reserve) gave, and takes away the memory that is attached there.
+    pub(crate) fn unreserve(&self, address: u64, bytes: u64) {
+        let bytes = bytes.next_multiple_of(PAGE_BYTES);
+        let mut heap = self.heap();
+        self.arena.detach(address, bytes);
+        heap.unreserve(address - self.arena.base(), bytes / PAGE_BYTES);
+    }
+
+    /// Lets every pool give back what it does not use beyond what it may keep.
+    pub(crate) fn trim_pools(&self, keep_bytes: impl Fn(&Pool) -> u64) {
+        let mut pools = self.pools();
+        for pool in &pools.all {
+            pool.trim(self, keep_bytes(pool));
+        }
+        pools.all.retain(|pool| !pool.is_over());
+    }
+}

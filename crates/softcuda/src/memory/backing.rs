@@ -1,0 +1,235 @@
+//! Memory without an address: a file in memory, charged to its device for as long as anybody has it.
+//!
+//! Behind the memory the file has one more page, the label, which is written when the memory is shared: it tells an
+//! importer what the file is. Whoever opens the file of shared memory holds a lock on it, so that its account is seen
+//! to be alive (`book`).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, SeekFrom};
+use rustix::fs::{fallocate, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create, seek};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, pwrite};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::book::{Account, Book};
+use crate::world::lock;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"freelabl");
+
+/// The bytes of the label.
+const LABEL_BYTES: u64 = 4096;
+
+/// What shared memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Content {
+    /// Of `cuMemCreate`.
+    Allocation = 1,
+    /// Pages of `cuMemAlloc`.
+    Pages = 2,
+    /// A pool.
+    Pool = 3,
+    /// The state of an event.
+    Event = 4,
+}
+
+/// What is written behind shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Label {
+    magic: u64,
+    content: u32,
+    pub(crate) device: u32,
+    /// The types of handle that it may be exported as.
+    pub(crate) handle_types: u32,
+    /// One where the memory is usable by other hardware.
+    pub(crate) rdma: u32,
+    pub(crate) bytes: u64,
+}
+
+impl Label {
+    pub(crate) fn new(content: Content, device: usize, bytes: u64) -> Self {
+        let device = u32::try_from(device).expect("there are few devices");
+        Self { magic: MAGIC, content: content as u32, device, handle_types: 0, rdma: 0, bytes }
+    }
+
+    pub(crate) fn is(&self, content: Content) -> bool {
+        self.content == content as u32
+    }
+}
+
+/// Memory of a device, or a page that processes share.
+#[derive(Debug)]
+pub(crate) struct Backing {
+    file: OwnedFd,
+    bytes: u64,
+    inode: u64,
+    /// Nothing for what takes no memory of a device.
+    book: Option<Arc<Book>>,
+    /// What this process has charged for it.
+    charged_bytes: AtomicU64,
+    account: Mutex<Account>,
+}
+
+impl Backing {
+    /// Memory of a device, charged to it; nothing if the device has not so much.
+    pub(crate) fn create(book: &Arc<Book>, bytes: u64) -> io::Result<Option<Arc<Self>>> {
+        let made = Self::sparse(Some(Arc::clone(book)), bytes)?;
+        Ok(made.charge(bytes)?.then(|| Arc::new(made)))
+    }
+
+    /// As [`create`](Self::create), but nothing is charged until [`charge`](Self::charge).
+    pub(crate) fn sparse(book: Option<Arc<Book>>, bytes: u64) -> io::Result<Self> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = with_room_for_descriptors(|| memfd_create("freehold-memory", flags))?;
+        ftruncate(&file, bytes + LABEL_BYTES)?;
+        let inode = fstat(&file)?.st_ino;
+        Ok(Self { file, bytes, inode, book, charged_bytes: 0.into(), account: Mutex::new(Account::Own) })
+    }
+
+    /// What another process shared, or this one. It is charged already, to an account of its own.
+    ///
+    /// # Errors
+    /// The file is not shared memory.
+    pub(crate) fn adopt(file: OwnedFd) -> io::Result<(Self, Label)> {
+        let wrong = || io::Error::from(io::ErrorKind::InvalidData);
+        let length = fstat(&file)?.st_size as u64;
+        let sealed = SealFlags::SHRINK | SealFlags::GROW;
+        if !fcntl_get_seals(&file)?.contains(sealed) || length < LABEL_BYTES {
+            return Err(wrong());
+        }
+        let bytes = length - LABEL_BYTES;
+        let mut label = [0; size_of::<Label>()];
+        if pread(&file, &mut label, bytes)? != label.len() {
+            return Err(wrong());
+        }
+        let label = Label::read_from_bytes(&label).map_err(|_| wrong())?;
+        if label.magic != MAGIC || label.bytes != bytes {
+            return Err(wrong());
+        }
+        hold(&file)?;
+        let inode = fstat(&file)?.st_ino;
+        let account = Mutex::new(Account::Own);
+        Ok((Self { file, bytes, inode, book: None, charged_bytes: 0.into(), account }, label))
+    }
+
+    /// Makes it memory that other processes can have, once.
+    pub(crate) fn share(&self, label: Label) -> io::Result<()> {
+        let mut account = lock(&self.account);
+        if *account != Account::Own || fcntl_get_seals(&self.file)?.contains(SealFlags::SHRINK) {
+            return Ok(());
+        }
+        pwrite(&self.file, label.as_bytes(), self.bytes)?;
+        hold(&self.file)?;
+        fcntl_add_seals(&self.file, SealFlags::SHRINK | SealFlags::GROW)?;
+        if let Some(book) = &self.book {
+            *account = book.share(self.inode, self.charged_bytes.load(Ordering::Relaxed))?;
+        }
+        Ok(())
+    }
+
+    /// Whether other processes can have it.
+    pub(crate) fn is_shared(&self) -> bool {
+        *lock(&self.account) != Account::Own || self.book.is_none()
+    }
+
+    /// Takes so much more of the device. False if that has not so much.
+    pub(crate) fn charge(&self, bytes: u64) -> io::Result<bool> {
+        let account = lock(&self.account);
+        let fits = match &self.book {
+            Some(book) => book.charge(*account, bytes)?,
+            None => true,
+        };
+        if fits {
+            self.charged_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        Ok(fits)
+    }
+
+    /// Gives back what [`charge`](Self::charge) took.
+    pub(crate) fn discharge(&self, bytes: u64) -> io::Result<()> {
+        let account = lock(&self.account);
+        self.charged_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.book.as_ref().map_or(Ok(()), |book| book.discharge(*account, bytes))
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Which file it is: the same in all processes that have it.
+    pub(crate) fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// A descriptor that keeps the memory alive alone.
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+        Ok(with_room_for_descriptors(|| fcntl_dupfd_cloexec(&self.file, 0))?)
+    }
+
+    /// The number of this process's own descriptor.
+    pub(crate) fn number(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+
+    /// The next part at or after `at` that was ever written, if one starts before `end`.
+    pub(crate) fn written(&self, at: u64, end: u64) -> Option<(u64, u64)> {
+        let start = seek(&self.file, SeekFrom::Data(at)).ok().filter(|&start| start < end)?;
+        let stop = seek(&self.file, SeekFrom::Hole(start)).unwrap_or(end);
+        Some((start.max(at), stop.min(end)))
+    }
+
+    /// Forgets what a part holds, so that it takes no memory of the host's until it is written again.
+    pub(crate) fn forget(&self, at: u64, bytes: u64) -> io::Result<()> {
+        Ok(fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes)?)
+    }
+}
+
+impl AsFd for Backing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        let Some(book) = &self.book else { return };
+        let account = *lock(&self.account);
+        let written = match account {
+            Account::Own => book.discharge(account, self.charged_bytes.load(Ordering::Relaxed)),
+            Account::Shared(_) => book.let_go(account, self.inode),
+        };
+        // A book that cannot be written any more, because somebody has damaged it, is met by the next allocation.
+        drop(written);
+    }
+}
+
+/// Holds a lock on shared memory for as long as this opening of the file has a descriptor or a mapping anywhere.
+fn hold(file: &OwnedFd) -> io::Result<()> {
+    let whole = libc::flock {
+        l_type: libc::F_RDLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open, and the structure, which outlives the call, is what the command reads.
+    let set = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const whole) };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Opens a descriptor. A program that meets its own limit of them, which it may raise itself, has it raised: a device
+/// has memory for more blocks than the common limit of 1024.
+pub(crate) fn with_room_for_descriptors(open: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+    let first = open();
+    let limit = getrlimit(Resource::Nofile);
+    if first.as_ref().err() != Some(&Errno::MFILE) || limit.current == limit.maximum {
+        return first;
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+    open()
+}

@@ -1,0 +1,443 @@
+//! The book of a device: how much of its memory each process of one user has, and what they share.
+//!
+//! A file that all of them open. A process has a page of the book, its account, for as long as it lives; memory that it
+//! has shared has an account of its own, which lives as long as any descriptor or mapping of that memory. Nobody needs
+//! to write that an account has ended: the kernel drops the locks of a process that dies, and those of an open file with
+//! its last descriptor and mapping, and whoever counts looks which locks are left.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::{Mutex, MutexGuard};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::geteuid;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::world::lock;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"freebook");
+const VERSION: u64 = 1;
+
+/// As many processes as use one device at once, and as many pieces of shared memory as are alive.
+const PROCESSES_MAX: usize = 1024;
+const SHARES_MAX: usize = 1 << 16;
+
+const PROCESSES_AT: u64 = 4096;
+const SHARES_AT: u64 = PROCESSES_AT + (PROCESSES_MAX * size_of::<Process>()) as u64;
+const FILE_BYTES: u64 = SHARES_AT + (SHARES_MAX * size_of::<Share>()) as u64;
+
+/// Byte of the file whose lock its holder must have to read or write the rest; the bytes after it belong to processes.
+const TURN: u64 = 0;
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Header {
+    magic: u64,
+    version: u64,
+    total_bytes: u64,
+    /// How many entries of each table were ever used.
+    processes: u64,
+    shares: u64,
+}
+
+/// The account of a process. Its byte of the file is locked while the process lives.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Process {
+    /// Zero where there is none.
+    pid: u64,
+    used_bytes: u64,
+}
+
+/// The account of memory that can be in several processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Share {
+    /// The file that is the memory; zero where there is none.
+    inode: u64,
+    used_bytes: u64,
+    /// The process that made it, counted from 1, while that still has it: nobody needs to look for a lock then.
+    holder: u64,
+}
+
+/// Where a charge is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Account {
+    /// This process.
+    Own,
+    /// Shared memory, by its place in the table.
+    Shared(u32),
+}
+
+/// The book, open in this process.
+#[derive(Debug)]
+pub(crate) struct Book {
+    path: PathBuf,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    /// This process's place in the table.
+    own: usize,
+}
+
+impl Book {
+    /// Opens the book of device `ordinal` of a machine, and an account in it for this process.
+    pub(crate) fn open(machine: &str, ordinal: usize, total_bytes: u64) -> io::Result<Self> {
+        let folder = folder()?;
+        let path = folder.join(format!("{machine}.{total_bytes}.{ordinal}"));
+        loop {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+            let file = options.open(&path)?;
+            if file.metadata()?.uid() != geteuid().as_raw() {
+                return Err(io::Error::other("the book of the device belongs to another user"));
+            }
+            lock_turn(&file, libc::F_WRLCK)?;
+            // The last process may have removed it between the opening and the lock.
+            if file.metadata()?.nlink() > 0 {
+                if file.metadata()?.len() == 0 {
+                    sweep(&folder, machine);
+                }
+                let own = enroll(&file, total_bytes);
+                lock_turn(&file, libc::F_UNLCK)?;
+                return Ok(Self { path, open: Mutex::new(Open { file, own: own? }) });
+            }
+        }
+    }
+
+    /// Takes the turn: no other process, and no other thread of this one, reads or writes meanwhile.
+    fn turn(&self) -> io::Result<Turn<'_>> {
+        Turn::take(lock(&self.open))
+    }
+
+    /// How much of the device no process has.
+    pub(crate) fn free_bytes(&self) -> io::Result<u64> {
+        let turn = self.turn()?;
+        let mut entries = turn.read()?;
+        entries.audit()?;
+        Ok(entries.free_bytes())
+    }
+
+    /// Adds to an account. False if the device has not so much.
+    pub(crate) fn charge(&self, account: Account, bytes: u64) -> io::Result<bool> {
+        let turn = self.turn()?;
+        let mut entries = turn.read()?;
+        if bytes > entries.free_bytes() {
+            entries.audit()?;
+        }
+        let fits = bytes <= entries.free_bytes();
+        if fits {
+            turn.change(&mut entries, account, |used| used.saturating_add(bytes))?;
+        }
+        Ok(fits)
+    }
+
+    /// Takes from an account what [`charge`](Self::charge) added.
+    pub(crate) fn discharge(&self, account: Account, bytes: u64) -> io::Result<()> {
+        let turn = self.turn()?;
+        let mut entries = turn.read()?;
+        turn.change(&mut entries, account, |used| used.saturating_sub(bytes))
+    }
+
+    /// Moves `bytes` from this process to an account for the memory that is the file `inode`.
+    pub(crate) fn share(&self, inode: u64, bytes: u64) -> io::Result<Account> {
+        let turn = self.turn()?;
+        let mut entries = turn.read()?;
+        if entries.vacant_share().is_none() {
+            entries.audit()?;
+        }
+        let index = entries.vacant_share().ok_or(io::ErrorKind::StorageFull)?;
+        let holder = turn.open.own as u64 + 1;
+        turn.change(&mut entries, Account::Own, |used| used.saturating_sub(bytes))?;
+        entries.write_share(index, Share { inode, used_bytes: bytes, holder })?;
+        Ok(Account::Shared(u32::try_from(index).expect("the table is shorter than 2^32")))
+    }
+
+    /// Says that this process no longer has what it shared; whoever else has it keeps the account alive.
+    pub(crate) fn let_go(&self, account: Account, inode: u64) -> io::Result<()> {
+        let Account::Shared(index) = account else { return Ok(()) };
+        let turn = self.turn()?;
+        let mut entries = turn.read()?;
+        let index = index as usize;
+        match entries.shares.get(index).copied() {
+            Some(share) if share.inode == inode => entries.write_share(index, Share { holder: 0, ..share }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends this process's account, unless a thread is just at the book. The book is removed if nobody has an account
+    /// any more.
+    pub(crate) fn close(&self) -> io::Result<()> {
+        let open = self.open.try_lock().map_err(|_| io::ErrorKind::ResourceBusy)?;
+        let turn = Turn::take(open)?;
+        let mut entries = turn.read()?;
+        entries.write_process(turn.open.own, Process::default())?;
+        entries.audit()?;
+        if entries.are_empty() {
+            fs::remove_file(&self.path)?;
+        }
+        Ok(())
+    }
+}
+
+/// The right to read and write the book, until it is dropped.
+struct Turn<'b> {
+    open: MutexGuard<'b, Open>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let released = lock_turn(&self.open.file, libc::F_UNLCK);
+        assert!(released.is_ok(), "a lock of our own can be given back");
+    }
+}
+
+impl<'b> Turn<'b> {
+    fn take(open: MutexGuard<'b, Open>) -> io::Result<Self> {
+        lock_turn(&open.file, libc::F_WRLCK)?;
+        Ok(Self { open })
+    }
+
+    fn read(&self) -> io::Result<Entries<'_>> {
+        Entries::read(&self.open.file)
+    }
+
+    fn change(&self, entries: &mut Entries, account: Account, change: impl FnOnce(u64) -> u64) -> io::Result<()> {
+        match account {
+            Account::Own => {
+                let process = entries.processes.get(self.open.own).copied().ok_or(io::ErrorKind::InvalidData)?;
+                entries.write_process(self.open.own, Process { used_bytes: change(process.used_bytes), ..process })
+            }
+            Account::Shared(index) => {
+                let share = entries.shares.get(index as usize).copied().ok_or(io::ErrorKind::InvalidData)?;
+                entries.write_share(index as usize, Share { used_bytes: change(share.used_bytes), ..share })
+            }
+        }
+    }
+}
+
+/// All entries of a book as they were read, by whoever has the turn.
+struct Entries<'f> {
+    file: &'f File,
+    header: Header,
+    processes: Vec<Process>,
+    shares: Vec<Share>,
+}
+
+impl<'f> Entries<'f> {
+    fn read(file: &'f File) -> io::Result<Self> {
+        let garbage = || io::Error::other("the book of the device cannot be read: remove it");
+        let mut head = [0; size_of::<Header>()];
+        file.read_exact_at(&mut head, 0).map_err(|_| garbage())?;
+        let header = Header::read_from_bytes(&head).map_err(|_| garbage())?;
+        let fits = header.processes <= PROCESSES_MAX as u64 && header.shares <= SHARES_MAX as u64;
+        if header.magic != MAGIC || header.version != VERSION || !fits {
+            return Err(garbage());
+        }
+        let mut processes = vec![Process::default(); header.processes as usize];
+        file.read_exact_at(processes.as_mut_bytes(), PROCESSES_AT).map_err(|_| garbage())?;
+        let mut shares = vec![Share::default(); header.shares as usize];
+        file.read_exact_at(shares.as_mut_bytes(), SHARES_AT).map_err(|_| garbage())?;
+        Ok(Self { file, header, processes, shares })
+    }
+
+    fn write_process(&mut self, index: usize, process: Process) -> io::Result<()> {
+        if index >= self.processes.len() {
+            self.processes.resize(index + 1, Process::default());
+            self.header.processes = self.processes.len() as u64;
+            self.file.write_all_at(self.header.as_bytes(), 0)?;
+        }
+        self.processes[index] = process;
+        self.file.write_all_at(process.as_bytes(), PROCESSES_AT + (index * size_of::<Process>()) as u64)
+    }
+
+    fn write_share(&mut self, index: usize, share: Share) -> io::Result<()> {
+        if index >= self.shares.len() {
+            self.shares.resize(index + 1, Share::default());
+            self.header.shares = self.shares.len() as u64;
+            self.file.write_all_at(self.header.as_bytes(), 0)?;
+        }
+        self.shares[index] = share;
+        self.file.write_all_at(share.as_bytes(), SHARES_AT + (index * size_of::<Share>()) as u64)
+    }
+
+    fn free_bytes(&self) -> u64 {
+        let processes = self.processes.iter().map(|process| process.used_bytes);
+        let shares = self.shares.iter().map(|share| share.used_bytes);
+        self.header.total_bytes.saturating_sub(processes.chain(shares).fold(0, u64::saturating_add))
+    }
+
+    fn vacant_share(&self) -> Option<usize> {
+        let vacant = self.shares.iter().position(|share| share.inode == 0);
+        vacant.or((self.shares.len() < SHARES_MAX).then_some(self.shares.len()))
+    }
+
+    /// Whether nobody has an account.
+    fn are_empty(&self) -> bool {
+        self.processes.iter().all(|process| process.pid == 0) && self.shares.iter().all(|share| share.inode == 0)
+    }
+
+    /// Whether the process that made shared memory lives and still has it.
+    fn is_held(&self, share: &Share) -> bool {
+        let holder = usize::try_from(share.holder).ok().and_then(|holder| holder.checked_sub(1));
+        holder.and_then(|holder| self.processes.get(holder)).is_some_and(|process| process.pid != 0)
+    }
+
+    /// Ends the accounts of what is no more.
+    fn audit(&mut self) -> io::Result<()> {
+        for index in 0..self.processes.len() {
+            let process = self.processes[index];
+            if process.pid != 0 && !is_alive(self.file, index, process)? {
+                self.write_process(index, Process::default())?;
+            }
+        }
+        let is_orphan = |entries: &Self, share: &Share| share.inode != 0 && !entries.is_held(share);
+        if !self.shares.iter().any(|share| is_orphan(self, share)) {
+            return Ok(());
+        }
+        let locked = locked_inodes()?;
+        for index in 0..self.shares.len() {
+            let share = self.shares[index];
+            if !is_orphan(self, &share) {
+                continue;
+            }
+            if locked.binary_search(&share.inode).is_err() {
+                self.write_share(index, Share::default())?;
+            } else if share.holder != 0 {
+                // Its maker is dead, and whoever comes to the maker's place in the table has nothing to do with it.
+                self.write_share(index, Share { holder: 0, ..share })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Finds a place for this process in the table, with the turn held. An empty book is begun.
+fn enroll(file: &File, total_bytes: u64) -> io::Result<usize> {
+    if file.metadata()?.len() == 0 {
+        file.set_len(FILE_BYTES)?;
+        let header = Header { magic: MAGIC, version: VERSION, total_bytes, processes: 0, shares: 0 };
+        file.write_all_at(header.as_bytes(), 0)?;
+    }
+    let mut entries = Entries::read(file)?;
+    if entries.header.total_bytes != total_bytes {
+        return Err(io::Error::other("the book of the device is of another device"));
+    }
+    entries.audit()?;
+    let vacant = entries.processes.iter().position(|process| process.pid == 0);
+    let own = vacant.unwrap_or(entries.processes.len());
+    if own >= PROCESSES_MAX {
+        return Err(io::Error::other("too many processes use the device"));
+    }
+    lock_own(file, own)?;
+    entries.write_process(own, Process { pid: process::id().into(), used_bytes: 0 })?;
+    Ok(own)
+}
+
+/// Whether the process with this account lives. A lock of this very process, which another copy of the driver in it has
+/// taken, does not show.
+fn is_alive(file: &File, index: usize, account: Process) -> io::Result<bool> {
+    if account.pid == u64::from(process::id()) {
+        return Ok(true);
+    }
+    let mut found = region(TURN + 1 + index as u64, libc::F_WRLCK);
+    // SAFETY: the descriptor is open, and the structure, which outlives the call, is what the command reads and writes.
+    let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut found) };
+    if asked != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(found.l_type != libc::F_UNLCK as libc::c_short)
+}
+
+/// The files in memory that somebody has a lock on, sorted.
+fn locked_inodes() -> io::Result<Vec<u64>> {
+    let device = rustix::fs::fstat(memfd_create("freehold-audit", MemfdFlags::CLOEXEC)?)?.st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let prefix = format!("{major:02x}:{minor:02x}:");
+    let locks = fs::read_to_string("/proc/locks")?;
+    // "1: OFDLCK ADVISORY  READ -1 00:01:4711 0 EOF"
+    let inode = |line: &str| line.split_whitespace().find_map(|word| word.strip_prefix(&prefix)?.parse().ok());
+    let mut inodes: Vec<u64> = locks.lines().filter_map(inode).collect();
+    inodes.sort_unstable();
+    Ok(inodes)
+}
+
+fn region(at: u64, kind: libc::c_int) -> libc::flock {
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: at as libc::off_t,
+        l_len: 1,
+        l_pid: 0,
+    }
+}
+
+/// Locks the byte of a process for it. A child of a fork has no part in such a lock, and it ends with the process.
+fn lock_own(file: &File, index: usize) -> io::Result<()> {
+    set_lock(file, libc::F_SETLK, region(TURN + 1 + index as u64, libc::F_WRLCK))
+}
+
+/// Takes the turn, or gives it back: from all who have opened the file, another copy of the driver in this process too.
+fn lock_turn(file: &File, kind: libc::c_int) -> io::Result<()> {
+    set_lock(file, libc::F_OFD_SETLKW, region(TURN, kind))
+}
+
+fn set_lock(file: &File, command: libc::c_int, wanted: libc::flock) -> io::Result<()> {
+    loop {
+        // SAFETY: the descriptor is open, and the structure, which outlives the call, is what the command reads.
+        let set = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const wanted) };
+        match io::Error::last_os_error() {
+            _ if set == 0 => return Ok(()),
+            error if error.kind() == io::ErrorKind::Interrupted => {}
+            error => return Err(error),
+        }
+    }
+}
+
+/// Removes the books beside `path` that nobody has an account in: processes that were killed leave them behind. What
+/// cannot be looked at now stays.
+///
+/// The books of `machine` itself are left alone: closing a file ends the locks that this process has on it.
+fn sweep(folder: &Path, machine: &str) {
+    let own = format!("{machine}.");
+    let others = fs::read_dir(folder).into_iter().flatten().flatten();
+    let others = others.filter(|entry| !entry.file_name().to_string_lossy().starts_with(&own));
+    for other in others.map(|entry| entry.path()) {
+        let Ok(file) = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(&other) else {
+            continue;
+        };
+        // The lock ends with the file.
+        if set_lock(&file, libc::F_OFD_SETLK, region(TURN, libc::F_WRLCK)).is_err() {
+            continue;
+        }
+        let Ok(mut entries) = Entries::read(&file) else { continue };
+        if entries.audit().is_ok() && entries.are_empty() {
+            // Somebody else may have been quicker.
+            drop(fs::remove_file(&other));
+        }
+    }
+}
+
+/// The folder of this user's machines, which nobody else may write to.
+fn folder() -> io::Result<PathBuf> {
+    let shared = Path::new("/dev/shm");
+    let parent = if shared.is_dir() { shared.to_path_buf() } else { std::env::temp_dir() };
+    let user = geteuid().as_raw();
+    let folder = parent.join(format!("freehold-{user}"));
+    match DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(&folder)?;
+    if !found.is_dir() || found.uid() != user || found.mode() & 0o022 != 0 {
+        return Err(io::Error::other(format!("{} is not this user's own folder", folder.display())));
+    }
+    Ok(folder)
+}
