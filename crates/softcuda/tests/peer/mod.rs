@@ -1,0 +1,266 @@
+//! Peers: processes of a test that use the device, while the test itself never does.
+//!
+//! A peer is the test binary started again for the test [`ENTRY`]. It does what it is told over a line that is its
+//! standard input, and ends when that is gone. Peers are started anew, never forked from a process that has a driver.
+
+#![allow(dead_code, reason = "each test binary uses a part of this")]
+
+pub(crate) mod line;
+mod serve;
+mod share;
+
+use std::env;
+use std::ffi::c_void;
+use std::fmt::Display;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{self, Child, Command, Stdio};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use freehold_driver::cuda::CUerror;
+
+pub(crate) use line::Message;
+pub(crate) use serve::serve;
+pub(crate) use share::{BLOCK_BYTES, Kind, WORDS_BYTES};
+
+use crate::common::STUCK;
+
+/// The test of a binary that is the peers' entry.
+pub(crate) const ENTRY: &str = "a_peer_answers_and_ends_as_it_is_told";
+
+/// Is set in a peer.
+const PEER: &str = "FREEHOLD_TEST_PEER";
+
+/// By then memory that was given up is back on any device.
+const RETURNED: Duration = Duration::from_secs(10);
+
+/// How a peer ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Exit,
+    Kill,
+    /// A real access to memory that is not there.
+    Fault,
+}
+
+impl End {
+    pub(crate) const ALL: [Self; 3] = [Self::Exit, Self::Kill, Self::Fault];
+
+    fn signal(self) -> Option<i32> {
+        match self {
+            Self::Exit => None,
+            Self::Kill => Some(libc::SIGKILL),
+            Self::Fault => Some(libc::SIGSEGV),
+        }
+    }
+}
+
+/// Whether the tests of this run are about the software driver.
+pub(crate) fn is_soft() -> bool {
+    env!("CARGO_CRATE_NAME").starts_with("soft_") || env::var("FREEHOLD_DEVICE").is_ok_and(|name| name == "soft") || {
+        env::var_os("FREEHOLD_DEVICE").is_none()
+    }
+}
+
+/// A machine of a test's own: its software devices are shared by the peers on it and by nobody else. NVIDIA's driver
+/// knows one machine only.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    name: String,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        Self { name: format!("test-{}-{count}", process::id()) }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A peer that has not touched the driver.
+    pub(crate) fn idle(&self) -> Peer {
+        Peer::start(&self.name, &[])
+    }
+
+    /// A peer with a context.
+    pub(crate) fn peer(&self) -> Peer {
+        let peer = self.idle();
+        peer.ask("start");
+        peer
+    }
+}
+
+/// Another process and the line to it. It is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    process: Child,
+    line: OwnedFd,
+}
+
+impl Peer {
+    /// Starts a peer on a machine, with variables of the environment besides.
+    pub(crate) fn start(machine: &str, variables: &[(&str, &str)]) -> Self {
+        Self::start_as(machine, variables, |command| command)
+    }
+
+    /// [`start`](Self::start) with changes to how the process is started.
+    pub(crate) fn start_as(
+        machine: &str,
+        variables: &[(&str, &str)],
+        change: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Self {
+        let (line, theirs) = line::pair();
+        line::limit(&line, STUCK);
+        let mut command = Command::new(env::current_exe().expect("a test binary knows its path"));
+        command.args(["--exact", ENTRY, "--nocapture", "--test-threads=1"]);
+        command.env(PEER, "1").env("FREEHOLD_SOFT_MACHINE", machine).envs(variables.iter().copied());
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
+        let process = change(&mut command).spawn().expect("the test binary starts again");
+        Self { process, line }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Tells the peer something with descriptors, and awaits its answer.
+    #[track_caller]
+    pub(crate) fn try_ask(&self, what: impl Display, descriptors: &[OwnedFd]) -> Result<Message, CUerror> {
+        self.tell(&what, descriptors);
+        self.answer(&what)
+    }
+
+    /// Tells the peer something; the answer is to be taken with [`answer`](Self::answer).
+    #[track_caller]
+    pub(crate) fn tell(&self, what: impl Display, descriptors: &[OwnedFd]) {
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let sent = line::send(&self.line, &what.to_string(), &descriptors);
+        assert_eq!(sent, Ok(()), "the peer takes '{what}'");
+    }
+
+    /// The answer to what the peer was told before.
+    #[track_caller]
+    pub(crate) fn answer(&self, what: impl Display) -> Result<Message, CUerror> {
+        let message = line::receive(&self.line).unwrap_or_else(|error| panic!("'{what}' is not answered: {error}"));
+        let mut message = message.unwrap_or_else(|| panic!("the peer has ended at '{what}'"));
+        let (verdict, rest) = message.text.split_once(' ').unwrap_or((message.text.as_str(), ""));
+        match verdict {
+            "ok" => {
+                message.text = rest.to_owned();
+                Ok(message)
+            }
+            "refused" => {
+                println!("'{what}': {rest}");
+                let number = rest.split(' ').next().and_then(|number| number.parse().ok());
+                Err(number.and_then(CUerror::new).expect("a refusal has the number of its code"))
+            }
+            _ => panic!("'{what}': {rest}"),
+        }
+    }
+
+    /// Asks what must succeed and is answered with text.
+    #[track_caller]
+    pub(crate) fn ask(&self, what: impl Display) -> String {
+        self.ask_with(what, &[]).text
+    }
+
+    /// Asks what must succeed.
+    #[track_caller]
+    pub(crate) fn ask_with(&self, what: impl Display, descriptors: &[OwnedFd]) -> Message {
+        let answer = self.try_ask(&what, descriptors);
+        answer.unwrap_or_else(|code| panic!("'{what}' is refused: {code:?}"))
+    }
+
+    /// Asks what the driver must refuse: the code.
+    #[track_caller]
+    pub(crate) fn refused(&self, what: impl Display) -> CUerror {
+        self.try_ask(&what, &[]).expect_err("the driver refuses")
+    }
+
+    /// Asks for a number.
+    #[track_caller]
+    pub(crate) fn number(&self, what: impl Display) -> usize {
+        self.ask(what).parse().expect("the answer is a number")
+    }
+
+    /// What the driver says is free of the device.
+    #[track_caller]
+    pub(crate) fn free_bytes(&self) -> usize {
+        self.number("free")
+    }
+
+    /// Asks until as much is free. The software driver says so at once; hardware takes some milliseconds to clean up
+    /// after a process.
+    #[track_caller]
+    pub(crate) fn await_free(&self, case: impl Display, right: impl Fn(usize) -> bool) -> usize {
+        let start = Instant::now();
+        for rounds in 1.. {
+            let free = self.free_bytes();
+            if right(free) {
+                println!("{case}: {free} bytes are free after {rounds} rounds");
+                assert!(!is_soft() || rounds == 1, "{case}: the software driver gives memory back at once");
+                return free;
+            }
+            assert!(start.elapsed() < RETURNED, "{case}: {free} bytes are free after {rounds} rounds");
+        }
+        unreachable!("the deadline ends the loop")
+    }
+
+    /// Ends the peer and waits for it.
+    #[track_caller]
+    pub(crate) fn end(mut self, how: End) {
+        match how {
+            End::Exit => self.tell("exit", &[]),
+            End::Fault => self.tell("fault", &[]),
+            End::Kill => self.process.kill().expect("a process that was not waited for can be killed"),
+        }
+        // The line hangs up when the process is gone, or the limit of the line fails the test.
+        while line::receive(&self.line).expect("the peer ends").is_some() {}
+        let status = self.process.wait().expect("a child can be waited for");
+        assert_eq!(status.signal(), how.signal(), "the peer ends by {how:?}: {status}");
+        assert!(how != End::Exit || status.success(), "the peer ends well: {status}");
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // Fails for one that was waited for, which is as well.
+        let killed = self.process.kill();
+        let waited = self.process.wait();
+        assert!(std::thread::panicking() || waited.is_ok(), "{killed:?}, {waited:?}");
+    }
+}
+
+/// Maps memory of the host that processes share, until this one ends.
+pub(crate) fn map_words(words: &OwnedFd) -> *mut c_void {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let descriptor = words.as_raw_fd();
+    // SAFETY: a new mapping at a place of the kernel's choice replaces nothing.
+    let start = unsafe { libc::mmap(ptr::null_mut(), WORDS_BYTES, protection, libc::MAP_SHARED, descriptor, 0) };
+    assert_ne!(start, libc::MAP_FAILED, "the system maps shared memory");
+    start
+}
+
+/// The words of an event's share, as the test sees them: what the recording stream waits for, and what the following
+/// stream writes.
+pub(crate) fn gate_and_followed(words: &OwnedFd) -> (&'static AtomicU64, &'static AtomicU64) {
+    let start = map_words(words).cast::<AtomicU64>();
+    // SAFETY: the page is aligned, zeroed at first and never unmapped; only atomics of this process refer to it.
+    let words = unsafe { std::slice::from_raw_parts(start, 2) };
+    (&words[0], &words[1])
+}
+
+/// The body of the test [`ENTRY`].
+pub(crate) fn check_peers() {
+    let machine = Machine::new();
+    for how in End::ALL {
+        let peer = machine.idle();
+        assert_eq!(peer.ask("hello"), "hello");
+        peer.end(how);
+    }
+}
