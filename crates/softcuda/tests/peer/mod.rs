@@ -3,17 +3,20 @@
 //! A peer is the test binary started again for the test [`ENTRY`]. It does what it is told over a line that is its
 //! standard input, and ends when that is gone. Peers are started anew, never forked from a process that has a driver.
 
-#![allow(dead_code, reason = "each test binary uses a part of this")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part of this")]
 
 pub(crate) mod line;
 mod serve;
 mod share;
+mod work;
 
 use std::env;
 use std::ffi::c_void;
 use std::fmt::Display;
+use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{self, Child, Command, Stdio};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -23,7 +26,8 @@ use freehold_driver::cuda::CUerror;
 
 pub(crate) use line::Message;
 pub(crate) use serve::serve;
-pub(crate) use share::{BLOCK_BYTES, Kind, WORDS_BYTES};
+pub(crate) use share::{BLOCK_BYTES, Kind, WORDS_BYTES, shared_words};
+pub(crate) use work::Crowd;
 
 use crate::common::STUCK;
 
@@ -75,7 +79,7 @@ impl Machine {
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        Self { name: format!("test-{}-{count}", process::id()) }
+        Self { name: format!("test-{}-{count}x", process::id()) }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -95,6 +99,30 @@ impl Machine {
     }
 }
 
+/// Where the software driver keeps the machines of a user.
+pub(crate) fn machines_folder(user: u32) -> PathBuf {
+    PathBuf::from(format!("/dev/shm/freehold-{user}"))
+}
+
+impl Machine {
+    /// What the software driver keeps of this machine.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let folder = machines_folder(rustix::process::geteuid().as_raw());
+        let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        paths.filter(|path| path.to_string_lossy().contains(&self.name)).collect()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        for path in self.files() {
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            assert!(std::thread::panicking() || removed.is_ok(), "{}: {removed:?}", path.display());
+        }
+    }
+}
+
 /// Another process and the line to it. It is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Peer {
@@ -105,27 +133,21 @@ pub(crate) struct Peer {
 impl Peer {
     /// Starts a peer on a machine, with variables of the environment besides.
     pub(crate) fn start(machine: &str, variables: &[(&str, &str)]) -> Self {
-        Self::start_as(machine, variables, |command| command)
+        let binary = env::current_exe().expect("a test binary knows its path");
+        Self::start_by(&mut Command::new(binary), machine, variables)
     }
 
-    /// [`start`](Self::start) with changes to how the process is started.
-    pub(crate) fn start_as(
-        machine: &str,
-        variables: &[(&str, &str)],
-        change: impl FnOnce(&mut Command) -> &mut Command,
-    ) -> Self {
+    /// [`start`](Self::start) by a command for this binary.
+    pub(crate) fn start_by(command: &mut Command, machine: &str, variables: &[(&str, &str)]) -> Self {
         let (line, theirs) = line::pair();
         line::limit(&line, STUCK);
-        let mut command = Command::new(env::current_exe().expect("a test binary knows its path"));
         command.args(["--exact", ENTRY, "--nocapture", "--test-threads=1"]);
         command.env(PEER, "1").env("FREEHOLD_SOFT_MACHINE", machine).envs(variables.iter().copied());
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
-        let process = change(&mut command).spawn().expect("the test binary starts again");
+        let process = command.spawn().expect("the test binary starts again");
+        // The command holds the peer's end of the line, which shall end with the peer alone.
+        command.stdin(Stdio::null());
         Self { process, line }
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.process.id()
     }
 
     /// Tells the peer something with descriptors, and awaits its answer.

@@ -9,7 +9,7 @@ use std::process;
 use freehold_driver::cuda::{CUdeviceptr, CallError, copy, ipc, ipc_flags, memory};
 
 use super::share::{self, Kind, Share};
-use super::{PEER, line};
+use super::{PEER, line, work};
 use crate::common::Context;
 
 /// Why a peer could not do what it was told.
@@ -87,11 +87,8 @@ impl Server {
             ["hello"] => return say("hello"),
             ["exit"] => process::exit(0),
             ["fault"] => fault(),
-            ["init"] => {
-                let (api, _) = crate::common::untouched();
-                freehold_driver::cuda::driver::init(&api, 0)?;
-                return done();
-            }
+            ["try"] => return say(work::try_machine()?),
+            ["fork"] => return work::fork(descriptors.first().ok_or_else(|| "a line comes with it".to_owned())?),
             ["start"] => {
                 self.own = Some(share::Driver::start());
                 return done();
@@ -127,6 +124,11 @@ impl Server {
             ["alloc", bytes] => {
                 self.blocks.push(memory::alloc(&own.api, number(bytes)?)?);
                 done()
+            }
+            ["crowd", seed] => {
+                let words = descriptors.first().ok_or_else(|| "words come with it".to_owned())?;
+                let (given, refused) = work::crowd(&own.api, number(seed)?, words)?;
+                say(format!("{given} {refused}"))
             }
             ["address"] => say(self.share()?.span().0.0),
             ["free-block"] => {

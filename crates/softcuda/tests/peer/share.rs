@@ -249,8 +249,7 @@ impl Share {
                 let made = event::create(api, event_flags::DISABLE_TIMING | event_flags::INTERPROCESS)?;
                 share.thing = Thing::Event(made);
                 share.token = ipc::event_handle(api, made)?.bytes;
-                let words = memfd_create("words", MemfdFlags::CLOEXEC).map_err(|error| error.to_string())?;
-                ftruncate(&words, WORDS_BYTES as u64).map_err(|error| error.to_string())?;
+                let words = shared_words().map_err(|error| error.to_string())?;
                 share.start = register(driver, &words)?;
                 share.descriptors.push(words);
             }
@@ -425,6 +424,13 @@ impl Share {
     pub(super) fn finish(&self, driver: &Driver) -> Result<(), Failure> {
         Ok(stream::synchronize(&driver.own.api, driver.stream)?)
     }
+}
+
+/// Memory of the host, zeroed, that processes can share.
+pub(crate) fn shared_words() -> io::Result<OwnedFd> {
+    let words = memfd_create("words", MemfdFlags::CLOEXEC)?;
+    ftruncate(&words, WORDS_BYTES as u64)?;
+    Ok(words)
 }
 
 /// The bytes that a token spells.
