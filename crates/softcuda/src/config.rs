@@ -122,7 +122,7 @@ impl Config {
         }
         if let Some(value) = variable("FREEHOLD_SOFT_MACHINE") {
             if !is_name(&value) {
-                let wanted = "a name of up to 64 letters, digits, dots, dashes and underscores";
+                let wanted = "a name of up to 128 letters, digits, dots, dashes and underscores";
                 return Err(ConfigError { variable: "FREEHOLD_SOFT_MACHINE", value, wanted });
             }
             config.machine = value;
@@ -133,7 +133,7 @@ impl Config {
 
 fn is_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    (1..=64).contains(&text.len()) && text.chars().all(is_plain) && !text.starts_with('.')
+    (1..=128).contains(&text.len()) && text.chars().all(is_plain) && !text.starts_with('.')
 }
 
 fn seconds(text: &str) -> Option<Duration> {

@@ -216,6 +216,7 @@ fn what_is_unmapped_cannot_be_used() {
     let (start, chunk) = (own.addresses(1), own.chunk());
     own.map(start, chunk);
     fill::d8(&own.api, start, 4, CHUNK).unwrap();
+    context::synchronize(&own.api).unwrap();
     own.unmap(start, 1);
     assert_eq!(fill::d8(&own.api, start, 1, 16).code(), INVALID);
     assert_eq!(copy::device_to_host(&own.api, &mut [0; 16], start).code(), INVALID);

@@ -46,11 +46,11 @@ fn move_in() {
     const VARIABLE: &str = "FREEHOLD_SOFT_MACHINE";
     static MOVED: Once = Once::new();
     MOVED.call_once(|| {
-        if env::var(VARIABLE).is_ok_and(|name| !name.starts_with("test-")) {
+        if env::var(VARIABLE).is_ok_and(|name| !name.starts_with("own-")) {
             return;
         }
         // SAFETY: nothing in this process reads its environment but the standard library, which guards it by a lock.
-        unsafe { env::set_var(VARIABLE, format!("test-{}", process::id())) };
+        unsafe { env::set_var(VARIABLE, format!("own-{}", process::id())) };
     });
 }
 
