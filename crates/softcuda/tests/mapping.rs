@@ -13,7 +13,7 @@ use chunks::CHUNK;
 use common::{Context, Refused, at, child};
 use freehold_driver::cuda::{
     CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
-    CUmemAllocationProp, CUmemAllocationType, address, allocation, copy, fill, mapping, memory,
+    CUmemAllocationProp, CUmemAllocationType, address, allocation, context, copy, fill, mapping, memory,
 };
 
 const INVALID: CUerror = CUerror::INVALID_VALUE;
