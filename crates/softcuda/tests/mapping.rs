@@ -13,7 +13,7 @@ use chunks::CHUNK;
 use common::{Context, Refused, at, child};
 use freehold_driver::cuda::{
     CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
-    CUmemAllocationProp, CUmemAllocationType, address, allocation, context, copy, fill, mapping, memory,
+    CUmemAllocationProp, CUmemAllocationType, CUstream, address, allocation, copy, fill, mapping, memory,
 };
 
 const INVALID: CUerror = CUerror::INVALID_VALUE;
@@ -216,7 +216,8 @@ fn what_is_unmapped_cannot_be_used() {
     let (start, chunk) = (own.addresses(1), own.chunk());
     own.map(start, chunk);
     fill::d8(&own.api, start, 4, CHUNK).unwrap();
-    context::synchronize(&own.api).unwrap();
+    // Unmapping would not wait for the fill.
+    own.finish(CUstream::LEGACY);
     own.unmap(start, 1);
     assert_eq!(fill::d8(&own.api, start, 1, 16).code(), INVALID);
     assert_eq!(copy::device_to_host(&own.api, &mut [0; 16], start).code(), INVALID);
@@ -310,9 +311,9 @@ impl Context {
     }
 }
 
-/// Runs the body of a test in a process of its own on a machine of its own, where nobody else takes memory.
+/// Runs the body of a test in a process of its own, where nobody else takes memory.
 fn alone(name: &str, body: impl FnOnce(&Context)) {
-    child::alone_with(name, &[("FREEHOLD_SOFT_MACHINE", &format!("{name}-{}", std::process::id()))], || {
+    child::alone(name, || {
         let own = Context::create();
         // Whatever the first mapping takes besides, it has from here on.
         let warm = own.mapped(32);

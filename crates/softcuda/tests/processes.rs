@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use peer::line::{pair, send};
-use peer::{BLOCK_BYTES, End, Kind, Machine, Message, Peer, check_peers, gate_and_followed, serve};
+use peer::{BLOCK_BYTES, End, Kind, Machine, Message, Peer, check_peers, gate_and_followed, let_go, serve};
 
 #[test]
 fn a_peer_answers_and_ends_as_it_is_told() {
@@ -90,7 +90,7 @@ fn exporter_first(kind: Kind) {
         }
         let held = witness.free_bytes();
         assert!(held + kind.device_bytes() <= before, "{case}: {held} bytes are free, {before} were before");
-        drop(shared);
+        let_go(shared);
         importer.ask("close");
         witness.await_free(format!("{case}, importer closed"), |free| free >= held + kind.device_bytes());
         importer.end(End::Exit);
@@ -120,7 +120,7 @@ fn importer_first(kind: Kind) {
         later.ask("again 4");
         let held = witness.free_bytes();
         assert!(held + kind.device_bytes() <= before, "{case}: {held} bytes are free, {before} were before");
-        drop(shared);
+        let_go(shared);
         later.ask("close");
         later.end(End::Exit);
         exporter.ask("check 4");
@@ -138,7 +138,7 @@ fn both(kind: Kind) {
         let scene = Scene::set(kind, format!("{kind:?}, both by {how:?}"));
         scene.exporter.end(how);
         scene.importer.end(how);
-        drop(scene.shared);
+        let_go(scene.shared);
         scene.witness.await_free(scene.case, |free| free == scene.before);
     }
 }
@@ -212,7 +212,7 @@ fn a_descriptor_in_a_process_without_a_driver_keeps_memory_and_content() {
     let (exporter, holder) = (machine.peer(), machine.idle());
     let shared = Shared::make(&exporter, Kind::Descriptor, 5);
     holder.ask_with("hold", &shared.made.descriptors);
-    drop(shared);
+    let_go(shared);
     exporter.end(End::Kill);
     witness.await_free("only the descriptor is left", |free| free == before - BLOCK_BYTES);
     let given = holder.ask_with("give", &[]);
@@ -220,7 +220,7 @@ fn a_descriptor_in_a_process_without_a_driver_keeps_memory_and_content() {
     let importer = machine.peer();
     let again = Shared { kind: Kind::Descriptor, made: Message { text: "00".repeat(64), ..given } };
     again.take(&importer);
-    drop(again);
+    let_go(again);
     importer.ask("check 5");
     importer.ask("write 6");
     importer.end(End::Kill);
@@ -229,7 +229,7 @@ fn a_descriptor_in_a_process_without_a_driver_keeps_memory_and_content() {
     let given = holder.ask_with("give", &[]);
     let again = Shared { kind: Kind::Descriptor, made: Message { text: "00".repeat(64), ..given } };
     again.take(&later);
-    drop(again);
+    let_go(again);
     later.ask("check 6");
     holder.end(End::Kill);
     later.ask("check 6");
@@ -248,9 +248,9 @@ fn a_descriptor_on_its_way_keeps_memory() {
     let (near, far) = pair();
     let descriptors: Vec<_> = shared.made.descriptors.iter().map(AsFd::as_fd).collect();
     send(&near, "nobody reads this", &descriptors).unwrap();
-    drop(shared);
+    let_go(shared);
     witness.await_free("the descriptor is in a message", |free| free == before - BLOCK_BYTES);
-    drop((near, far));
+    let_go((near, far));
     witness.await_free("the message is gone", |free| free == before);
 }
 
@@ -276,7 +276,7 @@ fn memory_returns_with_the_last_of_mapping_handle_and_descriptor() {
         let shared = Shared::make(&exporter, Kind::Descriptor, 7);
         shared.take(&importer);
         exporter.end(End::Kill);
-        drop(shared);
+        let_go(shared);
         witness.await_free(format!("{order:?}, all three"), |free| free == before - BLOCK_BYTES);
         for (index, step) in order.into_iter().enumerate() {
             if order[index..].contains(&"unmap") {

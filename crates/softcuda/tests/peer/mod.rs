@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::process::{self, Child, Command, Stdio};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use freehold_driver::cuda::CUerror;
@@ -79,7 +80,7 @@ impl Machine {
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        Self { name: format!("test-{}-{count}x", process::id()) }
+        Self { name: format!("peers-{}-{count}x", process::id()) }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -144,7 +145,9 @@ impl Peer {
         command.args(["--exact", ENTRY, "--nocapture", "--test-threads=1"]);
         command.env(PEER, "1").env("FREEHOLD_SOFT_MACHINE", machine).envs(variables.iter().copied());
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
+        let turn = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let process = command.spawn().expect("the test binary starts again");
+        drop(turn);
         // The command holds the peer's end of the line, which shall end with the peer alone.
         command.stdin(Stdio::null());
         Self { process, line }
@@ -256,6 +259,15 @@ impl Drop for Peer {
         let waited = self.process.wait();
         assert!(std::thread::panicking() || waited.is_ok(), "{killed:?}, {waited:?}");
     }
+}
+
+/// Held while a process is started: until it has become what it is to be, it has all descriptors of this one.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// Closes descriptors, so that no process of this test's has them any more.
+pub(crate) fn let_go<T>(descriptors: T) {
+    let _turn = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(descriptors);
 }
 
 /// Maps memory of the host that processes share, until this one ends.

@@ -154,12 +154,12 @@ impl Driver {
         let count = u32::from_ne_bytes(count);
         let mut content = vec![0; bytes];
         copy::device_to_host(api, &mut content, from)?;
-        let words = content.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
-        let wanted = |index: usize| if index.is_multiple_of(stride) { !value } else { value };
-        let odd = words.enumerate().find(|(index, word)| *word != wanted(*index));
+        let mut row = value.to_ne_bytes().repeat(stride);
+        row[..4].copy_from_slice(&(!value).to_ne_bytes());
+        let odd = content.chunks_exact(row.len()).position(|found| found != row);
         match (count, odd) {
             (0, None) => Ok(()),
-            (0, Some((index, word))) => Err(format!("word {index} is {word:#x} by a copy, not {value:#x}").into()),
+            (0, Some(odd)) => Err(format!("row {odd} of {SAMPLES} is not of {value:#x} by a copy").into()),
             (count, _) => Err(format!("{count} samples are not {value:#x} by a kernel").into()),
         }
     }
