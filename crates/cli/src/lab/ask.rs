@@ -3,9 +3,9 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use freehold_driver::cuda::{
-    CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUmemGenericAllocationHandle, CUmemPoolPtrExportData,
-    CUmemoryPool, CUpointer_attribute, CUstream, allocation, context, event, fill, ipc, mapping, memory, pointer, pool,
-    stream, stream_flags, wait_value_flags,
+    CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUmemGenericAllocationHandle, CUmemoryPool,
+    CUpointer_attribute, CUstream, allocation, context, event, fill, ipc, mapping, memory, pointer, pool, stream,
+    stream_flags, wait_value_flags,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -70,10 +70,6 @@ pub(crate) enum Ask {
     CreateStream,
     QueryStream(u64),
     SynchronizeStream(u64),
-    WaitEvent {
-        stream: u64,
-        event: u64,
-    },
     WaitValue {
         stream: u64,
         #[serde(with = "addresses")]
@@ -119,7 +115,6 @@ pub(crate) enum Ask {
     /// A pool that can be exported.
     CreatePool,
     ExportPool(u64),
-    ImportPool,
     DestroyPool(u64),
     /// A block of a pool, allocated when this is answered.
     AllocOf {
@@ -128,10 +123,6 @@ pub(crate) enum Ask {
     },
     /// 64 bytes.
     ExportBlock(#[serde(with = "addresses")] CUdeviceptr),
-    ImportBlock {
-        pool: u64,
-        data: Vec<u8>,
-    },
     /// Keeps the descriptor, whatever it is.
     Keep,
     /// Gives it back.
@@ -167,7 +158,6 @@ impl<'a> Hands<'a> {
                 return Ok((Told::Number(0), Some(pool::export(self.b, CUmemoryPool(pool as usize))?)));
             }
             (Ask::Import, Some(descriptor)) => Told::Number(allocation::import(self.b, descriptor.as_fd())?.0),
-            (Ask::ImportPool, Some(descriptor)) => Told::Number(pool::import(self.b, descriptor.as_fd())?.0 as u64),
             (Ask::Register, Some(descriptor)) => {
                 let host = shared::map(&descriptor.into())?;
                 self.b.register(host.address(), host.bytes(), SHARED)?;
@@ -223,10 +213,6 @@ impl<'a> Hands<'a> {
                 Told::Number(at.0)
             }
             Ask::ExportBlock(at) => Told::Bytes(pool::export_block(b, at)?.bytes.to_vec()),
-            Ask::ImportBlock { pool, data } => {
-                let data = CUmemPoolPtrExportData { bytes: token(&data)? };
-                Told::Number(pool::import_block(b, CUmemoryPool(pool as usize), data)?.0)
-            }
             ask => self.of_streams(ask)?,
         })
     }
@@ -248,9 +234,6 @@ impl<'a> Hands<'a> {
             Ask::CreateStream => Told::Number(stream::create(b, stream_flags::NON_BLOCKING)?.0 as u64),
             Ask::QueryStream(stream) => Told::Number(stream::query(b, CUstream(stream as usize))?.into()),
             Ask::SynchronizeStream(stream) => stream::synchronize(b, CUstream(stream as usize))?.into(),
-            Ask::WaitEvent { stream, event } => {
-                stream::wait_event(b, CUstream(stream as usize), CUevent(event as usize), 0)?.into()
-            }
             Ask::WaitValue { stream, at, value } => {
                 stream::wait_value_64(b, CUstream(stream as usize), at, value, wait_value_flags::GEQ)?.into()
             }

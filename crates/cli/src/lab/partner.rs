@@ -2,7 +2,8 @@
 //! says what came of it. What can be asked is in `ask`.
 //!
 //! The process is started afresh and never forked from one that uses a driver. It ends when the conversation does,
-//! whichever side ends it, and at the latest with the experiment.
+//! whichever side ends it, and at the latest with the experiment. An experiment starts all its processes before it
+//! exports anything, so that none inherits a descriptor of the driver's that keeps memory alive.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -49,9 +50,9 @@ pub(crate) struct Partner {
 impl Partner {
     /// A process that has not called a driver yet.
     pub(crate) fn start(b: &Bench) -> Result<Self, Failure> {
-        let none = SocketFlags::CLOEXEC;
+        let flags = SocketFlags::CLOEXEC;
         let (socket, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, none, None).map_err(io::Error::from)?;
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(io::Error::from)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["partner", "--device", &b.wish]).stdin(Stdio::from(theirs)).stdout(Stdio::null());
         Ok(Self { child: command.spawn()?, socket })
@@ -207,4 +208,52 @@ fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> Result<Option<(T, Opt
     });
     let message = serde_json::from_slice(&text[..received.bytes]).map_err(|_| Failure::Partner)?;
     Ok(Some((message, descriptor)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::{Read, Write};
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    #[test]
+    fn a_message_arrives_with_its_descriptor() {
+        let (here, there) = pair();
+        let (mut reading, writing) = io::pipe().unwrap();
+        send(here.as_fd(), &Ask::Alloc(4096), Some(writing.as_fd())).unwrap();
+        drop(writing);
+        let (ask, descriptor) = receive::<Ask>(there.as_fd()).unwrap().unwrap();
+        assert!(matches!(ask, Ask::Alloc(4096)));
+        File::from(descriptor.unwrap()).write_all(b"arrived").unwrap();
+        let mut text = String::new();
+        reading.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "arrived");
+    }
+
+    #[test]
+    fn a_message_without_a_descriptor_arrives_without_one() {
+        let (here, there) = pair();
+        send(here.as_fd(), &Told::Bytes(vec![0xff; 4096]), None).unwrap();
+        let (told, descriptor) = receive::<Told>(there.as_fd()).unwrap().unwrap();
+        assert!(matches!(told, Told::Bytes(bytes) if bytes == [0xff; 4096]));
+        assert!(descriptor.is_none());
+    }
+
+    #[test]
+    fn the_other_side_has_ended_when_its_socket_is_closed() {
+        let (here, there) = pair();
+        drop(there);
+        assert!(receive::<Told>(here.as_fd()).unwrap().is_none());
+        assert!(matches!(send(here.as_fd(), &Ask::End, None), Err(Failure::Partner)));
+    }
+
+    #[test]
+    fn a_refusal_there_is_the_same_refusal_here() {
+        let Failure::Call(error) = refused("cuMemFree_v2", 1) else { panic!("no refusal of a call") };
+        assert_eq!(error, CallError { call: Function::cuMemFree_v2, code: CUerror::INVALID_VALUE });
+    }
 }

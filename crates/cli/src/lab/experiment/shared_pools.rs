@@ -63,7 +63,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 11, 5),
         did: "an imported pool: ask for used memory and for the release threshold, set the threshold, trim",
         run: |b| {
-            let Shared { pool, .. } = shared(b, PAGE)?;
+            let Shared { pool, other: _other, .. } = shared(b, PAGE)?;
             let used = code(pool::attribute(b, pool, CUmemPool_attribute::USED_MEM_CURRENT));
             let threshold = code(pool::release_threshold_bytes(b, pool));
             let set = code(pool::set_release_threshold(b, pool, 1 << 20));
@@ -74,7 +74,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 11, 6),
         did: "an imported pool: ask for the access, set it to read, and to read and write",
         run: |b| {
-            let Shared { pool, .. } = shared(b, PAGE)?;
+            let Shared { pool, other: _other, .. } = shared(b, PAGE)?;
             let asked = or_code(pool::access(b, pool, mapped::on_device(b)), |flags| flags.0.to_string());
             let set = [to_read(b), to_write(b)].map(|access| code(pool::set_access(b, pool, &[access])));
             Ok(format!("{asked}, {}", set.join(", ")))
@@ -109,7 +109,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 11, 10),
         did: "import a block by data whose bytes are all 0, and all 0xff",
         run: |b| {
-            let Shared { pool, .. } = shared(b, PAGE)?;
+            let Shared { pool, other: _other, .. } = shared(b, PAGE)?;
             let import = |byte| code(pool::import_block(b, pool, CUmemPoolPtrExportData { bytes: [byte; 64] }));
             Ok(format!("{}, {}", import(0), import(0xff)))
         },
@@ -148,7 +148,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(1, 11, 17),
         did: "export an imported pool, and an imported block",
         run: |b| {
-            let Shared { pool, here, .. } = shared(b, PAGE)?;
+            let Shared { pool, here, other: _other, .. } = shared(b, PAGE)?;
             Ok(format!("{}, {}", code(pool::export(b, pool)), code(pool::export_block(b, here))))
         },
     },
