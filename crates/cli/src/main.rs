@@ -21,11 +21,15 @@ enum Command {
     /// Make one experiment and print its answer
     #[command(hide = true)]
     Experiment(lab::child::Arguments),
+    /// Be the other process of an experiment, which speaks over standard input
+    #[command(hide = true)]
+    Partner(lab::child::Device),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Experiment(arguments) => lab::child::run(&arguments),
+        Command::Partner(device) => lab::child::partner(&device),
     }
 }

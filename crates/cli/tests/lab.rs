@@ -74,7 +74,7 @@ fn an_unknown_id_names_its_neighbours() {
 
 #[test]
 fn an_id_of_an_unknown_question_names_the_questions() {
-    refused_with(lab().args(["--only", "9"]), r#"no experiment has the id "9": the questions are 0, 1, 2, 3, 4, 5"#);
+    refused_with(lab().args(["--only", "9"]), r#"no experiment has the id "9": the questions are 0, 1, 2, 3, 4, 5, 6"#);
 }
 
 #[test]

@@ -2,18 +2,16 @@
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CallError};
 
+use super::experiment::Failure;
 use super::gate::Pace;
 
 /// The code of a call as answers spell it: `SUCCESS`, `INVALID_VALUE`.
-pub(crate) fn code<T>(outcome: Result<T, CallError>) -> String {
-    match outcome {
-        Ok(_) => "SUCCESS".to_owned(),
-        Err(error) => error_name(error.code),
-    }
+pub(crate) fn code<T, E: Into<Failure>>(outcome: Result<T, E>) -> String {
+    or_code(outcome, |_| "SUCCESS".to_owned())
 }
 
 /// What a query answered, as the code that the driver gave.
-pub(crate) fn ready(outcome: Result<bool, CallError>) -> String {
+pub(crate) fn ready<E: Into<Failure>>(outcome: Result<bool, E>) -> String {
     or_code(outcome, |done| either(done, "SUCCESS", "NOT_READY"))
 }
 
@@ -24,11 +22,12 @@ pub(crate) fn error_name(code: CUerror) -> String {
     }
 }
 
-/// What a call answered, in the words of `say`, or its code.
-pub(crate) fn or_code<T>(outcome: Result<T, CallError>, say: impl FnOnce(T) -> String) -> String {
-    match outcome {
+/// What a call answered, here or in another process, in the words of `say`, or its code.
+pub(crate) fn or_code<T, E: Into<Failure>>(outcome: Result<T, E>, say: impl FnOnce(T) -> String) -> String {
+    match outcome.map_err(Into::into) {
         Ok(value) => say(value),
-        Err(error) => error_name(error.code),
+        Err(Failure::Call(error)) => error_name(error.code),
+        Err(failure) => failure.to_string(),
     }
 }
 
@@ -88,8 +87,8 @@ mod tests {
     #[test]
     fn a_code_loses_its_prefix() {
         let refused = CallError { call: Function::cuMemFree_v2, code: CUerror::INVALID_VALUE };
-        assert_eq!(code::<()>(Err(refused)), "INVALID_VALUE");
-        assert_eq!(code(Ok(())), "SUCCESS");
+        assert_eq!(code::<(), _>(Err(refused)), "INVALID_VALUE");
+        assert_eq!(code::<_, CallError>(Ok(())), "SUCCESS");
     }
 
     #[test]

@@ -8,22 +8,33 @@ use super::answers::error_name;
 use super::bench::Bench;
 use super::id::Id;
 
+mod access;
+mod addresses;
 mod aftermath;
+mod allocations;
+mod attributes;
 mod blocks;
 mod contexts;
 mod copies;
+mod descriptors;
 mod devices;
 mod events;
 mod faults;
 mod fills;
+mod forks;
 mod frees;
 mod functions;
 mod globals;
 mod host_memory;
 mod images;
+mod ipc_events;
+mod ipc_lifetimes;
+mod ipc_memory;
 mod launches;
 mod libraries;
 mod links;
+mod machines;
+mod mappings;
 mod modules;
 mod ownership;
 mod pending;
@@ -32,19 +43,21 @@ mod pools;
 mod processes;
 mod reuse;
 mod running;
+mod shared_pools;
 mod specials;
 mod streams;
 mod words;
 
-/// The five questions that the project answers, and what all of them need to know of kernels that go wrong; the first
-/// number of an id is the place here.
-pub(crate) const QUESTIONS: [&str; 6] = [
+/// The five questions that the project answers, and what all of them need to know of kernels that go wrong and of
+/// virtual memory; the first number of an id is the place here.
+pub(crate) const QUESTIONS: [&str; 7] = [
     "who owns device memory and who may free it",
     "how processes work together on one GPU",
     "when a release really happens",
     "how memory is reallocated",
     "how long a kernel image lives",
     "what a fault of a kernel ends",
+    "how memory and its addresses come together",
 ];
 
 pub(crate) struct Experiment {
@@ -53,9 +66,6 @@ pub(crate) struct Experiment {
     pub(crate) did: &'static str,
     pub(crate) run: fn(&Bench) -> Answer,
 }
-
-/// What the other process of an experiment does with what it is told.
-pub(crate) type Partner = fn(&Bench, &[String]) -> Answer;
 
 pub(crate) type Answer = Result<String, Failure>;
 
@@ -66,25 +76,38 @@ pub(crate) enum Failure {
     Call(#[from] CallError),
     #[error("the system: {0}")]
     System(#[from] io::Error),
+    #[error("the other process has ended")]
+    Partner,
 }
 
-const GROUPS: [&[Experiment]; 27] = [
+const GROUPS: [&[Experiment]; 39] = [
+    access::EXPERIMENTS,
+    addresses::EXPERIMENTS,
     aftermath::EXPERIMENTS,
+    allocations::EXPERIMENTS,
+    attributes::EXPERIMENTS,
     blocks::EXPERIMENTS,
     contexts::EXPERIMENTS,
     copies::EXPERIMENTS,
+    descriptors::EXPERIMENTS,
     devices::EXPERIMENTS,
     events::EXPERIMENTS,
     faults::EXPERIMENTS,
     fills::EXPERIMENTS,
+    forks::EXPERIMENTS,
     frees::EXPERIMENTS,
     functions::EXPERIMENTS,
     globals::EXPERIMENTS,
     host_memory::EXPERIMENTS,
     images::EXPERIMENTS,
+    ipc_events::EXPERIMENTS,
+    ipc_lifetimes::EXPERIMENTS,
+    ipc_memory::EXPERIMENTS,
     launches::EXPERIMENTS,
     libraries::EXPERIMENTS,
     links::EXPERIMENTS,
+    machines::EXPERIMENTS,
+    mappings::EXPERIMENTS,
     modules::EXPERIMENTS,
     ownership::EXPERIMENTS,
     pending::EXPERIMENTS,
@@ -93,6 +116,7 @@ const GROUPS: [&[Experiment]; 27] = [
     processes::EXPERIMENTS,
     reuse::EXPERIMENTS,
     running::EXPERIMENTS,
+    shared_pools::EXPERIMENTS,
     specials::EXPERIMENTS,
     streams::EXPERIMENTS,
     words::EXPERIMENTS,
@@ -107,10 +131,6 @@ pub(crate) fn all() -> Vec<&'static Experiment> {
 
 pub(crate) fn with_id(id: Id) -> Option<&'static Experiment> {
     all().into_iter().find(|experiment| experiment.id == id)
-}
-
-pub(crate) fn partner_of(id: Id) -> Option<Partner> {
-    processes::PARTNERS.iter().find(|(of, _)| *of == id).map(|(_, partner)| *partner)
 }
 
 /// Whether the kernel of an experiment makes a wrong access that hardware does not check.

@@ -21,6 +21,7 @@ use self::table::{Look, Table};
 pub(crate) mod child;
 
 mod answers;
+mod ask;
 mod bench;
 mod captured;
 mod experiment;
@@ -28,8 +29,12 @@ mod gate;
 mod host;
 mod id;
 mod kernels;
+mod level;
+mod mapped;
+mod partner;
 mod reference;
 mod runner;
+mod shared;
 mod table;
 
 #[derive(clap::Args)]
@@ -321,9 +326,9 @@ mod tests {
     }
 
     #[test]
-    fn every_experiment_belongs_to_one_of_the_six_questions() {
-        assert_eq!(questions_asked(), ["0", "1", "2", "3", "4", "5"]);
-        assert_eq!(QUESTIONS.len(), 6);
+    fn every_experiment_belongs_to_one_of_the_seven_questions() {
+        assert_eq!(questions_asked(), ["0", "1", "2", "3", "4", "5", "6"]);
+        assert_eq!(QUESTIONS.len(), 7);
     }
 
     #[test]
@@ -348,7 +353,7 @@ mod tests {
     fn an_unknown_question_names_the_questions() {
         assert_eq!(
             only(&["7.1"]),
-            Err("no experiment has the id \"7.1\": the questions are 0, 1, 2, 3, 4, 5".to_owned())
+            Err("no experiment has the id \"7.1\": the questions are 0, 1, 2, 3, 4, 5, 6".to_owned())
         );
     }
 }

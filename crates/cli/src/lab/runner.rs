@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// The answer of each experiment, in their order.
 ///
-/// On the software device every process has a device of its own, so several run at once; a GPU is shared, and
+/// On the software device every experiment has a machine of its own, so several run at once; a GPU is shared, and
 /// experiments look at its free memory and its time, so there they run one after the other.
 pub(crate) fn answers(experiments: &[&Experiment], opened: &Opened) -> io::Result<Vec<String>> {
     let program = std::env::current_exe()?;
@@ -63,6 +63,7 @@ fn progress(count: usize) -> ProgressBar {
 fn answer(program: &Path, experiment: &Experiment, device: &str) -> io::Result<String> {
     let mut command = Command::new(program);
     command.arg("experiment").arg(experiment.id.to_string()).arg("--device").arg(device);
+    command.env("FREEHOLD_SOFT_MACHINE", machine(experiment));
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).spawn()?;
     let Some(status) = ended(&mut child, PATIENCE)? else {
         end_group(&child);
@@ -72,6 +73,12 @@ fn answer(program: &Path, experiment: &Experiment, device: &str) -> io::Result<S
     let mut printed = String::new();
     child.stdout.take().expect("the output is piped").read_to_string(&mut printed)?;
     Ok(outcome(status, printed.trim()))
+}
+
+/// What the processes of this experiment in this run have in common, and no others: the software device's memory is
+/// shared by those that name the same machine.
+fn machine(experiment: &Experiment) -> String {
+    format!("lab-{}-{}", std::process::id(), experiment.id)
 }
 
 /// How the process ended, if it did so in time.

@@ -135,5 +135,5 @@ fn fragmented(b: &Bench) -> Answer {
     for block in blocks.iter().step_by(2) {
         memory::free(b, *block)?;
     }
-    Ok(format!("full {}, then {}", code::<()>(Err::<(), CallError>(full)), code(memory::alloc(b, 512 * MIB))))
+    Ok(format!("full {}, then {}", code::<(), _>(Err::<(), CallError>(full)), code(memory::alloc(b, 512 * MIB))))
 }

@@ -89,7 +89,7 @@ fn error_names(b: &Bench) -> Answer {
 /// The code, and what the driver says of the symbol.
 fn proc_address(b: &Bench, name: &CStr, version: i32) -> String {
     if let Err(error) = driver::init(b, 0) {
-        return code::<()>(Err(error));
+        return code::<(), _>(Err(error));
     }
     let mut function: *mut c_void = ptr::null_mut();
     let mut status = CUdriverProcAddressQueryResult(99);

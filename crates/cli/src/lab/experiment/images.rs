@@ -398,7 +398,7 @@ fn launched(b: &Bench, text: &str) -> Answer {
     let text = CString::new(text).expect("the text holds no NUL");
     let of = match load(b, &text) {
         Ok(of) => of,
-        Err(error) => return Ok(format!("load {}", code::<()>(Err(error)))),
+        Err(error) => return Ok(format!("load {}", code::<(), _>(Err(error)))),
     };
     let launched = loaded(b, of, c"good").and_then(|good| launch(b, good, ONE, DEFAULT, &[]));
     Ok(format!("load SUCCESS, launch {}", code(launched)))

@@ -1,23 +1,24 @@
 //! Questions 0 and 1: a forked child, an unrelated process, two processes that share a word, two contexts as peers.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::process::{Command, Stdio};
-use std::ptr::{self, NonNull};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
 use std::sync::atomic::Ordering;
 
 use freehold_driver::cuda::{
-    CUdeviceptr, CUerror, CallError, context, copy, device, driver, fill, host_register_flags, memory, pointer, stream,
+    CUdeviceptr, CUerror, CUpointer_attribute, CallError, context, copy, device, driver, fill, memory, stream,
     stream_flags, wait_value_flags,
 };
 
-use super::{Answer, Experiment, Failure, Partner};
+use super::{Answer, Experiment, Failure};
 use crate::lab::answers::{all, code, either, error_name, ready};
+use crate::lab::ask::Ask;
 use crate::lab::bench::Bench;
 use crate::lab::gate::open_at_last;
-use crate::lab::host::Host;
 use crate::lab::id::Id;
+use crate::lab::partner::Partner;
+use crate::lab::shared::{self, SHARED};
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
@@ -35,15 +36,11 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "fork before cuInit: the child calls cuInit, makes a context and allocates",
         run: forked_before_init,
     },
-    Experiment {
-        id: Id(0, 7, 1),
-        did: "an unrelated process frees the address of a block",
-        run: |b| stranger(b, Id(0, 7, 1)),
-    },
+    Experiment { id: Id(0, 7, 1), did: "an unrelated process frees the address of a block", run: freed_by_stranger },
     Experiment {
         id: Id(0, 7, 2),
         did: "an unrelated process copies from the address of a block, and asks for its memory type",
-        run: |b| stranger(b, Id(0, 7, 2)),
+        run: read_by_stranger,
     },
     Experiment { id: Id(1, 5, 1), did: "register shared memory of two processes in both", run: shared_registered },
     Experiment {
@@ -63,34 +60,6 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment { id: Id(1, 10, 3), did: "cuMemcpyPeer between two contexts of one device", run: peer_copy },
 ];
-
-pub(super) const PARTNERS: &[(Id, Partner)] = &[
-    (Id(0, 7, 1), |b, told| {
-        b.begin()?;
-        Ok(code(memory::free(b, address(told)?)))
-    }),
-    (Id(0, 7, 2), |b, told| {
-        b.begin()?;
-        let at = address(told)?;
-        Ok(format!("{}, {}", code(b.copy_out(Host::pageable(16), at)), code(pointer::memory_type(b, at))))
-    }),
-    (Id(1, 5, 1), |b, told| {
-        b.begin()?;
-        let host = map(&OpenOptions::new().read(true).write(true).open(path(told)?)?)?;
-        Ok(code(b.register(host.address(), host.bytes(), SHARED)))
-    }),
-    (Id(1, 5, 2), |b, told| {
-        b.begin()?;
-        let host = map(&OpenOptions::new().read(true).write(true).open(path(told)?)?)?;
-        b.register(host.address(), host.bytes(), SHARED)?;
-        let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
-        stream::write_value_64(b, stream, b.device_address(host.address(), 0)?, 1, 0)?;
-        Ok(code(stream::synchronize(b, stream)))
-    }),
-];
-
-const SHARED: u32 = host_register_flags::PORTABLE | host_register_flags::DEVICEMAP;
-const SHARED_BYTES: usize = 4096;
 
 fn forked_child(b: &Bench) -> Answer {
     b.begin()?;
@@ -117,7 +86,9 @@ fn forked_before_init(b: &Bench) -> Answer {
 }
 
 /// What the calls of a forked child answer. The child does nothing but call the driver and say what it answered.
-fn in_fork<const N: usize>(calls: impl FnOnce() -> [Result<(), CallError>; N]) -> Result<[String; N], Failure> {
+pub(super) fn in_fork<const N: usize>(
+    calls: impl FnOnce() -> [Result<(), CallError>; N],
+) -> Result<[String; N], Failure> {
     let mut ends = [0; 2];
     // SAFETY: `ends` outlives the call, which writes two descriptors to it.
     if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
@@ -155,76 +126,48 @@ fn in_fork<const N: usize>(calls: impl FnOnce() -> [Result<(), CallError>; N]) -
     }))
 }
 
-/// What another process of ours says, which is the partner of experiment `id` and is told one thing.
-fn partner(b: &Bench, id: Id, told: &str) -> Answer {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg("experiment").arg(id.to_string()).args(["--device", &b.wish, "--partner", told]);
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-fn stranger(b: &Bench, id: Id) -> Answer {
+fn freed_by_stranger(b: &Bench) -> Answer {
     b.begin()?;
     let block = memory::alloc(b, 1 << 20)?;
-    partner(b, id, &block.0.to_string())
+    Ok(code(Partner::begun(b)?.does(Ask::Free(block))))
 }
 
-fn path(told: &[String]) -> io::Result<&String> {
-    told.first().ok_or_else(|| io::ErrorKind::InvalidInput.into())
-}
-
-fn address(told: &[String]) -> io::Result<CUdeviceptr> {
-    let number = path(told)?.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
-    Ok(CUdeviceptr(number))
-}
-
-/// Shared memory, and the path by which another process opens it while this one lives.
-fn shared_memory() -> io::Result<(Host, String)> {
-    // SAFETY: the name ends in a NUL, and is all that the call reads.
-    let descriptor = unsafe { libc::memfd_create(c"freehold-lab".as_ptr(), 0) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new and belongs to nobody else.
-    let file = unsafe { File::from_raw_fd(descriptor) };
-    file.set_len(SHARED_BYTES as u64)?;
-    let host = map(&file)?;
-    // The partner opens the file through this descriptor, so it stays open.
-    std::mem::forget(file);
-    Ok((host, format!("/proc/{}/fd/{descriptor}", std::process::id())))
-}
-
-fn map(file: &File) -> io::Result<Host> {
-    let (protection, descriptor) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
-    // SAFETY: a new mapping at an address that the system chooses touches no memory in use.
-    let start = unsafe { libc::mmap(ptr::null_mut(), SHARED_BYTES, protection, libc::MAP_SHARED, descriptor, 0) };
-    if start == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-    // SAFETY: the mapping is a page long, readable and writable, and is never unmapped.
-    Ok(unsafe { Host::shared(start, SHARED_BYTES) })
+fn read_by_stranger(b: &Bench) -> Answer {
+    b.begin()?;
+    let at = memory::alloc(b, 1 << 20)?;
+    let other = Partner::begun(b)?;
+    let read = code(other.bytes(Ask::Read { at, bytes: 16 }));
+    Ok(format!("{read}, {}", code(other.number(Ask::Attribute { at, which: CUpointer_attribute::MEMORY_TYPE.0 }))))
 }
 
 fn shared_registered(b: &Bench) -> Answer {
     b.begin()?;
-    let (host, path) = shared_memory()?;
+    let (host, descriptor) = shared::memory()?;
     let here = code(b.register(host.address(), host.bytes(), SHARED));
-    Ok(format!("{here}, {}", partner(b, Id(1, 5, 1), &path)?))
+    Ok(format!("{here}, {}", code(Partner::begun(b)?.given(&descriptor, Ask::Register))))
 }
 
 fn shared_word(b: &Bench) -> Answer {
     b.begin()?;
-    let (host, path) = shared_memory()?;
+    let (host, descriptor) = shared::memory()?;
     b.register(host.address(), host.bytes(), SHARED)?;
     open_at_last(move || host.long().store(2, Ordering::SeqCst));
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
     stream::wait_value_64(b, stream, b.device_address(host.address(), 0)?, 1, wait_value_flags::GEQ)?;
     let before = ready(stream::query(b, stream));
-    let said = partner(b, Id(1, 5, 2), &path);
+    let said = written_elsewhere(b, &descriptor);
     let written = host.long().swap(1, Ordering::SeqCst);
     let after = code(stream::synchronize(b, stream));
     Ok(format!("before {before}; write {}, word {written}; after {after}", said?))
+}
+
+/// Another process registers the shared memory, and a stream of it writes the word.
+fn written_elsewhere(b: &Bench, descriptor: &OwnedFd) -> Answer {
+    let other = Partner::begun(b)?;
+    let at = CUdeviceptr(other.given(descriptor, Ask::Register)?);
+    let stream = other.number(Ask::CreateStream)?;
+    other.does(Ask::WriteValue { stream, at, value: 1 })?;
+    Ok(code(other.does(Ask::SynchronizeStream(stream))))
 }
 
 fn peer_of_itself(b: &Bench) -> Answer {

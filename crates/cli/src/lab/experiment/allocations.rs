@@ -1,0 +1,305 @@
+//! Question 6: memory without an address: what can be made, what it takes of a device, and when that comes back.
+
+use freehold_driver::cuda::{
+    CUdevice, CUdeviceptr, CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
+    CUmemAllocationType, CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, Function, allocation, context,
+    driver, fill, mapping, memory,
+};
+
+use super::{Answer, Experiment};
+use crate::lab::answers::{all, code, either, or_code, size};
+use crate::lab::bench::{Bench, named};
+use crate::lab::id::Id;
+use crate::lab::level::{BLOCK, Level};
+use crate::lab::mapped::{self, Mapped, PAGE, plain, shareable};
+
+pub(super) const EXPERIMENTS: &[Experiment] = &[
+    Experiment { id: Id(6, 3, 1), did: "cuMemCreate of 0 bytes", run: |b| created(b, 0) },
+    Experiment { id: Id(6, 3, 2), did: "cuMemCreate of 1 byte", run: |b| created(b, 1) },
+    Experiment { id: Id(6, 3, 3), did: "cuMemCreate of 3 MiB", run: |b| created(b, 3 << 20) },
+    Experiment { id: Id(6, 3, 4), did: "cuMemCreate of 2 MiB", run: |b| created(b, PAGE) },
+    Experiment { id: Id(6, 3, 5), did: "cuMemCreate of more than the device has, and of 1 EiB", run: too_much },
+    Experiment {
+        id: Id(6, 3, 6),
+        did: "cuMemCreate of allocation type 0, and of 77",
+        run: |b| {
+            let kinds = [CUmemAllocationType::INVALID, CUmemAllocationType(77)];
+            each(b, &kinds.map(|kind| CUmemAllocationProp { kind, ..plain(b) }))
+        },
+    },
+    Experiment {
+        id: Id(6, 3, 7),
+        did: "cuMemCreate at a location of type 0, and of 77",
+        run: |b| {
+            let kinds = [CUmemLocationType::INVALID, CUmemLocationType(77)];
+            each(b, &kinds.map(|kind| at(b, CUmemLocation { kind, id: b.device.0 })))
+        },
+    },
+    Experiment {
+        id: Id(6, 3, 8),
+        did: "cuMemCreate on device 99, and on device -1",
+        run: |b| {
+            let ids = [99, -1];
+            each(b, &ids.map(|id| at(b, CUmemLocation { kind: CUmemLocationType::DEVICE, id })))
+        },
+    },
+    Experiment {
+        id: Id(6, 3, 9),
+        did: "cuMemCreate with handle type 64, and with usage 8",
+        run: |b| {
+            let odd = CUmemAllocationProp { requestedHandleTypes: CUmemAllocationHandleType(64), ..plain(b) };
+            each(b, &[odd, CUmemAllocationProp { usage: 8, ..plain(b) }])
+        },
+    },
+    Experiment {
+        id: Id(6, 3, 10),
+        did: "cuMemCreate with flags of 1, with no place for the handle, and with no properties",
+        run: odd_arguments,
+    },
+    Experiment {
+        id: Id(6, 3, 11),
+        did: "cuMemCreate of 256 MiB and cuMemRelease: the free memory after each, to the byte",
+        run: takes_and_gives,
+    },
+    Experiment { id: Id(6, 3, 12), did: "release a handle twice", run: released_twice },
+    Experiment { id: Id(6, 3, 13), did: "release handle 0, and one that never was", run: released_foreign },
+    Experiment {
+        id: Id(6, 3, 14),
+        did: "retain the handle of an address: whether it is the same, and two releases, then a third",
+        run: retained,
+    },
+    Experiment { id: Id(6, 3, 15), did: "retain the handle of the last byte of a mapping", run: retained_of_interior },
+    Experiment {
+        id: Id(6, 3, 16),
+        did: "retain the handle of a block of cuMemAlloc, of a reserved address and of null",
+        run: retained_of_others,
+    },
+    Experiment {
+        id: Id(6, 3, 17),
+        did: "retain the handle of a mapping whose handle was released, unmap, map it again and read",
+        run: retained_after_release,
+    },
+    Experiment { id: Id(6, 3, 18), did: "the properties of a handle", run: properties },
+    Experiment { id: Id(6, 3, 19), did: "the properties of a released handle", run: properties_of_dead },
+    Experiment { id: Id(6, 3, 20), did: "the minimum and the recommended granularity", run: granularity },
+    Experiment {
+        id: Id(6, 3, 21),
+        did: "the granularity by option 2, on device 99, and of allocation type 0",
+        run: odd_granularity,
+    },
+    Experiment { id: Id(6, 3, 22), did: "cuMemCreate and cuMemRelease with no context current", run: no_context },
+    Experiment {
+        id: Id(6, 3, 23),
+        did: "cuMemCreate before cuInit",
+        run: |b| Ok(code(allocation::create(b, PAGE, &plain(b)))),
+    },
+    Experiment {
+        id: Id(6, 3, 24),
+        did: "make and map memory in a context, destroy it: whether the memory can be read, unmapped and released",
+        run: context_destroyed,
+    },
+    Experiment {
+        id: Id(6, 3, 25),
+        did: "make memory in a context, destroy it: whether 256 MiB come back, and whether the handle can be mapped",
+        run: handle_survives,
+    },
+    Experiment {
+        id: Id(6, 3, 26),
+        did: "the granularity and the properties with no context current",
+        run: asked_without_context,
+    },
+    Experiment {
+        id: Id(6, 3, 27),
+        did: "write memory, release it, make as much again: whether the new memory holds zeros",
+        run: zeroed,
+    },
+];
+
+fn at(b: &Bench, location: CUmemLocation) -> CUmemAllocationProp {
+    CUmemAllocationProp { location, ..plain(b) }
+}
+
+fn created(b: &Bench, bytes: usize) -> Answer {
+    b.begin()?;
+    Ok(code(allocation::create(b, bytes, &plain(b))))
+}
+
+fn too_much(b: &Bench) -> Answer {
+    b.begin()?;
+    let more = memory::info(b)?.total_bytes.next_multiple_of(PAGE) + PAGE;
+    let create = |bytes| code(allocation::create(b, bytes, &plain(b)));
+    Ok(format!("{}, {}", create(more), create(1 << 60)))
+}
+
+fn each(b: &Bench, props: &[CUmemAllocationProp]) -> Answer {
+    b.begin()?;
+    let codes: Vec<String> = props.iter().map(|prop| code(allocation::create(b, PAGE, prop))).collect();
+    Ok(codes.join(", "))
+}
+
+fn odd_arguments(b: &Bench) -> Answer {
+    b.begin()?;
+    let mut handle = CUmemGenericAllocationHandle::default();
+    let prop = plain(b);
+    // SAFETY: `handle` and `prop` outlive the call, which writes one handle to the first and reads the second.
+    let flags = unsafe { (b.cuMemCreate)(&mut handle, PAGE, &prop, 1) };
+    // SAFETY: as above, and null is a pointer that the call must refuse and does not follow.
+    let no_place = unsafe { (b.cuMemCreate)(std::ptr::null_mut(), PAGE, &prop, 0) };
+    // SAFETY: as above.
+    let no_prop = unsafe { (b.cuMemCreate)(&mut handle, PAGE, std::ptr::null(), 0) };
+    let codes = [flags, no_place, no_prop].map(|outcome| code(named(Function::cuMemCreate, outcome)));
+    Ok(codes.join(", "))
+}
+
+fn takes_and_gives(b: &Bench) -> Answer {
+    b.begin()?;
+    let level = Level::now(b)?;
+    let handle = allocation::create(b, BLOCK, &plain(b))?;
+    let taken = level.exactly(b)?;
+    allocation::release(b, handle)?;
+    Ok(format!("{taken}, then {}", level.exactly(b)?))
+}
+
+fn released_twice(b: &Bench) -> Answer {
+    b.begin()?;
+    let handle = allocation::create(b, PAGE, &plain(b))?;
+    let first = code(allocation::release(b, handle));
+    Ok(format!("{first}, {}", code(allocation::release(b, handle))))
+}
+
+fn released_foreign(b: &Bench) -> Answer {
+    b.begin()?;
+    let release = |number| code(allocation::release(b, CUmemGenericAllocationHandle(number)));
+    Ok(format!("{}, {}", release(0), release(0x1234_5678)))
+}
+
+fn retained(b: &Bench) -> Answer {
+    b.begin()?;
+    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
+    let again = allocation::retain(b, start)?;
+    let same = either(again == allocation, "the same", "another");
+    let first = code(allocation::release(b, allocation));
+    let second = code(allocation::release(b, again));
+    let third = code(allocation::release(b, again));
+    Ok(format!("{same}; {first}, {second}, {third}; unmap {}", code(mapping::unmap(b, start, bytes))))
+}
+
+fn retained_of_interior(b: &Bench) -> Answer {
+    b.begin()?;
+    let Mapped { start, allocation, .. } = mapped::new(b, PAGE)?;
+    let last = mapped::beyond(start, PAGE - 1);
+    Ok(or_code(allocation::retain(b, last), |again| either(again == allocation, "the same", "another")))
+}
+
+fn retained_of_others(b: &Bench) -> Answer {
+    b.begin()?;
+    let addresses = [memory::alloc(b, PAGE)?, mapped::reserve(b, PAGE)?, CUdeviceptr::NULL];
+    Ok(addresses.map(|at| code(allocation::retain(b, at))).join(", "))
+}
+
+fn retained_after_release(b: &Bench) -> Answer {
+    b.begin()?;
+    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
+    fill::d8(b, start, 0x5a, bytes)?;
+    context::synchronize(b)?;
+    allocation::release(b, allocation)?;
+    let again = allocation::retain(b, start)?;
+    mapping::unmap(b, start, bytes)?;
+    mapping::map(b, start, bytes, 0, again)?;
+    mapping::set_access(b, start, bytes, &[mapped::to_read(b)])?;
+    let held = all(&b.bytes_at(start, 4096)?);
+    Ok(format!("holds {held}, release {}", code(allocation::release(b, again))))
+}
+
+fn told(b: &Bench, prop: CUmemAllocationProp) -> String {
+    let CUmemAllocationProp { kind, requestedHandleTypes, location, .. } = prop;
+    let place = either(location.id == b.device.0, "this device", "another device");
+    let rest = (prop.win32HandleMetaData, prop.compressionType, prop.gpuDirectRDMACapable, prop.usage);
+    let rest = either(rest == (0, 0, 0, 0), "the rest zeros", "the rest not all zeros");
+    format!("type {}, handles {}, at {} {place}, {rest}", kind.0, requestedHandleTypes.0, location.kind.0)
+}
+
+fn properties(b: &Bench) -> Answer {
+    b.begin()?;
+    let ask = |prop| -> Result<String, super::Failure> {
+        let handle = allocation::create(b, PAGE, &prop)?;
+        Ok(or_code(allocation::properties(b, handle), |prop| told(b, prop)))
+    };
+    Ok(format!("plain: {}; shareable: {}", ask(plain(b))?, ask(shareable(b))?))
+}
+
+fn properties_of_dead(b: &Bench) -> Answer {
+    b.begin()?;
+    let handle = allocation::create(b, PAGE, &plain(b))?;
+    allocation::release(b, handle)?;
+    Ok(code(allocation::properties(b, handle)))
+}
+
+fn granularity(b: &Bench) -> Answer {
+    b.begin()?;
+    let ask = |prop, option| or_code(allocation::granularity_bytes(b, &prop, option), |bytes| size(bytes as u64));
+    let options = [CUmemAllocationGranularity_flags::MINIMUM, CUmemAllocationGranularity_flags::RECOMMENDED];
+    let plain = options.map(|option| ask(plain(b), option)).join(", ");
+    Ok(format!("plain {plain}; shareable {}", options.map(|option| ask(shareable(b), option)).join(", ")))
+}
+
+fn odd_granularity(b: &Bench) -> Answer {
+    b.begin()?;
+    let ask = |prop, option| or_code(allocation::granularity_bytes(b, &prop, option), |bytes| size(bytes as u64));
+    let minimum = CUmemAllocationGranularity_flags::MINIMUM;
+    let option = ask(plain(b), CUmemAllocationGranularity_flags(2));
+    let device = ask(CUmemAllocationProp::on_device(CUdevice(99), CUmemAllocationHandleType::NONE), minimum);
+    let kind = ask(CUmemAllocationProp { kind: CUmemAllocationType::INVALID, ..plain(b) }, minimum);
+    Ok(format!("{option}, {device}, {kind}"))
+}
+
+fn no_context(b: &Bench) -> Answer {
+    driver::init(b, 0)?;
+    let handle = allocation::create(b, PAGE, &plain(b));
+    let made = code(handle);
+    Ok(format!("{made}, {}", code(allocation::release(b, handle.unwrap_or_default()))))
+}
+
+fn asked_without_context(b: &Bench) -> Answer {
+    driver::init(b, 0)?;
+    let minimum = CUmemAllocationGranularity_flags::MINIMUM;
+    let bytes = or_code(allocation::granularity_bytes(b, &plain(b), minimum), |bytes| size(bytes as u64));
+    let handle = allocation::create(b, PAGE, &plain(b))?;
+    Ok(format!("{bytes}, {}", code(allocation::properties(b, handle))))
+}
+
+fn context_destroyed(b: &Bench) -> Answer {
+    let primary = b.begin()?;
+    let context = b.another()?;
+    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
+    fill::d8(b, start, 0x5a, bytes)?;
+    context::synchronize(b)?;
+    context::destroy(b, context)?;
+    context::set_current(b, primary)?;
+    let read = or_code(b.bytes_at(start, 4096), |bytes| all(&bytes));
+    let unmapped = code(mapping::unmap(b, start, bytes));
+    Ok(format!("reads {read}, unmap {unmapped}, release {}", code(allocation::release(b, allocation))))
+}
+
+fn handle_survives(b: &Bench) -> Answer {
+    let primary = b.begin()?;
+    let level = Level::now(b)?;
+    let context = b.another()?;
+    let handle = allocation::create(b, BLOCK, &plain(b))?;
+    context::destroy(b, context)?;
+    context::set_current(b, primary)?;
+    let left = level.blocks(b)?;
+    let mapped = code(mapped::at_new_addresses(b, handle, BLOCK));
+    Ok(format!("{left}, map {mapped}, release {}", code(allocation::release(b, handle))))
+}
+
+fn zeroed(b: &Bench) -> Answer {
+    b.begin()?;
+    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
+    fill::d8(b, start, 0x5a, bytes)?;
+    context::synchronize(b)?;
+    mapping::unmap(b, start, bytes)?;
+    allocation::release(b, allocation)?;
+    let next = mapped::new(b, PAGE)?;
+    Ok(all(&b.bytes_at(next.start, 4096)?))
+}

@@ -1,0 +1,475 @@
+//! Questions 6 and 1: memory as a descriptor, in one process and in several, and who keeps it alive.
+
+use std::ffi::{c_int, c_void};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use freehold_driver::cuda::{
+    CUdeviceptr, CUmemAllocationHandleType as HandleType, CUmemGenericAllocationHandle, CallError, Function,
+    allocation, context, driver, fill, mapping,
+};
+
+use super::{Answer, Experiment, Failure};
+use crate::lab::answers::{all, code, either, or_code};
+use crate::lab::ask::Ask;
+use crate::lab::bench::{Bench, named};
+use crate::lab::id::Id;
+use crate::lab::kernels::word_at;
+use crate::lab::level::{BLOCK, Level};
+use crate::lab::mapped::{self, Mapped, PAGE, plain, shareable, to_write};
+use crate::lab::partner::Partner;
+use crate::lab::shared;
+
+pub(super) const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        id: Id(1, 4, 1),
+        did: "the exporter is killed, a process without CUDA holds the descriptor: memory taken, contents, and the end",
+        run: kept_by_descriptor,
+    },
+    Experiment {
+        id: Id(1, 4, 2),
+        did: "the exporter exits and the descriptor is closed, the importer's mapping is left: memory taken, contents, \
+              and when it is unmapped",
+        run: kept_by_mapping,
+    },
+    Experiment {
+        id: Id(1, 4, 3),
+        did: "the exporter exits and the importer unmaps, the descriptor is left: memory taken, and when it is closed",
+        run: kept_after_mapping,
+    },
+    Experiment {
+        id: Id(1, 4, 4),
+        did: "the exporter is killed, and then the process without CUDA that holds the descriptor",
+        run: keeper_killed,
+    },
+    Experiment { id: Id(1, 4, 5), did: "the exporter is killed and nobody has a descriptor", run: nobody_keeps },
+    Experiment {
+        id: Id(1, 4, 6),
+        did: "the importer is killed: the exporter's contents and memory taken",
+        run: importer_killed,
+    },
+    Experiment {
+        id: Id(1, 4, 7),
+        did: "exporter and importer are killed, the descriptor is left: memory taken, contents, and the end",
+        run: both_killed,
+    },
+    Experiment {
+        id: Id(1, 4, 8),
+        did: "the exporter unmaps and releases while an importer has it mapped: contents, memory taken, and the end",
+        run: exporter_lets_go,
+    },
+    Experiment {
+        id: Id(6, 1, 9),
+        did: "a kernel of another process writes to its readable mapping: there, and what this process can do then",
+        run: fault_elsewhere,
+    },
+    Experiment {
+        id: Id(6, 6, 1),
+        did: "export memory that was made for no handle type",
+        run: |b| {
+            b.begin()?;
+            let handle = allocation::create(b, PAGE, &plain(b))?;
+            Ok(code(allocation::export(b, handle)))
+        },
+    },
+    Experiment {
+        id: Id(6, 6, 2),
+        did: "export a released handle, handle 0, and one that never was",
+        run: |b| {
+            b.begin()?;
+            let dead = allocation::create(b, PAGE, &shareable(b))?;
+            allocation::release(b, dead)?;
+            let handles = [dead, CUmemGenericAllocationHandle(0), CUmemGenericAllocationHandle(0x1234_5678)];
+            Ok(handles.map(|handle| code(allocation::export(b, handle))).join(", "))
+        },
+    },
+    Experiment {
+        id: Id(6, 6, 3),
+        did: "export as handle type 0, as Windows's, as fabric, and as 3",
+        run: |b| {
+            b.begin()?;
+            let handle = allocation::create(b, PAGE, &shareable(b))?;
+            let kinds = [HandleType::NONE, HandleType::WIN32, HandleType::FABRIC, HandleType(3)];
+            Ok(kinds.map(|kind| code(exported_as(b, handle, kind, 0))).join(", "))
+        },
+    },
+    Experiment {
+        id: Id(6, 6, 4),
+        did: "export with flags of 1, and with no place for the descriptor",
+        run: |b| {
+            b.begin()?;
+            let handle = allocation::create(b, PAGE, &shareable(b))?;
+            let flags = code(exported_as(b, handle, HandleType::POSIX_FILE_DESCRIPTOR, 1));
+            let (nowhere, kind) = (ptr::null_mut(), HandleType::POSIX_FILE_DESCRIPTOR);
+            // SAFETY: null is a pointer that the call must refuse and does not follow.
+            let outcome = unsafe { (b.cuMemExportToShareableHandle)(nowhere, handle, kind, 0) };
+            Ok(format!("{flags}, {}", code(named(Function::cuMemExportToShareableHandle, outcome))))
+        },
+    },
+    Experiment {
+        id: Id(6, 6, 5),
+        did: "export twice, release the handle, import each descriptor: whether they are the same",
+        run: exported_twice,
+    },
+    Experiment {
+        id: Id(6, 6, 6),
+        did: "import /dev/null, shared memory, a number that is not open, and -1",
+        run: imported_others,
+    },
+    Experiment {
+        id: Id(6, 6, 7),
+        did: "import as handle type 0, and as Windows's",
+        run: |b| {
+            let descriptor = begun_and_exported(b)?.1;
+            let kinds = [HandleType::NONE, HandleType::WIN32];
+            Ok(kinds.map(|kind| code(imported_as(b, descriptor.as_raw_fd(), kind))).join(", "))
+        },
+    },
+    Experiment {
+        id: Id(6, 6, 8),
+        did: "import in the exporting process: whether the handle is the same, and one release for each, then one more",
+        run: imported_at_home,
+    },
+    Experiment {
+        id: Id(6, 6, 9),
+        did: "import twice what another process exported: whether the handles are the same, and three releases",
+        run: imported_twice,
+    },
+    Experiment {
+        id: Id(6, 6, 10),
+        did: "import, close the descriptor, map and read; the importer's fill and kernel, seen by the exporter",
+        run: written_elsewhere,
+    },
+    Experiment {
+        id: Id(6, 6, 11),
+        did: "another process imports, exports again, and this one imports that: contents",
+        run: exported_again,
+    },
+    Experiment {
+        id: Id(6, 6, 12),
+        did: "map half of an import of 4 MiB, twice as much, and all of it",
+        run: |b| {
+            let (mapped, descriptor) = begun_and_exported(b)?;
+            let import = allocation::import(b, descriptor.as_fd())?;
+            let sizes = [mapped.bytes / 2, mapped.bytes * 2, mapped.bytes];
+            Ok(sizes.map(|bytes| code(mapped::at_new_addresses(b, import, bytes))).join(", "))
+        },
+    },
+    Experiment {
+        id: Id(6, 6, 13),
+        did: "the properties of an import",
+        run: |b| {
+            let descriptor = begun_and_exported(b)?.1;
+            let import = allocation::import(b, descriptor.as_fd())?;
+            Ok(or_code(allocation::properties(b, import), |prop| {
+                either(prop == shareable(b), "as it was made", "otherwise")
+            }))
+        },
+    },
+    Experiment {
+        id: Id(6, 6, 14),
+        did: "export and import with no context current",
+        run: |b| {
+            driver::init(b, 0)?;
+            let handle = allocation::create(b, PAGE, &shareable(b))?;
+            let descriptor = allocation::export(b, handle)?;
+            Ok(code(allocation::import(b, descriptor.as_fd())))
+        },
+    },
+    Experiment {
+        id: Id(6, 6, 15),
+        did: "another process maps an import to be read: its read, its fill, and its read of what is written here later",
+        run: readable_elsewhere,
+    },
+    Experiment {
+        id: Id(6, 6, 16),
+        did: "one descriptor imported by two processes: each reads what the other writes",
+        run: imported_by_two,
+    },
+];
+
+/// What exporting as `kind` answers. A descriptor that comes of it stays open until the process ends.
+fn exported_as(b: &Bench, handle: CUmemGenericAllocationHandle, kind: HandleType, flags: u64) -> Result<(), CallError> {
+    // The longest handle, of fabric, has 64 bytes.
+    let mut room = [0_u64; 8];
+    let place = room.as_mut_ptr().cast::<c_void>();
+    // SAFETY: `room` outlives the call and is as long as the longest kind of handle.
+    let outcome = unsafe { (b.cuMemExportToShareableHandle)(place, handle, kind, flags) };
+    named(Function::cuMemExportToShareableHandle, outcome)
+}
+
+fn imported_as(b: &Bench, descriptor: RawFd, kind: HandleType) -> Result<CUmemGenericAllocationHandle, CallError> {
+    let mut handle = CUmemGenericAllocationHandle::default();
+    let shareable = ptr::without_provenance_mut::<c_void>(descriptor as usize);
+    // SAFETY: `handle` outlives the call, which writes one handle to it; the pointer is a number for these kinds.
+    let outcome = unsafe { (b.cuMemImportFromShareableHandle)(&mut handle, shareable, kind) };
+    named(Function::cuMemImportFromShareableHandle, outcome)?;
+    Ok(handle)
+}
+
+/// 4 MiB of 0x5a, mapped here, and a descriptor of them.
+fn begun_and_exported(b: &Bench) -> Result<(Mapped, OwnedFd), Failure> {
+    b.begin()?;
+    Ok(exported(b)?)
+}
+
+fn exported(b: &Bench) -> Result<(Mapped, OwnedFd), CallError> {
+    let mapped = mapped::new(b, 2 * PAGE)?;
+    fill::d8(b, mapped.start, 0x5a, mapped.bytes)?;
+    context::synchronize(b)?;
+    let descriptor = allocation::export(b, mapped.allocation)?;
+    Ok((mapped, descriptor))
+}
+
+/// A block of 0x5a made and mapped by another process, with a descriptor of it.
+fn exported_by(other: &Partner) -> Result<OwnedFd, Failure> {
+    let allocation = other.number(Ask::Create(BLOCK))?;
+    let at = other.address(Ask::Map { allocation, bytes: BLOCK })?;
+    other.does(Ask::Fill { at, value: 0x5a, bytes: 4096 })?;
+    other.descriptor(Ask::Export(allocation))
+}
+
+/// An import of a block here, mapped.
+fn import(b: &Bench, descriptor: &OwnedFd) -> Result<Mapped, CallError> {
+    let allocation = allocation::import(b, descriptor.as_fd())?;
+    let start = mapped::at_new_addresses(b, allocation, BLOCK)?;
+    mapping::set_access(b, start, BLOCK, &[to_write(b)])?;
+    Ok(Mapped { start, allocation, bytes: BLOCK })
+}
+
+fn let_go(b: &Bench, mapped: Mapped) -> Result<(), CallError> {
+    mapping::unmap(b, mapped.start, mapped.bytes)?;
+    allocation::release(b, mapped.allocation)
+}
+
+fn kept_by_descriptor(b: &Bench) -> Answer {
+    b.begin()?;
+    let level = Level::now(b)?;
+    let keeper = Partner::start(b)?;
+    let exporter = Partner::begun(b)?;
+    let descriptor = exported_by(&exporter)?;
+    keeper.given(&descriptor, Ask::Keep)?;
+    drop(descriptor);
+    exporter.kill()?;
+    let taken = level.settles_to_one(b)?;
+    let descriptor = keeper.descriptor(Ask::GiveBack)?;
+    let mapped = import(b, &descriptor)?;
+    let held = all(&b.bytes_at(mapped.start, 4096)?);
+    let_go(b, mapped)?;
+    let left = level.blocks(b)?;
+    drop(descriptor);
+    Ok(format!("{taken}, holds {held}; unmapped {left}; closed {}", level.comes_back(b)?))
+}
+
+fn kept_by_mapping(b: &Bench) -> Answer {
+    b.begin()?;
+    let level = Level::now(b)?;
+    let exporter = Partner::begun(b)?;
+    let descriptor = exported_by(&exporter)?;
+    let mapped = import(b, &descriptor)?;
+    drop(descriptor);
+    exporter.exit()?;
+    let taken = level.settles_to_one(b)?;
+    let held = all(&b.bytes_at(mapped.start, 4096)?);
+    let_go(b, mapped)?;
+    Ok(format!("{taken}, holds {held}; unmapped {}", level.comes_back(b)?))
+}
+
+fn kept_after_mapping(b: &Bench) -> Answer {
+    b.begin()?;
+    let level = Level::now(b)?;
+    let exporter = Partner::begun(b)?;
+    let descriptor = exported_by(&exporter)?;
+    let mapped = import(b, &descriptor)?;
+    exporter.exit()?;
+    let_go(b, mapped)?;
+    let taken = level.settles_to_one(b)?;
+    drop(descriptor);
+    Ok(format!("{taken}; closed {}", level.comes_back(b)?))
+}
+
+fn keeper_killed(b: &Bench) -> Answer {
+    b.begin()?;
+    let level = Level::now(b)?;
+    let keeper = Partner::start(b)?;
+    let exporter = Partner::begun(b)?;
+    let descriptor = exported_by(&exporter)?;
+    keeper.given(&descriptor, Ask::Keep)?;
+    drop(descriptor);
+    exporter.kill()?;
+    let taken = level.settles_to_one(b)?;
+    keeper.kill()?;
+    Ok(format!("{taken}; {}", level.comes_back(b)?))
+}
+
+fn nobody_keeps(b: &Bench) -> Answer {
+    b.begin()?;
+    let level = Level::now(b)?;
+    let exporter = Partner::begun(b)?;
+    drop(exported_by(&exporter)?);
+    exporter.kill()?;
+    level.comes_back(b).map_err(Into::into)
+}
+
+fn importer_killed(b: &Bench) -> Answer {
+    b.begin()?;
+    let level = Level::now(b)?;
+    let importer = Partner::begun(b)?;
+    let ours = mapped::new(b, BLOCK)?;
+    fill::d8(b, ours.start, 0x5a, 4096)?;
+    context::synchronize(b)?;
+    let descriptor = allocation::export(b, ours.allocation)?;
+    let allocation = importer.given(&descriptor, Ask::Import)?;
+    let at = importer.address(Ask::Map { allocation, bytes: BLOCK })?;
+    importer.does(Ask::Fill { at, value: 0x33, bytes: 16 })?;
+    drop(descriptor);
+    importer.kill()?;
+    let taken = level.settles_to_one(b)?;
+    let held = [all(&b.bytes_at(ours.start, 16)?), all(&b.bytes_at(mapped::beyond(ours.start, 16), 4080)?)];
+    let_go(b, ours)?;
+    Ok(format!("{taken}, holds {}; released {}", held.join(" "), level.comes_back(b)?))
+}
+
+fn both_killed(b: &Bench) -> Answer {
+    b.begin()?;
+    let level = Level::now(b)?;
+    let [exporter, importer] = [Partner::begun(b)?, Partner::begun(b)?];
+    let descriptor = exported_by(&exporter)?;
+    let allocation = importer.given(&descriptor, Ask::Import)?;
+    let at = importer.address(Ask::Map { allocation, bytes: BLOCK })?;
+    importer.does(Ask::Fill { at, value: 0x33, bytes: 16 })?;
+    exporter.kill()?;
+    importer.kill()?;
+    let taken = level.settles_to_one(b)?;
+    let mapped = import(b, &descriptor)?;
+    let held = [all(&b.bytes_at(mapped.start, 16)?), all(&b.bytes_at(mapped::beyond(mapped.start, 16), 4080)?)];
+    drop(descriptor);
+    let_go(b, mapped)?;
+    Ok(format!("{taken}, holds {}; {}", held.join(" "), level.comes_back(b)?))
+}
+
+fn exporter_lets_go(b: &Bench) -> Answer {
+    b.begin()?;
+    let importer = Partner::begun(b)?;
+    let level = Level::now(b)?;
+    let ours = mapped::new(b, BLOCK)?;
+    fill::d8(b, ours.start, 0x5a, 4096)?;
+    context::synchronize(b)?;
+    let descriptor = allocation::export(b, ours.allocation)?;
+    let allocation = importer.given(&descriptor, Ask::Import)?;
+    let at = importer.address(Ask::Map { allocation, bytes: BLOCK })?;
+    drop(descriptor);
+    let_go(b, ours)?;
+    let taken = level.blocks(b)?;
+    let held = importer.holds(at, 4096)?;
+    importer.does(Ask::Unmap { at, bytes: BLOCK })?;
+    let unmapped = level.blocks(b)?;
+    importer.does(Ask::Release(allocation))?;
+    Ok(format!("{taken}, holds {held}; unmapped {unmapped}; released {}", level.comes_back(b)?))
+}
+
+fn fault_elsewhere(b: &Bench) -> Answer {
+    b.begin()?;
+    let other = Partner::begun(b)?;
+    let (ours, descriptor) = exported(b)?;
+    let allocation = other.given(&descriptor, Ask::Import)?;
+    let at = other.address(Ask::MapReadOnly { allocation, bytes: ours.bytes })?;
+    let there = code(other.does(Ask::Store { at, value: 7 }));
+    let again = code(other.does(Ask::Fill { at, value: 7, bytes: 16 }));
+    let held = all(&b.bytes_at(ours.start, 4096)?);
+    Ok(format!("there {there}, then {again}; holds {held}, fill {}", code(fill::d8(b, ours.start, 1, 4096))))
+}
+
+fn exported_twice(b: &Bench) -> Answer {
+    let (mapped, first) = begun_and_exported(b)?;
+    let second = allocation::export(b, mapped.allocation)?;
+    let_go(b, mapped)?;
+    let [one, two] = [allocation::import(b, first.as_fd())?, allocation::import(b, second.as_fd())?];
+    let same = either(one == two, "the same", "two handles");
+    let at = mapped::at_new_addresses(b, two, mapped.bytes)?;
+    mapping::set_access(b, at, mapped.bytes, &[to_write(b)])?;
+    Ok(format!("{same}, holds {}", all(&b.bytes_at(at, 4096)?)))
+}
+
+fn imported_others(b: &Bench) -> Answer {
+    b.begin()?;
+    let null = File::open("/dev/null")?;
+    let (_, shared) = shared::memory()?;
+    let numbers: [c_int; 4] = [null.as_raw_fd(), shared.as_raw_fd(), 987, -1];
+    Ok(numbers.map(|number| code(imported_as(b, number, HandleType::POSIX_FILE_DESCRIPTOR))).join(", "))
+}
+
+fn imported_at_home(b: &Bench) -> Answer {
+    let (mapped, descriptor) = begun_and_exported(b)?;
+    let import = allocation::import(b, descriptor.as_fd())?;
+    let same = either(import == mapped.allocation, "the same", "another");
+    let releases = [mapped.allocation, import, import].map(|handle| code(allocation::release(b, handle)));
+    Ok(format!("{same}; {}", releases.join(", ")))
+}
+
+fn imported_twice(b: &Bench) -> Answer {
+    b.begin()?;
+    let other = Partner::begun(b)?;
+    let descriptor = exported_by(&other)?;
+    let [one, two] = [allocation::import(b, descriptor.as_fd())?, allocation::import(b, descriptor.as_fd())?];
+    let same = either(one == two, "the same", "two handles");
+    Ok(format!("{same}; {}", [one, two, two].map(|handle| code(allocation::release(b, handle))).join(", ")))
+}
+
+fn written_elsewhere(b: &Bench) -> Answer {
+    b.begin()?;
+    let other = Partner::begun(b)?;
+    let (ours, descriptor) = exported(b)?;
+    let allocation = other.given(&descriptor, Ask::Import)?;
+    drop(descriptor);
+    let at = other.address(Ask::Map { allocation, bytes: ours.bytes })?;
+    let read = other.holds(at, 4096)?;
+    other.does(Ask::Fill { at, value: 0x33, bytes: 4096 })?;
+    let filled = all(&b.bytes_at(ours.start, 4096)?);
+    other.does(Ask::Store { at, value: 7 })?;
+    Ok(format!("reads {read}; here {filled}, then word {}", word_at(b, ours.start)?))
+}
+
+fn exported_again(b: &Bench) -> Answer {
+    b.begin()?;
+    let other = Partner::begun(b)?;
+    let (ours, descriptor) = exported(b)?;
+    let allocation = other.given(&descriptor, Ask::Import)?;
+    let again = match other.descriptor(Ask::Export(allocation)) {
+        Ok(again) => again,
+        refused => return Ok(code(refused)),
+    };
+    let import = allocation::import(b, again.as_fd())?;
+    let at = mapped::at_new_addresses(b, import, ours.bytes)?;
+    mapping::set_access(b, at, ours.bytes, &[to_write(b)])?;
+    Ok(format!("SUCCESS, holds {}", all(&b.bytes_at(at, 4096)?)))
+}
+
+fn readable_elsewhere(b: &Bench) -> Answer {
+    b.begin()?;
+    let other = Partner::begun(b)?;
+    let (ours, descriptor) = exported(b)?;
+    let allocation = other.given(&descriptor, Ask::Import)?;
+    let at = other.address(Ask::MapReadOnly { allocation, bytes: ours.bytes })?;
+    let read = other.holds(at, 4096)?;
+    let filled = code(other.does(Ask::Fill { at, value: 1, bytes: 4096 }));
+    fill::d8(b, ours.start, 0x33, 4096)?;
+    context::synchronize(b)?;
+    Ok(format!("{read}, {filled}, {}", other.holds(at, 4096)?))
+}
+
+fn imported_by_two(b: &Bench) -> Answer {
+    b.begin()?;
+    let others = [Partner::begun(b)?, Partner::begun(b)?];
+    let (ours, descriptor) = exported(b)?;
+    let mut places = [CUdeviceptr::NULL; 2];
+    for (other, place) in others.iter().zip(&mut places) {
+        let allocation = other.given(&descriptor, Ask::Import)?;
+        *place = other.address(Ask::Map { allocation, bytes: ours.bytes })?;
+    }
+    others[0].does(Ask::Fill { at: places[0], value: 0x11, bytes: 4096 })?;
+    let second = others[1].holds(places[1], 4096)?;
+    others[1].does(Ask::Fill { at: places[1], value: 0x22, bytes: 4096 })?;
+    Ok(format!("{second}, {}, here {}", others[0].holds(places[0], 4096)?, all(&b.bytes_at(ours.start, 4096)?)))
+}

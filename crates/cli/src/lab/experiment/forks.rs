@@ -1,0 +1,156 @@
+//! Question 0: the forked child of a process with mappings, with memory and events of others, and with descriptors.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::Ordering;
+
+use freehold_driver::cuda::{
+    CUdeviceptr, CUevent, CUipcEventHandle, address, allocation, context, event, event_flags, fill, ipc, mapping,
+    memory, pool,
+};
+
+use super::ipc_memory::{LAZY, theirs};
+use super::processes::in_fork;
+use super::{Answer, Experiment};
+use crate::lab::answers::{all, code, ready};
+use crate::lab::ask::{Ask, token};
+use crate::lab::bench::Bench;
+use crate::lab::id::Id;
+use crate::lab::kernels::{DEFAULT, word_at};
+use crate::lab::mapped::{self, Mapped, PAGE, exportable_pool, plain, reserve, to_write};
+use crate::lab::shared::{self, SHARED};
+
+pub(super) const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        id: Id(0, 6, 4),
+        did: "fork of a process with a mapping: the child reserves, creates, maps, sets access, unmaps and releases",
+        run: child_of_mapping,
+    },
+    Experiment {
+        id: Id(0, 6, 5),
+        did: "fork of a process with a mapping: the child unmaps, releases and gives back; the parent's mapping then",
+        run: parent_of_mapping,
+    },
+    Experiment {
+        id: Id(0, 6, 6),
+        did: "fork of a process with memory and an event of another: the child gets handles, opens and closes",
+        run: child_of_importer,
+    },
+    Experiment {
+        id: Id(0, 6, 7),
+        did: "fork of a process with memory and an event of another: the child closes and destroys; the parent's then",
+        run: parent_of_importer,
+    },
+    Experiment {
+        id: Id(0, 6, 8),
+        did: "fork of a process with an exported descriptor: the child imports it and closes it; the parent imports it",
+        run: exported_descriptor,
+    },
+    Experiment {
+        id: Id(0, 6, 9),
+        did: "fork of a process with registered shared memory: the child unregisters it; the parent's registration then",
+        run: registered,
+    },
+    Experiment {
+        id: Id(0, 6, 10),
+        did: "fork of a process with an exportable pool: the child exports it and a block of it; the parent's block then",
+        run: exported_pool,
+    },
+];
+
+fn child_of_mapping(b: &Bench) -> Answer {
+    b.begin()?;
+    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
+    let codes = in_fork(|| {
+        [
+            reserve(b, PAGE).map(drop),
+            allocation::create(b, PAGE, &plain(b)).map(drop),
+            mapping::map(b, start, bytes, 0, allocation),
+            mapping::set_access(b, start, bytes, &[to_write(b)]),
+            mapping::unmap(b, start, bytes),
+            allocation::release(b, allocation),
+        ]
+    })?;
+    Ok(codes.join(", "))
+}
+
+fn parent_of_mapping(b: &Bench) -> Answer {
+    b.begin()?;
+    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
+    fill::d8(b, start, 0x5a, bytes)?;
+    context::synchronize(b)?;
+    in_fork(|| [mapping::unmap(b, start, bytes), allocation::release(b, allocation), address::free(b, start, bytes)])?;
+    let held = all(&b.bytes_at(start, 4096)?);
+    let ends =
+        [mapping::unmap(b, start, bytes), allocation::release(b, allocation), address::free(b, start, bytes)].map(code);
+    Ok(format!("holds {held}; {}", ends.join(", ")))
+}
+
+fn child_of_importer(b: &Bench) -> Answer {
+    let (_other, _, handle) = theirs(b, PAGE)?;
+    let at = ipc::open_memory(b, handle, LAZY)?;
+    let block = memory::alloc(b, PAGE)?;
+    let codes = in_fork(|| {
+        [
+            ipc::memory_handle(b, block).map(drop),
+            ipc::open_memory(b, handle, LAZY).map(drop),
+            ipc::close_memory(b, at),
+            ipc::open_event(b, CUipcEventHandle::default()).map(drop),
+        ]
+    })?;
+    Ok(codes.join(", "))
+}
+
+fn parent_of_importer(b: &Bench) -> Answer {
+    let (other, _, handle) = theirs(b, PAGE)?;
+    let at = ipc::open_memory(b, handle, LAZY)?;
+    let theirs = other.number(Ask::CreateEvent(event_flags::INTERPROCESS | event_flags::DISABLE_TIMING))?;
+    let event = ipc::open_event(b, CUipcEventHandle { bytes: token(&other.bytes(Ask::EventHandle(theirs))?)? })?;
+    in_fork(|| [ipc::close_memory(b, at), event::destroy(b, event)])?;
+    let held = all(&b.bytes_at(at, 4096)?);
+    other.does(Ask::Record { event: theirs, stream: DEFAULT.0 as u64 })?;
+    other.does(Ask::SynchronizeEvent(theirs))?;
+    Ok(format!("holds {held}, event {}; {}", ready(event::query(b, event)), ends(b, at, event)))
+}
+
+fn ends(b: &Bench, at: CUdeviceptr, event: CUevent) -> String {
+    format!("{}, {}", code(ipc::close_memory(b, at)), code(event::destroy(b, event)))
+}
+
+fn exported_descriptor(b: &Bench) -> Answer {
+    b.begin()?;
+    let Mapped { start, allocation, bytes } = mapped::new(b, PAGE)?;
+    fill::d8(b, start, 0x5a, bytes)?;
+    context::synchronize(b)?;
+    let descriptor = allocation::export(b, allocation)?;
+    let [child] = in_fork(|| {
+        let imported = allocation::import(b, descriptor.as_fd()).map(drop);
+        // SAFETY: the descriptor is the child's copy, which ends without using it again.
+        unsafe { libc::close(descriptor.as_raw_fd()) };
+        [imported]
+    })?;
+    let import = allocation::import(b, descriptor.as_fd())?;
+    let at = mapped::at_new_addresses(b, import, bytes)?;
+    mapping::set_access(b, at, bytes, &[to_write(b)])?;
+    Ok(format!("{child}; holds {}", all(&b.bytes_at(at, 4096)?)))
+}
+
+fn registered(b: &Bench) -> Answer {
+    b.begin()?;
+    let (host, _descriptor) = shared::memory()?;
+    b.register(host.address(), host.bytes(), SHARED)?;
+    let [child] = in_fork(|| [b.unregister(host.address())])?;
+    host.word().store(7, Ordering::SeqCst);
+    let word = word_at(b, b.device_address(host.address(), 0)?)?;
+    Ok(format!("{child}; reads {word}, {}", code(b.unregister(host.address()))))
+}
+
+fn exported_pool(b: &Bench) -> Answer {
+    b.begin()?;
+    let ours = exportable_pool(b)?;
+    let block = memory::alloc_from_pool_async(b, PAGE, ours, DEFAULT)?;
+    fill::d8(b, block, 0x5a, PAGE)?;
+    context::synchronize(b)?;
+    let child = in_fork(|| [pool::export(b, ours).map(drop), pool::export_block(b, block).map(drop)])?;
+    let held = all(&b.bytes_at(block, 4096)?);
+    Ok(format!("{}; holds {held}, {}", child.join(", "), code(pool::export_block(b, block))))
+}

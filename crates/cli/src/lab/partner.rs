@@ -1,0 +1,259 @@
+//! The other process of an experiment: a driver of its own that does what the experiment asks, one thing at a time, and
+//! says what came of it. What can be asked is in `ask`.
+//!
+//! The process is started afresh and never forked from one that uses a driver. It ends when the conversation does,
+//! whichever side ends it, and at the latest with the experiment. An experiment starts all its processes before it
+//! exports anything, so that none inherits a descriptor of the driver's that keeps memory alive.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use freehold_driver::cuda::{CUdeviceptr, CUerror, CallError, Function};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::answers::all;
+use super::ask::{Ask, Hands};
+use super::bench::Bench;
+use super::experiment::Failure;
+
+/// No message is longer: the longest tells 4096 bytes as numbers.
+const MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+/// What came of what was asked. A descriptor travels beside it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Told {
+    Number(u64),
+    Bytes(Vec<u8>),
+    /// The name of the call that the driver refused, and its code.
+    Refused(String, u32),
+}
+
+impl From<()> for Told {
+    fn from((): ()) -> Self {
+        Self::Number(0)
+    }
+}
+
+/// A process that waits to be asked. It is killed when this is dropped.
+pub(crate) struct Partner {
+    child: Child,
+    socket: OwnedFd,
+}
+
+impl Partner {
+    /// A process that has not called a driver yet.
+    pub(crate) fn start(b: &Bench) -> Result<Self, Failure> {
+        let flags = SocketFlags::CLOEXEC;
+        let (socket, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(io::Error::from)?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["partner", "--device", &b.wish]).stdin(Stdio::from(theirs)).stdout(Stdio::null());
+        Ok(Self { child: command.spawn()?, socket })
+    }
+
+    /// A process whose primary context is retained and current, as that of [`Bench::begin`].
+    pub(crate) fn begun(b: &Bench) -> Result<Self, Failure> {
+        let partner = Self::start(b)?;
+        partner.does(Ask::Begin)?;
+        Ok(partner)
+    }
+
+    pub(crate) fn does(&self, ask: Ask) -> Result<(), Failure> {
+        self.tell(&ask, None).map(drop)
+    }
+
+    /// The number that is the answer: a handle, a count, 1 for yes.
+    pub(crate) fn number(&self, ask: Ask) -> Result<u64, Failure> {
+        self.number_with(ask, None)
+    }
+
+    pub(crate) fn address(&self, ask: Ask) -> Result<CUdeviceptr, Failure> {
+        self.number(ask).map(CUdeviceptr)
+    }
+
+    pub(crate) fn yes(&self, ask: Ask) -> Result<bool, Failure> {
+        self.number(ask).map(|number| number != 0)
+    }
+
+    pub(crate) fn bytes(&self, ask: Ask) -> Result<Vec<u8>, Failure> {
+        match self.tell(&ask, None)? {
+            (Told::Bytes(bytes), _) => Ok(bytes),
+            _ => Err(Failure::Partner),
+        }
+    }
+
+    /// What the first `bytes` at an address of the other process hold.
+    pub(crate) fn holds(&self, at: CUdeviceptr, bytes: usize) -> Result<String, Failure> {
+        Ok(all(&self.bytes(Ask::Read { at, bytes })?))
+    }
+
+    /// The descriptor that is the answer.
+    pub(crate) fn descriptor(&self, ask: Ask) -> Result<OwnedFd, Failure> {
+        self.tell(&ask, None)?.1.ok_or(Failure::Partner)
+    }
+
+    /// Asks for something to be done with a descriptor, of which the other process is given a copy.
+    pub(crate) fn given(&self, descriptor: &OwnedFd, ask: Ask) -> Result<u64, Failure> {
+        self.number_with(ask, Some(descriptor.as_fd()))
+    }
+
+    /// Lets the process end by itself, and waits until it has.
+    pub(crate) fn exit(mut self) -> Result<(), Failure> {
+        send(self.socket.as_fd(), &Ask::End, None)?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Ends the process with SIGKILL, and waits until it is gone.
+    pub(crate) fn kill(mut self) -> Result<ExitStatus, Failure> {
+        self.child.kill()?;
+        Ok(self.child.wait()?)
+    }
+
+    fn number_with(&self, ask: Ask, descriptor: Option<BorrowedFd<'_>>) -> Result<u64, Failure> {
+        match self.tell(&ask, descriptor)? {
+            (Told::Number(number), _) => Ok(number),
+            _ => Err(Failure::Partner),
+        }
+    }
+
+    fn tell(&self, ask: &Ask, descriptor: Option<BorrowedFd<'_>>) -> Result<(Told, Option<OwnedFd>), Failure> {
+        send(self.socket.as_fd(), ask, descriptor)?;
+        let (told, descriptor) = receive(self.socket.as_fd())?.ok_or(Failure::Partner)?;
+        match told {
+            Told::Refused(call, code) => Err(refused(&call, code)),
+            told => Ok((told, descriptor)),
+        }
+    }
+}
+
+impl Drop for Partner {
+    fn drop(&mut self) {
+        // Both fail where the process is gone and waited for already, which is what is wanted here.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// The life of the other process: does what it is asked over `socket` until it is told to end, or nobody is there.
+pub(crate) fn serve(bench: &Bench, socket: BorrowedFd<'_>) -> Result<(), Failure> {
+    let mut hands = Hands::new(bench);
+    while let Some((ask, given)) = receive::<Ask>(socket)? {
+        if matches!(ask, Ask::End) {
+            return Ok(());
+        }
+        let (told, descriptor) = match hands.take(ask, given) {
+            Ok(done) => done,
+            Err(Failure::Call(CallError { call, code })) => {
+                (Told::Refused(call.name().to_owned(), code.number()), None)
+            }
+            Err(failure) => return Err(failure),
+        };
+        send(socket, &told, descriptor.as_ref().map(OwnedFd::as_fd))?;
+    }
+    Ok(())
+}
+
+fn refused(call: &str, code: u32) -> Failure {
+    let call = Function::ALL.iter().find(|function| function.name() == call);
+    match (call, CUerror::new(code)) {
+        (Some(&call), Some(code)) => Failure::Call(CallError { call, code }),
+        _ => Failure::Partner,
+    }
+}
+
+fn send(socket: BorrowedFd<'_>, message: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> Result<(), Failure> {
+    let text = serde_json::to_vec(message).expect("a message holds nothing but numbers and text");
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if let Some(descriptor) = &descriptor {
+        assert!(
+            beside.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(descriptor))),
+            "there is space for one"
+        );
+    }
+    // A process that is gone is an error here, and not a signal that ends this one.
+    match sendmsg(socket, &[IoSlice::new(&text)], &mut beside, SendFlags::NOSIGNAL) {
+        Ok(_) => Ok(()),
+        Err(error) if [rustix::io::Errno::PIPE, rustix::io::Errno::CONNRESET].contains(&error) => Err(Failure::Partner),
+        Err(error) => Err(io::Error::from(error).into()),
+    }
+}
+
+/// The next message and the descriptor beside it; none where the other side has ended.
+fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> Result<Option<(T, Option<OwnedFd>)>, Failure> {
+    let mut text = vec![0; MESSAGE_BYTES_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        match recvmsg(socket, &mut [IoSliceMut::new(&mut text)], &mut beside, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+            received => break received.map_err(io::Error::from)?,
+        }
+    };
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let descriptor = beside.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    let message = serde_json::from_slice(&text[..received.bytes]).map_err(|_| Failure::Partner)?;
+    Ok(Some((message, descriptor)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::{Read, Write};
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    #[test]
+    fn a_message_arrives_with_its_descriptor() {
+        let (here, there) = pair();
+        let (mut reading, writing) = io::pipe().unwrap();
+        send(here.as_fd(), &Ask::Alloc(4096), Some(writing.as_fd())).unwrap();
+        drop(writing);
+        let (ask, descriptor) = receive::<Ask>(there.as_fd()).unwrap().unwrap();
+        assert!(matches!(ask, Ask::Alloc(4096)));
+        File::from(descriptor.unwrap()).write_all(b"arrived").unwrap();
+        let mut text = String::new();
+        reading.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "arrived");
+    }
+
+    #[test]
+    fn a_message_without_a_descriptor_arrives_without_one() {
+        let (here, there) = pair();
+        send(here.as_fd(), &Told::Bytes(vec![0xff; 4096]), None).unwrap();
+        let (told, descriptor) = receive::<Told>(there.as_fd()).unwrap().unwrap();
+        assert!(matches!(told, Told::Bytes(bytes) if bytes == [0xff; 4096]));
+        assert!(descriptor.is_none());
+    }
+
+    #[test]
+    fn the_other_side_has_ended_when_its_socket_is_closed() {
+        let (here, there) = pair();
+        drop(there);
+        assert!(receive::<Told>(here.as_fd()).unwrap().is_none());
+        assert!(matches!(send(here.as_fd(), &Ask::End, None), Err(Failure::Partner)));
+    }
+
+    #[test]
+    fn a_refusal_there_is_the_same_refusal_here() {
+        let Failure::Call(error) = refused("cuMemFree_v2", 1) else { panic!("no refusal of a call") };
+        assert_eq!(error, CallError { call: Function::cuMemFree_v2, code: CUerror::INVALID_VALUE });
+    }
+}
