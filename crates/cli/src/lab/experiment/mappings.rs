@@ -23,31 +23,39 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(6, 4, 2),
         did: "map 4 MiB to the last 2 MiB of reserved addresses",
-        run: |b| onto(b, 2 * PAGE, PAGE, 2 * PAGE, 2 * PAGE, 0),
+        run: |b| onto(b, Onto { offset: 3 * PAGE, ..WHOLE }),
     },
     Experiment {
         id: Id(6, 4, 3),
         did: "map a handle from 2 MiB on",
-        run: |b| onto(b, 4 * PAGE, 0, 2 * PAGE, PAGE, PAGE),
+        run: |b| onto(b, Onto { bytes: PAGE, from: PAGE, ..WHOLE }),
     },
     Experiment {
         id: Id(6, 4, 4),
         did: "map the first half of a handle",
-        run: |b| onto(b, 4 * PAGE, 0, 2 * PAGE, PAGE, 0),
+        run: |b| onto(b, Onto { bytes: PAGE, ..WHOLE }),
     },
-    Experiment { id: Id(6, 4, 5), did: "map more than a handle has", run: |b| onto(b, 4 * PAGE, 0, PAGE, 2 * PAGE, 0) },
-    Experiment { id: Id(6, 4, 6), did: "map 0 bytes of a handle", run: |b| onto(b, 4 * PAGE, 0, PAGE, 0, 0) },
+    Experiment {
+        id: Id(6, 4, 5),
+        did: "map more than a handle has",
+        run: |b| onto(b, Onto { bytes: 4 * PAGE, ..WHOLE }),
+    },
+    Experiment { id: Id(6, 4, 6), did: "map 0 bytes of a handle", run: |b| onto(b, Onto { bytes: 0, ..WHOLE }) },
     Experiment {
         id: Id(6, 4, 7),
         did: "map 1 MiB of a handle, and a whole one from 64 KiB of the reserved addresses on",
         run: |b| {
-            Ok(format!("{}, {}", onto(b, 4 * PAGE, 0, PAGE, PAGE / 2, 0)?, onto(b, 4 * PAGE, 65536, PAGE, PAGE, 0)?))
+            Ok(format!(
+                "{}, {}",
+                onto(b, Onto { bytes: PAGE / 2, ..WHOLE })?,
+                onto(b, Onto { offset: 64 << 10, ..WHOLE })?
+            ))
         },
     },
     Experiment {
         id: Id(6, 4, 8),
         did: "map a whole handle in the midst of reserved addresses",
-        run: |b| onto(b, 4 * PAGE, PAGE, PAGE, PAGE, 0),
+        run: |b| onto(b, Onto { offset: PAGE, ..WHOLE }),
     },
     Experiment { id: Id(6, 4, 9), did: "map over a mapping, and over the end of one", run: over_another },
     Experiment { id: Id(6, 4, 10), did: "map with flags of 1", run: flags },
@@ -140,12 +148,21 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// What mapping answers: so much of a handle of `memory` bytes, from `from` on, to reserved addresses, `offset` from
-/// their start.
-fn onto(b: &Bench, reserved: usize, offset: usize, memory: usize, bytes: usize, from: usize) -> Answer {
+/// A handle of 4 MiB, or a part of it, to be mapped to some of 8 MiB of reserved addresses.
+struct Onto {
+    /// From the first of the addresses.
+    offset: usize,
+    bytes: usize,
+    /// From the start of the handle.
+    from: usize,
+}
+
+const WHOLE: Onto = Onto { offset: 0, bytes: 2 * PAGE, from: 0 };
+
+fn onto(b: &Bench, Onto { offset, bytes, from }: Onto) -> Answer {
     b.begin()?;
-    let start = reserve(b, reserved)?;
-    let handle = allocation::create(b, memory, &plain(b))?;
+    let start = reserve(b, 4 * PAGE)?;
+    let handle = allocation::create(b, 2 * PAGE, &plain(b))?;
     Ok(code(mapping::map(b, beyond(start, offset), bytes, from, handle)))
 }
 
