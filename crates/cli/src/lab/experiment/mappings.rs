@@ -59,7 +59,16 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment { id: Id(6, 4, 9), did: "map over a mapping, and over the end of one", run: over_another },
     Experiment { id: Id(6, 4, 10), did: "map with flags of 1", run: flags },
-    Experiment { id: Id(6, 4, 11), did: "map a released handle, handle 0, and one that never was", run: dead_handles },
+    Experiment {
+        id: Id(6, 4, 11),
+        did: "map a released handle",
+        run: |b| {
+            b.begin()?;
+            let dead = allocation::create(b, PAGE, &plain(b))?;
+            allocation::release(b, dead)?;
+            mapped_of(b, dead)
+        },
+    },
     Experiment { id: Id(6, 4, 12), did: "map two handles side by side: fill and copy across both", run: side_by_side },
     Experiment {
         id: Id(6, 4, 13),
@@ -146,6 +155,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "map a handle of 256 MiB to two addresses, release it, unmap each: the memory taken after each",
         run: released_while_mapped_twice,
     },
+    Experiment { id: Id(6, 4, 33), did: "map handle 0", run: |b| mapped_of(b, CUmemGenericAllocationHandle(0)) },
+    Experiment {
+        id: Id(6, 4, 34),
+        did: "map a handle that never was",
+        run: |b| mapped_of(b, CUmemGenericAllocationHandle(0x1234_5678)),
+    },
 ];
 
 /// A handle of 4 MiB, or a part of it, to be mapped to some of 8 MiB of reserved addresses.
@@ -193,13 +208,10 @@ fn flags(b: &Bench) -> Answer {
     Ok(code(named(Function::cuMemMap, outcome)))
 }
 
-fn dead_handles(b: &Bench) -> Answer {
+fn mapped_of(b: &Bench, handle: CUmemGenericAllocationHandle) -> Answer {
     b.begin()?;
     let start = reserve(b, PAGE)?;
-    let dead = allocation::create(b, PAGE, &plain(b))?;
-    allocation::release(b, dead)?;
-    let handles = [dead, CUmemGenericAllocationHandle(0), CUmemGenericAllocationHandle(0x1234_5678)];
-    Ok(handles.map(|handle| code(mapping::map(b, start, PAGE, 0, handle))).join(", "))
+    Ok(code(mapping::map(b, start, PAGE, 0, handle)))
 }
 
 /// Two pages of addresses with a handle of one page mapped to each.
