@@ -196,7 +196,16 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             Ok(addresses.map(|at| code(mapping::set_access(b, at, PAGE, &[to_write(b)]))).join(", "))
         },
     },
-    Experiment { id: Id(6, 5, 8), did: "set access for no place, and with no list", run: nobody },
+    Experiment {
+        id: Id(6, 5, 8),
+        did: "set access for no place",
+        run: |b| {
+            b.begin()?;
+            let at = without_access(b, PAGE)?.start;
+            Ok(code(mapping::set_access(b, at, PAGE, &[])))
+        },
+    },
+    Experiment { id: Id(6, 5, 16), did: "set access for one place, and with no list", run: no_list },
     Experiment {
         id: Id(6, 5, 9),
         did: "set access for device 99, for the host, and for a location of type 0",
@@ -361,13 +370,12 @@ fn over_two(b: &Bench) -> Answer {
     Ok(format!("{two}, fill {filled}; {more}, the first then {}", access(b, on_device(b), start)))
 }
 
-fn nobody(b: &Bench) -> Answer {
+fn no_list(b: &Bench) -> Answer {
     b.begin()?;
     let at = without_access(b, PAGE)?.start;
-    let empty = code(mapping::set_access(b, at, PAGE, &[]));
     // SAFETY: null is a pointer that the call must refuse and does not follow.
     let outcome = unsafe { (b.cuMemSetAccess)(at, PAGE, std::ptr::null(), 1) };
-    Ok(format!("{empty}, {}", code(named(Function::cuMemSetAccess, outcome))))
+    Ok(code(named(Function::cuMemSetAccess, outcome)))
 }
 
 fn each_access(b: &Bench, accesses: &[CUmemAccessDesc]) -> Answer {

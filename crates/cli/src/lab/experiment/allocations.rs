@@ -1,5 +1,7 @@
 //! Question 6: memory without an address: what can be made, what it takes of a device, and when that comes back.
 
+use std::ptr;
+
 use freehold_driver::cuda::{
     CUdevice, CUdeviceptr, CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
     CUmemAllocationType, CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, Function, allocation, context,
@@ -53,8 +55,11 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(6, 3, 10),
-        did: "cuMemCreate with flags of 1, with no place for the handle, and with no properties",
-        run: odd_arguments,
+        did: "cuMemCreate with flags of 1",
+        run: |b| {
+            let mut handle = CUmemGenericAllocationHandle::default();
+            created_with(b, Some(&mut handle), Some(&plain(b)), 1)
+        },
     },
     Experiment {
         id: Id(6, 3, 11),
@@ -62,10 +67,10 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: takes_and_gives,
     },
     Experiment { id: Id(6, 3, 12), did: "release a handle twice", run: released_twice },
-    Experiment { id: Id(6, 3, 13), did: "release handle 0, and one that never was", run: released_foreign },
+    Experiment { id: Id(6, 3, 13), did: "release handle 0", run: |b| released_foreign(b, 0) },
     Experiment {
         id: Id(6, 3, 14),
-        did: "retain the handle of an address: whether it is the same, and two releases, then a third",
+        did: "retain the handle of an address: whether it is the same, and two releases",
         run: retained,
     },
     Experiment { id: Id(6, 3, 15), did: "retain the handle of the last byte of a mapping", run: retained_of_interior },
@@ -113,6 +118,25 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "write memory, release it, make as much again: whether the new memory holds zeros",
         run: zeroed,
     },
+    Experiment { id: Id(6, 3, 28), did: "release a handle that never was", run: |b| released_foreign(b, 0x1234_5678) },
+    Experiment {
+        id: Id(6, 3, 29),
+        did: "cuMemCreate with no place for the handle",
+        run: |b| created_with(b, None, Some(&plain(b)), 0),
+    },
+    Experiment {
+        id: Id(6, 3, 30),
+        did: "cuMemCreate with no properties",
+        run: |b| {
+            let mut handle = CUmemGenericAllocationHandle::default();
+            created_with(b, Some(&mut handle), None, 0)
+        },
+    },
+    Experiment {
+        id: Id(6, 3, 31),
+        did: "retain the handle of an address once, and release it three times",
+        run: released_thrice,
+    },
 ];
 
 fn at(b: &Bench, location: CUmemLocation) -> CUmemAllocationProp {
@@ -137,18 +161,27 @@ fn each(b: &Bench, props: &[CUmemAllocationProp]) -> Answer {
     Ok(codes.join(", "))
 }
 
-fn odd_arguments(b: &Bench) -> Answer {
+/// What `cuMemCreate` answers where an argument may be missing.
+fn created_with(
+    b: &Bench,
+    place: Option<&mut CUmemGenericAllocationHandle>,
+    prop: Option<&CUmemAllocationProp>,
+    flags: u64,
+) -> Answer {
     b.begin()?;
-    let mut handle = CUmemGenericAllocationHandle::default();
-    let prop = plain(b);
-    // SAFETY: `handle` and `prop` outlive the call, which writes one handle to the first and reads the second.
-    let flags = unsafe { (b.cuMemCreate)(&mut handle, PAGE, &prop, 1) };
-    // SAFETY: as above, and null is a pointer that the call must refuse and does not follow.
-    let no_place = unsafe { (b.cuMemCreate)(std::ptr::null_mut(), PAGE, &prop, 0) };
-    // SAFETY: as above.
-    let no_prop = unsafe { (b.cuMemCreate)(&mut handle, PAGE, std::ptr::null(), 0) };
-    let codes = [flags, no_place, no_prop].map(|outcome| code(named(Function::cuMemCreate, outcome)));
-    Ok(codes.join(", "))
+    let place = place.map_or(ptr::null_mut(), ptr::from_mut);
+    let prop = prop.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the call writes one handle to `place` and reads `prop`: each is a reference that outlives the call, or
+    // null, which the call must refuse and does not follow.
+    let outcome = unsafe { (b.cuMemCreate)(place, PAGE, prop, flags) };
+    Ok(code(named(Function::cuMemCreate, outcome)))
+}
+
+fn released_thrice(b: &Bench) -> Answer {
+    b.begin()?;
+    let Mapped { start, allocation, .. } = mapped::new(b, PAGE)?;
+    let again = allocation::retain(b, start)?;
+    Ok([allocation, again, again].map(|handle| code(allocation::release(b, handle))).join(", "))
 }
 
 fn takes_and_gives(b: &Bench) -> Answer {
@@ -167,10 +200,9 @@ fn released_twice(b: &Bench) -> Answer {
     Ok(format!("{first}, {}", code(allocation::release(b, handle))))
 }
 
-fn released_foreign(b: &Bench) -> Answer {
+fn released_foreign(b: &Bench, number: u64) -> Answer {
     b.begin()?;
-    let release = |number| code(allocation::release(b, CUmemGenericAllocationHandle(number)));
-    Ok(format!("{}, {}", release(0), release(0x1234_5678)))
+    Ok(code(allocation::release(b, CUmemGenericAllocationHandle(number))))
 }
 
 fn retained(b: &Bench) -> Answer {
@@ -180,8 +212,7 @@ fn retained(b: &Bench) -> Answer {
     let same = either(again == allocation, "the same", "another");
     let first = code(allocation::release(b, allocation));
     let second = code(allocation::release(b, again));
-    let third = code(allocation::release(b, again));
-    Ok(format!("{same}; {first}, {second}, {third}; unmap {}", code(mapping::unmap(b, start, bytes))))
+    Ok(format!("{same}; {first}, {second}; unmap {}", code(mapping::unmap(b, start, bytes))))
 }
 
 fn retained_of_interior(b: &Bench) -> Answer {

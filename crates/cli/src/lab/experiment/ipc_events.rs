@@ -65,11 +65,18 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(1, 13, 1),
-        did: "get the handle of an event that was not made to be shared, and of null",
+        did: "get the handle of an event that was not made to be shared",
         run: |b| {
             b.begin()?;
-            let events = [event::create(b, event_flags::DISABLE_TIMING)?, CUevent::NULL];
-            Ok(events.map(|event| code(ipc::event_handle(b, event))).join(", "))
+            Ok(code(ipc::event_handle(b, event::create(b, event_flags::DISABLE_TIMING)?)))
+        },
+    },
+    Experiment {
+        id: Id(1, 13, 19),
+        did: "get the handle of no event",
+        run: |b| {
+            b.begin()?;
+            Ok(code(ipc::event_handle(b, CUevent::NULL)))
         },
     },
     Experiment {

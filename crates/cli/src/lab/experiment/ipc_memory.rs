@@ -196,8 +196,24 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(1, 1, 21),
-        did: "get a handle with no place for it, and open one with no place for the address",
-        run: no_place,
+        did: "get a handle with no place for it",
+        run: |b| {
+            b.begin()?;
+            let block = memory::alloc(b, PAGE)?;
+            // SAFETY: null is a pointer that the call must refuse and does not follow.
+            let outcome = unsafe { (b.cuIpcGetMemHandle)(ptr::null_mut(), block) };
+            Ok(code(named(Function::cuIpcGetMemHandle, outcome)))
+        },
+    },
+    Experiment {
+        id: Id(1, 1, 23),
+        did: "open a handle with no place for the address",
+        run: |b| {
+            let (_other, _, handle) = theirs(b, PAGE)?;
+            // SAFETY: null is a pointer that the call must refuse and does not follow.
+            let outcome = unsafe { (b.cuIpcOpenMemHandle_v2)(ptr::null_mut(), handle, LAZY) };
+            Ok(code(named(Function::cuIpcOpenMemHandle_v2, outcome)))
+        },
     },
     Experiment {
         id: Id(1, 1, 22),
@@ -344,17 +360,6 @@ fn no_context(b: &Bench) -> Answer {
     let got = code(ipc::memory_handle(b, block));
     let opened = code(ipc::open_memory(b, handle, LAZY));
     Ok(format!("{got}, {opened}, {}", code(ipc::close_memory(b, at))))
-}
-
-fn no_place(b: &Bench) -> Answer {
-    let (_other, _, handle) = theirs(b, PAGE)?;
-    let block = memory::alloc(b, PAGE)?;
-    // SAFETY: null is a pointer that the call must refuse and does not follow.
-    let got = unsafe { (b.cuIpcGetMemHandle)(ptr::null_mut(), block) };
-    // SAFETY: as above.
-    let opened = unsafe { (b.cuIpcOpenMemHandle_v2)(ptr::null_mut(), handle, LAZY) };
-    let opened = code(named(Function::cuIpcOpenMemHandle_v2, opened));
-    Ok(format!("{}, {opened}", code(named(Function::cuIpcGetMemHandle, got))))
 }
 
 fn opened_in_two_contexts(b: &Bench) -> Answer {

@@ -23,35 +23,52 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(6, 4, 2),
         did: "map 4 MiB to the last 2 MiB of reserved addresses",
-        run: |b| onto(b, 2 * PAGE, PAGE, 2 * PAGE, 2 * PAGE, 0),
+        run: |b| onto(b, Onto { offset: 3 * PAGE, ..WHOLE }),
     },
     Experiment {
         id: Id(6, 4, 3),
         did: "map a handle from 2 MiB on",
-        run: |b| onto(b, 4 * PAGE, 0, 2 * PAGE, PAGE, PAGE),
+        run: |b| onto(b, Onto { bytes: PAGE, from: PAGE, ..WHOLE }),
     },
     Experiment {
         id: Id(6, 4, 4),
         did: "map the first half of a handle",
-        run: |b| onto(b, 4 * PAGE, 0, 2 * PAGE, PAGE, 0),
+        run: |b| onto(b, Onto { bytes: PAGE, ..WHOLE }),
     },
-    Experiment { id: Id(6, 4, 5), did: "map more than a handle has", run: |b| onto(b, 4 * PAGE, 0, PAGE, 2 * PAGE, 0) },
-    Experiment { id: Id(6, 4, 6), did: "map 0 bytes of a handle", run: |b| onto(b, 4 * PAGE, 0, PAGE, 0, 0) },
+    Experiment {
+        id: Id(6, 4, 5),
+        did: "map more than a handle has",
+        run: |b| onto(b, Onto { bytes: 4 * PAGE, ..WHOLE }),
+    },
+    Experiment { id: Id(6, 4, 6), did: "map 0 bytes of a handle", run: |b| onto(b, Onto { bytes: 0, ..WHOLE }) },
     Experiment {
         id: Id(6, 4, 7),
         did: "map 1 MiB of a handle, and a whole one from 64 KiB of the reserved addresses on",
         run: |b| {
-            Ok(format!("{}, {}", onto(b, 4 * PAGE, 0, PAGE, PAGE / 2, 0)?, onto(b, 4 * PAGE, 65536, PAGE, PAGE, 0)?))
+            Ok(format!(
+                "{}, {}",
+                onto(b, Onto { bytes: PAGE / 2, ..WHOLE })?,
+                onto(b, Onto { offset: 64 << 10, ..WHOLE })?
+            ))
         },
     },
     Experiment {
         id: Id(6, 4, 8),
         did: "map a whole handle in the midst of reserved addresses",
-        run: |b| onto(b, 4 * PAGE, PAGE, PAGE, PAGE, 0),
+        run: |b| onto(b, Onto { offset: PAGE, ..WHOLE }),
     },
     Experiment { id: Id(6, 4, 9), did: "map over a mapping, and over the end of one", run: over_another },
     Experiment { id: Id(6, 4, 10), did: "map with flags of 1", run: flags },
-    Experiment { id: Id(6, 4, 11), did: "map a released handle, handle 0, and one that never was", run: dead_handles },
+    Experiment {
+        id: Id(6, 4, 11),
+        did: "map a released handle",
+        run: |b| {
+            b.begin()?;
+            let dead = allocation::create(b, PAGE, &plain(b))?;
+            allocation::release(b, dead)?;
+            mapped_of(b, dead)
+        },
+    },
     Experiment { id: Id(6, 4, 12), did: "map two handles side by side: fill and copy across both", run: side_by_side },
     Experiment {
         id: Id(6, 4, 13),
@@ -138,14 +155,29 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "map a handle of 256 MiB to two addresses, release it, unmap each: the memory taken after each",
         run: released_while_mapped_twice,
     },
+    Experiment { id: Id(6, 4, 33), did: "map handle 0", run: |b| mapped_of(b, CUmemGenericAllocationHandle(0)) },
+    Experiment {
+        id: Id(6, 4, 34),
+        did: "map a handle that never was",
+        run: |b| mapped_of(b, CUmemGenericAllocationHandle(0x1234_5678)),
+    },
 ];
 
-/// What mapping answers: so much of a handle of `memory` bytes, from `from` on, to reserved addresses, `offset` from
-/// their start.
-fn onto(b: &Bench, reserved: usize, offset: usize, memory: usize, bytes: usize, from: usize) -> Answer {
+/// A handle of 4 MiB, or a part of it, to be mapped to some of 8 MiB of reserved addresses.
+struct Onto {
+    /// From the first of the addresses.
+    offset: usize,
+    bytes: usize,
+    /// From the start of the handle.
+    from: usize,
+}
+
+const WHOLE: Onto = Onto { offset: 0, bytes: 2 * PAGE, from: 0 };
+
+fn onto(b: &Bench, Onto { offset, bytes, from }: Onto) -> Answer {
     b.begin()?;
-    let start = reserve(b, reserved)?;
-    let handle = allocation::create(b, memory, &plain(b))?;
+    let start = reserve(b, 4 * PAGE)?;
+    let handle = allocation::create(b, 2 * PAGE, &plain(b))?;
     Ok(code(mapping::map(b, beyond(start, offset), bytes, from, handle)))
 }
 
@@ -176,13 +208,10 @@ fn flags(b: &Bench) -> Answer {
     Ok(code(named(Function::cuMemMap, outcome)))
 }
 
-fn dead_handles(b: &Bench) -> Answer {
+fn mapped_of(b: &Bench, handle: CUmemGenericAllocationHandle) -> Answer {
     b.begin()?;
     let start = reserve(b, PAGE)?;
-    let dead = allocation::create(b, PAGE, &plain(b))?;
-    allocation::release(b, dead)?;
-    let handles = [dead, CUmemGenericAllocationHandle(0), CUmemGenericAllocationHandle(0x1234_5678)];
-    Ok(handles.map(|handle| code(mapping::map(b, start, PAGE, 0, handle))).join(", "))
+    Ok(code(mapping::map(b, start, PAGE, 0, handle)))
 }
 
 /// Two pages of addresses with a handle of one page mapped to each.

@@ -107,12 +107,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(1, 11, 10),
-        did: "import a block by data whose bytes are all 0, and all 0xff",
-        run: |b| {
-            let Shared { pool, other: _other, .. } = shared(b, PAGE)?;
-            let import = |byte| code(pool::import_block(b, pool, CUmemPoolPtrExportData { bytes: [byte; 64] }));
-            Ok(format!("{}, {}", import(0), import(0xff)))
-        },
+        did: "import a block by data whose bytes are all 0",
+        run: |b| imported_by_bytes(b, 0),
+    },
+    Experiment {
+        id: Id(1, 11, 24),
+        did: "import a block by data whose bytes are all 0xff",
+        run: |b| imported_by_bytes(b, 0xff),
     },
     Experiment { id: Id(1, 11, 11), did: "import one's own pool, and one's own block of it", run: imported_at_home },
     Experiment {
@@ -237,6 +238,11 @@ fn exporter_ends(b: &Bench, end: impl FnOnce(Partner) -> Result<(), Failure>) ->
     let freed = code(memory::free_async(b, here, DEFAULT));
     context::synchronize(b)?;
     Ok(format!("{taken}, holds {held}; free {freed}, {}", level.comes_back(b)?))
+}
+
+fn imported_by_bytes(b: &Bench, byte: u8) -> Answer {
+    let Shared { pool, other: _other, .. } = shared(b, PAGE)?;
+    Ok(code(pool::import_block(b, pool, CUmemPoolPtrExportData { bytes: [byte; 64] })))
 }
 
 fn imported_at_home(b: &Bench) -> Answer {
