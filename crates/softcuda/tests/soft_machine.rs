@@ -14,6 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, RwLock};
 
 use common::random::{Random, seed};
 use freehold_driver::cuda::CUerror;
@@ -24,6 +25,9 @@ const MIB: usize = 1 << 20;
 /// Nobody, and two users that no system has.
 const NOBODY: u32 = 65534;
 const STRANGERS: [u32; 2] = [65_533, 65_532];
+
+/// Written to by tests that tamper with the files of machines: a process that starts removes those that nobody uses.
+static FOLDER: RwLock<()> = RwLock::new(());
 
 #[test]
 fn a_peer_answers_and_ends_as_it_is_told() {
@@ -50,6 +54,7 @@ fn free_bytes(peers: &[Peer]) -> usize {
 
 #[test]
 fn what_one_process_uses_is_not_free_for_another() {
+    let _beside = FOLDER.read().unwrap_or_else(PoisonError::into_inner);
     let machine = Machine::new();
     let all: [Peer; 3] = peers(&machine);
     let before = free_bytes(&all);
@@ -65,6 +70,7 @@ fn what_one_process_uses_is_not_free_for_another() {
 
 #[test]
 fn what_others_have_taken_is_out_of_memory() {
+    let _beside = FOLDER.read().unwrap_or_else(PoisonError::into_inner);
     let machine = Machine::new();
     let all: [Peer; 3] = peers(&machine);
     let before = free_bytes(&all);
@@ -80,6 +86,7 @@ fn what_others_have_taken_is_out_of_memory() {
 
 #[test]
 fn a_process_that_ends_gives_all_of_it_back_at_once() {
+    let _beside = FOLDER.read().unwrap_or_else(PoisonError::into_inner);
     let machine = Machine::new();
     let witness = peer(&machine);
     let before = witness.free_bytes();
@@ -95,6 +102,7 @@ fn a_process_that_ends_gives_all_of_it_back_at_once() {
 
 #[test]
 fn another_name_is_another_machine() {
+    let _beside = FOLDER.read().unwrap_or_else(PoisonError::into_inner);
     let (here, there) = (Machine::new(), Machine::new());
     let (near, far) = (peer(&here), peer(&there));
     let before = far.free_bytes();
@@ -132,6 +140,7 @@ fn disperse(crowd: &Crowd, peers: &[Peer]) -> (u64, u64) {
 
 #[test]
 fn twenty_processes_never_overbook_a_device() {
+    let _beside = FOLDER.read().unwrap_or_else(PoisonError::into_inner);
     let machine = Machine::new();
     let all: [Peer; 20] = peers(&machine);
     let before = free_bytes(&all);
@@ -145,6 +154,7 @@ fn twenty_processes_never_overbook_a_device() {
 
 #[test]
 fn a_process_killed_at_any_moment_gives_all_of_it_back_at_once() {
+    let _beside = FOLDER.read().unwrap_or_else(PoisonError::into_inner);
     let machine = Machine::new();
     let witness = peer(&machine);
     let mut random = Random(seed());
@@ -168,6 +178,7 @@ fn a_process_killed_at_any_moment_gives_all_of_it_back_at_once() {
 
 #[test]
 fn a_fork_that_lives_on_does_not_keep_what_its_parent_used() {
+    let _beside = FOLDER.read().unwrap_or_else(PoisonError::into_inner);
     let machine = Machine::new();
     let witness = peer(&machine);
     let before = witness.free_bytes();
@@ -203,6 +214,7 @@ fn is_root() -> bool {
 
 #[test]
 fn another_user_has_a_machine_of_his_own() {
+    let _beside = FOLDER.read().unwrap_or_else(PoisonError::into_inner);
     if !is_root() {
         return;
     }
@@ -245,6 +257,7 @@ fn is_empty(folder: &Path) -> bool {
 
 #[test]
 fn a_folder_of_machines_that_is_somebody_elses_is_refused() {
+    let _beside = FOLDER.read().unwrap_or_else(PoisonError::into_inner);
     if !is_root() {
         return;
     }
@@ -259,6 +272,7 @@ fn a_folder_of_machines_that_is_somebody_elses_is_refused() {
 
 #[test]
 fn a_folder_of_machines_that_is_a_link_is_refused() {
+    let _beside = FOLDER.read().unwrap_or_else(PoisonError::into_inner);
     if !is_root() {
         return;
     }
@@ -294,6 +308,7 @@ fn tried(machine: &Machine) -> Result<String, CUerror> {
 
 #[test]
 fn a_machine_that_was_used_can_be_used_again() {
+    let _alone = FOLDER.write().unwrap_or_else(PoisonError::into_inner);
     let (machine, _) = used();
     let first = tried(&machine).unwrap();
     assert_eq!(tried(&machine), Ok(first));
@@ -301,6 +316,7 @@ fn a_machine_that_was_used_can_be_used_again() {
 
 #[test]
 fn a_machines_file_that_is_a_link_is_refused() {
+    let _alone = FOLDER.write().unwrap_or_else(PoisonError::into_inner);
     let (machine, files) = used();
     let target = Planted(PathBuf::from(format!("/dev/shm/test-{}-linked", process::id())));
     let content = fs::read(&files[0]).unwrap();
@@ -315,6 +331,7 @@ fn a_machines_file_that_is_a_link_is_refused() {
 
 #[test]
 fn a_machines_file_that_is_somebody_elses_is_refused() {
+    let _alone = FOLDER.write().unwrap_or_else(PoisonError::into_inner);
     if !is_root() {
         return;
     }
@@ -325,6 +342,7 @@ fn a_machines_file_that_is_somebody_elses_is_refused() {
 
 #[test]
 fn a_machines_file_of_garbage_does_no_harm() {
+    let _alone = FOLDER.write().unwrap_or_else(PoisonError::into_inner);
     let mut random = Random(seed());
     let mut noise = |bytes: usize| (0..bytes).map(|_| random.next() as u8).collect::<Vec<_>>();
     for case in 0..8 {
@@ -350,6 +368,7 @@ fn a_machines_file_of_garbage_does_no_harm() {
 
 #[test]
 fn a_machines_file_with_a_few_wrong_bytes_does_no_harm() {
+    let _alone = FOLDER.write().unwrap_or_else(PoisonError::into_inner);
     let mut random = Random(seed());
     for _ in 0..10 {
         let (machine, files) = used();
@@ -368,6 +387,7 @@ fn a_machines_file_with_a_few_wrong_bytes_does_no_harm() {
 
 #[test]
 fn a_folder_or_a_pipe_in_place_of_a_machines_file_does_no_harm() {
+    let _alone = FOLDER.write().unwrap_or_else(PoisonError::into_inner);
     let (machine, files) = used();
     for file in &files {
         fs::remove_file(file).unwrap();
