@@ -152,6 +152,7 @@ impl Context {
         world.contexts.remove(self.handle.0);
         self.flush_printed();
         world.end_all(|span| span.context.as_ref().is_some_and(|owner| owner.number == self.number));
+        world.imports.forget_context(self.number);
         world.functions.remove_all(|function| function.is_of(self));
         world.modules.remove_all(|module| module.is_of(self));
         world.streams.remove_all(|stream| std::ptr::eq(stream.context.as_ptr(), self));

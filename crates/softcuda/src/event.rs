@@ -62,6 +62,8 @@ impl Event {
 pub(crate) struct SharedState {
     memory: Backing,
     page: HostPages,
+    /// Whether this process made it.
+    is_own: bool,
 }
 
 const STATE_BYTES: u64 = 4096;
@@ -81,13 +83,17 @@ impl SharedState {
     pub(crate) fn create() -> io::Result<Self> {
         let memory = Backing::sparse(None, STATE_BYTES)?;
         memory.share(Label::new(Content::Event, 0, STATE_BYTES))?;
-        Self::map(memory)
+        Ok(Self { is_own: true, ..Self::map(memory)? })
+    }
+
+    pub(crate) fn is_own(&self) -> bool {
+        self.is_own
     }
 
     /// The state in a page of another process.
     pub(crate) fn map(memory: Backing) -> io::Result<Self> {
         let page = HostPages::map_file(&memory, STATE_BYTES)?;
-        Ok(Self { memory, page })
+        Ok(Self { memory, page, is_own: false })
     }
 
     pub(crate) fn token(&self) -> Token {

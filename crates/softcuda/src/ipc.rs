@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use freehold_driver::cuda::CUerror;
 use rustix::fs::{Mode, OFlags, fstat, open};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::device::Device;
@@ -70,8 +72,19 @@ impl Token {
         if fits { Ok(token) } else { Err(CUerror::INVALID_VALUE) }
     }
 
+    /// The memory that the block lies in, and where.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.inode, self.offset)
+    }
+
     pub(crate) fn is_own(&self) -> bool {
         self.process == process::id()
+    }
+
+    /// Whether the process that made it is there.
+    pub(crate) fn maker_lives(&self) -> bool {
+        let pid = i32::try_from(self.process).ok().and_then(Pid::from_raw);
+        pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
     }
 
     /// The memory that it names, opened anew.
@@ -91,61 +104,117 @@ impl Token {
     }
 }
 
-/// A block of another process.
+/// Memory of another process, attached to addresses of a device until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Opened {
-    /// The pool that it is of, if not of `cuMemAlloc`.
-    pub(crate) pool: Option<Arc<Pool>>,
-    /// The addresses that were reserved for it, whole pages.
-    pub(crate) pages: u64,
-    pub(crate) pages_bytes: u64,
-    /// What keeps the memory.
+pub(crate) struct Attached {
+    device: Arc<Device>,
     _memory: Arc<Backing>,
+    /// The first address.
+    start: u64,
+    /// Where in the memory it begins, and how much of it is attached.
+    offset: u64,
+    bytes: u64,
 }
 
-impl Opened {
-    /// Attaches a block that lies in `memory` to addresses of `device`, and says at which it starts.
-    pub(crate) fn attach(
-        device: &Device,
-        token: Token,
-        memory: Arc<Backing>,
-        pool: Option<Arc<Pool>>,
-    ) -> Result<(u64, Self), CUerror> {
+impl Attached {
+    /// Attaches the part of `memory` from `offset` on that holds `bytes`.
+    pub(crate) fn new(device: &Arc<Device>, memory: Arc<Backing>, offset: u64, bytes: u64) -> Result<Self, CUerror> {
         const GRAIN: u64 = 4096;
-        let first = token.offset - token.offset % GRAIN;
-        let bytes = (token.offset + token.bytes - first).next_multiple_of(GRAIN);
-        let pages = device.reserve(bytes).ok_or(CUerror::OUT_OF_MEMORY)?;
-        if device.arena.attach(pages, &memory, first, bytes).is_err() {
-            device.unreserve(pages, bytes);
+        let first = offset - offset % GRAIN;
+        let bytes = (offset + bytes - first).next_multiple_of(GRAIN);
+        let start = device.reserve(bytes).ok_or(CUerror::OUT_OF_MEMORY)?;
+        if device.arena.attach(start, &memory, first, bytes).is_err() {
+            device.unreserve(start, bytes);
             return Err(CUerror::OUT_OF_MEMORY);
         }
-        let opened = Self { pool, pages, pages_bytes: bytes, _memory: memory };
-        Ok((pages + token.offset - first, opened))
+        Ok(Self { device: Arc::clone(device), _memory: memory, start, offset: first, bytes })
     }
 
-    /// Takes the memory away. Nothing may be at work on it any more.
-    pub(crate) fn detach(&self, device: &Device) {
-        device.unreserve(self.pages, self.pages_bytes);
+    /// The address of what lies at `offset` of the memory.
+    pub(crate) fn address(&self, offset: u64) -> u64 {
+        self.start + (offset - self.offset)
     }
 }
 
-/// The blocks of other processes that are open here, and how often.
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.device.unreserve(self.start, self.bytes);
+    }
+}
+
+/// A block of another process. Its memory stays attached until the last of those who share it is gone, work too.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) token: Token,
+    /// The pool that it is of, if not of `cuMemAlloc`.
+    pub(crate) pool: Option<Arc<Pool>>,
+    pub(crate) _attached: Arc<Attached>,
+}
+
+/// What of other processes is open here.
 #[derive(Debug, Default)]
 pub(crate) struct Imports {
-    /// By address of the block.
-    open: Mutex<BTreeMap<u64, Import>>,
+    blocks: Mutex<Blocks>,
+    /// Pools by their memory, and how often each was imported.
+    pools: Mutex<BTreeMap<u64, (Arc<Pool>, usize)>>,
 }
 
-#[derive(Debug, Clone, Copy)]
+/// Blocks by their memory and their place in it.
+type Blocks = BTreeMap<(u64, u64), Import>;
+
+/// A block that is open.
+#[derive(Debug, Clone)]
 pub(crate) struct Import {
-    pub(crate) token: Token,
-    /// The number of the context that it was opened in.
-    pub(crate) context: u64,
+    pub(crate) address: u64,
+    pub(crate) attached: Arc<Attached>,
+    /// The number of the context that it was opened in. Blocks of pools are of none.
+    pub(crate) context: Option<u64>,
     pub(crate) times: usize,
 }
 
 impl Imports {
-    pub(crate) fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Import>> {
-        lock(&self.open)
+    pub(crate) fn blocks(&self) -> MutexGuard<'_, Blocks> {
+        lock(&self.blocks)
+    }
+
+    /// Any block that lies in this memory.
+    pub(crate) fn in_memory(blocks: &Blocks, inode: u64) -> Option<&Import> {
+        blocks.range((inode, 0)..=(inode, u64::MAX)).next().map(|(_, import)| import)
+    }
+
+    /// Forgets a block.
+    pub(crate) fn forget(&self, opened: &Opened) {
+        self.blocks().remove(&opened.token.place());
+    }
+
+    /// Forgets the blocks of a context that ends.
+    pub(crate) fn forget_context(&self, number: u64) {
+        self.blocks().retain(|_, import| import.context != Some(number));
+    }
+
+    /// The pool with this memory, once more; or a new one.
+    pub(crate) fn pool(&self, inode: u64, make: impl FnOnce() -> Arc<Pool>) -> Arc<Pool> {
+        let mut pools = lock(&self.pools);
+        let (pool, times) = pools.entry(inode).or_insert_with(|| (make(), 0));
+        *times += 1;
+        Arc::clone(pool)
+    }
+
+    /// Gives an imported pool back, and says whether it was for the last time.
+    ///
+    /// # Errors
+    /// Blocks of it are open.
+    pub(crate) fn release_pool(&self, inode: u64) -> Result<bool, CUerror> {
+        if Self::in_memory(&self.blocks(), inode).is_some() {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let mut pools = lock(&self.pools);
+        let (_, times) = pools.get_mut(&inode).ok_or(CUerror::INVALID_VALUE)?;
+        *times -= 1;
+        let is_last = *times == 0;
+        if is_last {
+            pools.remove(&inode);
+        }
+        Ok(is_last)
     }
 }

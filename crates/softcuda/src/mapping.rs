@@ -131,6 +131,11 @@ impl Mapping {
         lock(&self.access).get(&device).copied().unwrap_or(CUmemAccess_flags::PROT_NONE)
     }
 
+    /// Whether no device may use it.
+    pub(crate) fn is_inaccessible(&self) -> bool {
+        lock(&self.access).values().all(|&flags| flags == CUmemAccess_flags::PROT_NONE)
+    }
+
     pub(crate) fn set_access(&self, device: usize, flags: CUmemAccess_flags) {
         lock(&self.access).insert(device, flags);
     }

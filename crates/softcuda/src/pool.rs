@@ -16,7 +16,7 @@ use crate::memory::heap::GRAIN_BYTES;
 use crate::world::lock;
 
 /// A pool takes memory from its device in chunks of this, into addresses that it has reserved before.
-const CHUNK_BYTES: u64 = 32 << 20;
+pub(crate) const CHUNK_BYTES: u64 = 32 << 20;
 
 /// A pool reserves addresses for at least this part of its device's memory at a time. There are sixteen times as many
 /// addresses as memory, so that over a hundred pools have room.

@@ -45,7 +45,7 @@ pub(crate) enum SpanKind {
     /// `cuMemMap`.
     Mapped(Arc<Mapping>),
     /// Memory of another process: `cuIpcOpenMemHandle`, or a block of an imported pool.
-    Opened(Arc<Opened>),
+    Opened(Opened),
     /// What kernels alone know of: memory of their `malloc`, or where the blocks of a cooperative launch meet.
     Hidden { from_malloc: bool },
 }
@@ -53,6 +53,11 @@ pub(crate) enum SpanKind {
 impl Span {
     pub(crate) fn end(&self) -> u64 {
         self.base + self.bytes
+    }
+
+    /// Whether it is mapped and no device has access to it.
+    pub(crate) fn is_inaccessible(&self) -> bool {
+        matches!(&self.kind, SpanKind::Mapped(mapping) if mapping.is_inaccessible())
     }
 
     /// Whether the host may touch it by its address.
@@ -171,12 +176,16 @@ impl Spans {
         }
     }
 
-    /// Takes out the mappings of [`mapped_run`](Self::mapped_run), also from kernels.
-    pub(crate) fn unmap(&mut self, start: u64, bytes: u64) -> Option<Vec<Arc<Mapping>>> {
-        let run = self.mapped_run(start, bytes)?;
-        let ended: Vec<_> = self.by_base.extract_if(start..start + bytes, |_, _| true).collect();
-        ended.iter().for_each(|(_, span)| self.note_freed(span));
-        Some(run)
+    /// Takes out all spans that lie in `start..start + bytes`, also from kernels; nothing if one lies there in part.
+    pub(crate) fn unmap(&mut self, start: u64, bytes: u64) -> Option<Vec<Arc<Span>>> {
+        let end = start + bytes;
+        let is_cut = |at: u64| containing(&self.by_base, at).is_some_and(|span| span.base < at);
+        if is_cut(start) || is_cut(end) {
+            return None;
+        }
+        let ended: Vec<_> = self.by_base.extract_if(start..end, |_, _| true).map(|(_, span)| span).collect();
+        ended.iter().for_each(|span| self.note_freed(span));
+        Some(ended)
     }
 
     /// Takes out every span that `unwanted` picks.

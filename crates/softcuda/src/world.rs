@@ -147,14 +147,27 @@ impl World {
         self.losses.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Takes the mappings away that lie side by side in exactly these addresses. Nothing waits for work at them.
-    pub(crate) fn unmap(&self, start: u64, bytes: u64) -> Option<Vec<Arc<Mapping>>> {
+    /// Takes away the mappings within these reserved addresses, of which there may be none. Nothing waits for work at
+    /// them.
+    ///
+    /// # Errors
+    /// The addresses are not reserved, or a mapping lies in them only in part.
+    pub(crate) fn unmap(&self, start: u64, bytes: u64) -> Result<Vec<Arc<Span>>, CUerror> {
         let mut spans = self.spans_mut();
-        let run = spans.unmap(start, bytes)?;
-        run.iter().for_each(|mapping| mapping.presence.end());
+        if !self.addresses.holds(start, bytes) {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let ended = spans.unmap(start, bytes).ok_or(CUerror::INVALID_VALUE)?;
+        for span in &ended {
+            if let SpanKind::Mapped(mapping) = &span.kind {
+                mapping.presence.end();
+            }
+        }
         self.lose();
-        self.addresses.arena().detach(start, bytes);
-        Some(run)
+        for span in &ended {
+            self.addresses.arena().detach(span.base, span.bytes);
+        }
+        Ok(ended)
     }
 
     /// Where work of `device` reaches the bytes from `start` to `last`, to read or to write: nothing if the driver knows
@@ -298,11 +311,8 @@ impl World {
 
     /// Gives back the memory of a span that was taken out of the spans. Nothing may be at work on it any more.
     pub(crate) fn give_back(&self, span: &Span) {
-        let device = &self.devices[span.device];
-        match &span.kind {
-            SpanKind::Device | SpanKind::Variable { .. } | SpanKind::Hidden { .. } => device.give_back(span),
-            SpanKind::Opened(opened) => opened.detach(device),
-            _ => {}
+        if let SpanKind::Device | SpanKind::Variable { .. } | SpanKind::Hidden { .. } = span.kind {
+            self.devices[span.device].give_back(span);
         }
     }
 }

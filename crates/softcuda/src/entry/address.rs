@@ -16,7 +16,8 @@ pub(crate) fn cuMemAddressReserve(
     let world = world()?;
     let (bytes, alignment) = (bytes as u64, alignment as u64);
     let is_alignment = alignment == 0 || alignment.is_power_of_two();
-    if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) || !is_alignment || flags != 0 {
+    let are_pages = bytes.is_multiple_of(PAGE_BYTES) && wish.0.is_multiple_of(PAGE_BYTES);
+    if bytes == 0 || !are_pages || !is_alignment || flags != 0 {
         return Err(CUerror::INVALID_VALUE);
     }
     let taken = world.addresses.take(bytes, alignment, wish.0).ok_or(CUerror::OUT_OF_MEMORY)?;

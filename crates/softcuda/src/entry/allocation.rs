@@ -19,11 +19,13 @@ use crate::world::{World, world};
 
 /// The device that memory like this would be of.
 fn wanted<'w>(world: &'w World, prop: &CUmemAllocationProp) -> Result<&'w Arc<Device>, CUerror> {
-    let known_handles = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR.0;
+    let foreign =
+        [CUmemAllocationHandleType::WIN32, CUmemAllocationHandleType::WIN32_KMT, CUmemAllocationHandleType::FABRIC];
     if prop.kind != CUmemAllocationType::PINNED || prop.location.kind != CUmemLocationType::DEVICE {
         return Err(CUerror::INVALID_VALUE);
     }
-    if prop.requestedHandleTypes.0 & !known_handles != 0 || prop.compressionType > 1 {
+    let is_foreign = foreign.iter().any(|kind| prop.requestedHandleTypes.0 & kind.0 != 0);
+    if is_foreign || prop.compressionType > 1 {
         return Err(CUerror::NOT_SUPPORTED);
     }
     world.device(CUdevice(prop.location.id))
@@ -85,8 +87,11 @@ pub(crate) fn cuMemGetAllocationGranularity(
     prop: In<CUmemAllocationProp>,
     option: CUmemAllocationGranularity_flags,
 ) -> CUresult {
-    let world = world()?;
-    wanted(world, &prop.0)?;
+    world()?;
+    // The real driver does not look at the device, nor at the kind of memory.
+    if prop.0.location.kind != CUmemLocationType::DEVICE {
+        return Err(CUerror::INVALID_VALUE);
+    }
     if option.0 > CUmemAllocationGranularity_flags::RECOMMENDED.0 {
         return Err(CUerror::INVALID_VALUE);
     }
@@ -132,9 +137,7 @@ pub(crate) fn cuMemExportToShareableHandle(
     if flags != 0 || kind != posix || found.prop.requestedHandleTypes.0 & posix.0 == 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    let mut label = Label::new(Content::Allocation, found.device, found.memory.bytes());
-    label.handle_types = found.prop.requestedHandleTypes.0;
-    label.rdma = found.prop.gpuDirectRDMACapable.into();
+    let label = Label::new(Content::Allocation, found.device, found.memory.bytes());
     found.memory.share(label).map_err(|_| CUerror::OPERATING_SYSTEM)?;
     hand_out(shareable, &found.memory)
 }
@@ -148,18 +151,18 @@ pub(super) fn hand_out(shareable: Any, memory: &Backing) -> CUresult {
 
 /// What a descriptor of the program's names, if it is shared memory of this content.
 pub(super) fn take_in(shareable: HostAddress, content: Content) -> Result<(Arc<Backing>, Label), CUerror> {
-    let number = i32::try_from(shareable.0).map_err(|_| CUerror::INVALID_VALUE)?;
+    // A number is handed over as a pointer, of which the lower half counts.
+    let number = shareable.0 as u32 as i32;
     if number < 0 {
-        return Err(CUerror::INVALID_VALUE);
+        return Err(CUerror::UNKNOWN);
     }
     // SAFETY: the number is not -1. It is only copied, during this call; where the program has nothing open under it, the
     // kernel says so.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-    let own: OwnedFd =
-        with_room_for_descriptors(|| fcntl_dupfd_cloexec(borrowed, 0)).map_err(|_| CUerror::INVALID_VALUE)?;
-    let (memory, label) = Backing::adopt(own).map_err(|_| CUerror::INVALID_VALUE)?;
+    let own: OwnedFd = with_room_for_descriptors(|| fcntl_dupfd_cloexec(borrowed, 0)).map_err(|_| CUerror::UNKNOWN)?;
+    let (memory, label) = Backing::adopt(own).map_err(|_| CUerror::UNKNOWN)?;
     if !label.is(content) {
-        return Err(CUerror::INVALID_VALUE);
+        return Err(CUerror::NOT_SUPPORTED);
     }
     Ok((Arc::new(memory), label))
 }
@@ -170,15 +173,16 @@ pub(crate) fn cuMemImportFromShareableHandle(
     kind: CUmemAllocationHandleType,
 ) -> CUresult {
     let world = world()?;
-    if kind != CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR {
-        return Err(CUerror::INVALID_VALUE);
+    match kind {
+        CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR => {}
+        CUmemAllocationHandleType::NONE => return Err(CUerror::INVALID_VALUE),
+        _ => return Err(CUerror::NOT_SUPPORTED),
     }
     let (memory, label) = take_in(shareable, Content::Allocation)?;
     let device = i32::try_from(label.device).map(CUdevice).map_err(|_| CUerror::INVALID_VALUE)?;
     let ordinal = world.device(device).map_err(|_| CUerror::INVALID_VALUE)?.ordinal;
-    let handles = CUmemAllocationHandleType(label.handle_types);
-    let rdma = u8::from(label.rdma != 0);
-    let prop = CUmemAllocationProp { gpuDirectRDMACapable: rdma, ..CUmemAllocationProp::on_device(device, handles) };
+    // What was imported is not exported again.
+    let prop = CUmemAllocationProp::on_device(device, CUmemAllocationHandleType::NONE);
     allocation.set(enter(world, ordinal, prop, memory));
     Ok(())
 }

@@ -10,6 +10,7 @@ use freehold_driver::cuda::{
 use super::pool::{current_pool, default_pool};
 use crate::attributes;
 use crate::boundary::{Out, Text};
+use crate::pool::Origin;
 use crate::world::world;
 
 pub(crate) fn cuDeviceGet(device: Out<CUdevice>, ordinal: i32) -> CUresult {
@@ -116,7 +117,8 @@ pub(crate) fn cuDeviceSetMemPool(device: CUdevice, pool: CUmemoryPool) -> CUresu
     let world = world()?;
     let device = world.device(device)?;
     let pool = world.pools.find(pool.0).ok_or(CUerror::INVALID_VALUE)?;
-    if !pool.device.upgrade().is_some_and(|of| Arc::ptr_eq(&of, device)) {
+    let is_of_device = pool.device.upgrade().is_some_and(|of| Arc::ptr_eq(&of, device));
+    if !is_of_device || pool.origin == Origin::Imported {
         return Err(CUerror::INVALID_VALUE);
     }
     device.pools().current = Some(pool);

@@ -8,9 +8,10 @@ use freehold_driver::cuda::{
 
 use super::memory::{take, wait_for_owner};
 use crate::boundary::Out;
-use crate::context::{current, none_or_alive};
+use crate::context::current;
+use crate::device::Device;
 use crate::event::{Event, SharedState};
-use crate::ipc::{Import, Opened, Token};
+use crate::ipc::{Attached, Import, Imports, Opened, Token};
 use crate::memory::backing::{Content, Label};
 use crate::span::SpanKind;
 use crate::world::world;
@@ -34,7 +35,7 @@ pub(crate) fn cuIpcGetMemHandle(handle: Out<CUipcMemHandle>, start: CUdeviceptr)
 pub(crate) fn cuIpcOpenMemHandle_v2(start: Out<CUdeviceptr>, handle: CUipcMemHandle, flags: u32) -> CUresult {
     let world = world()?;
     let context = current()?;
-    if flags != ipc_flags::LAZY_ENABLE_PEER_ACCESS {
+    if flags & ipc_flags::LAZY_ENABLE_PEER_ACCESS == 0 {
         return Err(CUerror::INVALID_VALUE);
     }
     let token = Token::from_bytes(handle.bytes, Content::Pages)?;
@@ -44,54 +45,70 @@ pub(crate) fn cuIpcOpenMemHandle_v2(start: Out<CUdeviceptr>, handle: CUipcMemHan
     let device = i32::try_from(token.device).ok().and_then(|ordinal| world.device(CUdevice(ordinal)).ok());
     let device = device.ok_or(CUerror::INVALID_VALUE)?;
     // Held to the end, so that one block is opened once, however many threads ask.
-    let mut imports = world.imports.open();
-    let known = imports.iter_mut().find(|(_, import)| import.token == token && import.context == context.number);
-    if let Some((&address, import)) = known {
+    let mut blocks = world.imports.blocks();
+    let same_memory = Imports::in_memory(&blocks, token.inode);
+    if same_memory.is_some_and(|import| import.context != Some(context.number)) {
+        return Err(CUerror::INVALID_HANDLE);
+    }
+    let attached = match same_memory {
+        Some(import) => Arc::clone(&import.attached),
+        None => Arc::new(attach(device, &token)?),
+    };
+    if let Some(import) = blocks.get_mut(&token.place()) {
         import.times += 1;
-        start.set(CUdeviceptr(address));
+        start.set(CUdeviceptr(import.address));
         return Ok(());
     }
-    let (memory, label) = token.open().map_err(|_| CUerror::INVALID_VALUE)?;
-    if !label.is(Content::Pages) {
-        return Err(CUerror::INVALID_VALUE);
-    }
-    let (address, opened) = Opened::attach(device, token, Arc::new(memory), None)?;
-    let opened = Arc::new(opened);
-    let number = context.number;
-    let kind = SpanKind::Opened(Arc::clone(&opened));
-    let entered = world.enter(address, token.bytes, device.ordinal, Some(context), kind);
-    if entered.is_err() {
-        opened.detach(device);
-        return entered;
-    }
-    imports.insert(address, Import { token, context: number, times: 1 });
+    let (address, number) = (attached.address(token.offset), Some(context.number));
+    let kind = SpanKind::Opened(Opened { token, pool: None, _attached: Arc::clone(&attached) });
+    world.enter(address, token.bytes, device.ordinal, Some(context), kind)?;
+    blocks.insert(token.place(), Import { address, attached, context: number, times: 1 });
     start.set(CUdeviceptr(address));
     Ok(())
 }
 
+/// Attaches the memory that a token names, all of it.
+fn attach(device: &Arc<Device>, token: &Token) -> Result<Attached, CUerror> {
+    let opened = token.open();
+    if opened.is_err() && !token.maker_lives() {
+        return Err(CUerror::INVALID_HANDLE);
+    }
+    let (memory, label) = opened.map_err(|_| CUerror::INVALID_VALUE)?;
+    if !label.is(Content::Pages) {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let bytes = memory.bytes();
+    Attached::new(device, Arc::new(memory), 0, bytes)
+}
+
 pub(crate) fn cuIpcCloseMemHandle(start: CUdeviceptr) -> CUresult {
     let world = world()?;
-    none_or_alive()?;
+    current()?;
+    let found = { world.spans().starting_at(start.0).cloned() }.ok_or(CUerror::INVALID_VALUE)?;
+    let SpanKind::Opened(Opened { token, pool: None, .. }) = &found.kind else { return Err(CUerror::INVALID_VALUE) };
     {
-        let mut imports = world.imports.open();
-        let import = imports.get_mut(&start.0).ok_or(CUerror::INVALID_VALUE)?;
+        let mut blocks = world.imports.blocks();
+        let import = blocks.get_mut(&token.place()).ok_or(CUerror::INVALID_VALUE)?;
         import.times -= 1;
         if import.times > 0 {
             return Ok(());
         }
-        imports.remove(&start.0);
+        blocks.remove(&token.place());
     }
-    let span = take(world, start.0, |span| matches!(span.kind, SpanKind::Opened(_)))?;
+    let span = take(world, start.0, |span| span.id == found.id)?;
     wait_for_owner(world, &span);
     world.end(&span);
-    world.give_back(&span);
     Ok(())
 }
 
 pub(crate) fn cuIpcGetEventHandle(handle: Out<CUipcEventHandle>, event: CUevent) -> CUresult {
     let world = world()?;
+    current()?;
+    if event == CUevent::NULL {
+        return Err(CUerror::INVALID_VALUE);
+    }
     let event = super::event::find(world, event)?;
-    let shared = event.shared.as_ref().ok_or(CUerror::INVALID_HANDLE)?;
+    let shared = event.shared.as_ref().filter(|shared| shared.is_own()).ok_or(CUerror::INVALID_HANDLE)?;
     handle.set(CUipcEventHandle { bytes: shared.token().to_bytes() });
     Ok(())
 }
@@ -99,15 +116,17 @@ pub(crate) fn cuIpcGetEventHandle(handle: Out<CUipcEventHandle>, event: CUevent)
 pub(crate) fn cuIpcOpenEventHandle(event: Out<CUevent>, handle: CUipcEventHandle) -> CUresult {
     let world = world()?;
     let context = current()?;
-    let token = Token::from_bytes(handle.bytes, Content::Event)?;
+    let token = Token::from_bytes(handle.bytes, Content::Event).map_err(|_| CUerror::MAP_FAILED)?;
     if token.is_own() {
         return Err(CUerror::INVALID_CONTEXT);
     }
-    let (memory, label) = token.open().map_err(|_| CUerror::INVALID_VALUE)?;
-    if !label.is(Content::Event) {
-        return Err(CUerror::INVALID_VALUE);
-    }
-    let shared = SharedState::map(memory).map_err(|_| CUerror::OUT_OF_MEMORY)?;
+    let shared = match token.open() {
+        Ok((memory, label)) if label.is(Content::Event) => SharedState::map(memory),
+        // What is gone will not be recorded any more: it is as if it never was.
+        _ if !token.maker_lives() => SharedState::create(),
+        _ => return Err(CUerror::INVALID_VALUE),
+    };
+    let shared = shared.map_err(|_| CUerror::OUT_OF_MEMORY)?;
     let flags = event_flags::INTERPROCESS | event_flags::DISABLE_TIMING;
     let made = Arc::new(Event::with_shared(Arc::downgrade(&context), flags, shared));
     let (handle, _) = world.events.insert_with(|_| made);

@@ -34,13 +34,13 @@ pub(crate) fn cuMemMap(
     let world = world()?;
     let found = find(world, allocation)?;
     let length = bytes as u64;
-    if flags != 0 || !are_pages(start, bytes) {
+    if flags != 0 || bytes == 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    if offset != 0 {
+    if offset != 0 || length != found.memory.bytes() {
         return Err(CUerror::NOT_SUPPORTED);
     }
-    if length != found.memory.bytes() {
+    if !are_pages(start, bytes) {
         return Err(CUerror::INVALID_VALUE);
     }
     let device = found.device;
@@ -60,16 +60,17 @@ pub(crate) fn cuMemUnmap(start: CUdeviceptr, bytes: usize) -> CUresult {
     if !are_pages(start, bytes) {
         return Err(CUerror::INVALID_VALUE);
     }
-    let ended = world.unmap(start.0, bytes as u64).ok_or(CUerror::INVALID_VALUE)?;
     // The memory goes back without a lock.
-    drop(ended);
+    drop(world.unmap(start.0, bytes as u64)?);
     Ok(())
 }
 
 /// The ordinal of a device that access is given to.
 fn device_at(world: &World, location: CUmemLocation) -> Result<usize, CUerror> {
-    if location.kind != CUmemLocationType::DEVICE {
-        return Err(CUerror::INVALID_VALUE);
+    match location.kind {
+        CUmemLocationType::DEVICE => {}
+        CUmemLocationType::HOST => return Err(CUerror::NOT_SUPPORTED),
+        _ => return Err(CUerror::INVALID_VALUE),
     }
     world.device(CUdevice(location.id)).map(|device| device.ordinal).map_err(|_| CUerror::INVALID_VALUE)
 }
@@ -88,9 +89,9 @@ pub(crate) fn cuMemSetAccess(
     let wanted = access.read(count)?;
     let wanted: Vec<_> = wanted
         .into_iter()
-        .map(|wanted| match device_at(world, wanted.location) {
-            Ok(device) if known.contains(&wanted.flags) => Ok((device, wanted.flags)),
-            _ => Err(CUerror::INVALID_VALUE),
+        .map(|wanted| {
+            let device = device_at(world, wanted.location)?;
+            if known.contains(&wanted.flags) { Ok((device, wanted.flags)) } else { Err(CUerror::INVALID_VALUE) }
         })
         .collect::<Result<_, _>>()?;
     let run = world.spans().mapped_run(start.0, bytes as u64).ok_or(CUerror::INVALID_VALUE)?;
@@ -106,9 +107,17 @@ pub(crate) fn cuMemSetAccess(
 
 pub(crate) fn cuMemGetAccess(flags: Out<u64>, location: In<CUmemLocation>, start: CUdeviceptr) -> CUresult {
     let world = world()?;
-    let device = device_at(world, location.0)?;
+    let device = match location.0.kind {
+        CUmemLocationType::DEVICE => world.device(CUdevice(location.0.id))?.ordinal,
+        // The real driver answers so, whatever the host may do there.
+        CUmemLocationType::HOST => 0,
+        _ => return Err(CUerror::INVALID_DEVICE),
+    };
     let span = world.span(start.0).ok_or(CUerror::INVALID_VALUE)?;
-    let SpanKind::Mapped(mapping) = &span.kind else { return Err(CUerror::INVALID_VALUE) };
-    flags.set(mapping.access(device).0.into());
+    flags.set(match &span.kind {
+        SpanKind::Mapped(mapping) => mapping.access(device).0.into(),
+        SpanKind::Device => 0,
+        _ => return Err(CUerror::INVALID_VALUE),
+    });
     Ok(())
 }

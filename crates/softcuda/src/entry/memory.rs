@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, attach_flags};
 
-use super::pool::is_imported;
+use super::pool::{forget_import, is_imported};
 use crate::attributes::PITCH_BYTES;
 use crate::boundary::Out;
 use crate::context::{Context, current, none_or_alive};
@@ -68,6 +68,7 @@ pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
         pool.release(span.base, None);
         return Ok(());
     }
+    forget_import(world, &span);
     wait_for_owner(world, &span);
     world.end(&span);
     world.give_back(&span);
@@ -97,7 +98,7 @@ pub(crate) fn cuMemGetAddressRange_v2(
 ) -> CUresult {
     let world = world()?;
     current()?;
-    let span = world.span(address.0).ok_or(CUerror::NOT_FOUND)?;
+    let span = world.span(address.0).filter(|span| !span.is_inaccessible()).ok_or(CUerror::NOT_FOUND)?;
     if let Some(base) = base {
         base.set(CUdeviceptr(span.base));
     }

@@ -4,11 +4,13 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
 use freehold_driver::cuda::{
-    CUcontext, CUdeviceptr, CUerror, CUmemoryPool, CUmemorytype, CUpointer_attribute, CUresult,
+    CUcontext, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemoryPool, CUmemorytype, CUpointer_attribute, CUresult,
 };
 
 use crate::boundary::{Any, List};
+use crate::ipc::Opened;
 use crate::memory::PAGE_BYTES;
+use crate::pool::CHUNK_BYTES;
 use crate::span::{Span, SpanKind};
 use crate::world::world;
 
@@ -52,11 +54,12 @@ fn answer(data: Any, attribute: CUpointer_attribute, address: u64, span: Option<
             Missing::IsZero => answer_unknown(data, attribute),
         };
     };
-    let on_device = matches!(span.kind, SpanKind::Device | SpanKind::Pool(_) | SpanKind::Variable { .. });
+    let on_device = !span.is_on_host() && !matches!(span.kind, SpanKind::Managed { .. });
     let pool = match &span.kind {
-        SpanKind::Pool(pool) => Some(pool),
+        SpanKind::Pool(pool) | SpanKind::Opened(Opened { pool: Some(pool), .. }) => Some(pool),
         _ => None,
     };
+    let (start, bytes) = range(span)?;
     match attribute {
         CUpointer_attribute::CONTEXT => {
             data.set(span.context.as_ref().map_or(CUcontext::NULL, |context| context.handle))
@@ -64,6 +67,7 @@ fn answer(data: Any, attribute: CUpointer_attribute, address: u64, span: Option<
         CUpointer_attribute::MEMORY_TYPE => {
             data.set(if span.is_on_host() { CUmemorytype::HOST } else { CUmemorytype::DEVICE })
         }
+        CUpointer_attribute::DEVICE_POINTER if span.is_inaccessible() => Err(CUerror::INVALID_VALUE),
         CUpointer_attribute::DEVICE_POINTER => data.set(address),
         CUpointer_attribute::HOST_POINTER if on_device => Err(CUerror::INVALID_VALUE),
         CUpointer_attribute::HOST_POINTER => data.set(address),
@@ -71,18 +75,56 @@ fn answer(data: Any, attribute: CUpointer_attribute, address: u64, span: Option<
         CUpointer_attribute::BUFFER_ID => data.set(span.id),
         CUpointer_attribute::IS_MANAGED => data.set(u32::from(matches!(span.kind, SpanKind::Managed { .. }))),
         CUpointer_attribute::DEVICE_ORDINAL => data.set(span.device as i32),
-        CUpointer_attribute::IS_LEGACY_CUDA_IPC_CAPABLE => data.set(0u32),
-        CUpointer_attribute::RANGE_START_ADDR => data.set(span.base),
-        CUpointer_attribute::RANGE_SIZE => data.set(span.bytes as usize),
+        CUpointer_attribute::IS_LEGACY_CUDA_IPC_CAPABLE => data.set(u32::from(matches!(span.kind, SpanKind::Device))),
+        CUpointer_attribute::RANGE_START_ADDR => data.set(start),
+        CUpointer_attribute::RANGE_SIZE => data.set(bytes as usize),
         CUpointer_attribute::MAPPED => data.set(1u32),
-        CUpointer_attribute::ALLOWED_HANDLE_TYPES => data.set(0u64),
+        CUpointer_attribute::ALLOWED_HANDLE_TYPES => data.set(handle_types(span)),
         CUpointer_attribute::IS_GPU_DIRECT_RDMA_CAPABLE => data.set(0u32),
-        CUpointer_attribute::ACCESS_FLAGS => data.set(3u32),
+        CUpointer_attribute::ACCESS_FLAGS => data.set(access(span)),
         CUpointer_attribute::MEMPOOL_HANDLE => data.set(pool.map_or(CUmemoryPool::NULL, |pool| pool.handle)),
-        CUpointer_attribute::MAPPING_SIZE => data.set(span.bytes.next_multiple_of(PAGE_BYTES) as usize),
+        CUpointer_attribute::MAPPING_SIZE => data.set(mapping_bytes(span) as usize),
         CUpointer_attribute::MAPPING_BASE_ADDR => data.set(span.base),
-        CUpointer_attribute::MEMORY_BLOCK_ID => data.set(span.id),
+        CUpointer_attribute::MEMORY_BLOCK_ID => data.set(block_id(span)),
         _ => Err(CUerror::INVALID_VALUE),
+    }
+}
+
+/// Where the range starts that a block lies in, and its length: of a mapping, the reserved addresses.
+fn range(span: &Span) -> Result<(u64, u64), CUerror> {
+    match span.kind {
+        SpanKind::Mapped(_) => world()?.addresses.reservation(span.base).ok_or(CUerror::INVALID_VALUE),
+        _ => Ok((span.base, span.bytes)),
+    }
+}
+
+fn handle_types(span: &Span) -> u64 {
+    match &span.kind {
+        SpanKind::Mapped(mapping) => mapping.allocation.prop.requestedHandleTypes.0.into(),
+        _ => 0,
+    }
+}
+
+fn access(span: &Span) -> u32 {
+    match &span.kind {
+        SpanKind::Mapped(mapping) => mapping.access(span.device).0,
+        _ => CUmemAccess_flags::PROT_READWRITE.0,
+    }
+}
+
+/// How much of the addresses around a block is mapped with it.
+fn mapping_bytes(span: &Span) -> u64 {
+    match span.kind {
+        SpanKind::Opened(Opened { pool: Some(_), .. }) => span.bytes.next_multiple_of(CHUNK_BYTES),
+        _ => span.bytes.next_multiple_of(PAGE_BYTES),
+    }
+}
+
+/// What all addresses of one memory share.
+fn block_id(span: &Span) -> u64 {
+    match &span.kind {
+        SpanKind::Mapped(mapping) => mapping.allocation.memory.inode(),
+        _ => span.id,
     }
 }
 

@@ -13,7 +13,7 @@ use super::memory::take;
 use crate::boundary::{Any, HostAddress, In, List, Out};
 use crate::device::Device;
 use crate::engine::work::{DriverWork, Work};
-use crate::ipc::{Opened, Token};
+use crate::ipc::{Attached, Import, Opened, Token};
 use crate::memory::backing::{Backing, Content, Label};
 use crate::pool::{Origin, Pool};
 use crate::span::{Span, SpanKind};
@@ -102,6 +102,7 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
     match &span.kind {
         SpanKind::Pool(pool) => release_from_pool(world, &lane, Arc::clone(&span), pool)?,
         _ => {
+            forget_import(world, &span);
             let give_back = move || {
                 let world = world_of_work();
                 world.end(&span);
@@ -116,6 +117,13 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
 /// Whether a span is a block of an imported pool.
 pub(super) fn is_imported(span: &Span) -> bool {
     matches!(&span.kind, SpanKind::Opened(opened) if opened.pool.is_some())
+}
+
+/// Notes that a block of an imported pool is not open any more.
+pub(super) fn forget_import(world: &World, span: &Span) {
+    if let SpanKind::Opened(opened) = &span.kind {
+        world.imports.forget(opened);
+    }
 }
 
 /// Frees a block in the order of a stream: it is overwritten when the stream comes by, and its pool knows where.
@@ -138,6 +146,12 @@ fn world_of_work() -> &'static World {
 
 fn find(world: &World, pool: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {
     world.pools.find(pool.0).ok_or(CUerror::INVALID_VALUE)
+}
+
+/// A pool whose memory this process has.
+fn find_own(world: &World, pool: CUmemoryPool) -> Result<Arc<Pool>, CUerror> {
+    let pool = find(world, pool)?;
+    if pool.origin == Origin::Imported { Err(CUerror::INVALID_VALUE) } else { Ok(pool) }
 }
 
 pub(crate) fn cuMemPoolCreate(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>) -> CUresult {
@@ -164,6 +178,9 @@ pub(crate) fn cuMemPoolDestroy(pool: CUmemoryPool) -> CUresult {
     if found.origin == Origin::Default {
         return Err(CUerror::INVALID_VALUE);
     }
+    if found.origin == Origin::Imported && !world.imports.release_pool(found.memory.inode())? {
+        return Ok(());
+    }
     let removed = world.pools.remove(pool.0).ok_or(CUerror::INVALID_VALUE)?;
     removed.destroy();
     if let Some(device) = removed.device.upgrade() {
@@ -183,18 +200,18 @@ fn is_switch(attribute: CUmemPool_attribute) -> bool {
 }
 
 pub(crate) fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: Any) -> CUresult {
-    let pool = find(world()?, pool)?;
+    let pool = find_own(world()?, pool)?;
     let value = if is_switch(attribute) { u64::from(value.read::<i32>()? != 0) } else { value.read::<u64>()? };
     pool.set_attribute(attribute, value)
 }
 
 pub(crate) fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: Any) -> CUresult {
-    let found = find(world()?, pool)?.attribute(attribute)?;
+    let found = find_own(world()?, pool)?.attribute(attribute)?;
     if is_switch(attribute) { value.set(found as i32) } else { value.set(found) }
 }
 
 pub(crate) fn cuMemPoolTrimTo(pool: CUmemoryPool, keep_bytes: usize) -> CUresult {
-    let pool = find(world()?, pool)?;
+    let pool = find_own(world()?, pool)?;
     let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
     pool.trim(&device, keep_bytes as u64);
     Ok(())
@@ -215,6 +232,9 @@ pub(crate) fn cuMemPoolSetAccess(pool: CUmemoryPool, map: List<CUmemAccessDesc>,
         }
         let known = [CUmemAccess_flags::PROT_NONE, CUmemAccess_flags::PROT_READ, CUmemAccess_flags::PROT_READWRITE];
         let is_own = own == Some(location.id);
+        if pool.origin == Origin::Imported && is_own && access.flags == CUmemAccess_flags::PROT_READ {
+            return Err(CUerror::NOT_SUPPORTED);
+        }
         if !known.contains(&access.flags) || is_own && access.flags != CUmemAccess_flags::PROT_READWRITE {
             return Err(CUerror::INVALID_VALUE);
         }
@@ -278,7 +298,9 @@ pub(crate) fn cuMemPoolImportFromShareableHandle(
     let (memory, label) = take_in(shareable, Content::Pool)?;
     let device = i32::try_from(label.device).ok().and_then(|ordinal| world.device(CUdevice(ordinal)).ok());
     let device = device.ok_or(CUerror::INVALID_VALUE)?;
-    pool.set(enter(world, device, Origin::Imported, 0, memory).handle);
+    let inode = memory.inode();
+    let imported = world.imports.pool(inode, || enter(world, device, Origin::Imported, 0, memory));
+    pool.set(imported.handle);
     Ok(())
 }
 
@@ -286,10 +308,10 @@ pub(crate) fn cuMemPoolExportPointer(data: Out<CUmemPoolPtrExportData>, start: C
     let world = world()?;
     let span = world.span(start.0).ok_or(CUerror::INVALID_VALUE)?;
     let SpanKind::Pool(pool) = &span.kind else { return Err(CUerror::INVALID_VALUE) };
-    if pool.origin != Origin::Exportable {
+    // The pool goes first.
+    if pool.origin != Origin::Exportable || !pool.memory.is_shared() || start.0 != span.base {
         return Err(CUerror::INVALID_VALUE);
     }
-    share(pool)?;
     let offset = span.base - world.devices[span.device].arena.base();
     let token = Token::new(Content::Pool, &pool.memory, span.device, offset, span.bytes, span.id);
     data.set(CUmemPoolPtrExportData { bytes: token.to_bytes() });
@@ -310,10 +332,16 @@ pub(crate) fn cuMemPoolImportPointer(
         return Err(CUerror::INVALID_VALUE);
     }
     let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
-    let memory = Arc::clone(&pool.memory);
-    let (address, opened) = Opened::attach(&device, token, memory, Some(pool))?;
-    let kind = SpanKind::Opened(Arc::new(opened));
+    let mut blocks = world.imports.blocks();
+    if let Some(import) = blocks.get(&token.place()) {
+        start.set(CUdeviceptr(import.address));
+        return Ok(());
+    }
+    let attached = Arc::new(Attached::new(&device, Arc::clone(&pool.memory), token.offset, token.bytes)?);
+    let address = attached.address(token.offset);
+    let kind = SpanKind::Opened(Opened { token, pool: Some(pool), _attached: Arc::clone(&attached) });
     world.enter(address, token.bytes, device.ordinal, None, kind)?;
+    blocks.insert(token.place(), Import { address, attached, context: None, times: 1 });
     start.set(CUdeviceptr(address));
     Ok(())
 }

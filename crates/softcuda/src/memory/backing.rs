@@ -44,17 +44,13 @@ pub(crate) struct Label {
     magic: u64,
     content: u32,
     pub(crate) device: u32,
-    /// The types of handle that it may be exported as.
-    pub(crate) handle_types: u32,
-    /// One where the memory is usable by other hardware.
-    pub(crate) rdma: u32,
-    pub(crate) bytes: u64,
+    bytes: u64,
 }
 
 impl Label {
     pub(crate) fn new(content: Content, device: usize, bytes: u64) -> Self {
         let device = u32::try_from(device).expect("there are few devices");
-        Self { magic: MAGIC, content: content as u32, device, handle_types: 0, rdma: 0, bytes }
+        Self { magic: MAGIC, content: content as u32, device, bytes }
     }
 
     pub(crate) fn is(&self, content: Content) -> bool {

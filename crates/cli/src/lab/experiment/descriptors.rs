@@ -165,12 +165,21 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(6, 6, 13),
-        did: "the properties of an import",
+        did: "the properties of an import: which are not as the memory was made",
         run: |b| {
             let descriptor = begun_and_exported(b)?.1;
             let import = allocation::import(b, descriptor.as_fd())?;
             Ok(or_code(allocation::properties(b, import), |prop| {
-                either(prop == shareable(b), "as it was made", "otherwise")
+                let differs = [
+                    (prop.kind != shareable(b).kind, "type"),
+                    (prop.requestedHandleTypes != shareable(b).requestedHandleTypes, "handle types"),
+                    (prop.location != shareable(b).location, "location"),
+                    (prop.compressionType != 0, "compression"),
+                    (prop.gpuDirectRDMACapable != 0, "RDMA"),
+                    (prop.usage != 0, "usage"),
+                ];
+                let differs: Vec<_> = differs.iter().filter(|(differs, _)| *differs).map(|(_, name)| *name).collect();
+                format!("other {}, handle types {}", differs.join(", "), prop.requestedHandleTypes.0)
             }))
         },
     },
