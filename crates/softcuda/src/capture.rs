@@ -70,6 +70,13 @@ pub(crate) struct Captured {
     after: Vec<usize>,
 }
 
+impl Captured {
+    /// Spoils the capture, if it is not over.
+    pub(crate) fn spoil(&self) {
+        self.capture.upgrade().iter().for_each(|capture| capture.invalidate());
+    }
+}
+
 /// What the program may know of a stream's capture.
 #[derive(Debug)]
 pub(crate) struct Report {
@@ -358,8 +365,6 @@ pub(crate) fn is_unseen(function: Function) -> bool {
             | Function::cuMemFreeHost
             | Function::cuMemHostRegister_v2
             | Function::cuMemHostUnregister
-            | Function::cuEventQuery
-            | Function::cuEventSynchronize
             | Function::cuModuleLoad
             | Function::cuModuleLoadData
             | Function::cuModuleLoadDataEx

@@ -258,7 +258,9 @@ impl World {
             SpanKind::Device | SpanKind::Pool(_) | SpanKind::Variable { .. } | SpanKind::Hidden { .. } => {
                 Place::device(&self.devices[span.device].arena, address)
             }
-            SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages, .. } => Place::pages(pages, address - span.base),
+            SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages, .. } => {
+                Place::pages(pages, address - span.base)
+            }
             SpanKind::Registered { .. } => Place::program(address),
         }
     }

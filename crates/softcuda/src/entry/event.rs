@@ -33,12 +33,15 @@ fn find(world: &World, event: CUevent) -> Result<Arc<Event>, CUerror> {
     Ok(event)
 }
 
-/// The last record of an event; an error if that was in a capture, where nothing passes.
+/// The last record of an event; an error if that was in a capture, where nothing passes. The capture is spoilt by it.
 fn recorded(event: &Event) -> Result<Option<Record>, CUerror> {
     match event.mark() {
+        Mark::Captured(captured) => {
+            captured.spoil();
+            Err(CUerror::CAPTURED_EVENT)
+        }
         Mark::Nowhere => Ok(None),
         Mark::Recorded(record) => Ok(Some(record)),
-        Mark::Captured(_) => Err(CUerror::CAPTURED_EVENT),
     }
 }
 
@@ -77,7 +80,9 @@ pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u3
 
 pub(crate) fn cuEventQuery(event: CUevent) -> CUresult {
     let world = world()?;
-    if let Some(Record { point, .. }) = recorded(&*find(world, event)?)? {
+    let record = recorded(&*find(world, event)?)?;
+    world.captures.refuse_unseen()?;
+    if let Some(Record { point, .. }) = record {
         if !point.has_passed() {
             return Err(CUerror::NOT_READY);
         }
@@ -89,7 +94,9 @@ pub(crate) fn cuEventQuery(event: CUevent) -> CUresult {
 pub(crate) fn cuEventSynchronize(event: CUevent) -> CUresult {
     let world = world()?;
     let event = find(world, event)?;
-    if let Some(record) = recorded(&event)? {
+    let record = recorded(&event)?;
+    world.captures.refuse_unseen()?;
+    if let Some(record) = record {
         world.engine.wait(&record.point);
     }
     match event.context.upgrade() {
