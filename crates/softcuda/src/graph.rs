@@ -16,7 +16,7 @@ use crate::stream::Lane;
 use crate::world::{World, lock};
 
 /// The topmost byte of a node's handle, below which lies its number.
-const NODE: usize = 0xcc << 56;
+const NODE: usize = 0xcd << 56;
 
 /// As many nodes as one launch has at the most. Graphs within graphs could be more than any memory holds.
 const NODES_MAX: usize = 1 << 20;
