@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use freehold_driver::cuda::event_flags;
 use rustix::process::{Pid, test_kill_process};
 
+use crate::capture::Captured;
 use crate::context::Context;
 use crate::engine::queue::{Clock, Point};
 use crate::engine::work::Stamp;
@@ -20,9 +21,20 @@ use crate::world::lock;
 pub(crate) struct Event {
     pub(crate) context: Weak<Context>,
     pub(crate) flags: u32,
-    /// How far it is, where other processes can ask; `recorded` is not used then.
+    /// How far it is, where other processes can ask; it has no mark then.
     pub(crate) shared: Option<Arc<SharedState>>,
-    recorded: Mutex<Option<Record>>,
+    mark: Mutex<Mark>,
+}
+
+/// Where an event is.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Mark {
+    /// It was never recorded.
+    #[default]
+    Nowhere,
+    Recorded(Record),
+    /// It was recorded in a stream that was captured.
+    Captured(Captured),
 }
 
 /// Where an event was last recorded.
@@ -36,7 +48,7 @@ pub(crate) struct Record {
 
 impl Event {
     pub(crate) fn new(context: Weak<Context>, flags: u32) -> Self {
-        Self { context, flags, shared: None, recorded: Mutex::default() }
+        Self { context, flags, shared: None, mark: Mutex::default() }
     }
 
     pub(crate) fn with_shared(context: Weak<Context>, flags: u32, shared: SharedState) -> Self {
@@ -48,12 +60,23 @@ impl Event {
     }
 
     pub(crate) fn record(&self, record: Record) {
-        *lock(&self.recorded) = Some(record);
+        *lock(&self.mark) = Mark::Recorded(record);
     }
 
-    /// The last record; nothing if there was none.
+    pub(crate) fn capture(&self, captured: Captured) {
+        *lock(&self.mark) = Mark::Captured(captured);
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        lock(&self.mark).clone()
+    }
+
+    /// The last record; nothing if there was none, or if it was in a capture.
     pub(crate) fn recorded(&self) -> Option<Record> {
-        lock(&self.recorded).clone()
+        match self.mark() {
+            Mark::Recorded(record) => Some(record),
+            Mark::Nowhere | Mark::Captured(_) => None,
+        }
     }
 }
 

@@ -14,8 +14,10 @@
 //! | `FREEHOLD_SOFT_MACHINE` | a name: processes of one user with the same name, and the same memory, share the devices |
 //! | `CUDA_LOG_FILE` | where messages of errors are written: `stdout`, `stderr` or a path |
 
+mod advice;
 mod attributes;
 mod boundary;
+mod capture;
 pub mod config;
 mod context;
 mod device;
@@ -23,6 +25,7 @@ mod engine;
 mod entry;
 mod event;
 mod function;
+mod graph;
 mod image;
 mod ipc;
 mod jit;

@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     Kernel = 0xc8,
     Link = 0xc9,
     Allocation = 0xca,
+    Graph = 0xcb,
+    Exec = 0xcc,
 }
 
 /// What the next handle after a removal looks like.

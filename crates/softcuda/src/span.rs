@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::advice::Advices;
 use crate::context::Context;
 use crate::ipc::Opened;
 use crate::mapping::Mapping;
@@ -39,7 +40,7 @@ pub(crate) enum SpanKind {
     /// `cuMemHostRegister`: the program's own pages.
     Registered { flags: u32 },
     /// `cuMemAllocManaged`.
-    Managed { pages: Arc<HostPages> },
+    Managed { pages: Arc<HostPages>, advices: Arc<Advices> },
     /// A variable of a module: memory of the device's that ends with the module.
     Variable { constant: bool },
     /// `cuMemMap`.

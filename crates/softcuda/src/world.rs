@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 
 use freehold_driver::cuda::{CUdevice, CUerror, CUmemAccess_flags, CUresult};
 
+use crate::capture::Captures;
 use crate::config::{Config, LogFile};
 use crate::context::Context;
 use crate::device::Device;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::function::Function;
+use crate::graph::{Exec, Graph};
 use crate::ipc::Imports;
 use crate::library::{Kernel, Library};
 use crate::link::Link;
@@ -44,6 +46,9 @@ pub(crate) struct World {
     pub(crate) allocations: Registry<Allocation>,
     pub(crate) addresses: Addresses,
     pub(crate) imports: Imports,
+    pub(crate) graphs: Registry<Graph>,
+    pub(crate) execs: Registry<Exec>,
+    pub(crate) captures: Captures,
     pub(crate) log: Log,
     spans: RwLock<Spans>,
     /// Goes up whenever kernels lose sight of a span.
@@ -113,6 +118,9 @@ impl World {
             allocations: Registry::new(Kind::Allocation, Return::Never),
             addresses: Addresses::reserve().map_err(|_| CUerror::OUT_OF_MEMORY)?,
             imports: Imports::default(),
+            graphs: Registry::new(Kind::Graph, Return::Never),
+            execs: Registry::new(Kind::Exec, Return::Never),
+            captures: Captures::default(),
             log: Log::new(LogFile::from_environment()),
             spans: RwLock::new(Spans::default()),
             losses: AtomicU64::new(0),
@@ -304,7 +312,9 @@ impl World {
             SpanKind::Mapped(mapping) => {
                 Place::mapped(self.addresses.arena(), address, [Arc::clone(&mapping.presence)].into())
             }
-            SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages } => Place::pages(pages, address - span.base),
+            SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages, .. } => {
+                Place::pages(pages, address - span.base)
+            }
             SpanKind::Registered { .. } => Place::program(address),
         }
     }

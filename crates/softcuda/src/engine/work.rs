@@ -48,10 +48,10 @@ pub(crate) enum Work {
 }
 
 /// What a stream stands for, asked again and again.
-pub(crate) struct Condition(Box<dyn Fn() -> bool + Send>);
+pub(crate) struct Condition(Box<dyn Fn() -> bool + Send + Sync>);
 
 impl Condition {
-    pub(crate) fn new(holds: impl Fn() -> bool + Send + 'static) -> Self {
+    pub(crate) fn new(holds: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self(Box::new(holds))
     }
 }
@@ -63,10 +63,10 @@ impl fmt::Debug for Condition {
 }
 
 /// Work of the driver's own: a function that is called once and waits for nothing.
-pub(crate) struct DriverWork(Option<Box<dyn FnOnce() + Send>>);
+pub(crate) struct DriverWork(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl DriverWork {
-    pub(crate) fn new(work: impl FnOnce() + Send + 'static) -> Self {
+    pub(crate) fn new(work: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(work)))
     }
 }
@@ -206,7 +206,7 @@ impl Fill {
 }
 
 /// A stream that stands until a word of memory compares.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct WaitValue {
     pub(crate) at: Place,
     pub(crate) width: Width,
@@ -345,6 +345,25 @@ pub(crate) enum Part {
 }
 
 impl Work {
+    /// The same work once more, from its start: for work that the program asked for, and none of the driver's own.
+    ///
+    /// # Errors
+    /// There is no memory for what a kernel needs beside its own.
+    pub(crate) fn again(&self) -> Result<Self, CUerror> {
+        Ok(match self {
+            Self::Nothing => Self::Nothing,
+            Self::Copy(copy) => Self::Copy(Box::new(Copy::new(copy.from.clone(), copy.to.clone(), copy.extent))),
+            Self::Fill(fill) => Self::Fill(Box::new(Fill::new(fill.to.clone(), fill.extent, fill.pattern.clone()))),
+            Self::Host(call) => Self::Host(HostCall::new(call.function, call.data)),
+            Self::Kernel(run) => Self::Kernel(Arc::new(run.again()?)),
+            Self::Write { at, width, value } => Self::Write { at: at.clone(), width: *width, value: *value },
+            Self::Wait(wait) => Self::Wait(wait.clone()),
+            Self::Stamp(_) | Self::Await(_) | Self::Driver(_) => {
+                unreachable!("work of the driver's own is never repeated")
+            }
+        })
+    }
+
     /// Carries out a part of the work.
     ///
     /// # Errors

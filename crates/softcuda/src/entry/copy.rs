@@ -113,6 +113,10 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
     let device = lane.context.device.ordinal;
     let from = from.resolve(world, extent, device, CUmemAccess_flags::PROT_READ)?;
     let to = to.resolve(world, extent, device, CUmemAccess_flags::PROT_READWRITE)?;
+    if call == Call::Async && lane.is_captured() {
+        // Pageable memory is read and written when the graph runs.
+        return lane.add(world, Work::Copy(Box::new(Copy::new(from.side, to.side, extent))));
+    }
     let must_finish = call == Call::Sync && (from.sync_memops || to.sync_memops);
     let stage_bytes_max = if call == Call::Sync { STAGE_BYTES_MAX } else { STAGE_ASYNC_BYTES_MAX };
     match (from.memory, to.memory) {
@@ -124,18 +128,17 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
         }
         (Memory::Pageable, Memory::Device) => {
             if call == Call::Sync {
+                lane.not_captured(world)?;
                 lane.wait_for_turn(world)?;
             }
             let staged = stage(&from.side, extent)?;
-            lane.add(world, Work::Copy(Box::new(Copy::new(staged, to.side, extent))))?;
-            Ok(())
+            lane.add(world, Work::Copy(Box::new(Copy::new(staged, to.side, extent))))
         }
         (Memory::Device, Memory::Device) if !must_finish => {
-            lane.add(world, Work::Copy(Box::new(Copy::new(from.side, to.side, extent))))?;
-            Ok(())
+            lane.add(world, Work::Copy(Box::new(Copy::new(from.side, to.side, extent))))
         }
         _ => {
-            let done = lane.add(world, Work::Copy(Box::new(Copy::new(from.side, to.side, extent))))?;
+            let done = lane.queue(world, Vec::new(), Work::Copy(Box::new(Copy::new(from.side, to.side, extent))))?;
             if call == Call::Sync {
                 world.engine.wait(&done);
                 settle(world, &lane.context)?;
@@ -147,6 +150,7 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
 
 /// Waits for the stream, then copies in the calling thread.
 fn copy_now(world: &World, lane: &Lane, from: Side, to: Side, extent: Extent) -> CUresult {
+    lane.not_captured(world)?;
     lane.wait_for_turn(world)?;
     lane.context.flush_printed();
     world.engine.status()?;

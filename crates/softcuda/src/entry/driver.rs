@@ -55,10 +55,9 @@ pub(crate) fn cuGetProcAddress_v2(
     if version > DRIVER_VERSION {
         return Err(CUerror::INVALID_VALUE);
     }
-    let (address, outcome) = match Function::ALL.iter().find(|function| base_name(function.name()) == name.0) {
-        Some(&found) if version < since(found) => (0, CUdriverProcAddressQueryResult::VERSION_NOT_SUFFICIENT),
-        Some(&found) if version < until(found) => (table.address(found), CUdriverProcAddressQueryResult::SUCCESS),
-        _ => (0, CUdriverProcAddressQueryResult::SYMBOL_NOT_FOUND),
+    let (address, outcome) = match form(&name.0, version) {
+        Ok(found) => (table.address(found), CUdriverProcAddressQueryResult::SUCCESS),
+        Err(outcome) => (0, outcome),
     };
     // A name that is not found is no error: the address is null.
     function.set(address as *mut c_void);
@@ -66,6 +65,20 @@ pub(crate) fn cuGetProcAddress_v2(
         status.set(outcome);
     }
     Ok(())
+}
+
+/// The function that a name means to a program of a version: of all forms of it, the last one that was there by then.
+fn form(name: &str, version: i32) -> Result<Function, CUdriverProcAddressQueryResult> {
+    let forms = || Function::ALL.iter().copied().filter(|&function| base_name(function.name()) == name);
+    if forms().next().is_none() {
+        return Err(CUdriverProcAddressQueryResult::SYMBOL_NOT_FOUND);
+    }
+    let there = forms().filter(|&form| since(form) <= version).max_by_key(|&form| since(form));
+    match there {
+        None => Err(CUdriverProcAddressQueryResult::VERSION_NOT_SUFFICIENT),
+        Some(form) if version < until(form) => Ok(form),
+        Some(_) => Err(CUdriverProcAddressQueryResult::SYMBOL_NOT_FOUND),
+    }
 }
 
 /// A symbol without its version.
@@ -83,7 +96,8 @@ fn since(function: Function) -> i32 {
         cuLogsRegisterCallback | cuLogsUnregisterCallback | cuLogsCurrent | cuLogsDumpToFile | cuLogsDumpToMemory => {
             12090
         }
-        cuKernelGetLibrary => 12050,
+        cuEventElapsedTime_v2 | cuStreamGetDevice => 12080,
+        cuKernelGetLibrary | cuCtxCreate_v4 | cuStreamGetCtx_v2 => 12050,
         cuModuleGetFunctionCount
         | cuModuleEnumerateFunctions
         | cuLibraryGetKernelCount
@@ -93,6 +107,7 @@ fn since(function: Function) -> i32 {
         | cuFuncIsLoaded
         | cuFuncLoad => 12040,
         cuKernelGetName | cuFuncGetName => 12030,
+        cuMemPrefetchAsync_v2 | cuMemAdvise_v2 => 12020,
         cuGetProcAddress_v2
         | cuCtxGetId
         | cuStreamGetId
@@ -114,9 +129,10 @@ fn since(function: Function) -> i32 {
         | cuStreamWriteValue32_v2
         | cuStreamWriteValue64_v2
         | cuStreamBatchMemOp_v2 => 11070,
-        cuModuleGetLoadingMode => 11070,
+        cuModuleGetLoadingMode | cuOccupancyMaxPotentialClusterSize | cuOccupancyMaxActiveClusters => 11070,
         cuLaunchKernelEx => 11060,
-        cuDeviceGetUuid_v2 => 11040,
+        cuDeviceGetUuid_v2 | cuCtxCreate_v3 | cuGraphInstantiateWithFlags => 11040,
+        cuStreamGetCaptureInfo_v2 => 11030,
         cuMemPoolExportToShareableHandle
         | cuMemPoolImportFromShareableHandle
         | cuMemPoolExportPointer
@@ -134,8 +150,8 @@ fn since(function: Function) -> i32 {
         | cuDeviceGetDefaultMemPool
         | cuDeviceGetMemPool
         | cuDeviceSetMemPool => 11020,
-        cuEventRecordWithFlags => 11010,
-        cuMemRetainAllocationHandle | cuIpcOpenMemHandle_v2 => 11000,
+        cuEventRecordWithFlags | cuGraphUpload => 11010,
+        cuMemRetainAllocationHandle | cuIpcOpenMemHandle_v2 | cuCtxResetPersistingL2Cache => 11000,
         cuDevicePrimaryCtxRelease_v2 | cuDevicePrimaryCtxReset_v2 | cuDevicePrimaryCtxSetFlags_v2 | cuFuncGetModule => {
             11000
         }
@@ -152,10 +168,16 @@ fn since(function: Function) -> i32 {
         | cuMemGetAllocationPropertiesFromHandle
         | cuMemExportToShareableHandle
         | cuMemImportFromShareableHandle => 10020,
-        cuLaunchHostFunc | cuStreamIsCapturing => 10000,
-        cuStreamGetCtx => 9020,
+        cuStreamBeginCapture_v2 | cuThreadExchangeStreamCaptureMode => 10010,
+        cuLaunchHostFunc | cuStreamIsCapturing | cuStreamEndCapture | cuGraphCreate | cuGraphClone | cuGraphDestroy
+        | cuGraphGetNodes | cuGraphExecDestroy | cuGraphLaunch => 10000,
+        cuStreamGetCtx | cuDeviceGetUuid => 9020,
         cuFuncSetAttribute | cuLaunchCooperativeKernel => 9000,
-        cuDeviceGetP2PAttribute => 8000,
+        cuDeviceGetP2PAttribute
+        | cuMemPrefetchAsync
+        | cuMemAdvise
+        | cuMemRangeGetAttribute
+        | cuMemRangeGetAttributes => 8000,
         cuDevicePrimaryCtxRetain
         | cuDevicePrimaryCtxGetState
         | cuCtxGetFlags
@@ -168,7 +190,7 @@ fn since(function: Function) -> i32 {
         | cuLinkAddFile_v2
         | cuOccupancyMaxActiveBlocksPerMultiprocessor
         | cuOccupancyMaxPotentialBlockSize => 6050,
-        cuGetErrorName | cuGetErrorString | cuMemAllocManaged | cuPointerSetAttribute => 6000,
+        cuGetErrorName | cuGetErrorString | cuMemAllocManaged | cuPointerSetAttribute | cuStreamAttachMemAsync => 6000,
         cuStreamCreateWithPriority
         | cuStreamGetPriority
         | cuStreamGetFlags
@@ -176,7 +198,7 @@ fn since(function: Function) -> i32 {
         | cuStreamAddCallback
         | cuLinkComplete
         | cuLinkDestroy => 5050,
-        cuFuncSetSharedMemConfig => 4020,
+        cuFuncSetSharedMemConfig | cuCtxGetSharedMemConfig | cuCtxSetSharedMemConfig => 4020,
         cuDeviceGetByPCIBusId
         | cuDeviceGetPCIBusId
         | cuIpcGetMemHandle
@@ -201,6 +223,8 @@ fn since(function: Function) -> i32 {
         | cuMemcpy3DPeer
         | cuMemcpy3DPeerAsync
         | cuMemHostUnregister
+        | cuProfilerStart
+        | cuProfilerStop
         | cuLaunchKernel => 4000,
         other if other.name().ends_with("_v2") => 3020,
         cuMemsetD8Async | cuMemsetD16Async | cuMemsetD32Async | cuMemsetD2D8Async | cuMemsetD2D16Async
@@ -216,8 +240,7 @@ fn since(function: Function) -> i32 {
 /// The version of CUDA from which on the name means another form, with other arguments, which this driver has not.
 fn until(function: Function) -> i32 {
     match function {
-        Function::cuCtxCreate_v2 => 11040,
-        Function::cuStreamGetCtx => 12050,
+        Function::cuStreamGetCaptureInfo_v2 => 12030,
         Function::cuCtxGetDevice | Function::cuCtxSynchronize => 13000,
         _ => i32::MAX,
     }
@@ -236,8 +259,21 @@ mod tests {
     }
 
     #[test]
-    fn no_two_functions_share_a_name() {
-        let mut names: Vec<_> = Function::ALL.iter().map(|function| base_name(function.name())).collect();
+    fn the_version_of_a_program_chooses_the_form_of_a_name() {
+        let context = |version| form("cuCtxCreate", version);
+        assert_eq!(context(3010), Err(CUdriverProcAddressQueryResult::VERSION_NOT_SUFFICIENT));
+        assert_eq!(context(11030), Ok(Function::cuCtxCreate_v2));
+        assert_eq!(context(12040), Ok(Function::cuCtxCreate_v3));
+        assert_eq!(context(13000), Ok(Function::cuCtxCreate_v4));
+        assert_eq!(form("cuMemAdvise", 12010), Ok(Function::cuMemAdvise));
+        assert_eq!(form("cuMemAdvise", 12020), Ok(Function::cuMemAdvise_v2));
+        assert_eq!(form("cuCtxSynchronize", 13000), Err(CUdriverProcAddressQueryResult::SYMBOL_NOT_FOUND));
+    }
+
+    #[test]
+    fn no_two_forms_of_a_name_are_of_one_version() {
+        let forms = Function::ALL.iter().map(|function| (base_name(function.name()), since(*function)));
+        let mut names: Vec<_> = forms.collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), Function::ALL.len());

@@ -54,9 +54,12 @@ fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> 
     let last = last.ok_or(CUerror::INVALID_VALUE)?;
     let (span, place) = filled(world, start, last, &lane.context)?;
     let side = Side { place, pitch, slice: 0 };
-    let done = lane.add(world, Work::Fill(Box::new(Fill::new(side, extent, pattern.to_vec()))))?;
-    let must_finish = span.is_on_host() || span.sync_memops.load(std::sync::atomic::Ordering::Relaxed);
-    if call == Call::Sync && must_finish {
+    let work = Work::Fill(Box::new(Fill::new(side, extent, pattern.to_vec())));
+    if call == Call::Async {
+        return lane.add(world, work);
+    }
+    let done = lane.queue(world, Vec::new(), work)?;
+    if span.is_on_host() || span.sync_memops.load(std::sync::atomic::Ordering::Relaxed) {
         world.engine.wait(&done);
         settle(world, &lane.context)?;
     }

@@ -80,9 +80,10 @@ fn allocate(world: &World, lane: &Lane, pool: &Arc<Pool>, bytes: u64) -> Result<
     }
     let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
     let queue = &lane.stream.queue;
+    lane.not_captured(world)?;
     let grant = pool.allocate(&device, bytes, queue)?;
     if !grant.after.is_empty() {
-        lane.context.add(world, queue, grant.after, Work::Nothing)?;
+        lane.queue(world, grant.after, Work::Nothing)?;
     }
     world.enter(grant.address, bytes, device.ordinal, None, SpanKind::Pool(Arc::clone(pool)))?;
     Ok(grant.address)
@@ -94,6 +95,7 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
     if start == CUdeviceptr::NULL {
         return Ok(());
     }
+    lane.not_captured(world)?;
     if world.span(start.0).is_some_and(|span| matches!(span.kind, SpanKind::Managed { .. })) {
         return Err(CUerror::NOT_SUPPORTED);
     }
@@ -108,7 +110,7 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
                 world.end(&span);
                 world.give_back(&span);
             };
-            lane.add(world, Work::Driver(DriverWork::new(give_back)))?;
+            lane.queue(world, Vec::new(), Work::Driver(DriverWork::new(give_back)))?;
         }
     }
     Ok(())
@@ -134,7 +136,7 @@ fn release_from_pool(world: &World, lane: &Lane, span: Arc<Span>, pool: &Arc<Poo
         world.end(&span);
         owner.poison(&world.devices[span.device], span.base, span.bytes);
     };
-    let point = lane.add(world, Work::Driver(DriverWork::new(poison)))?;
+    let point = lane.queue(world, Vec::new(), Work::Driver(DriverWork::new(poison)))?;
     pool.release(base, Some(point));
     Ok(())
 }
