@@ -18,9 +18,6 @@ use crate::world::{World, lock};
 /// The topmost byte of a node's handle, below which lies its number.
 const NODE: usize = 0xcd << 56;
 
-/// As many nodes as one launch has at the most. Graphs within graphs could be more than any memory holds.
-const NODES_MAX: usize = 1 << 20;
-
 #[derive(Debug)]
 pub(crate) struct Graph {
     pub(crate) handle: CUgraph,
@@ -42,22 +39,10 @@ pub(crate) struct Node {
 pub(crate) enum Step {
     /// Work as it was asked for, of which each launch carries out a copy.
     Work(Work),
-    /// What another graph launches. None of its nodes is a graph again.
-    Graph(Vec<Arc<Node>>),
     /// Moves an event that does not belong to the graph.
     Record(Arc<Event>),
     /// Waits for one.
     Await(Arc<Event>),
-}
-
-impl Step {
-    /// What stands in place of a graph within a graph.
-    fn launched(&self) -> Option<&[Arc<Node>]> {
-        match self {
-            Self::Graph(nodes) => Some(nodes),
-            _ => None,
-        }
-    }
 }
 
 impl Node {
@@ -109,31 +94,19 @@ pub(crate) fn find(world: &World, handle: CUgraph) -> Result<Arc<Graph>, CUerror
 /// A graph as it was when it was made ready for launches.
 #[derive(Debug)]
 pub(crate) struct Exec {
-    /// Nodes of graphs within graphs stand in their place.
     nodes: Vec<Arc<Node>>,
     /// Where its last launch ends: launches do not overlap.
     last: Mutex<Option<Point>>,
 }
 
 impl Exec {
-    /// # Errors
-    /// There are too many nodes.
-    pub(crate) fn new(graph: &Graph) -> Result<Self, CUerror> {
-        let nodes = graph.nodes();
-        let count: usize = nodes.iter().map(|node| node.step.launched().map_or(1, <[_]>::len)).sum();
-        if count > NODES_MAX {
-            return Err(CUerror::OUT_OF_MEMORY);
-        }
-        let launched =
-            nodes.iter().flat_map(|node| node.step.launched().unwrap_or(std::slice::from_ref(node)).to_vec());
-        Ok(Self { nodes: launched.collect(), last: Mutex::default() })
+    pub(crate) fn new(graph: &Graph) -> Self {
+        Self { nodes: graph.nodes(), last: Mutex::default() }
     }
 
-    /// Puts the work of all nodes into a stream.
+    /// Puts the work of all nodes into a stream, which is not captured: no graph is launched within another.
     pub(crate) fn launch(&self, world: &World, lane: &Lane) -> CUresult {
-        if lane.is_captured() {
-            return lane.note(world, Step::Graph(self.nodes.clone()));
-        }
+        lane.not_captured(world)?;
         // What a launch needs is there before the first node is added: a launch that is refused does nothing.
         let moves = self.nodes.iter().map(|node| Move::of(&node.step)).collect::<Result<Vec<_>, _>>()?;
         let mut last = lock(&self.last);
@@ -161,7 +134,6 @@ impl<'n> Move<'n> {
             Step::Work(work) => Self::Work(work.again()?),
             Step::Record(event) => Self::Record(event),
             Step::Await(event) => Self::Await(event),
-            Step::Graph(_) => unreachable!("the nodes of inner graphs stand in their place"),
         })
     }
 

@@ -288,7 +288,6 @@ fn an_unknown_mode_and_the_legacy_stream_are_refused() {
     let stream = own.stream();
     assert_eq!(capture::begin(&own.api, stream, CUstreamCaptureMode(3)).code(), CUerror::INVALID_VALUE);
     assert_eq!(capture::begin(&own.api, CUstream::LEGACY, RELAXED).code(), CUerror::STREAM_CAPTURE_UNSUPPORTED);
-    assert_eq!(capture::exchange_mode(&own.api, CUstreamCaptureMode(3)).code(), CUerror::INVALID_VALUE);
 }
 
 #[test]
@@ -462,22 +461,16 @@ fn flags_that_exclude_each_other_are_an_invalid_value() {
 }
 
 #[test]
-fn a_graph_launched_into_a_capture_is_a_node_of_it() {
+fn no_graph_is_launched_into_a_capture() {
     let own = alone();
     let (stream, block) = (own.stream(), own.block(8192));
-    let inner = captured(&own, stream, || {
-        fill::d8_async(&own.api, block, 4, 2048, stream).unwrap();
-        fill::d8_async(&own.api, at(block, 2048), 4, 2048, stream).unwrap();
-    });
+    let inner = captured(&own, stream, || fill::d8_async(&own.api, block, 4, 2048, stream).unwrap());
     let inner = ready(&own, inner);
-    let outer = captured(&own, stream, || {
-        launch(&own, inner, stream);
-        copy::device_to_device_async(&own.api, at(block, 4096), block, 4096, stream).unwrap();
-    });
-    assert_eq!(graph::node_count(&own.api, outer), Ok(2));
-    launch(&own, ready(&own, outer), stream);
-    own.finish(stream);
-    assert_eq!(own.byte(block, 8192), 4);
+    capture::begin(&own.api, stream, RELAXED).unwrap();
+    // SAFETY: the graph holds a fill of device memory alone, and is not launched.
+    let launched = unsafe { graph::launch(&own.api, inner, stream) };
+    assert_eq!(launched.code(), CUerror::STREAM_CAPTURE_UNSUPPORTED);
+    ends_spoilt(&own, stream);
 }
 
 #[test]

@@ -34,15 +34,27 @@ fn memory_is_attached_to_all_streams_to_the_host_or_to_one_stream() {
 }
 
 #[test]
-fn only_whole_managed_allocations_are_attached() {
+fn only_whole_allocations_are_attached() {
     let own = Context::create();
-    let (memory, block, stream) = (own.managed(BYTES), own.block(BYTES), own.stream());
-    let attach = |stream, start, bytes, flags| managed::attach(&own.api, stream, start, bytes, flags).code();
-    assert_eq!(attach(stream, memory.address(), 4096, attach_flags::SINGLE), CUerror::INVALID_VALUE);
-    assert_eq!(attach(stream, block, 0, attach_flags::SINGLE), CUerror::INVALID_VALUE);
-    assert_eq!(attach(stream, memory.address(), 0, 0), CUerror::INVALID_VALUE);
-    assert_eq!(attach(stream, memory.address(), 0, 3), CUerror::INVALID_VALUE);
-    assert_eq!(attach(CUstream::LEGACY, memory.address(), 0, attach_flags::SINGLE), CUerror::INVALID_VALUE);
+    let (memory, stream) = (own.managed(BYTES), own.stream());
+    let attached = managed::attach(&own.api, stream, memory.address(), 4096, attach_flags::SINGLE);
+    assert_eq!(attached.code(), CUerror::INVALID_VALUE);
+}
+
+#[test]
+fn memory_is_attached_in_one_way() {
+    let own = Context::create();
+    let (memory, stream) = (own.managed(BYTES), own.stream());
+    for flags in [0, 3] {
+        assert_eq!(managed::attach(&own.api, stream, memory.address(), 0, flags).code(), CUerror::INVALID_VALUE);
+    }
+}
+
+#[test]
+fn a_block_is_not_attached() {
+    let own = Context::create();
+    let (block, stream) = (own.block(BYTES), own.stream());
+    assert_eq!(managed::attach(&own.api, stream, block, 0, attach_flags::SINGLE).code(), CUerror::INVALID_VALUE);
 }
 
 #[test]

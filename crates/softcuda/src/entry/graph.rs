@@ -56,7 +56,7 @@ pub(crate) fn cuGraphInstantiateWithFlags(exec: Out<CUgraphExec>, graph: CUgraph
         // No kernel launches anything here.
         return Err(CUerror::NOT_SUPPORTED);
     }
-    let made = Arc::new(Exec::new(&graph)?);
+    let made = Arc::new(Exec::new(&graph));
     let (handle, _) = world.execs.insert_with(|_| made);
     exec.set(CUgraphExec(handle));
     Ok(())
