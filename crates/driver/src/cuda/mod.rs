@@ -46,6 +46,7 @@ pub mod pointer;
 pub mod pool;
 pub mod primary;
 pub mod stream;
+pub mod symbols;
 pub mod types;
 
 pub use api::{Api, Function};
