@@ -44,6 +44,12 @@ impl Argument for CUipcMemHandle {
     }
 }
 
+impl Argument for CUmemLocation {
+    fn number(self) -> Option<u64> {
+        Some(self.id as u64)
+    }
+}
+
 impl Argument for CUipcEventHandle {
     fn number(self) -> Option<u64> {
         None
@@ -92,6 +98,11 @@ numbers! {
     CUfunction_attribute: |it| it.0.into();
     CUjitInputType: |it| it.0.into();
     CUsharedconfig: |it| it.0.into();
+    CUgraph: |it| it.0 as u64;
+    CUgraphExec: |it| it.0 as u64;
+    CUstreamCaptureMode: |it| it.0.into();
+    CUmem_advise: |it| it.0.into();
+    CUmem_range_attribute: |it| it.0.into();
 }
 
 macro_rules! refusing {
@@ -155,6 +166,8 @@ fn every_function_of_the_list_is_called_by_one_call_with_its_arguments_in_order(
     functions.extend(occupancies());
     functions.extend(launches());
     functions.extend(log_calls());
+    functions.extend(captures_and_graphs());
+    functions.extend(managed_memory());
     functions.sort();
     assert_eq!(functions, Function::ALL);
 }
@@ -173,6 +186,8 @@ fn devices() -> Vec<Function> {
     let mut functions = arrive! {
         cuDeviceGet 1: device::at(API, 1);
         cuDeviceGetCount 0: device::count(API);
+        cuDeviceGetUuid 1: device::uuid_of_earlier(API, CUdevice(1));
+        cuDeviceGetProperties 1: device::properties(API, CUdevice(1));
         cuDeviceGetUuid_v2 1: device::uuid(API, CUdevice(1));
         cuDeviceTotalMem_v2 1: device::total_bytes(API, CUdevice(1));
         cuDeviceGetAttribute 2: device::attribute(API, CUdevice(2), CUdevice_attribute(1));
@@ -195,8 +210,17 @@ fn devices() -> Vec<Function> {
 }
 
 fn contexts() -> Vec<Function> {
+    let mut affinity = [CUexecAffinityParam { kind: 0, sm_count: 0 }];
     arrive! {
         cuCtxCreate_v2 2: context::create(API, CUdevice(2), 1);
+        cuCtxCreate_v3 3: context::create_with_affinity(API, CUdevice(3), &mut affinity, 2);
+        // SAFETY: no wish is given.
+        cuCtxCreate_v4 2: unsafe { context::create_as(API, CUdevice(2), None, 1) };
+        cuCtxAttach 1: context::attach(API, 1);
+        cuCtxDetach 1: context::detach(API, CUcontext(1));
+        cuCtxGetSharedMemConfig 0: context::shared_config(API);
+        cuCtxSetSharedMemConfig 1: context::set_shared_config(API, CUsharedconfig(1));
+        cuCtxResetPersistingL2Cache 0: context::reset_persisting_l2_cache(API);
         cuCtxDestroy_v2 1: context::destroy(API, CUcontext(1));
         cuCtxPushCurrent_v2 1: context::push_current(API, CUcontext(1));
         cuCtxPopCurrent_v2 0: context::pop_current(API);
@@ -313,6 +337,8 @@ fn streams() -> Vec<Function> {
         cuStreamGetPriority 1: stream::priority(API, CUstream(1));
         cuStreamGetFlags 1: stream::flags(API, CUstream(1));
         cuStreamGetId 1: stream::id(API, CUstream(1));
+        cuStreamGetCtx_v2 1: stream::contexts(API, CUstream(1));
+        cuStreamGetDevice 1: stream::device(API, CUstream(1));
         cuStreamGetCtx 1: stream::context(API, CUstream(1));
         cuStreamWaitEvent 3: stream::wait_event(API, CUstream(1), CUevent(2), 3);
         // SAFETY: the table makes no call back.
@@ -339,6 +365,7 @@ fn events() -> Vec<Function> {
         cuEventQuery 1: event::query(API, CUevent(1));
         cuEventSynchronize 1: event::synchronize(API, CUevent(1));
         cuEventDestroy_v2 1: event::destroy(API, CUevent(1));
+        cuEventElapsedTime_v2 2: event::elapsed_ms_of_later(API, CUevent(1), CUevent(2));
         cuEventElapsedTime 2: event::elapsed_ms(API, CUevent(1), CUevent(2));
     }
 }
@@ -473,6 +500,18 @@ fn links() -> Vec<Function> {
 
 fn occupancies() -> Vec<Function> {
     let function = CUfunction(1);
+    let config = CUlaunchConfig {
+        gridDimX: 1,
+        gridDimY: 1,
+        gridDimZ: 1,
+        blockDimX: 1,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: 0,
+        hStream: CUstream::NULL,
+        attrs: null_mut(),
+        numAttrs: 0,
+    };
     arrive! {
         cuOccupancyMaxActiveBlocksPerMultiprocessor 3: occupancy::blocks(API, function, 2, 3);
         cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags 4: occupancy::blocks_with_flags(API, function, 2, 3, 4);
@@ -482,6 +521,10 @@ fn occupancies() -> Vec<Function> {
             // SAFETY: the table makes no call back.
             unsafe { occupancy::potential_with_flags(API, function, None, 2, 3, 4) };
         cuOccupancyAvailableDynamicSMemPerBlock 3: occupancy::shared_bytes(API, function, 2, 3);
+        // SAFETY: the configuration names no attribute.
+        cuOccupancyMaxPotentialClusterSize 1: unsafe { occupancy::cluster_size(API, function, &config) };
+        // SAFETY: the configuration names no attribute.
+        cuOccupancyMaxActiveClusters 1: unsafe { occupancy::clusters(API, function, &config) };
     }
 }
 
@@ -508,4 +551,41 @@ fn log_calls() -> Vec<Function> {
         cuLogsDumpToFile 1: logs::dump_to_file(API, None, c"path", 1);
         cuLogsDumpToMemory 1: logs::dump(API, None, 64, 1);
     }
+}
+
+fn captures_and_graphs() -> Vec<Function> {
+    let (graph, exec) = (CUgraph(1), CUgraphExec(1));
+    arrive! {
+        cuStreamBeginCapture_v2 2: capture::begin(API, CUstream(1), CUstreamCaptureMode(2));
+        cuStreamEndCapture 1: capture::end(API, CUstream(1));
+        cuStreamGetCaptureInfo_v2 1: capture::info(API, CUstream(1));
+        cuThreadExchangeStreamCaptureMode 0: capture::exchange_mode(API, CUstreamCaptureMode(1));
+        cuGraphCreate 1: graph::create(API, 1);
+        cuGraphClone 1: graph::duplicate(API, graph);
+        cuGraphDestroy 1: graph::destroy(API, graph);
+        cuGraphGetNodes 1: graph::nodes(API, graph, 3);
+        cuGraphInstantiateWithFlags 2: graph::instantiate(API, graph, 2);
+        cuGraphExecDestroy 1: graph::destroy_exec(API, exec);
+        cuGraphUpload 2: graph::upload(API, exec, CUstream(2));
+        // SAFETY: the table launches nothing.
+        cuGraphLaunch 2: unsafe { graph::launch(API, exec, CUstream(2)) };
+        cuProfilerStart 0: profiler::start(API);
+        cuProfilerStop 0: profiler::stop(API);
+    }
+}
+
+fn managed_memory() -> Vec<Function> {
+    let place = |id| CUmemLocation { kind: CUmemLocationType::DEVICE, id };
+    let mut attributes = [CUmem_range_attribute(0)];
+    let mut functions = arrive! {
+        cuStreamAttachMemAsync 4: managed::attach(API, CUstream(1), AT(2), 3, 4);
+        cuMemPrefetchAsync 4: managed::prefetch(API, AT(1), 2, CUdevice(3), CUstream(4));
+        cuMemPrefetchAsync_v2 5: managed::prefetch_to(API, AT(1), 2, place(3), 4, CUstream(5));
+        cuMemAdvise 4: managed::advise(API, AT(1), 2, CUmem_advise(3), CUdevice(4));
+        cuMemAdvise_v2 4: managed::advise_for(API, AT(1), 2, CUmem_advise(3), place(4));
+        cuMemRangeGetAttributes 3: managed::range_attributes(API, &mut attributes, AT(2), 3);
+    };
+    let outcome = managed::range_attribute(API, &mut [0], CUmem_range_attribute(5), AT(6), 7);
+    functions.push(called(outcome, &[4, 5, 6, 7]));
+    functions
 }

@@ -174,3 +174,25 @@ fn the_words_of_an_attribute_come_back_in_their_order() {
     assert_eq!(attribute.words(), [1, 2, 3]);
     assert_eq!(attribute.value[0], 0x2_0000_0001);
 }
+
+#[test]
+fn what_a_context_is_to_be_like_is_laid_out_as_in_c() {
+    offsets!(CUexecAffinityParam { kind: 0, sm_count: 4, } 8);
+    offsets!(CUctxCreateParams { execAffinityParams: 0, numExecAffinityParams: 8, cigParams: 16, } 24);
+}
+
+#[test]
+fn the_oldest_figures_of_a_device_are_laid_out_as_in_c() {
+    offsets!(CUdevprop {
+        maxThreadsPerBlock: 0,
+        maxThreadsDim: 4,
+        maxGridSize: 16,
+        sharedMemPerBlock: 28,
+        totalConstantMemory: 32,
+        SIMDWidth: 36,
+        memPitch: 40,
+        regsPerBlock: 44,
+        clockRate: 48,
+        textureAlign: 52,
+    } 56);
+}

@@ -32,6 +32,11 @@ pub struct Grid {
 }
 
 impl Grid {
+    /// The same launch, whose blocks meet at another address.
+    pub fn meeting_at(&self, workspace: u64) -> Self {
+        Self { program: Arc::clone(&self.program), launch: Launch { workspace, ..self.launch.clone() } }
+    }
+
     /// # Panics
     /// The program has no such kernel, a dimension is zero, or the arguments are fewer than the parameters.
     pub fn new(program: Arc<Program>, launch: Launch) -> Self {

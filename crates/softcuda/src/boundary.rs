@@ -7,12 +7,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use freehold_driver::cuda::{
     CUarray, CUcontext, CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUdeviceptr, CUerror, CUevent,
-    CUfunc_cache, CUfunction, CUfunction_attribute, CUhostFn, CUipcEventHandle, CUipcMemHandle, CUjitInputType,
-    CUkernel, CUlibrary, CUlimit, CUlinkState, CUlogsCallback, CUlogsCallbackHandle, CUmemAllocationGranularity_flags,
-    CUmemAllocationHandleType, CUmemGenericAllocationHandle, CUmemPool_attribute, CUmemoryPool, CUmodule,
-    CUoccupancyB2DSize, CUpointer_attribute, CUresult, CUsharedconfig, CUstream, CUstreamCallback, Function,
+    CUfunc_cache, CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUhostFn, CUipcEventHandle, CUipcMemHandle,
+    CUjitInputType, CUkernel, CUlibrary, CUlimit, CUlinkState, CUlogsCallback, CUlogsCallbackHandle, CUmem_advise,
+    CUmem_range_attribute, CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemGenericAllocationHandle,
+    CUmemLocation, CUmemPool_attribute, CUmemoryPool, CUmodule, CUoccupancyB2DSize, CUpointer_attribute, CUresult,
+    CUsharedconfig, CUstream, CUstreamCallback, CUstreamCaptureMode, Function,
 };
 
+use crate::capture;
 use crate::context::current;
 use crate::engine::work::is_within_host_function;
 use crate::memory::place::Place;
@@ -54,6 +56,9 @@ pub(crate) fn enter(function: Function, call: impl FnOnce() -> CUresult) -> CUre
         {
             return Err(after_a_fault(function, fault));
         }
+        if capture::is_unseen(function) {
+            world.captures.refuse_unseen()?;
+        }
         let result = call();
         world.engine.after_call();
         result
@@ -80,7 +85,9 @@ fn works_after_a_fault(function: Function) -> bool {
         Function::cuDeviceGet
             | Function::cuDeviceGetCount
             | Function::cuDeviceGetName
+            | Function::cuDeviceGetUuid
             | Function::cuDeviceGetUuid_v2
+            | Function::cuDeviceGetProperties
             | Function::cuDeviceTotalMem_v2
             | Function::cuDeviceGetAttribute
             | Function::cuDeviceGetByPCIBusId
@@ -113,7 +120,13 @@ fn works_after_a_fault(function: Function) -> bool {
 /// What a call answers that a fault spoils. That its thread has no context, or one that is destroyed, goes first, except
 /// where the call is to make one.
 fn after_a_fault(function: Function, fault: CUerror) -> CUerror {
-    if matches!(function, Function::cuCtxCreate_v2 | Function::cuDevicePrimaryCtxRetain) {
+    if matches!(
+        function,
+        Function::cuCtxCreate_v2
+            | Function::cuCtxCreate_v3
+            | Function::cuCtxCreate_v4
+            | Function::cuDevicePrimaryCtxRetain
+    ) {
         return fault;
     }
     current().err().unwrap_or(fault)
@@ -154,6 +167,8 @@ plain!(
     CUfunc_cache,
     CUfunction,
     CUfunction_attribute,
+    CUgraph,
+    CUgraphExec,
     CUhostFn,
     CUjitInputType,
     CUkernel,
@@ -167,7 +182,10 @@ plain!(
     CUmemAllocationGranularity_flags,
     CUmemAllocationHandleType,
     CUmemGenericAllocationHandle,
+    CUmemLocation,
     CUmemPool_attribute,
+    CUmem_advise,
+    CUmem_range_attribute,
     CUmemoryPool,
     CUmodule,
     CUoccupancyB2DSize,
@@ -175,6 +193,7 @@ plain!(
     CUpointer_attribute,
     CUstream,
     CUstreamCallback,
+    CUstreamCaptureMode,
 );
 
 /// Where a call puts a result.
@@ -287,6 +306,16 @@ impl<T: Copy> FromC<*mut T> for In<T> {
     unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
         // SAFETY: the caller vouches for the pointer as this function's own caller did.
         unsafe { Self::from_c(argument.cast_const()) }
+    }
+}
+
+impl<T: Copy> FromC<*mut T> for Option<In<T>> {
+    unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
+        if argument.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the caller vouches for the pointer as this function's own caller did.
+        unsafe { In::from_c(argument) }.map(Some)
     }
 }
 

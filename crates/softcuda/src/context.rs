@@ -26,6 +26,8 @@ pub(crate) struct Context {
     pub(crate) device: Arc<Device>,
     pub(crate) flags: AtomicU32,
     pub(crate) is_primary: bool,
+    /// Users that were added to the one who created it.
+    pub(crate) attached: AtomicU32,
     dead: AtomicBool,
     legacy: Arc<Stream>,
     /// The queues of all streams, of destroyed ones too until their work is done.
@@ -68,6 +70,7 @@ impl Context {
                 device: Arc::clone(device),
                 flags: flags.into(),
                 is_primary,
+                attached: 0.into(),
                 dead: false.into(),
                 legacy: Arc::new(Stream::default_of(context.clone(), Arc::clone(&queue))),
                 queues: Mutex::new(vec![queue]),
@@ -153,6 +156,7 @@ impl Context {
         world.end_all(|span| span.context.as_ref().is_some_and(|owner| owner.number == self.number));
         world.functions.remove_all(|function| function.is_of(self));
         world.modules.remove_all(|module| module.is_of(self));
+        world.captures.abandon(world, |stream| std::ptr::eq(stream.context.as_ptr(), self));
         world.streams.remove_all(|stream| std::ptr::eq(stream.context.as_ptr(), self));
         world.events.remove_all(|event| std::ptr::eq(event.context.as_ptr(), self));
         for queue in lock(&self.queues).iter() {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use freehold_driver::cuda::event_flags;
 
+use crate::capture::Captured;
 use crate::context::Context;
 use crate::engine::queue::{Clock, Point};
 use crate::engine::work::Stamp;
@@ -13,7 +14,18 @@ use crate::world::lock;
 pub(crate) struct Event {
     pub(crate) context: Weak<Context>,
     pub(crate) flags: u32,
-    recorded: Mutex<Option<Record>>,
+    mark: Mutex<Mark>,
+}
+
+/// Where an event is.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Mark {
+    /// It was never recorded.
+    #[default]
+    Nowhere,
+    Recorded(Record),
+    /// It was recorded in a stream that was captured.
+    Captured(Captured),
 }
 
 /// Where an event was last recorded.
@@ -27,7 +39,7 @@ pub(crate) struct Record {
 
 impl Event {
     pub(crate) fn new(context: Weak<Context>, flags: u32) -> Self {
-        Self { context, flags, recorded: Mutex::default() }
+        Self { context, flags, mark: Mutex::default() }
     }
 
     pub(crate) fn has_timing(&self) -> bool {
@@ -35,11 +47,22 @@ impl Event {
     }
 
     pub(crate) fn record(&self, record: Record) {
-        *lock(&self.recorded) = Some(record);
+        *lock(&self.mark) = Mark::Recorded(record);
     }
 
-    /// The last record; nothing if there was none.
+    pub(crate) fn capture(&self, captured: Captured) {
+        *lock(&self.mark) = Mark::Captured(captured);
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        lock(&self.mark).clone()
+    }
+
+    /// The last record; nothing if there was none, or if it was in a capture.
     pub(crate) fn recorded(&self) -> Option<Record> {
-        lock(&self.recorded).clone()
+        match self.mark() {
+            Mark::Recorded(record) => Some(record),
+            Mark::Nowhere | Mark::Captured(_) => None,
+        }
     }
 }

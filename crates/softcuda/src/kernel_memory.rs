@@ -125,7 +125,7 @@ impl<'c> View<'c> {
             SpanKind::Device | SpanKind::Pool(_) | SpanKind::Variable { .. } | SpanKind::Hidden { .. } => {
                 self.world.devices[span.device].arena.pointer(span.base)
             }
-            SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages } => pages.start(),
+            SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages, .. } => pages.start(),
             // The program's own pages, which it promised to keep mapped. One that has broken its promise by now is
             // told so; one that breaks it later, in the middle of a slice, gets what a wild pointer of its own gets.
             SpanKind::Registered { .. } if !is_mapped(span.base, span.bytes) => return None,

@@ -13,14 +13,17 @@
 //! | `FREEHOLD_SOFT_KERNEL_SECONDS` | a kernel that runs longer is ended with `LAUNCH_TIMEOUT`; not set, each runs as long as it likes |
 //! | `CUDA_LOG_FILE` | where messages of errors are written: `stdout`, `stderr` or a path |
 
+mod advice;
 mod attributes;
 mod boundary;
+mod capture;
 pub mod config;
 mod context;
 mod engine;
 mod entry;
 mod event;
 mod function;
+mod graph;
 mod image;
 mod jit;
 mod kernel_memory;

@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Library = 0xc7,
     Kernel = 0xc8,
     Link = 0xc9,
+    Graph = 0xca,
+    Exec = 0xcb,
 }
 
 /// What the next handle after a removal looks like.

@@ -7,11 +7,16 @@ use freehold_ptx::{Fault, FaultKind};
 
 use crate::context::Context;
 use crate::kernel_memory::View;
+use crate::memory::place::Place;
 use crate::print;
+use crate::span::SpanKind;
 use crate::world::World;
 
 /// Bytes that instructions of shared memory can tell apart.
 const SHARED_WINDOW_BYTES: u64 = 16 << 20;
+
+/// Where the blocks of a cooperative launch meet.
+const WORKSPACE_BYTES: u64 = 64;
 
 #[derive(Debug)]
 pub(crate) struct Site {
@@ -22,8 +27,26 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    pub(crate) fn new(world: &'static World, context: Arc<Context>, workspace: Option<u64>) -> Self {
-        Self { world, context, workspace }
+    /// # Errors
+    /// There is no memory for the place where the blocks of a cooperative launch meet.
+    pub(crate) fn new(world: &'static World, context: Arc<Context>, is_cooperative: bool) -> Result<Self, CUerror> {
+        let mut site = Self { world, context, workspace: None };
+        if is_cooperative {
+            let address = world.allocate(&site.context, WORKSPACE_BYTES, SpanKind::Hidden { from_malloc: false })?;
+            site.workspace = Some(address);
+            Place::device(&site.context.device.arena, address).write(0, &[0; WORKSPACE_BYTES as usize])?;
+        }
+        Ok(site)
+    }
+
+    /// The same for one more launch.
+    pub(crate) fn again(&self) -> Result<Self, CUerror> {
+        Self::new(self.world, Arc::clone(&self.context), self.workspace.is_some())
+    }
+
+    /// Where the blocks of a cooperative launch meet.
+    pub(crate) fn workspace(&self) -> Option<u64> {
+        self.workspace
     }
 
     /// The memory that the kernel reaches, for one slice of a block.

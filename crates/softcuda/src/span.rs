@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::advice::Advices;
 use crate::context::Context;
 use crate::memory::arena::HostPages;
 use crate::pool::Pool;
@@ -37,7 +38,7 @@ pub(crate) enum SpanKind {
     /// `cuMemHostRegister`: the program's own pages.
     Registered { flags: u32 },
     /// `cuMemAllocManaged`.
-    Managed { pages: Arc<HostPages> },
+    Managed { pages: Arc<HostPages>, advices: Arc<Advices> },
     /// A variable of a module: memory of the device's that ends with the module.
     Variable { constant: bool },
     /// What kernels alone know of: memory of their `malloc`, or where the blocks of a cooperative launch meet.

@@ -1,14 +1,16 @@
 //! Streams: what a handle of one means to the calling thread.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, stream_flags};
 
 use crate::boundary;
+use crate::capture::Strand;
 use crate::context::{self, Context};
 use crate::engine::queue::{Point, Queue};
 use crate::engine::work::Work;
+use crate::graph::Step;
 use crate::world::World;
 
 thread_local! {
@@ -33,12 +35,18 @@ pub(crate) struct Stream {
     pub(crate) queue: Arc<Queue>,
     pub(crate) flags: u32,
     pub(crate) priority: i32,
+    /// Its part in a capture, if it is in one.
+    pub(crate) strand: Mutex<Option<Strand>>,
 }
 
 impl Stream {
     /// A default stream: the legacy one of a context, or the own one of a thread.
     pub(crate) fn default_of(context: Weak<Context>, queue: Arc<Queue>) -> Self {
-        Self { context, queue, flags: stream_flags::DEFAULT, priority: 0 }
+        Self::new(context, queue, stream_flags::DEFAULT, 0)
+    }
+
+    pub(crate) fn new(context: Weak<Context>, queue: Arc<Queue>, flags: u32, priority: i32) -> Self {
+        Self { context, queue, flags, priority, strand: Mutex::default() }
     }
 }
 
@@ -65,13 +73,42 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Adds work to the stream.
-    pub(crate) fn add(&self, world: &World, work: Work) -> Result<Point, CUerror> {
-        self.context.add(world, &self.stream.queue, Vec::new(), work)
+    /// Adds work to the stream, or to the graph that it is captured into.
+    pub(crate) fn add(&self, world: &World, work: Work) -> CUresult {
+        self.note(world, Step::Work(work))
+    }
+
+    /// Notes a step in the graph that the stream is captured into. Work is carried out where it is in no capture.
+    pub(crate) fn note(&self, world: &World, step: Step) -> CUresult {
+        match self.stream.note(world, step)? {
+            Some(Step::Work(work)) => self.queue(world, Vec::new(), work).map(|_| ()),
+            Some(_) => Err(CUerror::INVALID_VALUE),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds work that is never captured, to start when all of `after` has passed, and says where it is.
+    pub(crate) fn queue(&self, world: &World, after: Vec<Point>, work: Work) -> Result<Point, CUerror> {
+        self.not_captured(world)?;
+        self.context.add(world, &self.stream.queue, after, work)
+    }
+
+    pub(crate) fn is_captured(&self) -> bool {
+        self.stream.is_captured()
+    }
+
+    /// Refuses what a stream cannot be asked for while it, or one that it would wait for, is captured.
+    pub(crate) fn not_captured(&self, world: &World) -> CUresult {
+        if world.captures.is_empty() {
+            return Ok(());
+        }
+        self.stream.refuse_captured(CUerror::STREAM_CAPTURE_UNSUPPORTED)?;
+        if self.is_legacy() { world.captures.refuse_implicit(&self.context) } else { Ok(()) }
     }
 
     /// Waits for all work of the stream so far; for the legacy one also for what it waits for.
     pub(crate) fn synchronize(&self, world: &World) -> CUresult {
+        self.not_captured(world)?;
         world.engine.wait(&self.end(world)?);
         Ok(())
     }
@@ -80,7 +117,7 @@ impl Lane {
     pub(crate) fn end(&self, world: &World) -> Result<Point, CUerror> {
         let queue = &self.stream.queue;
         if self.is_legacy() && self.context.has_blocking_work() {
-            return self.add(world, Work::Nothing);
+            return self.queue(world, Vec::new(), Work::Nothing);
         }
         Ok(Point { queue: Arc::clone(queue), position: queue.end() })
     }
@@ -100,12 +137,12 @@ impl Lane {
     /// Waits until work added now would run at once.
     pub(crate) fn wait_for_turn(&self, world: &World) -> CUresult {
         if self.would_wait() {
-            world.engine.wait(&self.add(world, Work::Nothing)?);
+            world.engine.wait(&self.queue(world, Vec::new(), Work::Nothing)?);
         }
         Ok(())
     }
 
-    fn is_legacy(&self) -> bool {
+    pub(crate) fn is_legacy(&self) -> bool {
         self.stream.queue.id == self.context.legacy().queue.id
     }
 }

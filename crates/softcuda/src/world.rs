@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 
 use freehold_driver::cuda::{CUdevice, CUerror, CUresult};
 
+use crate::capture::Captures;
 use crate::config::{Config, LogFile};
 use crate::context::{Context, Primary};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::function::Function;
+use crate::graph::{Exec, Graph};
 use crate::library::{Kernel, Library};
 use crate::link::Link;
 use crate::log::Log;
@@ -47,6 +49,9 @@ pub(crate) struct World {
     pub(crate) libraries: Registry<Library>,
     pub(crate) kernels: Registry<Kernel>,
     pub(crate) links: Registry<Link>,
+    pub(crate) graphs: Registry<Graph>,
+    pub(crate) execs: Registry<Exec>,
+    pub(crate) captures: Captures,
     pub(crate) log: Log,
     spans: RwLock<Spans>,
     /// Goes up whenever kernels lose sight of a span.
@@ -123,6 +128,9 @@ impl World {
             libraries: Registry::new(Kind::Library, Return::Never),
             kernels: Registry::new(Kind::Kernel, Return::Never),
             links: Registry::new(Kind::Link, Return::Never),
+            graphs: Registry::new(Kind::Graph, Return::Never),
+            execs: Registry::new(Kind::Exec, Return::Never),
+            captures: Captures::default(),
             log: Log::new(LogFile::from_environment()),
             spans: RwLock::new(Spans::default()),
             losses: AtomicU64::new(0),
@@ -250,7 +258,9 @@ impl World {
             SpanKind::Device | SpanKind::Pool(_) | SpanKind::Variable { .. } | SpanKind::Hidden { .. } => {
                 Place::device(&self.devices[span.device].arena, address)
             }
-            SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages } => Place::pages(pages, address - span.base),
+            SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages, .. } => {
+                Place::pages(pages, address - span.base)
+            }
             SpanKind::Registered { .. } => Place::program(address),
         }
     }

@@ -10,8 +10,8 @@ use std::thread;
 use common::{Context, Gate, Refused, child, driver};
 use freehold_driver::cuda::primary::State;
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUerror, CUfunc_cache, CUlimit, CUstream, context, copy, ctx_flags, fill, memory,
-    primary, stream, stream_flags,
+    Api, CUcontext, CUctxCreateParams, CUdevice, CUerror, CUexecAffinityParam, CUfunc_cache, CUlimit, CUsharedconfig,
+    CUstream, context, copy, ctx_flags, fill, memory, primary, profiler, stream, stream_flags,
 };
 
 /// What `run` gives in a new thread.
@@ -371,4 +371,57 @@ fn the_last_release_of_the_primary_context_waits_for_its_work() {
         context::pop_current(api).unwrap();
         assert_eq!(gate.opened_during(|| primary::release(api, device)), Ok(()));
     });
+}
+
+#[test]
+fn later_forms_create_a_context_like_the_first_unless_they_ask_for_a_part_of_the_device() {
+    let own = Context::create();
+    let (api, device) = (&own.api, own.device);
+    let third = context::create_with_affinity(api, device, &mut [], ctx_flags::SCHED_YIELD).unwrap();
+    assert_eq!(context::current(api), Ok(third));
+    assert_eq!(context::flags(api).map(|flags| flags & ctx_flags::SCHED_MASK), Ok(ctx_flags::SCHED_YIELD));
+    context::destroy(api, third).unwrap();
+    let mut plain = CUctxCreateParams { execAffinityParams: 0, numExecAffinityParams: 0, cigParams: 0 };
+    for wish in [None, Some(&mut plain)] {
+        // SAFETY: the wish has no address in it.
+        let fourth = unsafe { context::create_as(api, device, wish, 0) }.unwrap();
+        assert_eq!(context::current(api), Ok(fourth));
+        context::destroy(api, fourth).unwrap();
+    }
+    let mut part = [CUexecAffinityParam { kind: 0, sm_count: 1 }];
+    let refused = context::create_with_affinity(api, device, &mut part, 0);
+    assert_eq!(refused.code(), CUerror::UNSUPPORTED_EXEC_AFFINITY);
+    own.enter();
+}
+
+#[test]
+fn a_context_that_was_attached_to_ends_with_its_last_user() {
+    let own = Context::create();
+    let api = &own.api;
+    let made = context::create(api, own.device, 0).unwrap();
+    assert_eq!(context::attach(api, 1).code(), CUerror::INVALID_VALUE);
+    assert_eq!(context::attach(api, 0), Ok(made));
+    context::detach(api, made).unwrap();
+    assert_eq!(context::current(api), Ok(made));
+    context::detach(api, made).unwrap();
+    assert_ne!(context::current(api), Ok(made));
+    own.enter();
+}
+
+#[test]
+fn the_banks_of_shared_memory_have_one_width() {
+    let own = Context::create();
+    for config in [CUsharedconfig::EIGHT_BYTE_BANK_SIZE, CUsharedconfig::DEFAULT_BANK_SIZE] {
+        context::set_shared_config(&own.api, config).unwrap();
+        assert_eq!(context::shared_config(&own.api), Ok(CUsharedconfig::FOUR_BYTE_BANK_SIZE));
+    }
+    assert_eq!(context::set_shared_config(&own.api, CUsharedconfig(3)).code(), CUerror::INVALID_VALUE);
+}
+
+#[test]
+fn a_profiler_that_is_not_there_is_told_where_to_look() {
+    let own = Context::create();
+    profiler::start(&own.api).unwrap();
+    profiler::stop(&own.api).unwrap();
+    context::reset_persisting_l2_cache(&own.api).unwrap();
 }

@@ -9,8 +9,8 @@ use std::thread;
 
 use common::{Context, Gate, Refused, driver};
 use freehold_driver::cuda::{
-    Api, CUdevice, CUdevice_attribute, CUdriverProcAddressQueryResult, CUerror, CUresult, CUstream, context, device,
-    driver, primary, proc_address_flags, stream,
+    Api, CUdevice, CUdevice_attribute, CUdriverProcAddressQueryResult, CUerror, CUresult, CUstream, Function, context,
+    device, driver, primary, proc_address_flags, stream,
 };
 
 #[test]
@@ -185,4 +185,26 @@ fn a_device_is_no_peer_of_its_own() {
     assert_eq!(context::enable_peer_access(&own.api, own.handle, 0).code(), CUerror::PEER_ACCESS_UNSUPPORTED);
     assert_eq!(context::disable_peer_access(&own.api, own.handle).code(), CUerror::PEER_ACCESS_NOT_ENABLED);
     assert_eq!(context::current(&own.api), Ok(other.handle));
+}
+
+#[test]
+fn the_oldest_figures_of_a_device_are_attributes() {
+    let (api, device) = driver();
+    let properties = device::properties(&api, device).unwrap();
+    assert_eq!(properties.maxThreadsPerBlock, 1024);
+    assert_eq!(properties.maxThreadsDim, [1024, 1024, 64]);
+    assert_eq!(properties.maxGridSize, [0x7fff_ffff, 65_535, 65_535]);
+    assert_eq!((properties.sharedMemPerBlock, properties.SIMDWidth), (49_152, 32));
+    assert_eq!(device::uuid_of_earlier(&api, device), device::uuid(&api, device));
+}
+
+#[test]
+fn a_name_means_another_form_to_programs_of_another_version() {
+    let (api, _) = driver();
+    let address = |name: &CStr, version| driver::proc_address(&api, name, version, 0).unwrap().function;
+    assert_eq!(address(c"cuCtxCreate", 11030) as usize, api.address(Function::cuCtxCreate_v2));
+    assert_ne!(address(c"cuCtxCreate", 11030), address(c"cuCtxCreate", 11040));
+    assert_ne!(address(c"cuCtxCreate", 12040), address(c"cuCtxCreate", 12050));
+    assert_ne!(address(c"cuMemPrefetchAsync", 12010), address(c"cuMemPrefetchAsync", 12020));
+    assert_ne!(address(c"cuEventElapsedTime", 12070), address(c"cuEventElapsedTime", 12080));
 }

@@ -2,14 +2,16 @@
 //! and, in other modules and crates through [`with_functions`](crate::with_functions), everything else that must
 //! have one entry a function.
 //!
-//! A symbol is spelled with its version, and is one that the libraries of CUDA 12 and of CUDA 13 both export
-//! (`cuCtxCreate_v2` is in both, `cuCtxCreate_v4` is not).
+//! A symbol is spelled with its version. Where a library lacks one (`cuCtxCreate_v4` came with CUDA 12.5), the table
+//! answers `NOT_SUPPORTED` in its place.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
 
 use super::code::{CUerror, CUresult};
+use super::graph_types::*;
 use super::kernel_types::*;
+use super::managed_types::*;
 use super::mapping_types::*;
 use super::types::*;
 
@@ -30,6 +32,7 @@ macro_rules! with_functions {
             fn cuDeviceGet(device: *mut CUdevice, ordinal: i32);
             fn cuDeviceGetCount(count: *mut i32);
             fn cuDeviceGetName(name: *mut c_char, length: i32, device: CUdevice);
+            fn cuDeviceGetUuid(uuid: *mut CUuuid, device: CUdevice);
             fn cuDeviceGetUuid_v2(uuid: *mut CUuuid, device: CUdevice);
             fn cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice);
             fn cuDeviceGetAttribute(value: *mut i32, attribute: CUdevice_attribute, device: CUdevice);
@@ -40,6 +43,7 @@ macro_rules! with_functions {
             fn cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);
             fn cuDeviceGetMemPool(pool: *mut CUmemoryPool, device: CUdevice);
             fn cuDeviceSetMemPool(device: CUdevice, pool: CUmemoryPool);
+            fn cuDeviceGetProperties(properties: *mut CUdevprop, device: CUdevice);
             fn cuDeviceComputeCapability(major: *mut i32, minor: *mut i32, device: CUdevice);
 
             // Contexts: the primary one of a device, created ones, the current one of a thread.
@@ -49,6 +53,10 @@ macro_rules! with_functions {
             fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: *mut u32, active: *mut i32);
             fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: u32);
             fn cuCtxCreate_v2(context: *mut CUcontext, flags: u32, device: CUdevice);
+            fn cuCtxCreate_v3(context: *mut CUcontext, affinities: *mut CUexecAffinityParam, count: i32, flags: u32, device: CUdevice);
+            fn cuCtxCreate_v4(context: *mut CUcontext, wish: *mut CUctxCreateParams, flags: u32, device: CUdevice);
+            fn cuCtxAttach(context: *mut CUcontext, flags: u32);
+            fn cuCtxDetach(context: CUcontext);
             fn cuCtxDestroy_v2(context: CUcontext);
             fn cuCtxPushCurrent_v2(context: CUcontext);
             fn cuCtxPopCurrent_v2(context: *mut CUcontext);
@@ -63,6 +71,9 @@ macro_rules! with_functions {
             fn cuCtxGetLimit(value: *mut usize, limit: CUlimit);
             fn cuCtxGetCacheConfig(config: *mut CUfunc_cache);
             fn cuCtxSetCacheConfig(config: CUfunc_cache);
+            fn cuCtxGetSharedMemConfig(config: *mut CUsharedconfig);
+            fn cuCtxSetSharedMemConfig(config: CUsharedconfig);
+            fn cuCtxResetPersistingL2Cache();
             fn cuCtxGetApiVersion(context: CUcontext, version: *mut u32);
             fn cuCtxGetStreamPriorityRange(least: *mut i32, greatest: *mut i32);
             fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32);
@@ -82,6 +93,15 @@ macro_rules! with_functions {
             fn cuMemHostRegister_v2(start: *mut c_void, bytes: usize, flags: u32);
             fn cuMemHostUnregister(start: *mut c_void);
             fn cuMemAllocManaged(start: *mut CUdeviceptr, bytes: usize, flags: u32);
+
+            // Managed memory: who uses it, where, and how.
+            fn cuStreamAttachMemAsync(stream: CUstream, start: CUdeviceptr, bytes: usize, flags: u32);
+            fn cuMemPrefetchAsync(start: CUdeviceptr, bytes: usize, device: CUdevice, stream: CUstream);
+            fn cuMemPrefetchAsync_v2(start: CUdeviceptr, bytes: usize, location: CUmemLocation, flags: u32, stream: CUstream);
+            fn cuMemAdvise(start: CUdeviceptr, bytes: usize, advice: CUmem_advise, device: CUdevice);
+            fn cuMemAdvise_v2(start: CUdeviceptr, bytes: usize, advice: CUmem_advise, location: CUmemLocation);
+            fn cuMemRangeGetAttribute(data: *mut c_void, data_bytes: usize, attribute: CUmem_range_attribute, start: CUdeviceptr, bytes: usize);
+            fn cuMemRangeGetAttributes(data: *mut *mut c_void, data_bytes: *mut usize, attributes: *mut CUmem_range_attribute, count: usize, start: CUdeviceptr, bytes: usize);
 
             // Copies.
             fn cuMemcpy(to: CUdeviceptr, from: CUdeviceptr, bytes: usize);
@@ -128,12 +148,30 @@ macro_rules! with_functions {
             fn cuStreamGetFlags(stream: CUstream, flags: *mut u32);
             fn cuStreamGetId(stream: CUstream, id: *mut u64);
             fn cuStreamGetCtx(stream: CUstream, context: *mut CUcontext);
+            fn cuStreamGetCtx_v2(stream: CUstream, context: *mut CUcontext, green: *mut usize);
+            fn cuStreamGetDevice(stream: CUstream, device: *mut CUdevice);
             fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32);
             fn cuStreamAddCallback(stream: CUstream, callback: CUstreamCallback, data: *mut c_void, flags: u32);
             fn cuStreamQuery(stream: CUstream);
             fn cuStreamSynchronize(stream: CUstream);
             fn cuStreamDestroy_v2(stream: CUstream);
             fn cuStreamIsCapturing(stream: CUstream, status: *mut CUstreamCaptureStatus);
+
+            // Captures: what is put into a stream becomes a graph.
+            fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode);
+            fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph);
+            fn cuStreamGetCaptureInfo_v2(stream: CUstream, status: *mut CUstreamCaptureStatus, id: *mut u64, graph: *mut CUgraph, nodes: *mut *const CUgraphNode, count: *mut usize);
+            fn cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode);
+
+            // Graphs.
+            fn cuGraphCreate(graph: *mut CUgraph, flags: u32);
+            fn cuGraphClone(copy: *mut CUgraph, graph: CUgraph);
+            fn cuGraphDestroy(graph: CUgraph);
+            fn cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
+            fn cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: u64);
+            fn cuGraphExecDestroy(exec: CUgraphExec);
+            fn cuGraphUpload(exec: CUgraphExec, stream: CUstream);
+            fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream);
 
             // Events.
             fn cuEventCreate(event: *mut CUevent, flags: u32);
@@ -143,6 +181,7 @@ macro_rules! with_functions {
             fn cuEventSynchronize(event: CUevent);
             fn cuEventDestroy_v2(event: CUevent);
             fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent);
+            fn cuEventElapsedTime_v2(milliseconds: *mut f32, start: CUevent, end: CUevent);
 
             // Work of the host, and words of memory, in the order of a stream.
             fn cuLaunchHostFunc(stream: CUstream, work: CUhostFn, data: *mut c_void);
@@ -245,6 +284,8 @@ macro_rules! with_functions {
             fn cuOccupancyMaxPotentialBlockSize(grid_size: *mut i32, block_size: *mut i32, function: CUfunction, shared_of_block: CUoccupancyB2DSize, shared_bytes: usize, block_size_limit: i32);
             fn cuOccupancyMaxPotentialBlockSizeWithFlags(grid_size: *mut i32, block_size: *mut i32, function: CUfunction, shared_of_block: CUoccupancyB2DSize, shared_bytes: usize, block_size_limit: i32, flags: u32);
             fn cuOccupancyAvailableDynamicSMemPerBlock(shared_bytes: *mut usize, function: CUfunction, blocks: i32, block_size: i32);
+            fn cuOccupancyMaxPotentialClusterSize(size: *mut i32, function: CUfunction, config: *const CUlaunchConfig);
+            fn cuOccupancyMaxActiveClusters(clusters: *mut i32, function: CUfunction, config: *const CUlaunchConfig);
 
             // Launches.
             fn cuLaunchKernel(function: CUfunction, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared_bytes: u32, stream: CUstream, parameters: *mut *mut c_void, extra: *mut *mut c_void);
@@ -257,6 +298,10 @@ macro_rules! with_functions {
             fn cuLogsCurrent(iterator: *mut CUlogIterator, flags: u32);
             fn cuLogsDumpToFile(iterator: *mut CUlogIterator, path: *const c_char, flags: u32);
             fn cuLogsDumpToMemory(iterator: *mut CUlogIterator, text: *mut c_char, bytes: *mut usize, flags: u32);
+
+            // Where a profiler looks.
+            fn cuProfilerStart();
+            fn cuProfilerStop();
         }
     };
 }

@@ -3,6 +3,8 @@
 
 use super::api::Api;
 use super::call::{CallError, call};
+use super::kernel_types::CUsharedconfig;
+use super::managed_types::{CUctxCreateParams, CUexecAffinityParam};
 use super::types::{CUcontext, CUdevice, CUfunc_cache, CUlimit};
 
 /// The priorities that a stream can have. A smaller number goes first.
@@ -18,6 +20,74 @@ pub fn create(api: &Api, device: CUdevice, flags: u32) -> Result<CUcontext, Call
     // SAFETY: `context` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuCtxCreate_v2(&mut context, flags, device)) }?;
     Ok(context)
+}
+
+/// [`create`] with a part of the multiprocessors, if any is named.
+///
+/// # Panics
+/// If there are more affinities than an `i32` counts.
+pub fn create_with_affinity(
+    api: &Api,
+    device: CUdevice,
+    affinities: &mut [CUexecAffinityParam],
+    flags: u32,
+) -> Result<CUcontext, CallError> {
+    let mut context = CUcontext::NULL;
+    let count = i32::try_from(affinities.len()).expect("a context has fewer affinities than an i32 counts");
+    // SAFETY: `context` and the list, which has `count` elements, outlive the call, which writes one handle.
+    unsafe { call!(api.cuCtxCreate_v3(&mut context, affinities.as_mut_ptr(), count, flags, device)) }?;
+    Ok(context)
+}
+
+/// [`create`] as CUDA 12.5 and later ask for it.
+///
+/// # Safety
+/// The addresses in `wish` are zero, or those of what the fields say.
+pub unsafe fn create_as(
+    api: &Api,
+    device: CUdevice,
+    wish: Option<&mut CUctxCreateParams>,
+    flags: u32,
+) -> Result<CUcontext, CallError> {
+    let mut context = CUcontext::NULL;
+    let wish = wish.map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    // SAFETY: `context` and `wish` outlive the call; the caller vouches for what `wish` points to.
+    unsafe { call!(api.cuCtxCreate_v4(&mut context, wish, flags, device)) }?;
+    Ok(context)
+}
+
+/// Adds a user to the current context, which it returns. `flags` is zero.
+pub fn attach(api: &Api, flags: u32) -> Result<CUcontext, CallError> {
+    let mut context = CUcontext::NULL;
+    // SAFETY: `context` outlives the call, which writes one handle to it.
+    unsafe { call!(api.cuCtxAttach(&mut context, flags)) }?;
+    Ok(context)
+}
+
+/// Takes a user from the current context, which ends with the last one.
+pub fn detach(api: &Api, context: CUcontext) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuCtxDetach(context)) }
+}
+
+/// The width of the banks of shared memory.
+pub fn shared_config(api: &Api) -> Result<CUsharedconfig, CallError> {
+    let mut config = CUsharedconfig::default();
+    // SAFETY: `config` outlives the call, which writes one `u32` to it.
+    unsafe { call!(api.cuCtxGetSharedMemConfig(&mut config)) }?;
+    Ok(config)
+}
+
+/// Asks for a width of the banks of shared memory, on devices that have several.
+pub fn set_shared_config(api: &Api, config: CUsharedconfig) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuCtxSetSharedMemConfig(config)) }
+}
+
+/// Lets go of what persists in the cache.
+pub fn reset_persisting_l2_cache(api: &Api) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuCtxResetPersistingL2Cache()) }
 }
 
 /// Destroys a context, and all memory that was allocated in it, once its work is done (facts 0.3 and 2.3).

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char};
 
 use super::api::Api;
 use super::call::{CallError, call};
+use super::managed_types::CUdevprop;
 use super::types::{CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUmemoryPool, CUuuid};
 
 /// The longest name, with its NUL, that is read whole; the driver cuts a longer one.
@@ -33,6 +34,22 @@ pub fn name(api: &Api, device: CUdevice) -> Result<String, CallError> {
     // SAFETY: `text` outlives the call, which writes at most the `NAME_BYTES` bytes that it has.
     unsafe { call!(api.cuDeviceGetName(start, NAME_BYTES as i32, device)) }?;
     Ok(until_nul(&text))
+}
+
+/// [`uuid`] as CUDA 11.3 and earlier ask for it.
+pub fn uuid_of_earlier(api: &Api, device: CUdevice) -> Result<CUuuid, CallError> {
+    let mut uuid = CUuuid::default();
+    // SAFETY: `uuid` outlives the call, which writes 16 bytes to it.
+    unsafe { call!(api.cuDeviceGetUuid(&mut uuid, device)) }?;
+    Ok(uuid)
+}
+
+/// A few figures of a device, as the oldest programs ask for them.
+pub fn properties(api: &Api, device: CUdevice) -> Result<CUdevprop, CallError> {
+    let mut properties = CUdevprop::default();
+    // SAFETY: `properties` outlives the call, which writes one structure to it.
+    unsafe { call!(api.cuDeviceGetProperties(&mut properties, device)) }?;
+    Ok(properties)
 }
 
 /// The name that no other device has.

@@ -23,7 +23,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::api::{Api, Function};
 use super::code::{CUerror, CUresult};
+use super::graph_types::*;
 use super::kernel_types::*;
+use super::managed_types::*;
 use super::mapping_types::*;
 use super::types::*;
 

@@ -2,7 +2,7 @@
 
 use super::api::Api;
 use super::call::{CallError, call};
-use super::kernel_types::{CUfunction, CUoccupancyB2DSize};
+use super::kernel_types::{CUfunction, CUlaunchConfig, CUoccupancyB2DSize};
 
 /// The launch that fills a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,4 +105,26 @@ pub fn shared_bytes(api: &Api, function: CUfunction, blocks: i32, block_size: i3
     // SAFETY: `bytes` outlives the call, which writes one `usize` to it.
     unsafe { call!(api.cuOccupancyAvailableDynamicSMemPerBlock(&mut bytes, function, blocks, block_size)) }?;
     Ok(bytes)
+}
+
+/// The largest cluster with which a launch can be made.
+///
+/// # Safety
+/// The attributes that `config` names are as many as it says.
+pub unsafe fn cluster_size(api: &Api, function: CUfunction, config: &CUlaunchConfig) -> Result<i32, CallError> {
+    let mut size = 0;
+    // SAFETY: `size` and `config` outlive the call; the caller vouches for the attributes.
+    unsafe { call!(api.cuOccupancyMaxPotentialClusterSize(&mut size, function, config)) }?;
+    Ok(size)
+}
+
+/// How many clusters of a launch a device holds at once.
+///
+/// # Safety
+/// As for [`cluster_size`].
+pub unsafe fn clusters(api: &Api, function: CUfunction, config: &CUlaunchConfig) -> Result<i32, CallError> {
+    let mut clusters = 0;
+    // SAFETY: as in `cluster_size`.
+    unsafe { call!(api.cuOccupancyMaxActiveClusters(&mut clusters, function, config)) }?;
+    Ok(clusters)
 }

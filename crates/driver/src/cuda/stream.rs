@@ -5,7 +5,9 @@ use std::ffi::c_void;
 use super::api::Api;
 use super::call::{CallError, call, ready};
 use super::code::CUresult;
-use super::types::{CUcontext, CUdeviceptr, CUevent, CUstream, CUstreamBatchMemOpParams, CUstreamCaptureStatus};
+use super::types::{
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream, CUstreamBatchMemOpParams, CUstreamCaptureStatus,
+};
 
 /// Creates a stream in the current context; `flags` as in [`stream_flags`](super::stream_flags).
 pub fn create(api: &Api, flags: u32) -> Result<CUstream, CallError> {
@@ -59,6 +61,22 @@ pub fn context(api: &Api, stream: CUstream) -> Result<CUcontext, CallError> {
     // SAFETY: `context` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuStreamGetCtx(stream, &mut context)) }?;
     Ok(context)
+}
+
+/// The context of a stream, and its green context, which few have.
+pub fn contexts(api: &Api, stream: CUstream) -> Result<(CUcontext, usize), CallError> {
+    let (mut context, mut green) = (CUcontext::NULL, 0);
+    // SAFETY: both outlive the call, which writes one handle to each.
+    unsafe { call!(api.cuStreamGetCtx_v2(stream, &mut context, &mut green)) }?;
+    Ok((context, green))
+}
+
+/// The device of a stream.
+pub fn device(api: &Api, stream: CUstream) -> Result<CUdevice, CallError> {
+    let mut device = CUdevice(0);
+    // SAFETY: `device` outlives the call, which writes one `i32` to it.
+    unsafe { call!(api.cuStreamGetDevice(stream, &mut device)) }?;
+    Ok(device)
 }
 
 /// Whether the stream's work is being captured into a graph.

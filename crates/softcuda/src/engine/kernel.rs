@@ -46,6 +46,7 @@ pub(crate) struct Run {
     kernel: String,
     grid: Arc<Grid>,
     site: Site,
+    residence: Residence,
     resident_max: u64,
     front: Mutex<Front>,
     ended: Condvar,
@@ -118,7 +119,7 @@ pub(super) enum Find {
 }
 
 impl Run {
-    pub(crate) fn new(kernel: String, grid: Grid, site: Site, residence: Residence) -> Self {
+    pub(crate) fn new(kernel: String, grid: Arc<Grid>, site: Site, residence: Residence) -> Self {
         let blocks = grid.blocks();
         let (resident, resident_max) = match residence {
             Residence::Whole => (blocks, blocks),
@@ -126,8 +127,9 @@ impl Run {
         };
         Self {
             kernel,
-            grid: Arc::new(grid),
+            grid,
             site,
+            residence,
             resident_max,
             front: Mutex::new(Front {
                 begun: 0,
@@ -142,6 +144,19 @@ impl Run {
             }),
             ended: Condvar::new(),
         }
+    }
+
+    /// The same launch once more.
+    ///
+    /// # Errors
+    /// There is no memory for the place where its blocks meet.
+    pub(super) fn again(&self) -> Result<Self, CUerror> {
+        let site = self.site.again()?;
+        let grid = match site.workspace() {
+            None => Arc::clone(&self.grid),
+            Some(workspace) => Arc::new(self.grid.meeting_at(workspace)),
+        };
+        Ok(Self::new(self.kernel.clone(), grid, site, self.residence))
     }
 
     pub(super) fn is_one_block(&self) -> bool {

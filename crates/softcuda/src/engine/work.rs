@@ -46,10 +46,10 @@ pub(crate) enum Work {
 }
 
 /// Work of the driver's own: a function that is called once and waits for nothing.
-pub(crate) struct DriverWork(Option<Box<dyn FnOnce() + Send>>);
+pub(crate) struct DriverWork(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl DriverWork {
-    pub(crate) fn new(work: impl FnOnce() + Send + 'static) -> Self {
+    pub(crate) fn new(work: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(work)))
     }
 }
@@ -189,7 +189,7 @@ impl Fill {
 }
 
 /// A stream that stands until a word of memory compares.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct WaitValue {
     pub(crate) at: Place,
     pub(crate) width: Width,
@@ -328,6 +328,23 @@ pub(crate) enum Part {
 }
 
 impl Work {
+    /// The same work once more, from its start: for work that the program asked for, and none of the driver's own.
+    ///
+    /// # Errors
+    /// There is no memory for what a kernel needs beside its own.
+    pub(crate) fn again(&self) -> Result<Self, CUerror> {
+        Ok(match self {
+            Self::Nothing => Self::Nothing,
+            Self::Copy(copy) => Self::Copy(Box::new(Copy::new(copy.from.clone(), copy.to.clone(), copy.extent))),
+            Self::Fill(fill) => Self::Fill(Box::new(Fill::new(fill.to.clone(), fill.extent, fill.pattern.clone()))),
+            Self::Host(call) => Self::Host(HostCall::new(call.function, call.data)),
+            Self::Kernel(run) => Self::Kernel(Arc::new(run.again()?)),
+            Self::Write { at, width, value } => Self::Write { at: at.clone(), width: *width, value: *value },
+            Self::Wait(wait) => Self::Wait(wait.clone()),
+            Self::Stamp(_) | Self::Driver(_) => unreachable!("work of the driver's own is never repeated"),
+        })
+    }
+
     /// Carries out a part of the work.
     ///
     /// # Errors

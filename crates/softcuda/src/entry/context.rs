@@ -3,10 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use freehold_driver::cuda::{CUcontext, CUdevice, CUerror, CUfunc_cache, CUlimit, CUresult, ctx_flags};
+use freehold_driver::cuda::{
+    CUcontext, CUctxCreateParams, CUdevice, CUerror, CUexecAffinityParam, CUfunc_cache, CUlimit, CUresult,
+    CUsharedconfig, ctx_flags,
+};
 
 use crate::attributes::{LIMIT_LAST, PRIORITY_GREATEST};
-use crate::boundary::Out;
+use crate::boundary::{In, List, Out};
 use crate::context::{self, Context, Primary, current, find, find_dead_or_alive};
 use crate::world::{World, lock, world};
 
@@ -77,6 +80,77 @@ pub(crate) fn cuCtxCreate_v2(context: Out<CUcontext>, flags: u32, device: CUdevi
     made.push();
     context.set(made.handle);
     Ok(())
+}
+
+pub(crate) fn cuCtxCreate_v3(
+    context: Out<CUcontext>,
+    affinities: List<CUexecAffinityParam>,
+    count: i32,
+    flags: u32,
+    device: CUdevice,
+) -> CUresult {
+    // A list whose length is zero is not looked at.
+    match usize::try_from(count) {
+        Ok(0) => cuCtxCreate_v2(context, flags, device),
+        Ok(1) => affinities.read(1).and(Err(CUerror::UNSUPPORTED_EXEC_AFFINITY)),
+        _ => Err(CUerror::INVALID_VALUE),
+    }
+}
+
+pub(crate) fn cuCtxCreate_v4(
+    context: Out<CUcontext>,
+    wish: Option<In<CUctxCreateParams>>,
+    flags: u32,
+    device: CUdevice,
+) -> CUresult {
+    match wish {
+        Some(In(wish)) if wish.cigParams != 0 => Err(CUerror::NOT_SUPPORTED),
+        Some(In(wish)) if wish.numExecAffinityParams != 0 => Err(CUerror::UNSUPPORTED_EXEC_AFFINITY),
+        _ => cuCtxCreate_v2(context, flags, device),
+    }
+}
+
+pub(crate) fn cuCtxAttach(context: Out<CUcontext>, flags: u32) -> CUresult {
+    let current = current()?;
+    if flags != 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    current.attached.fetch_add(1, Ordering::AcqRel);
+    context.set(current.handle);
+    Ok(())
+}
+
+pub(crate) fn cuCtxDetach(context: CUcontext) -> CUresult {
+    let found = find(world()?, context)?;
+    if !found.is_current() {
+        return Err(CUerror::INVALID_CONTEXT);
+    }
+    let fewer = found.attached.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| count.checked_sub(1));
+    if fewer.is_ok() { Ok(()) } else { cuCtxDestroy_v2(context) }
+}
+
+pub(crate) fn cuCtxGetSharedMemConfig(config: Out<CUsharedconfig>) -> CUresult {
+    current()?;
+    // The banks of this hardware have one width.
+    config.set(CUsharedconfig::FOUR_BYTE_BANK_SIZE);
+    Ok(())
+}
+
+pub(crate) fn cuCtxSetSharedMemConfig(config: CUsharedconfig) -> CUresult {
+    current()?;
+    if config.0 > CUsharedconfig::EIGHT_BYTE_BANK_SIZE.0 { Err(CUerror::INVALID_VALUE) } else { Ok(()) }
+}
+
+pub(crate) fn cuCtxResetPersistingL2Cache() -> CUresult {
+    current().map(|_| ())
+}
+
+pub(crate) fn cuProfilerStart() -> CUresult {
+    current().map(|_| ())
+}
+
+pub(crate) fn cuProfilerStop() -> CUresult {
+    current().map(|_| ())
 }
 
 pub(crate) fn cuCtxDestroy_v2(context: CUcontext) -> CUresult {
@@ -159,6 +233,7 @@ pub(crate) fn cuCtxGetApiVersion(context: CUcontext, version: Out<u32>) -> CUres
 pub(crate) fn cuCtxSynchronize() -> CUresult {
     let world = world()?;
     let context = current()?;
+    world.captures.refuse_in(&context)?;
     context.synchronize(world);
     settle(world, &context)
 }

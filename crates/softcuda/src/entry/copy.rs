@@ -109,6 +109,10 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
         return Ok(());
     }
     let (from, to) = (from.resolve(world, extent)?, to.resolve(world, extent)?);
+    if call == Call::Async && lane.is_captured() {
+        // Pageable memory is read and written when the graph runs.
+        return lane.add(world, Work::Copy(Box::new(Copy::new(from.side, to.side, extent))));
+    }
     let must_finish = call == Call::Sync && (from.sync_memops || to.sync_memops);
     let stage_bytes_max = if call == Call::Sync { STAGE_BYTES_MAX } else { STAGE_ASYNC_BYTES_MAX };
     match (from.memory, to.memory) {
@@ -120,18 +124,17 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
         }
         (Memory::Pageable, Memory::Device) => {
             if call == Call::Sync {
+                lane.not_captured(world)?;
                 lane.wait_for_turn(world)?;
             }
             let staged = stage(&from.side, extent)?;
-            lane.add(world, Work::Copy(Box::new(Copy::new(staged, to.side, extent))))?;
-            Ok(())
+            lane.add(world, Work::Copy(Box::new(Copy::new(staged, to.side, extent))))
         }
         (Memory::Device, Memory::Device) if !must_finish => {
-            lane.add(world, Work::Copy(Box::new(Copy::new(from.side, to.side, extent))))?;
-            Ok(())
+            lane.add(world, Work::Copy(Box::new(Copy::new(from.side, to.side, extent))))
         }
         _ => {
-            let done = lane.add(world, Work::Copy(Box::new(Copy::new(from.side, to.side, extent))))?;
+            let done = lane.queue(world, Vec::new(), Work::Copy(Box::new(Copy::new(from.side, to.side, extent))))?;
             if call == Call::Sync {
                 world.engine.wait(&done);
                 settle(world, &lane.context)?;
@@ -143,6 +146,7 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
 
 /// Waits for the stream, then copies in the calling thread.
 fn copy_now(world: &World, lane: &Lane, from: Side, to: Side, extent: Extent) -> CUresult {
+    lane.not_captured(world)?;
     lane.wait_for_turn(world)?;
     lane.context.flush_printed();
     world.engine.status()?;

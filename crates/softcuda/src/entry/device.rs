@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::sync::Arc;
 
 use freehold_driver::cuda::{
-    CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUerror, CUmemoryPool, CUresult, CUuuid,
+    CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUdevprop, CUerror, CUmemoryPool, CUresult, CUuuid,
 };
 
 use super::pool::{current_pool, default_pool};
@@ -26,6 +26,29 @@ pub(crate) fn cuDeviceGetCount(count: Out<i32>) -> CUresult {
 pub(crate) fn cuDeviceGetName(name: Out<c_char>, length: i32, device: CUdevice) -> CUresult {
     let device = world()?.device(device)?;
     name.set_text(&attributes::name(device.ordinal), length)
+}
+
+pub(crate) fn cuDeviceGetUuid(uuid: Out<CUuuid>, device: CUdevice) -> CUresult {
+    cuDeviceGetUuid_v2(uuid, device)
+}
+
+pub(crate) fn cuDeviceGetProperties(properties: Out<CUdevprop>, device: CUdevice) -> CUresult {
+    let ordinal = world()?.device(device)?.ordinal;
+    let [threads, x, y, z, grid_x, grid_y, grid_z, shared, constant, warp, pitch, registers, clock, texture] =
+        std::array::from_fn(|index| attributes::value(CUdevice_attribute(index as u32 + 1), ordinal).unwrap_or(0));
+    properties.set(CUdevprop {
+        maxThreadsPerBlock: threads,
+        maxThreadsDim: [x, y, z],
+        maxGridSize: [grid_x, grid_y, grid_z],
+        sharedMemPerBlock: shared,
+        totalConstantMemory: constant,
+        SIMDWidth: warp,
+        memPitch: pitch,
+        regsPerBlock: registers,
+        clockRate: clock,
+        textureAlign: texture,
+    });
+    Ok(())
 }
 
 pub(crate) fn cuDeviceGetUuid_v2(uuid: Out<CUuuid>, device: CUdevice) -> CUresult {

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use freehold_driver::cuda::{CUerror, CUevent, CUresult, CUstream, event_flags};
+use freehold_driver::cuda::{CUerror, CUevent, CUresult, CUstream, event_flags, event_wait_flags};
 
 use super::context::settle;
 use crate::boundary::Out;
 use crate::context::current;
 use crate::engine::work::{Stamp, Work};
-use crate::event::{Event, Record};
+use crate::event::{Event, Mark, Record};
+use crate::graph::Step;
 use crate::stream::lane;
 use crate::world::{World, world};
 
@@ -32,6 +33,18 @@ fn find(world: &World, event: CUevent) -> Result<Arc<Event>, CUerror> {
     Ok(event)
 }
 
+/// The last record of an event; an error if that was in a capture, where nothing passes. The capture is spoilt by it.
+fn recorded(event: &Event) -> Result<Option<Record>, CUerror> {
+    match event.mark() {
+        Mark::Captured(captured) => {
+            captured.spoil();
+            Err(CUerror::CAPTURED_EVENT)
+        }
+        Mark::Nowhere => Ok(None),
+        Mark::Recorded(record) => Ok(Some(record)),
+    }
+}
+
 pub(crate) fn cuEventRecord(event: CUevent, stream: CUstream) -> CUresult {
     cuEventRecordWithFlags(event, stream, 0)
 }
@@ -46,10 +59,17 @@ pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u3
     if flags > 1 {
         return Err(CUerror::INVALID_VALUE);
     }
+    if flags == event_wait_flags::EXTERNAL && lane.is_captured() {
+        return lane.note(world, Step::Record(event));
+    }
+    if lane.stream.mark(&event)? {
+        return Ok(());
+    }
+    lane.not_captured(world)?;
     let stamp = Arc::new(Stamp::default());
     let known = lane.stream.queue.known();
     let point = if lane.would_wait() {
-        lane.add(world, Work::Stamp(Arc::clone(&stamp)))?
+        lane.queue(world, Vec::new(), Work::Stamp(Arc::clone(&stamp)))?
     } else {
         stamp.set(world.engine.now());
         lane.end(world)?
@@ -60,7 +80,9 @@ pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u3
 
 pub(crate) fn cuEventQuery(event: CUevent) -> CUresult {
     let world = world()?;
-    if let Some(Record { point, .. }) = find(world, event)?.recorded() {
+    let record = recorded(&*find(world, event)?)?;
+    world.captures.refuse_unseen()?;
+    if let Some(Record { point, .. }) = record {
         if !point.has_passed() {
             return Err(CUerror::NOT_READY);
         }
@@ -72,7 +94,9 @@ pub(crate) fn cuEventQuery(event: CUevent) -> CUresult {
 pub(crate) fn cuEventSynchronize(event: CUevent) -> CUresult {
     let world = world()?;
     let event = find(world, event)?;
-    if let Some(record) = event.recorded() {
+    let record = recorded(&event)?;
+    world.captures.refuse_unseen()?;
+    if let Some(record) = record {
         world.engine.wait(&record.point);
     }
     match event.context.upgrade() {
@@ -85,13 +109,17 @@ pub(crate) fn cuEventDestroy_v2(event: CUevent) -> CUresult {
     world()?.events.remove(event.0).map(|_| ()).ok_or(CUerror::INVALID_HANDLE)
 }
 
+pub(crate) fn cuEventElapsedTime_v2(milliseconds: Out<f32>, start: CUevent, end: CUevent) -> CUresult {
+    cuEventElapsedTime(milliseconds, start, end)
+}
+
 pub(crate) fn cuEventElapsedTime(milliseconds: Out<f32>, start: CUevent, end: CUevent) -> CUresult {
     let world = world()?;
     let (start, end) = (find(world, start)?, find(world, end)?);
     if !start.has_timing() || !end.has_timing() {
         return Err(CUerror::INVALID_HANDLE);
     }
-    let (Some(start), Some(end)) = (start.recorded(), end.recorded()) else {
+    let (Some(start), Some(end)) = (recorded(&start)?, recorded(&end)?) else {
         return Err(CUerror::INVALID_HANDLE);
     };
     if !start.point.has_passed() || !end.point.has_passed() {

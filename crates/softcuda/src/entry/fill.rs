@@ -55,9 +55,12 @@ fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> 
         return Err(CUerror::INVALID_VALUE);
     }
     let side = Side { place: world.place(&span, start), pitch, slice: 0 };
-    let done = lane.add(world, Work::Fill(Box::new(Fill::new(side, extent, pattern.to_vec()))))?;
-    let must_finish = span.is_on_host() || span.sync_memops.load(std::sync::atomic::Ordering::Relaxed);
-    if call == Call::Sync && must_finish {
+    let work = Work::Fill(Box::new(Fill::new(side, extent, pattern.to_vec())));
+    if call == Call::Async {
+        return lane.add(world, work);
+    }
+    let done = lane.queue(world, Vec::new(), work)?;
+    if span.is_on_host() || span.sync_memops.load(std::sync::atomic::Ordering::Relaxed) {
         world.engine.wait(&done);
         settle(world, &lane.context)?;
     }

@@ -10,16 +10,14 @@ use freehold_ptx::{Grid, Kernel, Launch};
 
 use super::occupancy::resident;
 use crate::boundary::{In, Words};
-use crate::context::Context;
 use crate::engine::kernel::{Residence, Run};
 use crate::engine::work::Work;
 use crate::function::{Function, find, threads_max};
 use crate::memory::place::Place;
 use crate::occupancy::{BLOCKS_MAX, MULTIPROCESSORS};
 use crate::site::Site;
-use crate::span::SpanKind;
 use crate::stream::lane;
-use crate::world::{World, world};
+use crate::world::world;
 
 /// Blocks of a grid in each direction, and threads of a block, at the most.
 const GRID_MAX: [u32; 3] = [0x7fff_ffff, 65_535, 65_535];
@@ -27,9 +25,6 @@ const BLOCK_MAX: [u32; 3] = [1024, 1024, 64];
 
 /// Memory of the host that the blocks of one grid may take while they are on their way.
 const RESIDENT_BYTES_MAX: u64 = 512 << 20;
-
-/// Where the blocks of a cooperative launch meet.
-const WORKSPACE_BYTES: u64 = 64;
 
 /// As many attributes as a launch can have: some more than there are.
 const ATTRIBUTES_MAX: u32 = 64;
@@ -190,8 +185,7 @@ fn launch(function: CUfunction, shape: Shape, stream: CUstream, parameters: Word
     shape.check(&function)?;
     let kernel = function.kernel();
     let parameters = arguments(kernel, parameters, extra.filter(|extra| !extra.is_null()))?;
-    let workspace = if shape.is_cooperative { Some(workspace(world, &lane.context)?) } else { None };
-    let site = Site::new(world, Arc::clone(&lane.context), workspace);
+    let site = Site::new(world, Arc::clone(&lane.context), shape.is_cooperative)?;
     let grid = Grid::new(
         Arc::clone(&function.program),
         Launch {
@@ -200,13 +194,12 @@ fn launch(function: CUfunction, shape: Shape, stream: CUstream, parameters: Word
             block: shape.block,
             shared_bytes: shape.shared_bytes,
             parameters,
-            workspace: workspace.unwrap_or(0),
+            workspace: site.workspace().unwrap_or(0),
             stack_bytes: lane.context.limit(CUlimit::STACK_SIZE).saturating_add(kernel.local_bytes),
         },
     );
-    let run = Run::new(kernel.name.clone(), grid, site, shape.residence(kernel));
-    lane.add(world, Work::Kernel(Arc::new(run)))?;
-    Ok(())
+    let run = Run::new(kernel.name.clone(), Arc::new(grid), site, shape.residence(kernel));
+    lane.add(world, Work::Kernel(Arc::new(run)))
 }
 
 /// The bytes of the arguments: from a pointer to each, or from one buffer of all.
@@ -252,11 +245,4 @@ fn buffer(extra: Words) -> Result<Option<(u64, u64)>, CUerror> {
         }
     }
     Err(CUerror::INVALID_VALUE)
-}
-
-/// Zeroed memory that the kernel alone knows of.
-fn workspace(world: &World, context: &Arc<Context>) -> Result<u64, CUerror> {
-    let address = world.allocate(context, WORKSPACE_BYTES, SpanKind::Hidden { from_malloc: false })?;
-    Place::device(&context.device.arena, address).write(0, &[0; WORKSPACE_BYTES as usize])?;
-    Ok(address)
 }

@@ -115,7 +115,7 @@ pub(crate) fn cuMemAllocManaged(start: Out<CUdeviceptr>, bytes: usize, flags: u3
     let pages = Arc::new(HostPages::map(bytes as u64).map_err(|_| CUerror::OUT_OF_MEMORY)?);
     let base = pages.start() as u64;
     let device = context.device.ordinal;
-    world.enter(base, bytes as u64, device, Some(context), SpanKind::Managed { pages })?;
+    world.enter(base, bytes as u64, device, Some(context), SpanKind::Managed { pages, advices: Arc::default() })?;
     start.set(CUdeviceptr(base));
     Ok(())
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use freehold_driver::cuda::{CUerror, CUfunction, CUoccupancyB2DSize, CUresult, occupancy_flags};
+use freehold_driver::cuda::{CUerror, CUfunction, CUlaunchConfig, CUoccupancyB2DSize, CUresult, occupancy_flags};
 
-use crate::boundary::Out;
+use crate::boundary::{In, Out};
 use crate::context::current;
 use crate::function::{self, Function, need, threads_max};
 use crate::occupancy::{self, MULTIPROCESSORS};
@@ -110,4 +110,21 @@ pub(crate) fn cuOccupancyAvailableDynamicSMemPerBlock(
     let most = u64::from(function.settings().dynamic_bytes_max);
     shared_bytes.set(occupancy::shared_bytes(blocks, function.kernel().shared_bytes).min(most) as usize);
     Ok(())
+}
+
+// Blocks do not form clusters here.
+pub(crate) fn cuOccupancyMaxPotentialClusterSize(
+    _size: Out<i32>,
+    function: CUfunction,
+    _config: In<CUlaunchConfig>,
+) -> CUresult {
+    find(function).and(Err(CUerror::NOT_SUPPORTED))
+}
+
+pub(crate) fn cuOccupancyMaxActiveClusters(
+    _clusters: Out<i32>,
+    function: CUfunction,
+    _config: In<CUlaunchConfig>,
+) -> CUresult {
+    find(function).and(Err(CUerror::NOT_SUPPORTED))
 }

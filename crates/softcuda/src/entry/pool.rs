@@ -61,9 +61,10 @@ fn allocate(world: &World, lane: &Lane, pool: &Arc<Pool>, bytes: u64) -> Result<
     }
     let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
     let queue = &lane.stream.queue;
+    lane.not_captured(world)?;
     let grant = pool.allocate(&device, bytes, queue)?;
     if !grant.after.is_empty() {
-        lane.context.add(world, queue, grant.after, Work::Nothing)?;
+        lane.queue(world, grant.after, Work::Nothing)?;
     }
     world.enter(grant.address, bytes, device.ordinal, None, SpanKind::Pool(Arc::clone(pool)))?;
     Ok(grant.address)
@@ -75,6 +76,7 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
     if start == CUdeviceptr::NULL {
         return Ok(());
     }
+    lane.not_captured(world)?;
     if world.span(start.0).is_some_and(|span| matches!(span.kind, SpanKind::Managed { .. })) {
         return Err(CUerror::NOT_SUPPORTED);
     }
@@ -87,7 +89,7 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
                 end(&span);
                 device.give_back(&span);
             };
-            lane.add(world, Work::Driver(DriverWork::new(give_back)))?;
+            lane.queue(world, Vec::new(), Work::Driver(DriverWork::new(give_back)))?;
         }
     }
     Ok(())
@@ -101,7 +103,7 @@ fn release_from_pool(world: &World, lane: &Lane, span: Arc<Span>, pool: &Pool) -
         end(&span);
         device.arena.poison(span.base, span.bytes);
     };
-    let point = lane.add(world, Work::Driver(DriverWork::new(poison)))?;
+    let point = lane.queue(world, Vec::new(), Work::Driver(DriverWork::new(poison)))?;
     pool.release(base, Some(point));
     Ok(())
 }

@@ -49,29 +49,25 @@ fn write(world: &World, address: CUdeviceptr, width: Width, value: u64, flags: u
 pub(crate) fn cuStreamWaitValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: u32) -> CUresult {
     let world = world()?;
     let lane = lane(world, stream)?;
-    lane.add(world, wait(world, address, Width::Four, value.into(), flags)?)?;
-    Ok(())
+    lane.add(world, wait(world, address, Width::Four, value.into(), flags)?)
 }
 
 pub(crate) fn cuStreamWaitValue64_v2(stream: CUstream, address: CUdeviceptr, value: u64, flags: u32) -> CUresult {
     let world = world()?;
     let lane = lane(world, stream)?;
-    lane.add(world, wait(world, address, Width::Eight, value, flags)?)?;
-    Ok(())
+    lane.add(world, wait(world, address, Width::Eight, value, flags)?)
 }
 
 pub(crate) fn cuStreamWriteValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: u32) -> CUresult {
     let world = world()?;
     let lane = lane(world, stream)?;
-    lane.add(world, write(world, address, Width::Four, value.into(), flags)?)?;
-    Ok(())
+    lane.add(world, write(world, address, Width::Four, value.into(), flags)?)
 }
 
 pub(crate) fn cuStreamWriteValue64_v2(stream: CUstream, address: CUdeviceptr, value: u64, flags: u32) -> CUresult {
     let world = world()?;
     let lane = lane(world, stream)?;
-    lane.add(world, write(world, address, Width::Eight, value, flags)?)?;
-    Ok(())
+    lane.add(world, write(world, address, Width::Eight, value, flags)?)
 }
 
 pub(crate) fn cuStreamBatchMemOp_v2(

@@ -34,6 +34,8 @@ pub(crate) enum Handle {
     Link,
     LogsCallback,
     Allocation,
+    Graph,
+    Exec,
 }
 
 /// What a pointer points to.
@@ -87,7 +89,10 @@ enums!(
     CUmemAllocationGranularity_flags,
     CUfunction_attribute,
     CUjitInputType,
-    CUsharedconfig
+    CUsharedconfig,
+    CUstreamCaptureMode,
+    CUmem_advise,
+    CUmem_range_attribute
 );
 
 macro_rules! handles {
@@ -108,12 +113,20 @@ handles!(
     CUlibrary = Library,
     CUkernel = Kernel,
     CUlinkState = Link,
-    CUlogsCallbackHandle = LogsCallback
+    CUlogsCallbackHandle = LogsCallback,
+    CUgraph = Graph,
+    CUgraphExec = Exec
 );
 
 impl Argument for CUdevice {
     fn take(source: &mut dyn Source, _: &'static str) -> Self {
         Self(source.device())
+    }
+}
+
+impl Argument for CUmemLocation {
+    fn take(source: &mut dyn Source, _: &'static str) -> Self {
+        Self { kind: CUmemLocationType(source.number("kind") as u32), id: source.device() }
     }
 }
 

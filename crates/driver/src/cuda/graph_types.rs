@@ -1,0 +1,41 @@
+//! The types of graphs and of the captures that make them.
+
+#![allow(non_camel_case_types, reason = "the types are named as C names them")]
+
+use std::ffi::c_void;
+use std::fmt;
+
+use super::types::{c_enums, handles};
+
+handles! {
+    /// Work with its order, to be launched as one.
+    CUgraph;
+    /// A graph that can be launched.
+    CUgraphExec;
+    /// One piece of work of a graph.
+    CUgraphNode;
+}
+
+c_enums! {
+    /// Which calls a capture does not bear meanwhile.
+    CUstreamCaptureMode {
+        GLOBAL = 0,
+        THREAD_LOCAL = 1,
+        RELAXED = 2,
+    }
+}
+
+/// Flags of `cuGraphInstantiateWithFlags`.
+pub mod graph_flags {
+    pub const AUTO_FREE_ON_LAUNCH: u64 = 1;
+    pub const UPLOAD: u64 = 2;
+    pub const DEVICE_LAUNCH: u64 = 4;
+    pub const USE_NODE_PRIORITY: u64 = 8;
+}
+
+/// Flags of `cuStreamWaitEvent` and of `cuEventRecordWithFlags`.
+pub mod event_wait_flags {
+    pub const DEFAULT: u32 = 0;
+    /// In a capture: a node of the graph's, which waits for or moves the event whenever the graph runs.
+    pub const EXTERNAL: u32 = 1;
+}

@@ -1,0 +1,96 @@
+//! What a program can say of managed memory: which stream uses it, where it is wanted, how it is used.
+
+use std::ffi::c_void;
+
+use super::api::Api;
+use super::call::{CallError, call};
+use super::managed_types::{CUmem_advise, CUmem_range_attribute};
+use super::types::{CUdevice, CUdeviceptr, CUmemLocation, CUstream};
+
+/// Says which work uses an allocation, from this point of the stream on; `flags` as in
+/// [`attach_flags`](super::attach_flags). `bytes` is zero, or all that the allocation has.
+pub fn attach(api: &Api, stream: CUstream, start: CUdeviceptr, bytes: usize, flags: u32) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    unsafe { call!(api.cuStreamAttachMemAsync(stream, start, bytes, flags)) }
+}
+
+/// Moves memory to a device, or to [`CUdevice::CPU`], when the stream comes to it.
+pub fn prefetch(
+    api: &Api,
+    start: CUdeviceptr,
+    bytes: usize,
+    device: CUdevice,
+    stream: CUstream,
+) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    unsafe { call!(api.cuMemPrefetchAsync(start, bytes, device, stream)) }
+}
+
+/// [`prefetch`] to any place. `flags` is zero.
+pub fn prefetch_to(
+    api: &Api,
+    start: CUdeviceptr,
+    bytes: usize,
+    location: CUmemLocation,
+    flags: u32,
+    stream: CUstream,
+) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    unsafe { call!(api.cuMemPrefetchAsync_v2(start, bytes, location, flags, stream)) }
+}
+
+/// Says how memory will be used, by a device or by [`CUdevice::CPU`].
+pub fn advise(
+    api: &Api,
+    start: CUdeviceptr,
+    bytes: usize,
+    advice: CUmem_advise,
+    device: CUdevice,
+) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    unsafe { call!(api.cuMemAdvise(start, bytes, advice, device)) }
+}
+
+/// [`advise`] of any place.
+pub fn advise_for(
+    api: &Api,
+    start: CUdeviceptr,
+    bytes: usize,
+    advice: CUmem_advise,
+    location: CUmemLocation,
+) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer of the host; a wrong address is the driver's to refuse.
+    unsafe { call!(api.cuMemAdvise_v2(start, bytes, advice, location)) }
+}
+
+/// What was said of all the memory there: as many numbers as `data` has room for. Only `ACCESSED_BY` has more than
+/// one.
+pub fn range_attribute(
+    api: &Api,
+    data: &mut [i32],
+    attribute: CUmem_range_attribute,
+    start: CUdeviceptr,
+    bytes: usize,
+) -> Result<(), CallError> {
+    let room = size_of_val(data);
+    let data = data.as_mut_ptr().cast::<c_void>();
+    // SAFETY: the call writes `room` bytes at the most, which `data` has.
+    unsafe { call!(api.cuMemRangeGetAttribute(data, room, attribute, start, bytes)) }
+}
+
+/// Several of [`range_attribute`], of one number each.
+pub fn range_attributes(
+    api: &Api,
+    attributes: &mut [CUmem_range_attribute],
+    start: CUdeviceptr,
+    bytes: usize,
+) -> Result<Vec<i32>, CallError> {
+    let mut numbers = vec![0i32; attributes.len()];
+    let mut places: Vec<_> = numbers.iter_mut().map(|number| std::ptr::from_mut(number).cast::<c_void>()).collect();
+    let mut rooms = vec![size_of::<i32>(); attributes.len()];
+    let (data, sizes, list) = (places.as_mut_ptr(), rooms.as_mut_ptr(), attributes.as_mut_ptr());
+    // SAFETY: the three lists have as many elements as the call is told, each place has room for four bytes, and all
+    // outlive the call.
+    unsafe { call!(api.cuMemRangeGetAttributes(data, sizes, list, attributes.len(), start, bytes)) }?;
+    Ok(numbers)
+}

@@ -1,0 +1,82 @@
+//! Graphs.
+
+use std::sync::Arc;
+
+use freehold_driver::cuda::{CUerror, CUgraph, CUgraphExec, CUgraphNode, CUresult, CUstream, graph_flags};
+
+use crate::boundary::{InOut, Out};
+use crate::graph::{Exec, Graph, find};
+use crate::stream::lane;
+use crate::world::{World, world};
+
+pub(crate) fn cuGraphCreate(graph: Out<CUgraph>, flags: u32) -> CUresult {
+    if flags != 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let (handle, _) = world()?.graphs.insert_with(|handle| Arc::new(Graph::new(handle, Vec::new(), false)));
+    graph.set(CUgraph(handle));
+    Ok(())
+}
+
+pub(crate) fn cuGraphClone(copy: Out<CUgraph>, graph: CUgraph) -> CUresult {
+    let world = world()?;
+    let nodes = find(world, graph)?.nodes();
+    let (handle, _) = world.graphs.insert_with(|handle| Arc::new(Graph::new(handle, nodes, false)));
+    copy.set(CUgraph(handle));
+    Ok(())
+}
+
+pub(crate) fn cuGraphDestroy(graph: CUgraph) -> CUresult {
+    let world = world()?;
+    find(world, graph)?;
+    world.graphs.remove(graph.0).map(|_| ()).ok_or(CUerror::INVALID_VALUE)
+}
+
+/// Where the list of nodes goes is looked at only if the program says how long it is.
+pub(crate) fn cuGraphGetNodes(graph: CUgraph, nodes: Option<Out<CUgraphNode>>, count: InOut<usize>) -> CUresult {
+    let found = find(world()?, graph)?.nodes();
+    let Some(nodes) = nodes else {
+        count.set(found.len());
+        return Ok(());
+    };
+    let handles: Vec<_> = found.iter().take(count.read()).map(|node| node.handle()).collect();
+    nodes.set_all(&handles);
+    count.set(handles.len());
+    Ok(())
+}
+
+pub(crate) fn cuGraphInstantiateWithFlags(exec: Out<CUgraphExec>, graph: CUgraph, flags: u64) -> CUresult {
+    let world = world()?;
+    let graph = find(world, graph)?;
+    let known = graph_flags::AUTO_FREE_ON_LAUNCH | graph_flags::DEVICE_LAUNCH | graph_flags::USE_NODE_PRIORITY;
+    if flags & !known != 0 || flags & graph_flags::DEVICE_LAUNCH != 0 && flags & graph_flags::AUTO_FREE_ON_LAUNCH != 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    if flags & graph_flags::DEVICE_LAUNCH != 0 {
+        // No kernel launches anything here.
+        return Err(CUerror::NOT_SUPPORTED);
+    }
+    let (handle, _) = world.execs.insert_with(|_| Arc::new(Exec::new(&graph)));
+    exec.set(CUgraphExec(handle));
+    Ok(())
+}
+
+fn find_exec(world: &World, exec: CUgraphExec) -> Result<Arc<Exec>, CUerror> {
+    world.execs.find(exec.0).ok_or(CUerror::INVALID_VALUE)
+}
+
+pub(crate) fn cuGraphExecDestroy(exec: CUgraphExec) -> CUresult {
+    world()?.execs.remove(exec.0).map(|_| ()).ok_or(CUerror::INVALID_VALUE)
+}
+
+pub(crate) fn cuGraphUpload(exec: CUgraphExec, stream: CUstream) -> CUresult {
+    let world = world()?;
+    find_exec(world, exec)?;
+    lane(world, stream)?.not_captured(world)
+}
+
+pub(crate) fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream) -> CUresult {
+    let world = world()?;
+    let exec = find_exec(world, exec)?;
+    exec.launch(world, &lane(world, stream)?)
+}
