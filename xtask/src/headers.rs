@@ -50,8 +50,8 @@ pub(crate) fn agree() -> Result<(), Failure> {
             .and_then(|()| fs::write(&path, text))
             .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     }
-    run(&mut cargo(&["build", "--release", "--package", "freehold-libcuda"]))?;
-    let exported = exported(&target().join("release/libfreehold_libcuda.so"))?;
+    run(&mut cargo(&["build", "--release"]))?;
+    let exported = exported(&target().join("release/deps/libfreehold_libcuda.so"))?;
     let mut documented = BTreeSet::new();
     let old = [old.join("nvidia/cuda_runtime/include"), old.join("nvidia/cuda_profiler_api/include")];
     for folders in [&old[..], &[new.join("nvidia/cu13/include")]] {

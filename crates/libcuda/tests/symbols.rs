@@ -19,12 +19,13 @@ fn library() -> Library {
     unsafe { Library::new(path) }.expect("cargo built the library beside the test")
 }
 
-fn symbol<'a, T>(library: &'a Library, name: &str) -> Option<Symbol<T>>
-where
-    T: 'a,
-{
+fn symbol<T>(library: &Library, name: &str) -> Option<Symbol<T>> {
     // SAFETY: each caller names the type of the function that it asks for.
     unsafe { library.get(name.as_bytes()) }.ok()
+}
+
+fn is_refused(name: &str) -> bool {
+    Function::named(name).is_none() && name != "cuGetProcAddress"
 }
 
 #[test]
@@ -42,7 +43,7 @@ fn what_is_not_served_answers_not_supported() {
     let library = library();
     let mut count = 0;
     for form in SYMBOLS.iter().flat_map(|forms| forms.iter()) {
-        if Function::named(form.name).is_some() || form.name == "cuGetProcAddress" {
+        if !is_refused(form.name) {
             continue;
         }
         for name in [Some(form.name), form.per_thread].into_iter().flatten() {
@@ -68,6 +69,12 @@ fn every_form_of_a_name_has_an_address_in_its_version() {
             let outcome = unsafe { ask(name.as_ptr(), &mut function, form.since, flags, &mut status) };
             assert_eq!((outcome, status), (Ok(()), CUdriverProcAddressQueryResult::SUCCESS), "{form:?}");
             assert!(!function.is_null(), "{form:?}");
+            if is_refused(form.name) {
+                // SAFETY: the address is that of the refusal, which looks at no argument.
+                let call = unsafe { std::mem::transmute::<*mut c_void, Refused>(function) };
+                // SAFETY: the refusal looks at no argument.
+                assert_eq!(unsafe { call() }, Err(CUerror::NOT_SUPPORTED), "{form:?}");
+            }
         }
     }
 }
