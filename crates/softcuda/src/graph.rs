@@ -16,7 +16,10 @@ use crate::stream::Lane;
 use crate::world::{World, lock};
 
 /// The topmost byte of a node's handle, below which lies its number.
-const NODE: usize = 0xcc << 56;
+const NODE: usize = 0xcd << 56;
+
+/// As many nodes as one launch has at the most. Graphs within graphs could be more than any memory holds.
+const NODES_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Graph {
@@ -39,12 +42,22 @@ pub(crate) struct Node {
 pub(crate) enum Step {
     /// Work as it was asked for, of which each launch carries out a copy.
     Work(Work),
-    /// The nodes of another graph.
+    /// What another graph launches. None of its nodes is a graph again.
     Graph(Vec<Arc<Node>>),
     /// Moves an event that does not belong to the graph.
     Record(Arc<Event>),
     /// Waits for one.
     Await(Arc<Event>),
+}
+
+impl Step {
+    /// What stands in place of a graph within a graph.
+    fn launched(&self) -> Option<&[Arc<Node>]> {
+        match self {
+            Self::Graph(nodes) => Some(nodes),
+            _ => None,
+        }
+    }
 }
 
 impl Node {
@@ -103,10 +116,17 @@ pub(crate) struct Exec {
 }
 
 impl Exec {
-    pub(crate) fn new(graph: &Graph) -> Self {
-        let mut nodes = Vec::new();
-        flatten(&graph.nodes(), &mut nodes);
-        Self { nodes, last: Mutex::default() }
+    /// # Errors
+    /// There are too many nodes.
+    pub(crate) fn new(graph: &Graph) -> Result<Self, CUerror> {
+        let nodes = graph.nodes();
+        let count: usize = nodes.iter().map(|node| node.step.launched().map_or(1, <[_]>::len)).sum();
+        if count > NODES_MAX {
+            return Err(CUerror::OUT_OF_MEMORY);
+        }
+        let launched =
+            nodes.iter().flat_map(|node| node.step.launched().unwrap_or(std::slice::from_ref(node)).to_vec());
+        Ok(Self { nodes: launched.collect(), last: Mutex::default() })
     }
 
     /// Puts the work of all nodes into a stream.
@@ -117,22 +137,14 @@ impl Exec {
         // What a launch needs is there before the first node is added: a launch that is refused does nothing.
         let moves = self.nodes.iter().map(|node| Move::of(&node.step)).collect::<Result<Vec<_>, _>>()?;
         let mut last = lock(&self.last);
-        let start = last.take().into_iter().collect();
+        let start = last.clone().into_iter().collect();
         let mut end = lane.queue(world, start, Work::Nothing)?;
         for one in moves {
+            *last = Some(end.clone());
             end = one.make(world, lane, end)?;
         }
         *last = Some(end);
         Ok(())
-    }
-}
-
-fn flatten(nodes: &[Arc<Node>], into: &mut Vec<Arc<Node>>) {
-    for node in nodes {
-        match &node.step {
-            Step::Graph(inner) => flatten(inner, into),
-            _ => into.push(Arc::clone(node)),
-        }
     }
 }
 

@@ -16,8 +16,8 @@ pub(crate) enum Kind {
     Library = 0xc7,
     Kernel = 0xc8,
     Link = 0xc9,
-    Graph = 0xca,
-    Exec = 0xcb,
+    Graph = 0xcb,
+    Exec = 0xcc,
 }
 
 /// What the next handle after a removal looks like.

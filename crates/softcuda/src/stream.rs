@@ -82,7 +82,8 @@ impl Lane {
     pub(crate) fn note(&self, world: &World, step: Step) -> CUresult {
         match self.stream.note(world, step)? {
             Some(Step::Work(work)) => self.queue(world, Vec::new(), work).map(|_| ()),
-            Some(_) => Err(CUerror::INVALID_VALUE),
+            // The capture was ended by another thread meanwhile.
+            Some(_) => Err(CUerror::ILLEGAL_STATE),
             None => Ok(()),
         }
     }

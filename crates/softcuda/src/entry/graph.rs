@@ -56,7 +56,8 @@ pub(crate) fn cuGraphInstantiateWithFlags(exec: Out<CUgraphExec>, graph: CUgraph
         // No kernel launches anything here.
         return Err(CUerror::NOT_SUPPORTED);
     }
-    let (handle, _) = world.execs.insert_with(|_| Arc::new(Exec::new(&graph)));
+    let made = Arc::new(Exec::new(&graph)?);
+    let (handle, _) = world.execs.insert_with(|_| made);
     exec.set(CUgraphExec(handle));
     Ok(())
 }
