@@ -9,10 +9,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::command::{Failure, cargo, output, root};
+use crate::command::{Failure, cargo, output, root, target};
 
 /// It is packed to a third of this before it travels.
 const SIZE_MAX_BYTES: u64 = 128 << 20;
+
+/// What `freehold run` looks for beside the binary.
+const LIBRARY: &str = "libfreehold_libcuda.so";
 
 /// A program that cargo built.
 struct Program {
@@ -25,7 +28,9 @@ struct Program {
 impl Program {
     /// Tests of the software alone say nothing of a GPU, and stay.
     fn meets_a_device(&self) -> bool {
-        !self.name.contains(".soft_") && !self.name.starts_with("ptx.") && self.name != "cli.schedules"
+        let of_the_software = ["cli.schedules", "cli.run", "cli.programs"].contains(&self.name.as_str());
+        let within = ["ptx.", "libcuda."].iter().any(|package| self.name.starts_with(package));
+        !self.name.contains(".soft_") && !within && !of_the_software
     }
 }
 
@@ -59,6 +64,9 @@ pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
         };
         fs::copy(&program.path, &to).map_err(|error| format!("{} cannot be copied: {error}", to.display()))?;
     }
+    let library = target().join("release/deps").join(LIBRARY);
+    fs::copy(&library, folder.join(LIBRARY))
+        .map_err(|error| format!("{} cannot be copied: {error}", library.display()))?;
     let script = folder.join("run.sh");
     fs::write(&script, include_str!("bundle.sh")).map_err(told)?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).map_err(told)?;

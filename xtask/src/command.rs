@@ -1,6 +1,6 @@
 //! Commands that a task starts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What went wrong, as a sentence.
@@ -9,6 +9,12 @@ pub(crate) type Failure = String;
 /// The root of the repository.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the repository")
+}
+
+/// The folder in which cargo builds.
+pub(crate) fn target() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    root().join(target)
 }
 
 /// A command in the root of the repository.
@@ -39,6 +45,15 @@ pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
         return Err(format!("{} failed with {}", text(command), output.status));
     }
     String::from_utf8(output.stdout).map_err(|_| format!("{} did not print text", text(command)))
+}
+
+/// Runs a command whose words matter only when it fails.
+pub(crate) fn quiet(command: &mut Command) -> Result<(), Failure> {
+    let output = command.output().map_err(|error| format!("{command:?} does not start: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr)))
 }
 
 fn text(command: &Command) -> String {

@@ -4,20 +4,15 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::command::{Failure, command, root, run};
+use crate::command::{Failure, command, quiet, root};
+use crate::pip::{Packages, install, tools};
 
-/// Packages of pip that belong together.
-struct Packages {
-    folder: &'static str,
-    names: &'static [&'static str],
-}
-
-const CUDA_12: Packages = Packages {
+pub(crate) const CUDA_12: Packages = Packages {
     folder: "cuda-12",
     names: &[
         "nvidia-cuda-nvrtc-cu12==12.9.86",
@@ -26,7 +21,7 @@ const CUDA_12: Packages = Packages {
         "nvidia-cuda-nvcc-cu12==12.9.86",
     ],
 };
-const CUDA_13: Packages = Packages {
+pub(crate) const CUDA_13: Packages = Packages {
     folder: "cuda-13",
     names: &["nvidia-cuda-nvrtc==13.0.88", "nvidia-cuda-runtime==13.0.88", "nvidia-cuda-cccl==13.0.85"],
 };
@@ -97,12 +92,6 @@ pub(crate) fn assemble() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The folder for what pip brings.
-fn tools() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    root().join(target).join("kernels")
-}
-
 /// The files of the test data whose names end so.
 fn files(extensions: &[&str]) -> Result<Vec<PathBuf>, Failure> {
     let folder = root().join("crates/softcuda/tests/kernels");
@@ -137,20 +126,6 @@ fn code(ptx: &str) -> Vec<&str> {
     ptx.lines().filter(|line| !line.starts_with("//")).collect()
 }
 
-/// Installs packages into a folder of their own, once.
-fn install(packages: &Packages) -> Result<PathBuf, Failure> {
-    let folder = tools().join(packages.folder);
-    let mark = folder.join("complete");
-    let wanted = packages.names.join("\n");
-    if fs::read_to_string(&mark).is_ok_and(|have| have == wanted) {
-        return Ok(folder);
-    }
-    let mut pip = command("python3", &["-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target"]);
-    run(pip.arg(&folder).args(packages.names).stderr(Stdio::null()))?;
-    fs::write(&mark, wanted).map_err(|error| format!("{} cannot be written: {error}", mark.display()))?;
-    Ok(folder)
-}
-
 fn assembler(folder: &Path) -> Result<PathBuf, Failure> {
     ["nvidia/cuda_nvcc/bin/ptxas", "nvidia/cu13/bin/ptxas"]
         .iter()
@@ -166,15 +141,6 @@ fn compile(packages: &Path, made: &Path, source: &Path) -> Result<(), Failure> {
 
 fn accept(ptxas: &Path, path: &Path) -> Result<(), Failure> {
     quiet(Command::new(ptxas).args(["-arch=sm_90", "--compile-only", "-o", "/dev/null"]).arg(path))
-}
-
-/// Runs a command whose words matter only when it fails.
-fn quiet(command: &mut Command) -> Result<(), Failure> {
-    let output = command.output().map_err(|error| format!("{command:?} does not start: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr)))
 }
 
 /// Does the work for each item, on all cores, and tells all failures.

@@ -2,8 +2,12 @@
 
 mod bundle;
 mod command;
+mod cudarc;
 mod fuzz;
+mod headers;
 mod kernels;
+mod pip;
+mod pycuda;
 mod test;
 
 use std::process::ExitCode;
@@ -19,8 +23,13 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run everything that must pass: formatting, lints, tests, doc tests, fuzz targets, the lab under its schedules
-    Test,
+    /// Run everything that must pass: formatting, lints, tests, doc tests, other people's programs, fuzz targets, the lab
+    /// under its schedules
+    Test {
+        /// Only the steps whose names have these words
+        #[arg(long, value_name = "WORDS", default_value = "")]
+        only: String,
+    },
     /// Make a folder with the binary, the tests and a script, to run on a machine that has a GPU and no Rust
     Bundle {
         /// Where to make it; an older bundle there is replaced
@@ -37,7 +46,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
-        Task::Test => test::everything(),
+        Task::Test { only } => test::steps(&only),
         Task::Bundle { folder } => bundle::make(&folder),
         Task::Kernels { check } => kernels::make(if check { kernels::Aim::Compare } else { kernels::Aim::Write })
             .and_then(|()| kernels::assemble()),

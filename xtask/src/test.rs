@@ -3,8 +3,11 @@
 use std::time::Instant;
 
 use crate::command::{Failure, cargo, command, run};
+use crate::cudarc;
 use crate::fuzz;
+use crate::headers;
 use crate::kernels;
+use crate::pycuda;
 
 /// A step with the words that announce it.
 type Step = (&'static str, fn() -> Result<(), Failure>);
@@ -18,20 +21,28 @@ const STEPS: &[Step] = &[
     ("the driver's contract, work at once", || contract("eager")),
     ("the driver's contract, by a seed", || contract("seed:1")),
     ("the kernels of the test data, by ptxas", kernels::assemble),
+    ("our library and header, by NVIDIA's headers", headers::agree),
+    ("the tests of cudarc on our library", cudarc::tests),
+    ("a PyCUDA program on our library", pycuda::program),
     ("fuzz targets, for 20 seconds each", fuzz::short_runs),
     ("documentation", || run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))),
     ("the lab", || run(&mut cargo(&["run", "--", "lab", "--device", "soft"]))),
 ];
 
-pub(crate) fn everything() -> Result<(), Failure> {
+/// Runs the steps whose names have these words: all, where there are no words.
+pub(crate) fn steps(words: &str) -> Result<(), Failure> {
     let start = Instant::now();
-    for (index, (name, step)) in STEPS.iter().enumerate() {
-        println!("\n== {} of {}: {name}", index + 1, STEPS.len());
+    let chosen: Vec<_> = STEPS.iter().filter(|(name, _)| name.contains(words)).collect();
+    if chosen.is_empty() {
+        return Err(format!("no step is called {words:?}"));
+    }
+    for (index, (name, step)) in chosen.iter().enumerate() {
+        println!("\n== {} of {}: {name}", index + 1, chosen.len());
         let start = Instant::now();
         step()?;
         println!("== {name}: passed in {:.0} s", start.elapsed().as_secs_f64());
     }
-    println!("\nAll {} steps passed in {:.0} s.", STEPS.len(), start.elapsed().as_secs_f64());
+    println!("\nAll {} steps passed in {:.0} s.", chosen.len(), start.elapsed().as_secs_f64());
     Ok(())
 }
 

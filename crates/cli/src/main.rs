@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod lab;
+mod run;
 
 /// GPU memory that has an owner.
 #[derive(Parser)]
@@ -18,6 +19,8 @@ struct Arguments {
 enum Command {
     /// Say what this machine's driver does, beside what a recorded one did
     Lab(lab::Arguments),
+    /// Run a program on the software device, or on a GPU, whatever CUDA driver this machine has
+    Run(run::Arguments),
     /// Make one experiment and print its answer
     #[command(hide = true)]
     Experiment(lab::child::Arguments),
@@ -29,6 +32,7 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Lab(arguments) => lab::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
         Command::Experiment(arguments) => lab::child::run(&arguments),
         Command::Partner(device) => lab::child::partner(&device),
     }

@@ -472,6 +472,7 @@ fn kernels_and_functions() -> Vec<Function> {
         cuFuncGetAttribute 2: function::attribute(API, CUfunction(2), at(1));
         cuFuncSetAttribute 3: function::set_attribute(API, CUfunction(1), at(2), 3);
         cuFuncSetCacheConfig 2: function::set_cache_config(API, CUfunction(1), CUfunc_cache(2));
+        cuFuncSetBlockShape 4: function::set_block_shape(API, CUfunction(1), [2, 3, 4]);
         cuFuncSetSharedMemConfig 2: function::set_shared_config(API, CUfunction(1), CUsharedconfig(2));
         cuFuncGetModule 1: function::module(API, CUfunction(1));
         cuFuncGetName 1: function::name(API, CUfunction(1));

@@ -70,13 +70,7 @@ pub enum Absence {
 /// The driver of the device that `wish` names (`soft`, `cuda`, `cuda:N`), or `FREEHOLD_DEVICE`, or of the best one
 /// that this machine has. The driver is initialised.
 pub fn open(wish: Option<&str>) -> Result<Opened, OpenError> {
-    let variable = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
-    let variable = variable.map(|text| text.to_string_lossy().into_owned());
-    let wish = match (wish, &variable) {
-        (Some(text), _) => Some(Wish { asked: Asked::parse(text)?, from: Source::Caller }),
-        (None, Some(text)) => Some(Wish { asked: Asked::parse(text)?, from: Source::Variable }),
-        (None, None) => None,
-    };
+    let wish = with_variable(wish)?;
     let mut found = None;
     let choice = choose(wish, || match nvidia() {
         Ok((api, nvidia)) => {
@@ -97,6 +91,29 @@ pub fn open(wish: Option<&str>) -> Result<Opened, OpenError> {
     Ok(Opened { api, device: choice.device, kind: choice.kind, why: choice.why })
 }
 
+/// What a program is to run on, by the same choice as [`open`]'s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    Soft,
+    /// NVIDIA's GPUs; with an ordinal only that one of them.
+    Cuda {
+        ordinal: Option<i32>,
+    },
+}
+
+/// What the device that `wish` names, or `FREEHOLD_DEVICE`, or the best one of this machine is. The software driver is
+/// not started, so that nothing of it is left in a process that becomes another program.
+pub fn target(wish: Option<&str>) -> Result<Target, OpenError> {
+    let wish = with_variable(wish)?;
+    match choose(wish, || nvidia().map(|(_, nvidia)| nvidia))?.kind {
+        Kind::Cuda => Ok(Target::Cuda { ordinal: wish.and_then(|wish| wish.asked.ordinal()) }),
+        Kind::Soft => {
+            Config::from_environment()?;
+            Ok(Target::Soft)
+        }
+    }
+}
+
 /// The table of a driver that nothing was called of yet, `cuInit` neither.
 pub fn untouched(kind: Kind) -> Result<Api, Absence> {
     match kind {
@@ -108,21 +125,31 @@ pub fn untouched(kind: Kind) -> Result<Api, Absence> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Soft,
-    Cuda { ordinal: i32 },
+    /// The first device, where no ordinal is named.
+    Cuda {
+        ordinal: Option<i32>,
+    },
 }
 
 impl Asked {
+    fn ordinal(self) -> Option<i32> {
+        match self {
+            Self::Soft => None,
+            Self::Cuda { ordinal } => ordinal,
+        }
+    }
+
     fn parse(text: &str) -> Result<Self, OpenError> {
         let unknown = || OpenError::UnknownDevice(text.to_owned());
         match text {
             "soft" => Ok(Self::Soft),
-            "cuda" => Ok(Self::Cuda { ordinal: 0 }),
+            "cuda" => Ok(Self::Cuda { ordinal: None }),
             _ => {
                 let digits = text.strip_prefix("cuda:").ok_or_else(unknown)?;
                 if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
                     return Err(unknown());
                 }
-                Ok(Self::Cuda { ordinal: digits.parse().map_err(|_| unknown())? })
+                Ok(Self::Cuda { ordinal: Some(digits.parse().map_err(|_| unknown())?) })
             }
         }
     }
@@ -138,6 +165,17 @@ enum Source {
 struct Wish {
     asked: Asked,
     from: Source,
+}
+
+/// The caller's wish, or else the environment's.
+fn with_variable(wish: Option<&str>) -> Result<Option<Wish>, OpenError> {
+    let variable = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
+    let variable = variable.map(|text| text.to_string_lossy().into_owned());
+    match (wish, &variable) {
+        (Some(text), _) => Ok(Some(Wish { asked: Asked::parse(text)?, from: Source::Caller })),
+        (None, Some(text)) => Ok(Some(Wish { asked: Asked::parse(text)?, from: Source::Variable })),
+        (None, None) => Ok(None),
+    }
 }
 
 /// What NVIDIA's driver says of this machine.
@@ -164,6 +202,7 @@ fn choose(wish: Option<Wish>, probe: impl FnOnce() -> Result<Nvidia, Absence>) -
         Some(Wish { asked: Asked::Soft, from: Source::Caller }) => Ok(soft("it was asked for".to_owned())),
         Some(Wish { asked: Asked::Soft, from: Source::Variable }) => Ok(soft(format!("{VARIABLE} says soft"))),
         Some(Wish { asked: Asked::Cuda { ordinal }, .. }) => {
+            let ordinal = ordinal.unwrap_or(0);
             let nvidia = probe().map_err(|absence| OpenError::Absent { wish: format!("cuda:{ordinal}"), absence })?;
             cuda(&nvidia, ordinal)
         }

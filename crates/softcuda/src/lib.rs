@@ -43,7 +43,9 @@ mod registry;
 mod site;
 mod span;
 mod stream;
+mod symbol;
 mod table;
 mod world;
 
-pub use table::API;
+pub use symbol::{cuGetProcAddress, refuse};
+pub use table::{API, PER_THREAD_API};

@@ -14,7 +14,7 @@ macro_rules! table {
         pub const API: Api = Api { $($name: legacy::$name,)* };
 
         /// The software driver with the calling thread's own stream in place of the null stream.
-        pub(crate) const PER_THREAD_API: Api = Api { $($name: per_thread::$name,)* };
+        pub const PER_THREAD_API: Api = Api { $($name: per_thread::$name,)* };
 
         #[allow(non_snake_case, reason = "named as C names the functions")]
         mod legacy {

@@ -75,3 +75,12 @@ fn a_null_function_tells_nothing() {
     let at = CUfunction_attribute::NUM_REGS;
     assert_eq!(function::attribute(&own.api, CUfunction::NULL, at).code(), CUerror::INVALID_HANDLE);
 }
+
+#[test]
+fn a_block_shape_is_of_at_least_one_thread_each_way() {
+    let own = Context::create();
+    let nothing = own.kernel(c"nothing");
+    assert_eq!(function::set_block_shape(&own.api, nothing, [256, 1, 1]), Ok(()));
+    assert_eq!(function::set_block_shape(&own.api, nothing, [256, 0, 1]).code(), CUerror::INVALID_VALUE);
+    assert_eq!(function::set_block_shape(&own.api, nothing, [-1, 1, 1]).code(), CUerror::INVALID_VALUE);
+}

@@ -1,5 +1,7 @@
 //! The binary that the tests of the command line start.
 
+#![allow(dead_code, reason = "each file of tests uses a part of it")]
+
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 

@@ -271,6 +271,7 @@ macro_rules! with_functions {
             fn cuFuncGetAttribute(value: *mut i32, attribute: CUfunction_attribute, function: CUfunction);
             fn cuFuncSetAttribute(function: CUfunction, attribute: CUfunction_attribute, value: i32);
             fn cuFuncSetCacheConfig(function: CUfunction, config: CUfunc_cache);
+            fn cuFuncSetBlockShape(function: CUfunction, x: i32, y: i32, z: i32);
             fn cuFuncSetSharedMemConfig(function: CUfunction, config: CUsharedconfig);
             fn cuFuncGetModule(module: *mut CUmodule, function: CUfunction);
             fn cuFuncGetName(name: *mut *const c_char, function: CUfunction);

@@ -36,6 +36,12 @@ pub fn set_cache_config(api: &Api, function: CUfunction, config: CUfunc_cache) -
     unsafe { call!(api.cuFuncSetCacheConfig(function, config)) }
 }
 
+/// Says how many threads a block has in the launches of CUDA 3, which state it nowhere else.
+pub fn set_block_shape(api: &Api, function: CUfunction, [x, y, z]: [i32; 3]) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuFuncSetBlockShape(function, x, y, z)) }
+}
+
 /// How wide the banks of shared memory would rather be: without effect on today's devices.
 pub fn set_shared_config(api: &Api, function: CUfunction, config: CUsharedconfig) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.

@@ -52,6 +52,7 @@ pub mod pool;
 pub mod primary;
 pub mod profiler;
 pub mod stream;
+pub mod symbols;
 pub mod types;
 
 pub use api::{Api, Function};

@@ -1,0 +1,66 @@
+//! `libcuda.so.1`: the software driver under the names by which programs know NVIDIA's.
+//!
+//! Every function of the one list is exported with its version, and once more with `_ptds` or `_ptsz` where programs
+//! that are compiled for per-thread default streams ask for that. Every other documented symbol of CUDA 12.9 and 13.0 is
+//! there too and answers `NOT_SUPPORTED`.
+//!
+//! A Rust program has no use for this crate: it calls [`freehold_softcuda::API`].
+
+/// How the library's file is called where cargo builds it. Programs look for `libcuda.so.1`, which whoever starts them
+/// makes a link to it: were the file called so, cargo would put it in the way of NVIDIA's.
+pub const FILE: &str = "libfreehold_libcuda.so";
+
+#[allow(non_snake_case, reason = "named as C names the functions")]
+mod exports {
+    use std::ffi::{c_char, c_void};
+
+    use freehold_driver::cuda::*;
+    use freehold_softcuda::{API, PER_THREAD_API};
+
+    macro_rules! exported {
+        ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
+            $(
+                #[unsafe(no_mangle)]
+                unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
+                    // SAFETY: the C caller keeps the conditions that the driver API makes for this function.
+                    unsafe { (API.$name)($($argument),*) }
+                }
+            )*
+
+            mod own_stream {
+                use super::*;
+
+                $(per_thread! {
+                    $name,
+                    unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
+                        // SAFETY: the C caller keeps the conditions that the driver API makes for this function.
+                        unsafe { (PER_THREAD_API.$name)($($argument),*) }
+                    }
+                })*
+            }
+        };
+    }
+
+    macro_rules! refused {
+        ($($name:ident)*) => {$(
+            #[unsafe(no_mangle)]
+            extern "C" fn $name() -> CUresult {
+                freehold_softcuda::refuse()
+            }
+        )*};
+    }
+
+    include!(concat!(env!("OUT_DIR"), "/exports.rs"));
+    freehold_driver::with_functions!(exported);
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn cuGetProcAddress(
+        name: *const c_char,
+        function: *mut *mut c_void,
+        version: i32,
+        flags: u64,
+    ) -> CUresult {
+        // SAFETY: the C caller keeps the conditions that the driver API makes for this function.
+        unsafe { freehold_softcuda::cuGetProcAddress(name, function, version, flags) }
+    }
+}

@@ -1,0 +1,164 @@
+//! The step of `cargo xtask test` that runs the tests of the crate cudarc, as its authors wrote them, on our library.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::command::{Failure, cargo, output, quiet, run, target};
+use crate::kernels::CUDA_12;
+use crate::pip::install;
+
+const VERSION: &str = "0.19.10";
+const FEATURES: &str = "std,dynamic-loading,driver,nvrtc,cuda-12090,f16";
+
+/// Tests that are not run, with the reason.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    (
+        "driver::safe::core::tests::test_default_pinned_host_reads_are_faster_than_write_combined",
+        "compares two timings: to the software device all memory of the host is cached",
+    ),
+    (
+        "driver::safe::core::tests::test_pinned_copy_is_faster",
+        "compares two timings: the software device copies from pinned and pageable memory by the same means",
+    ),
+    (
+        "driver::safe::launch::tests::test_par_launch",
+        "compares two timings: that two kernels at once are faster needs two idle cores",
+    ),
+    (
+        "driver::safe::launch::tests::test_device_side_assert",
+        "ignored by its authors: it fails on any driver that tells of the fault in the call after the launch",
+    ),
+];
+
+/// Runs every test in a process of its own, so that those which spoil their process are run too. Without the crate's
+/// source, or the compiler that its tests need, none is run.
+pub(crate) fn tests() -> Result<(), Failure> {
+    let work = target().join("cudarc");
+    let (source, compiler) = match (source(&work), install(&CUDA_12)) {
+        (Ok(source), Ok(compiler)) => (source, compiler),
+        (Err(failure), _) | (_, Err(failure)) => {
+            println!("left out, for cudarc or NVRTC cannot be had here: {failure}");
+            return Ok(());
+        }
+    };
+    run(&mut cargo(&["build", "--release"]))?;
+    let libraries = nvrtc(&work, &compiler)?;
+    headers(&source, &compiler)?;
+    let program = build(&source, &work)?;
+    let names = names(&program)?;
+    for (name, _) in EXCEPTIONS {
+        if !names.iter().any(|found| found == name) {
+            return Err(format!("cudarc has no test {name} any more"));
+        }
+    }
+    let mut failed = Vec::new();
+    for name in &names {
+        if let Some((_, reason)) = EXCEPTIONS.iter().find(|(exception, _)| exception == name) {
+            println!("{name}: not run, {reason}");
+            continue;
+        }
+        let start = Instant::now();
+        match quiet(&mut test(&program, &source, &libraries, name)) {
+            Ok(()) => println!("{name}: passed in {:.1} s", start.elapsed().as_secs_f64()),
+            Err(failure) => failed.push(failure),
+        }
+    }
+    println!("{} of {} tests passed", names.len() - EXCEPTIONS.len() - failed.len(), names.len());
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+}
+
+/// One test, on two devices, since some need them.
+fn test(program: &Path, source: &Path, libraries: &Path, name: &str) -> Command {
+    let mut command = Command::new(target().join("release/freehold"));
+    command.args(["run", "--device", "soft", "--"]).arg(program).args(["--include-ignored", "--exact", name]);
+    command.env("LD_LIBRARY_PATH", libraries).env("FREEHOLD_SOFT_DEVICES", "2").current_dir(source);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A copy of the crate's source, to build in: what cargo keeps is not to be written to.
+fn source(work: &Path) -> Result<PathBuf, Failure> {
+    let copy = work.join(format!("cudarc-{VERSION}"));
+    if copy.join("complete").exists() {
+        return Ok(copy);
+    }
+    let project = work.join("project");
+    let manifest = format!(
+        "[package]\nname = \"project\"\nedition = \"2024\"\n[workspace]\n\
+         [dependencies]\ncudarc = {{ version = \"={VERSION}\", default-features = false, features = [\"cuda-12090\"] }}\n"
+    );
+    write(&project.join("Cargo.toml"), &manifest)?;
+    write(&project.join("src/lib.rs"), "")?;
+    let mut metadata = cargo(&["metadata", "--format-version", "1"]);
+    let metadata = output(metadata.current_dir(&project))?;
+    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| format!("cargo's metadata: {error}"))?;
+    let found = metadata["packages"].as_array().into_iter().flatten().find(|package| package["name"] == "cudarc");
+    let kept = found.and_then(|package| Path::new(package["manifest_path"].as_str()?).parent());
+    let kept = kept.ok_or("cargo does not say where cudarc is")?;
+    run(Command::new("rm").arg("-rf").arg(&copy))?;
+    run(Command::new("cp").arg("-r").arg(kept).arg(&copy))?;
+    // The copy lies within this repository, to whose workspace it does not belong.
+    let manifest = copy.join("Cargo.toml");
+    let text =
+        fs::read_to_string(&manifest).map_err(|error| format!("{} cannot be read: {error}", manifest.display()))?;
+    write(&manifest, &(text + "\n[workspace]\n"))?;
+    write(&copy.join("complete"), "")?;
+    Ok(copy)
+}
+
+/// A folder with NVRTC under the name by which cudarc asks for it.
+fn nvrtc(work: &Path, compiler: &Path) -> Result<PathBuf, Failure> {
+    let (from, to) = (compiler.join("nvidia/cuda_nvrtc/lib"), work.join("lib"));
+    fs::create_dir_all(&to).map_err(|error| format!("{} cannot be made: {error}", to.display()))?;
+    link(&from.join("libnvrtc.so.12"), &to.join("libnvrtc.so"))?;
+    link(&from.join("libnvrtc-builtins.so.12.9"), &to.join("libnvrtc-builtins.so.12.9"))?;
+    Ok(to)
+}
+
+/// A test includes `cuda_fp16.h`, which it expects in `/usr/include`; NVRTC looks into the current folder too.
+fn headers(source: &Path, compiler: &Path) -> Result<(), Failure> {
+    let folder = compiler.join("nvidia/cuda_runtime/include");
+    let told = |error: std::io::Error| format!("{} cannot be read: {error}", folder.display());
+    for entry in fs::read_dir(&folder).map_err(told)? {
+        let path = entry.map_err(told)?.path();
+        link(&path, &source.join(path.file_name().expect("an entry has a name")))?;
+    }
+    Ok(())
+}
+
+fn link(to: &Path, at: &Path) -> Result<(), Failure> {
+    if at.is_symlink() {
+        fs::remove_file(at).map_err(|error| format!("{} cannot be removed: {error}", at.display()))?;
+    }
+    symlink(to, at).map_err(|error| format!("{} cannot be made: {error}", at.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let folder = path.parent().expect("a file lies in a folder");
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(path, text))
+        .map_err(|error| format!("{} cannot be written: {error}", path.display()))
+}
+
+/// Builds the tests: the program that holds them.
+fn build(source: &Path, work: &Path) -> Result<PathBuf, Failure> {
+    let mut build = cargo(&["test", "--lib", "--no-run", "--no-default-features", "--features", FEATURES]);
+    build.args(["--message-format", "json-render-diagnostics", "--target-dir"]).arg(work.join("target"));
+    let messages = output(build.current_dir(source))?;
+    let mut programs = messages.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        Some(PathBuf::from(message["executable"].as_str()?))
+    });
+    programs.next_back().ok_or_else(|| "cargo built no tests of cudarc".to_owned())
+}
+
+fn names(program: &Path) -> Result<Vec<String>, Failure> {
+    let listed = output(Command::new(program).args(["--list", "--format", "terse"]))?;
+    let names: Vec<_> = listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect();
+    if names.is_empty() { Err("cudarc has no tests".to_owned()) } else { Ok(names) }
+}

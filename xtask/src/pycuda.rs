@@ -1,0 +1,96 @@
+//! The step of `cargo xtask test` that runs a PyCUDA program on our library. PyPI has PyCUDA only as source: it is built
+//! once, against NVIDIA's headers, which pip brings, and our library.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::command::{Failure, cargo, command, output, quiet, run, target};
+use crate::headers::HEADERS_12;
+use crate::pip::install;
+
+const VERSION: &str = "2026.1";
+
+/// What the program imports besides, and what those import.
+const OTHERS: &[&str] = &[
+    "numpy==2.3.5",
+    "pytools==2026.1.1",
+    "platformdirs==4.14.5",
+    "mako==1.4.3",
+    "MarkupSafe==3.0.4",
+    "siphash24==1.9",
+    "typing_extensions==4.16.0",
+];
+
+/// Runs the program. Without pip, a network for it or a compiler of C++ it is not run.
+pub(crate) fn program() -> Result<(), Failure> {
+    run(&mut cargo(&["build", "--release"]))?;
+    let freehold = target().join("release/freehold");
+    let modules = match modules(&freehold) {
+        Ok(modules) => modules,
+        Err(failure) => {
+            println!("left out, for PyCUDA cannot be had here: {failure}");
+            return Ok(());
+        }
+    };
+    let mut program = command(path(&freehold)?, &["run", "--device", "soft", "--", "python3"]);
+    run(program.arg("examples/python/pycuda_saxpy.py").env("PYTHONPATH", modules))
+}
+
+/// The folder from which PyCUDA can be imported.
+fn modules(freehold: &Path) -> Result<PathBuf, Failure> {
+    let work = target().join("pycuda");
+    let modules = work.join("modules");
+    let mark = modules.join("complete");
+    let wanted = format!("{VERSION}\n{}", OTHERS.join("\n"));
+    if fs::read_to_string(&mark).is_ok_and(|have| have == wanted) {
+        return Ok(modules);
+    }
+    let headers = install(&HEADERS_12)?;
+    let source = source(&work)?;
+    write(&source.join("siteconf.py"), &configuration(&headers, &library(freehold)?))?;
+    println!("PyCUDA is built, once; this takes some minutes");
+    let mut pip = pip(&["install", "--no-deps", "--upgrade", "--target"]);
+    quiet(pip.arg(&modules).arg(&source).args(OTHERS))?;
+    write(&mark, &wanted)?;
+    Ok(modules)
+}
+
+fn source(work: &Path) -> Result<PathBuf, Failure> {
+    let name = format!("pycuda-{VERSION}");
+    fs::create_dir_all(work).map_err(|error| format!("{} cannot be made: {error}", work.display()))?;
+    let mut download = pip(&["download", "--no-deps", "--no-binary", "pycuda", "--dest"]);
+    quiet(download.arg(work).arg(format!("pycuda=={VERSION}")))?;
+    quiet(Command::new("tar").arg("-xzf").arg(work.join(format!("{name}.tar.gz"))).current_dir(work))?;
+    Ok(work.join(name))
+}
+
+/// The settings of PyCUDA's build: no library but the driver's, and no time spent on making it fast.
+fn configuration(headers: &Path, library: &Path) -> String {
+    let runtime = headers.join("nvidia/cuda_runtime/include");
+    let profiler = headers.join("nvidia/cuda_profiler_api/include");
+    format!(
+        "CUDA_ENABLE_CURAND = False\nCUDA_INC_DIR = [{runtime:?}, {profiler:?}]\nCUDADRV_LIB_DIR = [{library:?}]\n\
+         CXXFLAGS = [\"-O0\", \"-w\"]\nLDFLAGS = []\n"
+    )
+}
+
+/// The folder that `freehold run` puts in front of others.
+fn library(freehold: &Path) -> Result<PathBuf, Failure> {
+    let mut run = command(path(freehold)?, &["run", "--device", "soft", "--", "sh", "-c", "echo \"$LD_LIBRARY_PATH\""]);
+    Ok(PathBuf::from(output(run.env_remove("LD_LIBRARY_PATH"))?.trim_end()))
+}
+
+fn pip(arguments: &[&str]) -> Command {
+    let mut pip = command("python3", &["-m", "pip", "--quiet"]);
+    pip.args(arguments).stdin(Stdio::null());
+    pip
+}
+
+fn path(path: &Path) -> Result<&str, Failure> {
+    path.to_str().ok_or_else(|| format!("{} is not text", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| format!("{} cannot be written: {error}", path.display()))
+}
