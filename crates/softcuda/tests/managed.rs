@@ -6,7 +6,7 @@ mod common;
 
 use common::{Context, Refused, at};
 use freehold_driver::cuda::{
-    CUdevice, CUdeviceptr, CUerror, CUmem_advise, CUmem_range_attribute, CUmemLocation, CUmemLocationType, CUstream,
+    CUdevice, CUdeviceptr, CUerror, CUmem_advise, CUmem_range_attribute, CUmemLocation, CUmemLocationType,
     CUstreamCaptureMode, attach_flags, capture, managed, stream,
 };
 

@@ -49,9 +49,8 @@ fn reserved_addresses_do_not_overlap() {
 #[test]
 fn addresses_can_be_wished_for() {
     let own = Context::create();
-    let start = own.addresses(64);
-    address::free(&own.api, start, 64 * CHUNK).unwrap();
-    let wish = at(start, 8 * CHUNK as u64);
+    let wish = own.addresses(4);
+    address::free(&own.api, wish, 4 * CHUNK).unwrap();
     assert_eq!(address::reserve(&own.api, 4 * CHUNK, 0, wish), Ok(wish));
     // A wish for what is taken is answered with other addresses.
     let other = address::reserve(&own.api, 4 * CHUNK, 0, wish).unwrap();
@@ -124,7 +123,7 @@ fn memory_is_mapped_whole() {
     let two = allocation::create(&own.api, 2 * CHUNK, &own.prop()).unwrap();
     let start = own.addresses(4);
     assert_eq!(mapping::map(&own.api, start, CHUNK, CHUNK, two).code(), CUerror::NOT_SUPPORTED);
-    assert_eq!(mapping::map(&own.api, start, 4 * CHUNK, 0, two).code(), INVALID);
+    assert_eq!(mapping::map(&own.api, start, 4 * CHUNK, 0, two).code(), CUerror::NOT_SUPPORTED);
     assert_eq!(mapping::map(&own.api, start, 2 * CHUNK, 0, two), Ok(()));
     own.give_back_four(start);
     own.release(two);
@@ -206,7 +205,8 @@ fn neighbours_are_unmapped_together_or_one_by_one() {
     for index in [1, 0, 2] {
         own.unmap(at(single, index * CHUNK as u64), 1);
     }
-    assert_eq!(mapping::unmap(&own.api, single, CHUNK).code(), INVALID);
+    // Where nothing is mapped there is nothing to do.
+    assert_eq!(mapping::unmap(&own.api, single, CHUNK), Ok(()));
     address::free(&own.api, single, 3 * CHUNK).unwrap();
 }
 
