@@ -51,7 +51,7 @@ pub(crate) fn enter(function: Function, call: impl FnOnce() -> CUresult) -> CUre
             return Err(CUerror::NOT_PERMITTED);
         }
         world.engine.before_call();
-        if let Err(fault) = world.engine.status()
+        if let Err(fault) = world.engine.known_fault()
             && !works_after_a_fault(function)
         {
             return Err(after_a_fault(function, fault));

@@ -24,11 +24,16 @@ use work::{Part, Progress, Work};
 /// As many instructions of warps as one step of a schedule without threads executes.
 const STEP_INSTRUCTIONS_MAX: u64 = 1 << 15;
 
+/// So long may calls that wait for nothing not have heard of a fault, where streams have threads.
+const UNHEARD_NS: u64 = 1_000_000;
+
 #[derive(Debug)]
 pub(crate) struct Engine {
     start: Instant,
     /// The code of the first fault, zero before it. From then on work is dropped.
     fault: AtomicU32,
+    /// From when on every call knows of it. The last moment there is before it.
+    told_from: AtomicU64,
     queues: AtomicU64,
     /// How work advances without threads; nothing if each queue has one.
     steps: Option<Steps>,
@@ -44,6 +49,7 @@ impl Engine {
         let engine = Arc::new(Self {
             start,
             fault: AtomicU32::new(0),
+            told_from: AtomicU64::new(u64::MAX),
             queues: AtomicU64::new(0),
             steps: match schedule {
                 Schedule::Threads => None,
@@ -138,15 +144,33 @@ impl Engine {
     }
 
     /// The fault that ended all work of this process, if there was one.
-    pub(crate) fn status(&self) -> CUresult {
+    fn fault(&self) -> CUresult {
         match CUerror::new(self.fault.load(Ordering::Acquire)) {
             None => Ok(()),
             Some(code) => Err(code),
         }
     }
 
+    /// The same, for a call that has waited for work or asks how far it is: every call knows of it from now on.
+    pub(crate) fn status(&self) -> CUresult {
+        let fault = self.fault();
+        if fault.is_err() {
+            self.told_from.store(0, Ordering::Release);
+        }
+        fault
+    }
+
+    /// The fault, for a call that waits for nothing: it hears of it when another call has, or a little later than it
+    /// happened. On a GPU, too, a program goes on for a moment behind a launch that fails.
+    pub(crate) fn known_fault(&self) -> CUresult {
+        let fault = self.fault();
+        if fault.is_err() && self.now() < self.told_from.load(Ordering::Acquire) { Ok(()) } else { fault }
+    }
+
     /// The first fault counts: every call answers with it from now on (fact 5.1).
     fn fail(&self, code: CUerror) {
+        let told_from = if self.steps.is_none() { self.now() + UNHEARD_NS } else { 0 };
+        let _first = self.told_from.compare_exchange(u64::MAX, told_from, Ordering::AcqRel, Ordering::Acquire);
         let _first = self.fault.compare_exchange(0, code.number(), Ordering::AcqRel, Ordering::Acquire);
         self.crew.fail(code);
     }
@@ -155,7 +179,7 @@ impl Engine {
     fn carry_out(&self, op: &mut Op, part: Part) -> Progress {
         let outcome = match &op.work {
             Work::Kernel(run) => self.run_kernel(run, part),
-            _ => op.work.run(part, || self.now(), self.status()),
+            _ => op.work.run(part, || self.now(), self.fault()),
         };
         outcome.unwrap_or_else(|code| {
             self.fail(code);
@@ -165,7 +189,7 @@ impl Engine {
 
     /// Runs a part of a kernel.
     fn run_kernel(&self, run: &Arc<Run>, part: Part) -> Result<Progress, CUerror> {
-        if self.status().is_err() {
+        if self.fault().is_err() {
             return Ok(Progress::Done);
         }
         match part {

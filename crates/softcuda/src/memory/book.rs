@@ -5,8 +5,9 @@
 //! to write that an account has ended: the kernel drops the locks of a process that dies, and those of an open file with
 //! its last descriptor and mapping, and whoever counts looks which locks are left.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -29,6 +30,9 @@ const SHARES_MAX: usize = 1 << 16;
 const PROCESSES_AT: u64 = 4096;
 const SHARES_AT: u64 = PROCESSES_AT + (PROCESSES_MAX * size_of::<Process>()) as u64;
 const FILE_BYTES: u64 = SHARES_AT + (SHARES_MAX * size_of::<Share>()) as u64;
+
+/// How often the list of locks is looked at before one that is not there is taken to be gone.
+const LOOKS: usize = 4;
 
 /// Byte of the file whose lock its holder must have to read or write the rest; the bytes after it belong to processes.
 const TURN: u64 = 0;
@@ -299,16 +303,18 @@ impl<'f> Entries<'f> {
             }
         }
         let is_orphan = |entries: &Self, share: &Share| share.inode != 0 && !entries.is_held(share);
-        if !self.shares.iter().any(|share| is_orphan(self, share)) {
+        let orphans: Vec<_> =
+            self.shares.iter().filter(|share| is_orphan(self, share)).map(|share| share.inode).collect();
+        if orphans.is_empty() {
             return Ok(());
         }
-        let locked = locked_inodes()?;
+        let gone = without_lock(&orphans)?;
         for index in 0..self.shares.len() {
             let share = self.shares[index];
             if !is_orphan(self, &share) {
                 continue;
             }
-            if locked.binary_search(&share.inode).is_err() {
+            if gone.contains(&share.inode) {
                 self.write_share(index, Share::default())?;
             } else if share.holder != 0 {
                 // Its maker is dead, and whoever comes to the maker's place in the table has nothing to do with it.
@@ -356,17 +362,38 @@ fn is_alive(file: &File, index: usize, account: Process) -> io::Result<bool> {
     Ok(found.l_type != libc::F_UNLCK as libc::c_short)
 }
 
-/// The files in memory that somebody has a lock on, sorted.
+/// Which of these files in memory nobody has a lock on.
+fn without_lock(inodes: &[u64]) -> io::Result<BTreeSet<u64>> {
+    let mut unseen: BTreeSet<u64> = inodes.iter().copied().collect();
+    for _ in 0..LOOKS {
+        if unseen.is_empty() {
+            break;
+        }
+        for locked in locked_inodes()? {
+            unseen.remove(&locked);
+        }
+    }
+    Ok(unseen)
+}
+
+/// The files in memory that somebody has a lock on. One of them can be missed, if others end while the list is read.
 fn locked_inodes() -> io::Result<Vec<u64>> {
     let device = rustix::fs::fstat(memfd_create("freehold-audit", MemfdFlags::CLOEXEC)?)?.st_dev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let prefix = format!("{major:02x}:{minor:02x}:");
-    let locks = fs::read_to_string("/proc/locks")?;
+    // The kernel gives a page at a time, and what is on one page was there at one moment.
+    let (mut text, mut page) = (Vec::new(), [0; 4096]);
+    let mut locks = File::open("/proc/locks")?;
+    loop {
+        match locks.read(&mut page)? {
+            0 => break,
+            bytes => text.extend_from_slice(&page[..bytes]),
+        }
+    }
     // "1: OFDLCK ADVISORY  READ -1 00:01:4711 0 EOF"
+    let text = String::from_utf8_lossy(&text);
     let inode = |line: &str| line.split_whitespace().find_map(|word| word.strip_prefix(&prefix)?.parse().ok());
-    let mut inodes: Vec<u64> = locks.lines().filter_map(inode).collect();
-    inodes.sort_unstable();
-    Ok(inodes)
+    Ok(text.lines().filter_map(inode).collect())
 }
 
 fn region(at: u64, kind: libc::c_int) -> libc::flock {

@@ -85,7 +85,6 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: retained_after_release,
     },
     Experiment { id: Id(6, 3, 18), did: "the properties of a handle", run: properties },
-    Experiment { id: Id(6, 3, 19), did: "the properties of a released handle", run: properties_of_dead },
     Experiment { id: Id(6, 3, 20), did: "the minimum and the recommended granularity", run: granularity },
     Experiment {
         id: Id(6, 3, 21),
@@ -257,13 +256,6 @@ fn properties(b: &Bench) -> Answer {
         Ok(or_code(allocation::properties(b, handle), |prop| told(b, prop)))
     };
     Ok(format!("plain: {}; shareable: {}", ask(plain(b))?, ask(shareable(b))?))
-}
-
-fn properties_of_dead(b: &Bench) -> Answer {
-    b.begin()?;
-    let handle = allocation::create(b, PAGE, &plain(b))?;
-    allocation::release(b, handle)?;
-    Ok(code(allocation::properties(b, handle)))
 }
 
 fn granularity(b: &Bench) -> Answer {

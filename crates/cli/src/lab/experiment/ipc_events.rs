@@ -226,7 +226,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(1, 13, 18),
-        did: "destroy the context in which an event was opened: query it then",
+        did: "destroy the context in which an event was opened: query it there and here",
         run: |b| {
             b.begin()?;
             let other = Partner::begun(b)?;
@@ -236,7 +236,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             context::destroy(b, context)?;
             b.begin()?;
             recorded_there(&other, theirs)?;
-            Ok(format!("{}, there {}", ready(event::query(b, event)), ready(other.yes(Ask::QueryEvent(theirs)))))
+            let there = ready(other.yes(Ask::QueryEvent(theirs)));
+            Ok(format!("there {there}, here {}", ready(event::query(b, event))))
         },
     },
 ];

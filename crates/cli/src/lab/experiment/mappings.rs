@@ -21,11 +21,6 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: not_reserved,
     },
     Experiment {
-        id: Id(6, 4, 2),
-        did: "map 4 MiB to the last 2 MiB of reserved addresses",
-        run: |b| onto(b, Onto { offset: 3 * PAGE, ..WHOLE }),
-    },
-    Experiment {
         id: Id(6, 4, 3),
         did: "map a handle from 2 MiB on",
         run: |b| onto(b, Onto { bytes: PAGE, from: PAGE, ..WHOLE }),
