@@ -12,7 +12,7 @@ use common::lab;
 /// Seeds for the questions that are about who owns what and which call waits for what.
 const SEEDS: u64 = 200;
 
-/// One in so many of them is for the other questions, too, where images and functions are asked about.
+/// One in so many of them is for the other questions, too, where processes, images and mappings are asked about.
 const ALL_EVERY: u64 = 10;
 
 /// Labs at once. Their experiments mostly wait, so there are more than cores.
@@ -58,7 +58,7 @@ fn every_experiment_agrees_under_seeds() {
             if seed >= SEEDS {
                 return;
             }
-            let selection: &[&str] = if seed.is_multiple_of(ALL_EVERY) { &[] } else { &["--only", "0,1,2,3"] };
+            let selection: &[&str] = if seed.is_multiple_of(ALL_EVERY) { &[] } else { &["--only", "0,2,3"] };
             let differing = differing(&format!("seed:{seed}"), selection);
             if !differing.is_empty() {
                 next.store(SEEDS, Ordering::Relaxed);

@@ -74,7 +74,9 @@ fn every_function_can_be_called_without_a_context() {
         let mut good = Good { scratch: Scratch::new() };
         for &function in Function::ALL {
             let answer = sweep::call(&api, function, &mut good);
-            assert_ne!(answer, Err(CUerror::UNKNOWN), "{function}");
+            // The real driver says so, and nothing more, of a descriptor that it did not make.
+            let imports = [Function::cuMemImportFromShareableHandle, Function::cuMemPoolImportFromShareableHandle];
+            assert!(answer != Err(CUerror::UNKNOWN) || imports.contains(&function), "{function}");
             context::set_current(&api, CUcontext::NULL).unwrap();
         }
         assert_eq!(context::destroy(&api, context::create(&api, device, 0).unwrap()), Ok(()));

@@ -378,6 +378,8 @@ fn released_while_mapped(b: &Bench) -> Answer {
     allocation::release(b, allocation)?;
     let released = level.blocks(b)?;
     let filled = code(fill::d8(b, start, 1, 4096));
+    // Unmapping would not wait for the fill.
+    context::synchronize(b)?;
     mapping::unmap(b, start, bytes)?;
     Ok(format!("{released}, fill {filled}; {}", level.blocks(b)?))
 }
