@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use peer::line::{pair, send};
-use peer::{BLOCK_BYTES, End, Kind, Machine, Message, Peer, check_peers, gate_and_followed, let_go, serve};
+use peer::{BLOCK_BYTES, End, Kind, Machine, Message, Peer, check_peers, gate_and_followed, is_soft, let_go, serve};
 
 #[test]
 fn a_peer_answers_and_ends_as_it_is_told() {
@@ -277,17 +277,23 @@ fn memory_returns_with_the_last_of_mapping_handle_and_descriptor() {
         shared.take(&importer);
         exporter.end(End::Kill);
         let_go(shared);
-        witness.await_free(format!("{order:?}, all three"), |free| free == before - BLOCK_BYTES);
+        witness.await_free(format!("{order:?}, all three"), |free| is_about(free, before - BLOCK_BYTES));
         for (index, step) in order.into_iter().enumerate() {
             if order[index..].contains(&"unmap") {
                 importer.ask("check 7");
             }
             importer.ask(step);
             let held = if index < 2 { BLOCK_BYTES } else { 0 };
-            witness.await_free(format!("{order:?}, after {step}"), |free| free == before - held);
+            witness.await_free(format!("{order:?}, after {step}"), |free| is_about(free, before - held));
         }
     }
     importer.end(End::Exit);
+}
+
+/// Whether so much is free, but for what NVIDIA's driver keeps in a process that has imported: less than a tenth of a
+/// block.
+fn is_about(free: usize, wanted: usize) -> bool {
+    free.abs_diff(wanted) <= if is_soft() { 0 } else { BLOCK_BYTES / 10 }
 }
 
 /// Fact 1.5.
