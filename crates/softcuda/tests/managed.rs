@@ -42,15 +42,6 @@ fn only_whole_allocations_are_attached() {
 }
 
 #[test]
-fn memory_is_attached_in_one_way() {
-    let own = Context::create();
-    let (memory, stream) = (own.managed(BYTES), own.stream());
-    for flags in [0, 3] {
-        assert_eq!(managed::attach(&own.api, stream, memory.address(), 0, flags).code(), CUerror::INVALID_VALUE);
-    }
-}
-
-#[test]
 fn a_block_is_not_attached() {
     let own = Context::create();
     let (block, stream) = (own.block(BYTES), own.stream());

@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use common::{Context, Refused, at, child, driver, untouched};
 use freehold_driver::cuda::{
-    CUerror, CUmemPool_attribute, CUmemPoolProps, context, device, driver, fill, memory, pool, stream,
+    CUerror, CUmemPool_attribute, CUmemPoolProps, context, device, driver, fill, managed, memory, pool, stream,
 };
 
 const MIB: usize = 1 << 20;
@@ -198,4 +198,15 @@ fn a_device_has_a_name_and_a_number_of_its_own() {
     assert_eq!(device::at(&api, 0), Ok(device));
     assert_eq!(device::at(&api, 1).code(), CUerror::INVALID_DEVICE);
     assert_eq!(device::at(&api, -1).code(), CUerror::INVALID_DEVICE);
+}
+
+/// NVIDIA's driver crashes on such flags.
+#[test]
+fn managed_memory_is_attached_in_one_way() {
+    let own = Context::create();
+    let (memory, stream) = (own.managed(4096), own.stream());
+    for flags in [0, 3] {
+        let attached = managed::attach(&own.api, stream, memory.address(), 0, flags);
+        assert_eq!(attached.unwrap_err().code, CUerror::INVALID_VALUE);
+    }
 }
