@@ -11,7 +11,7 @@ use std::process;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use freehold_driver::cuda::CUerror;
-use rustix::fs::{Mode, OFlags, fstat, open};
+use rustix::fs::{Mode, OFlags, fstat, open, stat};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -91,6 +91,10 @@ impl Token {
     pub(crate) fn open(&self) -> io::Result<(Backing, Label)> {
         let path = format!("/proc/{}/fd/{}", self.process, self.descriptor);
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        // To open something else, a terminal or a pipe, can have consequences.
+        if stat(&path)?.st_ino != self.inode {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let file: OwnedFd = with_room_for_descriptors(|| open(&path, flags, Mode::empty()))?;
         if fstat(&file)?.st_ino != self.inode {
             return Err(io::ErrorKind::NotFound.into());
@@ -128,6 +132,13 @@ impl Attached {
             return Err(CUerror::OUT_OF_MEMORY);
         }
         Ok(Self { device: Arc::clone(device), _memory: memory, start, offset: first, bytes })
+    }
+
+    /// Whether the block that a token names lies in it.
+    pub(crate) fn holds(&self, token: &Token) -> bool {
+        let end = token.offset.checked_add(token.bytes);
+        let lies_within = token.offset >= self.offset && end.is_some_and(|end| end <= self.offset + self.bytes);
+        token.bytes > 0 && lies_within && token.device as usize == self.device.ordinal
     }
 
     /// The address of what lies at `offset` of the memory.

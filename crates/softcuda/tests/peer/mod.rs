@@ -27,7 +27,7 @@ use freehold_driver::cuda::CUerror;
 
 pub(crate) use line::Message;
 pub(crate) use serve::serve;
-pub(crate) use share::{BLOCK_BYTES, Kind, WORDS_BYTES, shared_words};
+pub(crate) use share::{BLOCK_BYTES, Kind, WORDS_BYTES, parse, shared_words};
 pub(crate) use work::Crowd;
 
 use crate::common::STUCK;
