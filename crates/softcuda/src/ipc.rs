@@ -5,6 +5,7 @@
 //! still the one that was meant.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process;
@@ -83,8 +84,7 @@ impl Token {
 
     /// Whether the process that made it is there.
     pub(crate) fn maker_lives(&self) -> bool {
-        let pid = i32::try_from(self.process).ok().and_then(Pid::from_raw);
-        pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+        i32::try_from(self.process).ok().and_then(Pid::from_raw).is_some_and(lives)
     }
 
     /// The memory that it names, opened anew.
@@ -106,6 +106,22 @@ impl Token {
         }
         Ok((memory, label))
     }
+}
+
+/// Whether a process is there. One that has ended is not, though it keeps its number until somebody waits for it.
+pub(crate) fn lives(process: Pid) -> bool {
+    if test_kill_process(process) == Err(Errno::SRCH) {
+        return false;
+    }
+    let folder = format!("/proc/{process}");
+    // The state follows the name, which may hold any character but ends with the last parenthesis.
+    let has_ended = fs::read(format!("{folder}/stat")).is_ok_and(|stat| {
+        let name_end = stat.iter().rposition(|&byte| byte == b')');
+        name_end.is_some_and(|end| matches!(stat.get(end + 2), Some(b'Z' | b'X')))
+    });
+    // The first thread of a process may end before the others.
+    let has_others = || fs::read_dir(format!("{folder}/task")).is_ok_and(|threads| threads.count() > 1);
+    !has_ended || has_others()
 }
 
 /// Memory of another process, attached to addresses of a device until it is dropped.

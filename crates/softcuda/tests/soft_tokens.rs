@@ -86,3 +86,16 @@ fn a_handle_of_another_device_than_its_memory_is_invalid_value() {
     taker.ask(take(&token));
     assert_eq!(taker.refused(take(&wrong)), CUerror::INVALID_VALUE);
 }
+
+#[test]
+fn a_process_that_died_and_was_not_waited_for_is_dead() {
+    let machine = Machine::new();
+    let (mut maker, taker, token) = with_block(&machine);
+    let event = maker.ask_with(format!("make {:?} 1", Kind::Event), &[]);
+    taker.ask_with(format!("take {:?} {}", Kind::Event, event.text), &event.descriptors);
+    maker.ask("record-behind-gate");
+    taker.ask("follow 1");
+    maker.kill();
+    taker.ask("finish");
+    assert_eq!(taker.refused(take(&token)), CUerror::INVALID_HANDLE);
+}

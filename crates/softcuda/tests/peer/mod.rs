@@ -238,6 +238,13 @@ impl Peer {
         unreachable!("the deadline ends the loop")
     }
 
+    /// Kills the peer, which nobody waits for until this is dropped: the process is dead, and its number still taken.
+    #[track_caller]
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("a process that was not waited for can be killed");
+        while line::receive(&self.line).expect("the peer ends").is_some() {}
+    }
+
     /// Ends the peer and waits for it.
     #[track_caller]
     pub(crate) fn end(mut self, how: End) {
