@@ -174,8 +174,10 @@ impl<'k> Wild<'k> {
         match self.random.below(8) {
             0 => token.fill_with(|| self.random.next() as u8),
             1 | 2 => {
+                // In one word, so that what the others say stays true.
+                let word = 8 * self.random.below(8);
                 for _ in 0..=self.random.below(3) {
-                    token[self.random.below(64) as usize] ^= 1 << self.random.below(8);
+                    token[(word + self.random.below(8)) as usize] ^= 1 << self.random.below(8);
                 }
             }
             _ => {}
