@@ -74,7 +74,9 @@ fn every_function_can_be_called_without_a_context() {
         let mut good = Good { scratch: Scratch::new() };
         for &function in Function::ALL {
             let answer = sweep::call(&api, function, &mut good);
-            assert_ne!(answer, Err(CUerror::UNKNOWN), "{function}");
+            // A number that is no descriptor is unknown to the driver by right; elsewhere the code is that of a panic.
+            let takes_descriptor = function == Function::cuMemImportFromShareableHandle;
+            assert!(takes_descriptor || answer != Err(CUerror::UNKNOWN), "{function}");
             context::set_current(&api, CUcontext::NULL).unwrap();
         }
         assert_eq!(context::destroy(&api, context::create(&api, device, 0).unwrap()), Ok(()));
