@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use freehold_driver::cuda::event_flags;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::Pid;
 
 use crate::capture::Captured;
 use crate::context::Context;
 use crate::engine::queue::{Clock, Point};
 use crate::engine::work::Stamp;
-use crate::ipc::Token;
+use crate::ipc::{Token, lives};
 use crate::memory::arena::HostPages;
 use crate::memory::backing::{Backing, Content, Label};
 use crate::world::lock;
@@ -153,7 +153,6 @@ impl SharedState {
 
     fn recorder_lives(&self) -> bool {
         let recorder = self.word(Word::Recorder).load(Ordering::Acquire);
-        let pid = i32::try_from(recorder).ok().and_then(Pid::from_raw);
-        pid.is_none_or(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+        i32::try_from(recorder).ok().and_then(Pid::from_raw).is_none_or(lives)
     }
 }

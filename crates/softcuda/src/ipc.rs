@@ -5,13 +5,14 @@
 //! still the one that was meant.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use freehold_driver::cuda::CUerror;
-use rustix::fs::{Mode, OFlags, fstat, open};
+use rustix::fs::{Mode, OFlags, fstat, open, stat};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -83,14 +84,17 @@ impl Token {
 
     /// Whether the process that made it is there.
     pub(crate) fn maker_lives(&self) -> bool {
-        let pid = i32::try_from(self.process).ok().and_then(Pid::from_raw);
-        pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+        i32::try_from(self.process).ok().and_then(Pid::from_raw).is_some_and(lives)
     }
 
     /// The memory that it names, opened anew.
     pub(crate) fn open(&self) -> io::Result<(Backing, Label)> {
         let path = format!("/proc/{}/fd/{}", self.process, self.descriptor);
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        // To open something else, a terminal or a pipe, can have consequences.
+        if stat(&path)?.st_ino != self.inode {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let file: OwnedFd = with_room_for_descriptors(|| open(&path, flags, Mode::empty()))?;
         if fstat(&file)?.st_ino != self.inode {
             return Err(io::ErrorKind::NotFound.into());
@@ -102,6 +106,22 @@ impl Token {
         }
         Ok((memory, label))
     }
+}
+
+/// Whether a process is there. One that has ended is not, though it keeps its number until somebody waits for it.
+pub(crate) fn lives(process: Pid) -> bool {
+    if test_kill_process(process) == Err(Errno::SRCH) {
+        return false;
+    }
+    let folder = format!("/proc/{process}");
+    // The state follows the name, which may hold any character but ends with the last parenthesis.
+    let has_ended = fs::read(format!("{folder}/stat")).is_ok_and(|stat| {
+        let name_end = stat.iter().rposition(|&byte| byte == b')');
+        name_end.is_some_and(|end| matches!(stat.get(end + 2), Some(b'Z' | b'X')))
+    });
+    // The first thread of a process may end before the others.
+    let has_others = || fs::read_dir(format!("{folder}/task")).is_ok_and(|threads| threads.count() > 1);
+    !has_ended || has_others()
 }
 
 /// Memory of another process, attached to addresses of a device until it is dropped.
@@ -128,6 +148,13 @@ impl Attached {
             return Err(CUerror::OUT_OF_MEMORY);
         }
         Ok(Self { device: Arc::clone(device), _memory: memory, start, offset: first, bytes })
+    }
+
+    /// Whether the block that a token names lies in it.
+    pub(crate) fn holds(&self, token: &Token) -> bool {
+        let end = token.offset.checked_add(token.bytes);
+        let lies_within = token.offset >= self.offset && end.is_some_and(|end| end <= self.offset + self.bytes);
+        token.bytes > 0 && lies_within && token.device as usize == self.device.ordinal
     }
 
     /// The address of what lies at `offset` of the memory.

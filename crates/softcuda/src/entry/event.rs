@@ -68,9 +68,17 @@ pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u3
     }
     if let Some(shared) = &event.shared {
         lane.not_captured(world)?;
-        let (shared, record) = (Arc::clone(shared), shared.record());
-        lane.queue(world, Vec::new(), Work::Driver(DriverWork::new(move || shared.pass(record))))?;
-        return Ok(());
+        let record = shared.record();
+        let pass = {
+            let shared = Arc::clone(shared);
+            DriverWork::new(move || shared.pass(record))
+        };
+        let queued = lane.queue(world, Vec::new(), Work::Driver(pass));
+        if queued.is_err() {
+            // No stream will come by, and nobody is to wait for that.
+            shared.pass(record);
+        }
+        return queued.map(drop);
     }
     if flags == event_wait_flags::EXTERNAL && lane.is_captured() {
         return lane.note(world, Step::Record(event));

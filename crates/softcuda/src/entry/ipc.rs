@@ -54,12 +54,19 @@ pub(crate) fn cuIpcOpenMemHandle_v2(start: Out<CUdeviceptr>, handle: CUipcMemHan
         Some(import) => Arc::clone(&import.attached),
         None => Arc::new(attach(device, &token)?),
     };
+    if !attached.holds(&token) {
+        return Err(CUerror::INVALID_VALUE);
+    }
     if let Some(import) = blocks.get_mut(&token.place()) {
         import.times += 1;
         start.set(CUdeviceptr(import.address));
         return Ok(());
     }
     let (address, number) = (attached.address(token.offset), Some(context.number));
+    // Blocks of one memory never overlap: whoever says so has made the token up.
+    if world.spans().overlapping(address, token.bytes).is_some() {
+        return Err(CUerror::INVALID_VALUE);
+    }
     let kind = SpanKind::Opened(Opened { token, pool: None, _attached: Arc::clone(&attached) });
     world.enter(address, token.bytes, device.ordinal, Some(context), kind)?;
     blocks.insert(token.place(), Import { address, attached, context: number, times: 1 });
@@ -74,7 +81,7 @@ fn attach(device: &Arc<Device>, token: &Token) -> Result<Attached, CUerror> {
         return Err(CUerror::INVALID_HANDLE);
     }
     let (memory, label) = opened.map_err(|_| CUerror::INVALID_VALUE)?;
-    if !label.is(Content::Pages) {
+    if !label.is(Content::Pages) || label.device != token.device {
         return Err(CUerror::INVALID_VALUE);
     }
     let bytes = memory.bytes();
@@ -84,18 +91,21 @@ fn attach(device: &Arc<Device>, token: &Token) -> Result<Attached, CUerror> {
 pub(crate) fn cuIpcCloseMemHandle(start: CUdeviceptr) -> CUresult {
     let world = world()?;
     current()?;
-    let found = { world.spans().starting_at(start.0).cloned() }.ok_or(CUerror::INVALID_VALUE)?;
-    let SpanKind::Opened(Opened { token, pool: None, .. }) = &found.kind else { return Err(CUerror::INVALID_VALUE) };
-    {
+    let span = {
+        // Held until the block is gone, so that it is not opened anew at its address before.
         let mut blocks = world.imports.blocks();
+        let found = { world.spans().starting_at(start.0).cloned() }.ok_or(CUerror::INVALID_VALUE)?;
+        let SpanKind::Opened(Opened { token, pool: None, .. }) = &found.kind else {
+            return Err(CUerror::INVALID_VALUE);
+        };
         let import = blocks.get_mut(&token.place()).ok_or(CUerror::INVALID_VALUE)?;
         import.times -= 1;
         if import.times > 0 {
             return Ok(());
         }
         blocks.remove(&token.place());
-    }
-    let span = take(world, start.0, |span| span.id == found.id)?;
+        take(world, start.0, |span| span.id == found.id)?
+    };
     wait_for_owner(world, &span);
     world.end(&span);
     Ok(())

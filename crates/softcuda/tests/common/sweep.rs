@@ -19,9 +19,17 @@ pub(crate) trait Source {
     fn pointer(&mut self, to: Pointee) -> *mut c_void;
     /// Whether a function of the host's is given.
     fn function(&mut self) -> bool;
+    /// A handle that is bytes: all of them numbers, unless the source knows any.
+    fn token(&mut self) -> [u8; 64] {
+        let mut bytes = [0; 64];
+        for word in bytes.chunks_exact_mut(8) {
+            word.copy_from_slice(&self.number("handle").to_le_bytes());
+        }
+        bytes
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Handle {
     Context,
     Stream,
@@ -36,6 +44,24 @@ pub(crate) enum Handle {
     Allocation,
     Graph,
     Exec,
+}
+
+impl Handle {
+    pub(crate) const ALL: [Self; 13] = [
+        Self::Context,
+        Self::Stream,
+        Self::Event,
+        Self::Pool,
+        Self::Module,
+        Self::Function,
+        Self::Library,
+        Self::Kernel,
+        Self::Link,
+        Self::LogsCallback,
+        Self::Allocation,
+        Self::Graph,
+        Self::Exec,
+    ];
 }
 
 /// What a pointer points to.
@@ -144,12 +170,8 @@ impl Argument for CUmemGenericAllocationHandle {
 
 macro_rules! tokens {
     ($($kind:ident),*) => {$(impl Argument for $kind {
-        fn take(source: &mut dyn Source, name: &'static str) -> Self {
-            let mut bytes = [0; 64];
-            for word in bytes.chunks_exact_mut(8) {
-                word.copy_from_slice(&source.number(name).to_le_bytes());
-            }
-            Self { bytes }
+        fn take(source: &mut dyn Source, _: &'static str) -> Self {
+            Self { bytes: source.token() }
         }
     })*};
 }

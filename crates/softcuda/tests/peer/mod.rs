@@ -27,7 +27,7 @@ use freehold_driver::cuda::CUerror;
 
 pub(crate) use line::Message;
 pub(crate) use serve::serve;
-pub(crate) use share::{BLOCK_BYTES, Kind, WORDS_BYTES, shared_words};
+pub(crate) use share::{BLOCK_BYTES, Kind, WORDS_BYTES, parse, shared_words};
 pub(crate) use work::Crowd;
 
 use crate::common::STUCK;
@@ -236,6 +236,13 @@ impl Peer {
             assert!(start.elapsed() < RETURNED, "{case}: {free} bytes are free after {rounds} rounds");
         }
         unreachable!("the deadline ends the loop")
+    }
+
+    /// Kills the peer, which nobody waits for until this is dropped: the process is dead, and its number still taken.
+    #[track_caller]
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("a process that was not waited for can be killed");
+        while line::receive(&self.line).expect("the peer ends").is_some() {}
     }
 
     /// Ends the peer and waits for it.

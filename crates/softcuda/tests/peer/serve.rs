@@ -130,6 +130,11 @@ impl Server {
                 let (given, refused) = work::crowd(&own.api, number(seed)?, words)?;
                 say(format!("{given} {refused}"))
             }
+            ["name", bytes] => {
+                let block = memory::alloc(&own.api, number(bytes)?)?;
+                self.blocks.push(block);
+                say(share::spell(&ipc::memory_handle(&own.api, block)?.bytes))
+            }
             ["address"] => say(self.share()?.span().0.0),
             ["free-block"] => {
                 let block = self.blocks.pop().ok_or_else(|| "the peer has no block".to_owned())?;

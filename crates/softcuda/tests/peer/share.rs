@@ -290,7 +290,7 @@ impl Share {
 
     /// What names the share in another process, besides the descriptors.
     pub(super) fn token(&self) -> String {
-        self.token.iter().map(|byte| format!("{byte:02x}")).collect()
+        spell(&self.token)
     }
 
     pub(super) fn copies(&self) -> Result<Vec<OwnedFd>, String> {
@@ -433,8 +433,13 @@ pub(crate) fn shared_words() -> io::Result<OwnedFd> {
     Ok(words)
 }
 
+/// A token as text.
+pub(super) fn spell(token: &[u8; 64]) -> String {
+    token.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The bytes that a token spells.
-fn parse(token: &str) -> Result<[u8; 64], String> {
+pub(crate) fn parse(token: &str) -> Result<[u8; 64], String> {
     let byte = |at: usize| token.get(2 * at..2 * at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
     let bytes: Option<Vec<u8>> = (0..64).map(byte).collect();
     bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| format!("'{token}' is no token"))

@@ -1,0 +1,191 @@
+//! What a run has made so far, alive or dead by now, and what it was given by another process.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::ptr;
+
+use freehold_driver::cuda::{
+    Api, CUcontext, CUdeviceptr, CUerror, CUevent, CUgraph, CUgraphExec, CUlibrary, CUlinkState, CUlogsCallbackHandle,
+    CUmemGenericAllocationHandle, CUmemoryPool, CUmodule, CUstream, CallError, Function, address, allocation, context,
+    event, graph, host, ipc, library, link, logs, mapping, memory, module, pool, stream,
+};
+
+use crate::common::random::Random;
+use crate::common::sweep::Handle;
+
+/// How many of each kind are remembered; of contexts, and of events and what images hold, fewer, so that two things
+/// often belong together.
+const KNOWN_MAX: usize = 12;
+const CONTEXTS_MAX: usize = 3;
+const FEW_MAX: usize = 4;
+
+/// In what way something is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Shared {
+    Allocation,
+    Pool,
+    /// A block of `cuMemAlloc`.
+    Memory,
+    Event,
+    /// A block of a pool.
+    PoolBlock,
+}
+
+impl Shared {
+    pub(crate) const TOKENS: [Self; 3] = [Self::Memory, Self::Event, Self::PoolBlock];
+}
+
+/// Reserved or mapped addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) start: CUdeviceptr,
+    pub(crate) bytes: u64,
+}
+
+/// What a call was to make.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Made {
+    Handle(Handle),
+    Block,
+    Pages,
+    Opened,
+    Reserved,
+    Mapped,
+    Descriptor(Shared),
+    Token(Shared),
+}
+
+/// For all threads of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    handles: BTreeMap<Handle, Vec<usize>>,
+    pub(crate) blocks: Vec<CUdeviceptr>,
+    /// Pinned and managed memory. No copy is asked for there: where such memory is gone, the program may have something
+    /// else at its address, and a copy to that is what the driver is asked for.
+    pub(crate) pages: Vec<CUdeviceptr>,
+    /// Blocks of another process.
+    pub(crate) opened: Vec<CUdeviceptr>,
+    pub(crate) reserved: Vec<Range>,
+    pub(crate) mapped: Vec<Range>,
+    descriptors: BTreeMap<Shared, Vec<OwnedFd>>,
+    tokens: BTreeMap<Shared, Vec<[u8; 64]>>,
+    /// Functions that succeeded.
+    pub(crate) useful: BTreeSet<Function>,
+}
+
+/// Notes one more, and gives back the one that is forgotten for it.
+fn note<T: PartialEq>(list: &mut Vec<T>, one: T, most: usize, random: &mut Random) -> Option<T> {
+    if list.contains(&one) {
+        return None;
+    }
+    let forgotten = (list.len() == most).then(|| list.swap_remove(random.below(most as u64) as usize));
+    list.push(one);
+    forgotten
+}
+
+/// Releases something that may be dead by now, as often as it goes: whether the driver takes it back does not matter
+/// here, if only it does not fail itself.
+fn release(mut once: impl FnMut() -> Result<(), CallError>) {
+    loop {
+        if let Err(error) = once() {
+            return assert_ne!(error.code, CUerror::UNKNOWN, "{error}");
+        }
+    }
+}
+
+impl Known {
+    pub(crate) fn handles(&self, kind: Handle) -> &[usize] {
+        self.handles.get(&kind).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn descriptors(&self, kind: Shared) -> &[OwnedFd] {
+        self.descriptors.get(&kind).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn tokens(&self, kind: Shared) -> &[[u8; 64]] {
+        self.tokens.get(&kind).map_or(&[], Vec::as_slice)
+    }
+
+    /// Notes a handle, and releases the one that is forgotten for it.
+    pub(crate) fn note_handle(&mut self, api: &Api, kind: Handle, made: usize, random: &mut Random) {
+        let most = match kind {
+            Handle::Context => CONTEXTS_MAX,
+            Handle::Event | Handle::Module | Handle::Library | Handle::Graph | Handle::Exec => FEW_MAX,
+            Handle::Function | Handle::Kernel => FEW_MAX,
+            _ => KNOWN_MAX,
+        };
+        let Some(old) = note(self.handles.entry(kind).or_default(), made, most, random) else { return };
+        match kind {
+            Handle::Context => release(|| context::destroy(api, CUcontext(old))),
+            Handle::Stream => release(|| stream::destroy(api, CUstream(old))),
+            Handle::Event => release(|| event::destroy(api, CUevent(old))),
+            Handle::Pool => release(|| pool::destroy(api, CUmemoryPool(old))),
+            Handle::Module => release(|| module::unload(api, CUmodule(old))),
+            Handle::Library => release(|| library::unload(api, CUlibrary(old))),
+            Handle::Link => release(|| link::destroy(api, CUlinkState(old))),
+            Handle::LogsCallback => release(|| logs::unregister(api, CUlogsCallbackHandle(old))),
+            Handle::Allocation => release(|| allocation::release(api, CUmemGenericAllocationHandle(old as u64))),
+            Handle::Graph => release(|| graph::destroy(api, CUgraph(old))),
+            Handle::Exec => release(|| graph::destroy_exec(api, CUgraphExec(old))),
+            Handle::Function | Handle::Kernel => {}
+        }
+    }
+
+    /// Notes a block, and frees the one that is forgotten for it.
+    pub(crate) fn note_block(&mut self, api: &Api, made: CUdeviceptr, random: &mut Random) {
+        // Nothing was asked for where there is no address, and to free that succeeds for ever.
+        if made != CUdeviceptr::NULL
+            && let Some(old) = note(&mut self.blocks, made, KNOWN_MAX, random)
+        {
+            release(|| memory::free(api, old));
+        }
+    }
+
+    /// Notes pinned or managed memory, and frees what is forgotten for it.
+    pub(crate) fn note_pages(&mut self, api: &Api, made: CUdeviceptr, random: &mut Random) {
+        if made != CUdeviceptr::NULL
+            && let Some(old) = note(&mut self.pages, made, KNOWN_MAX, random)
+        {
+            release(|| memory::free(api, old));
+            // SAFETY: nothing on the host uses what the driver gave to this run.
+            release(|| unsafe { host::free(api, ptr::with_exposed_provenance_mut(old.0 as usize)) });
+        }
+    }
+
+    pub(crate) fn note_opened(&mut self, api: &Api, made: CUdeviceptr, random: &mut Random) {
+        if let Some(old) = note(&mut self.opened, made, FEW_MAX, random) {
+            release(|| ipc::close_memory(api, old));
+        }
+    }
+
+    /// Notes reserved addresses. What is mapped at those that are forgotten for them goes too.
+    pub(crate) fn note_reserved(&mut self, api: &Api, made: Range, random: &mut Random) {
+        if let Some(old) = note(&mut self.reserved, made, KNOWN_MAX, random) {
+            // One that is not reserved any more can be neither unmapped nor freed.
+            if mapping::unmap(api, old.start, old.bytes as usize).is_ok() {
+                release(|| address::free(api, old.start, old.bytes as usize));
+            }
+        }
+    }
+
+    pub(crate) fn note_mapped(&mut self, api: &Api, made: Range, random: &mut Random) {
+        if let Some(old) = note(&mut self.mapped, made, KNOWN_MAX, random)
+            && let Err(error) = mapping::unmap(api, old.start, old.bytes as usize)
+        {
+            assert_ne!(error.code, CUerror::UNKNOWN, "{error}");
+        }
+    }
+
+    /// Notes a descriptor, and closes the one that is forgotten for it.
+    pub(crate) fn note_descriptor(&mut self, kind: Shared, made: OwnedFd, random: &mut Random) {
+        let list = self.descriptors.entry(kind).or_default();
+        if list.len() == KNOWN_MAX {
+            list.swap_remove(random.below(KNOWN_MAX as u64) as usize);
+        }
+        list.push(made);
+    }
+
+    pub(crate) fn note_token(&mut self, kind: Shared, made: [u8; 64], random: &mut Random) {
+        note(self.tokens.entry(kind).or_default(), made, KNOWN_MAX, random);
+    }
+}

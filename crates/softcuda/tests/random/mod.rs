@@ -1,0 +1,166 @@
+//! Runs of random calls, each in a process of its own beside a partner that dies in the middle of it.
+
+mod known;
+mod lists;
+mod partner;
+mod structures;
+mod wild;
+
+use std::env;
+use std::fs;
+use std::panic;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+
+use freehold_driver::cuda::{CUerror, CUstream, CUstreamCaptureMode, Function, capture, fill, memory};
+
+use crate::common::random::{Random, seed};
+use crate::common::sweep::{self, Handle, Source};
+use crate::common::{self, Context, child};
+use crate::peer::{Machine, Peer};
+use known::Known;
+use lists::FUTILE;
+use partner::Partner;
+use wild::Wild;
+
+/// What the devices of a run have. The partner takes a fifth of one.
+const MEMORY: &str = "1GiB";
+
+/// More descriptors, and more mappings, no run has: what is released leaves none behind.
+const DESCRIPTORS_MAX: usize = 400;
+const MAPPINGS_MAX: usize = 1000;
+
+/// From so many calls on, nearly every function has succeeded.
+const ENOUGH: usize = 500_000;
+
+/// How the calls of a test are made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// The name of the test.
+    pub(crate) name: &'static str,
+    pub(crate) schedule: &'static str,
+    pub(crate) threads: usize,
+    /// Calls of all threads together, in each round.
+    pub(crate) calls: usize,
+    /// Processes one after the other, each with a seed of its own.
+    pub(crate) rounds: usize,
+}
+
+/// Whether some thread of this process has panicked.
+static PANICKED: AtomicBool = AtomicBool::new(false);
+
+/// From now on panics are noted.
+fn note_panics() {
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        PANICKED.store(true, Ordering::SeqCst);
+        before(info);
+    }));
+}
+
+/// Makes so many random calls. None may fail for a reason of the driver's own.
+fn call_wildly(own: &Context, wild: &mut Wild<'_>, calls: usize, half_way: impl Fn()) {
+    let api = own.api;
+    for number in 0..calls {
+        if number == calls / 2 {
+            half_way();
+        }
+        if number % 16 == 0 && memory::info(&api).is_err() {
+            wild.enter(own.device);
+        }
+        if number % 16 == 8 {
+            // A stream takes little else while it is captured. Most are not: whether the driver ends it does not matter.
+            let stream = CUstream(wild.handle(Handle::Stream));
+            if let Err(error) = capture::end(&api, stream) {
+                assert_ne!(error.code, CUerror::UNKNOWN, "{error}");
+            }
+        }
+        let function = wild.choose();
+        let answer = sweep::call(&api, function, wild);
+        // A panic of the driver's becomes a code, which some images have by right: the panic itself is looked for.
+        assert!(!PANICKED.load(Ordering::SeqCst), "call {number}, of {function}: {answer:?}");
+        if answer.is_ok() {
+            wild.note();
+        }
+    }
+}
+
+impl Run {
+    /// Makes the calls; or, of each test, as many as `FREEHOLD_RANDOM_CALLS` says.
+    pub(crate) fn check(self) {
+        if child::is_child(self.name) {
+            return self.make_calls();
+        }
+        let wanted = env::var("FREEHOLD_RANDOM_CALLS").map(|calls| calls.parse().expect("so many calls are a number"));
+        let rounds = wanted.map_or(self.rounds, |wanted: usize| wanted.div_ceil(self.calls));
+        // The first round of a seed that is given is the one that failed with it.
+        let first = seed();
+        for round in 0..rounds as u64 {
+            self.start(first.wrapping_add(round));
+        }
+    }
+
+    /// Makes the calls in a process of its own. Its memory is back when it is gone.
+    fn start(self, seed: u64) {
+        let machine = Machine::new();
+        let variables = [("FREEHOLD_SOFT_MEMORY", MEMORY), ("FREEHOLD_SOFT_DEVICES", "2")];
+        let watcher = Peer::start(machine.name(), &variables);
+        watcher.ask("start");
+        let before = watcher.free_bytes();
+        let seed = seed.to_string();
+        let own = [
+            ("FREEHOLD_SOFT_MACHINE", machine.name()),
+            ("FREEHOLD_SOFT_SCHEDULE", self.schedule),
+            ("FREEHOLD_TEST_SEED", &seed),
+        ];
+        let outcome = child::start(self.name, &[&variables[..], &own].concat());
+        let (status, output) = (outcome.status, outcome.output);
+        assert!(status.success(), "{status:?} with seed {seed} under {}:\n{output}", self.schedule);
+        let said = outcome.said.join(", ");
+        println!("{} calls with seed {seed} under {}: {said}", self.calls, self.schedule);
+        assert_eq!(watcher.free_bytes(), before, "all memory is back after the run with seed {seed}");
+    }
+
+    fn make_calls(self) {
+        note_panics();
+        let seed = seed();
+        let partner = Partner::start();
+        let own = Context::create();
+        let zero = common::address(&own.words()[0]);
+        let (known, all_here) = (Mutex::new(Known::default()), Barrier::new(self.threads));
+        thread::scope(|scope| {
+            for thread in 0..self.threads {
+                let (own, known, all_here, partner) = (&own, &known, &all_here, &partner);
+                scope.spawn(move || {
+                    own.enter();
+                    let random = Random(seed ^ thread as u64);
+                    let mut wild = Wild::new(random, own.api, (zero, own.handle), known, partner);
+                    all_here.wait();
+                    call_wildly(own, &mut wild, self.calls / self.threads, || {
+                        if thread == 0 {
+                            partner.kill();
+                        }
+                    });
+                });
+            }
+        });
+        let useful = known.into_inner().unwrap().useful;
+        let never = |function: &&Function| !useful.contains(function) && !FUTILE.contains(function);
+        let never: Vec<_> = Function::ALL.iter().filter(never).collect();
+        assert!(self.calls < ENOUGH || never.len() <= 2, "calls that never succeed prove little: {never:?}");
+        let descriptors = fs::read_dir("/proc/self/fd").unwrap().count();
+        let mappings = fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+        child::say(&format!("{descriptors} descriptors, {mappings} mappings, without success {never:?}"));
+        assert!(descriptors <= DESCRIPTORS_MAX, "{descriptors} descriptors are open");
+        assert!(mappings <= MAPPINGS_MAX, "{mappings} mappings are there");
+        // Whatever was done, a new context works, if it does not heed the captures that were not ended.
+        capture::exchange_mode(&own.api, CUstreamCaptureMode::RELAXED).unwrap();
+        let fresh = Context::create();
+        let block = fresh.block(4096);
+        fill::d8(&fresh.api, block, 5, 4096).unwrap();
+        assert_eq!(fresh.byte(block, 4096), 5);
+        // A call may have destroyed it.
+        std::mem::forget(own);
+    }
+}
