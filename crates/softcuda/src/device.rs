@@ -24,6 +24,9 @@ const ADDRESSES_PER_BYTE: u64 = 16;
 /// As many addresses as a device has at the most.
 const ADDRESS_BYTES_MAX: u64 = 8 << 40;
 
+/// As many pages without a block stay attached.
+const SPARES_MAX: usize = 4;
+
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) ordinal: usize,
@@ -36,6 +39,9 @@ pub(crate) struct Device {
     backings: Mutex<BTreeMap<u64, Arc<Backing>>>,
     /// By offset, where freed blocks were written. Locked after the heap.
     traces: Mutex<Traces>,
+    /// Pages without a block that are still attached, by address: a program that has one small block at a time would
+    /// otherwise make and lose its memory each time. Nothing is charged for them. Locked after the heap.
+    spares: Mutex<BTreeMap<u64, Arc<Backing>>>,
     primary: Mutex<Primary>,
     pools: Mutex<DevicePools>,
 }
@@ -62,6 +68,7 @@ impl Device {
             heap: Mutex::new(Heap::new(address_bytes)),
             backings: Mutex::default(),
             traces: Mutex::default(),
+            spares: Mutex::default(),
             primary: Mutex::default(),
             pools: Mutex::default(),
         })
@@ -113,8 +120,14 @@ impl Device {
 
     /// Puts new memory behind pages.
     fn back(&self, run: Run) -> io::Result<bool> {
-        let Some(memory) = Backing::create(&self.book, run.bytes)? else { return Ok(false) };
         let address = self.arena.base() + run.offset;
+        if let Some(memory) = self.take_spare(address, run.bytes) {
+            let fits = memory.charge(run.bytes)?;
+            let place = if fits { &self.backings } else { &self.spares };
+            lock(place).insert(address, memory);
+            return Ok(fits);
+        }
+        let Some(memory) = Backing::create(&self.book, run.bytes)? else { return Ok(false) };
         self.arena.attach(address, &memory, 0, run.bytes)?;
         for (start, end) in lock(&self.traces).take(run.offset, run.offset + run.bytes) {
             self.arena.poison(self.arena.base() + start, end - start);
@@ -144,12 +157,30 @@ impl Device {
         }
         if let Some(run) = heap.release(base - self.arena.base()) {
             let address = self.arena.base() + run.offset;
-            self.arena.detach(address, run.bytes);
             let memory = lock(&self.backings).remove(&address).expect("the pages of blocks have memory");
+            if self.can_spare(run, &memory) {
+                self.arena.poison_written(address, run.bytes, &memory, 0);
+                // A book that cannot be written is met by the next charge.
+                drop(memory.discharge(run.bytes));
+                lock(&self.spares).insert(address, memory);
+                return;
+            }
+            self.arena.detach(address, run.bytes);
             self.trace(run, &memory);
             drop(heap);
             drop(memory);
         }
+    }
+
+    fn can_spare(&self, run: Run, memory: &Backing) -> bool {
+        run.bytes == PAGE_BYTES && !memory.is_shared() && lock(&self.spares).len() < SPARES_MAX
+    }
+
+    /// The spare page at `address`, if that is all that is wanted. Others that lie there give way.
+    fn take_spare(&self, address: u64, bytes: u64) -> Option<Arc<Backing>> {
+        let mut spares = lock(&self.spares);
+        let found = spares.extract_if(address..address + bytes, |_, _| true).map(|(_, memory)| memory).last();
+        found.filter(|_| bytes == PAGE_BYTES)
     }
 
     /// Notes where memory was written that is about to go.
@@ -164,7 +195,10 @@ impl Device {
 
     /// Addresses for memory that is attached by the caller.
     pub(crate) fn reserve(&self, bytes: u64) -> Option<u64> {
-        Some(self.arena.base() + self.heap().reserve(bytes.div_ceil(PAGE_BYTES))?)
+        let address = self.arena.base() + self.heap().reserve(bytes.div_ceil(PAGE_BYTES))?;
+        // What is attached there next takes the place of a spare page.
+        self.take_spare(address, bytes.next_multiple_of(PAGE_BYTES));
+        Some(address)
     }
 
     /// Gives back what [`reserve`](Self::reserve) gave, and takes away the memory that is attached there.
