@@ -1,0 +1,335 @@
+//! An instruction: what it does, and to which slots.
+
+use super::*;
+use crate::arith::convert::{Convert, Eighth, Format};
+use crate::arith::half::Half;
+use crate::arith::{Mode, Property};
+use crate::memory::Width;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Instruction {
+    pub(crate) guard: Option<Guard>,
+    pub(crate) op: Op,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Guard {
+    pub(crate) predicate: Slot,
+    pub(crate) negated: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    /// Falls into a place that branches come to.
+    Land,
+    Branch {
+        target: u32,
+    },
+    BranchIndexed {
+        index: Slot,
+        targets: Box<[u32]>,
+    },
+    Call(Box<Call>),
+    Return,
+    Exit,
+    Trap,
+    Breakpoint,
+    Sleep {
+        nanoseconds: Slot,
+    },
+    /// Lets other warps go on.
+    Yield,
+
+    MoveNarrow {
+        to: Slot,
+        from: Slot,
+    },
+    MoveWide {
+        to: Slot,
+        from: Slot,
+    },
+    MovePredicate {
+        to: Slot,
+        from: Slot,
+        negated: bool,
+    },
+    /// Parts of a register, low ones first; `None` where a part is not wanted.
+    Split {
+        from: Place,
+        part_bits: u32,
+        to: Box<[Option<Place>]>,
+    },
+    Join {
+        to: Place,
+        part_bits: u32,
+        from: Box<[Place]>,
+    },
+    Read {
+        timer: Timer,
+        to: Place,
+    },
+
+    /// Integers of 32 bits; of 16 bits where `half` says how operands are extended.
+    Narrow {
+        op: Integer,
+        half: Option<Extend>,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    /// Pairs of 16 bits.
+    Packed {
+        op: Integer,
+        extend: Extend,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Wide {
+        op: Integer,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    /// 32 (or 16) bits times as many, and a 64-bit (or 32-bit) sum.
+    Widening {
+        signed: bool,
+        half: bool,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Option<Slot>,
+    },
+    /// A 64-bit value shifted by a 32-bit amount.
+    ShiftWide {
+        op: Shift,
+        to: Slot,
+        a: Slot,
+        amount: Slot,
+    },
+    Bits {
+        op: Bits,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    /// Bit operations on 64 bits; `to` is wide or narrow as the operation says.
+    BitsWide {
+        op: BitsWide,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+        d: Slot,
+    },
+    /// Sums with a carry bit.
+    Carry {
+        op: CarryOp,
+        reads: bool,
+        writes: bool,
+        to: Place,
+        a: Place,
+        b: Place,
+        c: Place,
+    },
+
+    Single {
+        op: Float,
+        mode: Mode,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    Double {
+        op: Float,
+        mode: Mode,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    /// f16, bf16, and pairs of them.
+    Half {
+        op: Float,
+        format: Half,
+        packed: bool,
+        mode: Mode,
+        relu: bool,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+    },
+    Convert {
+        to_format: Format,
+        from_format: Format,
+        how: Convert,
+        to: Place,
+        from: Place,
+    },
+    /// Two singles to a pair of halves: `a` becomes the high one.
+    ConvertPair {
+        format: Half,
+        how: Convert,
+        to: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    ConvertTf32 {
+        how: Convert,
+        to: Slot,
+        a: Slot,
+    },
+    /// Of two f32, or without `b` of a pair of f16.
+    PackEighths {
+        format: Eighth,
+        relu: bool,
+        to: Slot,
+        a: Slot,
+        b: Option<Slot>,
+    },
+    UnpackEighths {
+        format: Eighth,
+        relu: bool,
+        to: Slot,
+        a: Slot,
+    },
+
+    Compare(Box<Compare>),
+    SelectNarrow {
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        predicate: Slot,
+        negated: bool,
+    },
+    SelectWide {
+        to: Slot,
+        a: Slot,
+        b: Slot,
+        predicate: Slot,
+        negated: bool,
+    },
+    /// `testp`
+    Test {
+        class: Property,
+        to: Slot,
+        from: Place,
+    },
+    Logic {
+        op: Logic,
+        to: Slot,
+        a: Slot,
+        a_negated: bool,
+        b: Slot,
+        b_negated: bool,
+    },
+
+    Load {
+        space: MemorySpace,
+        width: Width,
+        signed: bool,
+        to: Place,
+        at: Address,
+    },
+    /// From the arguments of the launch, the same for all lanes.
+    LoadParameter {
+        width: Width,
+        signed: bool,
+        to: Place,
+        offset: u32,
+    },
+    LoadVector {
+        space: MemorySpace,
+        width: Width,
+        signed: bool,
+        to: Box<[Option<Place>]>,
+        at: Address,
+    },
+    Store {
+        space: MemorySpace,
+        width: Width,
+        from: Place,
+        at: Address,
+    },
+    StoreVector {
+        space: MemorySpace,
+        width: Width,
+        from: Box<[Place]>,
+        at: Address,
+    },
+    Atomic(Box<Atomic>),
+    Fence,
+    /// A copy from global to shared memory.
+    CopyAsync {
+        to: Address,
+        from: Address,
+        bytes: u32,
+        source_bytes: Option<Slot>,
+    },
+    /// Whether a generic address lies in a space.
+    IsSpace {
+        space: MemorySpace,
+        to: Slot,
+        from: Place,
+    },
+    /// An address of a space to a generic one, or back.
+    ToGeneric {
+        space: MemorySpace,
+        to: Place,
+        from: Place,
+    },
+    FromGeneric {
+        space: MemorySpace,
+        to: Place,
+        from: Place,
+    },
+
+    ActiveMask {
+        to: Slot,
+    },
+    /// Waits until the lanes of a mask are here.
+    WarpBarrier {
+        members: Slot,
+    },
+    Shuffle {
+        mode: ShuffleMode,
+        to: Slot,
+        valid: Option<Slot>,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+        members: Option<Slot>,
+    },
+    Vote {
+        mode: VoteMode,
+        to: Slot,
+        predicate: Slot,
+        negated: bool,
+        members: Option<Slot>,
+    },
+    Match {
+        all: bool,
+        to: Slot,
+        valid: Option<Slot>,
+        from: Place,
+        members: Slot,
+    },
+    Reduce {
+        op: ReduceOp,
+        to: Slot,
+        from: Slot,
+        members: Slot,
+    },
+    Elect {
+        to: Option<Slot>,
+        elected: Slot,
+        members: Slot,
+    },
+    Barrier(Box<Barrier>),
+    BarrierWord(Box<BarrierWord>),
+}

@@ -1,0 +1,398 @@
+//! What instructions of one family differ in: which operation, comparison, space or mode.
+
+use super::*;
+use crate::arith::half::Half;
+use crate::arith::integer::{FunnelMode, Permutation};
+
+/// How 16 bits become 32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extend {
+    Zero,
+    Sign,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Integer {
+    Add,
+    Sub,
+    /// Signed, to the bounds.
+    AddSat,
+    SubSat,
+    Mul,
+    MulHighUnsigned,
+    MulHighSigned,
+    Mad,
+    MadHighUnsigned,
+    MadHighSigned,
+    MadHighSat,
+    DivUnsigned,
+    DivSigned,
+    RemUnsigned,
+    RemSigned,
+    MinUnsigned,
+    MinSigned,
+    MaxUnsigned,
+    MaxSigned,
+    /// Signed, and zero if negative.
+    MinRelu,
+    MaxRelu,
+    Neg,
+    Abs,
+    SadUnsigned,
+    SadSigned,
+    And,
+    Or,
+    Xor,
+    Not,
+    /// Logical: 1 for 0, else 0.
+    CNot,
+    /// Amounts of 32 and more empty the register; only for 32 and 16 bits, see `ShiftWide`.
+    ShiftLeft,
+    ShiftRightUnsigned,
+    ShiftRightSigned,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shift {
+    Left,
+    RightUnsigned,
+    RightSigned,
+}
+
+/// Bit operations of 32 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bits {
+    Lop3(u8),
+    ExtractUnsigned,
+    ExtractSigned,
+    /// Of the highest bit, or how far it is from the top.
+    Find {
+        signed: bool,
+        shift_amount: bool,
+    },
+    Reverse,
+    LeadingZeros,
+    Count,
+    /// By index, or in one of the modes.
+    Permute(Option<Permutation>),
+    /// Shift of the pair `b:a` by `c`.
+    FunnelLeft(FunnelMode),
+    FunnelRight(FunnelMode),
+    Mul24 {
+        signed: bool,
+        high: bool,
+    },
+    Mad24 {
+        signed: bool,
+        high: bool,
+    },
+    Mad24HighSat,
+    Dot4 {
+        a_signed: bool,
+        b_signed: bool,
+    },
+    Dot2 {
+        a_signed: bool,
+        b_signed: bool,
+        high: bool,
+    },
+    SignZeroExtend {
+        signed: bool,
+        mode: FunnelMode,
+    },
+    Mask(FunnelMode),
+    NthSet,
+    /// `a` and `b` saturated to so many bits, `b` lowest, and what fits of `c` above.
+    Pack {
+        bits: u32,
+        signed: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BitsWide {
+    /// 64, start, length (narrow): 64.
+    ExtractUnsigned,
+    ExtractSigned,
+    /// 64 into 64 at start, length (narrow): 64.
+    Insert,
+    /// To narrow.
+    Find {
+        signed: bool,
+        shift_amount: bool,
+    },
+    Reverse,
+    /// To narrow.
+    LeadingZeros,
+    /// To narrow.
+    Count,
+    /// All operands narrow: 32-bit insertion, which has four.
+    InsertNarrow,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CarryOp {
+    Add,
+    Sub,
+    /// Low or high half of a product, and a sum.
+    MadLow,
+    MadHigh {
+        signed: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Float {
+    Add,
+    Sub,
+    Mul,
+    Fma,
+    Div,
+    DivApprox,
+    DivFull,
+    Sqrt,
+    SqrtApprox,
+    Rcp,
+    RcpApprox,
+    RsqrtApprox,
+    Sin,
+    Cos,
+    Exp2,
+    Log2,
+    Tanh,
+    Min { nan: bool, xorsign: bool },
+    Max { nan: bool, xorsign: bool },
+    Abs,
+    Neg,
+    CopySign,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Logic {
+    And,
+    Or,
+    Xor,
+}
+
+/// `setp`: a comparison, combined with another predicate, to one or two predicates.
+#[derive(Debug, Clone)]
+pub(crate) struct Compare {
+    pub(crate) kind: CompareKind,
+    pub(crate) relation: Relation,
+    pub(crate) a: Place,
+    pub(crate) b: Place,
+    pub(crate) combine: Option<(Logic, Slot, bool)>,
+    /// The outcome, and that of its opposite; of packed types the two halves.
+    pub(crate) to: Option<Slot>,
+    pub(crate) second: Option<Slot>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CompareKind {
+    Unsigned32,
+    Signed32,
+    Unsigned16,
+    Signed16,
+    Unsigned64,
+    Signed64,
+    Single { ftz: bool },
+    Double,
+    Half { format: Half, ftz: bool },
+    PackedHalf { format: Half, ftz: bool },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Relation {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    /// True also if one is NaN.
+    Equ,
+    Neu,
+    Ltu,
+    Leu,
+    Gtu,
+    Geu,
+    /// Neither is NaN.
+    Num,
+    Nan,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MemorySpace {
+    Generic,
+    Global,
+    Const,
+    Shared,
+    Local,
+    /// Parameters of the kernel; addresses are generic ones.
+    Param,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) base: Place,
+    pub(crate) offset: i64,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Atomic {
+    pub(crate) space: MemorySpace,
+    pub(crate) op: AtomicOp,
+    pub(crate) kind: AtomicKind,
+    /// Nothing for `red`.
+    pub(crate) to: Option<Place>,
+    pub(crate) at: Address,
+    pub(crate) operand: Place,
+    /// What `cas` compares with is `operand`; this is what it writes.
+    pub(crate) swap: Option<Place>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtomicOp {
+    Add,
+    Min,
+    Max,
+    Inc,
+    Dec,
+    And,
+    Or,
+    Xor,
+    Exchange,
+    CompareExchange,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtomicKind {
+    Bits16,
+    Unsigned32,
+    Signed32,
+    Unsigned64,
+    Signed64,
+    Single,
+    Double,
+    Half(Half),
+    PackedHalf(Half),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShuffleMode {
+    Up,
+    Down,
+    Butterfly,
+    Index,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VoteMode {
+    All,
+    Any,
+    Uniform,
+    Ballot,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReduceOp {
+    Add,
+    MinUnsigned,
+    MinSigned,
+    MaxUnsigned,
+    MaxSigned,
+    And,
+    Or,
+    Xor,
+}
+
+/// A barrier of the block.
+#[derive(Debug, Clone)]
+pub(crate) struct Barrier {
+    pub(crate) id: Slot,
+    pub(crate) threads: Option<Slot>,
+    pub(crate) kind: BarrierKind,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum BarrierKind {
+    Sync,
+    Arrive,
+    Reduce { op: BarrierReduce, to: Place, predicate: Slot, negated: bool },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BarrierReduce {
+    Count,
+    And,
+    Or,
+}
+
+/// An instruction on a barrier that lives in a word of shared memory.
+#[derive(Debug, Clone)]
+pub(crate) struct BarrierWord {
+    pub(crate) space: MemorySpace,
+    pub(crate) at: Address,
+    pub(crate) op: BarrierWordOp,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum BarrierWordOp {
+    Init {
+        count: Slot,
+    },
+    Invalidate,
+    /// `drop` lowers the count of the phases to come; `expect` announces bytes first.
+    Arrive {
+        state: Option<Slot>,
+        count: Option<Slot>,
+        drop: bool,
+        expect: Option<Slot>,
+    },
+    ExpectBytes {
+        bytes: Slot,
+    },
+    CompleteBytes {
+        bytes: Slot,
+    },
+    /// Whether the phase of a state (wide), or of a parity (narrow), is over.
+    TestState {
+        to: Slot,
+        state: Slot,
+    },
+    TestParity {
+        to: Slot,
+        parity: Slot,
+    },
+    /// Not an access: how many arrivals a state lacks.
+    PendingCount {
+        to: Slot,
+        state: Slot,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) target: Target,
+    pub(crate) signature: Signature,
+    pub(crate) arguments: Vec<Argument>,
+    pub(crate) results: Vec<Argument>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target {
+    Symbol(SymbolIndex),
+    Address(Slot),
+}
+
+/// What a caller gives for a formal parameter, or takes a result into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Argument {
+    /// Bytes of the caller's frame.
+    Frame {
+        offset: u32,
+        bytes: u32,
+    },
+    Register(Place),
+    Nothing,
+}
