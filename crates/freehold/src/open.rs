@@ -50,7 +50,7 @@ pub enum OpenError {
     OutOfRange { ordinal: i32, count: usize },
     #[error(transparent)]
     SoftMisconfigured(#[from] ConfigError),
-    #[error("the software driver does not start: {0}")]
+    #[error("the software driver does not start: {0}; with CUDA_LOG_FILE=stderr it says why")]
     SoftRefused(CallError),
 }
 

@@ -1,5 +1,6 @@
 //! All that the software driver knows in one process: its devices, its live handles and its live memory.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -103,9 +104,14 @@ impl World {
     fn new(config: &Config) -> Result<Self, CUerror> {
         let open = |ordinal| Device::open(&config.machine, ordinal, config.memory_bytes).map(Arc::new);
         let devices: Result<_, _> = (0..config.devices).map(open).collect();
+        let log = Log::new(LogFile::from_environment());
+        let unopened = |error: io::Error| {
+            log.error(&format!("the memory of the device cannot be shared with other processes: {error}"));
+            CUerror::OPERATING_SYSTEM
+        };
         Ok(Self {
             engine: Engine::start(config.schedule, config.kernel_limit),
-            devices: devices.map_err(|_| CUerror::OPERATING_SYSTEM)?,
+            devices: devices.map_err(unopened)?,
             contexts: Registry::new(Kind::Context, Return::Comes),
             streams: Registry::new(Kind::Stream, Return::Comes),
             events: Registry::new(Kind::Event, Return::Never),
@@ -121,7 +127,7 @@ impl World {
             graphs: Registry::new(Kind::Graph, Return::Never),
             execs: Registry::new(Kind::Exec, Return::Never),
             captures: Captures::default(),
-            log: Log::new(LogFile::from_environment()),
+            log,
             spans: RwLock::new(Spans::default()),
             losses: AtomicU64::new(0),
             numbers: AtomicU64::new(0),
