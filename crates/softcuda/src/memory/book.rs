@@ -20,6 +20,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::world::lock;
 
+#[cfg(test)]
+mod tests;
+
 const MAGIC: u64 = u64::from_le_bytes(*b"freebook");
 const VERSION: u64 = 1;
 
@@ -87,8 +90,8 @@ pub(crate) struct Book {
 #[derive(Debug)]
 struct Open {
     file: File,
-    /// This process's place in the table.
-    own: usize,
+    /// This process's place in the table, until it leaves.
+    own: Option<usize>,
 }
 
 impl Book {
@@ -111,7 +114,7 @@ impl Book {
                 }
                 let own = enroll(&file, total_bytes);
                 lock_turn(&file, libc::F_UNLCK)?;
-                return Ok(Self { path, open: Mutex::new(Open { file, own: own? }) });
+                return Ok(Self { path, open: Mutex::new(Open { file, own: Some(own?) }) });
             }
         }
     }
@@ -158,7 +161,7 @@ impl Book {
             entries.audit()?;
         }
         let index = entries.vacant_share().ok_or(io::ErrorKind::StorageFull)?;
-        let holder = turn.open.own as u64 + 1;
+        let holder = turn.own()? as u64 + 1;
         turn.change(&mut entries, Account::Own, |used| used.saturating_sub(bytes))?;
         entries.write_share(index, Share { inode, used_bytes: bytes, holder })?;
         Ok(Account::Shared(u32::try_from(index).expect("the table is shorter than 2^32")))
@@ -176,15 +179,19 @@ impl Book {
         }
     }
 
-    /// Ends this process's account, unless a thread is just at the book. The book is removed if nobody has an account
-    /// any more.
+    /// Ends this process's account, unless a thread is just at the book, and lets another process have its place: this
+    /// one may take long to end. The book is removed if nobody has an account any more.
     pub(crate) fn close(&self) -> io::Result<()> {
         let open = self.open.try_lock().map_err(|_| io::ErrorKind::ResourceBusy)?;
-        let turn = Turn::take(open)?;
+        let mut turn = Turn::take(open)?;
+        let own = turn.own()?;
+        turn.open.own = None;
         let mut entries = turn.read()?;
-        entries.write_process(turn.open.own, Process::default())?;
+        entries.write_process(own, Process::default())?;
+        set_lock(entries.file, libc::F_SETLK, region(TURN + 1 + own as u64, libc::F_UNLCK))?;
         entries.audit()?;
-        if entries.are_empty() {
+        // Where this book was removed before, another one may have its name.
+        if entries.are_empty() && entries.file.metadata()?.nlink() > 0 {
             fs::remove_file(&self.path)?;
         }
         Ok(())
@@ -209,6 +216,11 @@ impl<'b> Turn<'b> {
         Ok(Self { open })
     }
 
+    /// This process's place in the table. It has none once it has left, though threads of it may still be at work.
+    fn own(&self) -> io::Result<usize> {
+        self.open.own.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
     fn read(&self) -> io::Result<Entries<'_>> {
         Entries::read(&self.open.file)
     }
@@ -216,8 +228,9 @@ impl<'b> Turn<'b> {
     fn change(&self, entries: &mut Entries, account: Account, change: impl FnOnce(u64) -> u64) -> io::Result<()> {
         match account {
             Account::Own => {
-                let process = entries.processes.get(self.open.own).copied().ok_or(io::ErrorKind::InvalidData)?;
-                entries.write_process(self.open.own, Process { used_bytes: change(process.used_bytes), ..process })
+                let own = self.own()?;
+                let process = entries.processes.get(own).copied().ok_or(io::ErrorKind::InvalidData)?;
+                entries.write_process(own, Process { used_bytes: change(process.used_bytes), ..process })
             }
             Account::Shared(index) => {
                 let share = entries.shares.get(index as usize).copied().ok_or(io::ErrorKind::InvalidData)?;
@@ -298,7 +311,7 @@ impl<'f> Entries<'f> {
     fn audit(&mut self) -> io::Result<()> {
         for index in 0..self.processes.len() {
             let process = self.processes[index];
-            if process.pid != 0 && !is_alive(self.file, index, process)? {
+            if process.pid != 0 && !is_alive(self.file, index)? {
                 self.write_process(index, Process::default())?;
             }
         }
@@ -325,9 +338,11 @@ impl<'f> Entries<'f> {
     }
 }
 
-/// Finds a place for this process in the table, with the turn held. An empty book is begun.
+/// Finds a place for this process in the table, with the turn held. An empty book is begun; so is one whose maker was
+/// killed, or had no room, before it had written the header.
 fn enroll(file: &File, total_bytes: u64) -> io::Result<usize> {
-    if file.metadata()?.len() == 0 {
+    let mut head = [0; size_of::<Header>()];
+    if file.metadata()?.len() == 0 || file.read_exact_at(&mut head, 0).is_ok() && head.iter().all(|&byte| byte == 0) {
         file.set_len(FILE_BYTES)?;
         let header = Header { magic: MAGIC, version: VERSION, total_bytes, processes: 0, shares: 0 };
         file.write_all_at(header.as_bytes(), 0)?;
@@ -347,15 +362,13 @@ fn enroll(file: &File, total_bytes: u64) -> io::Result<usize> {
     Ok(own)
 }
 
-/// Whether the process with this account lives. A lock of this very process, which another copy of the driver in it has
-/// taken, does not show.
-fn is_alive(file: &File, index: usize, account: Process) -> io::Result<bool> {
-    if account.pid == u64::from(process::id()) {
-        return Ok(true);
-    }
+/// Whether the process with this account lives. It is the open file that asks, against which the locks of all processes
+/// stand, those of this one too: another copy of the driver in it is seen, and what it was before it became another
+/// program is not.
+fn is_alive(file: &File, index: usize) -> io::Result<bool> {
     let mut found = region(TURN + 1 + index as u64, libc::F_WRLCK);
     // SAFETY: the descriptor is open, and the structure, which outlives the call, is what the command reads and writes.
-    let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut found) };
+    let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut found) };
     if asked != 0 {
         return Err(io::Error::last_os_error());
     }
