@@ -74,7 +74,8 @@ pub(crate) fn init() -> CUresult {
     if WORLD.get().is_none() {
         let config = Config::from_environment().map_err(|_| CUerror::INVALID_VALUE)?;
         let world = World::new(&config)?;
-        // SAFETY: the handler only stores to an atomic, which is allowed in the child of a fork.
+        // SAFETY: the handler stores to an atomic, reads what never changes and closes files, all of which is allowed in
+        // the child of a fork.
         unsafe { libc::pthread_atfork(None, None, Some(note_fork)) };
         // SAFETY: the handler touches nothing but the world, which is never dropped, and returns.
         unsafe { libc::atexit(leave) };
@@ -84,7 +85,12 @@ pub(crate) fn init() -> CUresult {
 }
 
 extern "C" fn note_fork() {
-    FORKED.store(true, Ordering::Relaxed);
+    // The child of a child may have given the numbers of those files to others.
+    let was_forked = FORKED.swap(true, Ordering::Relaxed);
+    let world = WORLD.get().filter(|_| !was_forked);
+    for device in world.into_iter().flat_map(|world| &world.devices) {
+        device.book.abandon_in_fork();
+    }
 }
 
 /// Ends this process's accounts when it exits. Where it cannot, the kernel does when the process is gone.

@@ -200,6 +200,24 @@ fn a_fork_that_lives_on_does_not_keep_what_its_parent_used() {
     assert!(alive(), "the fork has outlived all this");
 }
 
+#[test]
+fn a_process_killed_at_any_moment_holds_nobody_up_though_a_fork_of_it_lives_on() {
+    let _beside = FOLDER.read().unwrap_or_else(PoisonError::into_inner);
+    let machine = Machine::new();
+    let witness = peer(&machine);
+    let mut random = Random(seed());
+    let before = witness.free_bytes();
+    for round in 0..20 {
+        let victim = peer(&machine);
+        let (_line, theirs) = UnixStream::pair().unwrap();
+        victim.ask_with("fork", &[theirs.into()]);
+        let (crowd, _words) = crowd(std::slice::from_ref(&victim), random.next(), 1024 * MIB);
+        more(crowd, random.below(20));
+        victim.end(End::Kill);
+        assert_eq!(witness.free_bytes(), before, "round {round}");
+    }
+}
+
 /// A peer of another user. The way to the binary may be closed to him, the binary itself is not.
 fn peer_of(user: u32, machine: &str) -> Peer {
     Peer::start_by(Command::new("/proc/self/exe").uid(user).gid(user), machine, &[("FREEHOLD_SOFT_MEMORY", "1GiB")])

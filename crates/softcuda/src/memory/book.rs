@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -84,6 +84,8 @@ pub(crate) enum Account {
 #[derive(Debug)]
 pub(crate) struct Book {
     path: PathBuf,
+    /// Of the file, for the child of a fork, where the lock may never be given back.
+    descriptor: RawFd,
     open: Mutex<Open>,
 }
 
@@ -114,7 +116,8 @@ impl Book {
                 }
                 let own = enroll(&file, total_bytes);
                 lock_turn(&file, libc::F_UNLCK)?;
-                return Ok(Self { path, open: Mutex::new(Open { file, own: Some(own?) }) });
+                let (descriptor, own) = (file.as_raw_fd(), Some(own?));
+                return Ok(Self { path, descriptor, open: Mutex::new(Open { file, own }) });
             }
         }
     }
@@ -177,6 +180,15 @@ impl Book {
             Some(share) if share.inode == inode => entries.write_share(index, Share { holder: 0, ..share }),
             _ => Ok(()),
         }
+    }
+
+    /// Closes the file in the child of a fork, which makes no call any more. The turn may be taken just then by another
+    /// thread of the parent, and lasts until all who have the file open have closed it: if the parent is killed, nobody
+    /// waits for the child.
+    pub(crate) fn abandon_in_fork(&self) {
+        // SAFETY: the descriptor is that of `open`, which is not used in the child, where every call is refused, and not
+        // dropped, for the world never is. To close one is allowed in the child of a fork.
+        unsafe { libc::close(self.descriptor) };
     }
 
     /// Ends this process's account, unless a thread is just at the book, and lets another process have its place: this
