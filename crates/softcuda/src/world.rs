@@ -107,11 +107,18 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl World {
     fn new(config: &Config) -> Result<Self, CUerror> {
-        let open = |ordinal| Device::open(&config.machine, ordinal, config.memory_bytes).map(Arc::new);
-        let devices: Result<_, _> = (0..config.devices).map(open).collect();
+        let log = Log::new(LogFile::from_environment());
+        let open = |ordinal| {
+            let opened = Device::open(&config.machine, ordinal, config.memory_bytes).map(Arc::new);
+            opened.map_err(|error| {
+                log.error(&format!("the device {ordinal} cannot be opened: {error}"));
+                CUerror::OPERATING_SYSTEM
+            })
+        };
+        let devices = (0..config.devices).map(open).collect::<Result<_, _>>()?;
         Ok(Self {
             engine: Engine::start(config.schedule, config.kernel_limit),
-            devices: devices.map_err(|_| CUerror::OPERATING_SYSTEM)?,
+            devices,
             contexts: Registry::new(Kind::Context, Return::Comes),
             streams: Registry::new(Kind::Stream, Return::Comes),
             events: Registry::new(Kind::Event, Return::Never),
@@ -127,7 +134,7 @@ impl World {
             graphs: Registry::new(Kind::Graph, Return::Never),
             execs: Registry::new(Kind::Exec, Return::Never),
             captures: Captures::default(),
-            log: Log::new(LogFile::from_environment()),
+            log,
             spans: RwLock::new(Spans::default()),
             losses: AtomicU64::new(0),
             numbers: AtomicU64::new(0),

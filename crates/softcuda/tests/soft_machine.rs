@@ -359,6 +359,20 @@ fn a_machines_file_that_is_somebody_elses_is_refused() {
 }
 
 #[test]
+fn the_log_says_why_a_device_cannot_be_opened() {
+    let _alone = FOLDER.write().unwrap_or_else(PoisonError::into_inner);
+    let (machine, files) = used();
+    files.iter().for_each(|file| fs::write(file, "garbage").unwrap());
+    let log = std::env::temp_dir().join(format!("freehold-machine-{}.log", process::id()));
+    let variables = [("FREEHOLD_SOFT_MEMORY", "1GiB"), ("CUDA_LOG_FILE", log.to_str().unwrap())];
+    Peer::start(machine.name(), &variables).try_ask("try", &[]).unwrap_err();
+    let told = fs::read_to_string(&log).unwrap();
+    fs::remove_file(&log).unwrap();
+    let cause = format!("{}: the book of the device cannot be read: remove it\n", files[0].display());
+    assert!(told.ends_with(&format!("the device 0 cannot be opened: {cause}")), "{told}");
+}
+
+#[test]
 fn a_machines_file_of_garbage_does_no_harm() {
     let _alone = FOLDER.write().unwrap_or_else(PoisonError::into_inner);
     let mut random = Random(seed());

@@ -101,10 +101,15 @@ impl Book {
     pub(crate) fn open(machine: &str, ordinal: usize, total_bytes: u64) -> io::Result<Self> {
         let folder = folder()?;
         let path = folder.join(format!("{machine}.{total_bytes}.{ordinal}"));
+        let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        Self::open_in(&folder, &path, machine, total_bytes).map_err(told)
+    }
+
+    fn open_in(folder: &Path, path: &Path, machine: &str, total_bytes: u64) -> io::Result<Self> {
         loop {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-            let file = options.open(&path)?;
+            let file = options.open(path)?;
             if file.metadata()?.uid() != geteuid().as_raw() {
                 return Err(io::Error::other("the book of the device belongs to another user"));
             }
@@ -112,12 +117,12 @@ impl Book {
             // The last process may have removed it between the opening and the lock.
             if file.metadata()?.nlink() > 0 {
                 if file.metadata()?.len() == 0 {
-                    sweep(&folder, machine);
+                    sweep(folder, machine);
                 }
                 let own = enroll(&file, total_bytes);
                 lock_turn(&file, libc::F_UNLCK)?;
                 let (descriptor, own) = (file.as_raw_fd(), Some(own?));
-                return Ok(Self { path, descriptor, open: Mutex::new(Open { file, own }) });
+                return Ok(Self { path: path.to_owned(), descriptor, open: Mutex::new(Open { file, own }) });
             }
         }
     }
