@@ -1,6 +1,5 @@
 //! All that the software driver knows in one process: its devices, its live handles and its live memory.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -75,7 +74,8 @@ pub(crate) fn init() -> CUresult {
     if WORLD.get().is_none() {
         let config = Config::from_environment().map_err(|_| CUerror::INVALID_VALUE)?;
         let world = World::new(&config)?;
-        // SAFETY: the handler only stores to an atomic, which is allowed in the child of a fork.
+        // SAFETY: the handler stores to an atomic, reads what never changes and closes files, all of which is allowed in
+        // the child of a fork.
         unsafe { libc::pthread_atfork(None, None, Some(note_fork)) };
         // SAFETY: the handler touches nothing but the world, which is never dropped, and returns.
         unsafe { libc::atexit(leave) };
@@ -85,7 +85,12 @@ pub(crate) fn init() -> CUresult {
 }
 
 extern "C" fn note_fork() {
-    FORKED.store(true, Ordering::Relaxed);
+    // The child of a child may have given the numbers of those files to others.
+    let was_forked = FORKED.swap(true, Ordering::Relaxed);
+    let world = WORLD.get().filter(|_| !was_forked);
+    for device in world.into_iter().flat_map(|world| &world.devices) {
+        device.book.abandon_in_fork();
+    }
 }
 
 /// Ends this process's accounts when it exits. Where it cannot, the kernel does when the process is gone.
@@ -102,16 +107,18 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl World {
     fn new(config: &Config) -> Result<Self, CUerror> {
-        let open = |ordinal| Device::open(&config.machine, ordinal, config.memory_bytes).map(Arc::new);
-        let devices: Result<_, _> = (0..config.devices).map(open).collect();
         let log = Log::new(LogFile::from_environment());
-        let unopened = |error: io::Error| {
-            log.error(&format!("the memory of the device cannot be shared with other processes: {error}"));
-            CUerror::OPERATING_SYSTEM
+        let open = |ordinal| {
+            let opened = Device::open(&config.machine, ordinal, config.memory_bytes).map(Arc::new);
+            opened.map_err(|error| {
+                log.error(&format!("the device {ordinal} cannot be opened: {error}"));
+                CUerror::OPERATING_SYSTEM
+            })
         };
+        let devices = (0..config.devices).map(open).collect::<Result<_, _>>()?;
         Ok(Self {
             engine: Engine::start(config.schedule, config.kernel_limit),
-            devices: devices.map_err(unopened)?,
+            devices,
             contexts: Registry::new(Kind::Context, Return::Comes),
             streams: Registry::new(Kind::Stream, Return::Comes),
             events: Registry::new(Kind::Event, Return::Never),

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::fs::File;
+
 use common::{Context, child, driver, sweep, untouched};
 use freehold_driver::cuda::{
     Api, CUdevice, CUdeviceptr, CUerror, CUresult, CallError, context, device, driver, fill, memory, stream,
@@ -72,6 +74,20 @@ fn the_child_of_a_child_has_no_driver_either() {
     child::alone("the_child_of_a_child_has_no_driver_either", || {
         let own = Context::create();
         assert_eq!(forked(|| forked(|| number(driver::init(&own.api, 0))) as u8), NOT_INITIALIZED);
+    });
+}
+
+#[test]
+fn a_fork_of_a_fork_has_the_files_that_the_fork_opened() {
+    child::alone("a_fork_of_a_fork_has_the_files_that_the_fork_opened", || {
+        let _own = Context::create();
+        let status = forked(|| {
+            // The lowest numbers come first, and so those of files that the driver has closed.
+            let files: Vec<_> = (0..32).filter_map(|_| File::open("/dev/null").ok()).collect();
+            let is_lost = || files.len() != 32 || files.iter().any(|file| file.metadata().is_err());
+            forked(|| is_lost().into()) as u8
+        });
+        assert_eq!(status, 0);
     });
 }
 

@@ -200,6 +200,24 @@ fn a_fork_that_lives_on_does_not_keep_what_its_parent_used() {
     assert!(alive(), "the fork has outlived all this");
 }
 
+#[test]
+fn a_process_killed_at_any_moment_holds_nobody_up_though_a_fork_of_it_lives_on() {
+    let _beside = FOLDER.read().unwrap_or_else(PoisonError::into_inner);
+    let machine = Machine::new();
+    let witness = peer(&machine);
+    let mut random = Random(seed());
+    let before = witness.free_bytes();
+    for round in 0..20 {
+        let victim = peer(&machine);
+        let (_line, theirs) = UnixStream::pair().unwrap();
+        victim.ask_with("fork", &[theirs.into()]);
+        let (crowd, _words) = crowd(std::slice::from_ref(&victim), random.next(), 1024 * MIB);
+        more(crowd, random.below(20));
+        victim.end(End::Kill);
+        assert_eq!(witness.free_bytes(), before, "round {round}");
+    }
+}
+
 /// A peer of another user. The way to the binary may be closed to him, the binary itself is not.
 fn peer_of(user: u32, machine: &str) -> Peer {
     Peer::start_by(Command::new("/proc/self/exe").uid(user).gid(user), machine, &[("FREEHOLD_SOFT_MEMORY", "1GiB")])
@@ -338,6 +356,20 @@ fn a_machines_file_that_is_somebody_elses_is_refused() {
     let (machine, files) = used();
     files.iter().for_each(|file| chown(file, Some(NOBODY), Some(NOBODY)).unwrap());
     tried(&machine).unwrap_err();
+}
+
+#[test]
+fn the_log_says_why_a_device_cannot_be_opened() {
+    let _alone = FOLDER.write().unwrap_or_else(PoisonError::into_inner);
+    let (machine, files) = used();
+    files.iter().for_each(|file| fs::write(file, "garbage").unwrap());
+    let log = std::env::temp_dir().join(format!("freehold-machine-{}.log", process::id()));
+    let variables = [("FREEHOLD_SOFT_MEMORY", "1GiB"), ("CUDA_LOG_FILE", log.to_str().unwrap())];
+    Peer::start(machine.name(), &variables).try_ask("try", &[]).unwrap_err();
+    let told = fs::read_to_string(&log).unwrap();
+    fs::remove_file(&log).unwrap();
+    let cause = format!("{}: the book of the device cannot be read: remove it\n", files[0].display());
+    assert!(told.ends_with(&format!("the device 0 cannot be opened: {cause}")), "{told}");
 }
 
 #[test]

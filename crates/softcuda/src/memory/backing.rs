@@ -121,10 +121,11 @@ impl Backing {
         }
         pwrite(&self.file, label.as_bytes(), self.bytes)?;
         hold(&self.file)?;
-        fcntl_add_seals(&self.file, SealFlags::SHRINK | SealFlags::GROW)?;
         if let Some(book) = &self.book {
             *account = book.share(self.inode, self.charged_bytes.load(Ordering::Relaxed))?;
         }
+        // The seals come last: where the book has no room, the memory is not shared, and the next attempt finds it so.
+        fcntl_add_seals(&self.file, SealFlags::SHRINK | SealFlags::GROW)?;
         Ok(())
     }
 

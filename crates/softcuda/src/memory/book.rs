@@ -5,20 +5,23 @@
 //! to write that an account has ended: the kernel drops the locks of a process that dies, and those of an open file with
 //! its last descriptor and mapping, and whoever counts looks which locks are left.
 
-use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read};
-use std::os::fd::AsRawFd;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Mutex, MutexGuard};
 
-use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::geteuid;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use self::locks::{TURN, is_alive, lock_own, lock_turn, region, set_lock, without_lock};
 use crate::world::lock;
+
+mod locks;
+#[cfg(test)]
+mod tests;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"freebook");
 const VERSION: u64 = 1;
@@ -30,12 +33,6 @@ const SHARES_MAX: usize = 1 << 16;
 const PROCESSES_AT: u64 = 4096;
 const SHARES_AT: u64 = PROCESSES_AT + (PROCESSES_MAX * size_of::<Process>()) as u64;
 const FILE_BYTES: u64 = SHARES_AT + (SHARES_MAX * size_of::<Share>()) as u64;
-
-/// How often the list of locks is looked at before one that is not there is taken to be gone.
-const LOOKS: usize = 4;
-
-/// Byte of the file whose lock its holder must have to read or write the rest; the bytes after it belong to processes.
-const TURN: u64 = 0;
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -81,14 +78,18 @@ pub(crate) enum Account {
 #[derive(Debug)]
 pub(crate) struct Book {
     path: PathBuf,
+    /// Of the file, for the child of a fork, where the lock may never be given back.
+    descriptor: RawFd,
+    /// The process that has opened it. A child of it that no handler of forks was told of is another.
+    process: u32,
     open: Mutex<Open>,
 }
 
 #[derive(Debug)]
 struct Open {
     file: File,
-    /// This process's place in the table.
-    own: usize,
+    /// This process's place in the table, until it leaves.
+    own: Option<usize>,
 }
 
 impl Book {
@@ -96,10 +97,15 @@ impl Book {
     pub(crate) fn open(machine: &str, ordinal: usize, total_bytes: u64) -> io::Result<Self> {
         let folder = folder()?;
         let path = folder.join(format!("{machine}.{total_bytes}.{ordinal}"));
+        let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        Self::open_in(&folder, &path, machine, total_bytes).map_err(told)
+    }
+
+    fn open_in(folder: &Path, path: &Path, machine: &str, total_bytes: u64) -> io::Result<Self> {
         loop {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-            let file = options.open(&path)?;
+            let file = options.open(path)?;
             if file.metadata()?.uid() != geteuid().as_raw() {
                 return Err(io::Error::other("the book of the device belongs to another user"));
             }
@@ -107,11 +113,13 @@ impl Book {
             // The last process may have removed it between the opening and the lock.
             if file.metadata()?.nlink() > 0 {
                 if file.metadata()?.len() == 0 {
-                    sweep(&folder, machine);
+                    sweep(folder, machine);
                 }
                 let own = enroll(&file, total_bytes);
                 lock_turn(&file, libc::F_UNLCK)?;
-                return Ok(Self { path, open: Mutex::new(Open { file, own: own? }) });
+                let (descriptor, own) = (file.as_raw_fd(), Some(own?));
+                let (process, open) = (process::id(), Mutex::new(Open { file, own }));
+                return Ok(Self { path: path.to_owned(), descriptor, process, open });
             }
         }
     }
@@ -158,7 +166,7 @@ impl Book {
             entries.audit()?;
         }
         let index = entries.vacant_share().ok_or(io::ErrorKind::StorageFull)?;
-        let holder = turn.open.own as u64 + 1;
+        let holder = turn.own()? as u64 + 1;
         turn.change(&mut entries, Account::Own, |used| used.saturating_sub(bytes))?;
         entries.write_share(index, Share { inode, used_bytes: bytes, holder })?;
         Ok(Account::Shared(u32::try_from(index).expect("the table is shorter than 2^32")))
@@ -176,15 +184,31 @@ impl Book {
         }
     }
 
-    /// Ends this process's account, unless a thread is just at the book. The book is removed if nobody has an account
-    /// any more.
+    /// Closes the file in the child of a fork, which makes no call any more. The turn may be taken just then by another
+    /// thread of the parent, and lasts until all who have the file open have closed it: if the parent is killed, nobody
+    /// waits for the child.
+    pub(crate) fn abandon_in_fork(&self) {
+        // SAFETY: the descriptor is that of `open`, which is not used in the child, where every call is refused, and not
+        // dropped, for the world never is. To close one is allowed in the child of a fork.
+        unsafe { libc::close(self.descriptor) };
+    }
+
+    /// Ends this process's account, unless a thread is just at the book, and lets another process have its place: this
+    /// one may take long to end. The book is removed if nobody has an account any more.
     pub(crate) fn close(&self) -> io::Result<()> {
+        if self.process != process::id() {
+            return Ok(());
+        }
         let open = self.open.try_lock().map_err(|_| io::ErrorKind::ResourceBusy)?;
-        let turn = Turn::take(open)?;
+        let mut turn = Turn::take(open)?;
+        let own = turn.own()?;
+        turn.open.own = None;
         let mut entries = turn.read()?;
-        entries.write_process(turn.open.own, Process::default())?;
+        entries.write_process(own, Process::default())?;
+        set_lock(entries.file, libc::F_SETLK, region(TURN + 1 + own as u64, libc::F_UNLCK))?;
         entries.audit()?;
-        if entries.are_empty() {
+        // Where this book was removed before, another one may have its name.
+        if entries.are_empty() && entries.file.metadata()?.nlink() > 0 {
             fs::remove_file(&self.path)?;
         }
         Ok(())
@@ -209,6 +233,11 @@ impl<'b> Turn<'b> {
         Ok(Self { open })
     }
 
+    /// This process's place in the table. It has none once it has left, though threads of it may still be at work.
+    fn own(&self) -> io::Result<usize> {
+        self.open.own.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
     fn read(&self) -> io::Result<Entries<'_>> {
         Entries::read(&self.open.file)
     }
@@ -216,8 +245,9 @@ impl<'b> Turn<'b> {
     fn change(&self, entries: &mut Entries, account: Account, change: impl FnOnce(u64) -> u64) -> io::Result<()> {
         match account {
             Account::Own => {
-                let process = entries.processes.get(self.open.own).copied().ok_or(io::ErrorKind::InvalidData)?;
-                entries.write_process(self.open.own, Process { used_bytes: change(process.used_bytes), ..process })
+                let own = self.own()?;
+                let process = entries.processes.get(own).copied().ok_or(io::ErrorKind::InvalidData)?;
+                entries.write_process(own, Process { used_bytes: change(process.used_bytes), ..process })
             }
             Account::Shared(index) => {
                 let share = entries.shares.get(index as usize).copied().ok_or(io::ErrorKind::InvalidData)?;
@@ -298,7 +328,7 @@ impl<'f> Entries<'f> {
     fn audit(&mut self) -> io::Result<()> {
         for index in 0..self.processes.len() {
             let process = self.processes[index];
-            if process.pid != 0 && !is_alive(self.file, index, process)? {
+            if process.pid != 0 && !is_alive(self.file, index)? {
                 self.write_process(index, Process::default())?;
             }
         }
@@ -325,9 +355,11 @@ impl<'f> Entries<'f> {
     }
 }
 
-/// Finds a place for this process in the table, with the turn held. An empty book is begun.
+/// Finds a place for this process in the table, with the turn held. An empty book is begun; so is one whose maker was
+/// killed, or had no room, before it had written the header.
 fn enroll(file: &File, total_bytes: u64) -> io::Result<usize> {
-    if file.metadata()?.len() == 0 {
+    let mut head = [0; size_of::<Header>()];
+    if file.metadata()?.len() == 0 || file.read_exact_at(&mut head, 0).is_ok() && head.iter().all(|&byte| byte == 0) {
         file.set_len(FILE_BYTES)?;
         let header = Header { magic: MAGIC, version: VERSION, total_bytes, processes: 0, shares: 0 };
         file.write_all_at(header.as_bytes(), 0)?;
@@ -345,87 +377,6 @@ fn enroll(file: &File, total_bytes: u64) -> io::Result<usize> {
     lock_own(file, own)?;
     entries.write_process(own, Process { pid: process::id().into(), used_bytes: 0 })?;
     Ok(own)
-}
-
-/// Whether the process with this account lives. A lock of this very process, which another copy of the driver in it has
-/// taken, does not show.
-fn is_alive(file: &File, index: usize, account: Process) -> io::Result<bool> {
-    if account.pid == u64::from(process::id()) {
-        return Ok(true);
-    }
-    let mut found = region(TURN + 1 + index as u64, libc::F_WRLCK);
-    // SAFETY: the descriptor is open, and the structure, which outlives the call, is what the command reads and writes.
-    let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut found) };
-    if asked != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(found.l_type != libc::F_UNLCK as libc::c_short)
-}
-
-/// Which of these files in memory nobody has a lock on.
-fn without_lock(inodes: &[u64]) -> io::Result<BTreeSet<u64>> {
-    let mut unseen: BTreeSet<u64> = inodes.iter().copied().collect();
-    for _ in 0..LOOKS {
-        if unseen.is_empty() {
-            break;
-        }
-        for locked in locked_inodes()? {
-            unseen.remove(&locked);
-        }
-    }
-    Ok(unseen)
-}
-
-/// The files in memory that somebody has a lock on. One of them can be missed, if others end while the list is read.
-fn locked_inodes() -> io::Result<Vec<u64>> {
-    let device = rustix::fs::fstat(memfd_create("freehold-audit", MemfdFlags::CLOEXEC)?)?.st_dev;
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let prefix = format!("{major:02x}:{minor:02x}:");
-    // The kernel gives a page at a time, and what is on one page was there at one moment.
-    let (mut text, mut page) = (Vec::new(), [0; 4096]);
-    let mut locks = File::open("/proc/locks")?;
-    loop {
-        match locks.read(&mut page)? {
-            0 => break,
-            bytes => text.extend_from_slice(&page[..bytes]),
-        }
-    }
-    // "1: OFDLCK ADVISORY  READ -1 00:01:4711 0 EOF"
-    let text = String::from_utf8_lossy(&text);
-    let inode = |line: &str| line.split_whitespace().find_map(|word| word.strip_prefix(&prefix)?.parse().ok());
-    Ok(text.lines().filter_map(inode).collect())
-}
-
-fn region(at: u64, kind: libc::c_int) -> libc::flock {
-    libc::flock {
-        l_type: kind as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: at as libc::off_t,
-        l_len: 1,
-        l_pid: 0,
-    }
-}
-
-/// Locks the byte of a process for it. A child of a fork has no part in such a lock, and it ends with the process.
-fn lock_own(file: &File, index: usize) -> io::Result<()> {
-    set_lock(file, libc::F_SETLK, region(TURN + 1 + index as u64, libc::F_WRLCK))
-}
-
-/// Takes the turn, or gives it back: from all who have opened the file, another copy of the driver in this process too.
-fn lock_turn(file: &File, kind: libc::c_int) -> io::Result<()> {
-    set_lock(file, libc::F_OFD_SETLKW, region(TURN, kind))
-}
-
-fn set_lock(file: &File, command: libc::c_int, wanted: libc::flock) -> io::Result<()> {
-    loop {
-        // SAFETY: the descriptor is open, and the structure, which outlives the call, is what the command reads.
-        let set = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const wanted) };
-        match io::Error::last_os_error() {
-            _ if set == 0 => return Ok(()),
-            error if error.kind() == io::ErrorKind::Interrupted => {}
-            error => return Err(error),
-        }
-    }
 }
 
 /// Removes the books beside `path` that nobody has an account in: processes that were killed leave them behind. What
