@@ -63,7 +63,8 @@ pub(crate) fn cuIpcOpenMemHandle_v2(start: Out<CUdeviceptr>, handle: CUipcMemHan
         return Ok(());
     }
     let (address, number) = (attached.address(token.offset), Some(context.number));
-    // Blocks of one memory never overlap: whoever says so has made the token up.
+    // Live blocks of one memory do not overlap: the token is made up, or a block that its process has freed is still
+    // open here, and keeps its place until it is closed.
     if world.spans().overlapping(address, token.bytes).is_some() {
         return Err(CUerror::INVALID_VALUE);
     }
