@@ -8,7 +8,7 @@ use freehold_driver::cuda::CUerror;
 
 use crate::context::Primary;
 use crate::memory::PAGE_BYTES;
-use crate::memory::arena::Arena;
+use crate::memory::arena::{ARENA_BYTES_MAX, Arena};
 use crate::memory::backing::Backing;
 use crate::memory::book::Book;
 use crate::memory::heap::{Heap, Run};
@@ -20,9 +20,6 @@ use crate::world::lock;
 /// Addresses of a device for each byte of its memory: a free page is never out of reach for lack of neighbours, and
 /// every pool has room to grow in.
 const ADDRESSES_PER_BYTE: u64 = 16;
-
-/// As many addresses as a device has at the most.
-const ADDRESS_BYTES_MAX: u64 = 8 << 40;
 
 /// As many pages without a block stay attached.
 const SPARES_MAX: usize = 4;
@@ -59,7 +56,7 @@ pub(crate) struct DevicePools {
 
 impl Device {
     pub(crate) fn open(machine: &str, ordinal: usize, memory_bytes: u64) -> io::Result<Self> {
-        let address_bytes = (memory_bytes * ADDRESSES_PER_BYTE).min(ADDRESS_BYTES_MAX);
+        let address_bytes = (memory_bytes * ADDRESSES_PER_BYTE).min(ARENA_BYTES_MAX);
         Ok(Self {
             ordinal,
             memory_bytes,

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 use freehold_driver::cuda::{CUerror, CUmemAccess_flags, CUmemAllocationProp};
 
 use crate::memory::PAGE_BYTES;
-use crate::memory::arena::Arena;
+use crate::memory::arena::{ARENA_BYTES_MAX, Arena};
 use crate::memory::backing::Backing;
 use crate::memory::place::Presence;
 use crate::memory::ranges::Ranges;
 use crate::world::lock;
 
 /// Addresses that can be reserved.
-const ADDRESS_BYTES: u64 = 8 << 40;
+const ADDRESS_BYTES: u64 = ARENA_BYTES_MAX;
 
 /// The addresses that programs reserve. They belong to no device.
 #[derive(Debug)]

@@ -19,6 +19,11 @@ const POISON: u8 = 0xdb;
 /// Below this a freed block is filled without asking which of its pages were ever written.
 const POISON_WHOLE_BYTES: u64 = 64 << 10;
 
+/// As many addresses as an arena has at the most: a little less than half of the region that it is put into, so that
+/// both of its mappings find their place there, far from those of the program. A wild access of the program's, which runs
+/// on from memory of its own, must not meet pages that anybody may write.
+pub(crate) const ARENA_BYTES_MAX: u64 = (8 << 40) - (4 << 30);
+
 #[derive(Debug)]
 pub(crate) struct Arena {
     /// The first device address, on a page boundary.
