@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use freehold_driver::cuda::{CUerror, CUstream, CUstreamCaptureMode, Function, capture, fill, memory};
+use freehold_driver::cuda::{CUerror, CUstream, CUstreamCaptureMode, Function, capture, context, fill, memory};
 
 use crate::common::random::{Random, seed};
 use crate::common::sweep::{self, Handle, Source};
@@ -78,6 +78,10 @@ fn call_wildly(own: &Context, wild: &mut Wild<'_>, calls: usize, half_way: impl 
         }
         let function = wild.choose();
         let answer = sweep::call(&api, function, wild);
+        if answer == Err(CUerror::ILLEGAL_ADDRESS) {
+            // A graph has met memory of the host's that is gone by now, as it may: nothing works any more.
+            return;
+        }
         // A panic of the driver's becomes a code, which some images have by right: the panic itself is looked for.
         assert!(!PANICKED.load(Ordering::SeqCst), "call {number}, of {function}: {answer:?}");
         if answer.is_ok() {
@@ -145,6 +149,11 @@ impl Run {
                 });
             }
         });
+        own.enter();
+        if context::synchronize(&own.api).is_err_and(|error| error.code == CUerror::ILLEGAL_ADDRESS) {
+            child::say("ended by a fault");
+            return std::mem::forget(own);
+        }
         let useful = known.into_inner().unwrap().useful;
         let never = |function: &&Function| !useful.contains(function) && !FUTILE.contains(function);
         let never: Vec<_> = Function::ALL.iter().filter(never).collect();

@@ -5,8 +5,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard};
 
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUkernel, CUlibrary, CUlinkState,
-    CUlogsCallbackHandle, CUmemGenericAllocationHandle, CUmemoryPool, CUmodule, CUstream, Function, context,
+    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUfunction, CUgraph, CUgraphExec, CUkernel, CUlibrary,
+    CUlinkState, CUlogsCallbackHandle, CUmemGenericAllocationHandle, CUmemoryPool, CUmodule, CUstream, Function,
+    context,
 };
 
 use super::known::{Known, Made, Range, Shared};
@@ -60,7 +61,10 @@ impl<'k> Wild<'k> {
         if self.random.below(4) > 0 && context::set_current(&self.api, self.keep).is_ok() {
             return;
         }
-        let made = context::create(&self.api, device, 0).expect("a device has room for a context");
+        let made = match context::create(&self.api, device, 0) {
+            Err(error) if error.code == CUerror::ILLEGAL_ADDRESS => return,
+            made => made.expect("a device has room for a context"),
+        };
         self.known().note_handle(&self.api, Handle::Context, made.0, &mut self.random);
     }
 
