@@ -3,36 +3,21 @@
 //! Each is measured alone and, where the question is whether streams get into each other's way, beside streams that
 //! are busy copying all the time.
 
+mod bench;
+
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use divan::Bencher;
-use freehold_driver::cuda::{self, CUcontext, CUdevice, event_flags, stream_flags};
+use freehold_driver::cuda::{self, event_flags, stream_flags};
 use freehold_softcuda::API;
+
+use bench::Bench;
 
 fn main() {
     divan::main();
-}
-
-/// A context of this thread's own, destroyed at the end.
-struct Bench {
-    context: CUcontext,
-}
-
-impl Bench {
-    fn new() -> Self {
-        cuda::driver::init(&API, 0).expect("the software driver starts");
-        let context = cuda::context::create(&API, CUdevice(0), 0).expect("a context can be created");
-        Self { context }
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        cuda::context::destroy(&API, self.context).expect("the context is alive");
-    }
 }
 
 /// A stream in a context of its own that copies without end until it is dropped.

@@ -3,6 +3,8 @@
 //! The binary starts itself again as a process that exports: a descriptor of memory without an address, and the handle
 //! of a block. Both processes are on a machine of their own.
 
+mod bench;
+
 use std::env;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,11 +15,13 @@ use std::time::Duration;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use freehold_driver::cuda::{
-    self, CUcontext, CUdevice, CUdeviceptr, CUipcMemHandle, CUmemAccess_flags, CUmemAccessDesc,
-    CUmemAllocationHandleType, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType,
-    address, allocation, ipc, ipc_flags, mapping, memory,
+    CUdevice, CUdeviceptr, CUipcMemHandle, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
+    CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, address, allocation, ipc,
+    ipc_flags, mapping, memory,
 };
 use freehold_softcuda::API;
+
+use bench::Bench;
 
 #[path = "../tests/peer/line.rs"]
 mod line;
@@ -55,25 +59,6 @@ fn remove(machine: &str) {
             let removed = fs::remove_file(&path);
             assert!(removed.is_ok() || !path.exists(), "{}: {removed:?}", path.display());
         }
-    }
-}
-
-/// A context of this thread's own, destroyed at the end.
-struct Bench {
-    context: CUcontext,
-}
-
-impl Bench {
-    fn new() -> Self {
-        cuda::driver::init(&API, 0).expect("the software driver starts");
-        let context = cuda::context::create(&API, CUdevice(0), 0).expect("a context can be created");
-        Self { context }
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        cuda::context::destroy(&API, self.context).expect("the context is alive");
     }
 }
 

@@ -286,7 +286,9 @@ fn let_go(b: &Bench, mapped: Mapped) -> Result<(), CallError> {
     allocation::release(b, mapped.allocation)
 }
 
-fn kept_by_descriptor(b: &Bench) -> Answer {
+/// Memory whose exporter was killed, and of which a process without a driver has the descriptor: the level before, that
+/// process, and what is taken.
+fn left_to_keeper(b: &Bench) -> Result<(Level, Partner, String), Failure> {
     b.begin()?;
     let level = Level::now(b)?;
     let keeper = Partner::start(b)?;
@@ -296,6 +298,11 @@ fn kept_by_descriptor(b: &Bench) -> Answer {
     drop(descriptor);
     exporter.kill()?;
     let taken = level.settles_to_one(b)?;
+    Ok((level, keeper, taken))
+}
+
+fn kept_by_descriptor(b: &Bench) -> Answer {
+    let (level, keeper, taken) = left_to_keeper(b)?;
     let descriptor = keeper.descriptor(Ask::GiveBack)?;
     let mapped = import(b, &descriptor)?;
     let held = all(&b.bytes_at(mapped.start, 4096)?);
@@ -333,15 +340,7 @@ fn kept_after_mapping(b: &Bench) -> Answer {
 }
 
 fn keeper_killed(b: &Bench) -> Answer {
-    b.begin()?;
-    let level = Level::now(b)?;
-    let keeper = Partner::start(b)?;
-    let exporter = Partner::begun(b)?;
-    let descriptor = exported_by(&exporter)?;
-    keeper.given(&descriptor, Ask::Keep)?;
-    drop(descriptor);
-    exporter.kill()?;
-    let taken = level.settles_to_one(b)?;
+    let (level, keeper, taken) = left_to_keeper(b)?;
     keeper.kill()?;
     Ok(format!("{taken}; {}", level.comes_back(b)?))
 }
