@@ -3,5 +3,8 @@
 //! | to | here |
 //! |---|---|
 //! | choose the driver of an NVIDIA GPU or the software one | [`open::open`] |
+//! | know who owns which device memory | [`ledger::Ledger`] |
 
+#[forbid(unsafe_code)]
+pub mod ledger;
 pub mod open;

@@ -1,0 +1,129 @@
+//! The words of the ledger: what is entered, and what it answers. Knows nothing of how entries are kept or found.
+
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A context of a device, numbered by whoever keeps the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ContextId(pub u32);
+
+/// A stream, numbered by whoever keeps the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId(pub u32);
+
+/// One ownership of one block. It ends when the block is reused or forgotten, even where the address comes again.
+///
+/// A generation is one of 2^32, after which an id that was kept for so long would be taken for a live one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockId {
+    pub(super) index: u32,
+    pub(super) generation: u32,
+}
+
+/// A point in a stream that can be asked whether it has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mark {
+    pub stream: StreamId,
+    pub position: u64,
+}
+
+/// Whose memory an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Ours, to be released.
+    Own,
+    /// Memory of others in this process, entered so that it can be told apart, and released where it was allocated.
+    Adopted,
+    /// Another process's, to be closed and not released.
+    Imported,
+}
+
+/// Where an owned block stands on its way to be used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    Owned,
+    /// Given up by its owner while as many marks have not passed.
+    Released {
+        waiting_for: u32,
+    },
+    Free,
+}
+
+/// A block to be entered.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub base: u64,
+    /// What the owner asked for: addresses beyond are nobody's.
+    pub bytes: u64,
+    /// What the driver gave, at least `bytes`: no other block lies there.
+    pub capacity_bytes: u64,
+    pub context: ContextId,
+    pub stream: Option<StreamId>,
+    pub process: u32,
+    pub kind: Kind,
+    pub tag: Option<Arc<str>>,
+    pub allocated_at: &'static Location<'static>,
+}
+
+/// Who owns a block. Of a free block: who did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub base: u64,
+    pub bytes: u64,
+    pub context: ContextId,
+    pub stream: Option<StreamId>,
+    pub process: u32,
+    pub kind: Kind,
+    pub tag: Option<Arc<str>>,
+    pub allocated_at: &'static Location<'static>,
+    pub state: State,
+    pub block: BlockId,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {:#x}", self.bytes, self.base)?;
+        if let Some(tag) = &self.tag {
+            write!(f, " ({tag})")?;
+        }
+        write!(f, ", allocated at {}:{}", self.allocated_at.file(), self.allocated_at.line())
+    }
+}
+
+/// How an owner gives a block up.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// What has to pass before the block is free.
+    pub marks: Vec<Mark>,
+    /// A drop knows no line.
+    pub released_at: Option<&'static Location<'static>>,
+    /// Since the device was opened.
+    pub when: Duration,
+}
+
+/// How the memory of a block went away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// It was given back to whom it came from.
+    GivenBack,
+    /// Its context was destroyed, so long after the device was opened.
+    ContextDestroyed(Duration),
+}
+
+/// How much memory there is in each state. Memory of others, adopted or imported, is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub owned_blocks: u64,
+    /// What the owners asked for.
+    pub owned_bytes: u64,
+    pub released_blocks: u64,
+    /// What the owners had asked for.
+    pub released_bytes: u64,
+    pub free_blocks: u64,
+    /// What the driver gave: nobody asks for anything of a free block.
+    pub free_bytes: u64,
+    /// What the driver gave for all of these blocks, in any state.
+    pub held_bytes: u64,
+}

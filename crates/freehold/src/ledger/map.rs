@@ -1,0 +1,167 @@
+//! From an address to the record of the block there. Knows where blocks begin and end, and nothing else of them.
+//!
+//! Two levels of tables lead from the low 47 bits of an address to its page of 2 MiB; a page knows the blocks that
+//! begin in it and the one that lies across its beginning. So an address is answered by three tables and the record,
+//! and a block of 1 GiB is noted in 513 pages at the most. Blocks that are larger, and those above 47 bits, are few:
+//! they are kept in a tree, whatever their size.
+
+use std::collections::BTreeMap;
+
+use super::page::{PAGE_BITS, Page, Spares};
+use super::record::{NONE, Records};
+
+/// Pages of a leaf: 8 GiB of addresses.
+const LEAF: usize = 1 << 12;
+const LEAVES: usize = 1 << 14;
+const LEAF_BITS: u32 = PAGE_BITS + 12;
+
+/// Addresses from here on are in the tree.
+const ADDRESSES_END: u64 = (LEAVES as u64) << LEAF_BITS;
+
+/// A block of more bytes is in the tree.
+const PAGED_BYTES_MAX: u64 = 1 << 30;
+
+type Leaf = [Page; LEAF];
+
+#[derive(Debug)]
+pub(super) struct Map {
+    leaves: Box<[Option<Box<Leaf>>; LEAVES]>,
+    /// Pages of each leaf that are not empty.
+    used: Box<[u16; LEAVES]>,
+    /// An empty leaf, so that a block that comes and goes alone does not make one each time.
+    spare_leaf: Option<Box<Leaf>>,
+    spares: Spares,
+    /// The blocks that are not in pages, by base.
+    tree: BTreeMap<u64, u32>,
+}
+
+impl Map {
+    pub(super) fn new() -> Self {
+        Self {
+            leaves: boxed(|| None),
+            used: boxed(|| 0),
+            spare_leaf: None,
+            spares: Spares::default(),
+            tree: BTreeMap::new(),
+        }
+    }
+
+    /// The block among whose first `bytes` an address is.
+    #[inline]
+    pub(super) fn at(&self, records: &Records, address: u64) -> Option<u32> {
+        let paged = self.paged_at_or_before(records, address);
+        if paged != NONE {
+            let record = records.line(paged);
+            if address - record.base < record.bytes {
+                return Some(paged);
+            }
+        }
+        if self.tree.is_empty() {
+            return None;
+        }
+        let (&base, &index) = self.tree.range(..=address).next_back()?;
+        (address - base < records.line(index).bytes).then_some(index)
+    }
+
+    /// The first block that has an address, its capacity included, from `first` to `last`.
+    pub(super) fn overlap(&self, records: &Records, first: u64, last: u64) -> Option<u32> {
+        let across = self.paged_at_or_before(records, first);
+        if across != NONE && records.last(across) >= first {
+            return Some(across);
+        }
+        let paged = self.paged_at_or_after(records, first, last);
+        if self.tree.is_empty() {
+            return paged;
+        }
+        let before = self.tree.range(..=first).next_back().map(|(_, &index)| index);
+        if let Some(across) = before.filter(|&index| records.last(index) >= first) {
+            return Some(across);
+        }
+        let treed = self.tree.range(first..=last).next().map(|(_, &index)| index);
+        [paged, treed].into_iter().flatten().min_by_key(|&index| records.line(index).base)
+    }
+
+    /// Notes a block that overlaps none.
+    pub(super) fn insert(&mut self, records: &mut Records, index: u32) {
+        let (base, last) = (records.line(index).base, records.last(index));
+        if !is_paged(base, last) {
+            self.tree.insert(base, index);
+            return;
+        }
+        self.change(base >> PAGE_BITS, |page, spares| page.insert(records, spares, index));
+        self.cover(base, last, index);
+    }
+
+    /// Strikes a block that was noted.
+    pub(super) fn remove(&mut self, records: &mut Records, index: u32) {
+        let (base, last) = (records.line(index).base, records.last(index));
+        if !is_paged(base, last) {
+            self.tree.remove(&base);
+            return;
+        }
+        self.change(base >> PAGE_BITS, |page, spares| page.remove(records, spares, index));
+        self.cover(base, last, NONE);
+    }
+
+    /// The last block of the page of an address that begins there or before, or the one across the page's beginning.
+    #[inline]
+    fn paged_at_or_before(&self, records: &Records, address: u64) -> u32 {
+        let Some(Some(leaf)) = self.leaves.get((address >> LEAF_BITS) as usize) else { return NONE };
+        leaf[(address >> PAGE_BITS) as usize % LEAF].at_or_before(records, address)
+    }
+
+    /// The first block in pages that begins from `first` to `last`.
+    fn paged_at_or_after(&self, records: &Records, first: u64, last: u64) -> Option<u32> {
+        if first >= ADDRESSES_END {
+            return None;
+        }
+        let page_last = last.min(ADDRESSES_END - 1) >> PAGE_BITS;
+        let mut page = first >> PAGE_BITS;
+        while page <= page_last {
+            let Some(leaf) = &self.leaves[page as usize / LEAF] else {
+                page = (page / LEAF as u64 + 1) * LEAF as u64;
+                continue;
+            };
+            let found = leaf[page as usize % LEAF].at_or_after(records, first.max(page << PAGE_BITS));
+            if found != NONE {
+                return (records.line(found).base <= last).then_some(found);
+            }
+            page += 1;
+        }
+        None
+    }
+
+    /// Says which block lies across the beginnings of all pages after that of `base`.
+    fn cover(&mut self, base: u64, last: u64, index: u32) {
+        for page in (base >> PAGE_BITS) + 1..=last >> PAGE_BITS {
+            self.change(page, |page, _| page.cover = index);
+        }
+    }
+
+    fn change(&mut self, page: u64, change: impl FnOnce(&mut Page, &mut Spares)) {
+        let place = page as usize / LEAF;
+        let leaf =
+            self.leaves[place].get_or_insert_with(|| self.spare_leaf.take().unwrap_or_else(|| boxed(|| Page::EMPTY)));
+        let page = &mut leaf[page as usize % LEAF];
+        let was_empty = page.is_empty();
+        change(page, &mut self.spares);
+        match (was_empty, page.is_empty()) {
+            (true, false) => self.used[place] += 1,
+            (false, true) => self.used[place] -= 1,
+            _ => {}
+        }
+        if self.used[place] == 0 {
+            self.spare_leaf = self.leaves[place].take();
+        }
+    }
+}
+
+fn is_paged(base: u64, last: u64) -> bool {
+    last < ADDRESSES_END && last - base < PAGED_BYTES_MAX
+}
+
+fn boxed<T, const N: usize>(item: impl Fn() -> T) -> Box<[T; N]> {
+    let items: Box<[T]> = (0..N).map(|_| item()).collect();
+    let Ok(items) = items.try_into() else { unreachable!("an array has as many items as were made for it") };
+    items
+}
