@@ -1,10 +1,75 @@
 //! GPU memory that has an owner.
 //!
+//! ```
+//! use freehold::{Grid, Image};
+//!
+//! # fn main() -> freehold::Result<()> {
+//! let device = freehold::open()?; // an NVIDIA GPU if there is one, else the software device
+//! let module = device.module(&Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+//! let (scale, sum) = (module.kernel("scale")?, module.kernel("sum")?);
+//! let (stream, other) = (device.stream()?, device.stream()?);
+//! let n = 1000u32;
+//!
+//! let mut x = stream.upload(&vec![1.0f32; n as usize])?; // a block, owned
+//! let mut total = other.zeros::<f32>(1)?;
+//! stream.launch(&scale, Grid::cover(n, 256), (&mut x, 2.0f32, n))?;
+//! other.launch(&sum, Grid::cover(n, 256), (&x, &mut total, n))?; // waits for the first launch by itself
+//! drop(x); // never waits; reused when both streams have passed it
+//! assert_eq!(other.download(&total)?, [2000.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | to | here |
 //! |---|---|
-//! | choose the driver of an NVIDIA GPU or the software one | [`open::open`] |
-//! | know who owns which device memory | [`ledger::Ledger`] |
+//! | choose the driver of an NVIDIA GPU or the software one | [`open`], [`open::open`] |
+//! | have memory | [`Stream::alloc`], [`Stream::upload`], [`Block`] |
+//! | share it, or a part of it | [`Block::share`], [`Block::view`] |
+//! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
+//! | run a kernel | [`Device::module`], [`Module::kernel`], [`Stream::launch`] |
+//! | know whose memory it is | [`Device::owner_of`], [`Device::blocks`], [`ledger`] |
+//! | wait | [`Stream::synchronize`], [`Event::synchronize`], [`Device::synchronize`]; nothing else here does |
 
+mod block;
+mod context;
+mod core;
+mod counters;
+mod current;
+mod device;
+mod error;
+mod event;
+mod fault;
+mod fork;
+mod holding;
+mod image;
+mod launch;
 #[forbid(unsafe_code)]
 pub mod ledger;
+mod module;
 pub mod open;
+mod staging;
+#[forbid(unsafe_code)]
+mod stock;
+mod stream;
+mod track;
+#[forbid(unsafe_code)]
+mod uses;
+
+pub use block::{Block, Plain, Shared, Source, Target, Unordered, View, ViewMut};
+pub use context::Context;
+pub use device::{Adopted, Adoption, Device};
+pub use error::{Closed, Error, Result};
+pub use event::Event;
+pub use fault::{Fault, Suspect};
+pub use freehold_driver::cuda::function::Parameter;
+pub use image::Image;
+pub use launch::{Argument, Arguments, Grid, Value};
+pub use module::{Kernel, Module};
+pub use stream::{Stream, Used};
+pub use uses::Access;
+
+/// The best device that this machine has, or the one that `FREEHOLD_DEVICE` names. A device that was opened before is
+/// that one again: there is one ledger for it in a process.
+pub fn open() -> Result<Device> {
+    open::device(None)
+}

@@ -3,17 +3,22 @@
 //! A wish comes from the caller, or else from `FREEHOLD_DEVICE`. Without one it is NVIDIA's GPU where there is one, and
 //! the software device elsewhere.
 
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use freehold_driver::cuda::load::{self, LoadError};
 use freehold_driver::cuda::{Api, CUdevice, CUerror, CallError, device, driver};
 use freehold_softcuda::config::{Config, ConfigError};
 
+use crate::device::Device;
+use crate::error::Result as DeviceResult;
+
 /// The variable that names a device where the caller names none.
 pub const VARIABLE: &str = "FREEHOLD_DEVICE";
 
 /// Whose driver was chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     Soft,
     Cuda,
@@ -89,6 +94,24 @@ pub fn open(wish: Option<&str>) -> Result<Opened, OpenError> {
         }
     };
     Ok(Opened { api, device: choice.device, kind: choice.kind, why: choice.why })
+}
+
+/// The devices that were opened. They stay open until the process ends: what is pending when the last handle goes is never
+/// waited for, and a device that is opened again finds its memory in stock.
+static DEVICES: Mutex<Option<HashMap<(Kind, i32), Device>>> = Mutex::new(None);
+
+/// The device that `wish` names, as for [`open`]. One that was opened before is that one again.
+pub fn device(wish: Option<&str>) -> DeviceResult<Device> {
+    let opened = open(wish)?;
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let devices = devices.get_or_insert_default();
+    let key = (opened.kind, opened.device.0);
+    if let Some(device) = devices.get(&key) {
+        return Ok(device.clone());
+    }
+    let device = Device::new(opened.api, opened.device)?;
+    devices.insert(key, device.clone());
+    Ok(device)
 }
 
 /// What a program is to run on, by the same choice as [`open`]'s.

@@ -5,13 +5,28 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A context of a device, numbered by whoever keeps the ledger.
+/// A context of a device, numbered by whoever keeps the ledger. The primary one is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContextId(pub u32);
 
 /// A stream, numbered by whoever keeps the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub u32);
+
+impl fmt::Display for ContextId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("the primary context"),
+            number => write!(f, "context {number}"),
+        }
+    }
+}
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stream {}", self.0)
+    }
+}
 
 /// One ownership of one block. It ends when the block is reused or forgotten, even where the address comes again.
 ///

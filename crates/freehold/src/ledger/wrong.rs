@@ -46,6 +46,9 @@ pub enum WrongRelease {
         when: Duration,
         offset_bytes: u64,
     },
+    /// Made by those who know of handles.
+    #[error("{of} has an owner in this program: drop that, or let go of the block with `into_address` first")]
+    Held { of: Box<Owner> },
     /// Made by those who know in which process they run.
     #[error("{address:#x} belongs to process {process}, of which this one is a fork: release it there")]
     ForkedChild { address: u64, process: u32 },

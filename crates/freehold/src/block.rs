@@ -1,0 +1,332 @@
+//! Blocks: typed memory of a device that has one owner, references to it that are counted, and views of parts.
+
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+use std::panic::Location;
+use std::sync::Arc;
+
+use freehold_driver::cuda::CUdeviceptr;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::context::Context;
+use crate::error::{Closed, Error, Result};
+use crate::event::Event;
+use crate::holding::Holding;
+use crate::ledger::{Owner, StreamId};
+use crate::stream::{Stream, Used};
+use crate::uses::Access;
+
+/// What device memory can hold: values that are their bytes, whichever those are.
+pub trait Plain: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
+
+impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Plain for T {}
+
+/// What work reads: a block, a reference to one, or a part of one.
+pub trait Source<T> {
+    fn address(&self) -> CUdeviceptr;
+    /// In elements.
+    fn len(&self) -> usize;
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    fn used(&self) -> Used<'_>;
+}
+
+/// What work writes: a block, or a part of one.
+pub trait Target<T> {
+    fn address(&self) -> CUdeviceptr;
+    /// In elements.
+    fn len(&self) -> usize;
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    fn used(&self, access: Access) -> Used<'_>;
+}
+
+/// Device memory that has one owner. Dropping it releases it, in any thread, whatever context is current there; the memory
+/// is used again when all work with it has passed. Nothing waits for that.
+#[derive(Debug)]
+pub struct Block<T> {
+    /// In a box, so that a block is cheap to hand around.
+    holding: Box<Holding>,
+    elements: PhantomData<T>,
+}
+
+impl<T: Plain> Block<T> {
+    pub(crate) fn alloc(
+        stream: &Stream,
+        len: usize,
+        tag: Option<&str>,
+        at: &'static Location<'static>,
+    ) -> Result<Self> {
+        let element_bytes = size_of::<T>();
+        let bytes = len.checked_mul(element_bytes).ok_or(Error::TooManyElements { elements: len, element_bytes })?;
+        if bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        Ok(Self::holding(Holding::alloc(stream, bytes, tag, at)?))
+    }
+
+    pub(crate) fn holding(holding: Holding) -> Self {
+        Self { holding: Box::new(holding), elements: PhantomData }
+    }
+
+    pub fn address(&self) -> CUdeviceptr {
+        self.holding.address
+    }
+
+    pub fn len(&self) -> usize {
+        self.holding.bytes / size_of::<T>()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// What the ledger has of it.
+    pub fn owner(&self) -> Option<Owner> {
+        self.holding.context.inner.core.books().ledger.owner(self.holding.block)
+    }
+
+    pub fn context(&self) -> &Context {
+        &self.holding.context
+    }
+
+    /// Gives the block another name in the ledger.
+    pub fn tag(&self, tag: &str) {
+        if !self.holding.context.inner.is_closed() {
+            self.holding.context.inner.core.books().ledger.retag(self.holding.block, Some(tag.into()));
+        }
+    }
+
+    /// The elements of a range.
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
+        View::new(&self.holding, 0, self.len(), range)
+    }
+
+    /// The elements of a range, to write.
+    pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
+        let len = self.len();
+        Ok(ViewMut { view: View::new(&self.holding, 0, len, range)?, exclusive: PhantomData })
+    }
+
+    /// Gives up to be the one owner: the block lives until the last of the references is dropped.
+    pub fn share(self) -> Shared<T> {
+        Shared { holding: Arc::new(*self.holding), elements: PhantomData }
+    }
+
+    /// Releases the block as a drop does, says where, and reports a failure.
+    #[track_caller]
+    pub fn close(mut self) -> Closed<Self> {
+        match self.holding.release(Some(Location::caller())) {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    /// Releases the block once the event has passed, too.
+    #[track_caller]
+    pub fn release_after(mut self, event: &Event) -> Closed<Self> {
+        self.holding.uses.note_unordered(event.mark, Access::Read);
+        match self.holding.release(Some(Location::caller())) {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    /// Waits until all work with the block has passed, and gives its memory back to the driver. The driver's own release
+    /// waits for all work of the context (fact 2.1).
+    #[track_caller]
+    pub fn release_now(mut self) -> Closed<Self> {
+        match self.holding.release_now(Some(Location::caller())) {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    /// Lets go of the block for other people's code: from now on it is released by its address, with
+    /// [`Device::release`](crate::Device::release).
+    pub fn into_address(self) -> CUdeviceptr {
+        let core = self.holding.context.inner.core.clone();
+        core.let_go(*self.holding)
+    }
+
+    /// Lets work use the block without waiting for what other streams do with it. It is still not released before that work
+    /// has passed.
+    ///
+    /// # Safety
+    /// Whatever other work reads or writes in the block at the same time, the program means it to.
+    pub unsafe fn unordered(&self) -> Unordered<'_, T> {
+        Unordered { view: View { holding: &self.holding, start: 0, len: self.len(), elements: PhantomData } }
+    }
+}
+
+/// A counted reference to a block, for reading. The block is released when the last one is dropped, in whichever thread.
+#[derive(Debug)]
+pub struct Shared<T> {
+    holding: Arc<Holding>,
+    elements: PhantomData<T>,
+}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self { holding: self.holding.clone(), elements: PhantomData }
+    }
+}
+
+impl<T: Plain> Shared<T> {
+    /// How many references there are.
+    pub fn count(&self) -> usize {
+        Arc::strong_count(&self.holding)
+    }
+
+    /// The block, if this is the only reference.
+    pub fn into_block(self) -> std::result::Result<Block<T>, Self> {
+        match Arc::try_unwrap(self.holding) {
+            Ok(holding) => Ok(Block::holding(holding)),
+            Err(holding) => Err(Self { holding, elements: PhantomData }),
+        }
+    }
+
+    pub fn address(&self) -> CUdeviceptr {
+        self.holding.address
+    }
+
+    pub fn len(&self) -> usize {
+        self.holding.bytes / size_of::<T>()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The elements of a range.
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
+        View::new(&self.holding, 0, self.len(), range)
+    }
+}
+
+/// A part of a block, for reading. What orders its uses is the whole block.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a, T> {
+    pub(crate) holding: &'a Holding,
+    /// In elements.
+    start: usize,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<'a, T: Plain> View<'a, T> {
+    fn new(holding: &'a Holding, offset: usize, elements: usize, range: impl RangeBounds<usize>) -> Result<Self> {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&start) => start.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&end) => end.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => elements,
+        };
+        if start >= end || end > elements {
+            return Err(Error::OutsideOfBlock { start, end, elements });
+        }
+        Ok(Self { holding, start: offset + start, len: end - start, elements: PhantomData })
+    }
+
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'a, T>> {
+        View::new(self.holding, self.start, self.len, range)
+    }
+}
+
+/// A part of a block, to write.
+#[derive(Debug)]
+pub struct ViewMut<'a, T> {
+    view: View<'a, T>,
+    exclusive: PhantomData<&'a mut T>,
+}
+
+impl<'a, T: Plain> ViewMut<'a, T> {
+    /// Two parts that share nothing: the elements before `middle`, and the others.
+    pub fn split_at(self, middle: usize) -> Result<(ViewMut<'a, T>, ViewMut<'a, T>)> {
+        let (low, high) = (self.view.view(..middle)?, self.view.view(middle..)?);
+        Ok((ViewMut { view: low, exclusive: PhantomData }, ViewMut { view: high, exclusive: PhantomData }))
+    }
+}
+
+/// A block that work uses in no order with other streams.
+#[derive(Clone, Copy, Debug)]
+pub struct Unordered<'a, T> {
+    view: View<'a, T>,
+}
+
+macro_rules! source {
+    ($kind:ty, $at:ident => $address:expr, $len:expr, $used:expr) => {
+        impl<T: Plain> Source<T> for $kind {
+            fn address(&self) -> CUdeviceptr {
+                let $at = self;
+                $address
+            }
+
+            fn len(&self) -> usize {
+                let $at = self;
+                $len
+            }
+
+            fn used(&self) -> Used<'_> {
+                let $at = self;
+                $used
+            }
+        }
+    };
+}
+
+source!(Block<T>, it => it.holding.address, Block::len(it), it.holding.used(Access::Read));
+source!(Shared<T>, it => it.holding.address, Shared::len(it), it.holding.used(Access::Read));
+source!(View<'_, T>, it => place::<T>(it.holding, it.start), it.len, it.holding.used(Access::Read));
+source!(ViewMut<'_, T>, it => Source::address(&it.view), it.view.len, it.view.holding.used(Access::Read));
+
+impl<T: Plain> Target<T> for Block<T> {
+    fn address(&self) -> CUdeviceptr {
+        self.holding.address
+    }
+
+    fn len(&self) -> usize {
+        Block::len(self)
+    }
+
+    fn used(&self, access: Access) -> Used<'_> {
+        self.holding.used(access)
+    }
+}
+
+impl<T: Plain> Target<T> for ViewMut<'_, T> {
+    fn address(&self) -> CUdeviceptr {
+        Source::address(&self.view)
+    }
+
+    fn len(&self) -> usize {
+        self.view.len
+    }
+
+    fn used(&self, access: Access) -> Used<'_> {
+        self.view.holding.used(access)
+    }
+}
+
+impl<T: Plain> Unordered<'_, T> {
+    pub(crate) fn parts(&self) -> (CUdeviceptr, Used<'_>) {
+        (Source::address(&self.view), Used { is_ordered: false, ..self.view.holding.used(Access::Write) })
+    }
+}
+
+fn place<T>(holding: &Holding, start: usize) -> CUdeviceptr {
+    CUdeviceptr(holding.address.0 + (start * size_of::<T>()) as u64)
+}
+
+/// The stream that a block lives in.
+impl<T: Plain> Block<T> {
+    pub fn stream(&self) -> StreamId {
+        self.holding.uses.at_home().stream
+    }
+}

@@ -1,0 +1,151 @@
+//! Contexts: the primary one of a device, and created ones. Blocks, streams and modules keep theirs alive.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
+
+use freehold_driver::cuda::{CUcontext, context};
+
+use crate::core::{Core, Hall, Later, PRIMARY};
+use crate::error::{Closed, Error, Result};
+use crate::image::Image;
+use crate::ledger::ContextId;
+use crate::module::Module;
+use crate::stream::Stream;
+
+/// A context of a device. A handle: the context lives until the last handle, block, stream and module of it is gone, and
+/// then until its last work has passed.
+#[derive(Clone, Debug)]
+pub struct Context {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) core: Arc<Core>,
+    pub(crate) hall: Arc<Hall>,
+    closed: AtomicBool,
+}
+
+impl Context {
+    pub(crate) fn primary(core: Arc<Core>) -> Self {
+        let raw = core.primary;
+        Self::new(core, PRIMARY, raw)
+    }
+
+    pub(crate) fn create(core: &Arc<Core>) -> Result<Self> {
+        core.check()?;
+        let api = &core.api;
+        let failed = |error| core.failed(error);
+        let raw = context::create(api, core.ordinal, 0).map_err(failed)?;
+        // Creating a context makes it current, above the thread's own.
+        let popped = context::pop_current(api).or_else(|_| context::pop_current(api));
+        let created = Self::new(core.clone(), core.next_context(), raw);
+        popped.map_err(failed)?;
+        Ok(created)
+    }
+
+    fn new(core: Arc<Core>, id: ContextId, raw: CUcontext) -> Self {
+        let hall = Arc::new(Hall { id, raw, gate: RwLock::new(()) });
+        Self { inner: Arc::new(Inner { core, hall, closed: AtomicBool::new(false) }) }
+    }
+
+    pub fn id(&self) -> ContextId {
+        self.inner.hall.id
+    }
+
+    /// A stream of this context.
+    pub fn stream(&self) -> Result<Stream> {
+        Stream::new(self.clone())
+    }
+
+    /// Loads an image.
+    pub fn module(&self, image: &Image) -> Result<Module> {
+        Module::load(self.clone(), image)
+    }
+
+    /// Waits until all work of the context is done, other people's too.
+    pub fn synchronize(&self) -> Result<()> {
+        self.inner.check()?;
+        let core = &self.inner.core;
+        let marks: Vec<_> = core.tracks_of(self.id()).into_iter().map(|track| (track.now().position, track)).collect();
+        crate::current::within(&core.api, self.inner.hall.raw, || context::synchronize(&core.api))
+            .map_err(|error| core.failed(error))?;
+        for (position, track) in marks {
+            track.note_passed(position);
+        }
+        core.tidy()
+    }
+
+    /// Closes the context, unless blocks of it are live: then they are named. Work that is pending completes first, and
+    /// nobody waits for that.
+    ///
+    /// # Errors
+    /// [`Error::ContextInUse`] with the list of the blocks.
+    pub fn close(self) -> Closed<Self> {
+        if let Err(error) = self.inner.check() {
+            return Err((self, error));
+        }
+        let blocks = self.inner.core.books().ledger.owned_by(self.id());
+        if !blocks.is_empty() {
+            let context = self.id();
+            return Err((self, Error::ContextInUse { context, blocks }));
+        }
+        self.close_with_blocks()
+    }
+
+    /// Closes the context and takes its blocks along: what is done with them later says so.
+    pub fn close_with_blocks(self) -> Closed<Self> {
+        match self.inner.close() {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
+}
+
+impl Inner {
+    /// Refuses a call that cannot be made any more.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.core.check()?;
+        if self.is_closed() { Err(Error::ContextClosed { context: self.hall.id }) } else { Ok(()) }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn close(&self) -> Result<()> {
+        self.check()?;
+        if self.hall.id == PRIMARY {
+            // The primary context is the device's, and other people's: it stays, with what is in stock.
+            return Ok(());
+        }
+        {
+            // Whoever puts work in holds the gate, and sees afterwards that the context is closed.
+            let _all = self.hall.gate.write();
+            self.closed.store(true, Ordering::Release);
+        }
+        let core = &self.core;
+        core.books().ledger.end_context(self.hall.id, core.now());
+        self.leave()
+    }
+
+    /// Has the context destroyed when its last work has passed.
+    fn leave(&self) -> Result<()> {
+        let core = &self.core;
+        let marks: Vec<_> = core.tracks_of(self.hall.id).iter().map(|track| track.now()).collect();
+        let marked = core.mark(&marks);
+        core.later(Later::Close { hall: self.hall.clone() });
+        marked.and_then(|()| core.tidy())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.hall.id == PRIMARY || self.is_closed() || !self.core.is_good() {
+            return;
+        }
+        if let Err(error) = self.leave() {
+            self.core.trouble(error);
+        }
+    }
+}

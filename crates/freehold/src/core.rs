@@ -1,0 +1,461 @@
+//! What all handles of a device share: the driver, the ledger, the tracks of the streams, and what waits to be unloaded or
+//! destroyed.
+//!
+//! The books are locked for moments, never while the driver is called.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use freehold_driver::cuda::{
+    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUmodule, CallError, context, device, memory, module,
+    primary,
+};
+
+use crate::counters::Counters;
+use crate::current::within;
+use crate::error::{Error, Result};
+use crate::fault::{self, Fault, Suspect};
+use crate::fork::Family;
+use crate::holding::Holding;
+use crate::ledger::{ContextId, Gone, Ledger, Mark, Owner, StreamId, WrongRelease};
+use crate::staging::Staging;
+use crate::stock::{Piece, Stock};
+use crate::stream::Stream;
+use crate::track::Track;
+use crate::uses::Access;
+
+/// The primary context of the device.
+pub(crate) const PRIMARY: ContextId = ContextId(0);
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) api: Api,
+    pub(crate) ordinal: CUdevice,
+    /// The primary context, retained for as long as this lives.
+    pub(crate) primary: CUcontext,
+    /// Whether streams can write words.
+    writes_words: bool,
+    pub(crate) process: u32,
+    family: Family,
+    opened: Instant,
+    books: Mutex<Books>,
+    tracks: Mutex<Tracks>,
+    pub(crate) counters: Counters,
+    pub(crate) staging: Staging,
+    later: Mutex<Vec<Later>>,
+    fault: OnceLock<Arc<Fault>>,
+    /// The names of kernels by number, for faults.
+    kernels: Mutex<Vec<Arc<str>>>,
+    /// What failed in drops, which have nobody to tell.
+    troubles: Mutex<Vec<Error>>,
+    contexts: AtomicU32,
+    /// Blocks that other people's code has by their addresses.
+    let_go: Mutex<HashMap<u64, Holding>>,
+}
+
+/// Who owns what, and what can be handed out again.
+#[derive(Debug, Default)]
+pub(crate) struct Books {
+    pub(crate) ledger: Ledger,
+    pub(crate) stock: Stock,
+}
+
+#[derive(Debug, Default)]
+struct Tracks {
+    last: u32,
+    live: BTreeMap<StreamId, Arc<Track>>,
+}
+
+/// A context's handle and what guards it.
+#[derive(Debug)]
+pub(crate) struct Hall {
+    pub(crate) id: ContextId,
+    pub(crate) raw: CUcontext,
+    /// Held shared while work is put into a stream of the context, and alone while a call is made that waits for all work:
+    /// such a call is made only where none is pending.
+    pub(crate) gate: RwLock<()>,
+}
+
+/// What is to be done when nothing of its context is pending.
+#[derive(Debug)]
+pub(crate) enum Later {
+    Unload {
+        hall: Arc<Hall>,
+        raw: CUmodule,
+    },
+    /// The context itself, with all that is left in it.
+    Close {
+        hall: Arc<Hall>,
+    },
+    /// A stream that could not be marked when it was dropped.
+    Retire {
+        track: Arc<Track>,
+    },
+}
+
+impl Core {
+    pub(crate) fn new(api: Api, ordinal: CUdevice) -> Result<Self> {
+        let writes_words = device::attribute(&api, ordinal, CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS)? != 0;
+        let family = Family::new().map_err(|error| Error::System { kind: error.kind() })?;
+        let primary = primary::retain(&api, ordinal)?;
+        Ok(Self {
+            api,
+            ordinal,
+            primary,
+            writes_words,
+            process: std::process::id(),
+            family,
+            opened: Instant::now(),
+            books: Mutex::default(),
+            tracks: Mutex::default(),
+            counters: Counters::default(),
+            staging: Staging::default(),
+            later: Mutex::default(),
+            fault: OnceLock::new(),
+            kernels: Mutex::default(),
+            troubles: Mutex::default(),
+            contexts: AtomicU32::new(1),
+            let_go: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time since the device was opened.
+    pub(crate) fn now(&self) -> Duration {
+        self.opened.elapsed()
+    }
+
+    /// Refuses a call in a forked child, and after a fault.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.family.is_child() {
+            return Err(Error::ForkedChild { process: self.process });
+        }
+        match self.fault.get() {
+            None => Ok(()),
+            Some(fault) => Err(Error::Faulted(fault.clone())),
+        }
+    }
+
+    /// Whether the driver can be called at all: not in a forked child, and not after a fault.
+    pub(crate) fn is_good(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    pub(crate) fn is_child(&self) -> bool {
+        self.family.is_child()
+    }
+
+    /// What a refused call means. The first fault that stays is kept, with the kernels that may have made it.
+    pub(crate) fn failed(&self, error: CallError) -> Error {
+        if !fault::stays(error.code) {
+            return Error::Call(error);
+        }
+        Error::Faulted(self.fault.get_or_init(|| Arc::new(self.fault_of(error))).clone())
+    }
+
+    fn fault_of(&self, noticed: CallError) -> Fault {
+        let names = self.kernels.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (mut suspects, mut unnamed) = (Vec::new(), 0);
+        for track in self.tracks().live.values() {
+            let (launches, forgotten) = track.pending_launches();
+            unnamed += forgotten;
+            suspects.extend(launches.into_iter().map(|(position, kernel)| Suspect {
+                kernel: names[kernel as usize].clone(),
+                stream: track.id,
+                position,
+            }));
+        }
+        Fault { noticed, suspects, unnamed }
+    }
+
+    /// A number for a kernel's name.
+    pub(crate) fn number_kernel(&self, name: &Arc<str>) -> u32 {
+        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = kernels.iter().position(|known| known == name).unwrap_or_else(|| {
+            kernels.push(name.clone());
+            kernels.len() - 1
+        });
+        u32::try_from(number).expect("a program has fewer kernels than a u32 counts")
+    }
+
+    /// Keeps what went wrong in a drop.
+    pub(crate) fn trouble(&self, error: Error) {
+        tracing::warn!(target: "freehold", %error, "a drop failed");
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+    }
+
+    pub(crate) fn take_troubles(&self) -> Vec<Error> {
+        std::mem::take(&mut *self.troubles.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn next_context(&self) -> ContextId {
+        ContextId(self.contexts.fetch_add(1, Ordering::Relaxed))
+    }
+
+    // Streams.
+
+    /// Makes a stream and its track.
+    pub(crate) fn add_stream(&self, hall: &Hall) -> Result<Arc<Track>> {
+        let api = &self.api;
+        let slot = if self.writes_words {
+            Some(self.counters.take(api, self.primary).map_err(|e| self.failed(e))?)
+        } else {
+            None
+        };
+        let made = within(api, hall.raw, || crate::stream::make(api));
+        let made = match made {
+            Ok(made) => made,
+            Err(error) => {
+                if let Some(slot) = &slot {
+                    self.counters.give_back(slot);
+                }
+                return Err(self.failed(error));
+            }
+        };
+        let mut tracks = self.tracks();
+        tracks.last += 1;
+        let id = StreamId(tracks.last);
+        let track = Arc::new(Track::new(id, hall.id, hall.raw, made, slot));
+        tracks.live.insert(id, track.clone());
+        Ok(track)
+    }
+
+    pub(crate) fn track(&self, id: StreamId) -> Option<Arc<Track>> {
+        self.tracks().live.get(&id).cloned()
+    }
+
+    pub(crate) fn tracks_of(&self, context: ContextId) -> Vec<Arc<Track>> {
+        self.tracks().live.values().filter(|track| track.context == context).cloned().collect()
+    }
+
+    /// Whether the device has come to a mark, without asking the driver. A track that is gone has passed everything.
+    pub(crate) fn has_passed(&self, mark: Mark) -> bool {
+        self.track(mark.stream).is_none_or(|track| track.has_passed(mark.position))
+    }
+
+    /// Sees to it that the host will hear of these.
+    pub(crate) fn mark(&self, marks: &[Mark]) -> Result<()> {
+        for mark in marks {
+            if let Some(track) = self.track(mark.stream) {
+                track.mark(&self.api, mark.position).map_err(|error| self.failed(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tracks(&self) -> MutexGuard<'_, Tracks> {
+        self.tracks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // Blocks by their addresses.
+
+    pub(crate) fn let_go(&self, holding: Holding) -> CUdeviceptr {
+        let address = holding.address;
+        self.let_go_of().insert(address.0, holding);
+        address
+    }
+
+    /// Takes a block back by its address, or says why that cannot be.
+    pub(crate) fn taken(&self, address: u64) -> Result<Holding> {
+        if self.family.is_child() {
+            return Err(WrongRelease::ForkedChild { address, process: self.process }.into());
+        }
+        self.check()?;
+        self.books().ledger.releasable(address)?;
+        let holding = self.let_go_of().remove(&address);
+        holding.ok_or_else(|| {
+            let of = self.owner_at(address);
+            WrongRelease::Held { of: Box::new(of) }.into()
+        })
+    }
+
+    /// Notes a use of a block that was let go of.
+    pub(crate) fn note_use(&self, address: u64, stream: &Stream) -> Result<()> {
+        self.books().ledger.releasable(address)?;
+        let position = stream.track.count();
+        match self.let_go_of().get(&address) {
+            Some(holding) => {
+                holding.uses.note_unordered(Mark { stream: stream.track.id, position }, Access::Write);
+                Ok(())
+            }
+            None => Err(WrongRelease::Held { of: Box::new(self.owner_at(address)) }.into()),
+        }
+    }
+
+    fn owner_at(&self, address: u64) -> Owner {
+        self.books().ledger.owner_of(address).expect("a block that can be released has an owner")
+    }
+
+    fn let_go_of(&self) -> MutexGuard<'_, HashMap<u64, Holding>> {
+        self.let_go.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // What waits until nothing is pending.
+
+    pub(crate) fn later(&self, what: Later) {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    }
+
+    pub(crate) fn has_later(&self) -> bool {
+        !self.later.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Whether nothing of ours is pending in a context.
+    pub(crate) fn is_idle(&self, context: ContextId) -> bool {
+        self.tracks_of(context).iter().all(|track| track.is_idle())
+    }
+
+    /// Does what waited and can be done without waiting: streams that have passed their last work are forgotten, modules
+    /// unloaded, contexts destroyed.
+    pub(crate) fn tidy(&self) -> Result<()> {
+        self.check()?;
+        self.forget_passed_streams()?;
+        let waiting = std::mem::take(&mut *self.later.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut outcome = Ok(());
+        for what in waiting {
+            match self.attempt(&what) {
+                Ok(true) => {}
+                Ok(false) => self.later(what),
+                Err(error) => {
+                    self.later(what);
+                    outcome = Err(self.failed(error));
+                }
+            }
+        }
+        outcome
+    }
+
+    fn forget_passed_streams(&self) -> Result<()> {
+        let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
+        for track in tracks {
+            track.refresh(&self.api).map_err(|error| self.failed(error))?;
+            if !track.is_retired() || !track.is_idle() {
+                continue;
+            }
+            let slot = track.end(&self.api).map_err(|error| self.failed(error))?;
+            self.books().stock.end_stream(track.context, track.id);
+            if self.tracks().live.remove(&track.id).is_some()
+                && let Some(slot) = slot
+            {
+                self.counters.give_back(slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it was done.
+    fn attempt(&self, what: &Later) -> std::result::Result<bool, CallError> {
+        let api = &self.api;
+        match what {
+            Later::Retire { track } => track.retire(api).map(|()| true),
+            Later::Unload { hall, raw } => self.alone(hall, || within(api, hall.raw, || module::unload(api, *raw))),
+            Later::Close { hall } => {
+                let closed = self.alone(hall, || context::destroy(api, hall.raw))?;
+                if closed {
+                    self.context_is_gone(hall.id);
+                }
+                Ok(closed)
+            }
+        }
+    }
+
+    /// Makes a call that waits for all work of a context, if there is none.
+    pub(crate) fn alone(
+        &self,
+        hall: &Hall,
+        call: impl FnOnce() -> std::result::Result<(), CallError>,
+    ) -> std::result::Result<bool, CallError> {
+        let Ok(_alone) = hall.gate.try_write() else { return Ok(false) };
+        if !self.is_idle(hall.id) {
+            return Ok(false);
+        }
+        call().map(|()| true)
+    }
+
+    fn context_is_gone(&self, context: ContextId) {
+        let mut books = self.books();
+        books.stock.forget_context(context);
+        books.ledger.end_context(context, self.now());
+        drop(books);
+        for track in self.tracks_of(context) {
+            if let Some(slot) = track.end_with_context() {
+                self.counters.give_back(slot);
+            }
+            self.tracks().live.remove(&track.id);
+        }
+        let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
+        later.retain(|what| match what {
+            Later::Unload { hall, .. } | Later::Close { hall } => hall.id != context,
+            Later::Retire { track } => track.context != context,
+        });
+    }
+
+    /// Gives memory in stock that nothing waits for back to the driver, if nothing of the context is pending. How many
+    /// bytes went.
+    pub(crate) fn trim(&self, hall: &Hall) -> Result<u64> {
+        let Ok(_alone) = hall.gate.try_write() else { return Ok(0) };
+        if !self.is_idle(hall.id) {
+            return Ok(0);
+        }
+        let pieces = {
+            let Books { ledger, stock } = &mut *self.books();
+            stock.drain_passed(ledger, hall.id, |mark| self.has_passed(mark))
+        };
+        let mut freed_bytes = 0;
+        let mut pieces = pieces.into_iter();
+        while let Some(piece) = pieces.next() {
+            if let Err(error) = self.give_back(hall, piece) {
+                let mut books = self.books();
+                let Books { ledger, stock } = &mut *books;
+                for piece in std::iter::once(piece).chain(pieces) {
+                    stock.put(ledger, hall.id, piece);
+                }
+                drop(books);
+                return Err(error);
+            }
+            freed_bytes += piece.capacity_bytes;
+        }
+        Ok(freed_bytes)
+    }
+
+    /// Frees a piece, which waits for all work of its context.
+    pub(crate) fn give_back(&self, hall: &Hall, piece: Piece) -> Result<()> {
+        within(&self.api, hall.raw, || memory::free(&self.api, CUdeviceptr(piece.base)))
+            .map_err(|error| self.failed(error))?;
+        self.books().ledger.forget(piece.block, Gone::GivenBack);
+        Ok(())
+    }
+}
+
+impl Drop for Core {
+    /// Gives back what the device's handles shared, where nothing is pending. What is pending stays as it is until the
+    /// process ends: nothing here waits.
+    fn drop(&mut self) {
+        if !self.is_good() || self.tidy().is_err() {
+            return;
+        }
+        if self.has_later() || !self.tracks().live.is_empty() {
+            return;
+        }
+        let hall = Hall { id: PRIMARY, raw: self.primary, gate: RwLock::new(()) };
+        if self.trim(&hall).is_err() {
+            return;
+        }
+        if self.staging.free(&self.api, |mark| self.has_passed(mark)).is_err() {
+            return;
+        }
+        // SAFETY: every slot was of a track, and there are none any more.
+        if unsafe { self.counters.free(&self.api) }.is_err() {
+            return;
+        }
+        // A failure leaves the context to the end of the process, like all the returns above.
+        if let Err(error) = primary::release(&self.api, self.ordinal) {
+            tracing::warn!(target: "freehold", %error, "the primary context was not released");
+        }
+    }
+}

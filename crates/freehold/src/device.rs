@@ -1,0 +1,183 @@
+//! A device: the entrance to everything else, and the place for what concerns all of its memory.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use freehold_driver::cuda::{Api, CUdevice, CUdeviceptr, device, memory};
+
+use crate::block::Block;
+use crate::context::Context;
+use crate::core::Core;
+use crate::current::within;
+use crate::error::{Error, Result};
+use crate::image::Image;
+use crate::ledger::{Entry, Kind, Owner, Totals};
+use crate::module::Module;
+use crate::stream::Stream;
+
+/// A device and its primary context. A handle: all handles of a device that was opened once are of one.
+#[derive(Clone, Debug)]
+pub struct Device {
+    pub(crate) primary: Context,
+}
+
+/// Memory that somebody else allocated, entered in the ledger for as long as this lives.
+#[derive(Debug)]
+pub struct Adopted {
+    core: Arc<Core>,
+    block: crate::ledger::BlockId,
+}
+
+impl Device {
+    /// A device of a driver that is initialised.
+    pub fn new(api: Api, ordinal: CUdevice) -> Result<Self> {
+        Ok(Self { primary: Context::primary(Arc::new(Core::new(api, ordinal)?)) })
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        &self.primary.inner.core
+    }
+
+    pub fn name(&self) -> Result<String> {
+        self.core().check()?;
+        device::name(&self.core().api, self.core().ordinal).map_err(|error| self.core().failed(error))
+    }
+
+    /// The table of the driver's functions, for other people's code.
+    pub fn api(&self) -> &Api {
+        &self.core().api
+    }
+
+    /// The primary context.
+    pub fn primary(&self) -> &Context {
+        &self.primary
+    }
+
+    /// A context of its own.
+    pub fn context(&self) -> Result<Context> {
+        Context::create(self.core())
+    }
+
+    /// A stream of the primary context.
+    pub fn stream(&self) -> Result<Stream> {
+        self.primary.stream()
+    }
+
+    /// Loads an image into the primary context.
+    pub fn module(&self, image: &Image) -> Result<Module> {
+        self.primary.module(image)
+    }
+
+    /// Who owns the memory at an address: of a block's beginning, or of any byte of it.
+    pub fn owner_of(&self, address: u64) -> Option<Owner> {
+        self.core().books().ledger.owner_of(address)
+    }
+
+    /// All blocks that are owned, by address.
+    pub fn blocks(&self) -> Vec<Owner> {
+        self.core().books().ledger.owned()
+    }
+
+    /// How much is owned, released and free.
+    pub fn totals(&self) -> Totals {
+        self.core().books().ledger.totals()
+    }
+
+    /// The bytes that the driver has free.
+    pub fn free_bytes(&self) -> Result<u64> {
+        let core = self.core();
+        core.check()?;
+        let info = within(&core.api, core.primary, || memory::info(&core.api)).map_err(|error| core.failed(error))?;
+        Ok(info.free_bytes as u64)
+    }
+
+    /// Releases a block by its address, for other people's code: one that was let go of with
+    /// [`Block::into_address`]. In any thread, whatever context is current there.
+    ///
+    /// # Errors
+    /// [`Error::WrongRelease`], which says which wrong it is; the block at the address is as it was.
+    #[track_caller]
+    pub fn release(&self, address: u64) -> Result<()> {
+        let mut holding = self.core().taken(address)?;
+        match holding.release(Some(Location::caller())) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.core().let_go(holding);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes a block back that was let go of with [`Block::into_address`], as bytes.
+    pub fn claim(&self, address: u64) -> Result<Block<u8>> {
+        Ok(Block::holding(self.core().taken(address)?))
+    }
+
+    /// Says that other people's code put work into `stream` that uses the block at an address: it is not handed out again
+    /// before that work has passed.
+    pub fn note_use(&self, address: u64, stream: &Stream) -> Result<()> {
+        self.core().check()?;
+        self.core().note_use(address, stream)
+    }
+
+    /// Enters memory of others in the ledger, where it has an owner's name but is not ours to release.
+    #[track_caller]
+    pub fn adopt(&self, address: CUdeviceptr, bytes: u64, kind: Adoption, tag: &str) -> Result<Adopted> {
+        let core = self.core();
+        core.check()?;
+        let entry = Entry {
+            base: address.0,
+            bytes,
+            capacity_bytes: bytes,
+            context: self.primary.id(),
+            stream: None,
+            process: core.process,
+            kind: match kind {
+                Adoption::Foreign => Kind::Adopted,
+                Adoption::Imported => Kind::Imported,
+            },
+            tag: Some(tag.into()),
+            allocated_at: Location::caller(),
+        };
+        let block = core.books().ledger.enter(entry)?;
+        Ok(Adopted { core: core.clone(), block })
+    }
+
+    /// Waits until all work of the primary context is done, and does what waited for that.
+    pub fn synchronize(&self) -> Result<()> {
+        self.primary.synchronize()
+    }
+
+    /// Does what can be done by now without waiting: unloads closed modules, destroys closed contexts.
+    pub fn tidy(&self) -> Result<()> {
+        self.core().tidy()
+    }
+
+    /// Gives memory in stock back to the driver, where nothing of the primary context is pending. How many bytes went.
+    pub fn trim(&self) -> Result<u64> {
+        self.core().tidy()?;
+        self.core().trim(&self.primary.inner.hall)
+    }
+
+    /// What failed in drops since the last time this was asked.
+    pub fn troubles(&self) -> Vec<Error> {
+        self.core().take_troubles()
+    }
+}
+
+/// Whose the memory is that is entered without being owned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adoption {
+    /// Other people's code of this process allocated it.
+    Foreign,
+    /// Another process shared it: it is closed, not released.
+    Imported,
+}
+
+impl Drop for Adopted {
+    fn drop(&mut self) {
+        if !self.core.is_child() {
+            self.core.books().ledger.forget(self.block, crate::ledger::Gone::GivenBack);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What can go wrong, sorted by whose fault it is.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use freehold_driver::cuda::{CUerror, CallError};
+
+use crate::fault::Fault;
+use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease};
+use crate::open::OpenError;
+
+/// Why something was not done. What it was to be done to is as it was before.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    // The caller's.
+    #[error("a block has at least one byte, and none was asked for")]
+    NothingAsked,
+    #[error("{elements} elements of {element_bytes} bytes are more than addresses can tell apart")]
+    TooManyElements { elements: usize, element_bytes: usize },
+    #[error(transparent)]
+    WrongRelease(#[from] WrongRelease),
+    #[error(transparent)]
+    NotEntered(#[from] NotEntered),
+    #[error("elements {start} to {end} are not all within a block of {elements}")]
+    OutsideOfBlock { start: usize, end: usize, elements: usize },
+    #[error("{from_elements} elements cannot be copied to where {to_elements} are; take a view of as many")]
+    LengthsDiffer { from_elements: usize, to_elements: usize },
+    #[error("kernel {kernel} takes {wanted} arguments, {given} were given")]
+    ArgumentCount { kernel: Arc<str>, wanted: usize, given: usize },
+    #[error("argument {index} of kernel {kernel} has {wanted_bytes} bytes, {given_bytes} were given; the first is 0")]
+    ArgumentSize { kernel: Arc<str>, index: usize, wanted_bytes: usize, given_bytes: usize },
+    #[error("a launch has at least one block of at least one thread")]
+    EmptyGrid,
+    #[error("{what} of {of} cannot be used in a stream of {within}")]
+    OtherContext { what: &'static str, of: ContextId, within: ContextId },
+    #[error("{what} of another device cannot be used here")]
+    OtherDevice { what: &'static str },
+    #[error("{context} has {} live {}: release them, or close the context with them{}", .blocks.len(),
+        if .blocks.len() == 1 { "block" } else { "blocks" }, list(.blocks))]
+    ContextInUse { context: ContextId, blocks: Vec<Owner> },
+    #[error("{context} is closed, and all that lived in it is gone")]
+    ContextClosed { context: ContextId },
+    #[error(
+        "this process is a fork of process {process}, whose device it cannot use; start another program instead of a fork"
+    )]
+    ForkedChild { process: u32 },
+    #[error("{name:?} holds a NUL, which no name in an image does")]
+    NulInName { name: String },
+    #[error("the image has no kernel {name:?}{}", names(.known))]
+    NoSuchKernel { name: String, known: Vec<String> },
+    #[error("the image has no variable {name:?}")]
+    NoSuchVariable { name: String },
+    #[error("the image ends early: {bytes} bytes, where its headers speak of {wanted_bytes}")]
+    ImageCutShort { bytes: usize, wanted_bytes: u64 },
+    #[error("the image is neither PTX nor a binary for a GPU")]
+    NotAnImage,
+    #[error("the driver refuses the image: {code}{}", below(.log))]
+    ImageRefused { code: CUerror, log: Box<str> },
+
+    // The device's.
+    #[error(
+        "{wanted_bytes} bytes were asked for, and the device has {free_bytes} free and {cached_bytes} in stock here, of \
+        other sizes or not passed by their streams; synchronise the device and trim it, or release more"
+    )]
+    OutOfMemory { wanted_bytes: u64, free_bytes: u64, cached_bytes: u64 },
+    #[error("{0}")]
+    Faulted(Arc<Fault>),
+    #[error(transparent)]
+    Call(#[from] CallError),
+
+    // The system's.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("{}: {kind}", .path.display())]
+    File { path: PathBuf, kind: io::ErrorKind },
+    #[error("the system maps no page of memory: {kind}")]
+    System { kind: io::ErrorKind },
+}
+
+/// What a call that can fail returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What closing returns: with the error comes what was not closed, as it was.
+pub type Closed<T> = std::result::Result<(), (T, Error)>;
+
+fn list(blocks: &[Owner]) -> String {
+    blocks.iter().map(|owner| format!("\n  {owner}")).collect()
+}
+
+fn names(names: &[String]) -> String {
+    if names.is_empty() { String::new() } else { format!("; it has {}", names.join(", ")) }
+}
+
+fn below(log: &str) -> String {
+    if log.is_empty() { String::new() } else { format!("\n{log}") }
+}

@@ -1,0 +1,42 @@
+//! Events: points in a stream that the host and other streams can wait for.
+
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::ledger::Mark;
+use crate::stream::Stream;
+use crate::track::Track;
+
+/// A point in a stream. It stays good when the stream is gone.
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub(crate) mark: Mark,
+    track: Arc<Track>,
+    context: Context,
+}
+
+impl Event {
+    pub(crate) fn record(stream: &Stream) -> Result<Self> {
+        stream.context.inner.check()?;
+        let (core, mark) = (&stream.context.inner.core, stream.track.now());
+        stream.track.mark(&core.api, mark.position).map_err(|error| core.failed(error))?;
+        Ok(Self { mark, track: stream.track.clone(), context: stream.context.clone() })
+    }
+
+    /// Whether the stream has come to this point. Where the device writes words, this asks no driver.
+    pub fn has_passed(&self) -> Result<bool> {
+        self.context.inner.check()?;
+        let core = &self.context.inner.core;
+        self.track.refresh(&core.api).map_err(|error| core.failed(error))?;
+        Ok(self.track.has_passed(self.mark.position))
+    }
+
+    /// Waits until the stream has come to this point.
+    pub fn synchronize(&self) -> Result<()> {
+        self.context.inner.check()?;
+        let core = &self.context.inner.core;
+        self.track.wait_on_host(&core.api, self.mark.position).map_err(|error| core.failed(error))?;
+        core.tidy()
+    }
+}

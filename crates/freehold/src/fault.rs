@@ -1,0 +1,63 @@
+//! Faults that stay: after one, every call of the process answers with its code (fact 5.1), and all that is left to know is
+//! which kernels may have made it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use freehold_driver::cuda::{CUerror, CallError};
+
+use crate::ledger::StreamId;
+
+/// A kernel that had not been seen to end when a fault was noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspect {
+    pub kernel: Arc<str>,
+    pub stream: StreamId,
+    /// Its place among the work of its stream; the first is 1.
+    pub position: u64,
+}
+
+/// A fault that stays until the process ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The call that it was noticed by, and the code.
+    pub noticed: CallError,
+    /// The kernels that may have made it, the earliest of each stream first. With one, it was that one.
+    pub suspects: Vec<Suspect>,
+    /// Launches that may have made it too, whose names are not known any more.
+    pub unnamed: u64,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the device has failed, and with it every call until this process ends: {}", self.noticed)?;
+        match self.suspects.as_slice() {
+            [] if self.unnamed == 0 => write!(f, "; no kernel of this library was pending"),
+            [] => write!(f, "; one of {} kernels was at fault", self.unnamed),
+            [one] if self.unnamed == 0 => write!(f, "; kernel {} was at fault", one.kernel),
+            several => {
+                let mut names: Vec<&str> = several.iter().map(|suspect| &*suspect.kernel).collect();
+                names.dedup();
+                write!(f, "; one of these kernels was at fault: {}", names.join(", "))?;
+                if self.unnamed == 0 { Ok(()) } else { write!(f, ", or one of {} before them", self.unnamed) }
+            }
+        }
+    }
+}
+
+/// Whether a code stays with the process once a call has answered with it.
+pub(crate) fn stays(code: CUerror) -> bool {
+    matches!(
+        code,
+        CUerror::ECC_UNCORRECTABLE
+            | CUerror::ILLEGAL_ADDRESS
+            | CUerror::LAUNCH_TIMEOUT
+            | CUerror::ASSERT
+            | CUerror::HARDWARE_STACK_ERROR
+            | CUerror::ILLEGAL_INSTRUCTION
+            | CUerror::MISALIGNED_ADDRESS
+            | CUerror::INVALID_ADDRESS_SPACE
+            | CUerror::INVALID_PC
+            | CUerror::LAUNCH_FAILED
+    )
+}

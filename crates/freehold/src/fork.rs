@@ -1,0 +1,61 @@
+//! Whether this process is a fork of the one that opened the device: its driver answers the child nothing (fact 0.6), and
+//! memory shared with the device is not there.
+
+use std::ffi::c_void;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rustix::io;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+const BYTES: usize = 4096;
+
+/// A page that the system makes zero in a child. The byte at its start is 1 in the process that made it.
+#[derive(Debug)]
+pub(crate) struct Family {
+    page: NonNull<c_void>,
+}
+
+// SAFETY: `page` is not `Send` as a pointer; it is memory of this value alone, read through atomics.
+unsafe impl Send for Family {}
+// SAFETY: as above: all that is done with the page is an atomic load.
+unsafe impl Sync for Family {}
+
+impl Family {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: the kernel chooses the address, so that no mapping of anybody's is replaced.
+        let page = unsafe { mmap_anonymous(null_mut(), BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }?;
+        let family = Self { page: NonNull::new(page).expect("the kernel maps nothing at null unless it is asked to") };
+        // SAFETY: the page is ours, and holds nothing yet.
+        unsafe { madvise(page, BYTES, Advice::LinuxWipeOnFork) }?;
+        family.byte().store(1, Ordering::Relaxed);
+        Ok(family)
+    }
+
+    pub(crate) fn is_child(&self) -> bool {
+        self.byte().load(Ordering::Relaxed) == 0
+    }
+
+    fn byte(&self) -> &AtomicU8 {
+        // SAFETY: the page is mapped, readable and writable until `self` is dropped, and any byte is a good `AtomicU8`.
+        unsafe { self.page.cast::<AtomicU8>().as_ref() }
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        // SAFETY: the page is `self`'s own mapping of this length, and nothing refers to it any more.
+        let unmapped = unsafe { munmap(self.page.as_ptr(), BYTES) };
+        unmapped.expect("the whole of a mapping can be unmapped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_that_made_it_is_no_child() {
+        assert!(!Family::new().unwrap().is_child());
+    }
+}

@@ -1,0 +1,215 @@
+//! A piece of device memory in somebody's hands: where it comes from, and where it goes when it is released.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use freehold_driver::cuda::{CUdeviceptr, CUerror, memory};
+
+use crate::context::Context;
+use crate::core::{Books, Core};
+use crate::current::within;
+use crate::error::{Error, Result};
+use crate::ledger::{BlockId, Entry, Kind, Mark, Release};
+use crate::stock::{Found, Piece, capacity_of};
+use crate::stream::{Stream, Used};
+use crate::track::Track;
+use crate::uses::{Access, Uses};
+
+/// One block, owned. Dropping it releases it, from any thread, without waiting.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    pub(crate) block: BlockId,
+    pub(crate) address: CUdeviceptr,
+    pub(crate) bytes: usize,
+    capacity_bytes: u64,
+    home: Arc<Track>,
+    pub(crate) context: Context,
+    pub(crate) uses: Uses,
+    /// Whether the memory went another way than by a drop.
+    is_released: bool,
+}
+
+impl Holding {
+    pub(crate) fn alloc(
+        stream: &Stream,
+        bytes: usize,
+        tag: Option<&str>,
+        at: &'static Location<'static>,
+    ) -> Result<Self> {
+        let context = &stream.context;
+        context.inner.check()?;
+        let core = &context.inner.core;
+        let capacity_bytes =
+            capacity_of(bytes as u64).ok_or(Error::TooManyElements { elements: bytes, element_bytes: 1 })?;
+        let tag: Option<Arc<str>> = tag.map(Into::into);
+        // Nobody has used the memory yet, or its last user was in this stream, or all of its uses have passed.
+        let made = |block, address, last_use: u64| Self {
+            block,
+            address,
+            bytes,
+            capacity_bytes,
+            home: stream.track.clone(),
+            context: context.clone(),
+            uses: Uses::begin(Mark { stream: stream.track.id, position: last_use }),
+            is_released: false,
+        };
+        match Self::reuse(core, stream, bytes, capacity_bytes, &tag, at) {
+            Found::Piece(piece) => {
+                let last_use = if piece.home.stream == stream.track.id { piece.home.position } else { 0 };
+                return Ok(made(piece.block, CUdeviceptr(piece.base), last_use));
+            }
+            Found::Unmarked(marks) => core.mark(&marks)?,
+        }
+        let address = Self::fresh(stream, capacity_bytes)?;
+        let entry = Entry {
+            base: address.0,
+            bytes: bytes as u64,
+            capacity_bytes,
+            context: context.id(),
+            stream: Some(stream.track.id),
+            process: core.process,
+            kind: Kind::Own,
+            tag,
+            allocated_at: at,
+        };
+        let block = core.books().ledger.enter(entry).expect("the driver hands out no address that is in use");
+        Ok(made(block, address, 0))
+    }
+
+    /// Memory of the stock.
+    fn reuse(
+        core: &Core,
+        stream: &Stream,
+        bytes: usize,
+        capacity_bytes: u64,
+        tag: &Option<Arc<str>>,
+        at: &'static Location<'static>,
+    ) -> Found {
+        let (context, id) = (stream.context_id(), stream.track.id);
+        let Books { ledger, stock } = &mut *core.books();
+        let found = stock.take(ledger, context, id, capacity_bytes, |mark| core.has_passed(mark));
+        let Found::Piece(piece) = found else { return found };
+        let block = ledger.reuse(piece.block, bytes as u64, context, Some(id), tag.clone(), at);
+        Found::Piece(Piece { block, ..piece })
+    }
+
+    /// Memory of the driver. Where it has none left, what is in stock goes back first, if nothing is pending.
+    fn fresh(stream: &Stream, capacity_bytes: u64) -> Result<CUdeviceptr> {
+        let inner = &stream.context.inner;
+        let (core, hall) = (&inner.core, &inner.hall);
+        let wanted = usize::try_from(capacity_bytes).expect("an address has 64 bits");
+        let alloc = || within(&core.api, hall.raw, || memory::alloc(&core.api, wanted));
+        let out_of_memory = |error: &freehold_driver::cuda::CallError| error.code == CUerror::OUT_OF_MEMORY;
+        match alloc() {
+            Ok(address) => return Ok(address),
+            Err(error) if out_of_memory(&error) => {}
+            Err(error) => return Err(core.failed(error)),
+        }
+        core.tidy()?;
+        if core.trim(hall)? > 0 {
+            match alloc() {
+                Ok(address) => return Ok(address),
+                Err(error) if out_of_memory(&error) => {}
+                Err(error) => return Err(core.failed(error)),
+            }
+        }
+        let info = within(&core.api, hall.raw, || memory::info(&core.api)).map_err(|error| core.failed(error))?;
+        let totals = core.books().ledger.totals();
+        Err(Error::OutOfMemory {
+            wanted_bytes: capacity_bytes,
+            free_bytes: info.free_bytes as u64,
+            cached_bytes: totals.free_bytes + totals.released_bytes,
+        })
+    }
+
+    pub(crate) fn used(&self, access: Access) -> Used<'_> {
+        Used { uses: &self.uses, context: &self.context, access, is_ordered: true }
+    }
+
+    /// All uses that may be pending, and the last one at home.
+    pub(crate) fn marks(&self) -> Vec<Mark> {
+        let mut marks = self.uses.abroad();
+        marks.push(self.uses.at_home());
+        marks
+    }
+
+    /// Releases the memory: its marks are made first, then it is in stock. An error changes nothing.
+    pub(crate) fn release(&mut self, at: Option<&'static Location<'static>>) -> Result<()> {
+        self.context.inner.check()?;
+        let core = &self.context.inner.core;
+        let marks = self.pending_abroad();
+        core.mark(&marks)?;
+        self.enter_stock(marks, at);
+        Ok(())
+    }
+
+    /// Waits for all uses of the memory and gives it back to the driver. An error changes nothing.
+    pub(crate) fn release_now(&mut self, at: Option<&'static Location<'static>>) -> Result<()> {
+        self.context.inner.check()?;
+        let inner = &self.context.inner;
+        let core = &inner.core;
+        for mark in self.marks() {
+            if let Some(track) = core.track(mark.stream)
+                && !track.has_passed(mark.position)
+            {
+                track.synchronize(&core.api).map_err(|error| core.failed(error))?;
+            }
+        }
+        within(&core.api, inner.hall.raw, || memory::free(&core.api, self.address))
+            .map_err(|error| core.failed(error))?;
+        let mut books = core.books();
+        books.ledger.release(self.block, Release { marks: Vec::new(), released_at: at, when: core.now() });
+        books.ledger.forget(self.block, crate::ledger::Gone::GivenBack);
+        drop(books);
+        self.is_released = true;
+        Ok(())
+    }
+
+    /// The uses in other streams that the next use at home would have to wait for.
+    fn pending_abroad(&self) -> Vec<Mark> {
+        let mut marks = self.uses.abroad();
+        let core = &self.context.inner.core;
+        marks.retain(|mark| !self.home.has_waited(mark.stream, mark.position) && !core.has_passed(*mark));
+        marks
+    }
+
+    /// The position at home behind which nobody uses the memory any more, but for the marks of the release: where the home
+    /// stream waited for others, that is behind its waits.
+    fn last_at_home(&self) -> Mark {
+        if self.uses.abroad().is_empty() { self.uses.at_home() } else { self.home.now() }
+    }
+
+    fn enter_stock(&mut self, marks: Vec<Mark>, at: Option<&'static Location<'static>>) {
+        let core = &self.context.inner.core;
+        let when = core.now();
+        let piece = Piece {
+            block: self.block,
+            base: self.address.0,
+            capacity_bytes: self.capacity_bytes,
+            home: self.last_at_home(),
+        };
+        let Books { ledger, stock } = &mut *core.books();
+        ledger.release(self.block, Release { marks, released_at: at, when });
+        stock.put(ledger, self.context.id(), piece);
+        self.is_released = true;
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        let inner = &self.context.inner;
+        // The memory of a closed context went with it; a forked child has none; and a device that has failed gives and
+        // takes nothing any more.
+        if self.is_released || inner.is_closed() || inner.core.is_child() {
+            return;
+        }
+        let marks = self.pending_abroad();
+        if inner.core.is_good()
+            && let Err(error) = inner.core.mark(&marks)
+        {
+            // The marks are still to be made. Until somebody makes them the memory waits in the stock.
+            inner.core.trouble(error);
+        }
+        self.enter_stock(marks, None);
+    }
+}

@@ -1,0 +1,243 @@
+//! Launches: a kernel, its grid and its arguments, put into a stream.
+
+use std::ffi::c_void;
+
+use freehold_driver::cuda::launch::{self, Shape};
+
+use crate::block::{Block, Plain, Shared, Source, Target, Unordered, View, ViewMut};
+use crate::error::{Error, Result};
+use crate::module::Kernel;
+use crate::stream::{Stream, Used};
+use crate::uses::Access;
+
+/// How many threads run a kernel, and in what groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks in each direction.
+    pub blocks: [u32; 3],
+    /// Threads of a block in each direction.
+    pub threads: [u32; 3],
+    /// Dynamic shared memory of a block.
+    pub shared_bytes: u32,
+}
+
+impl Grid {
+    /// `blocks` blocks of `threads` threads in a line.
+    pub const fn line(blocks: u32, threads: u32) -> Self {
+        Self { blocks: [blocks, 1, 1], threads: [threads, 1, 1], shared_bytes: 0 }
+    }
+
+    /// As many blocks of `threads` threads as have a thread for each of `items`.
+    pub fn cover(items: impl TryInto<u64>, threads: u32) -> Self {
+        // More than a `u64` counts, or less than nothing: the launch is refused.
+        let items: u64 = items.try_into().unwrap_or(0);
+        let blocks = items.div_ceil(u64::from(threads.max(1)));
+        Self::line(u32::try_from(blocks).unwrap_or(u32::MAX), threads)
+    }
+
+    /// The grid with so much dynamic shared memory for each block.
+    #[must_use]
+    pub const fn with_shared(self, bytes: u32) -> Self {
+        Self { shared_bytes: bytes, ..self }
+    }
+}
+
+/// What a kernel can be given: a number, a block, a part of a block.
+pub trait Argument {
+    /// What the kernel receives.
+    type Word: Plain;
+
+    fn word(&self) -> Self::Word;
+
+    /// The block that is used, if it is one.
+    fn used(&self) -> Option<Used<'_>> {
+        None
+    }
+}
+
+/// Any value that is its bytes, for kernels that take a structure.
+#[derive(Clone, Copy, Debug)]
+pub struct Value<T>(pub T);
+
+macro_rules! numbers {
+    ($($kind:ty)*) => {$(
+        impl Argument for $kind {
+            type Word = Self;
+
+            fn word(&self) -> Self {
+                *self
+            }
+        }
+    )*};
+}
+
+numbers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64);
+
+impl<T: Plain> Argument for Value<T> {
+    type Word = T;
+
+    fn word(&self) -> T {
+        self.0
+    }
+}
+
+macro_rules! sources {
+    ($($kind:ty)*) => {$(
+        impl<T: Plain> Argument for &$kind {
+            type Word = u64;
+
+            fn word(&self) -> u64 {
+                Source::address(*self).0
+            }
+
+            fn used(&self) -> Option<Used<'_>> {
+                Some(Source::used(*self))
+            }
+        }
+    )*};
+}
+
+macro_rules! targets {
+    ($($kind:ty)*) => {$(
+        impl<T: Plain> Argument for &mut $kind {
+            type Word = u64;
+
+            fn word(&self) -> u64 {
+                Target::address(*self).0
+            }
+
+            fn used(&self) -> Option<Used<'_>> {
+                Some(Target::used(*self, Access::Write))
+            }
+        }
+    )*};
+}
+
+sources!(Block<T> Shared<T> View<'_, T> ViewMut<'_, T>);
+targets!(Block<T> ViewMut<'_, T>);
+
+impl<T: Plain> Argument for Unordered<'_, T> {
+    type Word = u64;
+
+    fn word(&self) -> u64 {
+        self.parts().0.0
+    }
+
+    fn used(&self) -> Option<Used<'_>> {
+        Some(self.parts().1)
+    }
+}
+
+/// A tuple of [`Argument`]s.
+pub trait Arguments {
+    /// Calls `act` with the size of each argument, a pointer to each, and the blocks among them.
+    fn with<R>(&self, act: impl FnOnce(&[usize], &mut [*mut c_void], &[Used<'_>]) -> R) -> R;
+}
+
+impl Arguments for () {
+    fn with<R>(&self, act: impl FnOnce(&[usize], &mut [*mut c_void], &[Used<'_>]) -> R) -> R {
+        act(&[], &mut [], &[])
+    }
+}
+
+macro_rules! tuples {
+    ($($first:ident $($rest:ident)*;)*) => {$(
+        impl<$first: Argument, $($rest: Argument),*> Arguments for ($first, $($rest,)*) {
+            #[inline]
+            #[allow(non_snake_case, reason = "an argument is named as its type")]
+            fn with<R>(&self, act: impl FnOnce(&[usize], &mut [*mut c_void], &[Used<'_>]) -> R) -> R {
+                let ($first, $($rest,)*) = self;
+                let found = [$first.used(), $($rest.used(),)*];
+                let ($first, $($rest,)*) = ($first.word(), $($rest.word(),)*);
+                let sizes = [size_of_val(&$first), $(size_of_val(&$rest),)*];
+                let mut pointers = [
+                    std::ptr::from_ref(&$first).cast_mut().cast::<c_void>(),
+                    $(std::ptr::from_ref(&$rest).cast_mut().cast::<c_void>(),)*
+                ];
+                // The blocks, moved to the front.
+                let mut count = 0;
+                let mut used = found;
+                for index in 0..used.len() {
+                    if used[index].is_some() {
+                        used.swap(count, index);
+                        count += 1;
+                    }
+                }
+                match used.first().copied().flatten() {
+                    None => act(&sizes, &mut pointers, &[]),
+                    Some(first) => {
+                        let used = used.map(|used| used.unwrap_or(first));
+                        act(&sizes, &mut pointers, &used[..count])
+                    }
+                }
+            }
+        }
+    )*};
+}
+
+tuples! {
+    A;
+    A B;
+    A B C;
+    A B C D;
+    A B C D E;
+    A B C D E F;
+    A B C D E F G;
+    A B C D E F G H;
+    A B C D E F G H I;
+    A B C D E F G H I J;
+    A B C D E F G H I J K;
+    A B C D E F G H I J K L;
+}
+
+impl Stream {
+    /// Launches a kernel. Blocks that are borrowed mutably are written, others read: by that the launch is ordered after
+    /// what other streams do with them, and they after it.
+    ///
+    /// A kernel is trusted like a program on another machine: it is to read and write its arguments' blocks as they are
+    /// borrowed, and to stay within them.
+    ///
+    /// # Errors
+    /// [`Error::ArgumentCount`] and [`Error::ArgumentSize`] where the arguments are not the kernel's parameters,
+    /// [`Error::OtherContext`] where the kernel is of another context than the stream.
+    #[inline]
+    pub fn launch(&self, kernel: &Kernel, grid: Grid, arguments: impl Arguments) -> Result<()> {
+        let inner = &self.context.inner;
+        inner.check()?;
+        arguments.with(|sizes, pointers, used| {
+            self.fits(kernel, grid, sizes)?;
+            self.order(used)?;
+            let shape = Shape { grid: grid.blocks, block: grid.threads, shared_bytes: grid.shared_bytes };
+            let mark = self.put_ordered(used, |api, raw| {
+                // SAFETY: there is a pointer for each parameter, to a value of its size; what the kernel does is its own.
+                unsafe { launch::kernel(api, kernel.raw, shape, raw, pointers) }
+            })?;
+            self.track.remember_launch(mark.position, kernel.number);
+            Ok(())
+        })
+    }
+
+    /// Refuses a launch that the driver must not see.
+    #[inline]
+    fn fits(&self, kernel: &Kernel, grid: Grid, sizes: &[usize]) -> Result<()> {
+        let parameters = kernel.parameters();
+        if parameters.len() != sizes.len() {
+            let (kernel, wanted, given) = (kernel.name().clone(), parameters.len(), sizes.len());
+            return Err(Error::ArgumentCount { kernel, wanted, given });
+        }
+        for (index, (parameter, &given_bytes)) in parameters.iter().zip(sizes).enumerate() {
+            if parameter.bytes != given_bytes {
+                let (kernel, wanted_bytes) = (kernel.name().clone(), parameter.bytes);
+                return Err(Error::ArgumentSize { kernel, index, wanted_bytes, given_bytes });
+            }
+        }
+        let of = kernel.module().context();
+        if !std::sync::Arc::ptr_eq(&of.inner, &self.context.inner) {
+            return Err(Error::OtherContext { what: "a kernel", of: of.id(), within: self.context_id() });
+        }
+        if grid.blocks.contains(&0) || grid.threads.contains(&0) {
+            return Err(Error::EmptyGrid);
+        }
+        Ok(())
+    }
+}

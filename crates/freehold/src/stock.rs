@@ -1,0 +1,149 @@
+//! Memory that was released and can be handed out again: which piece serves a request, and which pieces wait for what.
+//!
+//! Pure: it knows marks and spans, and is told what has passed. A piece is free in its home stream as soon as its marks
+//! have passed; in other streams when the home stream, too, has passed its last use.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::ledger::{BlockId, ContextId, Ledger, Mark, StreamId};
+
+/// Sizes are rounded up to a multiple of this.
+const GRANULE_BYTES: u64 = 512;
+
+/// How many pieces that wait are looked at for one request.
+const LOOKS_MAX: usize = 64;
+
+/// A piece of memory that was released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) block: BlockId,
+    pub(crate) base: u64,
+    pub(crate) capacity_bytes: u64,
+    /// The last use in the stream that it lived in.
+    pub(crate) home: Mark,
+}
+
+/// How many bytes are asked of the driver for a block of `bytes`: at most an eighth more, so that blocks of about one size
+/// serve each other.
+pub(crate) fn capacity_of(bytes: u64) -> Option<u64> {
+    let granule = (bytes.checked_next_power_of_two()? / 8).max(GRANULE_BYTES);
+    bytes.checked_next_multiple_of(granule)
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Stock {
+    /// Free in their home stream, the last released last.
+    ready: HashMap<(StreamId, u64), Vec<Piece>>,
+    /// By context and capacity: pieces with marks, oldest first.
+    waiting: BTreeMap<(ContextId, u64), Vec<Piece>>,
+    /// The home streams of each context that have pieces of a capacity.
+    homes: BTreeMap<(ContextId, u64), Vec<StreamId>>,
+}
+
+/// What a request got.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Piece(Piece),
+    /// Nothing; where these are marked, a later request may find something.
+    Unmarked(Vec<Mark>),
+}
+
+impl Stock {
+    /// Takes in a piece whose release the ledger has noted.
+    pub(crate) fn put(&mut self, ledger: &Ledger, context: ContextId, piece: Piece) {
+        if ledger.marks(piece.block).is_empty() {
+            self.put_ready(context, piece);
+        } else {
+            self.waiting.entry((context, piece.capacity_bytes)).or_default().push(piece);
+        }
+    }
+
+    /// A piece of `capacity_bytes` for work in `stream`.
+    pub(crate) fn take(
+        &mut self,
+        ledger: &mut Ledger,
+        context: ContextId,
+        stream: StreamId,
+        capacity_bytes: u64,
+        mut has_passed: impl FnMut(Mark) -> bool,
+    ) -> Found {
+        if let Some(piece) = self.ready.get_mut(&(stream, capacity_bytes)).and_then(Vec::pop) {
+            return Found::Piece(piece);
+        }
+        let mut unmarked = Vec::new();
+        if let Some(waiting) = self.waiting.get_mut(&(context, capacity_bytes)) {
+            let found = waiting.iter().take(LOOKS_MAX).position(|piece| {
+                let is_free = ledger.settle(piece.block, &mut has_passed);
+                is_free && (piece.home.stream == stream || has_passed(piece.home))
+            });
+            if let Some(index) = found {
+                return Found::Piece(waiting.remove(index));
+            }
+        }
+        for home in self.homes.get(&(context, capacity_bytes)).into_iter().flatten() {
+            let Some(pieces) = self.ready.get_mut(&(*home, capacity_bytes)) else { continue };
+            // The first one was released first, so that its mark passes first.
+            match pieces.first() {
+                Some(piece) if has_passed(piece.home) => return Found::Piece(pieces.remove(0)),
+                Some(piece) => unmarked.push(piece.home),
+                None => {}
+            }
+        }
+        Found::Unmarked(unmarked)
+    }
+
+    /// All pieces of a context that have nothing to wait for.
+    pub(crate) fn drain_passed(
+        &mut self,
+        ledger: &mut Ledger,
+        context: ContextId,
+        mut has_passed: impl FnMut(Mark) -> bool,
+    ) -> Vec<Piece> {
+        let mut drained = Vec::new();
+        for ((_, capacity_bytes), homes) in self.homes.range((context, 0)..=(context, u64::MAX)) {
+            for home in homes {
+                if let Some(pieces) = self.ready.get_mut(&(*home, *capacity_bytes)) {
+                    drained.extend(pieces.extract_if(.., |piece| has_passed(piece.home)));
+                }
+            }
+        }
+        for (_, waiting) in self.waiting.range_mut((context, 0)..=(context, u64::MAX)) {
+            drained.extend(
+                waiting.extract_if(.., |piece| ledger.settle(piece.block, &mut has_passed) && has_passed(piece.home)),
+            );
+        }
+        drained
+    }
+
+    /// Lets the pieces of a stream that is gone serve all others.
+    pub(crate) fn end_stream(&mut self, context: ContextId, stream: StreamId) {
+        for ((_, capacity_bytes), homes) in self.homes.range_mut((context, 0)..=(context, u64::MAX)) {
+            homes.retain(|&home| home != stream);
+            if let Some(pieces) = self.ready.remove(&(stream, *capacity_bytes)) {
+                self.waiting.entry((context, *capacity_bytes)).or_default().extend(pieces);
+            }
+        }
+        self.homes.retain(|_, homes| !homes.is_empty());
+    }
+
+    /// Forgets all pieces of a context that is gone.
+    pub(crate) fn forget_context(&mut self, context: ContextId) {
+        for ((_, capacity_bytes), homes) in self.homes.extract_if((context, 0)..=(context, u64::MAX), |_, _| true) {
+            for home in homes {
+                self.ready.remove(&(home, capacity_bytes));
+            }
+        }
+        self.waiting.extract_if((context, 0)..=(context, u64::MAX), |_, _| true).for_each(drop);
+    }
+
+    fn put_ready(&mut self, context: ContextId, piece: Piece) {
+        let pieces = self.ready.entry((piece.home.stream, piece.capacity_bytes)).or_default();
+        if pieces.is_empty() {
+            let homes = self.homes.entry((context, piece.capacity_bytes)).or_default();
+            if !homes.contains(&piece.home.stream) {
+                homes.push(piece.home.stream);
+            }
+        }
+        pieces.push(piece);
+    }
+}

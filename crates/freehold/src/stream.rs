@@ -1,0 +1,319 @@
+//! Streams: where work is put. What work uses is ordered here, across streams and contexts.
+
+use std::sync::Arc;
+
+use freehold_driver::cuda::{Api, CUevent, CUstream, CallError, copy, event, event_flags, fill, stream, stream_flags};
+use zerocopy::IntoBytes;
+
+use crate::block::{Block, Plain, Source, Target};
+use crate::context::Context;
+use crate::core::Later;
+use crate::error::{Closed, Error, Result};
+use crate::event::Event;
+use crate::ledger::{ContextId, Mark, StreamId};
+use crate::track::Track;
+use crate::uses::{Access, Uses};
+
+/// An upload into an idle stream that is longer than this goes without staging.
+const DIRECT_BYTES_MIN: usize = 1 << 20;
+
+/// A stream. It is not `Clone`; threads share it by reference. Dropped with work pending, it goes away at once: the work
+/// completes, and the memory that it uses stays.
+#[derive(Debug)]
+pub struct Stream {
+    pub(crate) track: Arc<Track>,
+    pub(crate) context: Context,
+}
+
+/// A block that a piece of work uses, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Used<'a> {
+    pub(crate) uses: &'a Uses,
+    pub(crate) context: &'a Context,
+    pub(crate) access: Access,
+    pub(crate) is_ordered: bool,
+}
+
+/// Makes a stream and an event for others to wait for it. The context is current.
+pub(crate) fn make(api: &Api) -> std::result::Result<(CUstream, CUevent), CallError> {
+    let raw = stream::create(api, stream_flags::NON_BLOCKING)?;
+    match event::create(api, event_flags::DISABLE_TIMING) {
+        Ok(event) => Ok((raw, event)),
+        Err(error) => stream::destroy(api, raw).and(Err(error)),
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(context: Context) -> Result<Self> {
+        context.inner.check()?;
+        context.inner.core.tidy()?;
+        let track = context.inner.core.add_stream(&context.inner.hall)?;
+        Ok(Self { track, context })
+    }
+
+    pub fn id(&self) -> StreamId {
+        self.track.id
+    }
+
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The driver's handle, for other people's code. What they put in is not known here: see [`Stream::foreign_work`].
+    pub fn raw(&self) -> CUstream {
+        self.track.raw
+    }
+
+    /// Says that other people's code put work into the stream by its handle, so that marks come after it.
+    pub fn foreign_work(&self) {
+        self.track.count();
+    }
+
+    /// A block of `len` elements, with whatever the memory holds. It is reused memory where there is some, without a call of
+    /// the driver.
+    #[track_caller]
+    pub fn alloc<T: Plain>(&self, len: usize) -> Result<Block<T>> {
+        Block::alloc(self, len, None, std::panic::Location::caller())
+    }
+
+    /// [`alloc`](Self::alloc) with a name that the ledger knows the block by.
+    #[track_caller]
+    pub fn alloc_tagged<T: Plain>(&self, len: usize, tag: &str) -> Result<Block<T>> {
+        Block::alloc(self, len, Some(tag), std::panic::Location::caller())
+    }
+
+    /// A block of zeros.
+    #[track_caller]
+    pub fn zeros<T: Plain>(&self, len: usize) -> Result<Block<T>> {
+        let mut block = Block::alloc(self, len, None, std::panic::Location::caller())?;
+        self.fill_bytes(&mut block, 0)?;
+        Ok(block)
+    }
+
+    /// A block with a copy of `from`, which may be changed when the call has returned.
+    #[track_caller]
+    pub fn upload<T: Plain>(&self, from: &[T]) -> Result<Block<T>> {
+        let mut block = Block::alloc(self, from.len(), None, std::panic::Location::caller())?;
+        self.write(&mut block, from)?;
+        Ok(block)
+    }
+
+    /// Copies `from` to a block or to a part of one, in the order of the stream. `from` may be changed when the call has
+    /// returned.
+    pub fn write<T: Plain>(&self, to: &mut impl Target<T>, from: &[T]) -> Result<()> {
+        if from.len() != to.len() {
+            return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
+        }
+        let (core, bytes) = (&self.context.inner.core, from.as_bytes());
+        self.context.inner.check()?;
+        let was_idle = self.track.is_idle();
+        let waits = self.order(&[to.used(Access::Write)])?;
+        if was_idle && !waits && bytes.len() >= DIRECT_BYTES_MIN {
+            // The driver reads `from` before it returns, unless it is pinned; then the host waits for the copy alone.
+            return self.put_and_wait(&[to.used(Access::Write)], |api, raw| {
+                // SAFETY: `from` outlives the call, and the wait for the copy that follows it.
+                unsafe { copy::host_to_device_async(api, to.address(), bytes.as_ptr().cast(), bytes.len(), raw) }
+            });
+        }
+        let taken = core.staging.take(&core.api, core.primary, bytes.len(), |mark| core.has_passed(mark));
+        let mut buffer = taken.map_err(|error| core.failed(error))?;
+        let staged = buffer.fill(bytes);
+        let (start, length) = (staged.as_ptr(), staged.len());
+        let put = self.put_ordered(&[to.used(Access::Write)], |api, raw| {
+            // SAFETY: the buffer stays as it is until the stream has passed the copy, whose mark goes with it below.
+            unsafe { copy::host_to_device_async(api, to.address(), start.cast(), length, raw) }
+        });
+        core.staging.put(buffer, put.as_ref().ok().copied());
+        put.map(drop)
+    }
+
+    /// What a block, or a part of one, holds. This waits: for the work before it in this stream, and for what other streams
+    /// still write.
+    pub fn download<T: Plain>(&self, from: &impl Source<T>) -> Result<Vec<T>> {
+        let mut to = vec![T::new_zeroed(); from.len()];
+        self.read(from, &mut to)?;
+        Ok(to)
+    }
+
+    /// [`download`](Self::download) into memory that is there.
+    pub fn read<T: Plain>(&self, from: &impl Source<T>, to: &mut [T]) -> Result<()> {
+        if from.len() != to.len() {
+            return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
+        }
+        self.context.inner.check()?;
+        let used = [from.used()];
+        self.order(&used)?;
+        let bytes = to.as_mut_bytes();
+        self.put_and_wait(&used, |api, raw| {
+            // SAFETY: `to` is borrowed until the wait for the copy is over.
+            unsafe { copy::device_to_host_async(api, bytes.as_mut_ptr().cast(), from.address(), bytes.len(), raw) }
+        })
+    }
+
+    /// Copies from block to block, in the order of the stream.
+    pub fn copy<T: Plain>(&self, from: &impl Source<T>, to: &mut impl Target<T>) -> Result<()> {
+        if from.len() != to.len() {
+            return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
+        }
+        let bytes = from.len() * size_of::<T>();
+        self.put(&[from.used(), to.used(Access::Write)], |api, raw| {
+            copy::device_to_device_async(api, to.address(), from.address(), bytes, raw)
+        })
+    }
+
+    /// Sets every byte of a block, or of a part of one.
+    pub fn fill_bytes<T: Plain>(&self, to: &mut impl Target<T>, byte: u8) -> Result<()> {
+        let bytes = to.len() * size_of::<T>();
+        self.put(&[to.used(Access::Write)], |api, raw| fill::d8_async(api, to.address(), byte, bytes, raw))
+    }
+
+    /// Waits until all work of the stream is done.
+    pub fn synchronize(&self) -> Result<()> {
+        self.context.inner.check()?;
+        let core = &self.context.inner.core;
+        self.track.synchronize(&core.api).map_err(|error| core.failed(error))?;
+        core.tidy()
+    }
+
+    /// Whether all work of the stream is done. This asks the driver.
+    pub fn is_idle(&self) -> Result<bool> {
+        self.context.inner.check()?;
+        let core = &self.context.inner.core;
+        let now = self.track.now().position;
+        let is_idle = stream::query(&core.api, self.track.raw).map_err(|error| core.failed(error))?;
+        if is_idle {
+            self.track.note_passed(now);
+        }
+        Ok(is_idle)
+    }
+
+    /// The point behind all work that was put in so far.
+    pub fn event(&self) -> Result<Event> {
+        Event::record(self)
+    }
+
+    /// Lets the work that is put in from now on wait, on the device, until the event has passed.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.context.inner.check()?;
+        self.order_after(&[event.mark])?;
+        Ok(())
+    }
+
+    /// Destroys the stream. Its work completes, and nobody waits for it.
+    pub fn close(self) -> Closed<Self> {
+        if let Err(error) = self.context.inner.check() {
+            return Err((self, error));
+        }
+        let core = self.context.inner.core.clone();
+        match self.track.retire(&core.api) {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, core.failed(error))),
+        }
+    }
+
+    /// Puts work in that uses these blocks: after what it has to wait for, and noted for what comes later.
+    pub(crate) fn put(
+        &self,
+        used: &[Used<'_>],
+        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+    ) -> Result<()> {
+        self.context.inner.check()?;
+        self.order(used)?;
+        self.put_ordered(used, work).map(drop)
+    }
+
+    /// [`put`](Self::put) behind an [`order`](Self::order).
+    #[inline]
+    pub(crate) fn put_ordered(
+        &self,
+        used: &[Used<'_>],
+        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+    ) -> Result<Mark> {
+        let inner = &self.context.inner;
+        let _shared = inner.hall.gate.read();
+        if inner.is_closed() {
+            return Err(Error::ContextClosed { context: inner.hall.id });
+        }
+        work(&inner.core.api, self.track.raw).map_err(|error| inner.core.failed(error))?;
+        let mark = Mark { stream: self.track.id, position: self.track.count() };
+        for used in used {
+            if used.is_ordered {
+                used.uses.note(mark, used.access);
+            } else {
+                used.uses.note_unordered(mark, used.access);
+            }
+        }
+        Ok(mark)
+    }
+
+    /// Puts a copy from or to memory of the caller's in, and waits for it. The memory is used by nobody when this returns.
+    fn put_and_wait(
+        &self,
+        used: &[Used<'_>],
+        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+    ) -> Result<()> {
+        let core = &self.context.inner.core;
+        self.put_ordered(used, work)?;
+        // A wait that fails once leaves the copy on its way; one that fails twice is a device that has failed, and does
+        // nothing any more.
+        let waited = self.track.synchronize(&core.api).or_else(|_| self.track.synchronize(&core.api));
+        waited.map_err(|error| core.failed(error))
+    }
+
+    /// Lets the next work wait for what it must not overtake. Whether it has to wait for anything.
+    #[inline]
+    pub(crate) fn order(&self, used: &[Used<'_>]) -> Result<bool> {
+        let mut waits = false;
+        for used in used {
+            let context = &used.context.inner;
+            if context.is_closed() {
+                return Err(Error::ContextClosed { context: context.hall.id });
+            }
+            if !Arc::ptr_eq(&context.core, &self.context.inner.core) {
+                return Err(Error::OtherDevice { what: "a block" });
+            }
+            if !used.is_ordered {
+                continue;
+            }
+            let mut marks = Vec::new();
+            used.uses.before(self.track.id, used.access, |mark| marks.push(mark));
+            if !marks.is_empty() {
+                waits |= self.order_after(&marks)?;
+            }
+        }
+        Ok(waits)
+    }
+
+    fn order_after(&self, marks: &[Mark]) -> Result<bool> {
+        let core = &self.context.inner.core;
+        let mut waits = false;
+        for mark in marks {
+            if self.track.has_waited(mark.stream, mark.position) {
+                continue;
+            }
+            // A track that is gone has passed all of its work.
+            if let Some(other) = core.track(mark.stream) {
+                let waited = self.track.wait_for(&core.api, &other, mark.position);
+                waits |= waited.map_err(|error| core.failed(error))?;
+            }
+        }
+        Ok(waits)
+    }
+
+    pub(crate) fn context_id(&self) -> ContextId {
+        self.context.id()
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let inner = &self.context.inner;
+        if self.track.is_retired() || inner.is_closed() || !inner.core.is_good() {
+            return;
+        }
+        if let Err(error) = self.track.retire(&inner.core.api) {
+            inner.core.trouble(inner.core.failed(error));
+            inner.core.later(Later::Retire { track: self.track.clone() });
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Tracks: what the library knows of a stream. Which work was put in, how far the device has come, and which other streams
+//! it has waited for.
+//!
+//! Work has a position, counted from 1 after it was put in. So a mark that is written now with the position of now has
+//! all work up to that position before it, whichever threads put it there. A mark is a word of pinned memory that the
+//! device writes, or, where it cannot, an event.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use freehold_driver::cuda::{Api, CUcontext, CUevent, CUstream, CallError, event, event_flags, stream};
+
+use crate::counters::Slot;
+use crate::current::within;
+use crate::ledger::{ContextId, Mark, StreamId};
+
+/// How many launches a track remembers by name.
+const RECENT: usize = 64;
+
+/// A position that every piece of work is before.
+const FOREVER: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub(crate) struct Track {
+    pub(crate) id: StreamId,
+    pub(crate) context: ContextId,
+    pub(crate) raw: CUstream,
+    /// The context's handle.
+    owner: CUcontext,
+    /// How many pieces of work, and waits for other streams, were put in.
+    put: AtomicU64,
+    /// The position up to which the device is known to have come.
+    passed: AtomicU64,
+    /// The kernel of each of the last launches: its position in the upper half, its number in the lower one.
+    recent: [AtomicU64; RECENT],
+    /// Whether the stream itself is gone. No work is put in any more.
+    retired: AtomicBool,
+    signals: Mutex<Signals>,
+    /// The positions of other streams that this one waits for before its next work.
+    waited: Mutex<BTreeMap<StreamId, u64>>,
+    /// The word that the device writes, where it can.
+    slot: Option<Slot>,
+}
+
+/// What was put into the stream so that others hear of it.
+#[derive(Debug)]
+struct Signals {
+    /// The position of the last mark.
+    marked: u64,
+    /// For streams that wait, recorded anew for each position that is not covered.
+    event: CUevent,
+    recorded: u64,
+    /// Marks of a device that cannot write words, oldest first, and events to use again.
+    events: VecDeque<(CUevent, u64)>,
+    spare: Vec<CUevent>,
+}
+
+impl Track {
+    pub(crate) fn new(
+        id: StreamId,
+        context: ContextId,
+        owner: CUcontext,
+        (raw, event): (CUstream, CUevent),
+        slot: Option<Slot>,
+    ) -> Self {
+        Self {
+            id,
+            context,
+            raw,
+            owner,
+            put: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+            recent: [const { AtomicU64::new(0) }; RECENT],
+            retired: AtomicBool::new(false),
+            signals: Mutex::new(Signals { marked: 0, event, recorded: 0, events: VecDeque::new(), spare: Vec::new() }),
+            waited: Mutex::new(BTreeMap::new()),
+            slot,
+        }
+    }
+
+    /// The mark of everything that was put in so far.
+    pub(crate) fn now(&self) -> Mark {
+        Mark { stream: self.id, position: self.put.load(Ordering::Acquire) }
+    }
+
+    /// Counts a piece of work that was put in, and returns its position.
+    pub(crate) fn count(&self) -> u64 {
+        self.put.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Remembers that the work at `position` was a launch.
+    pub(crate) fn remember_launch(&self, position: u64, kernel: u32) {
+        let entry = (position << 32) | u64::from(kernel);
+        self.recent[position as usize % RECENT].store(entry, Ordering::Relaxed);
+    }
+
+    /// The launches that the device is not known to have passed, as positions and numbers of kernels, and how many pieces
+    /// of work there are of which that is not known any more.
+    pub(crate) fn pending_launches(&self) -> (Vec<(u64, u32)>, u64) {
+        let (passed, put) = (self.known(), self.put.load(Ordering::Acquire));
+        let oldest = put.saturating_sub(RECENT as u64).max(passed);
+        let launches = (oldest + 1..=put).filter_map(|position| {
+            let entry = self.recent[position as usize % RECENT].load(Ordering::Relaxed);
+            (entry >> 32 == position & 0xffff_ffff).then_some((position, entry as u32))
+        });
+        (launches.collect(), oldest - passed)
+    }
+
+    /// Whether the device has come to `position`, as far as that can be told without the driver.
+    pub(crate) fn has_passed(&self, position: u64) -> bool {
+        self.passed.load(Ordering::Acquire) >= position || self.known() >= position
+    }
+
+    /// Whether everything that was put in has been done.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.has_passed(self.put.load(Ordering::Acquire))
+    }
+
+    /// The position up to which the device is known to have come.
+    fn known(&self) -> u64 {
+        match &self.slot {
+            Some(slot) => self.passed.fetch_max(slot.read(), Ordering::AcqRel).max(slot.read()),
+            None => self.passed.load(Ordering::Acquire),
+        }
+    }
+
+    /// Notes that the device has come to `position`.
+    pub(crate) fn note_passed(&self, position: u64) {
+        self.passed.fetch_max(position, Ordering::AcqRel);
+    }
+
+    /// Asks the driver how far events have come, on a device that writes no words.
+    pub(crate) fn refresh(&self, api: &Api) -> Result<(), CallError> {
+        if self.slot.is_some() {
+            return Ok(());
+        }
+        let mut signals = self.signals();
+        while let Some(&(mark, position)) = signals.events.front() {
+            if !event::query(api, mark)? {
+                break;
+            }
+            self.note_passed(position);
+            signals.events.pop_front();
+            signals.spare.push(mark);
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the host will hear when `position` has passed. One mark serves all positions up to it.
+    pub(crate) fn mark(&self, api: &Api, position: u64) -> Result<(), CallError> {
+        if self.has_passed(position) {
+            return Ok(());
+        }
+        let mut signals = self.signals();
+        // Asked again under the lock: the stream may have been destroyed meanwhile, behind its last mark.
+        if signals.marked >= position || self.has_passed(position) {
+            return Ok(());
+        }
+        let now = self.put.load(Ordering::Acquire);
+        match &self.slot {
+            Some(slot) => stream::write_value_64(api, self.raw, slot.address, now, 0)?,
+            None => {
+                let mark = match signals.spare.pop() {
+                    Some(event) => event,
+                    None => within(api, self.owner, || event::create(api, event_flags::DISABLE_TIMING))?,
+                };
+                if let Err(error) = event::record(api, mark, self.raw) {
+                    signals.spare.push(mark);
+                    return Err(error);
+                }
+                signals.events.push_back((mark, now));
+            }
+        }
+        signals.marked = now;
+        Ok(())
+    }
+
+    /// Lets this stream's next work wait, on the device, until `other` has passed `position`. Whether it has to.
+    pub(crate) fn wait_for(&self, api: &Api, other: &Track, position: u64) -> Result<bool, CallError> {
+        if self.has_waited(other.id, position) || other.has_passed(position) {
+            return Ok(false);
+        }
+        let recorded = {
+            let mut signals = other.signals();
+            // As in `mark`.
+            if other.has_passed(position) {
+                return Ok(false);
+            }
+            if signals.recorded < position {
+                let now = other.put.load(Ordering::Acquire);
+                event::record(api, signals.event, other.raw)?;
+                signals.recorded = now;
+            }
+            stream::wait_event(api, self.raw, signals.event, 0)?;
+            signals.recorded
+        };
+        let mut waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = waited.entry(other.id).or_insert(0);
+        *entry = recorded.max(*entry);
+        // The wait has a position like work: a mark of this stream's tells of the other's only behind it.
+        self.count();
+        Ok(true)
+    }
+
+    /// Whether this stream's next work comes after `position` of another, or of itself.
+    pub(crate) fn has_waited(&self, other: StreamId, position: u64) -> bool {
+        other == self.id
+            || self
+                .waited
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(&other)
+                .is_some_and(|&waited| waited >= position)
+    }
+
+    /// Waits on the host until everything that was put in so far is done.
+    pub(crate) fn synchronize(&self, api: &Api) -> Result<(), CallError> {
+        let now = self.put.load(Ordering::Acquire);
+        if self.is_retired() {
+            return self.wait_on_host(api, now);
+        }
+        stream::synchronize(api, self.raw)?;
+        self.note_passed(now);
+        Ok(())
+    }
+
+    /// Waits on the host until the device has come to `position`.
+    pub(crate) fn wait_on_host(&self, api: &Api, position: u64) -> Result<(), CallError> {
+        if self.has_passed(position) {
+            return Ok(());
+        }
+        let (event, recorded) = {
+            let mut signals = self.signals();
+            if self.has_passed(position) {
+                return Ok(());
+            }
+            if signals.recorded < position {
+                let now = self.put.load(Ordering::Acquire);
+                event::record(api, signals.event, self.raw)?;
+                signals.recorded = now;
+            }
+            (signals.event, signals.recorded)
+        };
+        event::synchronize(api, event)?;
+        self.note_passed(recorded);
+        Ok(())
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// Destroys the stream. Its work goes on (fact 2.3): the last mark and the event behind it tell of its end.
+    pub(crate) fn retire(&self, api: &Api) -> Result<(), CallError> {
+        let now = self.put.load(Ordering::Acquire);
+        self.mark(api, now)?;
+        {
+            let mut signals = self.signals();
+            if signals.recorded < now && !self.has_passed(now) {
+                event::record(api, signals.event, self.raw)?;
+                signals.recorded = now;
+            }
+        }
+        stream::destroy(api, self.raw)?;
+        self.retired.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Destroys the events of a track that is retired and idle. Nothing asks the device about it from then on.
+    pub(crate) fn end(&self, api: &Api) -> Result<Option<&Slot>, CallError> {
+        let mut signals = self.signals();
+        signals.recorded = FOREVER;
+        signals.marked = FOREVER;
+        while let Some(spare) = signals.spare.last().copied().or(signals.events.front().map(|&(event, _)| event)) {
+            event::destroy(api, spare)?;
+            if signals.spare.pop().is_none() {
+                signals.events.pop_front();
+            }
+        }
+        if signals.event != CUevent::NULL {
+            event::destroy(api, signals.event)?;
+            signals.event = CUevent::NULL;
+        }
+        self.note_passed(FOREVER);
+        Ok(self.slot.as_ref())
+    }
+
+    /// Notes that the context is gone, and with it the stream and all its work.
+    pub(crate) fn end_with_context(&self) -> Option<&Slot> {
+        let mut signals = self.signals();
+        signals.recorded = FOREVER;
+        signals.marked = FOREVER;
+        signals.event = CUevent::NULL;
+        signals.events.clear();
+        signals.spare.clear();
+        self.retired.store(true, Ordering::Release);
+        self.note_passed(FOREVER);
+        self.slot.as_ref()
+    }
+
+    fn signals(&self) -> MutexGuard<'_, Signals> {
+        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

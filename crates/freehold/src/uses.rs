@@ -1,0 +1,125 @@
+//! Uses of a block by streams: the last write, and the reads since. What the next use waits for, and what a release does.
+//!
+//! A block has a home, the stream it was allocated in. Uses in the home stream cost two atomic operations; those in other
+//! streams take a lock. That a write excludes all other uses while it is put into its stream is the borrow checker's
+//! doing; reads come from several threads at once, and do not care for each other.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::ledger::{Mark, StreamId};
+
+/// What a piece of work does with a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+}
+
+#[derive(Debug)]
+pub(crate) struct Uses {
+    home: StreamId,
+    /// The position of the last use in the home stream, and of the last write there.
+    last: AtomicU64,
+    last_write: AtomicU64,
+    /// Whether `elsewhere` holds anything.
+    has_elsewhere: AtomicBool,
+    elsewhere: Mutex<Elsewhere>,
+}
+
+/// Uses in other streams than the home.
+#[derive(Debug, Default)]
+struct Elsewhere {
+    /// The last write, if it was in another stream.
+    write: Option<Mark>,
+    /// The last use since that write in each other stream.
+    reads: Vec<Mark>,
+}
+
+impl Uses {
+    /// A block that has just been allocated in `home`, at a position there: nobody uses it before.
+    pub(crate) fn begin(home: Mark) -> Self {
+        Self {
+            home: home.stream,
+            last: AtomicU64::new(home.position),
+            last_write: AtomicU64::new(home.position),
+            has_elsewhere: AtomicBool::new(false),
+            elsewhere: Mutex::default(),
+        }
+    }
+
+    /// What work in `stream` has to wait for before it may use the block so. Marks of `stream` itself are not among them.
+    pub(crate) fn before(&self, stream: StreamId, access: Access, mut wait: impl FnMut(Mark)) {
+        if stream != self.home {
+            let position = match access {
+                Access::Read => self.last_write.load(Ordering::Acquire),
+                Access::Write => self.last.load(Ordering::Acquire),
+            };
+            wait(Mark { stream: self.home, position });
+        }
+        if !self.has_elsewhere.load(Ordering::Acquire) {
+            return;
+        }
+        let elsewhere = self.elsewhere();
+        let reads = elsewhere.reads.iter().filter(|_| access == Access::Write);
+        for &mark in elsewhere.write.iter().chain(reads).filter(|mark| mark.stream != stream) {
+            wait(mark);
+        }
+    }
+
+    /// Notes a use that was put into its stream, at its position, after what it had to wait for.
+    pub(crate) fn note(&self, used: Mark, access: Access) {
+        if used.stream == self.home {
+            self.last.fetch_max(used.position, Ordering::AcqRel);
+            if access == Access::Write {
+                self.last_write.fetch_max(used.position, Ordering::AcqRel);
+                if self.has_elsewhere.load(Ordering::Acquire) {
+                    // All of them come before this write.
+                    *self.elsewhere() = Elsewhere::default();
+                    self.has_elsewhere.store(false, Ordering::Release);
+                }
+            }
+            return;
+        }
+        let mut elsewhere = self.elsewhere();
+        match access {
+            Access::Write => *elsewhere = Elsewhere { write: Some(used), reads: Vec::new() },
+            Access::Read => match elsewhere.reads.iter_mut().find(|mark| mark.stream == used.stream) {
+                Some(mark) => mark.position = mark.position.max(used.position),
+                None => elsewhere.reads.push(used),
+            },
+        }
+        self.has_elsewhere.store(true, Ordering::Release);
+    }
+
+    /// Notes a use that waited for nothing: it takes nothing from the list, so that all of it is waited for later.
+    pub(crate) fn note_unordered(&self, used: Mark, access: Access) {
+        if used.stream == self.home {
+            self.last.fetch_max(used.position, Ordering::AcqRel);
+            if access == Access::Write {
+                self.last_write.fetch_max(used.position, Ordering::AcqRel);
+            }
+            return;
+        }
+        self.elsewhere().reads.push(used);
+        self.has_elsewhere.store(true, Ordering::Release);
+    }
+
+    /// The last use in the home stream.
+    pub(crate) fn at_home(&self) -> Mark {
+        Mark { stream: self.home, position: self.last.load(Ordering::Acquire) }
+    }
+
+    /// The uses in other streams that may still be pending.
+    pub(crate) fn abroad(&self) -> Vec<Mark> {
+        if !self.has_elsewhere.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let elsewhere = self.elsewhere();
+        elsewhere.write.iter().chain(&elsewhere.reads).copied().collect()
+    }
+
+    fn elsewhere(&self) -> MutexGuard<'_, Elsewhere> {
+        self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
