@@ -28,6 +28,7 @@
 //! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
 //! | run a kernel | [`Device::module`], [`Module::kernel`], [`Stream::launch`] |
 //! | know whose memory it is | [`Device::owner_of`], [`Device::blocks`], [`ledger`] |
+//! | see what happened when | [`Device::record`], [`timeline`] |
 //! | wait | [`Stream::synchronize`], [`Event::synchronize`], [`Device::synchronize`]; nothing else here does |
 
 mod block;
@@ -51,6 +52,7 @@ mod staging;
 #[forbid(unsafe_code)]
 mod stock;
 mod stream;
+pub mod timeline;
 mod track;
 #[forbid(unsafe_code)]
 mod uses;

@@ -1,0 +1,3 @@
+//! What happened when, to be looked at.
+
+pub mod perfetto;

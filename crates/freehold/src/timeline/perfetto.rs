@@ -1,0 +1,205 @@
+//! A writer of trace files that Perfetto (ui.perfetto.dev) and `chrome://tracing` open: the JSON array of Chrome's trace
+//! events, one event a line.
+//!
+//! Events are written as they come and none is kept, so a trace may be longer than memory. The format lets the closing
+//! bracket be missing, and a comma stands before an event and not after it: a file whose writer was killed opens with
+//! all that had reached it.
+//!
+//! This file owns the format alone. It knows no clock and nothing of what is traced: times are given, as durations since
+//! whatever moment the caller takes for zero.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, Write};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// A row of a process: what it holds are slices, one within the other.
+///
+/// A thread's number is better no other thread's of the file, whichever process that is of: viewers take threads of one
+/// number for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Thread {
+    pub process: u32,
+    pub id: u32,
+}
+
+/// Something that begins and ends and may overlap with others of its kind: the life of a block of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span<'a> {
+    pub process: u32,
+    /// No other span of the process has it.
+    pub id: u64,
+    pub name: &'a str,
+}
+
+/// A moment of a thread: an end of an arrow, which holds on to the slice that the thread is in then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    pub thread: Thread,
+    pub at: Duration,
+}
+
+/// A trace that is being written. Each event is given to `W` in one piece.
+#[derive(Debug)]
+pub struct TraceFile<W: Write> {
+    out: W,
+    /// The event that is being put together; here so that its memory is used again.
+    line: String,
+    is_empty: bool,
+    processes: u32,
+    threads: u32,
+    flows: u64,
+}
+
+impl<W: Write> TraceFile<W> {
+    /// Begins a trace in `out`.
+    pub fn new(mut out: W) -> io::Result<Self> {
+        out.write_all(b"[")?;
+        Ok(Self { out, line: String::new(), is_empty: true, processes: 0, threads: 0, flows: 0 })
+    }
+
+    /// Names a process. Processes are shown in the order in which they are named.
+    pub fn process(&mut self, id: u32, name: &str) -> io::Result<()> {
+        self.processes += 1;
+        let order = self.processes;
+        self.event('M', id).text("name", "process_name").arguments(&[("name", name.into())]).write()?;
+        self.event('M', id).text("name", "process_sort_index").arguments(&[("sort_index", order.into())]).write()
+    }
+
+    /// Names a thread. Threads of a process are shown in the order in which they are named.
+    pub fn thread(&mut self, thread: Thread, name: &str) -> io::Result<()> {
+        self.threads += 1;
+        let order = self.threads;
+        self.event_of('M', thread).text("name", "thread_name").arguments(&[("name", name.into())]).write()?;
+        self.event_of('M', thread).text("name", "thread_sort_index").arguments(&[("sort_index", order.into())]).write()
+    }
+
+    /// Something that a thread did from `start` to `end`.
+    ///
+    /// # Panics
+    /// If it ends before it starts.
+    pub fn slice(
+        &mut self,
+        thread: Thread,
+        name: &str,
+        start: Duration,
+        end: Duration,
+        arguments: &[(&str, Value)],
+    ) -> io::Result<()> {
+        assert!(start <= end, "a slice starts at {start:?} and ends before, at {end:?}");
+        let event = self.event_of('X', thread).time("ts", start).time("dur", end - start);
+        event.text("name", name).arguments(arguments).write()
+    }
+
+    /// Something that happened in a thread and took no time.
+    pub fn instant(&mut self, at: Point, name: &str, arguments: &[(&str, Value)]) -> io::Result<()> {
+        let event = self.event_of('i', at.thread).time("ts", at.at);
+        event.text("s", "t").text("name", name).arguments(arguments).write()
+    }
+
+    /// Begins a span.
+    pub fn span_begin(&mut self, span: Span<'_>, at: Duration, arguments: &[(&str, Value)]) -> io::Result<()> {
+        self.event('b', span.process).of_span(span).time("ts", at).arguments(arguments).write()
+    }
+
+    /// Ends a span that has begun: the same span, and not before it began.
+    pub fn span_end(&mut self, span: Span<'_>, at: Duration) -> io::Result<()> {
+        self.event('e', span.process).of_span(span).time("ts", at).write()
+    }
+
+    /// What some quantities of a process are from now on, drawn on top of each other.
+    pub fn counter(&mut self, process: u32, name: &str, at: Duration, values: &[(&str, u64)]) -> io::Result<()> {
+        let values: Vec<(&str, Value)> = values.iter().map(|&(name, value)| (name, value.into())).collect();
+        self.event('C', process).time("ts", at).text("name", name).arguments(&values).write()
+    }
+
+    /// An arrow from one slice to another.
+    ///
+    /// # Panics
+    /// If it ends before it starts.
+    pub fn flow(&mut self, name: &str, from: Point, to: Point) -> io::Result<()> {
+        assert!(from.at <= to.at, "an arrow starts at {:?} and ends before, at {:?}", from.at, to.at);
+        self.flows += 1;
+        let id = self.flows;
+        let start = self.event_of('s', from.thread).time("ts", from.at).number("id", id);
+        start.text("cat", "flow").text("name", name).write()?;
+        // Without `bp` the arrow would end at the next slice that begins, and not at the one that is there.
+        let end = self.event_of('f', to.thread).time("ts", to.at).number("id", id);
+        end.text("cat", "flow").text("name", name).text("bp", "e").write()
+    }
+
+    /// Gives what was written so far to whatever lies behind `W`.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// Closes the trace, and answers with what it was written to.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.write_all(b"\n]\n")?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn event(&mut self, phase: char, process: u32) -> Event<'_, W> {
+        self.line.clear();
+        self.line.push_str(if self.is_empty { "\n" } else { ",\n" });
+        Event { file: self }.put(format_args!(r#"{{"ph":"{phase}","pid":{process}"#))
+    }
+
+    fn event_of(&mut self, phase: char, thread: Thread) -> Event<'_, W> {
+        self.event(phase, thread.process).number("tid", thread.id.into())
+    }
+}
+
+/// An event whose object is not closed yet.
+struct Event<'a, W: Write> {
+    file: &'a mut TraceFile<W>,
+}
+
+impl<W: Write> Event<'_, W> {
+    fn put(self, text: fmt::Arguments<'_>) -> Self {
+        self.file.line.write_fmt(text).expect("a string takes all that is written to it");
+        self
+    }
+
+    fn number(self, key: &str, number: u64) -> Self {
+        self.put(format_args!(r#","{key}":{number}"#))
+    }
+
+    /// In microseconds, to the nanosecond. Not by way of a float, which has no room for those of a long time.
+    fn time(self, key: &str, time: Duration) -> Self {
+        let nanoseconds = time.as_nanos();
+        self.put(format_args!(r#","{key}":{}.{:03}"#, nanoseconds / 1000, nanoseconds % 1000))
+    }
+
+    fn text(self, key: &str, text: &str) -> Self {
+        self.put(format_args!(r#","{key}":{}"#, Value::from(text)))
+    }
+
+    /// Viewers pair the two ends of a span by all of this.
+    fn of_span(self, span: Span<'_>) -> Self {
+        let event = self.text("cat", "span").put(format_args!(r#","id2":{{"local":"{:#x}"}}"#, span.id));
+        event.text("name", span.name)
+    }
+
+    fn arguments(self, arguments: &[(&str, Value)]) -> Self {
+        let mut event = self.put(format_args!(r#","args":{{"#));
+        for (at, (name, value)) in arguments.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            event = event.put(format_args!("{comma}{}:{value}", Value::from(*name)));
+        }
+        event.put(format_args!("}}"))
+    }
+
+    fn write(self) -> io::Result<()> {
+        let event = self.put(format_args!("}}"));
+        let TraceFile { out, line, is_empty, .. } = event.file;
+        out.write_all(line.as_bytes())?;
+        *is_empty = false;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
