@@ -23,6 +23,7 @@ use crate::ledger::{ContextId, Gone, Ledger, Mark, Owner, StreamId, WrongRelease
 use crate::staging::Staging;
 use crate::stock::{Piece, Stock};
 use crate::stream::Stream;
+use crate::timeline::Timeline;
 use crate::track::Track;
 use crate::uses::Access;
 
@@ -51,6 +52,7 @@ pub(crate) struct Core {
     /// What failed in drops, which have nobody to tell.
     troubles: Mutex<Vec<Error>>,
     contexts: AtomicU32,
+    pub(crate) timeline: Timeline,
     /// Blocks that other people's code has by their addresses.
     let_go: Mutex<HashMap<u64, Holding>>,
 }
@@ -84,6 +86,7 @@ pub(crate) enum Later {
     Unload {
         hall: Arc<Hall>,
         raw: CUmodule,
+        asked: Duration,
     },
     /// The context itself, with all that is left in it.
     Close {
@@ -117,6 +120,7 @@ impl Core {
             kernels: Mutex::default(),
             troubles: Mutex::default(),
             contexts: AtomicU32::new(1),
+            timeline: Timeline::default(),
             let_go: Mutex::default(),
         })
     }
@@ -248,6 +252,22 @@ impl Core {
         Ok(())
     }
 
+    /// Asks the driver how far streams have come, on a device that writes no words.
+    pub(crate) fn refresh(&self) -> Result<()> {
+        if self.writes_words {
+            return Ok(());
+        }
+        let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
+        tracks.iter().try_for_each(|track| track.refresh(&self.api)).map_err(|error| self.failed(error))
+    }
+
+    /// Waits for all work of all streams.
+    pub(crate) fn synchronize_all(&self) -> Result<()> {
+        self.check()?;
+        let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
+        tracks.iter().try_for_each(|track| track.synchronize(&self.api)).map_err(|error| self.failed(error))
+    }
+
     fn tracks(&self) -> MutexGuard<'_, Tracks> {
         self.tracks.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -314,6 +334,7 @@ impl Core {
     /// unloaded, contexts destroyed.
     pub(crate) fn tidy(&self) -> Result<()> {
         self.check()?;
+        self.timeline.poll(self);
         self.forget_passed_streams()?;
         let waiting = std::mem::take(&mut *self.later.lock().unwrap_or_else(PoisonError::into_inner));
         let mut outcome = Ok(());
@@ -353,9 +374,18 @@ impl Core {
         let api = &self.api;
         match what {
             Later::Retire { track } => track.retire(api).map(|()| true),
-            Later::Unload { hall, raw } => self.alone(hall, || within(api, hall.raw, || module::unload(api, *raw))),
+            Later::Unload { hall, raw, asked } => {
+                let unloaded = self.alone(hall, || within(api, hall.raw, || module::unload(api, *raw)))?;
+                if unloaded && self.timeline.is_on() {
+                    self.timeline.of_module("unload", raw.0 as u64, *asked, self.now());
+                }
+                Ok(unloaded)
+            }
             Later::Close { hall } => {
-                let closed = self.alone(hall, || context::destroy(api, hall.raw))?;
+                let closed = self.alone(hall, || {
+                    self.timeline.poll(self);
+                    context::destroy(api, hall.raw)
+                })?;
                 if closed {
                     self.context_is_gone(hall.id);
                 }
@@ -382,6 +412,7 @@ impl Core {
         books.stock.forget_context(context);
         books.ledger.end_context(context, self.now());
         drop(books);
+        self.timeline.context_is_gone(context);
         for track in self.tracks_of(context) {
             if let Some(slot) = track.end_with_context() {
                 self.counters.give_back(slot);

@@ -1,6 +1,7 @@
 //! A device: the entrance to everything else, and the place for what concerns all of its memory.
 
 use std::panic::Location;
+use std::path::Path;
 use std::sync::Arc;
 
 use freehold_driver::cuda::{Api, CUdevice, CUdeviceptr, device, memory};
@@ -11,9 +12,10 @@ use crate::core::Core;
 use crate::current::within;
 use crate::error::{Error, Result};
 use crate::image::Image;
-use crate::ledger::{Entry, Kind, Owner, Totals};
+use crate::ledger::{BlockId, Entry, Gone, Kind, Owner, Totals};
 use crate::module::Module;
 use crate::stream::Stream;
+use crate::timeline::Recording;
 
 /// A device and its primary context. A handle: all handles of a device that was opened once are of one.
 #[derive(Clone, Debug)]
@@ -25,7 +27,7 @@ pub struct Device {
 #[derive(Debug)]
 pub struct Adopted {
     core: Arc<Core>,
-    block: crate::ledger::BlockId,
+    block: BlockId,
 }
 
 impl Device {
@@ -159,6 +161,14 @@ impl Device {
         self.core().trim(&self.primary.inner.hall)
     }
 
+    /// Records what happens from now on: as events of `tracing`, and in a file that Perfetto opens, if one is named.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyRecording`], and [`Error::File`] where the file cannot be made.
+    pub fn record(&self, file: Option<&Path>) -> Result<Recording> {
+        Recording::begin(self.core(), file)
+    }
+
     /// What failed in drops since the last time this was asked.
     pub fn troubles(&self) -> Vec<Error> {
         self.core().take_troubles()
@@ -176,8 +186,13 @@ pub enum Adoption {
 
 impl Drop for Adopted {
     fn drop(&mut self) {
-        if !self.core.is_child() {
-            self.core.books().ledger.forget(self.block, crate::ledger::Gone::GivenBack);
+        if self.core.is_child() {
+            return;
+        }
+        let ledger = &mut self.core.books().ledger;
+        // It is there no more where the driver gave the address to somebody else, or its context is gone.
+        if ledger.owner(self.block).is_some() {
+            ledger.forget(self.block, Gone::GivenBack);
         }
     }
 }

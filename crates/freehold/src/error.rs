@@ -45,6 +45,8 @@ pub enum Error {
         "this process is a fork of process {process}, whose device it cannot use; start another program instead of a fork"
     )]
     ForkedChild { process: u32 },
+    #[error("the device is being recorded already: finish that recording first")]
+    AlreadyRecording,
     #[error("{name:?} holds a NUL, which no name in an image does")]
     NulInName { name: String },
     #[error("the image has no kernel {name:?}{}", names(.known))]

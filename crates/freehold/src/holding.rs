@@ -9,9 +9,10 @@ use crate::context::Context;
 use crate::core::{Books, Core};
 use crate::current::within;
 use crate::error::{Error, Result};
-use crate::ledger::{BlockId, Entry, Kind, Mark, Release};
+use crate::ledger::{BlockId, Entry, Gone, Kind, Mark, NotEntered, Release};
 use crate::stock::{Found, Piece, capacity_of};
 use crate::stream::{Stream, Used};
+use crate::timeline::Allocation;
 use crate::track::Track;
 use crate::uses::{Access, Uses};
 
@@ -39,9 +40,17 @@ impl Holding {
         let context = &stream.context;
         context.inner.check()?;
         let core = &context.inner.core;
+        let asked = core.timeline.is_on().then(|| core.now());
+        let recorded = |base, is_reuse| {
+            if let Some(asked) = asked {
+                let what = Allocation { base, bytes, tag, at, is_reuse, asked };
+                let totals = core.books().ledger.totals();
+                core.timeline.allocated(what, &stream.track, core.now(), totals);
+            }
+        };
         let capacity_bytes =
             capacity_of(bytes as u64).ok_or(Error::TooManyElements { elements: bytes, element_bytes: 1 })?;
-        let tag: Option<Arc<str>> = tag.map(Into::into);
+        let name: Option<Arc<str>> = tag.map(Into::into);
         // Nobody has used the memory yet, or its last user was in this stream, or all of its uses have passed.
         let made = |block, address, last_use: u64| Self {
             block,
@@ -53,9 +62,11 @@ impl Holding {
             uses: Uses::begin(Mark { stream: stream.track.id, position: last_use }),
             is_released: false,
         };
-        match Self::reuse(core, stream, bytes, capacity_bytes, &tag, at) {
+        core.refresh()?;
+        match Self::reuse(core, stream, bytes, capacity_bytes, &name, at) {
             Found::Piece(piece) => {
                 let last_use = if piece.home.stream == stream.track.id { piece.home.position } else { 0 };
+                recorded(piece.base, true);
                 return Ok(made(piece.block, CUdeviceptr(piece.base), last_use));
             }
             Found::Unmarked(marks) => core.mark(&marks)?,
@@ -69,11 +80,33 @@ impl Holding {
             stream: Some(stream.track.id),
             process: core.process,
             kind: Kind::Own,
-            tag,
+            tag: name,
             allocated_at: at,
         };
-        let block = core.books().ledger.enter(entry).expect("the driver hands out no address that is in use");
+        let block = match Self::enter(core, entry) {
+            Ok(block) => block,
+            Err(error) => {
+                // Somebody freed memory of ours behind our back, and it came again.
+                within(&core.api, context.inner.hall.raw, || memory::free(&core.api, address))
+                    .map_err(|error| core.failed(error))?;
+                return Err(error.into());
+            }
+        };
+        recorded(address.0, false);
         Ok(made(block, address, 0))
+    }
+
+    /// Enters memory that the driver gave. Memory of others at the same address is theirs no more: they freed it.
+    fn enter(core: &Core, entry: Entry) -> std::result::Result<BlockId, NotEntered> {
+        let ledger = &mut core.books().ledger;
+        loop {
+            match ledger.enter(entry.clone()) {
+                Err(NotEntered::Overlap { with, .. }) if with.kind != Kind::Own => {
+                    ledger.forget(with.block, Gone::GivenBack);
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Memory of the stock.
@@ -123,7 +156,7 @@ impl Holding {
     }
 
     pub(crate) fn used(&self, access: Access) -> Used<'_> {
-        Used { uses: &self.uses, context: &self.context, access, is_ordered: true }
+        Used { uses: &self.uses, context: &self.context, base: self.address.0, access, is_ordered: true }
     }
 
     /// All uses that may be pending, and the last one at home.
@@ -148,6 +181,7 @@ impl Holding {
         self.context.inner.check()?;
         let inner = &self.context.inner;
         let core = &inner.core;
+        let asked = core.now();
         for mark in self.marks() {
             if let Some(track) = core.track(mark.stream)
                 && !track.has_passed(mark.position)
@@ -159,9 +193,13 @@ impl Holding {
             .map_err(|error| core.failed(error))?;
         let mut books = core.books();
         books.ledger.release(self.block, Release { marks: Vec::new(), released_at: at, when: core.now() });
-        books.ledger.forget(self.block, crate::ledger::Gone::GivenBack);
+        books.ledger.forget(self.block, Gone::GivenBack);
+        let totals = books.ledger.totals();
         drop(books);
         self.is_released = true;
+        if core.timeline.is_on() {
+            core.timeline.released(self.address.0, at, asked, core.now(), totals);
+        }
         Ok(())
     }
 
@@ -188,10 +226,16 @@ impl Holding {
             capacity_bytes: self.capacity_bytes,
             home: self.last_at_home(),
         };
-        let Books { ledger, stock } = &mut *core.books();
+        let mut books = core.books();
+        let Books { ledger, stock } = &mut *books;
         ledger.release(self.block, Release { marks, released_at: at, when });
         stock.put(ledger, self.context.id(), piece);
+        let totals = ledger.totals();
+        drop(books);
         self.is_released = true;
+        if core.timeline.is_on() {
+            core.timeline.released(self.address.0, at, when, core.now(), totals);
+        }
     }
 }
 

@@ -208,7 +208,7 @@ impl Stream {
             self.fits(kernel, grid, sizes)?;
             self.order(used)?;
             let shape = Shape { grid: grid.blocks, block: grid.threads, shared_bytes: grid.shared_bytes };
-            let mark = self.put_ordered(used, |api, raw| {
+            let mark = self.put_ordered(kernel.name(), used, |api, raw| {
                 // SAFETY: there is a pointer for each parameter, to a value of its size; what the kernel does is its own.
                 unsafe { launch::kernel(api, kernel.raw, shape, raw, pointers) }
             })?;

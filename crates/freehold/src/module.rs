@@ -49,7 +49,8 @@ impl Module {
         let inner = &context.inner;
         inner.check()?;
         inner.core.tidy()?;
-        let api = &inner.core.api;
+        let (core, asked) = (&inner.core, inner.core.now());
+        let api = &core.api;
         let mut log = vec![0_u8; LOG_BYTES];
         let mut options = Options::new()
             .with(CUjit_option::ERROR_LOG_BUFFER, log.as_mut_ptr() as usize)
@@ -60,7 +61,12 @@ impl Module {
             unsafe { module::load_with(api, image.bytes().as_ptr().cast(), &mut options) }
         });
         match loaded {
-            Ok(raw) => Ok(Self { inner: Arc::new(Inner { raw, image: image.clone(), context }) }),
+            Ok(raw) => {
+                if core.timeline.is_on() {
+                    core.timeline.of_module("load", raw.0 as u64, asked, core.now());
+                }
+                Ok(Self { inner: Arc::new(Inner { raw, image: image.clone(), context }) })
+            }
             Err(error) if is_of_the_image(error.code) => {
                 let text = log.split(|&byte| byte == 0).next().unwrap_or_default();
                 let log = String::from_utf8_lossy(text).trim_end().into();
@@ -155,7 +161,7 @@ impl Drop for Inner {
             return;
         }
         let core = &inner.core;
-        core.later(Later::Unload { hall: inner.hall.clone(), raw: self.raw });
+        core.later(Later::Unload { hall: inner.hall.clone(), raw: self.raw, asked: core.now() });
         let marks: Vec<_> = core.tracks_of(inner.hall.id).iter().map(|track| track.now()).collect();
         if let Err(error) = core.mark(&marks).and_then(|()| core.tidy()) {
             core.trouble(error);

@@ -30,6 +30,8 @@ pub struct Stream {
 pub struct Used<'a> {
     pub(crate) uses: &'a Uses,
     pub(crate) context: &'a Context,
+    /// The address of the block.
+    pub(crate) base: u64,
     pub(crate) access: Access,
     pub(crate) is_ordered: bool,
 }
@@ -110,7 +112,7 @@ impl Stream {
         let waits = self.order(&[to.used(Access::Write)])?;
         if was_idle && !waits && bytes.len() >= DIRECT_BYTES_MIN {
             // The driver reads `from` before it returns, unless it is pinned; then the host waits for the copy alone.
-            return self.put_and_wait(&[to.used(Access::Write)], |api, raw| {
+            return self.put_and_wait("upload", &[to.used(Access::Write)], |api, raw| {
                 // SAFETY: `from` outlives the call, and the wait for the copy that follows it.
                 unsafe { copy::host_to_device_async(api, to.address(), bytes.as_ptr().cast(), bytes.len(), raw) }
             });
@@ -119,7 +121,7 @@ impl Stream {
         let mut buffer = taken.map_err(|error| core.failed(error))?;
         let staged = buffer.fill(bytes);
         let (start, length) = (staged.as_ptr(), staged.len());
-        let put = self.put_ordered(&[to.used(Access::Write)], |api, raw| {
+        let put = self.put_ordered("upload", &[to.used(Access::Write)], |api, raw| {
             // SAFETY: the buffer stays as it is until the stream has passed the copy, whose mark goes with it below.
             unsafe { copy::host_to_device_async(api, to.address(), start.cast(), length, raw) }
         });
@@ -144,7 +146,7 @@ impl Stream {
         let used = [from.used()];
         self.order(&used)?;
         let bytes = to.as_mut_bytes();
-        self.put_and_wait(&used, |api, raw| {
+        self.put_and_wait("download", &used, |api, raw| {
             // SAFETY: `to` is borrowed until the wait for the copy is over.
             unsafe { copy::device_to_host_async(api, bytes.as_mut_ptr().cast(), from.address(), bytes.len(), raw) }
         })
@@ -156,7 +158,7 @@ impl Stream {
             return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
         }
         let bytes = from.len() * size_of::<T>();
-        self.put(&[from.used(), to.used(Access::Write)], |api, raw| {
+        self.put("copy", &[from.used(), to.used(Access::Write)], |api, raw| {
             copy::device_to_device_async(api, to.address(), from.address(), bytes, raw)
         })
     }
@@ -164,7 +166,7 @@ impl Stream {
     /// Sets every byte of a block, or of a part of one.
     pub fn fill_bytes<T: Plain>(&self, to: &mut impl Target<T>, byte: u8) -> Result<()> {
         let bytes = to.len() * size_of::<T>();
-        self.put(&[to.used(Access::Write)], |api, raw| fill::d8_async(api, to.address(), byte, bytes, raw))
+        self.put("fill", &[to.used(Access::Write)], |api, raw| fill::d8_async(api, to.address(), byte, bytes, raw))
     }
 
     /// Waits until all work of the stream is done.
@@ -214,18 +216,20 @@ impl Stream {
     /// Puts work in that uses these blocks: after what it has to wait for, and noted for what comes later.
     pub(crate) fn put(
         &self,
+        name: &str,
         used: &[Used<'_>],
         work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
         self.context.inner.check()?;
         self.order(used)?;
-        self.put_ordered(used, work).map(drop)
+        self.put_ordered(name, used, work).map(drop)
     }
 
     /// [`put`](Self::put) behind an [`order`](Self::order).
     #[inline]
     pub(crate) fn put_ordered(
         &self,
+        name: &str,
         used: &[Used<'_>],
         work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
     ) -> Result<Mark> {
@@ -234,7 +238,12 @@ impl Stream {
         if inner.is_closed() {
             return Err(Error::ContextClosed { context: inner.hall.id });
         }
-        work(&inner.core.api, self.track.raw).map_err(|error| inner.core.failed(error))?;
+        if inner.core.timeline.is_on() {
+            self.put_timed(name, used, work)
+        } else {
+            work(&inner.core.api, self.track.raw)
+        }
+        .map_err(|error| inner.core.failed(error))?;
         let mark = Mark { stream: self.track.id, position: self.track.count() };
         for used in used {
             if used.is_ordered {
@@ -246,14 +255,35 @@ impl Stream {
         Ok(mark)
     }
 
+    /// Puts work between two events that tell when it began and ended.
+    #[cold]
+    fn put_timed(
+        &self,
+        name: &str,
+        used: &[Used<'_>],
+        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+    ) -> std::result::Result<(), CallError> {
+        let inner = &self.context.inner;
+        let (core, timeline) = (&inner.core, &inner.core.timeline);
+        let begun = timeline.begin_use(core, &inner.hall, &self.track);
+        let put = work(&core.api, self.track.raw);
+        match (begun, put.is_ok()) {
+            (Some(begun), true) => timeline.end_use(core, begun, &self.track, name, used),
+            (Some(begun), false) => timeline.cancel_use(begun, self.track.context),
+            (None, _) => {}
+        }
+        put
+    }
+
     /// Puts a copy from or to memory of the caller's in, and waits for it. The memory is used by nobody when this returns.
     fn put_and_wait(
         &self,
+        name: &str,
         used: &[Used<'_>],
         work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
         let core = &self.context.inner.core;
-        self.put_ordered(used, work)?;
+        self.put_ordered(name, used, work)?;
         // A wait that fails once leaves the copy on its way; one that fails twice is a device that has failed, and does
         // nothing any more.
         let waited = self.track.synchronize(&core.api).or_else(|_| self.track.synchronize(&core.api));

@@ -1,0 +1,382 @@
+//! The log of a recording: what is known of each use by now, and where it is written.
+//!
+//! Times of the device come from events before and after each use, as distances from an event of the same context whose
+//! time on the host is known. A release took effect when the last use of its block had ended.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque, btree_map};
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::panic::Location;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use freehold_driver::cuda::{Api, CUevent, CUstream, CallError, event, event_flags, stream, stream_flags};
+use serde_json::{Value, json};
+
+use super::perfetto::{Point, Span, Thread, TraceFile};
+use super::{Allocation, Begun};
+use crate::core::Hall;
+use crate::current::within;
+use crate::error::{Error, Result};
+use crate::ledger::{ContextId, StreamId, Totals};
+use crate::track::Track;
+
+/// The driver tells distances in milliseconds of 24 bits: from farther away they would be less exact than a microsecond.
+const DISTANCE_MAX: Duration = Duration::from_secs(4);
+
+/// The rows of streams come after those of threads.
+const STREAM_ROWS: u32 = 1 << 20;
+
+type Driver<T> = std::result::Result<T, CallError>;
+
+#[derive(Debug)]
+pub(super) struct Log {
+    process: u32,
+    trace: Option<Trace>,
+    threads: HashMap<ThreadId, u32>,
+    clocks: HashMap<ContextId, Clock>,
+    spare: HashMap<ContextId, Vec<CUevent>>,
+    pending: BTreeMap<StreamId, VecDeque<Pending>>,
+    /// The block that lies at an address now.
+    living: HashMap<u64, u64>,
+    lives: BTreeMap<u64, Life>,
+    last_life: u64,
+}
+
+#[derive(Debug)]
+struct Trace {
+    path: PathBuf,
+    file: TraceFile<BufWriter<File>>,
+    rows: Vec<Thread>,
+    /// The first failure. What comes after it is not written.
+    failure: Option<io::ErrorKind>,
+}
+
+/// An event that has passed, or passes at once, and its time.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    event: CUevent,
+    at: Duration,
+}
+
+impl Clock {
+    /// The time so many milliseconds after the event, or before it.
+    fn after(&self, elapsed_ms: f32) -> Duration {
+        let distance = Duration::from_secs_f64(f64::from(elapsed_ms.abs()) / 1e3);
+        if elapsed_ms < 0.0 { self.at.saturating_sub(distance) } else { self.at + distance }
+    }
+}
+
+/// What was put into a stream.
+#[derive(Debug)]
+pub(super) struct Use {
+    pub(super) name: Arc<str>,
+    pub(super) stream: StreamId,
+    pub(super) context: ContextId,
+    /// When the call returned.
+    pub(super) returned: Duration,
+}
+
+#[derive(Debug)]
+struct Pending {
+    begun: Begun,
+    what: Use,
+    row: Thread,
+    lives: Vec<u64>,
+}
+
+/// The time of a block from its allocation to the effect of its release.
+#[derive(Debug)]
+struct Life {
+    name: String,
+    began: Duration,
+    pending_uses: u32,
+    last_use: Duration,
+    released: Option<(Duration, Option<&'static Location<'static>>)>,
+}
+
+impl Log {
+    pub(super) fn new(process: u32, file: Option<(PathBuf, TraceFile<BufWriter<File>>)>) -> Self {
+        let trace = file.map(|(path, file)| Trace { path, file, rows: Vec::new(), failure: None });
+        let mut log = Self {
+            process,
+            trace,
+            threads: HashMap::new(),
+            clocks: HashMap::new(),
+            spare: HashMap::new(),
+            pending: BTreeMap::new(),
+            living: HashMap::new(),
+            lives: BTreeMap::new(),
+            last_life: 0,
+        };
+        log.write(|file| file.process(process, "freehold"));
+        log
+    }
+
+    pub(super) fn allocated(&mut self, what: Allocation<'_>, stream: StreamId, effect: Duration, totals: Totals) {
+        let Allocation { base, bytes, tag, at, is_reuse, asked } = what;
+        let verb = if is_reuse { "reuse" } else { "allocate" };
+        tracing::debug!(target: "freehold::timeline", what = verb, base = format_args!("{base:#x}"), bytes,
+            stream = stream.0, tag, at = %at, asked_us = us(asked), effect_us = us(effect));
+        let tag = tag.map_or(String::new(), |tag| format!(" ({tag})"));
+        let name = format!("{bytes} bytes at {base:#x}{tag}");
+        self.last_life += 1;
+        let (id, process, row) = (self.last_life, self.process, self.thread_row());
+        self.living.insert(base, id);
+        let arguments = [("stream", json!(stream.0)), ("allocated at", json!(at.to_string()))];
+        self.write(|file| {
+            file.slice(row, &format!("{verb} {name}"), asked, effect, &arguments)?;
+            file.span_begin(Span { process, id, name: &name }, effect, &arguments)
+        });
+        let life = Life { name, began: effect, pending_uses: 0, last_use: Duration::ZERO, released: None };
+        self.lives.insert(id, life);
+        self.count(effect, totals);
+    }
+
+    pub(super) fn released(
+        &mut self,
+        base: u64,
+        at: Option<&'static Location<'static>>,
+        asked: Duration,
+        effect: Duration,
+        totals: Totals,
+    ) {
+        self.count(effect, totals);
+        let row = self.thread_row();
+        let Some(id) = self.living.remove(&base) else { return };
+        let Some(life) = self.lives.get_mut(&id) else { return };
+        life.released = Some((asked, at));
+        life.last_use = life.last_use.max(effect);
+        let name = format!("release {}", life.name);
+        let arguments: Vec<(&str, Value)> = at.iter().map(|at| ("released at", json!(at.to_string()))).collect();
+        self.write(|file| file.slice(row, &name, asked, effect, &arguments));
+        self.end_life(id);
+    }
+
+    pub(super) fn of_module(&mut self, what: &'static str, module: u64, asked: Duration, effect: Duration) {
+        tracing::debug!(target: "freehold::timeline", what, module = format_args!("{module:#x}"), asked_us = us(asked),
+            effect_us = us(effect));
+        let row = self.thread_row();
+        self.write(|file| file.slice(row, &format!("{what} module {module:#x}"), asked, effect, &[]));
+    }
+
+    pub(super) fn begin_use(&mut self, api: &Api, hall: &Hall, track: &Track, asked: Duration) -> Driver<Begun> {
+        if let Entry::Vacant(clock) = self.clocks.entry(hall.id) {
+            clock.insert(Clock { event: within(api, hall.raw, || passed_event(api))?, at: asked });
+        }
+        let start = self.event(api, hall)?;
+        let end = self.event(api, hall).inspect_err(|_| self.keep(hall.id, start))?;
+        if let Err(error) = event::record(api, start, track.raw) {
+            self.keep(hall.id, start);
+            self.keep(hall.id, end);
+            return Err(error);
+        }
+        Ok(Begun { start, end, asked })
+    }
+
+    pub(super) fn cancel_use(&mut self, begun: Begun, context: ContextId) {
+        self.keep(context, begun.start);
+        self.keep(context, begun.end);
+    }
+
+    pub(super) fn end_use(&mut self, api: &Api, begun: Begun, raw: CUstream, what: Use, blocks: &[u64]) -> Driver<()> {
+        if let Err(error) = event::record(api, begun.end, raw) {
+            self.cancel_use(begun, what.context);
+            return Err(error);
+        }
+        let lives: Vec<u64> = blocks.iter().filter_map(|base| self.living.get(base).copied()).collect();
+        for id in &lives {
+            if let Some(life) = self.lives.get_mut(id) {
+                life.pending_uses += 1;
+            }
+        }
+        let row = self.thread_row();
+        self.pending.entry(what.stream).or_default().push_back(Pending { begun, what, row, lives });
+        Ok(())
+    }
+
+    /// Notes the times of all uses that have ended.
+    pub(super) fn poll(&mut self, api: &Api) -> Driver<()> {
+        let streams: Vec<StreamId> = self.pending.keys().copied().collect();
+        for stream in streams {
+            while let Some(first) = self.pending.get(&stream).and_then(VecDeque::front) {
+                if !event::query(api, first.begun.end)? {
+                    break;
+                }
+                let (begun_at, ended_at) = self.times(api, first)?;
+                if let Some(mut ended) = self.pending.get_mut(&stream).and_then(VecDeque::pop_front) {
+                    self.wind(&mut ended, ended_at);
+                    self.use_ended(ended, begun_at, ended_at);
+                }
+            }
+        }
+        self.pending.retain(|_, pending| !pending.is_empty());
+        Ok(())
+    }
+
+    pub(super) fn context_is_gone(&mut self, context: ContextId) {
+        self.clocks.remove(&context);
+        self.spare.remove(&context);
+        self.pending.retain(|_, pending| pending.front().is_none_or(|first| first.what.context != context));
+    }
+
+    /// Ends all lives, and the file. Without a driver the events are left to the end of the process.
+    pub(super) fn finish(mut self, api: Option<&Api>, now: Duration) -> Result<()> {
+        let ids: Vec<u64> = self.lives.keys().copied().collect();
+        let process = self.process;
+        for id in ids {
+            if let Some(life) = self.lives.remove(&id) {
+                let end = now.max(life.began);
+                self.write(|file| file.span_end(Span { process, id, name: &life.name }, end));
+            }
+        }
+        let pending = std::mem::take(&mut self.pending).into_values().flatten();
+        let mut events: Vec<CUevent> = pending.flat_map(|one| [one.begun.start, one.begun.end]).collect();
+        events.extend(self.spare.drain().flat_map(|(_, events)| events));
+        events.extend(self.clocks.drain().map(|(_, clock)| clock.event));
+        let destroyed = match api {
+            Some(api) => events.into_iter().try_for_each(|event| event::destroy(api, event)),
+            None => Ok(()),
+        };
+        if let Some(trace) = self.trace {
+            let Trace { path, file, failure, .. } = trace;
+            let finished = match failure {
+                Some(kind) => Err(kind),
+                None => file.finish().map(drop).map_err(|error| error.kind()),
+            };
+            finished.map_err(|kind| Error::File { path, kind })?;
+        }
+        Ok(destroyed?)
+    }
+
+    fn use_ended(&mut self, ended: Pending, begun_at: Duration, ended_at: Duration) {
+        let Pending { begun, what, row, lives } = ended;
+        let start = begun_at.max(begun.asked);
+        let end = ended_at.max(start);
+        tracing::debug!(target: "freehold::timeline", what = "use", name = &*what.name, stream = what.stream.0,
+            asked_us = us(begun.asked), begun_us = us(start), effect_us = us(end));
+        let stream_row = self.stream_row(what.stream, what.context);
+        let asked = begun.asked;
+        let names: Vec<&str> = lives.iter().filter_map(|id| self.lives.get(id)).map(|life| &*life.name).collect();
+        let arguments = [("asked after us", json!(us(asked))), ("blocks", json!(names.join(", ")))];
+        write(&mut self.trace, |file| {
+            file.slice(row, &format!("put {}", what.name), asked, what.returned.max(asked), &[])?;
+            file.slice(stream_row, &what.name, start, end, &arguments)?;
+            file.flow("put", Point { thread: row, at: asked }, Point { thread: stream_row, at: start })
+        });
+        self.keep(what.context, begun.start);
+        self.keep(what.context, begun.end);
+        for id in lives {
+            if let Some(life) = self.lives.get_mut(&id) {
+                life.pending_uses -= 1;
+                life.last_use = life.last_use.max(end);
+            }
+            self.end_life(id);
+        }
+    }
+
+    /// Ends a life if its block was released and its last use is known to have ended.
+    fn end_life(&mut self, id: u64) {
+        let is_over = |life: &mut Life| life.released.is_some() && life.pending_uses == 0;
+        let btree_map::Entry::Occupied(mut entry) = self.lives.entry(id) else { return };
+        if !is_over(entry.get_mut()) {
+            return;
+        }
+        let life = entry.remove();
+        let Some((asked, at)) = life.released else { return };
+        let effect = life.last_use.max(asked).max(life.began);
+        let at = at.map(ToString::to_string);
+        tracing::debug!(target: "freehold::timeline", what = "release", block = life.name, at, asked_us = us(asked),
+            effect_us = us(effect));
+        let process = self.process;
+        self.write(|file| file.span_end(Span { process, id, name: &life.name }, effect));
+    }
+
+    fn count(&mut self, at: Duration, totals: Totals) {
+        let process = self.process;
+        let Totals { owned_bytes, released_bytes, free_bytes, .. } = totals;
+        let values = [("owned", owned_bytes), ("released", released_bytes), ("free", free_bytes)];
+        self.write(|file| file.counter(process, "device memory, bytes", at, &values));
+    }
+
+    /// When a use began and ended on the device.
+    fn times(&self, api: &Api, pending: &Pending) -> Driver<(Duration, Duration)> {
+        let clock = self.clocks[&pending.what.context];
+        let since = |event| Ok(clock.after(event::elapsed_ms(api, clock.event, event)?));
+        Ok((since(pending.begun.start)?, since(pending.begun.end)?))
+    }
+
+    /// Measures from the end of a use from now on, where the event that was measured from is too far away.
+    fn wind(&mut self, ended: &mut Pending, ended_at: Duration) {
+        if let Some(clock) = self.clocks.get_mut(&ended.what.context)
+            && ended_at.saturating_sub(clock.at) > DISTANCE_MAX
+        {
+            std::mem::swap(&mut clock.event, &mut ended.begun.end);
+            clock.at = ended_at;
+        }
+    }
+
+    fn event(&mut self, api: &Api, hall: &Hall) -> Driver<CUevent> {
+        match self.spare.entry(hall.id).or_default().pop() {
+            Some(event) => Ok(event),
+            None => within(api, hall.raw, || event::create(api, event_flags::DEFAULT)),
+        }
+    }
+
+    fn keep(&mut self, context: ContextId, event: CUevent) {
+        self.spare.entry(context).or_default().push(event);
+    }
+
+    fn thread_row(&mut self) -> Thread {
+        let next = self.threads.len() as u32 + 1;
+        let id = *self.threads.entry(thread::current().id()).or_insert(next);
+        let row = Thread { process: self.process, id };
+        let name = thread::current().name().map_or_else(|| format!("thread {id}"), |name| format!("thread {name}"));
+        self.name_row(row, &name)
+    }
+
+    fn stream_row(&mut self, stream: StreamId, context: ContextId) -> Thread {
+        let row = Thread { process: self.process, id: STREAM_ROWS + stream.0 };
+        self.name_row(row, &format!("{stream} of {context}"))
+    }
+
+    fn name_row(&mut self, row: Thread, name: &str) -> Thread {
+        if let Some(trace) = &mut self.trace
+            && !trace.rows.contains(&row)
+        {
+            trace.rows.push(row);
+            self.write(|file| file.thread(row, name));
+        }
+        row
+    }
+
+    fn write(&mut self, event: impl FnOnce(&mut TraceFile<BufWriter<File>>) -> io::Result<()>) {
+        write(&mut self.trace, event);
+    }
+}
+
+fn write(trace: &mut Option<Trace>, event: impl FnOnce(&mut TraceFile<BufWriter<File>>) -> io::Result<()>) {
+    if let Some(trace) = trace
+        && trace.failure.is_none()
+    {
+        trace.failure = event(&mut trace.file).err().map(|error| error.kind());
+    }
+}
+
+/// An event in a stream that has nothing else to do: it passes at once. The context is current.
+fn passed_event(api: &Api) -> Driver<CUevent> {
+    let idle = stream::create(api, stream_flags::NON_BLOCKING)?;
+    let made = event::create(api, event_flags::DEFAULT);
+    let recorded = made.and_then(|event| match event::record(api, event, idle) {
+        Ok(()) => Ok(event),
+        Err(error) => event::destroy(api, event).and(Err(error)),
+    });
+    stream::destroy(api, idle).and(recorded)
+}
+
+fn us(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
+}

@@ -1,0 +1,67 @@
+//! Recordings: what is in the file that Perfetto opens.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use freehold::Error;
+use serde_json::Value;
+
+use recorded::{device, work};
+
+mod recorded;
+
+fn file(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.json", std::process::id()))
+}
+
+fn number(event: &Value, key: &str) -> f64 {
+    event[key].as_f64().unwrap()
+}
+
+#[test]
+fn a_release_ends_in_the_file_when_the_last_use_has() {
+    let (device, file) = (device(), file("release"));
+    let recording = device.record(Some(&file)).unwrap();
+    work(&device);
+    recording.finish().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let events: Vec<Value> = serde_json::from_str(&text).unwrap();
+    let named = |kind: &str, name: &str| -> Vec<&Value> {
+        let found = |event: &&Value| event["ph"] == kind && event["name"].as_str().is_some_and(|n| n.starts_with(name));
+        events.iter().filter(found).collect()
+    };
+    for name in
+        ["upload", "scale", "spend", "copy", "load module", "unload module", "allocate 400 bytes", "release 400"]
+    {
+        assert!(!named("X", name).is_empty(), "{name}: {text}");
+    }
+    assert_eq!(named("X", "reuse 400 bytes").len(), 1, "{text}");
+    let copy = named("X", "copy")[0];
+    let (copied, end) = (number(copy, "ts"), number(copy, "ts") + number(copy, "dur"));
+    let spent = named("X", "spend")[0];
+    assert!(copied >= number(spent, "ts") + number(spent, "dur"), "the copy is behind the kernel: {text}");
+    // The first block to end its life is `x`, in both streams' hands until the copy was done.
+    let id = |event: &Value| event["id2"]["local"].as_str().unwrap().to_owned();
+    let lives: BTreeMap<String, f64> =
+        named("e", "400").into_iter().map(|event| (id(event), number(event, "ts"))).collect();
+    let (_, ended) = lives.first_key_value().unwrap();
+    assert!(*ended >= end, "the block lives until the copy is done, {ended} and {end}: {text}");
+    assert_eq!(named("b", "400").len(), named("e", "400").len(), "every life ends");
+}
+
+#[test]
+fn one_recording_at_a_time() {
+    let device = device();
+    let recording = device.record(None).unwrap();
+    assert!(matches!(device.record(None), Err(Error::AlreadyRecording)));
+    recording.finish().unwrap();
+    device.record(None).unwrap().finish().unwrap();
+}
+
+#[test]
+fn a_file_that_cannot_be_made_is_named() {
+    let path = PathBuf::from("/nonexistent/trace.json");
+    let error = device().record(Some(&path)).unwrap_err();
+    assert_eq!(error.to_string(), "/nonexistent/trace.json: entity not found");
+}
