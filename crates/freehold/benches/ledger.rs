@@ -1,5 +1,167 @@
-//! What the ledger costs: finding an owner, and each step of a block's life.
+//! What the ledger costs: finding an owner, and each step of a block's life, among a thousand blocks and a million.
+//!
+//! Blocks are of 512 bytes to 64 KiB, side by side, entered in a random order; what is done next is done to a random
+//! one. Each figure is for one operation or pair of operations of a thousand that are made in a row.
+
+use std::hint::black_box;
+use std::panic::Location;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use freehold::ledger::{BlockId, ContextId, Entry, Gone, Kind, Ledger, Release, StreamId};
+
+const BASE: u64 = 0x7f00_0000_0000;
+
+/// Operations in a row.
+const ROW: usize = 1000;
 
 fn main() {
     divan::main();
+}
+
+/// Numbers that follow from a seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+}
+
+struct Full {
+    ledger: Ledger,
+    blocks: Vec<(Entry, BlockId)>,
+    numbers: Numbers,
+}
+
+impl Full {
+    fn new(count: usize, tag: Option<Arc<str>>) -> Self {
+        let mut numbers = Numbers(1);
+        let mut base = BASE;
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            let bytes = 512 * (1 + numbers.below(128));
+            entries.push(entry(base, bytes, tag.clone()));
+            base += bytes;
+        }
+        for place in (1..count).rev() {
+            entries.swap(place, numbers.below(place as u64 + 1) as usize);
+        }
+        let mut ledger = Ledger::new();
+        let mut blocks = Vec::new();
+        for entry in entries {
+            let block = ledger.enter(entry.clone()).expect("the blocks lie side by side");
+            blocks.push((entry, block));
+        }
+        Self { ledger, blocks, numbers }
+    }
+
+    /// Addresses within random blocks.
+    fn addresses(&mut self) -> Vec<u64> {
+        (0..ROW)
+            .map(|_| {
+                let (entry, _) = &self.blocks[self.numbers.below(self.blocks.len() as u64) as usize];
+                entry.base + self.numbers.below(entry.bytes)
+            })
+            .collect()
+    }
+
+    /// Random blocks, each once.
+    fn places(&mut self) -> Vec<usize> {
+        let part = self.blocks.len() / ROW;
+        (0..ROW).map(|row| row * part + self.numbers.below(part as u64) as usize).collect()
+    }
+}
+
+fn entry(base: u64, bytes: u64, tag: Option<Arc<str>>) -> Entry {
+    Entry {
+        base,
+        bytes,
+        capacity_bytes: bytes,
+        context: ContextId(1),
+        stream: Some(StreamId(1)),
+        process: 1,
+        kind: Kind::Own,
+        tag,
+        allocated_at: Location::caller(),
+    }
+}
+
+#[divan::bench(args = [1_000, 1_000_000])]
+fn owner_of(bencher: Bencher, count: usize) {
+    let mut full = Full::new(count, None);
+    let rows: Vec<Vec<u64>> = (0..1000).map(|_| full.addresses()).collect();
+    let mut rows = rows.iter().cycle();
+    bencher.counter(ItemsCount::new(ROW)).bench_local(|| {
+        for &address in rows.next().expect("a cycle has no end") {
+            black_box(full.ledger.owner_of(address));
+        }
+    });
+}
+
+#[divan::bench(args = [1_000, 1_000_000])]
+fn owner_of_tagged(bencher: Bencher, count: usize) {
+    let mut full = Full::new(count, Some(Arc::from("weights")));
+    let rows: Vec<Vec<u64>> = (0..1000).map(|_| full.addresses()).collect();
+    let mut rows = rows.iter().cycle();
+    bencher.counter(ItemsCount::new(ROW)).bench_local(|| {
+        for &address in rows.next().expect("a cycle has no end") {
+            black_box(full.ledger.owner_of(address));
+        }
+    });
+}
+
+#[divan::bench(args = [1_000, 1_000_000])]
+fn owner_of_behind_a_lock(bencher: Bencher, count: usize) {
+    let mut full = Full::new(count, None);
+    let rows: Vec<Vec<u64>> = (0..1000).map(|_| full.addresses()).collect();
+    let mut rows = rows.iter().cycle();
+    let ledger = Mutex::new(full.ledger);
+    bencher.counter(ItemsCount::new(ROW)).bench_local(|| {
+        for &address in rows.next().expect("a cycle has no end") {
+            black_box(ledger.lock().expect("nobody panics here").owner_of(address));
+        }
+    });
+}
+
+#[divan::bench(args = [1_000, 1_000_000])]
+fn forget_and_enter(bencher: Bencher, count: usize) {
+    let mut full = Full::new(count, None);
+    bencher.counter(ItemsCount::new(ROW)).bench_local(|| {
+        for place in full.places() {
+            let (entry, block) = &mut full.blocks[place];
+            full.ledger.forget(*block, Gone::GivenBack);
+            *block = full.ledger.enter(entry.clone()).expect("its place is empty");
+        }
+    });
+}
+
+#[divan::bench(args = [1_000, 1_000_000])]
+fn release_and_reuse(bencher: Bencher, count: usize) {
+    let mut full = Full::new(count, None);
+    bencher.counter(ItemsCount::new(ROW)).bench_local(|| {
+        for place in full.places() {
+            let (entry, block) = &mut full.blocks[place];
+            let release = Release { marks: Vec::new(), released_at: None, when: Duration::from_secs(1) };
+            full.ledger.release(*block, release);
+            *block = full.ledger.reuse(*block, entry.bytes, entry.context, entry.stream, None, entry.allocated_at);
+        }
+    });
+}
+
+/// A block that is noted in 513 pages.
+#[divan::bench]
+fn forget_and_enter_1_gib(bencher: Bencher) {
+    let mut ledger = Ledger::new();
+    let large = entry(BASE + 512, 1 << 30, None);
+    let mut block = ledger.enter(large.clone()).expect("the ledger is empty");
+    bencher.bench_local(|| {
+        ledger.forget(block, Gone::GivenBack);
+        block = ledger.enter(large.clone()).expect("its place is empty");
+    });
 }

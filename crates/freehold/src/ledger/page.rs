@@ -1,8 +1,11 @@
 //! Which blocks begin in 2 MiB of addresses, and which one lies across their beginning. Knows one page only.
 //!
 //! A page is 64 groups of 64 granules of 512 bytes. A group is one cache line: a bit for each granule in which a block
-//! begins, and the heads of those granules. A head is the block that begins last in its granule; the others follow
-//! as its siblings, in descending order. A page in which one block begins has no groups at all.
+//! begins, the heads of those granules, and the last head of the groups before. A head is the block that begins last in
+//! its granule; the others follow as its siblings, in descending order. So the page, one group and the record answer
+//! for an address, and no jump depends on what the group says. A page in which one block begins has no groups at all.
+
+use std::hint::select_unpredictable;
 
 use super::record::{NONE, Records};
 
@@ -11,7 +14,7 @@ const GRANULE_BITS: u32 = 9;
 const GROUPS: usize = 64;
 
 /// Heads that fit a cache line beside the bits.
-const FEW: usize = 13;
+const FEW: usize = 12;
 
 /// A group with many heads becomes one with few at this count: well below `FEW`, so that it does not go to and fro.
 const FEW_AGAIN: u32 = 6;
@@ -23,14 +26,19 @@ type Groups = [Group; GROUPS];
 
 #[derive(Debug)]
 pub(super) struct Page {
-    /// A bit for each group in which a block begins.
-    summary: u64,
+    /// The groups in which blocks begin.
+    summary: Summary,
     /// The block that began in an earlier page and lies at the first address of this one.
     pub(super) cover: u32,
     /// The block that begins here, where there are no groups.
     sole: u32,
     groups: Option<Box<Groups>>,
 }
+
+/// A set of groups, the first in the highest bit: so the last one up to a group is a count of trailing zeros. One of
+/// leading zeros is `bsr`, which waits for what its register held before: there, the answer for the address before.
+#[derive(Clone, Copy, Debug)]
+struct Summary(u64);
 
 #[derive(Debug)]
 #[repr(align(64))]
@@ -41,12 +49,13 @@ struct Group {
 
 const _: () = assert!(size_of::<Group>() == 64, "a group is one cache line");
 
+/// The heads of a group, after the last head of the groups before, which means nothing in an empty group.
 #[derive(Debug)]
 enum Heads {
     /// In the order of their granules, without gaps.
-    Few([u32; FEW]),
+    Few([u32; 1 + FEW]),
     /// One for each granule.
-    Many(Box<[u32; 64]>),
+    Many(Box<[u32; 1 + 64]>),
 }
 
 /// Empty tables of groups.
@@ -54,7 +63,7 @@ enum Heads {
 pub(super) struct Spares(Vec<Box<Groups>>);
 
 impl Page {
-    pub(super) const EMPTY: Self = Self { summary: 0, cover: NONE, sole: NONE, groups: None };
+    pub(super) const EMPTY: Self = Self { summary: Summary(0), cover: NONE, sole: NONE, groups: None };
 
     pub(super) fn is_empty(&self) -> bool {
         self.cover == NONE && self.sole == NONE && self.groups.is_none()
@@ -68,24 +77,28 @@ impl Page {
             return if begun { self.sole } else { self.cover };
         };
         let (group, bit) = place(address);
-        let starts = groups[group].starts & (u64::MAX >> (63 - bit));
-        if starts != 0 {
-            let top = starts.ilog2();
-            let found = sibling_at_or_before(records, groups[group].head(top), address);
-            if found != NONE {
-                return found;
-            }
-            let starts = starts & !(1 << top);
-            if starts != 0 {
-                return groups[group].head(starts.ilog2());
-            }
-        }
-        let earlier = self.summary & ((1 << group) - 1);
-        if earlier == 0 {
+        let Some(last) = self.summary.last_upto(group) else { return self.cover };
+        let bit = select_unpredictable(last == group, bit, 63);
+        let found = groups[last].upto(bit);
+        if found == NONE {
             return self.cover;
         }
-        let group = &groups[earlier.ilog2() as usize];
-        group.head(group.starts.ilog2())
+        if records.line(found).base > address {
+            return self.within_granule(records, &groups[group], address);
+        }
+        found
+    }
+
+    /// As `at_or_before`, where the head of the address's own granule begins after it.
+    #[cold]
+    fn within_granule(&self, records: &Records, group: &Group, address: u64) -> u32 {
+        let (_, bit) = place(address);
+        let sibling = sibling_at_or_before(records, group.head(bit), address);
+        if sibling != NONE {
+            return sibling;
+        }
+        let found = if bit == 0 { group.before() } else { group.upto(bit - 1) };
+        if found == NONE { self.cover } else { found }
     }
 
     /// The first block that begins in this page at an address of it or after it.
@@ -106,11 +119,8 @@ impl Page {
                 return sibling_at_or_after(records, groups[group].head(starts.trailing_zeros()), address);
             }
         }
-        let later = self.summary & !(u64::MAX >> (63 - group));
-        if later == 0 {
-            return NONE;
-        }
-        let group = &groups[later.trailing_zeros() as usize];
+        let Some(next) = self.summary.next_after(group) else { return NONE };
+        let group = &groups[next];
         sibling_at_or_after(records, group.head(group.starts.trailing_zeros()), address)
     }
 
@@ -144,13 +154,15 @@ impl Page {
             records.rest_mut(before).sibling = sibling;
         } else if sibling != NONE {
             *groups[group].head_mut(bit) = sibling;
+            tell_next(groups, self.summary, group);
         } else {
             groups[group].remove(bit);
+            tell_next(groups, self.summary, group);
             if groups[group].starts == 0 {
-                self.summary &= !(1 << group);
+                self.summary.remove(group);
             }
         }
-        if self.summary == 0
+        if self.summary.is_empty()
             && let Some(groups) = self.groups.take()
         {
             spares.keep(groups);
@@ -161,16 +173,20 @@ impl Page {
         let groups = self.groups.as_mut().expect("a page has groups before a block is noted in one");
         let base = records.line(index).base;
         let (group, bit) = place(base);
-        self.summary |= 1 << group;
-        let group = &mut groups[group];
         records.rest_mut(index).sibling = NONE;
-        if group.starts & (1 << bit) == 0 {
-            return group.insert(bit, index);
+        if groups[group].starts == 0 {
+            let earlier = self.summary.last_upto(group);
+            *groups[group].before_mut() = earlier.map_or(NONE, |last| groups[last].upto(63));
+            self.summary.insert(group);
         }
-        let head = group.head_mut(bit);
+        if groups[group].starts & (1 << bit) == 0 {
+            groups[group].insert(bit, index);
+            return tell_next(groups, self.summary, group);
+        }
+        let head = groups[group].head_mut(bit);
         if records.line(*head).base < base {
             records.rest_mut(index).sibling = std::mem::replace(head, index);
-            return;
+            return tell_next(groups, self.summary, group);
         }
         let mut before = *head;
         loop {
@@ -185,27 +201,80 @@ impl Page {
     }
 }
 
+/// Tells the next group in which blocks begin which head is the last before it, now that one of `group` changed.
+fn tell_next(groups: &mut Groups, summary: Summary, group: usize) {
+    if let Some(next) = summary.next_after(group) {
+        *groups[next].before_mut() = groups[group].upto(63);
+    }
+}
+
+impl Summary {
+    fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn insert(&mut self, group: usize) {
+        self.0 |= 1 << (63 - group);
+    }
+
+    fn remove(&mut self, group: usize) {
+        self.0 &= !(1 << (63 - group));
+    }
+
+    #[inline]
+    fn last_upto(self, group: usize) -> Option<usize> {
+        let upto = self.0 & (u64::MAX << (63 - group));
+        (upto != 0).then(|| 63 - upto.trailing_zeros() as usize)
+    }
+
+    fn next_after(self, group: usize) -> Option<usize> {
+        let after = self.0 & !(u64::MAX << (63 - group));
+        (after != 0).then(|| after.leading_zeros() as usize)
+    }
+}
+
 impl Group {
-    const EMPTY: Self = Self { starts: 0, heads: Heads::Few([NONE; FEW]) };
+    const EMPTY: Self = Self { starts: 0, heads: Heads::Few([NONE; 1 + FEW]) };
 
     /// How many granules before that of `bit` have heads.
     fn rank(&self, bit: u32) -> usize {
         (self.starts & ((1 << bit) - 1)).count_ones() as usize
     }
 
+    /// The last head up to the granule of `bit`, or else the last of the groups before.
     #[inline]
-    fn head(&self, bit: u32) -> u32 {
+    fn upto(&self, bit: u32) -> u32 {
+        let starts = self.starts & (u64::MAX >> (63 - bit));
         match &self.heads {
-            Heads::Few(heads) => heads[self.rank(bit)],
-            Heads::Many(heads) => heads[bit as usize],
+            Heads::Few(heads) => heads[starts.count_ones() as usize],
+            Heads::Many(heads) => heads[64 - starts.leading_zeros() as usize],
         }
+    }
+
+    /// The head of a granule that has one.
+    fn head(&self, bit: u32) -> u32 {
+        self.upto(bit)
     }
 
     fn head_mut(&mut self, bit: u32) -> &mut u32 {
         let rank = self.rank(bit);
         match &mut self.heads {
-            Heads::Few(heads) => &mut heads[rank],
-            Heads::Many(heads) => &mut heads[bit as usize],
+            Heads::Few(heads) => &mut heads[1 + rank],
+            Heads::Many(heads) => &mut heads[1 + bit as usize],
+        }
+    }
+
+    fn before(&self) -> u32 {
+        match &self.heads {
+            Heads::Few(heads) => heads[0],
+            Heads::Many(heads) => heads[0],
+        }
+    }
+
+    fn before_mut(&mut self) -> &mut u32 {
+        match &mut self.heads {
+            Heads::Few(heads) => &mut heads[0],
+            Heads::Many(heads) => &mut heads[0],
         }
     }
 
@@ -214,21 +283,22 @@ impl Group {
         let rank = self.rank(bit);
         let count = self.starts.count_ones() as usize;
         if count == FEW
-            && let Heads::Few(few) = &self.heads
+            && let Heads::Few([before, few @ ..]) = &self.heads
         {
-            let mut many = Box::new([NONE; 64]);
+            let mut many = Box::new([NONE; 1 + 64]);
+            many[0] = *before;
             for (&head, bit) in few.iter().zip(bits(self.starts)) {
-                many[bit as usize] = head;
+                many[1 + bit as usize] = head;
             }
             self.heads = Heads::Many(many);
         }
         self.starts |= 1 << bit;
         match &mut self.heads {
-            Heads::Few(heads) => {
+            Heads::Few([_, heads @ ..]) => {
                 heads.copy_within(rank..count, rank + 1);
                 heads[rank] = index;
             }
-            Heads::Many(heads) => heads[bit as usize] = index,
+            Heads::Many(heads) => heads[1 + bit as usize] = index,
         }
     }
 
@@ -238,11 +308,12 @@ impl Group {
         let count = self.starts.count_ones();
         self.starts &= !(1 << bit);
         match &mut self.heads {
-            Heads::Few(heads) => heads.copy_within(rank + 1..count as usize, rank),
+            Heads::Few([_, heads @ ..]) => heads.copy_within(rank + 1..count as usize, rank),
             Heads::Many(many) if count == FEW_AGAIN + 1 => {
-                let mut few = [NONE; FEW];
-                for (head, bit) in few.iter_mut().zip(bits(self.starts)) {
-                    *head = many[bit as usize];
+                let mut few = [NONE; 1 + FEW];
+                few[0] = many[0];
+                for (head, bit) in few[1..].iter_mut().zip(bits(self.starts)) {
+                    *head = many[1 + bit as usize];
                 }
                 self.heads = Heads::Few(few);
             }
