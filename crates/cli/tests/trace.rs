@@ -5,7 +5,7 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
@@ -21,31 +21,43 @@ fn path(name: &str) -> PathBuf {
 /// The events of the experiments that `only` names.
 fn trace(name: &str, only: &str) -> Vec<Value> {
     let path = path(name);
-    let output = lab().args(["--device", "soft", "--only", only, "--trace"]).arg(&path).output().unwrap();
+    let output = output(lab().args(["--device", "soft", "--only", only, "--trace"]).arg(&path));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
-    serde_json::from_slice(&fs::read(&path).unwrap()).unwrap()
+    serde_json::from_slice(&fs::read(&path).expect("the trace is there")).expect("a trace is JSON")
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().expect("the binary starts")
 }
 
 fn with_phase<'a>(events: &'a [Value], phase: &'a str) -> impl Iterator<Item = &'a Value> {
     events.iter().filter(move |event| event["ph"] == phase)
 }
 
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
 /// The names of the processes, in the order in which they are shown.
 fn processes(events: &[Value]) -> Vec<&str> {
     let names = with_phase(events, "M").filter(|event| event["name"] == "process_name");
-    names.map(|event| event["args"]["name"].as_str().unwrap()).collect()
+    names.map(|event| text(&event["args"]["name"])).collect()
 }
 
 /// Times are in order within a thread, slices lie within each other or apart, and spans that begin end.
 fn keeps_the_rules(events: &[Value]) {
-    let mut ends: BTreeMap<(u64, u64), Vec<f64>> = BTreeMap::new();
-    let mut last: BTreeMap<(u64, u64), f64> = BTreeMap::new();
+    let mut ends: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    let mut last: BTreeMap<String, f64> = BTreeMap::new();
     for event in with_phase(events, "X") {
-        let thread = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
-        let (start, length) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
+        let thread = format!("{}.{}", event["pid"], event["tid"]);
+        let (start, length) = (number(&event["ts"]), number(&event["dur"]));
         assert!(start >= 0.0 && length >= 0.0, "{event}");
-        assert!(last.insert(thread, start).is_none_or(|before| before <= start), "{event}");
+        assert!(last.insert(thread.clone(), start).is_none_or(|before| before <= start), "{event}");
         let open = ends.entry(thread).or_default();
         open.retain(|&end| end > start);
         // A thousandth of a nanosecond is what a sum of floats may be off by.
@@ -54,11 +66,10 @@ fn keeps_the_rules(events: &[Value]) {
     }
     let mut open = BTreeMap::new();
     for event in events {
-        let span = (event["pid"].as_u64().unwrap(), event["id2"]["local"].as_str().unwrap_or_default().to_owned());
-        let at = event["ts"].as_f64();
-        match event["ph"].as_str().unwrap() {
-            "b" => assert!(open.insert(span, at).is_none(), "{event}"),
-            "e" => assert!(open.remove(&span).expect("a span ends after it began") <= at, "{event}"),
+        let span = format!("{}.{}", event["pid"], event["id2"]["local"]);
+        match text(&event["ph"]) {
+            "b" => assert!(open.insert(span, number(&event["ts"])).is_none(), "{event}"),
+            "e" => assert!(open.remove(&span).expect("a span ends after it began") <= number(&event["ts"]), "{event}"),
             _ => {}
         }
     }
@@ -105,6 +116,19 @@ fn every_experiment_is_there_in_the_order_of_the_ids_with_its_answer() {
     assert_eq!(answers, expected);
 }
 
+/// Viewers take what names no thread for the thread that has the process's number, and find threads by number alone.
+#[test]
+fn the_main_thread_has_the_number_of_its_process_and_no_other_thread_has() {
+    let events = trace("numbers.json", "0.12,1.7.3");
+    let names = with_phase(&events, "M").filter(|event| event["name"] == "thread_name");
+    let mut numbers = BTreeSet::new();
+    for event in names {
+        assert_eq!(event["args"]["name"] == "main", event["tid"] == event["pid"], "{event}");
+        assert!(numbers.insert(event["tid"].to_string()), "{event}");
+    }
+    assert!(numbers.len() > processes(&events).len(), "an experiment has a second thread");
+}
+
 #[test]
 fn a_partner_that_is_killed_leaves_its_calls() {
     let events = trace("partner.json", "1.7.3");
@@ -146,7 +170,7 @@ fn threads_of_the_host_are_threads() {
 }
 
 fn refused_with(command: &mut Command, sentence: &str) {
-    let output = command.output().unwrap();
+    let output = output(command);
     assert_eq!(String::from_utf8_lossy(&output.stderr), format!("error: {sentence}\n"));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     assert_eq!(output.status.code(), Some(2));

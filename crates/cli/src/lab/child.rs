@@ -36,11 +36,11 @@ pub(crate) struct Device {
 #[derive(Debug, thiserror::Error)]
 enum ChildError {
     #[error("there is no experiment {0}")]
-    NoExperiment(Id),
+    UnknownExperiment(Id),
     #[error("there is no device {0}")]
-    NoDevice(String),
+    AbsentDevice(String),
     #[error("the calls cannot be traced: {0}")]
-    NoTrace(io::Error),
+    Untraceable(io::Error),
 }
 
 /// Prints the answer and ends the process, without the driver's own farewell: what an experiment has broken is not
@@ -75,15 +75,15 @@ pub(crate) fn partner(device: &Device) -> ExitCode {
 }
 
 fn answer(arguments: &Arguments) -> Result<Answer, ChildError> {
-    let experiment = experiment::with_id(arguments.id).ok_or(ChildError::NoExperiment(arguments.id))?;
+    let experiment = experiment::with_id(arguments.id).ok_or(ChildError::UnknownExperiment(arguments.id))?;
     Ok((experiment.run)(&bench(&arguments.device, Role::Experiment)?))
 }
 
 fn bench(device: &Device, role: Role) -> Result<Bench, ChildError> {
     let Device { wish, trace } = device;
-    let (api, device) = driver(wish).ok_or_else(|| ChildError::NoDevice(wish.clone()))?;
+    let (api, device) = driver(wish).ok_or_else(|| ChildError::AbsentDevice(wish.clone()))?;
     let api = match trace {
-        Some(part) => trace::watched(&api, part, role).map_err(ChildError::NoTrace)?,
+        Some(part) => trace::watched(&api, part, role).map_err(ChildError::Untraceable)?,
         None => api,
     };
     Ok(Bench { api, device, wish: wish.clone(), trace: trace.clone() })

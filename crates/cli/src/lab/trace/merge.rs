@@ -2,6 +2,7 @@
 //! first.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -75,9 +76,8 @@ struct Merged<W: Write> {
     zero: Duration,
     next: usize,
     early: BTreeMap<usize, Ended>,
-    /// The numbers given away so far. Those of the system come again in a long run.
-    processes: u32,
-    threads: u32,
+    /// The numbers given to processes and threads so far. Those of the system come again in a long run.
+    numbers: u32,
     spans: u64,
 }
 
@@ -88,6 +88,12 @@ struct Process {
     /// When it was last heard of.
     last: Duration,
     lives: Vec<Life>,
+}
+
+impl Process {
+    fn new(number: u32) -> Self {
+        Self { number, threads: BTreeMap::new(), last: Duration::ZERO, lives: Vec::new() }
+    }
 }
 
 /// A call that was made, with what is shown of it.
@@ -113,7 +119,7 @@ struct Life {
 impl<W: Write> Merged<W> {
     fn new(out: W, zero: Duration) -> io::Result<Self> {
         let file = TraceFile::new(out)?;
-        Ok(Self { file, zero, next: 0, early: BTreeMap::new(), processes: 0, threads: 0, spans: 0 })
+        Ok(Self { file, zero, next: 0, early: BTreeMap::new(), numbers: 0, spans: 0 })
     }
 
     fn add(&mut self, nth: usize, ended: Ended) -> io::Result<()> {
@@ -157,24 +163,26 @@ impl<W: Write> Merged<W> {
                 Line::Called { place, at_ns, .. } => (place, *at_ns, None),
                 Line::Returned { place, end_ns, .. } => (place, *end_ns, None),
             };
-            if !processes.contains_key(&place.process) {
-                self.processes += 1;
-                let number = self.processes;
-                self.file.process(number, &process_name(&ended.name, role))?;
-                let process = Process { number, threads: BTreeMap::new(), last: Duration::ZERO, lives: Vec::new() };
-                processes.insert(place.process, process);
-            }
-            let process = processes.get_mut(&place.process).expect("it is there or was just put there");
+            let process = match processes.entry(place.process) {
+                Entry::Occupied(there) => there.into_mut(),
+                Entry::Vacant(new) => {
+                    self.numbers += 1;
+                    self.file.process(self.numbers, &process_name(&ended.name, role))?;
+                    new.insert(Process::new(self.numbers))
+                }
+            };
             process.last = process.last.max(since(self.zero, at));
-            if !process.threads.contains_key(&place.thread) {
-                self.threads += 1;
-                let thread = perfetto::Thread { process: process.number, id: self.threads };
-                let name = match process.threads.len() {
-                    0 => "main".to_owned(),
-                    others => format!("thread {}", others + 1),
+            let others = process.threads.len();
+            if let Entry::Vacant(new) = process.threads.entry(place.thread) {
+                let (id, name) = if others == 0 {
+                    (process.number, "main".to_owned())
+                } else {
+                    self.numbers += 1;
+                    (self.numbers, format!("thread {}", others + 1))
                 };
+                let thread = perfetto::Thread { process: process.number, id };
                 self.file.thread(thread, &name)?;
-                process.threads.insert(place.thread, thread);
+                new.insert(thread);
             }
         }
         Ok(processes)
