@@ -9,6 +9,7 @@
 //! | `cuStreamCreate` | [`cuda::stream::create`] |
 //! | a call that fails | [`cuda::CallError`], which names the call |
 //! | a call that a test makes fail | [`cuda::faults`] |
+//! | every call, with its time and outcome | [`cuda::watch`] |
 //!
 //! This crate knows of no software driver, no pool and no owner: it is the seam that those meet at.
 

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ops::Deref;
+use std::path::PathBuf;
 
 use freehold_driver::cuda::{
     Api, CUcontext, CUdevice, CUdeviceptr, CUresult, CUstream, CallError, Function, context, ctx_flags, driver, host,
@@ -17,6 +18,8 @@ pub(crate) struct Bench {
     pub(crate) device: CUdevice,
     /// What names this device to another process of ours.
     pub(crate) wish: String,
+    /// The part of a trace that the calls are added to, those of another process of ours too.
+    pub(crate) trace: Option<PathBuf>,
 }
 
 impl Deref for Bench {

@@ -1,16 +1,18 @@
 //! The process of one experiment, or of the partner that an experiment needs in another process.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use freehold::open::{self, Kind};
-use freehold_driver::cuda::CUdevice;
+use freehold_driver::cuda::{Api, CUdevice};
 
 use super::bench::Bench;
 use super::experiment::{self, Answer};
 use super::id::Id;
 use super::partner;
+use super::trace::{self, Role};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -25,15 +27,29 @@ pub(crate) struct Device {
     /// soft or cuda:N, as the lab has chosen
     #[arg(long = "device")]
     wish: String,
+    /// The part of a trace to add the driver's calls to
+    #[arg(long)]
+    trace: Option<PathBuf>,
+}
+
+/// Why a process cannot do what it was started for.
+#[derive(Debug, thiserror::Error)]
+enum ChildError {
+    #[error("there is no experiment {0}")]
+    UnknownExperiment(Id),
+    #[error("there is no device {0}")]
+    AbsentDevice(String),
+    #[error("the calls cannot be traced: {0}")]
+    Untraceable(io::Error),
 }
 
 /// Prints the answer and ends the process, without the driver's own farewell: what an experiment has broken is not
 /// to break after the answer is there.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     end_with_parent();
-    let Some(answer) = answer(arguments) else {
-        eprintln!("error: there is no experiment {} on {}", arguments.id, arguments.device.wish);
-        return ExitCode::from(2);
+    let answer = match answer(arguments) {
+        Ok(answer) => answer,
+        Err(error) => return refused(&error),
     };
     let text = answer.unwrap_or_else(|error| format!("failed at {error}"));
     let mut out = std::io::stdout().lock();
@@ -47,9 +63,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 /// Does what an experiment asks for, and ends as an experiment does.
 pub(crate) fn partner(device: &Device) -> ExitCode {
     end_with_parent();
-    let Some(bench) = bench(device) else {
-        eprintln!("error: there is no device {}", device.wish);
-        return ExitCode::from(2);
+    let bench = match bench(device, Role::Partner) {
+        Ok(bench) => bench,
+        Err(error) => return refused(&error),
     };
     if let Err(error) = partner::serve(&bench, std::io::stdin().as_fd()) {
         eprintln!("error: the other process of an experiment failed at {error}");
@@ -58,19 +74,33 @@ pub(crate) fn partner(device: &Device) -> ExitCode {
     end()
 }
 
-fn answer(arguments: &Arguments) -> Option<Answer> {
-    let experiment = experiment::with_id(arguments.id)?;
-    Some((experiment.run)(&bench(&arguments.device)?))
+fn answer(arguments: &Arguments) -> Result<Answer, ChildError> {
+    let experiment = experiment::with_id(arguments.id).ok_or(ChildError::UnknownExperiment(arguments.id))?;
+    Ok((experiment.run)(&bench(&arguments.device, Role::Experiment)?))
 }
 
-fn bench(device: &Device) -> Option<Bench> {
-    let (kind, ordinal) = match device.wish.split_once(':') {
-        None if device.wish == "soft" => (Kind::Soft, 0),
+fn bench(device: &Device, role: Role) -> Result<Bench, ChildError> {
+    let Device { wish, trace } = device;
+    let (api, device) = driver(wish).ok_or_else(|| ChildError::AbsentDevice(wish.clone()))?;
+    let api = match trace {
+        Some(part) => trace::watched(&api, part, role).map_err(ChildError::Untraceable)?,
+        None => api,
+    };
+    Ok(Bench { api, device, wish: wish.clone(), trace: trace.clone() })
+}
+
+fn driver(wish: &str) -> Option<(Api, CUdevice)> {
+    let (kind, ordinal) = match wish.split_once(':') {
+        None if wish == "soft" => (Kind::Soft, 0),
         Some(("cuda", ordinal)) => (Kind::Cuda, ordinal.parse().ok()?),
         _ => return None,
     };
-    let api = open::untouched(kind).ok()?;
-    Some(Bench { api, device: CUdevice(ordinal), wish: device.wish.clone() })
+    Some((open::untouched(kind).ok()?, CUdevice(ordinal)))
+}
+
+fn refused(error: &ChildError) -> ExitCode {
+    eprintln!("error: {error}");
+    ExitCode::from(2)
 }
 
 fn end() -> ! {

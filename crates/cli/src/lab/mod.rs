@@ -17,6 +17,7 @@ use self::experiment::{Experiment, QUESTIONS};
 use self::id::{Id, Part};
 use self::reference::{Record, Reference, ReferenceError};
 use self::table::{Look, Table};
+use self::trace::{Trace, TraceError};
 
 pub(crate) mod child;
 
@@ -36,6 +37,7 @@ mod reference;
 mod runner;
 mod shared;
 mod table;
+mod trace;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -54,6 +56,9 @@ pub(crate) struct Arguments {
     /// Compare with the answers in FILE, not with those built in
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
+    /// Write every driver call of every experiment to FILE, which ui.perfetto.dev opens
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 /// Why the lab did not do what it was asked to. Exit status 2.
@@ -63,6 +68,8 @@ enum LabError {
     Device(#[from] OpenError),
     #[error(transparent)]
     Reference(#[from] ReferenceError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     #[error("no experiment has the id {text:?}: {hint}")]
     UnknownId { text: String, hint: String },
     #[error("the experiments cannot be started: {0}")]
@@ -107,8 +114,13 @@ fn compare(arguments: &Arguments) -> Result<bool, LabError> {
     let opened = open::open(arguments.device.as_deref())?;
     let record = arguments.record.as_deref().map(Record::create).transpose()?;
 
-    let answers = runner::answers(&selected, &opened).map_err(LabError::Start)?;
+    let trace = arguments.trace.as_deref().map(Trace::create).transpose()?;
 
+    let answers = runner::answers(&selected, &opened, trace.as_ref())?;
+
+    if let Some(trace) = trace {
+        trace.finish()?;
+    }
     if let Some(record) = record {
         let answers = selected.iter().zip(&answers).map(|(experiment, answer)| (experiment.id, answer.clone()));
         record.finish(&recorded(&opened, answers.collect()))?;

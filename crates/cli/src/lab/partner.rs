@@ -54,7 +54,11 @@ impl Partner {
         let (socket, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(io::Error::from)?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["partner", "--device", &b.wish]).stdin(Stdio::from(theirs)).stdout(Stdio::null());
+        command.args(["partner", "--device", &b.wish]);
+        if let Some(part) = &b.trace {
+            command.arg("--trace").arg(part);
+        }
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
         Ok(Self { child: command.spawn()?, socket })
     }
 

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use freehold::open::{Kind, Opened};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::LabError;
 use super::experiment::Experiment;
+use super::trace::{Part, Trace};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at whether a process has ended.
@@ -23,8 +25,12 @@ const PAUSE: Duration = Duration::from_millis(2);
 ///
 /// On the software device every experiment has a machine of its own, so several run at once; a GPU is shared, and
 /// experiments look at its free memory and its time, so there they run one after the other.
-pub(crate) fn answers(experiments: &[&Experiment], opened: &Opened) -> io::Result<Vec<String>> {
-    let program = std::env::current_exe()?;
+pub(crate) fn answers(
+    experiments: &[&Experiment],
+    opened: &Opened,
+    trace: Option<&Trace>,
+) -> Result<Vec<String>, LabError> {
+    let program = std::env::current_exe().map_err(LabError::Start)?;
     let workers = match opened.kind {
         Kind::Soft => thread::available_parallelism().map_or(1, usize::from).min(experiments.len()),
         Kind::Cuda => 1,
@@ -33,12 +39,17 @@ pub(crate) fn answers(experiments: &[&Experiment], opened: &Opened) -> io::Resul
     let next = AtomicUsize::new(0);
     let answers = Mutex::new(vec![String::new(); experiments.len()]);
     let progress = progress(experiments.len());
-    let work = || -> io::Result<()> {
+    let work = || -> Result<(), LabError> {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(experiment) = experiments.get(at) else { return Ok(()) };
             progress.set_message(format!("{} {}", experiment.id, experiment.did));
-            let answer = answer(&program, experiment, &device)?;
+            let part = trace.map(Trace::part).transpose()?;
+            let path = part.as_ref().map(Part::path);
+            let answer = answer(&program, experiment, &device, path.as_deref()).map_err(LabError::Start)?;
+            if let (Some(trace), Some(part)) = (trace, part) {
+                trace.add(at, experiment, &answer, part)?;
+            }
             answers.lock().expect("no worker panics")[at] = answer;
             progress.inc(1);
         }
@@ -60,9 +71,12 @@ fn progress(count: usize) -> ProgressBar {
 }
 
 /// What the experiment's process printed, or how it ended.
-fn answer(program: &Path, experiment: &Experiment, device: &str) -> io::Result<String> {
+fn answer(program: &Path, experiment: &Experiment, device: &str, part: Option<&Path>) -> io::Result<String> {
     let mut command = Command::new(program);
     command.arg("experiment").arg(experiment.id.to_string()).arg("--device").arg(device);
+    if let Some(part) = part {
+        command.arg("--trace").arg(part);
+    }
     command.env("FREEHOLD_SOFT_MACHINE", machine(experiment));
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).spawn()?;
     let Some(status) = ended(&mut child, PATIENCE)? else {

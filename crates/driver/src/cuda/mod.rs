@@ -54,6 +54,7 @@ pub mod profiler;
 pub mod stream;
 pub mod symbols;
 pub mod types;
+pub mod watch;
 
 pub use api::{Api, Function};
 pub use call::CallError;

@@ -16,8 +16,9 @@ use serde_json::Value;
 
 /// A row of a process: what it holds are slices, one within the other.
 ///
-/// A thread's number is better no other thread's of the file, whichever process that is of: viewers take threads of one
-/// number for one.
+/// Perfetto looks threads up by their number alone, and takes what names no thread, as spans and counters, for the thread
+/// with the process's number. So a main thread's number is its process's, as in Linux, and no other thread of the
+/// file has the number of a process or of another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Thread {
     pub process: u32,
@@ -114,7 +115,7 @@ impl<W: Write> TraceFile<W> {
         self.event('C', process).time("ts", at).text("name", name).arguments(&values).write()
     }
 
-    /// An arrow from one slice to another.
+    /// An arrow from one slice to another, both of which were written before.
     ///
     /// # Panics
     /// If it ends before it starts.

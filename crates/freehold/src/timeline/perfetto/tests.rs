@@ -2,8 +2,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-const MAIN: Thread = Thread { process: 1, id: 10 };
-const OTHER: Thread = Thread { process: 1, id: 11 };
+const MAIN: Thread = Thread { process: 1, id: 1 };
+const OTHER: Thread = Thread { process: 1, id: 2 };
 
 fn ns(nanoseconds: u64) -> Duration {
     Duration::from_nanos(nanoseconds)
@@ -39,17 +39,17 @@ fn a_trace_is_this_text() {
     let expected = r#"[
 {"ph":"M","pid":1,"name":"process_name","args":{"name":"worker"}},
 {"ph":"M","pid":1,"name":"process_sort_index","args":{"sort_index":1}},
-{"ph":"M","pid":1,"tid":10,"name":"thread_name","args":{"name":"main"}},
-{"ph":"M","pid":1,"tid":10,"name":"thread_sort_index","args":{"sort_index":1}},
-{"ph":"M","pid":1,"tid":11,"name":"thread_name","args":{"name":"other"}},
-{"ph":"M","pid":1,"tid":11,"name":"thread_sort_index","args":{"sort_index":2}},
-{"ph":"X","pid":1,"tid":10,"ts":1.500,"dur":1.501,"name":"cuMemAlloc_v2","args":{"bytes":4096,"outcome":"SUCCESS"}},
+{"ph":"M","pid":1,"tid":1,"name":"thread_name","args":{"name":"main"}},
+{"ph":"M","pid":1,"tid":1,"name":"thread_sort_index","args":{"sort_index":1}},
+{"ph":"M","pid":1,"tid":2,"name":"thread_name","args":{"name":"other"}},
+{"ph":"M","pid":1,"tid":2,"name":"thread_sort_index","args":{"sort_index":2}},
+{"ph":"X","pid":1,"tid":1,"ts":1.500,"dur":1.501,"name":"cuMemAlloc_v2","args":{"bytes":4096,"outcome":"SUCCESS"}},
 {"ph":"b","pid":1,"cat":"span","id2":{"local":"0x1a"},"name":"4096 bytes at 0x200","ts":3.001,"args":{"stream":"0x1"}},
 {"ph":"C","pid":1,"ts":3.001,"name":"memory","args":{"owned":4096,"free":0}},
-{"ph":"i","pid":1,"tid":11,"ts":4.000,"s":"t","name":"marked","args":{}},
-{"ph":"X","pid":1,"tid":11,"ts":5.000,"dur":0.000,"name":"cuMemFree_v2","args":{}},
-{"ph":"s","pid":1,"tid":10,"ts":1.500,"id":1,"cat":"flow","name":"freed by"},
-{"ph":"f","pid":1,"tid":11,"ts":5.000,"id":1,"cat":"flow","name":"freed by","bp":"e"},
+{"ph":"i","pid":1,"tid":2,"ts":4.000,"s":"t","name":"marked","args":{}},
+{"ph":"X","pid":1,"tid":2,"ts":5.000,"dur":0.000,"name":"cuMemFree_v2","args":{}},
+{"ph":"s","pid":1,"tid":1,"ts":1.500,"id":1,"cat":"flow","name":"freed by"},
+{"ph":"f","pid":1,"tid":2,"ts":5.000,"id":1,"cat":"flow","name":"freed by","bp":"e"},
 {"ph":"e","pid":1,"cat":"span","id2":{"local":"0x1a"},"name":"4096 bytes at 0x200","ts":5.000}
 ]
 "#;

@@ -1,0 +1,304 @@
+//! The side of the lab: the parts of the experiments become one trace file, in the experiments' order whichever ends
+//! first.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use freehold::timeline::perfetto::{self, Point, Span, TraceFile};
+use freehold_driver::cuda::{CUerror, Function};
+
+use super::{Line, Part, Place, Role, Value, now};
+use crate::lab::answers::error_name;
+use crate::lab::experiment::Experiment;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the trace {} cannot be written: {source}", .path.display())]
+pub(crate) struct TraceError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// A trace of a run of the lab. Workers add the parts of their experiments as these end.
+pub(crate) struct Trace {
+    path: PathBuf,
+    merged: Mutex<Merged<BufWriter<File>>>,
+}
+
+impl Trace {
+    /// Fails here, before any experiment, where the file cannot be written.
+    pub(crate) fn create(path: &Path) -> Result<Self, TraceError> {
+        let merged = File::create(path).and_then(|file| Merged::new(BufWriter::new(file), now()));
+        let merged = merged.map_err(|source| TraceError { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), merged: Mutex::new(merged) })
+    }
+
+    pub(crate) fn part(&self) -> Result<Part, TraceError> {
+        Part::new().map_err(|source| self.failed(source))
+    }
+
+    /// Adds the part of the `nth` experiment of the run, which has ended with this answer.
+    pub(crate) fn add(&self, nth: usize, experiment: &Experiment, answer: &str, part: Part) -> Result<(), TraceError> {
+        let name = format!("{} {}", experiment.id, experiment.did);
+        let add = || -> io::Result<()> {
+            let ended = Ended { name, answer: answer.to_owned(), lines: part.lines()? };
+            self.merged.lock().unwrap_or_else(PoisonError::into_inner).add(nth, ended)
+        };
+        add().map_err(|source| self.failed(source))
+    }
+
+    /// Closes the trace, all parts of which were added.
+    pub(crate) fn finish(self) -> Result<(), TraceError> {
+        let merged = self.merged.into_inner().unwrap_or_else(PoisonError::into_inner);
+        merged.file.finish().map(drop).map_err(|source| TraceError { path: self.path, source })
+    }
+
+    fn failed(&self, source: io::Error) -> TraceError {
+        TraceError { path: self.path.clone(), source }
+    }
+}
+
+/// What is left of an experiment.
+struct Ended {
+    name: String,
+    answer: String,
+    lines: Vec<Line>,
+}
+
+/// The file, and the experiments that ended before their turn.
+struct Merged<W: Write> {
+    file: TraceFile<W>,
+    /// The time that is the trace's zero.
+    zero: Duration,
+    next: usize,
+    early: BTreeMap<usize, Ended>,
+    /// The numbers given to processes and threads so far. Those of the system come again in a long run.
+    numbers: u32,
+    spans: u64,
+}
+
+/// A process of the experiment that is being written.
+struct Process {
+    number: u32,
+    threads: BTreeMap<u32, perfetto::Thread>,
+    /// When it was last heard of.
+    last: Duration,
+    lives: Vec<Life>,
+}
+
+impl Process {
+    fn new(number: u32) -> Self {
+        Self { number, threads: BTreeMap::new(), last: Duration::ZERO, lives: Vec::new() }
+    }
+}
+
+/// A call that was made, with what is shown of it.
+struct Call {
+    place: Place,
+    function: String,
+    start: Duration,
+    end: Duration,
+    /// None where it did not return.
+    code: Option<u32>,
+    arguments: Vec<(String, Value)>,
+}
+
+/// An end of a block's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Life {
+    at: Duration,
+    address: u64,
+    /// None where the block was freed.
+    bytes: Option<u64>,
+}
+
+impl<W: Write> Merged<W> {
+    fn new(out: W, zero: Duration) -> io::Result<Self> {
+        let file = TraceFile::new(out)?;
+        Ok(Self { file, zero, next: 0, early: BTreeMap::new(), numbers: 0, spans: 0 })
+    }
+
+    fn add(&mut self, nth: usize, ended: Ended) -> io::Result<()> {
+        self.early.insert(nth, ended);
+        while let Some(ended) = self.early.remove(&self.next) {
+            self.write(ended)?;
+            self.next += 1;
+        }
+        self.file.flush()
+    }
+
+    fn write(&mut self, ended: Ended) -> io::Result<()> {
+        let mut processes = self.name(&ended)?;
+        let calls = calls(ended.lines, self.zero);
+        for call in &calls {
+            let process = processes.get_mut(&call.place.process).expect("every process of a line is named");
+            process.last = process.last.max(call.end);
+            process.lives.extend(life(call));
+            let arguments = shown(call);
+            let arguments: Vec<_> = arguments.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+            self.file.slice(process.threads[&call.place.thread], &call.function, call.start, call.end, &arguments)?;
+        }
+        for process in processes.values_mut() {
+            self.write_lives(process)?;
+        }
+        // The first that was named is the experiment's own, unless it ended before it could say so.
+        let own = processes.values().min_by_key(|process| process.number);
+        if let Some((process, &thread)) = own.and_then(|own| Some((own, own.threads.values().min()?))) {
+            let at = Point { thread, at: process.last };
+            self.file.instant(at, "answer", &[("answer", ended.answer.into())])?;
+        }
+        Ok(())
+    }
+
+    /// Names all processes and threads that the lines are of.
+    fn name(&mut self, ended: &Ended) -> io::Result<BTreeMap<u32, Process>> {
+        let mut processes: BTreeMap<u32, Process> = BTreeMap::new();
+        for line in &ended.lines {
+            let (place, at, role) = match line {
+                Line::Began { place, role, at_ns } => (place, *at_ns, Some(*role)),
+                Line::Called { place, at_ns, .. } => (place, *at_ns, None),
+                Line::Returned { place, end_ns, .. } => (place, *end_ns, None),
+            };
+            let process = match processes.entry(place.process) {
+                Entry::Occupied(there) => there.into_mut(),
+                Entry::Vacant(new) => {
+                    self.numbers += 1;
+                    self.file.process(self.numbers, &process_name(&ended.name, role))?;
+                    new.insert(Process::new(self.numbers))
+                }
+            };
+            process.last = process.last.max(since(self.zero, at));
+            let others = process.threads.len();
+            if let Entry::Vacant(new) = process.threads.entry(place.thread) {
+                let (id, name) = if others == 0 {
+                    (process.number, "main".to_owned())
+                } else {
+                    self.numbers += 1;
+                    (self.numbers, format!("thread {}", others + 1))
+                };
+                let thread = perfetto::Thread { process: process.number, id };
+                self.file.thread(thread, &name)?;
+                new.insert(thread);
+            }
+        }
+        Ok(processes)
+    }
+
+    /// A block lives from the return of the call that allocated it to the call that freed it; else until its address is
+    /// handed out again, or its process is last heard of.
+    fn write_lives(&mut self, process: &mut Process) -> io::Result<()> {
+        // Threads write their lines as their calls return, which is not the order in which blocks begin and end.
+        process.lives.sort_by_key(|life| life.at);
+        let mut open: BTreeMap<u64, (u64, String)> = BTreeMap::new();
+        for life in &process.lives {
+            if let Some((id, name)) = open.remove(&life.address) {
+                self.file.span_end(Span { process: process.number, id, name: &name }, life.at)?;
+            }
+            let Some(bytes) = life.bytes else { continue };
+            self.spans += 1;
+            let (id, name) = (self.spans, format!("{bytes} bytes at {:#x}", life.address));
+            self.file.span_begin(Span { process: process.number, id, name: &name }, life.at, &[])?;
+            open.insert(life.address, (id, name));
+        }
+        for (id, name) in open.into_values() {
+            self.file.span_end(Span { process: process.number, id, name: &name }, process.last)?;
+        }
+        Ok(())
+    }
+}
+
+fn process_name(experiment: &str, role: Option<Role>) -> String {
+    match role {
+        Some(Role::Experiment) => experiment.to_owned(),
+        Some(Role::Partner) => format!("partner of {experiment}"),
+        None => format!("forked child of {experiment}"),
+    }
+}
+
+/// The calls of some lines, by the time of their start, an outer one before those inside it.
+fn calls(lines: Vec<Line>, zero: Duration) -> Vec<Call> {
+    let mut calls: Vec<Call> = Vec::new();
+    let mut open: BTreeMap<Place, Vec<Call>> = BTreeMap::new();
+    let mut last = Duration::ZERO;
+    for line in lines {
+        match line {
+            Line::Began { at_ns, .. } => last = last.max(since(zero, at_ns)),
+            Line::Called { place, function, at_ns, arguments } => {
+                let start = since(zero, at_ns);
+                last = last.max(start);
+                let call = Call { place, function, start, end: start, code: None, arguments };
+                open.entry(place).or_default().push(call);
+            }
+            Line::Returned { place, function, start_ns, end_ns, code, arguments } => {
+                open.entry(place).or_default().pop();
+                let (start, end) = (since(zero, start_ns), since(zero, end_ns));
+                last = last.max(end);
+                calls.push(Call { place, function, start, end, code: Some(code), arguments });
+            }
+        }
+    }
+    // What never returned went on for as long as anything was heard.
+    calls.extend(open.into_values().flatten().map(|call| Call { end: last, ..call }));
+    calls.sort_by_key(|call| (call.start, std::cmp::Reverse(call.end)));
+    calls
+}
+
+/// What a call did to the life of a block, where it did.
+fn life(call: &Call) -> Option<Life> {
+    use Function::*;
+    if call.code != Some(0) {
+        return None;
+    }
+    let count = |name: &str| {
+        call.arguments.iter().find_map(|(argument, value)| match value {
+            Value::Address(number) | Value::Count(number) if argument == name => Some(*number),
+            _ => None,
+        })
+    };
+    let address = count("start").filter(|&address| address != 0)?;
+    match Function::named(&call.function)? {
+        cuMemAlloc_v2
+        | cuMemAllocManaged
+        | cuMemAllocAsync
+        | cuMemAllocFromPoolAsync
+        | cuMemAllocHost_v2
+        | cuMemHostAlloc => Some(Life { at: call.end, address, bytes: Some(count("bytes")?) }),
+        cuMemAllocPitch_v2 => {
+            let bytes = count("width_bytes")?.saturating_mul(count("height")?);
+            Some(Life { at: call.end, address, bytes: Some(bytes) })
+        }
+        cuMemFree_v2 | cuMemFreeAsync | cuMemFreeHost => Some(Life { at: call.start, address, bytes: None }),
+        _ => None,
+    }
+}
+
+/// What a viewer shows beside a call: its outcome, then its arguments.
+fn shown(call: &Call) -> Vec<(String, serde_json::Value)> {
+    let outcome = match call.code.map(CUerror::new) {
+        None => "did not return".to_owned(),
+        Some(None) => "SUCCESS".to_owned(),
+        Some(Some(error)) => format!("{} ({})", error_name(error), error.number()),
+    };
+    let mut shown = vec![("outcome".to_owned(), outcome.into())];
+    shown.extend(call.arguments.iter().map(|(name, value)| {
+        let value = match *value {
+            Value::Address(number) | Value::Handle(number) => format!("{number:#x}").into(),
+            Value::Count(number) => number.into(),
+            Value::Signed(number) => number.into(),
+        };
+        (name.clone(), value)
+    }));
+    shown
+}
+
+/// The time of the trace at which the clock showed `at_ns`.
+fn since(zero: Duration, at_ns: u64) -> Duration {
+    Duration::from_nanos(at_ns).saturating_sub(zero)
+}
+
+#[cfg(test)]
+mod tests;

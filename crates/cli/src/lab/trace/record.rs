@@ -1,0 +1,100 @@
+//! The side of the process that is traced: each driver call becomes two lines of the part, one before it and one after.
+//!
+//! A line is one write, with no lock around it and nothing kept back, so that it is there when the process is killed in
+//! the very call, and so that a forked child can go on writing whatever its parent's threads were at.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use freehold_driver::cuda::Api;
+use freehold_driver::cuda::watch::{self, Argument, Moment};
+
+use super::{Line, Place, Role, Value, now, ns, open};
+
+/// The table of `api`, whose calls are added to the part at `path`.
+pub(crate) fn watched(api: &Api, path: &Path, role: Role) -> io::Result<Api> {
+    let recorder = Recorder { file: open(path)?, clock: Clock::new(), has_failed: AtomicBool::new(false) };
+    recorder.write(&Line::Began { place: Place::here(), role, at_ns: ns(recorder.clock.time) })?;
+    Ok(watch::watch(api, move |moment| recorder.note(moment)))
+}
+
+struct Recorder {
+    file: File,
+    clock: Clock,
+    has_failed: AtomicBool,
+}
+
+impl Recorder {
+    fn note(&self, moment: Moment<'_>) {
+        let place = Place::here();
+        let line = match moment {
+            Moment::Called { function, arguments } => Line::Called {
+                place,
+                function: function.name().to_owned(),
+                at_ns: ns(now()),
+                arguments: told(arguments),
+            },
+            Moment::Returned { function, start, end, outcome, arguments } => Line::Returned {
+                place,
+                function: function.name().to_owned(),
+                start_ns: self.clock.ns(start),
+                end_ns: self.clock.ns(end),
+                code: outcome.map_or_else(|code| code.number(), |()| 0),
+                arguments: told(arguments),
+            },
+        };
+        // The experiment goes on: its answer does not depend on whether somebody watches.
+        if let Err(error) = self.write(&line)
+            && !self.has_failed.swap(true, Ordering::Relaxed)
+        {
+            eprintln!("error: the trace lacks calls of process {}: {error}", place.process);
+        }
+    }
+
+    fn write(&self, line: &Line) -> io::Result<()> {
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        (&self.file).write_all(&text)
+    }
+}
+
+/// One moment by both clocks, so that an `Instant` can be told to another process.
+struct Clock {
+    instant: Instant,
+    time: Duration,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self { instant: Instant::now(), time: now() }
+    }
+
+    fn ns(&self, instant: Instant) -> u64 {
+        ns(self.time + instant.saturating_duration_since(self.instant))
+    }
+}
+
+impl Place {
+    fn here() -> Self {
+        // SAFETY: the call takes nothing and cannot fail.
+        let thread = unsafe { libc::gettid() };
+        Self { process: std::process::id(), thread: thread.cast_unsigned() }
+    }
+}
+
+fn told(arguments: &[Argument]) -> Vec<(String, Value)> {
+    let told = arguments.iter().filter_map(|argument| {
+        let value = match argument.value {
+            watch::Value::Address(address) => Value::Address(address),
+            watch::Value::Handle(handle) => Value::Handle(handle),
+            watch::Value::Count(count) => Value::Count(count),
+            watch::Value::Signed(number) => Value::Signed(number),
+            watch::Value::Untold => return None,
+        };
+        Some((argument.name.to_owned(), value))
+    });
+    told.collect()
+}
