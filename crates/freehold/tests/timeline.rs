@@ -1,5 +1,7 @@
 //! Recordings: what is in the file that Perfetto opens.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

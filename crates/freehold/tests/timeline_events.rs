@@ -1,6 +1,8 @@
 //! Recordings: the events of `tracing`. Alone in its program: `tracing` decides once for all threads whether an event is
 //! wanted, and a thread without a subscriber would decide it too.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};

@@ -6,13 +6,13 @@ use freehold::{Device, Grid, Image};
 
 const KERNELS: &str = include_str!("../../examples/kernels.ptx");
 
-pub fn device() -> Device {
+pub(crate) fn device() -> Device {
     let opened = freehold::open::open(None).unwrap();
     Device::new(opened.api, opened.device).unwrap()
 }
 
 /// One block, used by two streams and released while they are on their way.
-pub fn work(device: &Device) {
+pub(crate) fn work(device: &Device) {
     let module = device.module(&Image::ptx(KERNELS).unwrap()).unwrap();
     let (scale, spend) = (module.kernel("scale").unwrap(), module.kernel("spend").unwrap());
     let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
