@@ -306,6 +306,7 @@ impl Run {
             Err(WrongRelease::Adopted { .. }) => "adopted",
             Err(WrongRelease::Imported { .. }) => "imported",
             Err(WrongRelease::ContextDestroyed { .. }) => "context destroyed",
+            Err(WrongRelease::Held { .. }) => panic!("the ledger knows of no handles"),
             Err(WrongRelease::ForkedChild { .. }) => panic!("the ledger knows of no processes"),
         });
     }
