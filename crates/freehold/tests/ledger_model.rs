@@ -133,11 +133,14 @@ impl Run {
             1 => 1 << 50,
             2..6 => 1 + numbers.below(8 * MIB),
             6..10 => 1 + numbers.below(100),
+            10..20 => 512,
             _ => 512 * (1 + numbers.below(64)),
         };
-        let offset = match numbers.below(3) {
+        // The second crowds a few granules, the third 64 KiB, the others spread over pages.
+        let offset = match numbers.below(4) {
             0 => numbers.below(8 * MIB),
             1 => numbers.below(2048) + 2 * MIB,
+            2 => numbers.below(128) * 512 + 3 * MIB,
             _ => numbers.below(16 * 1024) * 512,
         };
         let slack = if numbers.below(3) == 0 { numbers.below(capacity_bytes.min(512)) } else { 0 };

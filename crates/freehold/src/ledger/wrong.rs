@@ -34,7 +34,7 @@ pub enum WrongRelease {
     #[error("{of} is imported from process {}: close it instead", of.process)]
     Imported { of: Box<Owner> },
     #[error(
-        "{}gone with its context{}: release blocks before their context is destroyed",
+        "{}gone with their context{}: release blocks before their context is destroyed",
         Span { base: *base, bytes: *bytes, offset_bytes: *offset_bytes, allocated_at },
         Moment(Some(*when))
     )]
