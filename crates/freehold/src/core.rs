@@ -85,9 +85,10 @@ pub(crate) enum Later {
         hall: Arc<Hall>,
         raw: CUmodule,
     },
-    /// The context itself, with all that is left in it.
+    /// The context itself, with all that is left in it. Work of other contexts up to these marks may use its memory.
     Close {
         hall: Arc<Hall>,
+        marks: Vec<Mark>,
     },
     /// A stream that could not be marked when it was dropped.
     Retire {
@@ -233,6 +234,11 @@ impl Core {
         self.tracks().live.values().filter(|track| track.context == context).cloned().collect()
     }
 
+    /// Everything that was put into streams of all contexts so far.
+    pub(crate) fn marks_of_all(&self) -> Vec<Mark> {
+        self.tracks().live.values().map(|track| track.now()).collect()
+    }
+
     /// Whether the device has come to a mark, without asking the driver. A track that is gone has passed everything.
     pub(crate) fn has_passed(&self, mark: Mark) -> bool {
         self.track(mark.stream).is_none_or(|track| track.has_passed(mark.position))
@@ -334,7 +340,7 @@ impl Core {
         let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
         for track in tracks {
             track.refresh(&self.api).map_err(|error| self.failed(error))?;
-            if !track.is_retired() || !track.is_idle() {
+            if !track.has_ended() {
                 continue;
             }
             let slot = track.end(&self.api).map_err(|error| self.failed(error))?;
@@ -354,7 +360,10 @@ impl Core {
         match what {
             Later::Retire { track } => track.retire(api).map(|()| true),
             Later::Unload { hall, raw } => self.alone(hall, || within(api, hall.raw, || module::unload(api, *raw))),
-            Later::Close { hall } => {
+            Later::Close { hall, marks } => {
+                if !marks.iter().all(|&mark| self.has_passed(mark)) {
+                    return Ok(false);
+                }
                 let closed = self.alone(hall, || context::destroy(api, hall.raw))?;
                 if closed {
                     self.context_is_gone(hall.id);
@@ -390,7 +399,7 @@ impl Core {
         }
         let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
         later.retain(|what| match what {
-            Later::Unload { hall, .. } | Later::Close { hall } => hall.id != context,
+            Later::Unload { hall, .. } | Later::Close { hall, .. } => hall.id != context,
             Later::Retire { track } => track.context != context,
         });
     }
