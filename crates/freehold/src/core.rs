@@ -329,7 +329,7 @@ impl Core {
                 Ok(false) => self.later(what),
                 Err(error) => {
                     self.later(what);
-                    outcome = Err(self.failed(error));
+                    outcome = Err(error);
                 }
             }
         }
@@ -354,17 +354,22 @@ impl Core {
         Ok(())
     }
 
-    /// Whether it was done.
-    fn attempt(&self, what: &Later) -> std::result::Result<bool, CallError> {
-        let api = &self.api;
+    /// Whether it was done. Marks that failed before are made now: without them nobody hears that work has passed.
+    fn attempt(&self, what: &Later) -> Result<bool> {
+        let (api, failed) = (&self.api, |error| self.failed(error));
         match what {
-            Later::Retire { track } => track.retire(api).map(|()| true),
-            Later::Unload { hall, raw } => self.alone(hall, || within(api, hall.raw, || module::unload(api, *raw))),
+            Later::Retire { track } => track.retire(api).map(|()| true).map_err(failed),
+            Later::Unload { hall, raw } => {
+                let marks: Vec<_> = self.tracks_of(hall.id).iter().map(|track| track.now()).collect();
+                self.mark(&marks)?;
+                self.alone(hall, || within(api, hall.raw, || module::unload(api, *raw))).map_err(failed)
+            }
             Later::Close { hall, marks } => {
+                self.mark(marks)?;
                 if !marks.iter().all(|&mark| self.has_passed(mark)) {
                     return Ok(false);
                 }
-                let closed = self.alone(hall, || context::destroy(api, hall.raw))?;
+                let closed = self.alone(hall, || context::destroy(api, hall.raw)).map_err(failed)?;
                 if closed {
                     self.context_is_gone(hall.id);
                 }
