@@ -127,6 +127,9 @@ impl<T: Plain> Block<T> {
     /// Releases the block once the event has passed, too.
     #[track_caller]
     pub fn release_after(mut self, event: &Event) -> Closed<Self> {
+        if let Err(error) = event.check_device(&self.holding.context.inner.core) {
+            return Err((self, error));
+        }
         self.holding.uses.note_unordered(event.mark, Access::Read);
         match self.holding.release(Some(Location::caller())) {
             Ok(()) => Ok(()),

@@ -129,12 +129,12 @@ impl Inner {
         self.leave()
     }
 
-    /// Has the context destroyed when its last work has passed.
+    /// Has the context destroyed when its last work has passed, and that of others with its memory.
     fn leave(&self) -> Result<()> {
         let core = &self.core;
-        let marks: Vec<_> = core.tracks_of(self.hall.id).iter().map(|track| track.now()).collect();
+        let marks = core.marks_of_all();
         let marked = core.mark(&marks);
-        core.later(Later::Close { hall: self.hall.clone() });
+        core.later(Later::Close { hall: self.hall.clone(), marks });
         marked.and_then(|()| core.tidy())
     }
 }

@@ -88,9 +88,10 @@ pub(crate) enum Later {
         raw: CUmodule,
         asked: Duration,
     },
-    /// The context itself, with all that is left in it.
+    /// The context itself, with all that is left in it. Work of other contexts up to these marks may use its memory.
     Close {
         hall: Arc<Hall>,
+        marks: Vec<Mark>,
     },
     /// A stream that could not be marked when it was dropped.
     Retire {
@@ -237,6 +238,11 @@ impl Core {
         self.tracks().live.values().filter(|track| track.context == context).cloned().collect()
     }
 
+    /// Everything that was put into streams of all contexts so far.
+    pub(crate) fn marks_of_all(&self) -> Vec<Mark> {
+        self.tracks().live.values().map(|track| track.now()).collect()
+    }
+
     /// Whether the device has come to a mark, without asking the driver. A track that is gone has passed everything.
     pub(crate) fn has_passed(&self, mark: Mark) -> bool {
         self.track(mark.stream).is_none_or(|track| track.has_passed(mark.position))
@@ -344,7 +350,7 @@ impl Core {
                 Ok(false) => self.later(what),
                 Err(error) => {
                     self.later(what);
-                    outcome = Err(self.failed(error));
+                    outcome = Err(error);
                 }
             }
         }
@@ -355,7 +361,7 @@ impl Core {
         let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
         for track in tracks {
             track.refresh(&self.api).map_err(|error| self.failed(error))?;
-            if !track.is_retired() || !track.is_idle() {
+            if !track.has_ended() {
                 continue;
             }
             let slot = track.end(&self.api).map_err(|error| self.failed(error))?;
@@ -369,23 +375,31 @@ impl Core {
         Ok(())
     }
 
-    /// Whether it was done.
-    fn attempt(&self, what: &Later) -> std::result::Result<bool, CallError> {
-        let api = &self.api;
+    /// Whether it was done. Marks that failed before are made now: without them nobody hears that work has passed.
+    fn attempt(&self, what: &Later) -> Result<bool> {
+        let (api, failed) = (&self.api, |error| self.failed(error));
         match what {
-            Later::Retire { track } => track.retire(api).map(|()| true),
+            Later::Retire { track } => track.retire(api).map(|()| true).map_err(failed),
             Later::Unload { hall, raw, asked } => {
-                let unloaded = self.alone(hall, || within(api, hall.raw, || module::unload(api, *raw)))?;
+                let marks: Vec<_> = self.tracks_of(hall.id).iter().map(|track| track.now()).collect();
+                self.mark(&marks)?;
+                let unloaded =
+                    self.alone(hall, || within(api, hall.raw, || module::unload(api, *raw))).map_err(failed)?;
                 if unloaded && self.timeline.is_on() {
                     self.timeline.of_module("unload", raw.0 as u64, *asked, self.now());
                 }
                 Ok(unloaded)
             }
-            Later::Close { hall } => {
+            Later::Close { hall, marks } => {
+                self.mark(marks)?;
+                if !marks.iter().all(|&mark| self.has_passed(mark)) {
+                    return Ok(false);
+                }
                 let closed = self.alone(hall, || {
                     self.timeline.poll(self);
                     context::destroy(api, hall.raw)
-                })?;
+                });
+                let closed = closed.map_err(failed)?;
                 if closed {
                     self.context_is_gone(hall.id);
                 }
@@ -421,7 +435,7 @@ impl Core {
         }
         let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
         later.retain(|what| match what {
-            Later::Unload { hall, .. } | Later::Close { hall } => hall.id != context,
+            Later::Unload { hall, .. } | Later::Close { hall, .. } => hall.id != context,
             Later::Retire { track } => track.context != context,
         });
     }

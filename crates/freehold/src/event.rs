@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::context::Context;
-use crate::error::Result;
+use crate::core::Core;
+use crate::error::{Error, Result};
 use crate::ledger::Mark;
 use crate::stream::Stream;
 use crate::track::Track;
@@ -30,6 +31,11 @@ impl Event {
         let core = &self.context.inner.core;
         self.track.refresh(&core.api).map_err(|error| core.failed(error))?;
         Ok(self.track.has_passed(self.mark.position))
+    }
+
+    /// Refuses an event of another device than `core`'s, whose streams have numbers of their own.
+    pub(crate) fn check_device(&self, core: &Arc<Core>) -> Result<()> {
+        if Arc::ptr_eq(&self.context.inner.core, core) { Ok(()) } else { Err(Error::OtherDevice { what: "an event" }) }
     }
 
     /// Waits until the stream has come to this point.

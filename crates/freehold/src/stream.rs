@@ -197,6 +197,7 @@ impl Stream {
     /// Lets the work that is put in from now on wait, on the device, until the event has passed.
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.context.inner.check()?;
+        event.check_device(&self.context.inner.core)?;
         self.order_after(&[event.mark])?;
         Ok(())
     }

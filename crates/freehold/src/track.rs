@@ -117,6 +117,13 @@ impl Track {
         self.has_passed(self.put.load(Ordering::Acquire))
     }
 
+    /// Whether the stream is gone, all of its work is done, and its word is written for the last time. A mark comes behind
+    /// the work that it tells of, and that work may be known to be done before the mark is.
+    pub(crate) fn has_ended(&self) -> bool {
+        let is_written = || self.slot.as_ref().is_none_or(|slot| slot.read() >= self.signals().marked);
+        self.is_retired() && self.is_idle() && is_written()
+    }
+
     /// The position up to which the device is known to have come.
     fn known(&self) -> u64 {
         match &self.slot {
@@ -195,11 +202,12 @@ impl Track {
             stream::wait_event(api, self.raw, signals.event, 0)?;
             signals.recorded
         };
+        // The wait has a position like work: a mark of this stream's tells of the other's only behind it. Whoever finds it
+        // in the list finds it counted.
+        self.count();
         let mut waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = waited.entry(other.id).or_insert(0);
         *entry = recorded.max(*entry);
-        // The wait has a position like work: a mark of this stream's tells of the other's only behind it.
-        self.count();
         Ok(true)
     }
 
@@ -267,11 +275,9 @@ impl Track {
         Ok(())
     }
 
-    /// Destroys the events of a track that is retired and idle. Nothing asks the device about it from then on.
+    /// Destroys the events of a track that has ended. Nothing asks the device about it from then on.
     pub(crate) fn end(&self, api: &Api) -> Result<Option<&Slot>, CallError> {
         let mut signals = self.signals();
-        signals.recorded = FOREVER;
-        signals.marked = FOREVER;
         while let Some(spare) = signals.spare.last().copied().or(signals.events.front().map(|&(event, _)| event)) {
             event::destroy(api, spare)?;
             if signals.spare.pop().is_none() {
@@ -282,6 +288,8 @@ impl Track {
             event::destroy(api, signals.event)?;
             signals.event = CUevent::NULL;
         }
+        signals.recorded = FOREVER;
+        signals.marked = FOREVER;
         self.note_passed(FOREVER);
         Ok(self.slot.as_ref())
     }

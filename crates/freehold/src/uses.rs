@@ -32,8 +32,16 @@ pub(crate) struct Uses {
 struct Elsewhere {
     /// The last write, if it was in another stream.
     write: Option<Mark>,
-    /// The last use since that write in each other stream.
+    /// The last write since that one in each other stream, of those that waited for nobody.
+    unordered: Vec<Mark>,
+    /// The last read since that write in each other stream.
     reads: Vec<Mark>,
+}
+
+impl Elsewhere {
+    fn writes(&self) -> impl Iterator<Item = &Mark> {
+        self.write.iter().chain(&self.unordered)
+    }
 }
 
 impl Uses {
@@ -62,7 +70,7 @@ impl Uses {
         }
         let elsewhere = self.elsewhere();
         let reads = elsewhere.reads.iter().filter(|_| access == Access::Write);
-        for &mark in elsewhere.write.iter().chain(reads).filter(|mark| mark.stream != stream) {
+        for &mark in elsewhere.writes().chain(reads).filter(|mark| mark.stream != stream) {
             wait(mark);
         }
     }
@@ -83,11 +91,8 @@ impl Uses {
         }
         let mut elsewhere = self.elsewhere();
         match access {
-            Access::Write => *elsewhere = Elsewhere { write: Some(used), reads: Vec::new() },
-            Access::Read => match elsewhere.reads.iter_mut().find(|mark| mark.stream == used.stream) {
-                Some(mark) => mark.position = mark.position.max(used.position),
-                None => elsewhere.reads.push(used),
-            },
+            Access::Write => *elsewhere = Elsewhere { write: Some(used), ..Elsewhere::default() },
+            Access::Read => note_in(&mut elsewhere.reads, used),
         }
         self.has_elsewhere.store(true, Ordering::Release);
     }
@@ -101,7 +106,11 @@ impl Uses {
             }
             return;
         }
-        self.elsewhere().reads.push(used);
+        let mut elsewhere = self.elsewhere();
+        match access {
+            Access::Write => note_in(&mut elsewhere.unordered, used),
+            Access::Read => note_in(&mut elsewhere.reads, used),
+        }
         self.has_elsewhere.store(true, Ordering::Release);
     }
 
@@ -116,10 +125,18 @@ impl Uses {
             return Vec::new();
         }
         let elsewhere = self.elsewhere();
-        elsewhere.write.iter().chain(&elsewhere.reads).copied().collect()
+        elsewhere.writes().chain(&elsewhere.reads).copied().collect()
     }
 
     fn elsewhere(&self) -> MutexGuard<'_, Elsewhere> {
         self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Notes a use in a list of the last ones by stream.
+fn note_in(list: &mut Vec<Mark>, used: Mark) {
+    match list.iter_mut().find(|mark| mark.stream == used.stream) {
+        Some(mark) => mark.position = mark.position.max(used.position),
+        None => list.push(used),
     }
 }
