@@ -29,7 +29,7 @@ impl Program {
     /// Tests of the software alone say nothing of a GPU, and stay.
     fn meets_a_device(&self) -> bool {
         let of_the_software = ["cli.schedules", "cli.run", "cli.programs"].contains(&self.name.as_str());
-        let within = ["ptx.", "libcuda."].iter().any(|package| self.name.starts_with(package));
+        let within = ["ptx.", "libcuda.", "freehold.ledger"].iter().any(|part| self.name.starts_with(part));
         !self.name.contains(".soft_") && !within && !of_the_software
     }
 }
@@ -39,6 +39,7 @@ enum Kind {
     Binary,
     Test,
     Bench,
+    Example,
 }
 
 pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
@@ -53,7 +54,7 @@ pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
         fs::remove_dir_all(&folder).map_err(told)?;
     }
     let programs = build()?;
-    for part in ["tests", "benches"] {
+    for part in ["tests", "benches", "examples"] {
         fs::create_dir_all(folder.join(part)).map_err(told)?;
     }
     for program in &programs {
@@ -61,6 +62,7 @@ pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
             Kind::Binary => folder.join(&program.name),
             Kind::Test => folder.join("tests").join(&program.name),
             Kind::Bench => folder.join("benches").join(&program.name),
+            Kind::Example => folder.join("examples").join(&program.name),
         };
         fs::copy(&program.path, &to).map_err(|error| format!("{} cannot be copied: {error}", to.display()))?;
     }
@@ -93,9 +95,15 @@ fn build() -> Result<Vec<Program>, Failure> {
         cargo(&["bench", "--workspace", "--no-run", "--benches", "--message-format=json-render-diagnostics"])
             .envs(STRIPPED),
     )?;
+    let examples = output(
+        cargo(&["build", "--release", "--package", "freehold", "--examples"])
+            .arg("--message-format=json-render-diagnostics")
+            .envs(STRIPPED),
+    )?;
     let mut programs: Vec<_> = programs(&binary).filter(|program| program.kind == Kind::Binary).collect();
     programs.extend(self::programs(&tests).filter(|program| program.kind == Kind::Test && program.meets_a_device()));
     programs.extend(self::programs(&benches).filter(|program| program.kind == Kind::Bench));
+    programs.extend(self::programs(&examples).filter(|program| program.kind == Kind::Example));
     Ok(programs)
 }
 
@@ -111,14 +119,15 @@ fn programs(messages: &str) -> impl Iterator<Item = Program> + '_ {
         let in_test_mode = message.pointer("/profile/test")?.as_bool()?;
         let manifest = PathBuf::from(message.get("manifest_path")?.as_str()?);
         let package = manifest.parent()?.file_name()?.to_str()?.to_owned();
-        let kind = match (is("bench"), in_test_mode) {
-            (true, _) => Kind::Bench,
-            (false, true) => Kind::Test,
-            (false, false) => Kind::Binary,
+        let kind = match in_test_mode {
+            _ if is("bench") => Kind::Bench,
+            true => Kind::Test,
+            false if is("example") => Kind::Example,
+            false => Kind::Binary,
         };
         let unit = is("lib") || is("bin");
         let name = match kind {
-            Kind::Binary => name.to_owned(),
+            Kind::Binary | Kind::Example => name.to_owned(),
             _ if unit => format!("{package}.unit"),
             _ => format!("{package}.{name}"),
         };

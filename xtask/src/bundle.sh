@@ -37,6 +37,10 @@ everything() {
     for test in tests/*; do
         step "${test#tests/}" "$test" --quiet --test-threads=1
     done
+    for example in examples/*; do
+        step "example ${example#examples/}" "$example"
+    done
+    step "releases beside the driver's" ./freehold bench release
     step "the record of the kernels" env FREEHOLD_RECORD_KERNELS=report/kernels tests/softcuda.kernels --quiet
     for bench in benches/*; do
         step "${bench#benches/}" "$bench" --bench
