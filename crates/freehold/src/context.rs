@@ -119,11 +119,8 @@ impl Inner {
             // The primary context is the device's, and other people's: it stays, with what is in stock.
             return Ok(());
         }
-        {
-            // Whoever puts work in holds the gate, and sees afterwards that the context is closed.
-            let _all = self.hall.gate.write();
-            self.closed.store(true, Ordering::Release);
-        }
+        // Work that is being put in meanwhile is waited for before the context is destroyed; later work is refused.
+        self.closed.store(true, Ordering::Release);
         let core = &self.core;
         core.books().ledger.end_context(self.hall.id, core.now());
         self.leave()

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use freehold_driver::cuda::{
@@ -78,6 +78,14 @@ pub(crate) struct Hall {
     /// Held shared while work is put into a stream of the context, and alone while a call is made that waits for all work:
     /// such a call is made only where none is pending.
     pub(crate) gate: RwLock<()>,
+}
+
+impl Hall {
+    /// Keeps the context from being destroyed until the guard is dropped. The gate is never waited for by who wants it
+    /// alone, so that a thread may enter twice.
+    pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What is to be done when nothing of its context is pending.
@@ -205,7 +213,7 @@ impl Core {
     // Streams.
 
     /// Makes a stream and its track.
-    pub(crate) fn add_stream(&self, hall: &Hall) -> Result<Arc<Track>> {
+    pub(crate) fn add_stream(&self, hall: &Arc<Hall>) -> Result<Arc<Track>> {
         let api = &self.api;
         let slot = if self.writes_words {
             Some(self.counters.take(api, self.primary).map_err(|e| self.failed(e))?)
@@ -225,7 +233,7 @@ impl Core {
         let mut tracks = self.tracks();
         tracks.last += 1;
         let id = StreamId(tracks.last);
-        let track = Arc::new(Track::new(id, hall.id, hall.raw, made, slot));
+        let track = Arc::new(Track::new(id, hall.clone(), made, slot));
         tracks.live.insert(id, track.clone());
         Ok(track)
     }
@@ -396,14 +404,14 @@ impl Core {
                     return Ok(false);
                 }
                 let closed = self.alone(hall, || {
-                    self.timeline.poll(self);
-                    context::destroy(api, hall.raw)
+                    let tracks = self.forget_context(hall.id);
+                    context::destroy(api, hall.raw)?;
+                    for track in &tracks {
+                        track.slot().into_iter().for_each(|slot| self.counters.give_back(slot));
+                    }
+                    Ok(())
                 });
-                let closed = closed.map_err(failed)?;
-                if closed {
-                    self.context_is_gone(hall.id);
-                }
-                Ok(closed)
+                closed.map_err(failed)
             }
         }
     }
@@ -421,16 +429,18 @@ impl Core {
         call().map(|()| true)
     }
 
-    fn context_is_gone(&self, context: ContextId) {
+    /// Forgets all that lived in a context that is about to be destroyed, so that nobody asks the driver about it. Its
+    /// tracks, whose words may still be written until it is.
+    fn forget_context(&self, context: ContextId) -> Vec<Arc<Track>> {
+        self.timeline.poll(self);
+        self.timeline.forget_context(context);
         let mut books = self.books();
         books.stock.forget_context(context);
         books.ledger.end_context(context, self.now());
         drop(books);
-        self.timeline.context_is_gone(context);
-        for track in self.tracks_of(context) {
-            if let Some(slot) = track.end_with_context() {
-                self.counters.give_back(slot);
-            }
+        let tracks = self.tracks_of(context);
+        for track in &tracks {
+            track.end_with_context();
             self.tracks().live.remove(&track.id);
         }
         let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
@@ -438,6 +448,7 @@ impl Core {
             Later::Unload { hall, .. } | Later::Close { hall, .. } => hall.id != context,
             Later::Retire { track } => track.context != context,
         });
+        tracks
     }
 
     /// Gives memory in stock that nothing waits for back to the driver, if nothing of the context is pending. How many

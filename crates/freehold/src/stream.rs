@@ -235,7 +235,7 @@ impl Stream {
         work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
     ) -> Result<Mark> {
         let inner = &self.context.inner;
-        let _shared = inner.hall.gate.read();
+        let _shared = inner.hall.enter();
         if inner.is_closed() {
             return Err(Error::ContextClosed { context: inner.hall.id });
         }

@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use freehold_driver::cuda::{Api, CUcontext, CUevent, CUstream, CallError, event, event_flags, stream};
+use freehold_driver::cuda::{Api, CUevent, CUstream, CallError, event, event_flags, stream};
 
+use crate::core::Hall;
 use crate::counters::Slot;
 use crate::current::within;
 use crate::ledger::{ContextId, Mark, StreamId};
@@ -26,8 +27,8 @@ pub(crate) struct Track {
     pub(crate) id: StreamId,
     pub(crate) context: ContextId,
     pub(crate) raw: CUstream,
-    /// The context's handle.
-    owner: CUcontext,
+    /// Its gate is held wherever the driver is called about the stream, so that the context is not destroyed meanwhile.
+    hall: Arc<Hall>,
     /// How many pieces of work, and waits for other streams, were put in.
     put: AtomicU64,
     /// The position up to which the device is known to have come.
@@ -57,18 +58,12 @@ struct Signals {
 }
 
 impl Track {
-    pub(crate) fn new(
-        id: StreamId,
-        context: ContextId,
-        owner: CUcontext,
-        (raw, event): (CUstream, CUevent),
-        slot: Option<Slot>,
-    ) -> Self {
+    pub(crate) fn new(id: StreamId, hall: Arc<Hall>, (raw, event): (CUstream, CUevent), slot: Option<Slot>) -> Self {
         Self {
             id,
-            context,
+            context: hall.id,
             raw,
-            owner,
+            hall,
             put: AtomicU64::new(0),
             passed: AtomicU64::new(0),
             recent: [const { AtomicU64::new(0) }; RECENT],
@@ -142,6 +137,7 @@ impl Track {
         if self.slot.is_some() {
             return Ok(());
         }
+        let _shared = self.hall.enter();
         let mut signals = self.signals();
         while let Some(&(mark, position)) = signals.events.front() {
             if !event::query(api, mark)? {
@@ -159,6 +155,7 @@ impl Track {
         if self.has_passed(position) {
             return Ok(());
         }
+        let _shared = self.hall.enter();
         let mut signals = self.signals();
         // Asked again under the lock: the stream may have been destroyed meanwhile, behind its last mark.
         if signals.marked >= position || self.has_passed(position) {
@@ -170,7 +167,7 @@ impl Track {
             None => {
                 let mark = match signals.spare.pop() {
                     Some(event) => event,
-                    None => within(api, self.owner, || event::create(api, event_flags::DISABLE_TIMING))?,
+                    None => within(api, self.hall.raw, || event::create(api, event_flags::DISABLE_TIMING))?,
                 };
                 if let Err(error) = event::record(api, mark, self.raw) {
                     signals.spare.push(mark);
@@ -189,6 +186,7 @@ impl Track {
             return Ok(false);
         }
         let recorded = {
+            let _shared = other.hall.enter();
             let mut signals = other.signals();
             // As in `mark`.
             if other.has_passed(position) {
@@ -228,8 +226,11 @@ impl Track {
         if self.is_retired() {
             return self.wait_on_host(api, now);
         }
-        stream::synchronize(api, self.raw)?;
-        self.note_passed(now);
+        let _shared = self.hall.enter();
+        if !self.has_passed(now) {
+            stream::synchronize(api, self.raw)?;
+            self.note_passed(now);
+        }
         Ok(())
     }
 
@@ -238,6 +239,7 @@ impl Track {
         if self.has_passed(position) {
             return Ok(());
         }
+        let _shared = self.hall.enter();
         let (event, recorded) = {
             let mut signals = self.signals();
             if self.has_passed(position) {
@@ -261,6 +263,10 @@ impl Track {
 
     /// Destroys the stream. Its work goes on (fact 2.3): the last mark and the event behind it tell of its end.
     pub(crate) fn retire(&self, api: &Api) -> Result<(), CallError> {
+        let _shared = self.hall.enter();
+        if self.is_retired() {
+            return Ok(());
+        }
         let now = self.put.load(Ordering::Acquire);
         self.mark(api, now)?;
         {
@@ -277,6 +283,7 @@ impl Track {
 
     /// Destroys the events of a track that has ended. Nothing asks the device about it from then on.
     pub(crate) fn end(&self, api: &Api) -> Result<Option<&Slot>, CallError> {
+        let _shared = self.hall.enter();
         let mut signals = self.signals();
         while let Some(spare) = signals.spare.last().copied().or(signals.events.front().map(|&(event, _)| event)) {
             event::destroy(api, spare)?;
@@ -294,8 +301,8 @@ impl Track {
         Ok(self.slot.as_ref())
     }
 
-    /// Notes that the context is gone, and with it the stream and all its work.
-    pub(crate) fn end_with_context(&self) -> Option<&Slot> {
+    /// Notes that the context goes, and with it the stream and its events.
+    pub(crate) fn end_with_context(&self) {
         let mut signals = self.signals();
         signals.recorded = FOREVER;
         signals.marked = FOREVER;
@@ -304,6 +311,9 @@ impl Track {
         signals.spare.clear();
         self.retired.store(true, Ordering::Release);
         self.note_passed(FOREVER);
+    }
+
+    pub(crate) fn slot(&self) -> Option<&Slot> {
         self.slot.as_ref()
     }
 

@@ -217,7 +217,7 @@ impl Log {
         Ok(())
     }
 
-    pub(super) fn context_is_gone(&mut self, context: ContextId) {
+    pub(super) fn forget_context(&mut self, context: ContextId) {
         self.clocks.remove(&context);
         self.spare.remove(&context);
         self.pending.retain(|_, pending| pending.front().is_none_or(|first| first.what.context != context));

@@ -166,9 +166,9 @@ impl Timeline {
         }
     }
 
-    /// Forgets the events of a context that is gone.
-    pub(crate) fn context_is_gone(&self, context: ContextId) {
-        self.with(|log| log.context_is_gone(context));
+    /// Forgets the events of a context that is about to be destroyed.
+    pub(crate) fn forget_context(&self, context: ContextId) {
+        self.with(|log| log.forget_context(context));
     }
 
     fn end(&self, core: &Core) -> Result<()> {
