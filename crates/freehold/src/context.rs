@@ -126,6 +126,7 @@ impl Inner {
         }
         let core = &self.core;
         core.books().ledger.end_context(self.hall.id, core.now());
+        core.forget_let_go(self.hall.id);
         self.leave()
     }
 

@@ -293,6 +293,14 @@ impl Core {
         }
     }
 
+    /// Forgets the blocks of a context that is closed. They would keep the device, which keeps them, and be taken for later
+    /// ones at their addresses.
+    pub(crate) fn forget_let_go(&self, context: ContextId) {
+        let gone: Vec<_> =
+            self.let_go_of().extract_if(|_, holding| holding.context.id() == context).map(|(_, gone)| gone).collect();
+        drop(gone);
+    }
+
     fn owner_at(&self, address: u64) -> Owner {
         self.books().ledger.owner_of(address).expect("a block that can be released has an owner")
     }
