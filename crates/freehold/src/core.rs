@@ -332,7 +332,8 @@ impl Core {
         let waiting = std::mem::take(&mut *self.later.lock().unwrap_or_else(PoisonError::into_inner));
         let mut outcome = Ok(());
         for what in waiting {
-            match self.attempt(&what) {
+            // One of them may be what notices a fault: then nothing is asked of the device any more.
+            match self.check().and_then(|()| self.attempt(&what)) {
                 Ok(true) => {}
                 Ok(false) => self.later(what),
                 Err(error) => {
