@@ -123,6 +123,7 @@ impl Inner {
         self.closed.store(true, Ordering::Release);
         let core = &self.core;
         core.books().ledger.end_context(self.hall.id, core.now());
+        core.forget_let_go(self.hall.id);
         self.leave()
     }
 

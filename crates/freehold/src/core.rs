@@ -321,6 +321,14 @@ impl Core {
         }
     }
 
+    /// Forgets the blocks of a context that is closed. They would keep the device, which keeps them, and be taken for later
+    /// ones at their addresses.
+    pub(crate) fn forget_let_go(&self, context: ContextId) {
+        let gone: Vec<_> =
+            self.let_go_of().extract_if(|_, holding| holding.context.id() == context).map(|(_, gone)| gone).collect();
+        drop(gone);
+    }
+
     fn owner_at(&self, address: u64) -> Owner {
         self.books().ledger.owner_of(address).expect("a block that can be released has an owner")
     }
@@ -353,7 +361,8 @@ impl Core {
         let waiting = std::mem::take(&mut *self.later.lock().unwrap_or_else(PoisonError::into_inner));
         let mut outcome = Ok(());
         for what in waiting {
-            match self.attempt(&what) {
+            // One of them may be what notices a fault: then nothing is asked of the device any more.
+            match self.check().and_then(|()| self.attempt(&what)) {
                 Ok(true) => {}
                 Ok(false) => self.later(what),
                 Err(error) => {
