@@ -80,13 +80,23 @@ impl Stock {
                 return Found::Piece(waiting.remove(index));
             }
         }
-        for home in self.homes.get(&(context, capacity_bytes)).into_iter().flatten() {
-            let Some(pieces) = self.ready.get_mut(&(*home, capacity_bytes)) else { continue };
-            // The first one was released first, so that its mark passes first.
-            match pieces.first() {
-                Some(piece) if has_passed(piece.home) => return Found::Piece(pieces.remove(0)),
-                Some(piece) => unmarked.push(piece.home),
-                None => {}
+        let Some(homes) = self.homes.get_mut(&(context, capacity_bytes)) else { return Found::Unmarked(unmarked) };
+        let mut index = 0;
+        while let Some(&home) = homes.get(index) {
+            match self.ready.get_mut(&(home, capacity_bytes)) {
+                Some(pieces) if !pieces.is_empty() => {
+                    // The first one was released first, so that its mark passes first.
+                    if has_passed(pieces[0].home) {
+                        return Found::Piece(pieces.remove(0));
+                    }
+                    unmarked.push(pieces[0].home);
+                    index += 1;
+                }
+                // A stream without pieces may be gone, and then nobody else would strike it off.
+                _ => {
+                    self.ready.remove(&(home, capacity_bytes));
+                    homes.swap_remove(index);
+                }
             }
         }
         Found::Unmarked(unmarked)
@@ -145,5 +155,43 @@ impl Stock {
             }
         }
         pieces.push(piece);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::Location;
+
+    use super::*;
+    use crate::ledger::{Entry, Kind, Release};
+
+    const CONTEXT: ContextId = ContextId(0);
+
+    #[test]
+    fn streams_that_are_gone_are_struck_off_when_their_pieces_are() {
+        let (mut stock, mut ledger) = (Stock::default(), Ledger::default());
+        let entry = Entry {
+            base: 1 << 20,
+            bytes: 512,
+            capacity_bytes: 512,
+            context: CONTEXT,
+            stream: None,
+            process: 1,
+            kind: Kind::Own,
+            tag: None,
+            allocated_at: Location::caller(),
+        };
+        let mut block = ledger.enter(entry).unwrap();
+        for number in 1..=100 {
+            let gone = StreamId(number);
+            ledger.release(block, Release { marks: Vec::new(), released_at: None, when: Default::default() });
+            let home = Mark { stream: gone, position: 1 };
+            stock.put(&ledger, CONTEXT, Piece { block, base: 1 << 20, capacity_bytes: 512, home });
+            let found = stock.take(&mut ledger, CONTEXT, StreamId(0), 512, |_| true);
+            let Found::Piece(piece) = found else { panic!("{found:?}") };
+            block = ledger.reuse(piece.block, 512, CONTEXT, None, None, Location::caller());
+        }
+        assert_eq!(stock.take(&mut ledger, CONTEXT, StreamId(0), 512, |_| true), Found::Unmarked(Vec::new()));
+        assert_eq!((stock.homes[&(CONTEXT, 512)].len(), stock.ready.len()), (0, 0));
     }
 }
