@@ -1,6 +1,8 @@
 //! A random program over the library that knows what every block is to hold: blocks in streams of two contexts, used,
 //! shared, dropped, released in every way, and their memory reused.
 
+use std::fmt;
+
 use freehold::{Block, Context, Device, Error, Grid, Image, Kernel, Shared, Stream};
 use freehold_driver::cuda::{Api, CUdevice};
 
@@ -33,6 +35,17 @@ impl Random {
 pub(crate) enum Wrong {
     Call(Error),
     Holds { step: usize, index: usize, found: u32, wanted: u32 },
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(error) => write!(f, "{error}"),
+            Self::Holds { step, index, found, wanted } => {
+                write!(f, "after step {step} value {index} of a block is {found}, not {wanted}")
+            }
+        }
+    }
 }
 
 impl From<Error> for Wrong {
