@@ -19,6 +19,7 @@ use self::reference::{Record, Reference, ReferenceError};
 use self::table::{Look, Table};
 
 pub(crate) mod child;
+pub(crate) mod table;
 
 mod answers;
 mod ask;
@@ -35,7 +36,6 @@ mod partner;
 mod reference;
 mod runner;
 mod shared;
-mod table;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
