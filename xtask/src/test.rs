@@ -1,8 +1,9 @@
 //! `cargo xtask test`: everything that must pass, on a machine that has Rust and gcc.
 
+use std::fs;
 use std::time::Instant;
 
-use crate::command::{Failure, cargo, command, run};
+use crate::command::{Failure, cargo, command, root, run};
 use crate::cudarc;
 use crate::fuzz;
 use crate::headers;
@@ -17,6 +18,7 @@ const STEPS: &[Step] = &[
     ("formatting", || run(&mut cargo(&["fmt", "--all", "--check"]))),
     ("lints", || run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
     ("tests and doc tests", || run(&mut cargo(&["test", "--workspace"]))),
+    ("the examples", examples),
     ("benchmarks, once each", || run(&mut cargo(&["test", "--workspace", "--benches"]))),
     ("the driver's contract, work at once", || contract("eager")),
     ("the driver's contract, by a seed", || contract("seed:1")),
@@ -51,6 +53,27 @@ fn tools() -> Result<(), Failure> {
         if run(&mut cargo(&[tool, "--version"])).is_err() {
             run(&mut command("rustup", &["component", "add", component]))?;
         }
+    }
+    Ok(())
+}
+
+/// The numbered examples, in their order, on the software device.
+fn examples() -> Result<(), Failure> {
+    let folder = root().join("crates/freehold/examples");
+    let failed = |error| format!("{}: {error}", folder.display());
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        if let Some(name) =
+            name.strip_suffix(".rs").filter(|name| name.starts_with(|first: char| first.is_ascii_digit()))
+        {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    for name in names {
+        println!("-- {name}");
+        run(cargo(&["run", "--quiet", "--package", "freehold", "--example", &name]).env("FREEHOLD_DEVICE", "soft"))?;
     }
     Ok(())
 }

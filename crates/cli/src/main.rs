@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod lab;
 mod run;
 
@@ -21,6 +22,8 @@ enum Command {
     Lab(lab::Arguments),
     /// Run a program on the software device, or on a GPU, whatever CUDA driver this machine has
     Run(run::Arguments),
+    /// Measure what the library costs beside the driver
+    Bench(bench::Arguments),
     /// Make one experiment and print its answer
     #[command(hide = true)]
     Experiment(lab::child::Arguments),
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Experiment(arguments) => lab::child::run(&arguments),
         Command::Partner(device) => lab::child::partner(&device),
     }

@@ -94,8 +94,12 @@ impl<T: Plain> Block<T> {
 
     /// Gives the block another name in the ledger.
     pub fn tag(&self, tag: &str) {
-        if !self.holding.context.inner.is_closed() {
-            self.holding.context.inner.core.books().ledger.retag(self.holding.block, Some(tag.into()));
+        let core = &self.holding.context.inner.core;
+        let tag = core.tag(tag);
+        let ledger = &mut core.books().ledger;
+        // Not where the block went with its context.
+        if ledger.owner(self.holding.block).is_some() {
+            ledger.retag(self.holding.block, Some(tag));
         }
     }
 

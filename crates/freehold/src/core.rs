@@ -3,7 +3,7 @@
 //!
 //! The books are locked for moments, never while the driver is called.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
@@ -30,6 +30,9 @@ use crate::uses::Access;
 /// The primary context of the device.
 pub(crate) const PRIMARY: ContextId = ContextId(0);
 
+/// How many names of blocks are kept to be shared.
+const TAGS_MAX: usize = 4096;
+
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) api: Api,
@@ -52,6 +55,8 @@ pub(crate) struct Core {
     /// What failed in drops, which have nobody to tell.
     troubles: Mutex<Vec<Error>>,
     contexts: AtomicU32,
+    /// The names of blocks, so that blocks of one name share its text.
+    tags: Mutex<BTreeSet<Arc<str>>>,
     pub(crate) timeline: Timeline,
     /// Blocks that other people's code has by their addresses.
     let_go: Mutex<HashMap<u64, Holding>>,
@@ -129,6 +134,7 @@ impl Core {
             kernels: Mutex::default(),
             troubles: Mutex::default(),
             contexts: AtomicU32::new(1),
+            tags: Mutex::default(),
             timeline: Timeline::default(),
             let_go: Mutex::default(),
         })
@@ -194,6 +200,19 @@ impl Core {
             kernels.len() - 1
         });
         u32::try_from(number).expect("a program has fewer kernels than a u32 counts")
+    }
+
+    /// The text of a block's name.
+    pub(crate) fn tag(&self, name: &str) -> Arc<str> {
+        let mut tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tag) = tags.get(name) {
+            return tag.clone();
+        }
+        let tag: Arc<str> = name.into();
+        if tags.len() < TAGS_MAX {
+            tags.insert(tag.clone());
+        }
+        tag
     }
 
     /// Keeps what went wrong in a drop.

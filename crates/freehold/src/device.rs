@@ -138,7 +138,7 @@ impl Device {
                 Adoption::Foreign => Kind::Adopted,
                 Adoption::Imported => Kind::Imported,
             },
-            tag: Some(tag.into()),
+            tag: Some(core.tag(tag)),
             allocated_at: Location::caller(),
         };
         let block = core.books().ledger.enter(entry)?;

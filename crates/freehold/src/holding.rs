@@ -50,7 +50,7 @@ impl Holding {
         };
         let capacity_bytes =
             capacity_of(bytes as u64).ok_or(Error::TooManyElements { elements: bytes, element_bytes: 1 })?;
-        let name: Option<Arc<str>> = tag.map(Into::into);
+        let name = tag.map(|tag| core.tag(tag));
         // Nobody has used the memory yet, or its last user was in this stream, or all of its uses have passed.
         let made = |block, address, last_use: u64| Self {
             block,
@@ -192,8 +192,10 @@ impl Holding {
         within(&core.api, inner.hall.raw, || memory::free(&core.api, self.address))
             .map_err(|error| core.failed(error))?;
         let mut books = core.books();
-        books.ledger.release(self.block, Release { marks: Vec::new(), released_at: at, when: core.now() });
-        books.ledger.forget(self.block, Gone::GivenBack);
+        if books.ledger.owner(self.block).is_some() {
+            books.ledger.release(self.block, Release { marks: Vec::new(), released_at: at, when: core.now() });
+            books.ledger.forget(self.block, Gone::GivenBack);
+        }
         let totals = books.ledger.totals();
         drop(books);
         self.is_released = true;
@@ -226,13 +228,17 @@ impl Holding {
             capacity_bytes: self.capacity_bytes,
             home: self.last_at_home(),
         };
+        self.is_released = true;
         let mut books = core.books();
         let Books { ledger, stock } = &mut *books;
+        // Another thread may have closed the context meanwhile, and the block with it.
+        if ledger.owner(self.block).is_none() {
+            return;
+        }
         ledger.release(self.block, Release { marks, released_at: at, when });
         stock.put(ledger, self.context.id(), piece);
         let totals = ledger.totals();
         drop(books);
-        self.is_released = true;
         if core.timeline.is_on() {
             core.timeline.released(self.address.0, at, when, core.now(), totals);
         }

@@ -3,7 +3,7 @@
 //! Pure: it knows marks and spans, and is told what has passed. A piece is free in its home stream as soon as its marks
 //! have passed; in other streams when the home stream, too, has passed its last use.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::ledger::{BlockId, ContextId, Ledger, Mark, StreamId};
 
@@ -33,9 +33,9 @@ pub(crate) fn capacity_of(bytes: u64) -> Option<u64> {
 #[derive(Debug, Default)]
 pub(crate) struct Stock {
     /// Free in their home stream, the last released last.
-    ready: HashMap<(StreamId, u64), Vec<Piece>>,
-    /// By context and capacity: pieces with marks, oldest first.
-    waiting: BTreeMap<(ContextId, u64), Vec<Piece>>,
+    ready: BTreeMap<(StreamId, u64), Vec<Piece>>,
+    /// By context and capacity: pieces with marks, and those of streams that are gone.
+    waiting: BTreeMap<(ContextId, u64), VecDeque<Piece>>,
     /// The home streams of each context that have pieces of a capacity.
     homes: BTreeMap<(ContextId, u64), Vec<StreamId>>,
 }
@@ -54,7 +54,7 @@ impl Stock {
         if ledger.marks(piece.block).is_empty() {
             self.put_ready(context, piece);
         } else {
-            self.waiting.entry((context, piece.capacity_bytes)).or_default().push(piece);
+            self.waiting.entry((context, piece.capacity_bytes)).or_default().push_back(piece);
         }
     }
 
@@ -72,21 +72,40 @@ impl Stock {
         }
         let mut unmarked = Vec::new();
         if let Some(waiting) = self.waiting.get_mut(&(context, capacity_bytes)) {
-            let found = waiting.iter().take(LOOKS_MAX).position(|piece| {
+            let looked = waiting.len().min(LOOKS_MAX);
+            for index in 0..looked {
+                let piece = waiting[index];
                 let is_free = ledger.settle(piece.block, &mut has_passed);
-                is_free && (piece.home.stream == stream || has_passed(piece.home))
-            });
-            if let Some(index) = found {
-                return Found::Piece(waiting.remove(index));
+                if is_free && (piece.home.stream == stream || has_passed(piece.home)) {
+                    waiting.remove(index);
+                    return Found::Piece(piece);
+                }
+                // A mark that failed when the piece was released is still to be made.
+                unmarked.extend_from_slice(ledger.marks(piece.block));
+                if is_free {
+                    unmarked.push(piece.home);
+                }
             }
+            // The next request looks at others first.
+            waiting.rotate_left(looked);
         }
-        for home in self.homes.get(&(context, capacity_bytes)).into_iter().flatten() {
-            let Some(pieces) = self.ready.get_mut(&(*home, capacity_bytes)) else { continue };
-            // The first one was released first, so that its mark passes first.
-            match pieces.first() {
-                Some(piece) if has_passed(piece.home) => return Found::Piece(pieces.remove(0)),
-                Some(piece) => unmarked.push(piece.home),
-                None => {}
+        let Some(homes) = self.homes.get_mut(&(context, capacity_bytes)) else { return Found::Unmarked(unmarked) };
+        let mut index = 0;
+        while let Some(&home) = homes.get(index) {
+            match self.ready.get_mut(&(home, capacity_bytes)) {
+                Some(pieces) if !pieces.is_empty() => {
+                    // The first one was released first, so that its mark passes first.
+                    if has_passed(pieces[0].home) {
+                        return Found::Piece(pieces.remove(0));
+                    }
+                    unmarked.push(pieces[0].home);
+                    index += 1;
+                }
+                // A stream without pieces may be gone, and then nobody else would strike it off.
+                _ => {
+                    self.ready.remove(&(home, capacity_bytes));
+                    homes.swap_remove(index);
+                }
             }
         }
         Found::Unmarked(unmarked)
@@ -108,9 +127,13 @@ impl Stock {
             }
         }
         for (_, waiting) in self.waiting.range_mut((context, 0)..=(context, u64::MAX)) {
-            drained.extend(
-                waiting.extract_if(.., |piece| ledger.settle(piece.block, &mut has_passed) && has_passed(piece.home)),
-            );
+            waiting.retain(|piece| {
+                let waits = !(ledger.settle(piece.block, &mut has_passed) && has_passed(piece.home));
+                if !waits {
+                    drained.push(*piece);
+                }
+                waits
+            });
         }
         drained
     }
@@ -145,5 +168,43 @@ impl Stock {
             }
         }
         pieces.push(piece);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::Location;
+
+    use super::*;
+    use crate::ledger::{Entry, Kind, Release};
+
+    const CONTEXT: ContextId = ContextId(0);
+
+    #[test]
+    fn streams_that_are_gone_are_struck_off_when_their_pieces_are() {
+        let (mut stock, mut ledger) = (Stock::default(), Ledger::default());
+        let entry = Entry {
+            base: 1 << 20,
+            bytes: 512,
+            capacity_bytes: 512,
+            context: CONTEXT,
+            stream: None,
+            process: 1,
+            kind: Kind::Own,
+            tag: None,
+            allocated_at: Location::caller(),
+        };
+        let mut block = ledger.enter(entry).unwrap();
+        for number in 1..=100 {
+            let gone = StreamId(number);
+            ledger.release(block, Release { marks: Vec::new(), released_at: None, when: Default::default() });
+            let home = Mark { stream: gone, position: 1 };
+            stock.put(&ledger, CONTEXT, Piece { block, base: 1 << 20, capacity_bytes: 512, home });
+            let found = stock.take(&mut ledger, CONTEXT, StreamId(0), 512, |_| true);
+            let Found::Piece(piece) = found else { panic!("{found:?}") };
+            block = ledger.reuse(piece.block, 512, CONTEXT, None, None, Location::caller());
+        }
+        assert_eq!(stock.take(&mut ledger, CONTEXT, StreamId(0), 512, |_| true), Found::Unmarked(Vec::new()));
+        assert_eq!((stock.homes[&(CONTEXT, 512)].len(), stock.ready.len()), (0, 0));
     }
 }

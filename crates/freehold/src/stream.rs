@@ -117,8 +117,7 @@ impl Stream {
                 unsafe { copy::host_to_device_async(api, to.address(), bytes.as_ptr().cast(), bytes.len(), raw) }
             });
         }
-        let taken = core.staging.take(&core.api, core.primary, bytes.len(), |mark| core.has_passed(mark));
-        let mut buffer = taken.map_err(|error| core.failed(error))?;
+        let mut buffer = core.staging.take(core, bytes.len())?;
         let staged = buffer.fill(bytes);
         let (start, length) = (staged.as_ptr(), staged.len());
         let put = self.put_ordered("upload", &[to.used(Access::Write)], |api, raw| {

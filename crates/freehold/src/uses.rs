@@ -134,7 +134,7 @@ impl Uses {
 }
 
 /// Notes a use in a list of the last ones by stream.
-fn note_in(list: &mut Vec<Mark>, used: Mark) {
+pub(crate) fn note_in(list: &mut Vec<Mark>, used: Mark) {
     match list.iter_mut().find(|mark| mark.stream == used.stream) {
         Some(mark) => mark.position = mark.position.max(used.position),
         None => list.push(used),

@@ -122,6 +122,7 @@ impl Scene {
         assert!(!self.call("has_passed", || event.has_passed()));
         assert!(!self.call("is_idle", || self.busy.is_idle()));
         let made = self.call("stream", || self.own.device.stream());
+        self.call("upload of 8 MiB into a stream without work", || made.upload(&vec![3_u8; LARGE]));
         self.call("wait", || made.wait(&event));
         self.call("wait, across contexts", || self.second.stream.wait(&event));
         let mut x = self.call("alloc", || made.alloc::<u32>(N));

@@ -20,6 +20,7 @@ use self::table::{Look, Table};
 use self::trace::{Trace, TraceError};
 
 pub(crate) mod child;
+pub(crate) mod table;
 
 mod answers;
 mod ask;
@@ -36,7 +37,6 @@ mod partner;
 mod reference;
 mod runner;
 mod shared;
-mod table;
 mod trace;
 
 #[derive(clap::Args)]

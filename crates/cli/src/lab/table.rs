@@ -31,7 +31,8 @@ impl Look {
         Self { columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX), colour: terminal && !plain }
     }
 
-    fn style(self, style: Style) -> Style {
+    /// The style, where there is colour.
+    pub(crate) fn style(self, style: Style) -> Style {
         if self.colour { style } else { Style::new() }
     }
 }

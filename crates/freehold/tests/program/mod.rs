@@ -1,6 +1,8 @@
 //! A random program over the library that knows what every block is to hold: blocks in streams of two contexts, used,
 //! shared, dropped, released in every way, and their memory reused.
 
+use std::fmt;
+
 use freehold::{Block, Context, Device, Error, Grid, Image, Kernel, Shared, Stream};
 use freehold_driver::cuda::{Api, CUdevice};
 
@@ -33,6 +35,17 @@ impl Random {
 pub(crate) enum Wrong {
     Call(Error),
     Holds { step: usize, index: usize, found: u32, wanted: u32 },
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(error) => write!(f, "{error}"),
+            Self::Holds { step, index, found, wanted } => {
+                write!(f, "after step {step} value {index} of a block is {found}, not {wanted}")
+            }
+        }
+    }
 }
 
 impl From<Error> for Wrong {
@@ -82,8 +95,9 @@ impl Program {
             return self.upload();
         }
         match self.random.below(64) {
-            0..8 if self.blocks.len() < BLOCKS_MAX => self.upload(),
-            8..14 if self.blocks.len() < BLOCKS_MAX => self.alloc_here_and_write_there(),
+            0..6 if self.blocks.len() < BLOCKS_MAX => self.upload(),
+            6..10 if self.blocks.len() < BLOCKS_MAX => self.hand_on(),
+            10..14 if self.blocks.len() < BLOCKS_MAX => self.alloc_here_and_write_there(),
             14 if self.blocks.len() < BLOCKS_MAX => self.block_of_a_context_of_its_own(),
             15..28 => self.add(),
             28..32 => self.fill(),
@@ -139,6 +153,23 @@ impl Program {
         let len = values.len() as u32;
         stream.launch(&self.contexts[*context].1, Grid::cover(len, 64), (block, more, len))?;
         values.iter_mut().for_each(|value| *value = value.wrapping_add(more));
+        Ok(())
+    }
+
+    /// Memory goes to another owner while work of the old one is pending, at home or elsewhere.
+    fn hand_on(&mut self) -> Result<(), Wrong> {
+        let (here, there, user) = (self.stream(), self.stream(), self.stream());
+        let len = LENGTHS[self.random.below(LENGTHS.len())];
+        let (values, len) = (self.values(len), len as u32);
+        let mut old = self.streams[here].0.upload(&values)?;
+        let (stream, context) = &self.streams[user];
+        for _ in 0..3 {
+            stream.launch(&self.contexts[*context].1, Grid::cover(len, 64), (&mut old, 1_u32, len))?;
+        }
+        drop(old);
+        let mut block = self.streams[here].0.alloc(values.len())?;
+        self.streams[there].0.write(&mut block, &values)?;
+        self.blocks.push(Known { block, values });
         Ok(())
     }
 

@@ -1,0 +1,144 @@
+//! What calls cost that wait for nothing: launches, look-ups in the ledger, allocations from stock.
+
+use std::hint::black_box;
+use std::ops::Range;
+
+use freehold::{Adopted, Adoption, Grid};
+use freehold_driver::cuda::{CUcontext, CUdeviceptr, context, memory};
+
+use super::Result;
+use super::measure::timed;
+use super::rig::{Rig, VALUES};
+
+/// Calls that are timed as one, so that the clock's own cost does not count.
+const BATCH: usize = 100;
+
+const PAIR_BYTES: usize = 64 << 10;
+
+const BLOCKS: usize = 1_000_000;
+const BLOCK_BYTES_MIN: u64 = 512;
+/// The largest has so many times as much: 64 KiB.
+const BLOCK_GRANULES_MAX: u64 = 128;
+
+/// Where no driver has memory: NVIDIA's lies above, the software driver's below.
+const BLOCKS_START: u64 = 0x5000_0000_0000;
+
+/// The blocks that are asked for again and again.
+const NEAR: Range<u64> = 500_000..501_000;
+
+/// Where the addresses are drawn from.
+const SEED: u64 = 0x5eed_0f00_b10c;
+
+/// Times of the library's calls, and of the driver's.
+pub(super) struct Beside {
+    pub(super) ours: Vec<f64>,
+    pub(super) drivers: Vec<f64>,
+}
+
+/// Launches of one kernel with the same arguments, in batches by turns, with a context current.
+pub(super) fn launches(rig: &Rig, batches: usize) -> Result<Beside> {
+    let stream = &rig.stream;
+    let mut x = stream.zeros::<f32>(VALUES as usize)?;
+    let address = x.address();
+    let mut beside = Beside { ours: Vec::new(), drivers: Vec::new() };
+    // The first batch of each warms what the driver keeps, and does not count.
+    for batch in 0..=batches {
+        let (launched, ours) = timed(|| {
+            (0..BATCH).try_for_each(|_| stream.launch(&rig.scale, Grid::line(1, VALUES), (&mut x, 1.0_f32, VALUES)))
+        });
+        launched?;
+        stream.synchronize()?;
+        let (launched, drivers) = timed(|| (0..BATCH).try_for_each(|_| rig.raw_scale(address, stream.raw())));
+        launched?;
+        stream.foreign_work();
+        stream.synchronize()?;
+        if batch > 0 {
+            beside.ours.push(ours / BATCH as f64);
+            beside.drivers.push(drivers / BATCH as f64);
+        }
+    }
+    Ok(beside)
+}
+
+/// [`launches`] in a thread with no context current.
+pub(super) fn bare_launches(rig: &Rig, batches: usize) -> Result<Beside> {
+    context::set_current(&rig.opened.api, CUcontext::NULL)?;
+    let beside = launches(rig, batches);
+    context::set_current(&rig.opened.api, rig.context)?;
+    beside
+}
+
+/// Questions for the owner of an address among a million blocks: of beginnings and of addresses further in, by turns. First
+/// of any of the blocks, then of a few of them again and again, as a program asks that works with those.
+pub(super) fn owners(rig: &Rig, batches: usize) -> Result<(Vec<f64>, Vec<f64>)> {
+    let mut random = Random(SEED);
+    let field = Field::new(rig, &mut random)?;
+    let mut ask = |blocks: Range<u64>| {
+        let addresses: Vec<u64> = (0..BATCH).map(|at| field.address(&blocks, at % 2 == 0, &mut random)).collect();
+        let owner_of = |&&address: &&u64| black_box(rig.device.owner_of(address)).is_some();
+        let (found, time) = timed(|| addresses.iter().filter(owner_of).count());
+        assert_eq!(found, BATCH, "every address lies in a block that was entered");
+        time / BATCH as f64
+    };
+    let anywhere = (0..batches).map(|_| ask(0..BLOCKS as u64)).collect();
+    let near = (0..batches).map(|_| ask(NEAR)).collect();
+    Ok((anywhere, near))
+}
+
+/// A block allocated and released again: from stock, and by `cuMemAlloc` and `cuMemFree`.
+pub(super) fn pairs(rig: &Rig, batches: usize) -> Result<Beside> {
+    let api = &rig.opened.api;
+    let mut beside = Beside { ours: Vec::new(), drivers: Vec::new() };
+    drop(rig.stream.alloc::<u8>(PAIR_BYTES)?);
+    for _ in 0..batches {
+        let (done, ours) = timed(|| {
+            (0..BATCH).try_for_each(|_| rig.stream.alloc::<u8>(PAIR_BYTES).map(|block| drop(black_box(block))))
+        });
+        done?;
+        let (done, drivers) = timed(|| {
+            (0..BATCH).try_for_each(|_| memory::alloc(api, PAIR_BYTES).and_then(|block| memory::free(api, block)))
+        });
+        done?;
+        beside.ours.push(ours / BATCH as f64);
+        beside.drivers.push(drivers / BATCH as f64);
+    }
+    Ok(beside)
+}
+
+/// A million blocks side by side, memory of others at addresses that nobody touches.
+struct Field {
+    /// Their bases, and where the last one ends.
+    bounds: Vec<u64>,
+    _adopted: Vec<Adopted>,
+}
+
+impl Field {
+    fn new(rig: &Rig, random: &mut Random) -> Result<Self> {
+        let (mut bounds, mut adopted) = (vec![BLOCKS_START], Vec::new());
+        for at in 0..BLOCKS {
+            let (base, bytes) = (bounds[at], (1 + random.below(BLOCK_GRANULES_MAX)) * BLOCK_BYTES_MIN);
+            adopted.push(rig.device.adopt(CUdeviceptr(base), bytes, Adoption::Foreign, "bench")?);
+            bounds.push(base + bytes);
+        }
+        Ok(Self { bounds, _adopted: adopted })
+    }
+
+    /// The beginning of one of these blocks, or an address anywhere in it.
+    fn address(&self, blocks: &Range<u64>, is_beginning: bool, random: &mut Random) -> u64 {
+        let at = (blocks.start + random.below(blocks.end - blocks.start)) as usize;
+        let (base, end) = (self.bounds[at], self.bounds[at + 1]);
+        if is_beginning { base } else { base + random.below(end - base) }
+    }
+}
+
+/// Marsaglia's xorshift: what is drawn is the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}

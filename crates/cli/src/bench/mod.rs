@@ -1,0 +1,86 @@
+//! `freehold bench`: what the library costs, in one run beside the driver that it stands on.
+//!
+//! This file owns the command. A target that is missed is said and is no failure: this measures, tests judge.
+
+mod busy;
+mod calls;
+mod measure;
+mod release;
+mod report;
+mod rig;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use freehold::open::OpenError;
+use freehold_driver::cuda::CallError;
+
+use self::release::Effort;
+use self::rig::Rig;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Measure release, module close, launch, owner_of and allocation beside the driver's own calls
+    ///
+    /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    Release(ReleaseArguments),
+}
+
+#[derive(clap::Args)]
+struct ReleaseArguments {
+    /// Print one JSON object, with times in nanoseconds
+    #[arg(long)]
+    json: bool,
+    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    #[arg(long)]
+    device: Option<String>,
+    /// Measure a few times only: whether it works, not what it costs
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Why there are no figures. Exit status 2.
+#[derive(Debug, thiserror::Error)]
+enum BenchError {
+    #[error(transparent)]
+    Device(#[from] OpenError),
+    #[error(transparent)]
+    Library(#[from] freehold::Error),
+    #[error(transparent)]
+    Driver(#[from] CallError),
+    #[error("a kernel of {kernel_ms} ms ended before what was to be measured beside it")]
+    KernelEnded { kernel_ms: u64 },
+    #[error("the figures cannot be printed: {0}")]
+    Print(io::Error),
+}
+
+type Result<T> = std::result::Result<T, BenchError>;
+
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let What::Release(arguments) = &arguments.what;
+    match release(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn release(arguments: &ReleaseArguments) -> Result<()> {
+    let rig = Rig::new(arguments.device.as_deref())?;
+    let report = release::measure(&rig, if arguments.quick { Effort::QUICK } else { Effort::FULL })?;
+    let text = if arguments.json { report.json() } else { report.table(crate::lab::table::Look::of_stdout()) };
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // A reader that has seen enough and closes the pipe is no failure.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(BenchError::Print),
+    }
+}

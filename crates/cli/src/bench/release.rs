@@ -1,0 +1,116 @@
+//! What `freehold bench release` measures, in what order, and what is expected of it.
+
+use std::io::{self, IsTerminal};
+
+use freehold_driver::cuda::device;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::calls::Beside;
+use super::measure::Spread;
+use super::report::{Report, Row, Target};
+use super::rig::Rig;
+use super::{Result, busy, calls};
+
+/// How often things are measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    /// Rounds beside a kernel that runs.
+    rounds: usize,
+    /// Blocks, and modules, that are released in a round.
+    blocks: usize,
+    modules: usize,
+    /// Batches of calls that wait for nothing.
+    batches: usize,
+}
+
+impl Effort {
+    pub(super) const FULL: Self = Self { rounds: 9, blocks: 64, modules: 8, batches: 200 };
+    pub(super) const QUICK: Self = Self { rounds: 1, blocks: 4, modules: 2, batches: 3 };
+}
+
+/// How many rounds and measurements the progress counts.
+const STEPS_BESIDE: usize = 7;
+const STEPS_ALONE: usize = 4;
+
+pub(super) fn measure(rig: &Rig, effort: Effort) -> Result<Report> {
+    let steps = Steps { bar: progress(effort.rounds * STEPS_BESIDE + STEPS_ALONE), rounds: effort.rounds };
+    let mut rows = while_a_kernel_runs(rig, effort, &steps)?;
+    rows.extend(without_waiting(rig, effort, &steps)?);
+    steps.bar.finish_and_clear();
+    Ok(Report {
+        device: device::name(&rig.opened.api, rig.opened.device)?,
+        driver: rig.driver()?,
+        why: rig.opened.why.clone(),
+        rows,
+    })
+}
+
+fn while_a_kernel_runs(rig: &Rig, effort: Effort, steps: &Steps) -> Result<Vec<Row>> {
+    let drops = steps.rounds("release", || busy::drops(rig, effort.blocks))?;
+    let frees = steps.rounds("cuMemFree", || busy::frees(rig))?;
+    let ordered_frees = steps.rounds("cuMemFreeAsync", || busy::ordered_frees(rig, effort.blocks))?;
+    let marked = steps.rounds("release of a block of two streams", || busy::marked_drops(rig, effort.blocks))?;
+    let joined_frees = steps.rounds("cuMemFreeAsync after an event", || busy::joined_frees(rig, effort.blocks))?;
+    let closes = steps.rounds("close of a module", || busy::module_closes(rig, effort.modules))?;
+    let unloads = steps.rounds("cuModuleUnload", || busy::unloads(rig))?;
+    let release_target = Some(Target::AtMost { ns: 1000.0 });
+    Ok(vec![
+        Row::new("release", "release while a kernel runs", drops, release_target).beside("cuMemFree", frees),
+        Row::new("release-ordered", "the same", drops, None).beside("cuMemFreeAsync", ordered_frees),
+        Row::new("release-marked", "release, used in another stream", marked, release_target)
+            .beside("event, cuMemFreeAsync", joined_frees),
+        Row::new("module-close", "close a module, launch pending", closes, Some(Target::AtMost { ns: 5000.0 }))
+            .beside("cuModuleUnload", unloads),
+    ])
+}
+
+fn without_waiting(rig: &Rig, effort: Effort, steps: &Steps) -> Result<Vec<Row>> {
+    let launch = steps.one("launch", || calls::launches(rig, effort.batches))?;
+    let bare_launch = steps.one("launch, no context current", || calls::bare_launches(rig, effort.batches))?;
+    let pair = steps.one("allocate and release", || calls::pairs(rig, effort.batches))?;
+    let (owners, near) = steps.one("owner_of", || calls::owners(rig, effort.batches))?;
+    let owner_target = Some(Target::AtMost { ns: 50.0 });
+    let launch_target = Some(Target::OverDriver { percent: 5.0 });
+    Ok(vec![
+        row("launch", "launch", launch, launch_target, "cuLaunchKernel"),
+        row("launch-bare", "launch, no context current", bare_launch, launch_target, "cuLaunchKernel"),
+        Row::new("owner-of", "owner_of, any of a million", Spread::of(owners), owner_target),
+        Row::new("owner-of-near", "owner_of, 1000 of the million", Spread::of(near), owner_target),
+        row("allocate", "allocate and release 64 KiB", pair, None, "cuMemAlloc, cuMemFree"),
+    ])
+}
+
+fn row(id: &'static str, what: &'static str, beside: Beside, target: Option<Target>, call: &'static str) -> Row {
+    Row::new(id, what, Spread::of(beside.ours), target).beside(call, Spread::of(beside.drivers))
+}
+
+/// What is being measured, for whoever looks on.
+struct Steps {
+    bar: ProgressBar,
+    rounds: usize,
+}
+
+impl Steps {
+    fn rounds(&self, what: &'static str, mut round: impl FnMut() -> Result<Vec<f64>>) -> Result<Spread> {
+        let mut times = Vec::new();
+        for _ in 0..self.rounds {
+            times.extend(self.one(what, &mut round)?);
+        }
+        Ok(Spread::of(times))
+    }
+
+    fn one<R>(&self, what: &'static str, measure: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.bar.set_message(what);
+        let measured = measure();
+        self.bar.inc(1);
+        measured
+    }
+}
+
+fn progress(count: usize) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{pos}/{len} {wide_msg}").expect("the template is well formed");
+    ProgressBar::with_draw_target(Some(count as u64), ProgressDrawTarget::stderr()).with_style(style)
+}

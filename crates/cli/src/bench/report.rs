@@ -1,0 +1,227 @@
+//! The figures as a table for a person, or as one JSON object.
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use super::measure::Spread;
+use crate::lab::table::Look;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) device: String,
+    pub(super) driver: String,
+    /// Which device, and why this one.
+    #[serde(skip)]
+    pub(super) why: String,
+    pub(super) rows: Vec<Row>,
+}
+
+/// What one thing costs.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    id: &'static str,
+    what: &'static str,
+    ours: Spread,
+    driver: Option<Driver>,
+    /// Our median by the driver's.
+    ratio: Option<f64>,
+    target: Option<Target>,
+    met: Option<bool>,
+}
+
+/// What the driver's own calls cost beside it.
+#[derive(Debug, Serialize)]
+struct Driver {
+    call: &'static str,
+    #[serde(flatten)]
+    times: Spread,
+}
+
+/// What a median is to keep to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Target {
+    AtMost { ns: f64 },
+    OverDriver { percent: f64 },
+}
+
+impl Row {
+    pub(super) fn new(id: &'static str, what: &'static str, ours: Spread, target: Option<Target>) -> Self {
+        let mut row = Self { id, what, ours, driver: None, ratio: None, target, met: None };
+        row.judge();
+        row
+    }
+
+    /// The row with what the driver's own calls took.
+    pub(super) fn beside(mut self, call: &'static str, times: Spread) -> Self {
+        self.ratio = Some(self.ours.median_ns / times.median_ns);
+        self.driver = Some(Driver { call, times });
+        self.judge();
+        self
+    }
+
+    fn judge(&mut self) {
+        self.met = match self.target {
+            Some(Target::AtMost { ns }) => Some(self.ours.median_ns <= ns),
+            Some(Target::OverDriver { percent }) => self.ratio.map(|ratio| ratio <= 1.0 + percent / 100.0),
+            None => None,
+        };
+    }
+
+    /// The cells before the verdict.
+    fn cells(&self) -> [String; 7] {
+        let Spread { median_ns, p10_ns, p90_ns } = self.ours;
+        let target = match self.target {
+            Some(Target::AtMost { ns }) => time(ns),
+            Some(Target::OverDriver { percent }) => format!("+{percent} %"),
+            None => String::new(),
+        };
+        let (call, drivers) = match &self.driver {
+            Some(Driver { call, times }) => (*call, time(times.median_ns)),
+            None => ("", String::new()),
+        };
+        [
+            self.what.to_owned(),
+            time(median_ns),
+            format!("{} to {}", time(p10_ns), time(p90_ns)),
+            call.to_owned(),
+            drivers,
+            self.ratio.map_or_else(String::new, proportion),
+            target,
+        ]
+    }
+}
+
+const NAMES: [&str; 7] = ["what", "median", "10 to 90 %", "the driver's", "median", "ratio", "target"];
+
+/// Which columns are numbers, set to the right.
+const IS_NUMBER: [bool; 7] = [false, true, true, false, true, true, true];
+
+impl Report {
+    pub(super) fn json(&self) -> String {
+        serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
+    }
+
+    pub(super) fn table(&self, look: Look) -> String {
+        let rows: Vec<[String; 7]> = self.rows.iter().map(Row::cells).collect();
+        let mut widths = NAMES.map(|name| name.chars().count());
+        for row in &rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = cell.chars().count().max(*width);
+            }
+        }
+        let (bold, dimmed) = (look.style(Style::new().bold()), look.style(Style::new().dimmed()));
+        let heading = format!("{}, driver {} ({})", self.device, self.driver, self.why);
+        let names = line(&NAMES.map(str::to_owned), &widths);
+        let mut text = format!("{bold}{heading}{bold:#}\n\n{dimmed}{}{dimmed:#}\n", names.trim_end());
+        for (row, cells) in self.rows.iter().zip(&rows) {
+            let (verdict, style) = match row.met {
+                Some(true) => ("met", AnsiColor::Green.on_default()),
+                Some(false) => ("missed", AnsiColor::Red.on_default().bold()),
+                None => ("", Style::new()),
+            };
+            let style = look.style(style);
+            let line = format!("{}{style}{verdict}{style:#}", line(cells, &widths));
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// The cells side by side, with a gap behind each.
+fn line(cells: &[String; 7], widths: &[usize; 7]) -> String {
+    let mut line = String::new();
+    for ((cell, &width), is_number) in cells.iter().zip(widths).zip(IS_NUMBER) {
+        line.push_str(&if is_number { format!("{cell:>width$}  ") } else { format!("{cell:width$}  ") });
+    }
+    line
+}
+
+/// A time with three digits that count.
+fn time(ns: f64) -> String {
+    match ns {
+        _ if ns < 99.95 => format!("{ns:.1} ns"),
+        _ if ns < 999.5 => format!("{ns:.0} ns"),
+        _ if ns < 99_950.0 => format!("{:.2} µs", ns / 1e3),
+        _ if ns < 999_500.0 => format!("{:.0} µs", ns / 1e3),
+        _ => format!("{:.1} ms", ns / 1e6),
+    }
+}
+
+/// A ratio that a person can read: far below 1 it is one part of so many.
+fn proportion(ratio: f64) -> String {
+    if ratio < 0.1 { format!("1/{:.0}", 1.0 / ratio) } else { format!("{ratio:.3}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spread(median_ns: f64) -> Spread {
+        Spread { median_ns, p10_ns: median_ns - 1.0, p90_ns: median_ns + 1.0 }
+    }
+
+    #[test]
+    fn a_median_at_the_target_meets_it_and_one_above_misses_it() {
+        let met = |ns| Row::new("release", "release", spread(ns), Some(Target::AtMost { ns: 1000.0 })).met;
+        assert_eq!(met(1000.0), Some(true));
+        assert_eq!(met(1000.5), Some(false));
+    }
+
+    #[test]
+    fn a_target_over_the_drivers_is_judged_beside_it() {
+        let row = |ns| Row::new("launch", "launch", spread(ns), Some(Target::OverDriver { percent: 5.0 }));
+        assert_eq!(row(104.0).met, None);
+        assert_eq!(row(104.0).beside("cuLaunchKernel", spread(100.0)).met, Some(true));
+        assert_eq!(row(106.0).beside("cuLaunchKernel", spread(100.0)).met, Some(false));
+    }
+
+    #[test]
+    fn the_ratio_is_ours_by_the_drivers() {
+        assert_eq!(
+            Row::new("launch", "launch", spread(104.0), None).beside("cuLaunchKernel", spread(100.0)).ratio,
+            Some(1.04)
+        );
+        assert_eq!(Row::new("owner-of", "owner_of", spread(104.0), None).ratio, None);
+    }
+
+    #[test]
+    fn without_a_target_nothing_is_judged() {
+        assert_eq!(Row::new("allocate", "allocate", spread(1.0), None).beside("cuMemAlloc", spread(9.0)).met, None);
+    }
+
+    #[test]
+    fn times_are_told_in_the_unit_that_fits() {
+        assert_eq!(time(7.25), "7.2 ns");
+        assert_eq!(time(640.0), "640 ns");
+        assert_eq!(time(1260.0), "1.26 µs");
+        assert_eq!(time(150_000.0), "150 µs");
+        assert_eq!(time(200_040_000.0), "200.0 ms");
+    }
+
+    #[test]
+    fn a_small_ratio_is_one_part_of_many() {
+        assert_eq!(proportion(1.02), "1.020");
+        assert_eq!(proportion(0.000_001), "1/1000000");
+    }
+
+    #[test]
+    fn the_table_names_the_device_and_judges_each_row() {
+        let rows = vec![
+            Row::new("release", "release", spread(90.0), Some(Target::AtMost { ns: 1000.0 }))
+                .beside("cuMemFree", spread(2e8)),
+            Row::new("owner-of", "owner_of", spread(60.0), Some(Target::AtMost { ns: 50.0 })),
+        ];
+        let report = Report { device: "GPU".into(), driver: "13.0".into(), why: "asked for".into(), rows };
+        let text = report.table(Look { columns: 120, colour: false });
+        assert_eq!(
+            text,
+            "GPU, driver 13.0 (asked for)\n\
+            \n\
+            what       median          10 to 90 %  the driver's    median      ratio   target\n\
+            release   90.0 ns  89.0 ns to 91.0 ns  cuMemFree     200.0 ms  1/2222222  1.00 µs  met\n\
+            owner_of  60.0 ns  59.0 ns to 61.0 ns                                     50.0 ns  missed\n"
+        );
+    }
+}

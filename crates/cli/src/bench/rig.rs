@@ -1,0 +1,104 @@
+//! What all measurements share: a device with its streams and kernels, through the library and through the driver's table.
+
+use std::ffi::c_void;
+
+use freehold::open::{self, Opened};
+use freehold::{Device, Grid, Image, Kernel, Stream};
+use freehold_driver::cuda::launch::{self, Shape};
+use freehold_driver::cuda::{
+    CUcontext, CUdeviceptr, CUfunction, CUmodule, CUstream, CallError, context, driver, module, primary,
+};
+
+use super::{BenchError, Result};
+
+const KERNELS: &str = concat!(include_str!("../../../freehold/examples/kernels.ptx"), "\0");
+
+/// How long the kernel runs beside which a release is measured.
+const BUSY_MS: u64 = 200;
+
+/// The values of a block that kernel `scale` works on, one for each thread of one block.
+pub(super) const VALUES: u32 = 32;
+
+pub(super) struct Rig {
+    pub(super) opened: Opened,
+    pub(super) device: Device,
+    /// Current in this thread.
+    pub(super) context: CUcontext,
+    pub(super) stream: Stream,
+    pub(super) other: Stream,
+    pub(super) image: Image,
+    pub(super) scale: Kernel,
+    /// The same kernel, for the driver's own launch.
+    pub(super) raw_scale: CUfunction,
+    spend: Kernel,
+}
+
+impl Rig {
+    pub(super) fn new(wish: Option<&str>) -> Result<Self> {
+        let opened = open::open(wish)?;
+        let device = Device::new(opened.api, opened.device)?;
+        let context = primary::retain(&opened.api, opened.device)?;
+        context::set_current(&opened.api, context)?;
+        let image = Image::new(KERNELS.as_bytes())?;
+        let kernels = device.module(&image)?;
+        let raw_scale = module::function(&opened.api, raw_module(&opened)?, c"scale")?;
+        Ok(Self {
+            context,
+            stream: device.stream()?,
+            other: device.stream()?,
+            image,
+            scale: kernels.kernel("scale")?,
+            raw_scale,
+            spend: kernels.kernel("spend")?,
+            device,
+            opened,
+        })
+    }
+
+    /// The driver's version as CUDA counts: 13.0.
+    pub(super) fn driver(&self) -> Result<String> {
+        let version = driver::version(&self.opened.api)?;
+        Ok(format!("{}.{}", version / 1000, version % 1000 / 10))
+    }
+
+    /// Keeps a stream busy for [`BUSY_MS`].
+    pub(super) fn busy(&self, stream: &Stream) -> Result<()> {
+        Ok(stream.launch(&self.spend, Grid::line(1, 1), (BUSY_MS * 1_000_000,))?)
+    }
+
+    /// Refuses figures that were not taken beside a kernel.
+    pub(super) fn expect_busy(&self, stream: &Stream) -> Result<()> {
+        if stream.is_idle()? { Err(BenchError::KernelEnded { kernel_ms: BUSY_MS }) } else { Ok(()) }
+    }
+
+    /// A module that the library does not know.
+    pub(super) fn raw_module(&self) -> Result<CUmodule> {
+        Ok(raw_module(&self.opened)?)
+    }
+
+    /// The driver's own launch of `scale`.
+    #[inline]
+    pub(super) fn raw_scale(&self, x: CUdeviceptr, stream: CUstream) -> std::result::Result<(), CallError> {
+        let (by, n) = (1.0_f32, VALUES);
+        let mut arguments = [pointer(&x), pointer(&by), pointer(&n)];
+        // SAFETY: kernel `scale` takes an address, an `f32` and a `u32`, which outlive the call; it writes `VALUES` values
+        // of device memory at `x`.
+        unsafe { launch::kernel(&self.opened.api, self.raw_scale, Shape::line(1, VALUES), stream, &mut arguments) }
+    }
+
+    /// The driver's own launch of a kernel without arguments.
+    pub(super) fn raw_launch(&self, function: CUfunction, stream: CUstream) -> Result<()> {
+        // SAFETY: the kernels of ours that are launched so take no arguments and touch no memory.
+        unsafe { launch::kernel(&self.opened.api, function, Shape::line(1, 1), stream, &mut []) }?;
+        Ok(())
+    }
+}
+
+fn raw_module(opened: &Opened) -> std::result::Result<CUmodule, CallError> {
+    // SAFETY: the image is a text that ends in a NUL.
+    unsafe { module::load(&opened.api, KERNELS.as_ptr().cast()) }
+}
+
+fn pointer<T>(argument: &T) -> *mut c_void {
+    std::ptr::from_ref(argument).cast_mut().cast()
+}

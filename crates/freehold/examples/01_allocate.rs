@@ -1,0 +1,30 @@
+//! Memory that has an owner. A block is allocated, used by a kernel and read; any address in it says whose it is; when it
+//! is dropped, the next block of its size is the same memory.
+
+use freehold::{Device, Grid, Image, Result};
+
+fn main() -> Result<()> {
+    run(&freehold::open()?)
+}
+
+pub fn run(device: &Device) -> Result<()> {
+    println!("on {}", device.name()?);
+    let scale = device.module(&Image::ptx(include_str!("kernels.ptx"))?)?.kernel("scale")?;
+    let stream = device.stream()?;
+
+    let mut x = stream.upload(&[1.0f32, 2.0, 3.0, 4.0])?;
+    x.tag("the numbers of the example");
+    stream.launch(&scale, Grid::cover(4u32, 32), (&mut x, 2.0f32, 4u32))?;
+    println!("four numbers, doubled: {:?}", stream.download(&x)?);
+
+    let address = x.address().0;
+    if let Some(owner) = device.owner_of(address + 7) {
+        println!("{:#x} lies in {owner}, in {} and {}", address + 7, owner.context, stream.id());
+    }
+
+    drop(x);
+    println!("dropped, and in stock: {} bytes", device.totals().free_bytes);
+    let again = stream.alloc::<u8>(16)?;
+    println!("16 bytes anew, without a call of the driver: at {:#x} again: {}", address, again.address().0 == address);
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! Two contexts of one device. Memory of one is used by a kernel of the other (facts 0.1 and 0.2), and released in a thread
+//! that has no context at all. A context is not closed under live blocks, unless they are to go with it (fact 0.3).
+
+use freehold::{Device, Grid, Image, Result};
+
+fn main() -> Result<()> {
+    run(&freehold::open()?)
+}
+
+pub fn run(device: &Device) -> Result<()> {
+    let (first, second) = (device.context()?, device.context()?);
+    let (here, there) = (first.stream()?, second.stream()?);
+    let add = second.module(&Image::ptx(include_str!("kernels.ptx"))?)?.kernel("add")?;
+
+    let mut x = here.upload(&[1u32, 2, 3])?;
+    there.launch(&add, Grid::cover(3u32, 32), (&mut x, 10u32, 3u32))?;
+    println!("allocated in {}, changed by a kernel of {}: {:?}", first.id(), second.id(), here.download(&x)?);
+
+    let address = x.address().0;
+    std::thread::scope(|scope| {
+        scope.spawn(move || x.close().map_err(|(_, error)| error)).join().expect("a release does not panic")
+    })?;
+    println!("released in a thread without a context; {} blocks are owned", device.blocks().len());
+    let weights = here.alloc_tagged::<u32>(3, "weights")?;
+    println!("the next block of {} is the same memory: {}", first.id(), weights.address().0 == address);
+
+    match first.close() {
+        Ok(()) => println!("no block is lost by this"),
+        Err((first, error)) => {
+            println!("refused: {error}");
+            first.close_with_blocks().map_err(|(_, error)| error)?;
+        }
+    }
+    println!("closed with its blocks; {} blocks are owned", device.blocks().len());
+    if let Err(error) = there.download(&weights) {
+        println!("a copy from the weights: {error}");
+    }
+    drop(weights);
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! When a release happens: while a kernel runs. The driver's own release would wait for it (fact 2.1); here nothing does.
+//! The memory is free at once for work behind the kernel in its stream, and for other streams when the kernel has passed.
+
+use std::time::Instant;
+
+use freehold::{Device, Grid, Image, Result};
+
+/// How long the kernel runs.
+const SPEND_NS: u64 = 50_000_000;
+
+fn main() -> Result<()> {
+    run(&freehold::open()?)
+}
+
+pub fn run(device: &Device) -> Result<()> {
+    let module = device.module(&Image::ptx(include_str!("kernels.ptx"))?)?;
+    let (spend, add) = (module.kernel("spend")?, module.kernel("add")?);
+    let (stream, other) = (device.stream()?, device.stream()?);
+
+    let mut x = stream.zeros::<u32>(1 << 16)?;
+    let address = x.address().0;
+    stream.launch(&spend, Grid::line(1, 1), (SPEND_NS,))?;
+    stream.launch(&add, Grid::cover(1u32 << 16, 256), (&mut x, 1u32, 1u32 << 16))?;
+
+    let start = Instant::now();
+    drop(x);
+    println!("a block that a kernel of 50 ms is before: dropped in {:?}", start.elapsed());
+
+    let start = Instant::now();
+    let same = stream.alloc::<u32>(1 << 16)?;
+    println!("its stream has the memory at once, in {:?}: {}", start.elapsed(), same.address().0 == address);
+    drop(same);
+    let another = other.alloc::<u32>(1 << 16)?;
+    println!("another stream has it: {}", another.address().0 == address);
+    println!("the kernel has passed: {}", stream.is_idle()?);
+
+    stream.synchronize()?;
+    let passed = other.alloc::<u32>(1 << 16)?;
+    println!("when the kernel has passed, the other stream has it too: {}", passed.address().0 == address);
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! Two streams and one block. What the second does with it comes after what the first does, and no line here says so; a
+//! drop leaves the memory to both. This is the race of fact 2.2, which cannot be written here by mistake.
+
+use freehold::{Device, Grid, Image, Result};
+
+fn main() -> Result<()> {
+    run(&freehold::open()?)
+}
+
+pub fn run(device: &Device) -> Result<()> {
+    let module = device.module(&Image::ptx(include_str!("kernels.ptx"))?)?;
+    let (scale, sum, spend) = (module.kernel("scale")?, module.kernel("sum")?, module.kernel("spend")?);
+    let (stream, other) = (device.stream()?, device.stream()?);
+    let (n, grid) = (1000u32, Grid::cover(1000u32, 256));
+
+    let mut x = stream.upload(&vec![1.0f32; n as usize])?;
+    let mut total = other.zeros::<f32>(1)?;
+    stream.launch(&spend, Grid::line(1, 1), (5_000_000u64,))?;
+    stream.launch(&scale, grid, (&mut x, 2.0f32, n))?;
+    other.launch(&sum, grid, (&x, &mut total, n))?;
+    println!("a sum in {}, after the scaling in {}: {:?}", other.id(), stream.id(), other.download(&total)?);
+
+    other.launch(&spend, Grid::line(1, 1), (5_000_000u64,))?;
+    other.launch(&sum, grid, (&x, &mut total, n))?;
+    let address = x.address().0;
+    drop(x);
+    let state = device.owner_of(address).map(|owner| owner.state);
+    println!("dropped while {} is still to read it: {state:?}", other.id());
+    let mut y = stream.upload(&vec![-1.0f32; n as usize])?;
+    println!("a new block of its size lies elsewhere: {}", y.address().0 != address);
+    println!("the second sum is of the old block: {:?}", other.download(&total)?);
+
+    // The way by hand: an event of one stream that the other waits for, on the device.
+    stream.launch(&scale, grid, (&mut y, 3.0f32, n))?;
+    let scaled = stream.event()?;
+    other.wait(&scaled)?;
+    y.release_after(&other.event()?).map_err(|(_, error)| error)?;
+    other.synchronize()?;
+    println!("{} has passed the event that {} waited for: {}", stream.id(), other.id(), scaled.has_passed()?);
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Wrong releases, and what they say. The driver answers all of them with one code, INVALID_VALUE (facts 0.3 and 0.4), or
+//! not at all; here each says which wrong it is, and changes nothing.
+
+use freehold::{Adoption, Device, Image, Result};
+use freehold_driver::cuda::CUdeviceptr;
+
+fn main() -> Result<()> {
+    run(&freehold::open()?)
+}
+
+fn wrong(device: &Device, what: &str, address: u64) {
+    match device.release(address) {
+        Ok(()) => println!("{what}: released"),
+        Err(error) => println!("{what}:\n  {error}"),
+    }
+}
+
+pub fn run(device: &Device) -> Result<()> {
+    let stream = device.stream()?;
+    let held = stream.alloc_tagged::<u32>(100, "the matrix")?;
+    wrong(device, "an address within a block", held.address().0 + 8);
+    wrong(device, "a block that somebody holds", held.address().0);
+
+    // For other people's code: the block is its address from now on.
+    let address = held.into_address().0;
+    device.release(address)?;
+    wrong(device, "the same address a second time", address);
+    wrong(device, "an address that nobody ever got", 16);
+
+    let module = device.module(&Image::ptx(include_str!("kernels.ptx"))?)?;
+    let (counter, bytes) = module.variable("counter")?;
+    let adopted = device.adopt(counter, bytes as u64, Adoption::Foreign, "a variable of a module")?;
+    wrong(device, "memory of others", counter.0);
+    drop(adopted);
+
+    // As if another process had shared it: no allocation of this process lies so low.
+    let imported = device.adopt(CUdeviceptr(1 << 20), 4096, Adoption::Imported, "another process's")?;
+    wrong(device, "imported memory", 1 << 20);
+    drop(imported);
+
+    let context = device.context()?;
+    let address = context.stream()?.alloc::<u8>(100)?.into_address().0;
+    context.close_with_blocks().map_err(|(_, error)| error)?;
+    wrong(device, "a block whose context is destroyed", address);
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! The driver that scenarios run on, and what is asked of it behind their back: how much memory is free, which context is
+//! current. Its table remembers the contexts that it created, and can lack the words that streams write.
+
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::{env, process};
+
+use freehold_driver::cuda::{
+    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUerror, CUresult, CUstream, context, memory, primary,
+};
+
+/// One test at a time: they look at the memory of all of the device.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The driver itself, for the functions of the tables below.
+static PLAIN: OnceLock<Api> = OnceLock::new();
+
+/// The contexts that were created through a table of these and not destroyed.
+static CREATED: Mutex<Vec<CUcontext>> = Mutex::new(Vec::new());
+
+pub(crate) struct Machine {
+    plain: Api,
+    api: Api,
+    pub(crate) ordinal: CUdevice,
+    primary: Mutex<CUcontext>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Machine {
+    pub(crate) fn open() -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        move_in();
+        let opened = freehold::open::open(None).unwrap();
+        let plain = *PLAIN.get_or_init(|| opened.api);
+        let primary = Mutex::new(primary::retain(&plain, opened.device).unwrap());
+        let api = Api { cuCtxCreate_v2: create, cuCtxDestroy_v2: destroy, ..plain };
+        Self { plain, api, ordinal: opened.device, primary, _turn: turn }
+    }
+
+    pub(crate) fn without_words() -> Self {
+        let mut machine = Self::open();
+        machine.api = Api { cuDeviceGetAttribute: attribute, cuStreamWriteValue64_v2: write, ..machine.api };
+        machine
+    }
+
+    /// The table for scenarios.
+    pub(crate) fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// What the driver has free.
+    pub(crate) fn free_bytes(&self) -> usize {
+        context::push_current(&self.plain, *self.primary.lock().unwrap()).unwrap();
+        let info = memory::info(&self.plain).unwrap();
+        context::pop_current(&self.plain).unwrap();
+        info.free_bytes
+    }
+
+    /// The context that is current in this thread.
+    pub(crate) fn current(&self) -> CUcontext {
+        context::current(&self.plain).unwrap()
+    }
+
+    /// Calls `act` in a thread that has a context of its own.
+    pub(crate) fn with_context(&self, act: impl FnOnce()) {
+        let own = context::create(&self.plain, self.ordinal, 0).unwrap();
+        act();
+        assert_eq!(context::pop_current(&self.plain).unwrap(), own);
+        context::destroy(&self.plain, own).unwrap();
+    }
+
+    /// Ends all that scenarios left in the driver.
+    pub(crate) fn forget_everything(&self) {
+        while context::pop_current(&self.plain).is_ok() {}
+        let left = std::mem::take(&mut *created());
+        // Work of one context may use memory of another.
+        for &context in left.iter().chain([&*self.primary.lock().unwrap()]) {
+            context::push_current(&self.plain, context).unwrap();
+            context::synchronize(&self.plain).unwrap();
+            context::pop_current(&self.plain).unwrap();
+        }
+        for context in left {
+            context::destroy(&self.plain, context).unwrap();
+        }
+        primary::reset(&self.plain, self.ordinal).unwrap();
+        *self.primary.lock().unwrap() = primary::retain(&self.plain, self.ordinal).unwrap();
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            primary::release(&self.plain, self.ordinal).unwrap();
+        }
+    }
+}
+
+/// Gives this process a software machine of its own, unless its starter has named one: what it finds free is then nobody
+/// else's to take.
+fn move_in() {
+    const VARIABLE: &str = "FREEHOLD_SOFT_MACHINE";
+    static MOVED: Once = Once::new();
+    MOVED.call_once(|| {
+        if env::var_os(VARIABLE).is_none() {
+            // SAFETY: nothing in this process reads its environment but the standard library, which guards it by a lock.
+            unsafe { env::set_var(VARIABLE, format!("injection-{}", process::id())) };
+        }
+    });
+}
+
+fn created() -> MutexGuard<'static, Vec<CUcontext>> {
+    CREATED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn plain() -> &'static Api {
+    PLAIN.get().expect("a table is made of a driver that was opened")
+}
+
+unsafe extern "C" fn create(to: *mut CUcontext, flags: u32, device: CUdevice) -> CUresult {
+    // SAFETY: the caller's arguments are handed on as they are.
+    unsafe { (plain().cuCtxCreate_v2)(to, flags, device) }?;
+    // SAFETY: the driver wrote a handle there.
+    created().push(unsafe { *to });
+    Ok(())
+}
+
+unsafe extern "C" fn destroy(context: CUcontext) -> CUresult {
+    // SAFETY: as above.
+    unsafe { (plain().cuCtxDestroy_v2)(context) }?;
+    created().retain(|&other| other != context);
+    Ok(())
+}
+
+unsafe extern "C" fn attribute(to: *mut i32, attribute: CUdevice_attribute, device: CUdevice) -> CUresult {
+    // SAFETY: as above.
+    unsafe { (plain().cuDeviceGetAttribute)(to, attribute, device) }?;
+    if attribute == CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS {
+        // SAFETY: the driver wrote a number there.
+        unsafe { *to = 0 };
+    }
+    Ok(())
+}
+
+unsafe extern "C" fn write(_: CUstream, _: CUdeviceptr, _: u64, _: u32) -> CUresult {
+    Err(CUerror::NOT_SUPPORTED)
+}
