@@ -16,8 +16,9 @@ fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.json", std::process::id()))
 }
 
-fn number(event: &Value, key: &str) -> f64 {
-    event[key].as_f64().unwrap()
+/// A time of an event, in nanoseconds.
+fn ns(event: &Value, key: &str) -> u64 {
+    (event[key].as_f64().unwrap() * 1e3).round() as u64
 }
 
 #[test]
@@ -40,13 +41,13 @@ fn a_release_ends_in_the_file_when_the_last_use_has() {
     }
     assert_eq!(named("X", "reuse 400 bytes").len(), 1, "{text}");
     let copy = named("X", "copy")[0];
-    let (copied, end) = (number(copy, "ts"), number(copy, "ts") + number(copy, "dur"));
+    let (copied, end) = (ns(copy, "ts"), ns(copy, "ts") + ns(copy, "dur"));
     let spent = named("X", "spend")[0];
-    assert!(copied >= number(spent, "ts") + number(spent, "dur"), "the copy is behind the kernel: {text}");
+    assert!(copied >= ns(spent, "ts") + ns(spent, "dur"), "the copy is behind the kernel: {text}");
     // The first block to end its life is `x`, in both streams' hands until the copy was done.
     let id = |event: &Value| event["id2"]["local"].as_str().unwrap().to_owned();
-    let lives: BTreeMap<String, f64> =
-        named("e", "400").into_iter().map(|event| (id(event), number(event, "ts"))).collect();
+    let lives: BTreeMap<String, u64> =
+        named("e", "400").into_iter().map(|event| (id(event), ns(event, "ts"))).collect();
     let (_, ended) = lives.first_key_value().unwrap();
     assert!(*ended >= end, "the block lives until the copy is done, {ended} and {end}: {text}");
     assert_eq!(named("b", "400").len(), named("e", "400").len(), "every life ends");
