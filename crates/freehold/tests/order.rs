@@ -46,8 +46,10 @@ fn a_write_waits_for_the_reads_of_all_streams_since() {
     add(&own, &c, &mut x, 1);
     let written = c.event().unwrap();
     own.pass_by();
+    assert!(!written.has_passed().unwrap(), "the read in the first stream is still to come");
     gates[0].open();
     a.synchronize().unwrap();
+    own.pass_by();
     assert!(!written.has_passed().unwrap(), "the read in the second stream is still to come");
     gates[1].open();
     assert_eq!(c.download(&x).unwrap(), [2; N]);
