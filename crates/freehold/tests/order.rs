@@ -132,6 +132,27 @@ fn a_block_is_not_handed_out_to_another_stream_while_its_home_uses_it() {
 }
 
 #[test]
+fn a_block_is_not_handed_out_while_its_home_uses_it_though_others_have_passed() {
+    let own = Own::new();
+    let [a, b, c] = own.streams();
+    let x = a.upload(&[1_u32; N]).unwrap();
+    let (mut y, mut z) = (a.zeros(N).unwrap(), b.zeros(N).unwrap());
+    own.device.synchronize().unwrap();
+    let gate = own.gate();
+    own.hold(&a, &gate);
+    a.copy(&x, &mut y).unwrap();
+    b.copy(&x, &mut z).unwrap();
+    let address = x.address();
+    drop(x);
+    b.synchronize().unwrap();
+    assert_ne!(c.alloc::<u32>(N).unwrap().address(), address);
+    gate.open();
+    a.synchronize().unwrap();
+    let reused = [c.alloc::<u32>(N).unwrap(), c.alloc(N).unwrap()];
+    assert!(reused.iter().any(|block| block.address() == address));
+}
+
+#[test]
 fn a_third_stream_waits_for_the_old_owner_of_a_reused_block() {
     let own = Own::new();
     let [a, c] = own.streams();
