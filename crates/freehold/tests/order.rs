@@ -46,8 +46,10 @@ fn a_write_waits_for_the_reads_of_all_streams_since() {
     add(&own, &c, &mut x, 1);
     let written = c.event().unwrap();
     own.pass_by();
+    assert!(!written.has_passed().unwrap(), "the read in the first stream is still to come");
     gates[0].open();
     a.synchronize().unwrap();
+    own.pass_by();
     assert!(!written.has_passed().unwrap(), "the read in the second stream is still to come");
     gates[1].open();
     assert_eq!(c.download(&x).unwrap(), [2; N]);
@@ -126,6 +128,27 @@ fn a_block_is_not_handed_out_to_another_stream_while_its_home_uses_it() {
     gate.open();
     a.synchronize().unwrap();
     let reused = [b.alloc::<u32>(N).unwrap(), b.alloc(N).unwrap()];
+    assert!(reused.iter().any(|block| block.address() == address));
+}
+
+#[test]
+fn a_block_is_not_handed_out_while_its_home_uses_it_though_others_have_passed() {
+    let own = Own::new();
+    let [a, b, c] = own.streams();
+    let x = a.upload(&[1_u32; N]).unwrap();
+    let (mut y, mut z) = (a.zeros(N).unwrap(), b.zeros(N).unwrap());
+    own.device.synchronize().unwrap();
+    let gate = own.gate();
+    own.hold(&a, &gate);
+    a.copy(&x, &mut y).unwrap();
+    b.copy(&x, &mut z).unwrap();
+    let address = x.address();
+    drop(x);
+    b.synchronize().unwrap();
+    assert_ne!(c.alloc::<u32>(N).unwrap().address(), address);
+    gate.open();
+    a.synchronize().unwrap();
+    let reused = [c.alloc::<u32>(N).unwrap(), c.alloc(N).unwrap()];
     assert!(reused.iter().any(|block| block.address() == address));
 }
 

@@ -159,6 +159,7 @@ impl Program {
     /// Memory goes to another owner while work of the old one is pending, at home or elsewhere.
     fn hand_on(&mut self) -> Result<(), Wrong> {
         let (here, there, user) = (self.stream(), self.stream(), self.stream());
+        let taker = [here, there][self.random.below(2)];
         let len = LENGTHS[self.random.below(LENGTHS.len())];
         let (values, len) = (self.values(len), len as u32);
         let mut old = self.streams[here].0.upload(&values)?;
@@ -167,7 +168,7 @@ impl Program {
             stream.launch(&self.contexts[*context].1, Grid::cover(len, 64), (&mut old, 1_u32, len))?;
         }
         drop(old);
-        let mut block = self.streams[here].0.alloc(values.len())?;
+        let mut block = self.streams[taker].0.alloc(values.len())?;
         self.streams[there].0.write(&mut block, &values)?;
         self.blocks.push(Known { block, values });
         Ok(())
