@@ -34,7 +34,7 @@ pub fn run(device: &Device) -> Result<()> {
     drop(adopted);
 
     // As if another process had shared it: no allocation of this process lies so low.
-    let imported = device.adopt(CUdeviceptr(1 << 20), 4096, Adoption::Imported, "another process's")?;
+    let imported = device.adopt(CUdeviceptr(1 << 20), 4096, Adoption::Imported { process: 1 }, "another process's")?;
     wrong(device, "imported memory", 1 << 20);
     drop(imported);
 

@@ -130,10 +130,8 @@ impl Inner {
     /// Has the context destroyed when its last work has passed, and that of others with its memory.
     fn leave(&self) -> Result<()> {
         let core = &self.core;
-        let marks = core.marks_of_all();
-        let marked = core.mark(&marks);
-        core.later(Later::Close { hall: self.hall.clone(), marks });
-        marked.and_then(|()| core.tidy())
+        core.later(Later::Close { hall: self.hall.clone(), marks: core.marks_of_all() });
+        core.tidy()
     }
 }
 

@@ -285,6 +285,27 @@ impl Core {
         Ok(())
     }
 
+    /// Sees to it that the host will hear of these sooner or later: at once where no mark is on its way, else with the next
+    /// one, which a later release makes, or a request that finds nothing in stock.
+    pub(crate) fn mark_in_turn(&self, marks: &[Mark]) -> Result<()> {
+        for mark in marks {
+            if let Some(track) = self.track(mark.stream) {
+                track.mark_in_turn(&self.api, mark.position).map_err(|error| self.failed(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the device has come to a mark, asking the driver if need be.
+    fn has_passed_by_now(&self, mark: Mark) -> Result<bool> {
+        if let Some(track) = self.track(mark.stream)
+            && !track.has_passed(mark.position)
+        {
+            track.ask(&self.api).map_err(|error| self.failed(error))?;
+        }
+        Ok(self.has_passed(mark))
+    }
+
     /// Asks the driver how far streams have come, on a device that writes no words.
     pub(crate) fn refresh(&self) -> Result<()> {
         if self.writes_words {
@@ -402,6 +423,9 @@ impl Core {
             }
             let slot = track.end(&self.api).map_err(|error| self.failed(error))?;
             self.books().stock.end_stream(track.context, track.id);
+            for other in self.tracks().live.values() {
+                other.forget(track.id);
+            }
             if self.tracks().live.remove(&track.id).is_some()
                 && let Some(slot) = slot
             {
@@ -411,14 +435,12 @@ impl Core {
         Ok(())
     }
 
-    /// Whether it was done. Marks that failed before are made now: without them nobody hears that work has passed.
+    /// Whether it was done.
     fn attempt(&self, what: &Later) -> Result<bool> {
         let (api, failed) = (&self.api, |error| self.failed(error));
         match what {
             Later::Retire { track } => track.retire(api).map(|()| true).map_err(failed),
             Later::Unload { hall, raw, asked } => {
-                let marks: Vec<_> = self.tracks_of(hall.id).iter().map(|track| track.now()).collect();
-                self.mark(&marks)?;
                 let unloaded =
                     self.alone(hall, || within(api, hall.raw, || module::unload(api, *raw))).map_err(failed)?;
                 if unloaded && self.timeline.is_on() {
@@ -427,9 +449,10 @@ impl Core {
                 Ok(unloaded)
             }
             Later::Close { hall, marks } => {
-                self.mark(marks)?;
-                if !marks.iter().all(|&mark| self.has_passed(mark)) {
-                    return Ok(false);
+                for &mark in marks {
+                    if !self.has_passed_by_now(mark)? {
+                        return Ok(false);
+                    }
                 }
                 let closed = self.alone(hall, || {
                     let tracks = self.forget_context(hall.id);
@@ -450,6 +473,13 @@ impl Core {
         hall: &Hall,
         call: impl FnOnce() -> std::result::Result<(), CallError>,
     ) -> std::result::Result<bool, CallError> {
+        // Asked before the gate is taken, which asking enters.
+        for track in self.tracks_of(hall.id) {
+            track.ask(&self.api)?;
+            if !track.is_idle() {
+                return Ok(false);
+            }
+        }
         let Ok(_alone) = hall.gate.try_write() else { return Ok(false) };
         if !self.is_idle(hall.id) {
             return Ok(false);
@@ -482,6 +512,8 @@ impl Core {
     /// Gives memory in stock that nothing waits for back to the driver, if nothing of the context is pending. How many
     /// bytes went.
     pub(crate) fn trim(&self, hall: &Hall) -> Result<u64> {
+        let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
+        tracks.iter().try_for_each(|track| track.ask(&self.api)).map_err(|error| self.failed(error))?;
         let Ok(_alone) = hall.gate.try_write() else { return Ok(0) };
         if !self.is_idle(hall.id) {
             return Ok(0);

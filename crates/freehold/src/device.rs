@@ -127,17 +127,18 @@ impl Device {
     pub fn adopt(&self, address: CUdeviceptr, bytes: u64, kind: Adoption, tag: &str) -> Result<Adopted> {
         let core = self.core();
         core.check()?;
+        let (kind, process) = match kind {
+            Adoption::Foreign => (Kind::Adopted, core.process),
+            Adoption::Imported { process } => (Kind::Imported, process),
+        };
         let entry = Entry {
             base: address.0,
             bytes,
             capacity_bytes: bytes,
             context: self.primary.id(),
             stream: None,
-            process: core.process,
-            kind: match kind {
-                Adoption::Foreign => Kind::Adopted,
-                Adoption::Imported => Kind::Imported,
-            },
+            process,
+            kind,
             tag: Some(core.tag(tag)),
             allocated_at: Location::caller(),
         };
@@ -180,8 +181,8 @@ impl Device {
 pub enum Adoption {
     /// Other people's code of this process allocated it.
     Foreign,
-    /// Another process shared it: it is closed, not released.
-    Imported,
+    /// The process with this id shared it: it is closed, not released.
+    Imported { process: u32 },
 }
 
 impl Drop for Adopted {

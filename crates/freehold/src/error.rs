@@ -53,6 +53,8 @@ pub enum Error {
     NoSuchKernel { name: String, known: Vec<String> },
     #[error("the image has no variable {name:?}")]
     NoSuchVariable { name: String },
+    #[error("variable {name} has {wanted_bytes} bytes, {given_bytes} were given")]
+    VariableSize { name: String, wanted_bytes: usize, given_bytes: usize },
     #[error("the image ends early: {bytes} bytes, where its headers speak of {wanted_bytes}")]
     ImageCutShort { bytes: usize, wanted_bytes: u64 },
     #[error("the image is neither PTX nor a binary for a GPU")]

@@ -171,7 +171,7 @@ impl Holding {
         self.context.inner.check()?;
         let core = &self.context.inner.core;
         let marks = self.pending_abroad();
-        core.mark(&marks)?;
+        core.mark_in_turn(&marks)?;
         self.enter_stock(marks, at);
         Ok(())
     }
@@ -255,7 +255,7 @@ impl Drop for Holding {
         }
         let marks = self.pending_abroad();
         if inner.core.is_good()
-            && let Err(error) = inner.core.mark(&marks)
+            && let Err(error) = inner.core.mark_in_turn(&marks)
         {
             // The marks are still to be made. Until somebody makes them the memory waits in the stock.
             inner.core.trouble(error);

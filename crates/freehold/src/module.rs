@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::function::{self, Parameter};
 use freehold_driver::cuda::module::Options;
-use freehold_driver::cuda::{CUdeviceptr, CUerror, CUfunction, CUjit_option, CUmodule, module};
+use freehold_driver::cuda::{CUdeviceptr, CUerror, CUfunction, CUjit_option, CUmodule, copy, module};
 
+use crate::block::Plain;
 use crate::context::Context;
 use crate::core::Later;
 use crate::current::within;
 use crate::error::{Error, Result};
 use crate::image::Image;
+use crate::stream::Stream;
 
 /// Room for what the driver says of an image that it refuses.
 const LOG_BYTES: usize = 8 << 10;
@@ -162,8 +164,7 @@ impl Drop for Inner {
         }
         let core = &inner.core;
         core.later(Later::Unload { hall: inner.hall.clone(), raw: self.raw, asked: core.now() });
-        let marks: Vec<_> = core.tracks_of(inner.hall.id).iter().map(|track| track.now()).collect();
-        if let Err(error) = core.mark(&marks).and_then(|()| core.tidy()) {
+        if let Err(error) = core.tidy() {
             core.trouble(error);
         }
     }
@@ -181,6 +182,40 @@ impl Kernel {
     /// Where its parameters lie, in their order.
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
+    }
+}
+
+impl Stream {
+    /// What a variable of a module holds, in the order of this stream. This waits. Kernels use variables without saying so:
+    /// with those of other streams the program itself keeps the order.
+    pub fn read_variable<T: Plain>(&self, module: &Module, name: &str) -> Result<T> {
+        let address = self.variable::<T>(module, name)?;
+        let mut value = T::new_zeroed();
+        let bytes = value.as_mut_bytes();
+        self.put_and_wait("read variable", &[], |api, raw| {
+            // SAFETY: `value` is borrowed until the wait for the copy is over.
+            unsafe { copy::device_to_host_async(api, bytes.as_mut_ptr().cast(), address, bytes.len(), raw) }
+        })?;
+        Ok(value)
+    }
+
+    /// Sets a variable of a module, in the order of this stream. This waits for the copy, and for the work before it.
+    pub fn write_variable<T: Plain>(&self, module: &Module, name: &str, value: &T) -> Result<()> {
+        let address = self.variable::<T>(module, name)?;
+        let bytes = value.as_bytes();
+        self.put_and_wait("write variable", &[], |api, raw| {
+            // SAFETY: `value` is borrowed until the wait for the copy is over.
+            unsafe { copy::host_to_device_async(api, address, bytes.as_ptr().cast(), bytes.len(), raw) }
+        })
+    }
+
+    fn variable<T: Plain>(&self, module: &Module, name: &str) -> Result<CUdeviceptr> {
+        let (address, bytes) = module.variable(name)?;
+        if bytes != size_of::<T>() {
+            let (wanted_bytes, given_bytes) = (bytes, size_of::<T>());
+            return Err(Error::VariableSize { name: name.to_owned(), wanted_bytes, given_bytes });
+        }
+        Ok(address)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Streams: where work is put. What work uses is ordered here, across streams and contexts.
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLockReadGuard};
 
 use freehold_driver::cuda::{Api, CUevent, CUstream, CallError, copy, event, event_flags, fill, stream, stream_flags};
 use zerocopy::IntoBytes;
@@ -238,6 +238,7 @@ impl Stream {
         if inner.is_closed() {
             return Err(Error::ContextClosed { context: inner.hall.id });
         }
+        let _others = self.enter_others(used)?;
         if inner.core.timeline.is_on() {
             self.put_timed(name, used, work)
         } else {
@@ -253,6 +254,22 @@ impl Stream {
             }
         }
         Ok(mark)
+    }
+
+    /// Keeps the contexts of blocks that are of another than the stream's until the work is noted. They may have been closed
+    /// since the blocks were looked at.
+    #[inline]
+    fn enter_others<'a>(&self, used: &[Used<'a>]) -> Result<Vec<RwLockReadGuard<'a, ()>>> {
+        let others =
+            used.iter().map(|used| &used.context.inner).filter(|other| !Arc::ptr_eq(other, &self.context.inner));
+        let mut guards = Vec::new();
+        for other in others {
+            guards.push(other.hall.enter());
+            if other.is_closed() {
+                return Err(Error::ContextClosed { context: other.hall.id });
+            }
+        }
+        Ok(guards)
     }
 
     /// Puts work between two events that tell when it began and ended.
@@ -276,7 +293,7 @@ impl Stream {
     }
 
     /// Puts a copy from or to memory of the caller's in, and waits for it. The memory is used by nobody when this returns.
-    fn put_and_wait(
+    pub(crate) fn put_and_wait(
         &self,
         name: &str,
         used: &[Used<'_>],

@@ -180,6 +180,29 @@ impl Track {
         Ok(())
     }
 
+    /// [`mark`](Self::mark), unless an earlier mark is on its way: the next one, after that has passed, serves this position
+    /// too. So a stream that works has one mark on its way, however much is released.
+    pub(crate) fn mark_in_turn(&self, api: &Api, position: u64) -> Result<(), CallError> {
+        let marked = self.signals().marked;
+        if marked > 0 && !self.has_passed(marked) { Ok(()) } else { self.mark(api, position) }
+    }
+
+    /// Asks the driver whether everything that was put in has been done, where that is not known.
+    pub(crate) fn ask(&self, api: &Api) -> Result<(), CallError> {
+        let now = self.put.load(Ordering::Acquire);
+        let _shared = self.hall.enter();
+        // The last mark of a stream that is gone tells of its end.
+        if !self.is_retired() && !self.has_passed(now) && stream::query(api, self.raw)? {
+            self.note_passed(now);
+        }
+        Ok(())
+    }
+
+    /// Forgets what was waited for of a stream that has ended.
+    pub(crate) fn forget(&self, ended: StreamId) {
+        self.waited.lock().unwrap_or_else(PoisonError::into_inner).remove(&ended);
+    }
+
     /// Lets this stream's next work wait, on the device, until `other` has passed `position`. Whether it has to.
     pub(crate) fn wait_for(&self, api: &Api, other: &Track, position: u64) -> Result<bool, CallError> {
         if self.has_waited(other.id, position) || other.has_passed(position) {

@@ -123,3 +123,16 @@ fn a_kernel_that_is_not_there_is_an_error_with_those_that_are() {
     };
     assert_eq!(name, "total");
 }
+
+#[test]
+fn a_variable_is_read_and_written_in_its_size() {
+    let own = Own::new();
+    let [a] = own.streams();
+    let module = &own.kernels.module;
+    a.write_variable(module, "counter", &41_u32).unwrap();
+    a.launch(&own.kernels.count, Grid::line(1, 1), ()).unwrap();
+    assert_eq!(a.read_variable::<u32>(module, "counter").unwrap(), 42);
+    let error = a.read_variable::<u64>(module, "counter").unwrap_err();
+    assert_eq!(error.to_string(), "variable counter has 4 bytes, 8 were given");
+    assert!(matches!(a.read_variable::<u32>(module, "absent"), Err(Error::NoSuchVariable { .. })));
+}

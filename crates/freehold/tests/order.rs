@@ -6,7 +6,7 @@ mod own;
 
 use freehold::{Block, Error, Stream};
 use freehold_driver::cuda::faults::Faults;
-use freehold_driver::cuda::{CUdeviceptr, context, event, stream, wait_value_flags};
+use freehold_driver::cuda::{CUdeviceptr, Function, context, event, stream, wait_value_flags};
 use own::{N, Own, grid, opened};
 
 /// Adds to every value of a block, in `stream`.
@@ -433,4 +433,29 @@ fn a_stream_never_hears_of_the_last_mark_of_the_one_before() {
     assert!(!done.has_passed().unwrap());
     second.open();
     done.synchronize().unwrap();
+}
+
+#[test]
+fn a_stream_that_works_has_one_mark_on_its_way() {
+    let opened = opened();
+    let faults = Faults::count(&opened.api);
+    let own = Own::over(*faults.api(), &opened);
+    let [a, b] = own.streams();
+    let blocks: Vec<Block<u32>> = (0..10).map(|_| a.upload(&[1; N]).unwrap()).collect();
+    let mut copy = b.alloc::<u32>(N).unwrap();
+    let gate = own.gate();
+    own.kernels.hold(&b, &gate);
+    let before = faults.calls_of(Function::cuStreamWriteValue64_v2);
+    for x in blocks {
+        b.copy(&x, &mut copy).unwrap();
+        drop(x);
+    }
+    let marks = faults.calls_of(Function::cuStreamWriteValue64_v2) - before;
+    gate.open();
+    assert_eq!(marks, 1);
+    // What came after the mark waits for the next one, which a request makes that finds nothing.
+    b.synchronize().unwrap();
+    let again: Vec<Block<u32>> = (0..10).map(|_| b.alloc(N).unwrap()).collect();
+    assert_eq!(own.device.totals().released_blocks, 0);
+    drop(again);
 }

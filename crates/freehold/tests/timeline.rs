@@ -13,7 +13,7 @@ use recorded::{device, work};
 mod recorded;
 
 fn file(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.json", std::process::id()))
+    std::env::temp_dir().join(format!("freehold-{name}-{}.json", std::process::id()))
 }
 
 /// A time of an event, in nanoseconds.
