@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::page::{PAGE_BITS, Page, Spares};
-use super::record::{NONE, Records};
+use super::record::{NONE, Record, Records};
 
 /// Pages of a leaf: 8 GiB of addresses.
 const LEAF: usize = 1 << 12;
@@ -48,19 +48,24 @@ impl Map {
 
     /// The block among whose first `bytes` an address is.
     #[inline]
-    pub(super) fn at(&self, records: &Records, address: u64) -> Option<u32> {
-        let paged = self.paged_at_or_before(records, address);
-        if paged != NONE {
-            let record = records.line(paged);
-            if address - record.base < record.bytes {
-                return Some(paged);
+    pub(super) fn at<'a>(&self, records: &'a Records, address: u64) -> Option<(u32, &'a Record)> {
+        let likely = self.page(address).map_or(NONE, |page| page.likely_at(records, address));
+        if likely != NONE {
+            let record = records.line(likely);
+            if record.has(address) {
+                return Some((likely, record));
             }
         }
-        if self.tree.is_empty() {
-            return None;
-        }
-        let (&base, &index) = self.tree.range(..=address).next_back()?;
-        (address - base < records.line(index).bytes).then_some(index)
+        self.at_after_all(records, address)
+    }
+
+    /// As `at`, where the block that is likely is not the one.
+    #[cold]
+    fn at_after_all<'a>(&self, records: &'a Records, address: u64) -> Option<(u32, &'a Record)> {
+        let paged = self.paged_at_or_before(records, address);
+        let treed = || self.tree.range(..=address).next_back().map_or(NONE, |(_, &index)| index);
+        let at = |index| (index != NONE && records.line(index).has(address)).then(|| (index, records.line(index)));
+        at(paged).or_else(|| at(treed()))
     }
 
     /// The first block that has an address, its capacity included, from `first` to `last`.
@@ -104,10 +109,14 @@ impl Map {
     }
 
     /// The last block of the page of an address that begins there or before, or the one across the page's beginning.
-    #[inline]
     fn paged_at_or_before(&self, records: &Records, address: u64) -> u32 {
-        let Some(Some(leaf)) = self.leaves.get((address >> LEAF_BITS) as usize) else { return NONE };
-        leaf[(address >> PAGE_BITS) as usize % LEAF].at_or_before(records, address)
+        self.page(address).map_or(NONE, |page| page.at_or_before(records, address))
+    }
+
+    #[inline]
+    fn page(&self, address: u64) -> Option<&Page> {
+        let leaf = self.leaves.get((address >> LEAF_BITS) as usize)?.as_ref()?;
+        Some(&leaf[(address >> PAGE_BITS) as usize % LEAF])
     }
 
     /// The first block in pages that begins from `first` to `last`.

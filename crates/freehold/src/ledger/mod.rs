@@ -68,8 +68,8 @@ impl Ledger {
     /// Who owns the block that an address lies in, at its base or further in.
     #[inline]
     pub fn owner_of(&self, address: u64) -> Option<Owner> {
-        let index = self.map.at(&self.records, address)?;
-        self.records.line(index).owner(index)
+        let (index, record) = self.map.at(&self.records, address)?;
+        record.owner(index)
     }
 
     /// Who owns a block, unless the id's generation is over.
@@ -83,10 +83,9 @@ impl Ledger {
     ///
     /// The address is no beginning of an owned block of our own.
     pub fn releasable(&self, address: u64) -> Result<BlockId, WrongRelease> {
-        let Some(index) = self.map.at(&self.records, address) else {
+        let Some((index, record)) = self.map.at(&self.records, address) else {
             return Err(WrongRelease::NeverAllocated { address });
         };
-        let record = self.records.line(index);
         if record.stage == Stage::Owned && record.kind == Kind::Own && record.base == address {
             return Ok(record.id(index));
         }

@@ -69,24 +69,33 @@ impl Page {
         self.cover == NONE && self.sole == NONE && self.groups.is_none()
     }
 
-    /// The last block that begins in this page at an address or before it, or else the one across its beginning.
+    /// The block that begins last in the granule of an address or before it, or else the one across the page's beginning.
+    /// Where the page has groups this looks at no record: whoever asks does, and nothing else has to wait for it.
     #[inline]
-    pub(super) fn at_or_before(&self, records: &Records, address: u64) -> u32 {
-        let Some(groups) = &self.groups else {
-            let begun = self.sole != NONE && records.line(self.sole).base <= address;
-            return if begun { self.sole } else { self.cover };
-        };
+    pub(super) fn likely_at(&self, records: &Records, address: u64) -> u32 {
+        let Some(groups) = &self.groups else { return self.sole_or_cover(records, address) };
         let (group, bit) = place(address);
         let Some(last) = self.summary.last_upto(group) else { return self.cover };
         let bit = select_unpredictable(last == group, bit, 63);
         let found = groups[last].upto(bit);
-        if found == NONE {
-            return self.cover;
+        if found == NONE { self.cover } else { found }
+    }
+
+    /// The last block that begins in this page at an address or before it, or else the one across its beginning.
+    pub(super) fn at_or_before(&self, records: &Records, address: u64) -> u32 {
+        let likely = self.likely_at(records, address);
+        match &self.groups {
+            Some(groups) if likely != NONE && records.line(likely).base > address => {
+                self.within_granule(records, &groups[place(address).0], address)
+            }
+            _ => likely,
         }
-        if records.line(found).base > address {
-            return self.within_granule(records, &groups[group], address);
-        }
-        found
+    }
+
+    #[inline(never)]
+    fn sole_or_cover(&self, records: &Records, address: u64) -> u32 {
+        let begun = self.sole != NONE && records.line(self.sole).base <= address;
+        if begun { self.sole } else { self.cover }
     }
 
     /// As `at_or_before`, where the head of the address's own granule begins after it.

@@ -78,6 +78,12 @@ impl Record {
         self.stream = stream.unwrap_or(StreamId(0));
     }
 
+    /// Whether an address is among the block's first `bytes`.
+    #[inline]
+    pub(super) fn has(&self, address: u64) -> bool {
+        address.wrapping_sub(self.base) < self.bytes
+    }
+
     pub(super) fn is_trace(&self) -> bool {
         matches!(self.stage, Stage::GivenBack | Stage::ContextDestroyed)
     }
@@ -85,12 +91,7 @@ impl Record {
     /// Who owns the block; nobody owns what is gone.
     #[inline]
     pub(super) fn owner(&self, index: u32) -> Option<Owner> {
-        let state = match self.stage {
-            Stage::Owned => State::Owned,
-            Stage::Released => State::Released { waiting_for: self.waiting_for },
-            Stage::Free => State::Free,
-            Stage::Vacant | Stage::GivenBack | Stage::ContextDestroyed => return None,
-        };
+        let state = if self.stage == Stage::Owned { State::Owned } else { self.unowned_state()? };
         Some(Owner {
             base: self.base,
             bytes: self.bytes,
@@ -103,6 +104,17 @@ impl Record {
             state,
             block: self.id(index),
         })
+    }
+
+    /// The state of a block that was given up and is not gone. Apart, because `owner_of` waits for memory, and the fewer
+    /// instructions it is, the more of them a processor has under way meanwhile.
+    #[inline(never)]
+    fn unowned_state(&self) -> Option<State> {
+        match self.stage {
+            Stage::Released => Some(State::Released { waiting_for: self.waiting_for }),
+            Stage::Free => Some(State::Free),
+            Stage::Owned | Stage::Vacant | Stage::GivenBack | Stage::ContextDestroyed => None,
+        }
     }
 
     pub(super) fn id(&self, index: u32) -> BlockId {
