@@ -8,6 +8,7 @@ use std::sync::Arc;
 use freehold_driver::cuda::CUdeviceptr;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use self::sealed::Sealed;
 use crate::context::Context;
 use crate::error::{Closed, Error, Result};
 use crate::event::Event;
@@ -21,8 +22,18 @@ pub trait Plain: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'stati
 
 impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Plain for T {}
 
-/// What work reads: a block, a reference to one, or a part of one.
-pub trait Source<T> {
+/// Keeps traits whose answers are trusted to the types here.
+pub(crate) mod sealed {
+    pub trait Sealed {}
+}
+
+impl<T> Sealed for Block<T> {}
+impl<T> Sealed for Shared<T> {}
+impl<T> Sealed for View<'_, T> {}
+impl<T> Sealed for ViewMut<'_, T> {}
+
+/// What work reads: a block, a reference to one, or a part of one. No other type can be one: copies trust the address.
+pub trait Source<T>: Sealed {
     fn address(&self) -> CUdeviceptr;
     /// In elements.
     fn len(&self) -> usize;
@@ -32,8 +43,8 @@ pub trait Source<T> {
     fn used(&self) -> Used<'_>;
 }
 
-/// What work writes: a block, or a part of one.
-pub trait Target<T> {
+/// What work writes: a block, or a part of one. No other type can be one: copies trust the address.
+pub trait Target<T>: Sealed {
     fn address(&self) -> CUdeviceptr;
     /// In elements.
     fn len(&self) -> usize;

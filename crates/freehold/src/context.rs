@@ -1,7 +1,7 @@
 //! Contexts: the primary one of a device, and created ones. Blocks, streams and modules keep theirs alive.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLockReadGuard};
 
 use freehold_driver::cuda::{CUcontext, context};
 
@@ -45,7 +45,7 @@ impl Context {
     }
 
     fn new(core: Arc<Core>, id: ContextId, raw: CUcontext) -> Self {
-        let hall = Arc::new(Hall { id, raw, gate: RwLock::new(()) });
+        let hall = Arc::new(Hall::new(id, raw));
         Self { inner: Arc::new(Inner { core, hall, closed: AtomicBool::new(false) }) }
     }
 
@@ -66,6 +66,7 @@ impl Context {
     /// Waits until all work of the context is done, other people's too.
     pub fn synchronize(&self) -> Result<()> {
         self.inner.check()?;
+        let shared = self.inner.enter()?;
         let core = &self.inner.core;
         let marks: Vec<_> = core.tracks_of(self.id()).into_iter().map(|track| (track.now().position, track)).collect();
         crate::current::within(&core.api, self.inner.hall.raw, || context::synchronize(&core.api))
@@ -73,6 +74,8 @@ impl Context {
         for (position, track) in marks {
             track.note_passed(position);
         }
+        // What is tidied may want the context alone.
+        drop(shared);
         core.tidy()
     }
 
@@ -109,6 +112,13 @@ impl Inner {
         if self.is_closed() { Err(Error::ContextClosed { context: self.hall.id }) } else { Ok(()) }
     }
 
+    /// Keeps the context from being destroyed until the guard is dropped, unless it is closed.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, ()>> {
+        let shared = self.hall.enter();
+        if self.is_closed() { Err(Error::ContextClosed { context: self.hall.id }) } else { Ok(shared) }
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -120,9 +130,11 @@ impl Inner {
             return Ok(());
         }
         // Work that is being put in meanwhile is waited for before the context is destroyed; later work is refused.
-        self.closed.store(true, Ordering::Release);
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Err(Error::ContextClosed { context: self.hall.id });
+        }
         let core = &self.core;
-        core.books().ledger.end_context(self.hall.id, core.now());
+        core.end_blocks(self.hall.id);
         core.forget_let_go(self.hall.id);
         self.leave()
     }
@@ -130,7 +142,7 @@ impl Inner {
     /// Has the context destroyed when its last work has passed, and that of others with its memory.
     fn leave(&self) -> Result<()> {
         let core = &self.core;
-        core.later(Later::Close { hall: self.hall.clone(), marks: core.marks_of_all() });
+        core.later(Later::Close { hall: self.hall.clone(), marks: OnceLock::new() });
         core.tidy()
     }
 }

@@ -4,7 +4,7 @@
 //! The books are locked for moments, never while the driver is called.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::fault::{self, Fault, Suspect};
 use crate::fork::Family;
 use crate::holding::Holding;
-use crate::ledger::{ContextId, Gone, Ledger, Mark, Owner, StreamId, WrongRelease};
+use crate::ledger::{ContextId, Gone, Ledger, Mark, StreamId, WrongRelease};
 use crate::staging::Staging;
 use crate::stock::{Piece, Stock};
 use crate::stream::Stream;
@@ -83,9 +83,15 @@ pub(crate) struct Hall {
     /// Held shared while work is put into a stream of the context, and alone while a call is made that waits for all work:
     /// such a call is made only where none is pending.
     pub(crate) gate: RwLock<()>,
+    /// Written with the gate held alone.
+    is_destroyed: AtomicBool,
 }
 
 impl Hall {
+    pub(crate) fn new(id: ContextId, raw: CUcontext) -> Self {
+        Self { id, raw, gate: RwLock::new(()), is_destroyed: AtomicBool::new(false) }
+    }
+
     /// Keeps the context from being destroyed until the guard is dropped. The gate is never waited for by who wants it
     /// alone, so that a thread may enter twice.
     pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
@@ -101,10 +107,11 @@ pub(crate) enum Later {
         raw: CUmodule,
         asked: Duration,
     },
-    /// The context itself, with all that is left in it. Work of other contexts up to these marks may use its memory.
+    /// The context itself, with all that is left in it. Work of other contexts up to these marks may use its memory: they
+    /// are known once nobody puts in work any more that began before the context was closed.
     Close {
         hall: Arc<Hall>,
-        marks: Vec<Mark>,
+        marks: OnceLock<Vec<Mark>>,
     },
     /// A stream that could not be marked when it was dropped.
     Retire {
@@ -266,7 +273,7 @@ impl Core {
     }
 
     /// Everything that was put into streams of all contexts so far.
-    pub(crate) fn marks_of_all(&self) -> Vec<Mark> {
+    fn marks_of_all(&self) -> Vec<Mark> {
         self.tracks().live.values().map(|track| track.now()).collect()
     }
 
@@ -319,7 +326,8 @@ impl Core {
     pub(crate) fn synchronize_all(&self) -> Result<()> {
         self.check()?;
         let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
-        tracks.iter().try_for_each(|track| track.synchronize(&self.api)).map_err(|error| self.failed(error))
+        let wait = |track: &Arc<Track>| track.wait_on_host(&self.api, track.now().position);
+        tracks.iter().try_for_each(wait).map_err(|error| self.failed(error))
     }
 
     fn tracks(&self) -> MutexGuard<'_, Tracks> {
@@ -330,7 +338,11 @@ impl Core {
 
     pub(crate) fn let_go(&self, holding: Holding) -> CUdeviceptr {
         let address = holding.address;
-        self.let_go_of().insert(address.0, holding);
+        let mut let_go = self.let_go_of();
+        // A block that went with its context is nobody's any more, and its address may be another's.
+        if !holding.context.inner.is_closed() {
+            let_go.insert(address.0, holding);
+        }
         address
     }
 
@@ -342,23 +354,18 @@ impl Core {
         self.check()?;
         self.books().ledger.releasable(address)?;
         let holding = self.let_go_of().remove(&address);
-        holding.ok_or_else(|| {
-            let of = self.owner_at(address);
-            WrongRelease::Held { of: Box::new(of) }.into()
-        })
+        holding.ok_or_else(|| self.held(address))
     }
 
     /// Notes a use of a block that was let go of.
     pub(crate) fn note_use(&self, address: u64, stream: &Stream) -> Result<()> {
         self.books().ledger.releasable(address)?;
         let position = stream.track.count();
-        match self.let_go_of().get(&address) {
-            Some(holding) => {
-                holding.uses.note_unordered(Mark { stream: stream.track.id, position }, Access::Write);
-                Ok(())
-            }
-            None => Err(WrongRelease::Held { of: Box::new(self.owner_at(address)) }.into()),
+        if let Some(holding) = self.let_go_of().get(&address) {
+            holding.uses.note_unordered(Mark { stream: stream.track.id, position }, Access::Write);
+            return Ok(());
         }
+        Err(self.held(address))
     }
 
     /// Forgets the blocks of a context that is closed. They would keep the device, which keeps them, and be taken for later
@@ -369,8 +376,16 @@ impl Core {
         drop(gone);
     }
 
-    fn owner_at(&self, address: u64) -> Owner {
-        self.books().ledger.owner_of(address).expect("a block that can be released has an owner")
+    /// Why a block that nobody let go of is not released by its address. Another thread may have released it just now.
+    fn held(&self, address: u64) -> Error {
+        let books = self.books();
+        match books.ledger.releasable(address) {
+            Err(wrong) => wrong.into(),
+            Ok(block) => {
+                let of = books.ledger.owner(block).expect("a block that can be released has an owner");
+                WrongRelease::Held { of: Box::new(of) }.into()
+            }
+        }
     }
 
     fn let_go_of(&self) -> MutexGuard<'_, HashMap<u64, Holding>> {
@@ -441,15 +456,25 @@ impl Core {
         match what {
             Later::Retire { track } => track.retire(api).map(|()| true).map_err(failed),
             Later::Unload { hall, raw, asked } => {
-                let unloaded =
-                    self.alone(hall, || within(api, hall.raw, || module::unload(api, *raw))).map_err(failed)?;
+                let unload = || {
+                    // Another thread may have destroyed the context, and the module with it.
+                    if hall.is_destroyed.load(Ordering::Acquire) {
+                        return Ok(());
+                    }
+                    within(api, hall.raw, || module::unload(api, *raw))
+                };
+                let unloaded = self.alone(hall, unload).map_err(failed)?;
                 if unloaded && self.timeline.is_on() {
                     self.timeline.of_module("unload", raw.0 as u64, *asked, self.now());
                 }
                 Ok(unloaded)
             }
             Later::Close { hall, marks } => {
-                for &mark in marks {
+                if marks.get().is_none() {
+                    let Ok(_alone) = hall.gate.try_write() else { return Ok(false) };
+                    marks.get_or_init(|| self.marks_of_all());
+                }
+                for &mark in marks.get().into_iter().flatten() {
                     if !self.has_passed_by_now(mark)? {
                         return Ok(false);
                     }
@@ -457,6 +482,7 @@ impl Core {
                 let closed = self.alone(hall, || {
                     let tracks = self.forget_context(hall.id);
                     context::destroy(api, hall.raw)?;
+                    hall.is_destroyed.store(true, Ordering::Release);
                     for track in &tracks {
                         track.slot().into_iter().for_each(|slot| self.counters.give_back(slot));
                     }
@@ -492,10 +518,7 @@ impl Core {
     fn forget_context(&self, context: ContextId) -> Vec<Arc<Track>> {
         self.timeline.poll(self);
         self.timeline.forget_context(context);
-        let mut books = self.books();
-        books.stock.forget_context(context);
-        books.ledger.end_context(context, self.now());
-        drop(books);
+        self.end_blocks(context);
         let tracks = self.tracks_of(context);
         for track in &tracks {
             track.end_with_context();
@@ -507,6 +530,13 @@ impl Core {
             Later::Retire { track } => track.context != context,
         });
         tracks
+    }
+
+    /// Ends all blocks of a context, those in stock too.
+    pub(crate) fn end_blocks(&self, context: ContextId) {
+        let mut books = self.books();
+        books.stock.forget_context(context);
+        books.ledger.end_context(context, self.now());
     }
 
     /// Gives memory in stock that nothing waits for back to the driver, if nothing of the context is pending. How many
@@ -528,7 +558,8 @@ impl Core {
             if let Err(error) = self.give_back(hall, piece) {
                 let mut books = self.books();
                 let Books { ledger, stock } = &mut *books;
-                for piece in std::iter::once(piece).chain(pieces) {
+                // Another thread may have closed the context meanwhile, and the blocks with it.
+                for piece in std::iter::once(piece).chain(pieces).filter(|piece| ledger.owner(piece.block).is_some()) {
                     stock.put(ledger, hall.id, piece);
                 }
                 drop(books);
@@ -543,7 +574,10 @@ impl Core {
     pub(crate) fn give_back(&self, hall: &Hall, piece: Piece) -> Result<()> {
         within(&self.api, hall.raw, || memory::free(&self.api, CUdeviceptr(piece.base)))
             .map_err(|error| self.failed(error))?;
-        self.books().ledger.forget(piece.block, Gone::GivenBack);
+        let ledger = &mut self.books().ledger;
+        if ledger.owner(piece.block).is_some() {
+            ledger.forget(piece.block, Gone::GivenBack);
+        }
         Ok(())
     }
 }
@@ -558,7 +592,7 @@ impl Drop for Core {
         if self.has_later() || !self.tracks().live.is_empty() {
             return;
         }
-        let hall = Hall { id: PRIMARY, raw: self.primary, gate: RwLock::new(()) };
+        let hall = Hall::new(PRIMARY, self.primary);
         if self.trim(&hall).is_err() {
             return;
         }

@@ -72,6 +72,8 @@ impl Holding {
             Found::Unmarked(marks) => core.mark(&marks)?,
         }
         let address = Self::fresh(stream, capacity_bytes)?;
+        // If the context was closed meanwhile, the memory goes with it.
+        let _shared = context.inner.enter()?;
         let entry = Entry {
             base: address.0,
             bytes: bytes as u64,
@@ -131,21 +133,24 @@ impl Holding {
         let inner = &stream.context.inner;
         let (core, hall) = (&inner.core, &inner.hall);
         let wanted = usize::try_from(capacity_bytes).expect("an address has 64 bits");
-        let alloc = || within(&core.api, hall.raw, || memory::alloc(&core.api, wanted));
-        let out_of_memory = |error: &freehold_driver::cuda::CallError| error.code == CUerror::OUT_OF_MEMORY;
-        match alloc() {
-            Ok(address) => return Ok(address),
-            Err(error) if out_of_memory(&error) => {}
-            Err(error) => return Err(core.failed(error)),
+        let alloc = || {
+            let _shared = inner.enter()?;
+            match within(&core.api, hall.raw, || memory::alloc(&core.api, wanted)) {
+                Ok(address) => Ok(Some(address)),
+                Err(error) if error.code == CUerror::OUT_OF_MEMORY => Ok(None),
+                Err(error) => Err(core.failed(error)),
+            }
+        };
+        if let Some(address) = alloc()? {
+            return Ok(address);
         }
         core.tidy()?;
-        if core.trim(hall)? > 0 {
-            match alloc() {
-                Ok(address) => return Ok(address),
-                Err(error) if out_of_memory(&error) => {}
-                Err(error) => return Err(core.failed(error)),
-            }
+        if core.trim(hall)? > 0
+            && let Some(address) = alloc()?
+        {
+            return Ok(address);
         }
+        let _shared = inner.enter()?;
         let info = within(&core.api, hall.raw, || memory::info(&core.api)).map_err(|error| core.failed(error))?;
         let totals = core.books().ledger.totals();
         Err(Error::OutOfMemory {
@@ -183,12 +188,11 @@ impl Holding {
         let core = &inner.core;
         let asked = core.now();
         for mark in self.marks() {
-            if let Some(track) = core.track(mark.stream)
-                && !track.has_passed(mark.position)
-            {
-                track.synchronize(&core.api).map_err(|error| core.failed(error))?;
+            if let Some(track) = core.track(mark.stream) {
+                track.wait_on_host(&core.api, mark.position).map_err(|error| core.failed(error))?;
             }
         }
+        let _shared = inner.enter()?;
         within(&core.api, inner.hall.raw, || memory::free(&core.api, self.address))
             .map_err(|error| core.failed(error))?;
         let mut books = core.books();

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use freehold_driver::cuda::launch::{self, Shape};
 
+use crate::block::sealed::Sealed;
 use crate::block::{Block, Plain, Shared, Source, Target, Unordered, View, ViewMut};
 use crate::error::{Error, Result};
 use crate::module::Kernel;
@@ -128,11 +129,13 @@ impl<T: Plain> Argument for Unordered<'_, T> {
     }
 }
 
-/// A tuple of [`Argument`]s.
-pub trait Arguments {
+/// A tuple of [`Argument`]s. No other type can be one: a launch trusts the pointers.
+pub trait Arguments: Sealed {
     /// Calls `act` with the size of each argument, a pointer to each, and the blocks among them.
     fn with<R>(&self, act: impl FnOnce(&[usize], &mut [*mut c_void], &[Used<'_>]) -> R) -> R;
 }
+
+impl Sealed for () {}
 
 impl Arguments for () {
     fn with<R>(&self, act: impl FnOnce(&[usize], &mut [*mut c_void], &[Used<'_>]) -> R) -> R {
@@ -142,6 +145,8 @@ impl Arguments for () {
 
 macro_rules! tuples {
     ($($first:ident $($rest:ident)*;)*) => {$(
+        impl<$first: Argument, $($rest: Argument),*> Sealed for ($first, $($rest,)*) {}
+
         impl<$first: Argument, $($rest: Argument),*> Arguments for ($first, $($rest,)*) {
             #[inline]
             #[allow(non_snake_case, reason = "an argument is named as its type")]
@@ -232,6 +237,9 @@ impl Stream {
             }
         }
         let of = kernel.module().context();
+        if !std::sync::Arc::ptr_eq(&of.inner.core, &self.context.inner.core) {
+            return Err(Error::OtherDevice { what: "a kernel" });
+        }
         if !std::sync::Arc::ptr_eq(&of.inner, &self.context.inner) {
             return Err(Error::OtherContext { what: "a kernel", of: of.id(), within: self.context_id() });
         }

@@ -29,7 +29,10 @@
 //! | run a kernel | [`Device::module`], [`Module::kernel`], [`Stream::launch`] |
 //! | know whose memory it is | [`Device::owner_of`], [`Device::blocks`], [`ledger`] |
 //! | see what happened when | [`Device::record`], [`timeline`] |
-//! | wait | [`Stream::synchronize`], [`Event::synchronize`], [`Device::synchronize`]; nothing else here does |
+//! | wait | [`Stream::synchronize`], [`Event::synchronize`], [`Device::synchronize`] |
+//!
+//! Beside those, a call waits for the device only where its purpose needs it, and then says so: [`Stream::download`] and
+//! [`Stream::read`], those of variables, [`Block::release_now`], [`timeline::Recording::finish`].
 
 mod block;
 mod context;

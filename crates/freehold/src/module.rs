@@ -53,6 +53,7 @@ impl Module {
         inner.core.tidy()?;
         let (core, asked) = (&inner.core, inner.core.now());
         let api = &core.api;
+        let shared = inner.enter()?;
         let mut log = vec![0_u8; LOG_BYTES];
         let mut options = Options::new()
             .with(CUjit_option::ERROR_LOG_BUFFER, log.as_mut_ptr() as usize)
@@ -62,6 +63,7 @@ impl Module {
             // it and outlives the call.
             unsafe { module::load_with(api, image.bytes().as_ptr().cast(), &mut options) }
         });
+        drop(shared);
         match loaded {
             Ok(raw) => {
                 if core.timeline.is_on() {
@@ -91,6 +93,7 @@ impl Module {
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
         let context = &self.inner.context.inner;
         context.check()?;
+        let _shared = context.enter()?;
         let (core, api) = (&context.core, &context.core.api);
         let c_name = CString::new(name).map_err(|_| Error::NulInName { name: name.to_owned() })?;
         let raw = match within(api, context.hall.raw, || module::function(api, self.inner.raw, &c_name)) {
@@ -111,6 +114,7 @@ impl Module {
     pub fn kernels(&self) -> Result<Vec<String>> {
         let context = &self.inner.context.inner;
         context.check()?;
+        let _shared = context.enter()?;
         let api = &context.core.api;
         let names = within(api, context.hall.raw, || {
             let count = module::function_count(api, self.inner.raw)?;
@@ -124,6 +128,7 @@ impl Module {
     pub fn variable(&self, name: &str) -> Result<(CUdeviceptr, usize)> {
         let context = &self.inner.context.inner;
         context.check()?;
+        let _shared = context.enter()?;
         let api = &context.core.api;
         let c_name = CString::new(name).map_err(|_| Error::NulInName { name: name.to_owned() })?;
         match within(api, context.hall.raw, || module::global(api, self.inner.raw, &c_name)) {
@@ -190,6 +195,7 @@ impl Stream {
     /// with those of other streams the program itself keeps the order.
     pub fn read_variable<T: Plain>(&self, module: &Module, name: &str) -> Result<T> {
         let address = self.variable::<T>(module, name)?;
+        let _shared = module.inner.context.inner.enter()?;
         let mut value = T::new_zeroed();
         let bytes = value.as_mut_bytes();
         self.put_and_wait("read variable", &[], |api, raw| {
@@ -202,6 +208,7 @@ impl Stream {
     /// Sets a variable of a module, in the order of this stream. This waits for the copy, and for the work before it.
     pub fn write_variable<T: Plain>(&self, module: &Module, name: &str, value: &T) -> Result<()> {
         let address = self.variable::<T>(module, name)?;
+        let _shared = module.inner.context.inner.enter()?;
         let bytes = value.as_bytes();
         self.put_and_wait("write variable", &[], |api, raw| {
             // SAFETY: `value` is borrowed until the wait for the copy is over.
@@ -210,6 +217,9 @@ impl Stream {
     }
 
     fn variable<T: Plain>(&self, module: &Module, name: &str) -> Result<CUdeviceptr> {
+        if !Arc::ptr_eq(&module.inner.context.inner.core, &self.context.inner.core) {
+            return Err(Error::OtherDevice { what: "a variable" });
+        }
         let (address, bytes) = module.variable(name)?;
         if bytes != size_of::<T>() {
             let (wanted_bytes, given_bytes) = (bytes, size_of::<T>());

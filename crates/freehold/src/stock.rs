@@ -33,7 +33,7 @@ pub(crate) fn capacity_of(bytes: u64) -> Option<u64> {
 #[derive(Debug, Default)]
 pub(crate) struct Stock {
     /// Free in their home stream, the last released last.
-    ready: BTreeMap<(StreamId, u64), Vec<Piece>>,
+    ready: BTreeMap<(StreamId, u64), VecDeque<Piece>>,
     /// By context and capacity: pieces with marks, and those of streams that are gone.
     waiting: BTreeMap<(ContextId, u64), VecDeque<Piece>>,
     /// The home streams of each context that have pieces of a capacity.
@@ -67,7 +67,7 @@ impl Stock {
         capacity_bytes: u64,
         mut has_passed: impl FnMut(Mark) -> bool,
     ) -> Found {
-        if let Some(piece) = self.ready.get_mut(&(stream, capacity_bytes)).and_then(Vec::pop) {
+        if let Some(piece) = self.ready.get_mut(&(stream, capacity_bytes)).and_then(VecDeque::pop_back) {
             return Found::Piece(piece);
         }
         let mut unmarked = Vec::new();
@@ -95,8 +95,10 @@ impl Stock {
             match self.ready.get_mut(&(home, capacity_bytes)) {
                 Some(pieces) if !pieces.is_empty() => {
                     // The first one was released first, so that its mark passes first.
-                    if has_passed(pieces[0].home) {
-                        return Found::Piece(pieces.remove(0));
+                    if has_passed(pieces[0].home)
+                        && let Some(piece) = pieces.pop_front()
+                    {
+                        return Found::Piece(piece);
                     }
                     unmarked.push(pieces[0].home);
                     index += 1;
@@ -122,7 +124,13 @@ impl Stock {
         for ((_, capacity_bytes), homes) in self.homes.range((context, 0)..=(context, u64::MAX)) {
             for home in homes {
                 if let Some(pieces) = self.ready.get_mut(&(*home, *capacity_bytes)) {
-                    drained.extend(pieces.extract_if(.., |piece| has_passed(piece.home)));
+                    pieces.retain(|piece| {
+                        let waits = !has_passed(piece.home);
+                        if !waits {
+                            drained.push(*piece);
+                        }
+                        waits
+                    });
                 }
             }
         }
@@ -167,7 +175,7 @@ impl Stock {
                 homes.push(piece.home.stream);
             }
         }
-        pieces.push(piece);
+        pieces.push_back(piece);
     }
 }
 

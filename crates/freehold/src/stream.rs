@@ -49,7 +49,9 @@ impl Stream {
     pub(crate) fn new(context: Context) -> Result<Self> {
         context.inner.check()?;
         context.inner.core.tidy()?;
+        let shared = context.inner.enter()?;
         let track = context.inner.core.add_stream(&context.inner.hall)?;
+        drop(shared);
         Ok(Self { track, context })
     }
 
@@ -179,6 +181,7 @@ impl Stream {
     /// Whether all work of the stream is done. This asks the driver.
     pub fn is_idle(&self) -> Result<bool> {
         self.context.inner.check()?;
+        let _shared = self.context.inner.enter()?;
         let core = &self.context.inner.core;
         let now = self.track.now().position;
         let is_idle = stream::query(&core.api, self.track.raw).map_err(|error| core.failed(error))?;
@@ -234,10 +237,7 @@ impl Stream {
         work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
     ) -> Result<Mark> {
         let inner = &self.context.inner;
-        let _shared = inner.hall.enter();
-        if inner.is_closed() {
-            return Err(Error::ContextClosed { context: inner.hall.id });
-        }
+        let _shared = inner.enter()?;
         let _others = self.enter_others(used)?;
         if inner.core.timeline.is_on() {
             self.put_timed(name, used, work)
@@ -248,7 +248,9 @@ impl Stream {
         let mark = Mark { stream: self.track.id, position: self.track.count() };
         for used in used {
             if used.is_ordered {
-                used.uses.note(mark, used.access);
+                let is_before =
+                    |other: Mark| self.track.has_waited(other.stream, other.position) || inner.core.has_passed(other);
+                used.uses.note(mark, used.access, is_before);
             } else {
                 used.uses.note_unordered(mark, used.access);
             }
@@ -264,10 +266,7 @@ impl Stream {
             used.iter().map(|used| &used.context.inner).filter(|other| !Arc::ptr_eq(other, &self.context.inner));
         let mut guards = Vec::new();
         for other in others {
-            guards.push(other.hall.enter());
-            if other.is_closed() {
-                return Err(Error::ContextClosed { context: other.hall.id });
-            }
+            guards.push(other.enter()?);
         }
         Ok(guards)
     }

@@ -52,6 +52,8 @@ struct Signals {
     /// For streams that wait, recorded anew for each position that is not covered.
     event: CUevent,
     recorded: u64,
+    /// How many threads wait for that event.
+    waiters: usize,
     /// Marks of a device that cannot write words, oldest first, and events to use again.
     events: VecDeque<(CUevent, u64)>,
     spare: Vec<CUevent>,
@@ -68,7 +70,14 @@ impl Track {
             passed: AtomicU64::new(0),
             recent: [const { AtomicU64::new(0) }; RECENT],
             retired: AtomicBool::new(false),
-            signals: Mutex::new(Signals { marked: 0, event, recorded: 0, events: VecDeque::new(), spare: Vec::new() }),
+            signals: Mutex::new(Signals {
+                marked: 0,
+                event,
+                recorded: 0,
+                waiters: 0,
+                events: VecDeque::new(),
+                spare: Vec::new(),
+            }),
             waited: Mutex::new(BTreeMap::new()),
             slot,
         }
@@ -95,7 +104,8 @@ impl Track {
     pub(crate) fn pending_launches(&self) -> (Vec<(u64, u32)>, u64) {
         let (passed, put) = (self.known(), self.put.load(Ordering::Acquire));
         let oldest = put.saturating_sub(RECENT as u64).max(passed);
-        let launches = (oldest + 1..=put).filter_map(|position| {
+        // A stream that has ended has passed everything, and more.
+        let launches = (oldest.saturating_add(1)..=put).filter_map(|position| {
             let entry = self.recent[position as usize % RECENT].load(Ordering::Relaxed);
             (entry >> 32 == position & 0xffff_ffff).then_some((position, entry as u32))
         });
@@ -112,11 +122,15 @@ impl Track {
         self.has_passed(self.put.load(Ordering::Acquire))
     }
 
-    /// Whether the stream is gone, all of its work is done, and its word is written for the last time. A mark comes behind
+    /// Whether the stream is gone, all of its work is done, nobody waits for it, and its word is written for the last time. A
+    /// mark comes behind
     /// the work that it tells of, and that work may be known to be done before the mark is.
     pub(crate) fn has_ended(&self) -> bool {
-        let is_written = || self.slot.as_ref().is_none_or(|slot| slot.read() >= self.signals().marked);
-        self.is_retired() && self.is_idle() && is_written()
+        if !self.is_retired() || !self.is_idle() {
+            return false;
+        }
+        let signals = self.signals();
+        signals.waiters == 0 && self.slot.as_ref().is_none_or(|slot| slot.read() >= signals.marked)
     }
 
     /// The position up to which the device is known to have come.
@@ -191,6 +205,8 @@ impl Track {
     pub(crate) fn ask(&self, api: &Api) -> Result<(), CallError> {
         let now = self.put.load(Ordering::Acquire);
         let _shared = self.hall.enter();
+        // The stream is not destroyed by another thread while the lock is held.
+        let _signals = self.signals();
         // The last mark of a stream that is gone tells of its end.
         if !self.is_retired() && !self.has_passed(now) && stream::query(api, self.raw)? {
             self.note_passed(now);
@@ -209,7 +225,11 @@ impl Track {
             return Ok(false);
         }
         let recorded = {
-            let _shared = other.hall.enter();
+            let (_own, _shared) = (self.hall.enter(), other.hall.enter());
+            // The context of this stream may have been destroyed meanwhile: then no work comes any more.
+            if self.is_retired() {
+                return Ok(false);
+            }
             let mut signals = other.signals();
             // As in `mark`.
             if other.has_passed(position) {
@@ -243,12 +263,10 @@ impl Track {
                 .is_some_and(|&waited| waited >= position)
     }
 
-    /// Waits on the host until everything that was put in so far is done.
+    /// Waits on the host until everything that was put in so far is done. For who holds the stream: it is not destroyed
+    /// meanwhile.
     pub(crate) fn synchronize(&self, api: &Api) -> Result<(), CallError> {
         let now = self.put.load(Ordering::Acquire);
-        if self.is_retired() {
-            return self.wait_on_host(api, now);
-        }
         let _shared = self.hall.enter();
         if !self.has_passed(now) {
             stream::synchronize(api, self.raw)?;
@@ -273,9 +291,12 @@ impl Track {
                 event::record(api, signals.event, self.raw)?;
                 signals.recorded = now;
             }
+            signals.waiters += 1;
             (signals.event, signals.recorded)
         };
-        event::synchronize(api, event)?;
+        let waited = event::synchronize(api, event);
+        self.signals().waiters -= 1;
+        waited?;
         self.note_passed(recorded);
         Ok(())
     }
@@ -292,13 +313,12 @@ impl Track {
         }
         let now = self.put.load(Ordering::Acquire);
         self.mark(api, now)?;
-        {
-            let mut signals = self.signals();
-            if signals.recorded < now && !self.has_passed(now) {
-                event::record(api, signals.event, self.raw)?;
-                signals.recorded = now;
-            }
+        let mut signals = self.signals();
+        if signals.recorded < now && !self.has_passed(now) {
+            event::record(api, signals.event, self.raw)?;
+            signals.recorded = now;
         }
+        // Under the lock, so that nobody asks for the stream meanwhile.
         stream::destroy(api, self.raw)?;
         self.retired.store(true, Ordering::Release);
         Ok(())

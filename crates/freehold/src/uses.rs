@@ -1,8 +1,8 @@
 //! Uses of a block by streams: the last write, and the reads since. What the next use waits for, and what a release does.
 //!
 //! A block has a home, the stream it was allocated in. Uses in the home stream cost two atomic operations; those in other
-//! streams take a lock. That a write excludes all other uses while it is put into its stream is the borrow checker's
-//! doing; reads come from several threads at once, and do not care for each other.
+//! streams take a lock. That a write excludes all other uses of the same elements while it is put into its stream is the
+//! borrow checker's doing; reads, and writes to parts that share nothing, come from several threads at once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,6 +42,19 @@ impl Elsewhere {
     fn writes(&self) -> impl Iterator<Item = &Mark> {
         self.write.iter().chain(&self.unordered)
     }
+
+    fn is_empty(&self) -> bool {
+        self.write.is_none() && self.unordered.is_empty() && self.reads.is_empty()
+    }
+
+    /// Strikes what a write comes after. Uses of other parts of the block may have been put in by other threads meanwhile.
+    fn strike(&mut self, is_before: impl Fn(Mark) -> bool) {
+        if let Some(write) = self.write.take() {
+            note_in(&mut self.unordered, write);
+        }
+        self.unordered.retain(|&mark| !is_before(mark));
+        self.reads.retain(|&mark| !is_before(mark));
+    }
 }
 
 impl Uses {
@@ -75,23 +88,30 @@ impl Uses {
         }
     }
 
-    /// Notes a use that was put into its stream, at its position, after what it had to wait for.
-    pub(crate) fn note(&self, used: Mark, access: Access) {
+    /// Notes a use that was put into its stream, at its position. `is_before` says of a mark of another stream whether the
+    /// use comes after it.
+    pub(crate) fn note(&self, used: Mark, access: Access, is_before: impl Fn(Mark) -> bool) {
+        let is_before = |mark: Mark| {
+            if mark.stream == used.stream { mark.position <= used.position } else { is_before(mark) }
+        };
         if used.stream == self.home {
             self.last.fetch_max(used.position, Ordering::AcqRel);
             if access == Access::Write {
                 self.last_write.fetch_max(used.position, Ordering::AcqRel);
                 if self.has_elsewhere.load(Ordering::Acquire) {
-                    // All of them come before this write.
-                    *self.elsewhere() = Elsewhere::default();
-                    self.has_elsewhere.store(false, Ordering::Release);
+                    let mut elsewhere = self.elsewhere();
+                    elsewhere.strike(is_before);
+                    self.has_elsewhere.store(!elsewhere.is_empty(), Ordering::Release);
                 }
             }
             return;
         }
         let mut elsewhere = self.elsewhere();
         match access {
-            Access::Write => *elsewhere = Elsewhere { write: Some(used), ..Elsewhere::default() },
+            Access::Write => {
+                elsewhere.strike(is_before);
+                elsewhere.write = Some(used);
+            }
             Access::Read => note_in(&mut elsewhere.reads, used),
         }
         self.has_elsewhere.store(true, Ordering::Release);
