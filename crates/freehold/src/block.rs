@@ -14,6 +14,7 @@ use crate::error::{Closed, Error, Result};
 use crate::event::Event;
 use crate::holding::Holding;
 use crate::ledger::{Owner, StreamId};
+use crate::stock::capacity_of;
 use crate::stream::{Stream, Used};
 use crate::uses::Access;
 
@@ -71,7 +72,8 @@ impl<T: Plain> Block<T> {
         at: &'static Location<'static>,
     ) -> Result<Self> {
         let element_bytes = size_of::<T>();
-        let bytes = len.checked_mul(element_bytes).ok_or(Error::TooManyElements { elements: len, element_bytes })?;
+        let bytes = len.checked_mul(element_bytes).filter(|&bytes| capacity_of(bytes as u64).is_some());
+        let bytes = bytes.ok_or(Error::TooManyElements { elements: len, element_bytes })?;
         if bytes == 0 {
             return Err(Error::NothingAsked);
         }

@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock, RwLockReadGuard};
 
 use freehold_driver::cuda::{CUcontext, context};
 
-use crate::core::{Core, Hall, Later, PRIMARY};
+use crate::core::{Core, Hall, PRIMARY};
 use crate::error::{Closed, Error, Result};
 use crate::image::Image;
+use crate::later::Later;
 use crate::ledger::ContextId;
 use crate::module::Module;
 use crate::stream::Stream;
@@ -58,7 +59,7 @@ impl Context {
         Stream::new(self.clone())
     }
 
-    /// Loads an image.
+    /// Loads an image. The driver waits for kernels of the context that run meanwhile: load before they do.
     pub fn module(&self, image: &Image) -> Result<Module> {
         Module::load(self.clone(), image)
     }
@@ -80,7 +81,7 @@ impl Context {
     }
 
     /// Closes the context, unless blocks of it are live: then they are named. Work that is pending completes first, and
-    /// nobody waits for that.
+    /// nobody waits for that. The primary context, which is the device's and other people's, stays: only the handle goes.
     ///
     /// # Errors
     /// [`Error::ContextInUse`] with the list of the blocks.

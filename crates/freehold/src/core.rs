@@ -1,5 +1,4 @@
-//! What all handles of a device share: the driver, the ledger, the tracks of the streams, and what waits to be unloaded or
-//! destroyed.
+//! What all handles of a device share: the driver, the ledger, the tracks of the streams.
 //!
 //! The books are locked for moments, never while the driver is called.
 
@@ -8,10 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUmodule, CallError, context, device, memory, module,
-    primary,
-};
+use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CallError, device, primary};
 
 use crate::counters::Counters;
 use crate::current::within;
@@ -19,9 +15,10 @@ use crate::error::{Error, Result};
 use crate::fault::{self, Fault, Suspect};
 use crate::fork::Family;
 use crate::holding::Holding;
-use crate::ledger::{ContextId, Gone, Ledger, Mark, StreamId, WrongRelease};
+use crate::later::Later;
+use crate::ledger::{ContextId, Ledger, Mark, StreamId, WrongRelease};
 use crate::staging::Staging;
-use crate::stock::{Piece, Stock};
+use crate::stock::Stock;
 use crate::stream::Stream;
 use crate::timeline::Timeline;
 use crate::track::Track;
@@ -32,6 +29,9 @@ pub(crate) const PRIMARY: ContextId = ContextId(0);
 
 /// How many names of blocks are kept to be shared.
 const TAGS_MAX: usize = 4096;
+
+/// How many failures of drops are kept until somebody asks for them: the first ones, which say most.
+const TROUBLES_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -48,7 +48,8 @@ pub(crate) struct Core {
     tracks: Mutex<Tracks>,
     pub(crate) counters: Counters,
     pub(crate) staging: Staging,
-    later: Mutex<Vec<Later>>,
+    /// What waits until nothing of its context is pending.
+    pub(crate) later: Mutex<Vec<Later>>,
     fault: OnceLock<Arc<Fault>>,
     /// The names of kernels by number, for faults.
     kernels: Mutex<Vec<Arc<str>>>,
@@ -70,9 +71,9 @@ pub(crate) struct Books {
 }
 
 #[derive(Debug, Default)]
-struct Tracks {
+pub(crate) struct Tracks {
     last: u32,
-    live: BTreeMap<StreamId, Arc<Track>>,
+    pub(crate) live: BTreeMap<StreamId, Arc<Track>>,
 }
 
 /// A context's handle and what guards it.
@@ -84,7 +85,7 @@ pub(crate) struct Hall {
     /// such a call is made only where none is pending.
     pub(crate) gate: RwLock<()>,
     /// Written with the gate held alone.
-    is_destroyed: AtomicBool,
+    pub(crate) is_destroyed: AtomicBool,
 }
 
 impl Hall {
@@ -97,26 +98,6 @@ impl Hall {
     pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What is to be done when nothing of its context is pending.
-#[derive(Debug)]
-pub(crate) enum Later {
-    Unload {
-        hall: Arc<Hall>,
-        raw: CUmodule,
-        asked: Duration,
-    },
-    /// The context itself, with all that is left in it. Work of other contexts up to these marks may use its memory: they
-    /// are known once nobody puts in work any more that began before the context was closed.
-    Close {
-        hall: Arc<Hall>,
-        marks: OnceLock<Vec<Mark>>,
-    },
-    /// A stream that could not be marked when it was dropped.
-    Retire {
-        track: Arc<Track>,
-    },
 }
 
 impl Core {
@@ -225,7 +206,10 @@ impl Core {
     /// Keeps what went wrong in a drop.
     pub(crate) fn trouble(&self, error: Error) {
         tracing::warn!(target: "freehold", %error, "a drop failed");
-        self.troubles.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        if troubles.len() < TROUBLES_MAX {
+            troubles.push(error);
+        }
     }
 
     pub(crate) fn take_troubles(&self) -> Vec<Error> {
@@ -273,7 +257,7 @@ impl Core {
     }
 
     /// Everything that was put into streams of all contexts so far.
-    fn marks_of_all(&self) -> Vec<Mark> {
+    pub(crate) fn marks_of_all(&self) -> Vec<Mark> {
         self.tracks().live.values().map(|track| track.now()).collect()
     }
 
@@ -304,7 +288,7 @@ impl Core {
     }
 
     /// Whether the device has come to a mark, asking the driver if need be.
-    fn has_passed_by_now(&self, mark: Mark) -> Result<bool> {
+    pub(crate) fn has_passed_by_now(&self, mark: Mark) -> Result<bool> {
         if let Some(track) = self.track(mark.stream)
             && !track.has_passed(mark.position)
         {
@@ -330,7 +314,7 @@ impl Core {
         tracks.iter().try_for_each(wait).map_err(|error| self.failed(error))
     }
 
-    fn tracks(&self) -> MutexGuard<'_, Tracks> {
+    pub(crate) fn tracks(&self) -> MutexGuard<'_, Tracks> {
         self.tracks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -391,195 +375,6 @@ impl Core {
     fn let_go_of(&self) -> MutexGuard<'_, HashMap<u64, Holding>> {
         self.let_go.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    // What waits until nothing is pending.
-
-    pub(crate) fn later(&self, what: Later) {
-        self.later.lock().unwrap_or_else(PoisonError::into_inner).push(what);
-    }
-
-    pub(crate) fn has_later(&self) -> bool {
-        !self.later.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-
-    /// Whether nothing of ours is pending in a context.
-    pub(crate) fn is_idle(&self, context: ContextId) -> bool {
-        self.tracks_of(context).iter().all(|track| track.is_idle())
-    }
-
-    /// Does what waited and can be done without waiting: streams that have passed their last work are forgotten, modules
-    /// unloaded, contexts destroyed.
-    pub(crate) fn tidy(&self) -> Result<()> {
-        self.check()?;
-        self.timeline.poll(self);
-        self.forget_passed_streams()?;
-        let waiting = std::mem::take(&mut *self.later.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut outcome = Ok(());
-        for what in waiting {
-            // One of them may be what notices a fault: then nothing is asked of the device any more.
-            match self.check().and_then(|()| self.attempt(&what)) {
-                Ok(true) => {}
-                Ok(false) => self.later(what),
-                Err(error) => {
-                    self.later(what);
-                    outcome = Err(error);
-                }
-            }
-        }
-        outcome
-    }
-
-    fn forget_passed_streams(&self) -> Result<()> {
-        let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
-        for track in tracks {
-            track.refresh(&self.api).map_err(|error| self.failed(error))?;
-            if !track.has_ended() {
-                continue;
-            }
-            let slot = track.end(&self.api).map_err(|error| self.failed(error))?;
-            self.books().stock.end_stream(track.context, track.id);
-            for other in self.tracks().live.values() {
-                other.forget(track.id);
-            }
-            if self.tracks().live.remove(&track.id).is_some()
-                && let Some(slot) = slot
-            {
-                self.counters.give_back(slot);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether it was done.
-    fn attempt(&self, what: &Later) -> Result<bool> {
-        let (api, failed) = (&self.api, |error| self.failed(error));
-        match what {
-            Later::Retire { track } => track.retire(api).map(|()| true).map_err(failed),
-            Later::Unload { hall, raw, asked } => {
-                let unload = || {
-                    // Another thread may have destroyed the context, and the module with it.
-                    if hall.is_destroyed.load(Ordering::Acquire) {
-                        return Ok(());
-                    }
-                    within(api, hall.raw, || module::unload(api, *raw))
-                };
-                let unloaded = self.alone(hall, unload).map_err(failed)?;
-                if unloaded && self.timeline.is_on() {
-                    self.timeline.of_module("unload", raw.0 as u64, *asked, self.now());
-                }
-                Ok(unloaded)
-            }
-            Later::Close { hall, marks } => {
-                if marks.get().is_none() {
-                    let Ok(_alone) = hall.gate.try_write() else { return Ok(false) };
-                    marks.get_or_init(|| self.marks_of_all());
-                }
-                for &mark in marks.get().into_iter().flatten() {
-                    if !self.has_passed_by_now(mark)? {
-                        return Ok(false);
-                    }
-                }
-                let closed = self.alone(hall, || {
-                    let tracks = self.forget_context(hall.id);
-                    context::destroy(api, hall.raw)?;
-                    hall.is_destroyed.store(true, Ordering::Release);
-                    for track in &tracks {
-                        track.slot().into_iter().for_each(|slot| self.counters.give_back(slot));
-                    }
-                    Ok(())
-                });
-                closed.map_err(failed)
-            }
-        }
-    }
-
-    /// Makes a call that waits for all work of a context, if there is none.
-    pub(crate) fn alone(
-        &self,
-        hall: &Hall,
-        call: impl FnOnce() -> std::result::Result<(), CallError>,
-    ) -> std::result::Result<bool, CallError> {
-        // Asked before the gate is taken, which asking enters.
-        for track in self.tracks_of(hall.id) {
-            track.ask(&self.api)?;
-            if !track.is_idle() {
-                return Ok(false);
-            }
-        }
-        let Ok(_alone) = hall.gate.try_write() else { return Ok(false) };
-        if !self.is_idle(hall.id) {
-            return Ok(false);
-        }
-        call().map(|()| true)
-    }
-
-    /// Forgets all that lived in a context that is about to be destroyed, so that nobody asks the driver about it. Its
-    /// tracks, whose words may still be written until it is.
-    fn forget_context(&self, context: ContextId) -> Vec<Arc<Track>> {
-        self.timeline.poll(self);
-        self.timeline.forget_context(context);
-        self.end_blocks(context);
-        let tracks = self.tracks_of(context);
-        for track in &tracks {
-            track.end_with_context();
-            self.tracks().live.remove(&track.id);
-        }
-        let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
-        later.retain(|what| match what {
-            Later::Unload { hall, .. } | Later::Close { hall, .. } => hall.id != context,
-            Later::Retire { track } => track.context != context,
-        });
-        tracks
-    }
-
-    /// Ends all blocks of a context, those in stock too.
-    pub(crate) fn end_blocks(&self, context: ContextId) {
-        let mut books = self.books();
-        books.stock.forget_context(context);
-        books.ledger.end_context(context, self.now());
-    }
-
-    /// Gives memory in stock that nothing waits for back to the driver, if nothing of the context is pending. How many
-    /// bytes went.
-    pub(crate) fn trim(&self, hall: &Hall) -> Result<u64> {
-        let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
-        tracks.iter().try_for_each(|track| track.ask(&self.api)).map_err(|error| self.failed(error))?;
-        let Ok(_alone) = hall.gate.try_write() else { return Ok(0) };
-        if !self.is_idle(hall.id) {
-            return Ok(0);
-        }
-        let pieces = {
-            let Books { ledger, stock } = &mut *self.books();
-            stock.drain_passed(ledger, hall.id, |mark| self.has_passed(mark))
-        };
-        let mut freed_bytes = 0;
-        let mut pieces = pieces.into_iter();
-        while let Some(piece) = pieces.next() {
-            if let Err(error) = self.give_back(hall, piece) {
-                let mut books = self.books();
-                let Books { ledger, stock } = &mut *books;
-                // Another thread may have closed the context meanwhile, and the blocks with it.
-                for piece in std::iter::once(piece).chain(pieces).filter(|piece| ledger.owner(piece.block).is_some()) {
-                    stock.put(ledger, hall.id, piece);
-                }
-                drop(books);
-                return Err(error);
-            }
-            freed_bytes += piece.capacity_bytes;
-        }
-        Ok(freed_bytes)
-    }
-
-    /// Frees a piece, which waits for all work of its context.
-    pub(crate) fn give_back(&self, hall: &Hall, piece: Piece) -> Result<()> {
-        within(&self.api, hall.raw, || memory::free(&self.api, CUdeviceptr(piece.base)))
-            .map_err(|error| self.failed(error))?;
-        let ledger = &mut self.books().ledger;
-        if ledger.owner(piece.block).is_some() {
-            ledger.forget(piece.block, Gone::GivenBack);
-        }
-        Ok(())
-    }
 }
 
 impl Drop for Core {
@@ -596,11 +391,9 @@ impl Drop for Core {
         if self.trim(&hall).is_err() {
             return;
         }
-        if self.staging.free(&self.api, |mark| self.has_passed(mark)).is_err() {
-            return;
-        }
         // SAFETY: every slot was of a track, and there are none any more.
-        if unsafe { self.counters.free(&self.api) }.is_err() {
+        let free = || unsafe { self.counters.free(&self.api) };
+        if within(&self.api, self.primary, free).is_err() {
             return;
         }
         // A failure leaves the context to the end of the process, like all the returns above.

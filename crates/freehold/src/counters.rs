@@ -61,9 +61,15 @@ impl Slot {
 impl Counters {
     /// A word that is zero.
     pub(crate) fn take(&self, api: &Api, primary: CUcontext) -> Result<Slot, CallError> {
-        if let Some(slot) = self.free_slot() {
-            return Ok(slot);
+        loop {
+            if let Some(slot) = self.free_slot() {
+                return Ok(slot);
+            }
+            self.add_page(api, primary)?;
         }
+    }
+
+    fn add_page(&self, api: &Api, primary: CUcontext) -> Result<(), CallError> {
         // Pinned memory of the primary context that is portable is seen by streams of all contexts.
         let flags = host_alloc_flags::PORTABLE | host_alloc_flags::DEVICEMAP;
         let (start, address) = within(api, primary, || {
@@ -77,7 +83,7 @@ impl Counters {
         let start = NonNull::new(start.cast::<u8>()).expect("the driver allocates nothing at null");
         let page = Page { start, address, free: (0..SLOTS).rev().collect() };
         self.pages.lock().unwrap_or_else(PoisonError::into_inner).push(page);
-        Ok(self.free_slot().expect("the page that was just added has slots"))
+        Ok(())
     }
 
     /// Takes a word back that the device will not write any more.

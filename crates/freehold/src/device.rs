@@ -65,23 +65,33 @@ impl Device {
         self.primary.stream()
     }
 
-    /// Loads an image into the primary context.
+    /// Loads an image into the primary context. See [`Context::module`] for what the driver waits for.
     pub fn module(&self, image: &Image) -> Result<Module> {
         self.primary.module(image)
     }
 
-    /// Who owns the memory at an address: of a block's beginning, or of any byte of it.
+    /// Who owns the memory at an address: of a block's beginning, or of any byte of it. Nobody, in a forked child.
     pub fn owner_of(&self, address: u64) -> Option<Owner> {
+        // The lock may be held for ever in a fork, by a thread that is not there.
+        if self.core().is_child() {
+            return None;
+        }
         self.core().books().ledger.owner_of(address)
     }
 
     /// All blocks that are owned, by address.
     pub fn blocks(&self) -> Vec<Owner> {
+        if self.core().is_child() {
+            return Vec::new();
+        }
         self.core().books().ledger.owned()
     }
 
     /// How much is owned, released and free.
     pub fn totals(&self) -> Totals {
+        if self.core().is_child() {
+            return Totals::default();
+        }
         self.core().books().ledger.totals()
     }
 
@@ -149,8 +159,10 @@ impl Device {
         Ok(Adopted { core: core.clone(), block })
     }
 
-    /// Waits until all work of the primary context is done, and does what waited for that.
+    /// Waits until all work of the library's streams is done, and all other work of the primary context, and does what waited
+    /// for that.
     pub fn synchronize(&self) -> Result<()> {
+        self.core().synchronize_all()?;
         self.primary.synchronize()
     }
 

@@ -22,7 +22,7 @@ pub enum Error {
     WrongRelease(#[from] WrongRelease),
     #[error(transparent)]
     NotEntered(#[from] NotEntered),
-    #[error("elements {start} to {end} are not all within a block of {elements}")]
+    #[error("elements {start} to {end} are no part of a block of {elements}")]
     OutsideOfBlock { start: usize, end: usize, elements: usize },
     #[error("{from_elements} elements cannot be copied to where {to_elements} are; take a view of as many")]
     LengthsDiffer { from_elements: usize, to_elements: usize },

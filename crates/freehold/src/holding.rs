@@ -48,8 +48,7 @@ impl Holding {
                 core.timeline.allocated(what, &stream.track, core.now(), totals);
             }
         };
-        let capacity_bytes =
-            capacity_of(bytes as u64).ok_or(Error::TooManyElements { elements: bytes, element_bytes: 1 })?;
+        let capacity_bytes = capacity_of(bytes as u64).expect("who asks has seen that so many bytes can be");
         let name = tag.map(|tag| core.tag(tag));
         // Nobody has used the memory yet, or its last user was in this stream, or all of its uses have passed.
         let made = |block, address, last_use: u64| Self {

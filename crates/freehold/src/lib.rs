@@ -46,6 +46,7 @@ mod fault;
 mod fork;
 mod holding;
 mod image;
+mod later;
 mod launch;
 #[forbid(unsafe_code)]
 pub mod ledger;

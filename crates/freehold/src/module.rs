@@ -10,10 +10,10 @@ use freehold_driver::cuda::{CUdeviceptr, CUerror, CUfunction, CUjit_option, CUmo
 
 use crate::block::Plain;
 use crate::context::Context;
-use crate::core::Later;
 use crate::current::within;
 use crate::error::{Error, Result};
 use crate::image::Image;
+use crate::later::Later;
 use crate::stream::Stream;
 
 /// Room for what the driver says of an image that it refuses.

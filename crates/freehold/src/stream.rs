@@ -7,9 +7,9 @@ use zerocopy::IntoBytes;
 
 use crate::block::{Block, Plain, Source, Target};
 use crate::context::Context;
-use crate::core::Later;
 use crate::error::{Closed, Error, Result};
 use crate::event::Event;
+use crate::later::Later;
 use crate::ledger::{ContextId, Mark, StreamId};
 use crate::track::Track;
 use crate::uses::{Access, Uses};

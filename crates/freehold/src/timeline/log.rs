@@ -27,6 +27,9 @@ use crate::track::Track;
 /// The driver tells distances in milliseconds of 24 bits: from farther away they would be less exact than a microsecond.
 const DISTANCE_MAX: Duration = Duration::from_secs(4);
 
+/// It is looked which uses have ended after so many at the latest.
+const USES_TO_POLL: u32 = 64;
+
 /// The rows of streams come after those of threads.
 const STREAM_ROWS: u32 = 1 << 20;
 
@@ -44,6 +47,8 @@ pub(super) struct Log {
     living: HashMap<u64, u64>,
     lives: BTreeMap<u64, Life>,
     last_life: u64,
+    /// Uses since it was last looked which have ended.
+    since_poll: u32,
 }
 
 #[derive(Debug)]
@@ -111,6 +116,7 @@ impl Log {
             living: HashMap::new(),
             lives: BTreeMap::new(),
             last_life: 0,
+            since_poll: 0,
         };
         log.write(|file| file.process(process, "freehold"));
         log
@@ -198,8 +204,15 @@ impl Log {
         Ok(())
     }
 
+    /// Looks which uses have ended now and then, so that their events are used again.
+    pub(super) fn poll_if_many(&mut self, api: &Api) -> Driver<()> {
+        self.since_poll += 1;
+        if self.since_poll < USES_TO_POLL { Ok(()) } else { self.poll(api) }
+    }
+
     /// Notes the times of all uses that have ended.
     pub(super) fn poll(&mut self, api: &Api) -> Driver<()> {
+        self.since_poll = 0;
         let streams: Vec<StreamId> = self.pending.keys().copied().collect();
         for stream in streams {
             while let Some(first) = self.pending.get(&stream).and_then(VecDeque::front) {

@@ -143,7 +143,8 @@ impl Timeline {
         let Some(log) = log.as_mut() else { return };
         let blocks: Vec<u64> = used.iter().map(|used| used.base).collect();
         let use_of = Use { name: name.into(), stream: track.id, context: track.context, returned };
-        if let Err(error) = log.end_use(&core.api, begun, track.raw, use_of, &blocks) {
+        let ended = log.end_use(&core.api, begun, track.raw, use_of, &blocks);
+        if let Err(error) = ended.and_then(|()| log.poll_if_many(&core.api)) {
             core.trouble(core.failed(error));
         }
     }
