@@ -98,7 +98,9 @@ impl<T: Plain> Block<T> {
 
     /// What the ledger has of it.
     pub fn owner(&self) -> Option<Owner> {
-        self.holding.context.inner.core.books().ledger.owner(self.holding.block)
+        let core = &self.holding.context.inner.core;
+        // The lock may be held for ever in a fork, by a thread that is not there.
+        if core.is_child() { None } else { core.books().ledger.owner(self.holding.block) }
     }
 
     pub fn context(&self) -> &Context {
@@ -108,6 +110,9 @@ impl<T: Plain> Block<T> {
     /// Gives the block another name in the ledger.
     pub fn tag(&self, tag: &str) {
         let core = &self.holding.context.inner.core;
+        if core.is_child() {
+            return;
+        }
         let tag = core.tag(tag);
         let ledger = &mut core.books().ledger;
         // Not where the block went with its context.

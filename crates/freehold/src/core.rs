@@ -165,6 +165,12 @@ impl Core {
         Error::Faulted(self.fault.get_or_init(|| Arc::new(self.fault_of(error))).clone())
     }
 
+    /// What it means that the driver twice refused to wait: whether the device still uses memory of the host nobody can tell,
+    /// so that it is taken for failed, whatever the code.
+    pub(crate) fn lost(&self, error: CallError) -> Error {
+        Error::Faulted(self.fault.get_or_init(|| Arc::new(self.fault_of(error))).clone())
+    }
+
     fn fault_of(&self, noticed: CallError) -> Fault {
         let names = self.kernels.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (mut suspects, mut unnamed) = (Vec::new(), 0);

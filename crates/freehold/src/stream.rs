@@ -300,10 +300,9 @@ impl Stream {
     ) -> Result<()> {
         let core = &self.context.inner.core;
         self.put_ordered(name, used, work)?;
-        // A wait that fails once leaves the copy on its way; one that fails twice is a device that has failed, and does
-        // nothing any more.
+        // A wait that fails once leaves the copy on its way.
         let waited = self.track.synchronize(&core.api).or_else(|_| self.track.synchronize(&core.api));
-        waited.map_err(|error| core.failed(error))
+        waited.map_err(|error| core.lost(error))
     }
 
     /// Lets the next work wait for what it must not overtake. Whether it has to wait for anything.
