@@ -22,7 +22,7 @@
 //!
 //! | to | here |
 //! |---|---|
-//! | choose the driver of an NVIDIA GPU or the software one | [`open`], [`open::open`] |
+//! | choose the driver of an NVIDIA GPU or the software one | [`open()`], [`open::open`] |
 //! | have memory | [`Stream::alloc`], [`Stream::upload`], [`Block`] |
 //! | share it, or a part of it | [`Block::share`], [`Block::view`] |
 //! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
