@@ -107,6 +107,11 @@ impl<T: Plain> Block<T> {
         &self.holding.context
     }
 
+    /// The stream that the block lives in.
+    pub fn stream(&self) -> StreamId {
+        self.holding.uses.at_home().stream
+    }
+
     /// Gives the block another name in the ledger.
     pub fn tag(&self, tag: &str) {
         let core = &self.holding.context.inner.core;
@@ -347,11 +352,4 @@ impl<T: Plain> Unordered<'_, T> {
 
 fn place<T>(holding: &Holding, start: usize) -> CUdeviceptr {
     CUdeviceptr(holding.address.0 + (start * size_of::<T>()) as u64)
-}
-
-/// The stream that a block lives in.
-impl<T: Plain> Block<T> {
-    pub fn stream(&self) -> StreamId {
-        self.holding.uses.at_home().stream
-    }
 }

@@ -274,23 +274,33 @@ impl Core {
 
     /// Sees to it that the host will hear of these.
     pub(crate) fn mark(&self, marks: &[Mark]) -> Result<()> {
-        for mark in marks {
-            if let Some(track) = self.track(mark.stream) {
-                track.mark(&self.api, mark.position).map_err(|error| self.failed(error))?;
-            }
-        }
-        Ok(())
+        self.at_each(marks, Track::mark)
     }
 
     /// Sees to it that the host will hear of these sooner or later: at once where no mark is on its way, else with the next
     /// one, which a later release makes, or a request that finds nothing in stock.
     pub(crate) fn mark_in_turn(&self, marks: &[Mark]) -> Result<()> {
+        self.at_each(marks, Track::mark_in_turn)
+    }
+
+    /// Calls `act` for each mark whose track is still there.
+    fn at_each(
+        &self,
+        marks: &[Mark],
+        act: impl Fn(&Track, &Api, u64) -> std::result::Result<(), CallError>,
+    ) -> Result<()> {
         for mark in marks {
             if let Some(track) = self.track(mark.stream) {
-                track.mark_in_turn(&self.api, mark.position).map_err(|error| self.failed(error))?;
+                act(&track, &self.api, mark.position).map_err(|error| self.failed(error))?;
             }
         }
         Ok(())
+    }
+
+    /// Calls `act` for each track, without the lock of their list.
+    pub(crate) fn for_all_tracks(&self, act: impl Fn(&Track) -> std::result::Result<(), CallError>) -> Result<()> {
+        let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
+        tracks.iter().try_for_each(|track| act(track)).map_err(|error| self.failed(error))
     }
 
     /// Whether the device has come to a mark, asking the driver if need be.
@@ -305,19 +315,13 @@ impl Core {
 
     /// Asks the driver how far streams have come, on a device that writes no words.
     pub(crate) fn refresh(&self) -> Result<()> {
-        if self.writes_words {
-            return Ok(());
-        }
-        let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
-        tracks.iter().try_for_each(|track| track.refresh(&self.api)).map_err(|error| self.failed(error))
+        if self.writes_words { Ok(()) } else { self.for_all_tracks(|track| track.refresh(&self.api)) }
     }
 
     /// Waits for all work of all streams.
     pub(crate) fn synchronize_all(&self) -> Result<()> {
         self.check()?;
-        let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
-        let wait = |track: &Arc<Track>| track.wait_on_host(&self.api, track.now().position);
-        tracks.iter().try_for_each(wait).map_err(|error| self.failed(error))
+        self.for_all_tracks(|track| track.wait_on_host(&self.api, track.now().position))
     }
 
     pub(crate) fn tracks(&self) -> MutexGuard<'_, Tracks> {

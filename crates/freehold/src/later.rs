@@ -184,8 +184,7 @@ impl Core {
     /// Gives memory in stock that nothing waits for back to the driver, if nothing of the context is pending. How many
     /// bytes went.
     pub(crate) fn trim(&self, hall: &Hall) -> Result<u64> {
-        let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
-        tracks.iter().try_for_each(|track| track.ask(&self.api)).map_err(|error| self.failed(error))?;
+        self.for_all_tracks(|track| track.ask(&self.api))?;
         let Ok(_alone) = hall.gate.try_write() else { return Ok(0) };
         if !self.is_idle(hall.id) {
             return Ok(0);

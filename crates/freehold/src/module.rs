@@ -72,7 +72,7 @@ impl Module {
                 Ok(Self { inner: Arc::new(Inner { raw, image: image.clone(), context }) })
             }
             Err(error) if is_of_the_image(error.code) => {
-                let text = log.split(|&byte| byte == 0).next().unwrap_or_default();
+                let text = log.split(|&byte| byte == 0).next().expect("what is split has a first part");
                 let log = String::from_utf8_lossy(text).trim_end().into();
                 Err(Error::ImageRefused { code: error.code, log })
             }

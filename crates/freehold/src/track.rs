@@ -136,7 +136,10 @@ impl Track {
     /// The position up to which the device is known to have come.
     fn known(&self) -> u64 {
         match &self.slot {
-            Some(slot) => self.passed.fetch_max(slot.read(), Ordering::AcqRel).max(slot.read()),
+            Some(slot) => {
+                let written = slot.read();
+                self.passed.fetch_max(written, Ordering::AcqRel).max(written)
+            }
             None => self.passed.load(Ordering::Acquire),
         }
     }
