@@ -58,6 +58,8 @@ struct Inside {
     bare: [Vec<u32>; CLASSES],
     vacant: Vec<u32>,
     waiting: Vec<Waiting>,
+    /// Whether what waits was looked at since blocks were taken last.
+    is_settled: bool,
     /// The blocks of the heap that went last, and where the next one is noted.
     gone: Vec<Seen>,
     next_gone: usize,
@@ -114,6 +116,7 @@ impl Lot {
                 bare: [const { Vec::new() }; CLASSES],
                 vacant: Vec::new(),
                 waiting: Vec::new(),
+                is_settled: false,
                 gone: Vec::new(),
                 next_gone: 0,
             }),
@@ -154,9 +157,11 @@ impl Lot {
         mut found: impl FnMut(u32),
     ) -> usize {
         let inside = &mut *self.inside();
-        if inside.home.id.0 != stream {
+        // What waits may have passed: who asks can tell, and comes again.
+        if inside.home.id.0 != stream || !inside.waiting.is_empty() && !inside.is_settled {
             return 0;
         }
+        inside.is_settled = false;
         let partial = &mut inside.partial[class.index()];
         let mut taken = 0;
         while taken < count
@@ -205,6 +210,32 @@ impl Lot {
         let taken = inside.heap.take_if(bytes, |position| has_passed(Mark { stream, position }))?;
         let taken = Taken { position: 0, ..taken };
         Some(inside.begin(book, self.number, taken, to))
+    }
+
+    /// A block of a class for another stream. The lot's stream has passed all of its work.
+    pub(crate) fn lend_small(&self, book: &Book, class: Class, to: u32) -> Option<u32> {
+        let inside = &mut *self.inside();
+        let partial = &mut inside.partial[class.index()];
+        while let Some(&number) = partial.last() {
+            if let Some(record) = book.slabs.at(number).take() {
+                let lent = book.records.at(record);
+                lent.set_stream(to);
+                lent.set_position(0);
+                return Some(record);
+            }
+            partial.pop();
+        }
+        None
+    }
+
+    /// Whether the lot's stream has passed all that was put in, where that is counted; else how far it has to come.
+    pub(crate) fn is_idle(&self, has_passed: impl Fn(Mark) -> bool) -> Result<(), Option<Mark>> {
+        let inside = self.inside();
+        if inside.home.is_foreign() {
+            return Err(None);
+        }
+        let edge = Mark { stream: inside.home.id, position: inside.home.edge() };
+        if has_passed(edge) { Ok(()) } else { Err(Some(edge)) }
     }
 
     /// As [`lend`](Self::lend), of a range that the lot's stream has not passed: it has to be waited for.
@@ -276,6 +307,7 @@ impl Lot {
         }
         // The next request looks at others first.
         inside.waiting.rotate_left(index);
+        inside.is_settled = true;
         left
     }
 

@@ -25,7 +25,7 @@ mod supply;
 mod table;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -47,6 +47,9 @@ pub(crate) use self::rack::Key;
 /// Chunks are moved to where they are needed, before new ones are made, if more than this part of what is mapped is free.
 const IDLE_PART: u64 = 8;
 
+/// How many other lots a stream that needs a block looks at.
+const OTHERS_MAX: usize = 16;
+
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) book: Arc<Book>,
@@ -55,6 +58,8 @@ pub(crate) struct Pool {
     lots: Mutex<HashMap<u32, Arc<Lot>>>,
     /// What is kept when the device is synchronised.
     threshold_bytes: AtomicU64,
+    /// Which other lots a stream that needs a block looks at first.
+    turn: AtomicUsize,
 }
 
 /// Why there is no block.
@@ -76,7 +81,7 @@ impl Pool {
     pub(crate) fn new(api: &Api, device: CUdevice, total_bytes: u64) -> Result<Self, CallError> {
         let supply = Supply::new(api, device, total_bytes)?;
         let table = Table::new(supply.base, supply.bytes).expect("a table is memory only where it is written");
-        Ok(Self { book: Arc::new(Book::new(table)), supply, lots: Mutex::default(), threshold_bytes: AtomicU64::new(u64::MAX) })
+        Ok(Self { book: Arc::new(Book::new(table)), supply, lots: Mutex::default(), threshold_bytes: AtomicU64::new(u64::MAX), turn: AtomicUsize::new(0) })
     }
 
     pub(crate) fn threshold_bytes(&self) -> u64 {
@@ -127,10 +132,17 @@ impl Pool {
             let record = self.ground(core, &lot, track, bytes, Origin::Any)?;
             return Ok(self.hand(key, &lot, record, bytes));
         };
+        let unmarked = lot.settle(&self.book, |mark| core.has_passed(mark));
+        core.mark_each(&unmarked)?;
+        let mut has_borrowed = false;
         loop {
             if let Some(taken) = self.take_kept(key, bytes) {
                 return Ok(taken);
             }
+            if !has_borrowed && let Some(record) = self.borrow_small(core, &lot, track, class)? {
+                return Ok(self.hand(key, &lot, record, bytes));
+            }
+            has_borrowed = true;
             let mut found = None;
             if !has_rack && lot.take_small(&self.book, track.id.0, class, 1, |record| found = Some(record)) == 1 {
                 return Ok(self.hand(key, &lot, found.expect("a block was found"), bytes));
@@ -361,13 +373,41 @@ impl Pool {
 
     /// A block of another lot of the context, which that one's stream has passed.
     fn borrow(&self, core: &Core, lot: &Lot, track: &Track, bytes: u64) -> Result<Option<u32>, CallError> {
+        self.idle_others(core, lot)?;
         for other in self.others(lot) {
-            other.settle(&self.book, |mark| core.has_passed(mark));
             if let Some(record) = other.lend(&self.book, bytes, track.id.0, |mark| core.has_passed(mark)) {
                 return Ok(Some(record));
             }
         }
         Ok(None)
+    }
+
+    /// As [`borrow`](Self::borrow), of a class.
+    fn borrow_small(&self, core: &Core, lot: &Lot, track: &Track, class: Class) -> Result<Option<u32>, CallError> {
+        let idle = self.idle_others(core, lot)?;
+        Ok(idle.iter().find_map(|other| other.lend_small(&self.book, class, track.id.0)))
+    }
+
+    /// Some other lots of the context whose streams have passed all of their work, with all that is theirs and nobody has.
+    /// Those that have not are marked, so that a later request finds them.
+    fn idle_others(&self, core: &Core, lot: &Lot) -> Result<Vec<Arc<Lot>>, CallError> {
+        let others: Vec<_> = self.others(lot).collect();
+        // Another part of them each time.
+        let turn = self.turn.fetch_add(OTHERS_MAX, Ordering::Relaxed);
+        let mut idle = Vec::new();
+        for index in 0..others.len().min(OTHERS_MAX) {
+            let other = &others[turn.wrapping_add(index) % others.len()];
+            match other.is_idle(|mark| core.has_passed(mark)) {
+                Ok(()) => {
+                    other.all_racks().iter().for_each(|rack| rack.empty(false));
+                    other.settle(&self.book, |mark| core.has_passed(mark));
+                    idle.push(other.clone());
+                }
+                Err(Some(mark)) => core.mark_each_in_turn(mark)?,
+                Err(None) => {}
+            }
+        }
+        Ok(idle)
     }
 
     /// A block of another lot of the context that the device waits for, before the stream's next work.
@@ -453,9 +493,10 @@ impl Pool {
 
     /// Gets back what threads keep and what waits for marks that have passed, and asks how far streams have come.
     fn recall(&self, core: &Core, lots: &[Arc<Lot>]) -> Result<(), CallError> {
+        lots.iter().flat_map(|lot| lot.all_racks()).for_each(|rack| rack.empty(false));
+        // Only then: what others put into their streams before is passed by who is asked now.
         core.ask_tracks()?;
         for lot in lots {
-            lot.all_racks().iter().for_each(|rack| rack.empty(false));
             lot.settle_all(&self.book, |mark| core.has_passed(mark));
             lot.raze_empty(&self.book);
         }
