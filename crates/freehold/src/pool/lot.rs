@@ -134,6 +134,8 @@ impl Lot {
         }
         inside.is_orphan = false;
         inside.home = stream.clone();
+        // Positions are the new stream's from now on, and the old one has passed all of its own.
+        inside.heap.forget_positions();
         true
     }
 
@@ -163,16 +165,13 @@ impl Lot {
             && let Some(&number) = partial.last()
         {
             let slab = book.slabs.at(number);
-            match slab.take() {
-                Some(record) => {
-                    let record = book.records.at(record);
-                    record.set_stream(inside.home.id.0);
-                    found(record.number());
-                    taken += 1;
-                }
-                None => {
-                    partial.pop();
-                }
+            let record = book.records.at(slab.take().expect("a slab that is listed has free blocks"));
+            record.set_stream(inside.home.id.0);
+            found(record.number());
+            taken += 1;
+            // At once: the next block that comes back lists it again.
+            if slab.is_full() {
+                partial.pop();
             }
         }
         taken
@@ -315,9 +314,9 @@ impl Lot {
     }
 
     /// Where memory has to be mapped for a request, and the free range beside it, which nobody else takes meanwhile.
-    pub(crate) fn need(&self, bytes: u64) -> Option<(Need, Option<u32>)> {
+    pub(crate) fn need(&self, bytes: u64, spare_bytes: u64) -> Option<(Need, Option<u32>)> {
         let inside = &mut *self.inside();
-        let need = inside.heap.need(bytes)?;
+        let need = inside.heap.need(bytes, spare_bytes)?;
         Some((need, inside.heap.claim(need)))
     }
 
@@ -374,6 +373,12 @@ impl Lot {
         let chunks: Vec<_> = free.into_iter().filter(within).collect();
         chunks.iter().for_each(|&chunk| inside.heap.empty(chunk));
         chunks
+    }
+
+    /// Notes that chunks are still mapped which were to be unmapped.
+    pub(crate) fn refill(&self, chunks: &[Chunk]) {
+        let inside = &mut *self.inside();
+        chunks.iter().for_each(|&chunk| inside.heap.fill(chunk, 0));
     }
 
     /// How much could be emptied.

@@ -49,6 +49,10 @@ impl Inside {
     pub(crate) fn kept_bytes(&self) -> u64 {
         self.kept.iter().map(|piece| piece.bytes).sum()
     }
+
+    pub(crate) fn longest_kept_bytes(&self) -> u64 {
+        self.kept.iter().map(|piece| piece.bytes).max().unwrap_or(0)
+    }
 }
 
 /// Memory without an address.
