@@ -33,6 +33,7 @@ use freehold_driver::cuda::{Api, CUcontext, CUdevice, CallError};
 
 use self::book::Book;
 use self::class::Class;
+use self::heap::Chunk;
 use self::lot::{Counts, Lot};
 use self::rack::Rack;
 use self::record::{Record, Seen, Stage, State};
@@ -76,12 +77,17 @@ impl From<CallError> for Refusal {
     }
 }
 
-
 impl Pool {
     pub(crate) fn new(api: &Api, device: CUdevice, total_bytes: u64) -> Result<Self, CallError> {
         let supply = Supply::new(api, device, total_bytes)?;
         let table = Table::new(supply.base, supply.bytes).expect("a table is memory only where it is written");
-        Ok(Self { book: Arc::new(Book::new(table)), supply, lots: Mutex::default(), threshold_bytes: AtomicU64::new(u64::MAX), turn: AtomicUsize::new(0) })
+        Ok(Self {
+            book: Arc::new(Book::new(table)),
+            supply,
+            lots: Mutex::default(),
+            threshold_bytes: AtomicU64::new(u64::MAX),
+            turn: AtomicUsize::new(0),
+        })
     }
 
     pub(crate) fn threshold_bytes(&self) -> u64 {
@@ -251,7 +257,7 @@ impl Pool {
     }
 
     pub(crate) fn context_of(&self, lot: u32) -> ContextId {
-        self.book.lot(lot).context
+        self.book.lot(lot).context()
     }
 
     /// The lot of a stream: one that lost its own stream, if there is one, or else new.
@@ -276,13 +282,13 @@ impl Pool {
 
     /// Takes all blocks of a context from their owners: these. The memory stays until [`end_context`](Self::end_context).
     pub(crate) fn disown_context(&self, context: ContextId, when: Duration) -> Vec<(u32, Seen)> {
-        let lots = self.book.lots().into_iter().filter(|lot| lot.context == context);
+        let lots = self.book.lots().into_iter().filter(|lot| lot.context() == context);
         lots.flat_map(|lot| lot.disown_all(&self.book, when)).collect()
     }
 
     /// Takes all memory of a context's lots from whoever has it: the context is gone, and all work with it.
     pub(crate) fn end_context(&self, api: &Api, current: CUcontext, context: ContextId) -> Result<(), CallError> {
-        let of_context = |lot: &Arc<Lot>| lot.context == context;
+        let of_context = |lot: &Arc<Lot>| lot.context() == context;
         self.lots.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, lot| !of_context(lot));
         let mut inside = self.supply.lock();
         let mut outcome = Ok(());
@@ -327,8 +333,8 @@ impl Pool {
         let mut inside = self.supply.lock();
         for lot in &lots {
             let chunks = lot.empty_within(&span, |mark| core.has_passed(mark));
-            for chunk in chunks {
-                self.supply.keep(&core.api, core.primary, &mut inside, chunk)?;
+            self.keep(core, &mut inside, lot, &chunks)?;
+            for _ in &chunks {
                 self.supply.release_one(&core.api, core.primary, &mut inside)?;
             }
         }
@@ -361,6 +367,10 @@ impl Pool {
             return Ok(record);
         }
         if let Some(record) = self.grow(core, lot, bytes)? {
+            return Ok(record);
+        }
+        // All that was kept somewhere has come back meanwhile.
+        if let Some(record) = lot.take_large(&self.book, bytes) {
             return Ok(record);
         }
         if origin == Origin::Any
@@ -428,23 +438,43 @@ impl Pool {
     }
 
     fn others(&self, lot: &Lot) -> impl Iterator<Item = Arc<Lot>> {
-        let (number, context) = (lot.number, lot.context);
-        self.book.lots().into_iter().filter(move |other| other.number != number && other.context == context)
+        let (number, context) = (lot.number, lot.context());
+        self.book.lots().into_iter().filter(move |other| other.number != number && other.context() == context)
     }
 
     /// Maps memory for a block: what is kept, what lies free elsewhere, or what the driver makes.
     fn grow(&self, core: &Core, lot: &Lot, bytes: u64) -> Result<Option<u32>, CallError> {
         let mut inside = self.supply.lock();
-        let mut need = lot.need(bytes);
+        if let Some(record) = self.grow_at(core, lot, &mut inside, bytes, 0)? {
+            return Ok(Some(record));
+        }
+        // Chunks that are kept may be too long for the room that there is.
+        match inside.longest_kept_bytes() {
+            0 => Ok(None),
+            longest => self.grow_at(core, lot, &mut inside, bytes, longest),
+        }
+    }
+
+    /// Maps memory where there is room for `spare_bytes` more.
+    fn grow_at(
+        &self,
+        core: &Core,
+        lot: &Lot,
+        inside: &mut Inside,
+        bytes: u64,
+        spare_bytes: u64,
+    ) -> Result<Option<u32>, CallError> {
+        let mut need = lot.need(bytes, spare_bytes);
         if need.is_none() {
-            let Some((base, region_bytes)) = self.supply.region(&mut inside, bytes, lot.mapped_bytes()) else {
+            let room_bytes = bytes.next_multiple_of(heap::PAGE_BYTES) + spare_bytes;
+            let Some((base, region_bytes)) = self.supply.region(inside, room_bytes, lot.mapped_bytes()) else {
                 return Ok(None);
             };
             lot.add_region(base, region_bytes);
-            need = lot.need(bytes);
+            need = lot.need(bytes, spare_bytes);
         }
         let (need, claimed) = need.expect("a region was added that is long enough");
-        let grown = self.grown(core, &mut inside, need);
+        let grown = self.grown(core, inside, need);
         match grown {
             Ok(Grown::Chunks(chunks)) => {
                 let record = lot.fill(&self.book, claimed, &chunks, bytes);
@@ -477,10 +507,9 @@ impl Pool {
             if missing == 0 {
                 break;
             }
-            for chunk in lot.empty(missing, |mark| core.has_passed(mark)) {
-                missing = missing.saturating_sub(chunk.bytes);
-                self.supply.keep(api, current, inside, chunk)?;
-            }
+            let chunks = lot.empty(missing, |mark| core.has_passed(mark));
+            self.keep(core, inside, lot, &chunks)?;
+            missing = missing.saturating_sub(chunks.iter().map(|chunk| chunk.bytes).sum());
         }
         if is_idle
             && missing > 0
@@ -500,6 +529,18 @@ impl Pool {
             lot.settle_all(&self.book, |mark| core.has_passed(mark));
             lot.raze_empty(&self.book);
         }
+        // What was just given back is behind all that is in its stream now, others' work too.
+        core.ask_tracks()
+    }
+
+    /// Unmaps chunks that a lot was emptied of, and keeps them. What the driver refuses to unmap is the lot's again.
+    fn keep(&self, core: &Core, inside: &mut Inside, lot: &Lot, chunks: &[Chunk]) -> Result<(), CallError> {
+        for (index, &chunk) in chunks.iter().enumerate() {
+            if let Err(error) = self.supply.keep(&core.api, core.primary, inside, chunk) {
+                lot.refill(&chunks[index..]);
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
@@ -515,9 +556,8 @@ impl Pool {
             if excess == 0 {
                 break;
             }
-            for chunk in lot.empty(excess, |mark| core.has_passed(mark)) {
-                self.supply.keep(api, current, &mut inside, chunk)?;
-            }
+            let chunks = lot.empty(excess, |mark| core.has_passed(mark));
+            self.keep(core, &mut inside, lot, &chunks)?;
             freed_bytes += self.supply.release(api, current, &mut inside, keep_bytes)?;
         }
         Ok(freed_bytes)
