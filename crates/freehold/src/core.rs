@@ -443,7 +443,11 @@ impl Core {
         {
             let of = self.owner(record, seen);
             let offset_bytes = address - of.base;
-            return if offset_bytes == 0 { Ok(of) } else { Err(WrongRelease::Interior { of: Box::new(of), offset_bytes }) };
+            return if offset_bytes == 0 {
+                Ok(of)
+            } else {
+                Err(WrongRelease::Interior { of: Box::new(of), offset_bytes })
+            };
         }
         let Some(gone) = self.pool.gone_at(address) else {
             let ledger = self.ledger();

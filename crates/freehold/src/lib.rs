@@ -54,8 +54,8 @@ pub mod ledger;
 mod module;
 pub mod open;
 mod pool;
-mod staging;
 mod shortage;
+mod staging;
 mod stream;
 #[forbid(unsafe_code)]
 mod tags;

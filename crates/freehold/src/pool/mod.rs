@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use freehold_driver::cuda::{Api, CUcontext, CUdevice, CallError};
+use freehold_driver::cuda::{Api, CUdevice, CallError};
 
 use self::book::Book;
 use self::class::Class;
@@ -287,18 +287,12 @@ impl Pool {
     }
 
     /// Takes all memory of a context's lots from whoever has it: the context is gone, and all work with it.
-    pub(crate) fn end_context(&self, api: &Api, current: CUcontext, context: ContextId) -> Result<(), CallError> {
-        let of_context = |lot: &Arc<Lot>| lot.context() == context;
-        self.lots.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, lot| !of_context(lot));
-        let mut inside = self.supply.lock();
-        let mut outcome = Ok(());
-        for lot in self.book.lots().iter().filter(|lot| of_context(lot)) {
-            lot.all_racks().iter().for_each(|rack| rack.empty(true));
-            for chunk in lot.clear(&self.book) {
-                outcome = outcome.and(self.supply.keep(api, current, &mut inside, chunk));
-            }
-        }
-        outcome
+    pub(crate) fn end_context(&self, context: ContextId) {
+        let lots: Vec<_> = self.book.lots().into_iter().filter(|lot| lot.context() == context).collect();
+        self.lots.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, lot| lot.context() != context);
+        // What one keeps may lie on another's ground.
+        lots.iter().flat_map(|lot| lot.all_racks()).for_each(|rack| rack.empty(true));
+        lots.iter().for_each(|lot| lot.clear(&self.book));
     }
 
     /// How much memory there is in which state.
