@@ -485,9 +485,8 @@ impl Lot {
         let inside = &mut *self.inside();
         inside.waiting.clear();
         inside.partial.iter_mut().for_each(Vec::clear);
-        inside.bare.iter_mut().for_each(Vec::clear);
-        inside.vacant.clear();
-        for record in book.records.iter().filter(|record| record.lot() == self.number) {
+        let is_here = |record: &&Record| record.lot() == self.number && record.state().stage() != Stage::Vacant;
+        for record in book.records.iter().filter(is_here) {
             let slab = record.place();
             if slab & SLAB == 0 {
                 book.table.clear(record.base(), 1);
