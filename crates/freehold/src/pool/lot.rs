@@ -341,6 +341,15 @@ impl Lot {
         fits
     }
 
+    /// The last marks that blocks wait for, one for each stream.
+    pub(crate) fn awaited(&self) -> Vec<Mark> {
+        let inside = self.inside();
+        let mut marks: Vec<_> = inside.waiting.iter().flat_map(|waiting| waiting.marks.iter().copied()).collect();
+        marks.sort_unstable_by_key(|mark| (mark.stream, std::cmp::Reverse(mark.position)));
+        marks.dedup_by_key(|mark| mark.stream);
+        marks
+    }
+
     /// Makes places again of all slabs whose blocks nobody has.
     pub(crate) fn raze_empty(&self, book: &Book) {
         let inside = &mut *self.inside();

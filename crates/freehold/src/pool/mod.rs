@@ -354,17 +354,20 @@ impl Pool {
         if let Some(record) = lot.take_large(&self.book, bytes) {
             return Ok(record);
         }
-        core.mark_each(&unmarked)?;
-        if origin == Origin::Any
-            && let Some(record) = self.borrow(core, lot, track, bytes)?
-        {
-            return Ok(record);
+        let found = self.ground_elsewhere(core, lot, track, bytes, origin);
+        // Not before streams were asked how far they have come: one that has a mark to write is not done.
+        if let Err(error) = core.mark_each(&unmarked) {
+            found.into_iter().flatten().for_each(|record| self.put_unowned(record, track));
+            return Err(error.into());
         }
-        if let Some(record) = self.grow(core, lot, bytes)? {
+        if let Some(record) = found? {
             return Ok(record);
         }
         // All that was kept somewhere has come back meanwhile.
         if let Some(record) = lot.take_large(&self.book, bytes) {
+            return Ok(record);
+        }
+        if let Some(record) = self.take_behind(core, lot, track, bytes)? {
             return Ok(record);
         }
         if origin == Origin::Any
@@ -373,6 +376,44 @@ impl Pool {
             return Ok(record);
         }
         Err(Refusal::Short)
+    }
+
+    /// Ground of another lot, or newly mapped.
+    fn ground_elsewhere(
+        &self,
+        core: &Core,
+        lot: &Lot,
+        track: &Track,
+        bytes: u64,
+        origin: Origin,
+    ) -> Result<Option<u32>, CallError> {
+        if origin == Origin::Any
+            && let Some(record) = self.borrow(core, lot, track, bytes)?
+        {
+            return Ok(Some(record));
+        }
+        self.grow(core, lot, bytes)
+    }
+
+    /// Gives back ground that nobody had.
+    fn put_unowned(&self, record: u32, track: &Track) {
+        self.book.lot(self.book.records.at(record).lot()).give(&self.book, record, track, &[]);
+    }
+
+    /// A block of the stream's own lot that waits for other streams: the device waits for them, before the stream's next work.
+    fn take_behind(&self, core: &Core, lot: &Lot, track: &Track, bytes: u64) -> Result<Option<u32>, CallError> {
+        if lot.home().id != track.id {
+            return Ok(None);
+        }
+        for mark in lot.awaited() {
+            if let Some(other) = core.track(mark.stream)
+                && track.can_wait_for(&core.api, &other)?
+            {
+                track.wait_for(&core.api, &other, mark.position)?;
+            }
+        }
+        lot.settle_all(&self.book, |mark| core.has_passed(mark) || track.has_waited(mark.stream, mark.position));
+        Ok(lot.take_large(&self.book, bytes))
     }
 
     /// A block of another lot of the context, which that one's stream has passed.
