@@ -7,6 +7,7 @@
 mod failure;
 
 use std::ffi::{c_char, c_int, c_void};
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
@@ -21,13 +22,17 @@ pub use failure::FreeholdError;
 /// What a stream's handle points to is the driver's.
 #[derive(Debug)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
+#[expect(non_camel_case_types, reason = "it is the driver's name")]
 pub struct CUstream_st {
     _private: [u8; 0],
 }
 
 /// A stream's handle, as the driver knows it.
 pub type CUstream = *mut CUstream_st;
+
+/// As in C.
+#[expect(non_camel_case_types, reason = "it is C's name")]
+pub type ssize_t = isize;
 
 /// Who has a block.
 #[repr(C)]
@@ -52,7 +57,7 @@ pub struct FreeholdOwner {
 ///
 /// Null where there is none, or no byte was asked for: freehold_last_error says why.
 #[unsafe(no_mangle)]
-pub extern "C" fn freehold_alloc(size: isize, device: c_int, stream: CUstream) -> *mut c_void {
+pub extern "C" fn freehold_alloc(size: ssize_t, device: c_int, stream: CUstream) -> *mut c_void {
     if let Some(guest) = open::known_guest(device)
         && let Some(address) = guest.alloc_kept(size as u64, stream_of(stream))
     {
@@ -63,7 +68,7 @@ pub extern "C" fn freehold_alloc(size: isize, device: c_int, stream: CUstream) -
 
 /// As freehold_alloc, of zeros, which are written in the order of the stream.
 #[unsafe(no_mangle)]
-pub extern "C" fn freehold_alloc_zeroed(size: isize, device: c_int, stream: CUstream) -> *mut c_void {
+pub extern "C" fn freehold_alloc_zeroed(size: ssize_t, device: c_int, stream: CUstream) -> *mut c_void {
     alloc_slowly(size, device, |guest, bytes| guest.alloc_zeroed(bytes, stream_of(stream)))
 }
 
@@ -72,13 +77,14 @@ pub extern "C" fn freehold_alloc_zeroed(size: isize, device: c_int, stream: CUst
 ///
 /// The size is not looked at. Null is nothing. A wrong release changes nothing, and freehold_last_error tells of it.
 #[unsafe(no_mangle)]
-pub extern "C" fn freehold_free(ptr: *mut c_void, size: isize, device: c_int, stream: CUstream) {
+pub extern "C" fn freehold_free(ptr: *mut c_void, size: ssize_t, device: c_int, stream: CUstream) {
     freehold_try_free(ptr, size, device, stream);
 }
 
 /// As freehold_free. Returns FREEHOLD_ERROR_NONE or another freehold_error.
 #[unsafe(no_mangle)]
-pub extern "C" fn freehold_try_free(ptr: *mut c_void, _size: isize, device: c_int, stream: CUstream) -> c_int {
+#[expect(unused_variables, reason = "the arguments are those of freehold_free, which PyTorch calls")]
+pub extern "C" fn freehold_try_free(ptr: *mut c_void, size: ssize_t, device: c_int, stream: CUstream) -> c_int {
     let Some(guest) = open::known_guest(device) else { return free_nowhere(ptr, device) };
     match guest.free_kept(ptr as u64, stream_of(stream)) {
         Ok(()) => FreeholdError::None as c_int,
@@ -91,7 +97,12 @@ pub extern "C" fn freehold_try_free(ptr: *mut c_void, _size: isize, device: c_in
 ///
 /// Null where it cannot be: the block is as it was, and freehold_last_error says why.
 #[unsafe(no_mangle)]
-pub extern "C" fn freehold_realloc(ptr: *mut c_void, new_size: isize, device: c_int, stream: CUstream) -> *mut c_void {
+pub extern "C" fn freehold_realloc(
+    ptr: *mut c_void,
+    new_size: ssize_t,
+    device: c_int,
+    stream: CUstream,
+) -> *mut c_void {
     if ptr.is_null() {
         return freehold_alloc(new_size, device, stream);
     }
@@ -154,18 +165,11 @@ pub extern "C" fn freehold_set_budget(device: c_int, bytes: usize) -> c_int {
 /// Says who has the block that an address lies in, at its beginning or further in.
 ///
 /// Returns a freehold_error: FREEHOLD_ERROR_NEVER_ALLOCATED where there is no block, and `out` is as it was.
-///
-/// # Safety
-/// `out` is null or points to a freehold_owner.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn freehold_owner(ptr: *const c_void, out: *mut FreeholdOwner) -> c_int {
+pub extern "C" fn freehold_owner(ptr: *const c_void, out: Option<&mut MaybeUninit<FreeholdOwner>>) -> c_int {
     guarded(|| {
-        if out.is_null() {
-            return Err(Failure::NullArgument { name: "out" });
-        }
-        let owner = owner_of(ptr as u64)?;
-        // SAFETY: the caller vouches that `out` points to one, as it is not null.
-        unsafe { out.write(owner) };
+        let out = out.ok_or(Failure::NullArgument { name: "out" })?;
+        out.write(owner_of(ptr as u64)?);
         Ok(())
     })
 }

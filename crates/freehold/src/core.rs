@@ -24,7 +24,7 @@ use crate::staging::Staging;
 use crate::stock::Stock;
 use crate::stream::Stream;
 use crate::timeline::Timeline;
-use crate::track::Track;
+use crate::track::{Track, Trust};
 use crate::uses::Access;
 
 /// The primary context of the device.
@@ -277,7 +277,7 @@ impl Core {
     }
 
     /// Makes the track of a stream that others made.
-    pub(crate) fn add_foreign_stream(&self, raw: CUstream) -> Result<Arc<Track>> {
+    pub(crate) fn add_foreign_stream(&self, raw: CUstream, trust: Trust) -> Result<Arc<Track>> {
         let api = &self.api;
         let slot = if self.writes_words {
             Some(self.counters.take(api, self.primary).map_err(|e| self.failed(e))?)
@@ -298,7 +298,7 @@ impl Core {
         tracks.last += 1;
         let id = StreamId(tracks.last);
         let hall = Arc::new(Hall::new(PRIMARY, self.primary));
-        let track = Arc::new(Track::foreign(id, hall, (raw, event), slot));
+        let track = Arc::new(Track::foreign(id, hall, (raw, event), slot, trust));
         tracks.live.insert(id, track.clone());
         Ok(track)
     }

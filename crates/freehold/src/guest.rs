@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::ledger::{Mark, Owner, WrongRelease};
 use crate::pool::record::{Stage, State};
 use crate::pool::{Key, Refusal, Returned};
-use crate::track::Track;
+use crate::track::{Track, Trust};
 
 /// A device as other people's code sees it. There is one for each number, for the whole of a process.
 #[derive(Debug)]
@@ -182,6 +182,7 @@ impl Guest {
         }
         self.core.check()?;
         let (key, track) = self.stream(stream)?;
+        track.mark_release(&self.core.api).map_err(|error| self.core.failed(error))?;
         match self.core.pool.put_kept(key, address) {
             Ok(()) => Ok(()),
             Err(Returned::Unknown) => Err(self.core.pool.wrong_release(address, self.core.process).into()),
@@ -206,7 +207,7 @@ impl Guest {
         if track.id.0 != home && !users.iter().any(|user| user.id == track.id) {
             users.push(track.clone());
         }
-        let marks: Vec<Mark> = users.iter().map(|user| Mark { stream: user.id, position: user.edge() }).collect();
+        let marks: Vec<Mark> = users.iter().map(|user| Mark { stream: user.id, position: user.next() }).collect();
         // The marks are made before anybody else can have the block.
         if let Err(error) = self.core.mark_in_turn(&marks) {
             self.core.pool.book.records.at(record).return_to_owner(state);
@@ -310,13 +311,31 @@ impl Guest {
         if let Some(track) = self.streams().get(&name) {
             return Ok((key, track.clone()));
         }
-        let track = self.core.add_foreign_stream(stream)?;
+        let trust = if self.is_checked { Trust::Untold } else { Trust::Told };
+        if self.is_checked {
+            self.lose_others(stream)?;
+        }
+        let track = self.core.add_foreign_stream(stream, trust)?;
         let known = self.streams().entry(name).or_insert_with(|| track.clone()).clone();
         if known.id != track.id {
             // Another thread was faster.
             track.retire(&self.core.api).map_err(|error| self.core.failed(error))?;
         }
         Ok((key, known))
+    }
+
+    /// Forgets the streams that had a handle before it came to mean one that is not known yet.
+    fn lose_others(&self, stream: CUstream) -> Result<()> {
+        // The default stream of each thread is another, and all have one handle.
+        if stream == CUstream::PER_THREAD {
+            return Ok(());
+        }
+        let lost: Vec<_> = self.streams().extract_if(|_, track| track.raw == stream).map(|(_, track)| track).collect();
+        for track in &lost {
+            track.lose();
+            self.core.pool.close_racks(track);
+        }
+        if lost.is_empty() { Ok(()) } else { self.core.tidy() }
     }
 
     fn name(&self, stream: CUstream) -> Result<Name> {
