@@ -8,7 +8,7 @@
  *
  * Order. A block belongs to the stream that it was allocated for. Released in that stream, it is used again there at once, because
  * what uses it next comes behind what used it before. Work in other streams is told of with freehold_record_use, or by releasing the
- * block in the stream that used it last. No call waits for the device.
+ * block in the stream that used it last, behind the others. No call waits for the device.
  *
  * What is trusted. By default a stream is known by its handle: the same handle is the same stream until freehold_stream_retire
  * says that it is gone. A program that destroys a stream without that, and makes another, may get the handle again from the

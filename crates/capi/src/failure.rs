@@ -139,10 +139,10 @@ fn write_error(f: &mut fmt::Formatter<'_>, device: Option<c_int>, error: &Error)
 /// What there is of a device's memory, and what would help. Asked only when somebody reads it, for it takes longer than the
 /// refusal itself.
 fn write_shortage(f: &mut fmt::Formatter<'_>, device: Option<c_int>, wanted_bytes: u64) -> fmt::Result {
-    let error = Error::Short { wanted_bytes };
-    let Some(guest) = device.and_then(open::known_guest) else { return write!(f, "{error}") };
-    let (live, reserved) = (guest.live_bytes(), guest.reserved_bytes());
-    write!(f, "{error} on device {}: {live} bytes are live there, and {reserved} reserved", guest.ordinal())
+    match device.and_then(open::known_guest).map(|guest| guest.explain(wanted_bytes)) {
+        Some(Ok(text)) => f.write_str(&text),
+        Some(Err(_)) | None => write!(f, "{}", Error::Short { wanted_bytes }),
+    }
 }
 
 /// A thread's last failure, and its text once somebody asked for it.

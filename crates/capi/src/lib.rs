@@ -22,7 +22,7 @@ pub use failure::FreeholdError;
 /// What a stream's handle points to is the driver's.
 #[derive(Debug)]
 #[repr(C)]
-#[expect(non_camel_case_types, reason = "it is the driver's name")]
+#[allow(non_camel_case_types, reason = "it is the driver's name")]
 pub struct CUstream_st {
     _private: [u8; 0],
 }

@@ -13,6 +13,7 @@ use world::{NONE, World, free, last_error};
 
 const THREADS: u64 = 8;
 const STEPS: usize = 20_000;
+const KEPT: usize = 64;
 
 /// The seed of this run: `FREEHOLD_SEED`, or one of the clock.
 fn seed() -> u64 {
@@ -65,13 +66,14 @@ fn hammer(mut random: Random, streams: &Streams, counter: &Mutex<Vec<Handed>>, l
     for _ in 0..STEPS {
         let stream = streams.0[random.below(4) as usize];
         match random.below(10) {
-            0..5 => {
+            // So few at a time that all of them fit the smallest device.
+            0..=4 if kept.len() < KEPT => {
                 let block = Handed(freehold_alloc(random.bytes() as isize, 0, stream));
                 assert!(!block.0.is_null(), "{}", last_error());
                 assert!(live.lock().unwrap().insert(block), "a block is handed out once");
                 kept.push(block);
             }
-            5..7 => kept.pop().into_iter().for_each(|block| counter.lock().unwrap().push(block)),
+            5..=6 => kept.pop().into_iter().for_each(|block| counter.lock().unwrap().push(block)),
             8 if !kept.is_empty() => {
                 let block = kept[random.below(kept.len() as u64) as usize];
                 assert_eq!(freehold_record_use(block.0, stream), NONE, "{}", last_error());

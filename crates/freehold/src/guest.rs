@@ -39,6 +39,9 @@ pub struct Unkept(Option<Returned>);
 /// More than this is never kept by a thread.
 const KEPT_BYTES_MAX: u64 = 1 << 40;
 
+/// A longer block is moved where no more than this is left of it: what it gives up is worth a copy.
+const MOVED_BYTES_MAX: u64 = 64 << 10;
+
 /// What a stream is known by: its handle, or its id. The default stream of a thread is another for each.
 type Name = (u64, Option<ThreadId>);
 
@@ -91,6 +94,7 @@ impl Guest {
     /// The rest of a [`free`](Self::free) that [`free_kept`](Self::free_kept) began.
     #[cold]
     pub fn free_unkept(&self, address: u64, stream: CUstream, unkept: Unkept) -> Result<()> {
+        // This thread's magazines found it, and other streams have used it.
         if let Unkept(Some(Returned::Used(record, state))) = unkept {
             return match self.stream(stream) {
                 Ok((_, track)) => self.free_used(record, state, &track),
@@ -128,13 +132,16 @@ impl Guest {
         }
         let (_, track) = self.stream(stream)?;
         let pool = &self.core.pool;
-        let wrong = || Error::from(pool.wrong_release(address, self.core.process));
+        let wrong = || self.wrong(address);
         let record = pool.book.record_at(address).ok_or_else(wrong)?;
         let seen = record.seen();
         if seen.state.stage() != Stage::Owned || seen.base != address {
             return Err(wrong());
         }
-        if pool.resize(record, bytes, track.id) {
+        // What other streams use is not given up where it lies, nor added to in an order that is not the block's.
+        let is_own = seen.stream == track.id.0 && !seen.state.is_used_elsewhere();
+        let is_worth_moving = seen.capacity_bytes > MOVED_BYTES_MAX && bytes <= MOVED_BYTES_MAX;
+        if is_own && !is_worth_moving && pool.resize(record, bytes) {
             return Ok(address);
         }
         let base = self.alloc(bytes, stream)?;
@@ -185,15 +192,13 @@ impl Guest {
         track.mark_release(&self.core.api).map_err(|error| self.core.failed(error))?;
         match self.core.pool.put_kept(key, address) {
             Ok(()) => Ok(()),
-            Err(Returned::Unknown) => Err(self.core.pool.wrong_release(address, self.core.process).into()),
+            Err(Returned::Unknown) => Err(self.wrong(address)),
             Err(Returned::Used(record, state)) => self.free_used(record, state, &track),
             Err(Returned::Elsewhere) => {
                 let Some(found) = self.core.pool.book.record_at(address) else {
-                    return Err(self.core.pool.wrong_release(address, self.core.process).into());
+                    return Err(self.wrong(address));
                 };
-                let state = found
-                    .disown(address)
-                    .map_err(|_| Error::from(self.core.pool.wrong_release(address, self.core.process)))?;
+                let state = found.disown(address).map_err(|_| self.wrong(address))?;
                 self.free_used(found.number(), state, &track)
             }
         }
@@ -229,7 +234,7 @@ impl Guest {
         self.core.check()?;
         let (_, track) = self.stream(stream)?;
         let pool = &self.core.pool;
-        let wrong = || Error::from(pool.wrong_release(address, self.core.process));
+        let wrong = || self.wrong(address);
         let record = pool.book.record_at(address).ok_or_else(wrong)?;
         if record.stream() == track.id.0 {
             return if record.state().stage() == Stage::Owned { Ok(()) } else { Err(wrong()) };
@@ -285,7 +290,10 @@ impl Guest {
         if self.core.is_child() {
             return WrongRelease::ForkedChild { address, process: self.core.process };
         }
-        self.core.pool.wrong_release(address, self.core.process)
+        match self.core.releasable(address) {
+            Err(wrong) => wrong,
+            Ok(of) => WrongRelease::Held { of: Box::new(of) },
+        }
     }
 
     /// The bytes that the driver gave.
@@ -296,12 +304,23 @@ impl Guest {
     /// The bytes that owners have asked for and not given back.
     pub fn live_bytes(&self) -> u64 {
         // The locks may be held for ever in a fork.
-        if self.core.is_child() { 0 } else { self.core.pool.sums().live_bytes }
+        if self.core.is_child() { 0 } else { self.core.totals().owned_bytes }
+    }
+
+    /// Why so many bytes cannot be had, in words.
+    pub fn explain(&self, wanted_bytes: u64) -> Result<String> {
+        self.core.check()?;
+        Ok(self.core.shortage(wanted_bytes)?.to_string())
     }
 
     /// Who owns the block that an address lies in.
     pub fn owner_of(&self, address: u64) -> Option<Owner> {
         if self.core.is_child() { None } else { self.core.owner_of(address) }
+    }
+
+    /// What is wrong with a release at an address. Another thread may have allocated there meanwhile.
+    fn wrong(&self, address: u64) -> Error {
+        self.wrong_release(address).into()
     }
 
     /// The track of a stream, and what this thread finds its magazines by.

@@ -118,14 +118,15 @@ impl Track {
         Self { trust, thread, ..Self::new(id, hall, made, slot) }
     }
 
-    fn is_foreign(&self) -> bool {
+    pub(crate) fn is_foreign(&self) -> bool {
         self.trust != Trust::Own
     }
 
     /// The position behind everything that was put in so far, by others too: their work is not counted, so that in their
-    /// streams it is one that nobody has come to before a mark is made.
+    /// streams it is one that nobody has come to before a mark is made. The last mark of a stream that is gone is behind
+    /// everything.
     pub(crate) fn next(&self) -> u64 {
-        self.put.load(Ordering::Acquire) + u64::from(self.is_foreign())
+        self.put.load(Ordering::Acquire) + u64::from(self.is_foreign() && !self.is_retired())
     }
 
     /// The position behind all that was released. As [`next`](Self::next), but where every release is marked at once.
@@ -308,8 +309,9 @@ impl Track {
         if self.is_retired() || self.has_passed(now) || (self.is_foreign() && !self.can_be_marked(api)?) {
             return Ok(());
         }
+        // Before the driver is asked: what others put in meanwhile is behind the next position.
+        self.put.fetch_max(now, Ordering::AcqRel);
         if self.named(api, || stream::query(api, self.raw))? {
-            self.put.fetch_max(now, Ordering::AcqRel);
             self.note_passed(now);
         }
         Ok(())
@@ -423,9 +425,16 @@ impl Track {
         if self.is_retired() {
             return Ok(());
         }
-        let now = self.next();
-        self.mark(api, now)?;
-        let mut signals = self.signals();
+        let mut now = self.next();
+        let mut signals = loop {
+            self.mark(api, now)?;
+            let signals = self.signals();
+            // Who asked meanwhile how far the stream has come moved its edge: the last mark is behind that.
+            if self.put.load(Ordering::Acquire) <= now {
+                break signals;
+            }
+            now = self.next();
+        };
         if signals.recorded < now && !self.has_passed(now) {
             self.named(api, || event::record(api, signals.event, self.raw))?;
             signals.recorded = now;

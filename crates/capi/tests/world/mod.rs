@@ -70,8 +70,10 @@ impl World {
         gate
     }
 
+    /// Writes, and waits until all streams would see it.
     pub(crate) fn write(&self, to: *mut c_void, bytes: &[u8]) {
         copy::host_to_device(&self.api, CUdeviceptr(to as u64), bytes).unwrap();
+        context::synchronize(&self.api).unwrap();
     }
 
     pub(crate) fn read(&self, from: *mut c_void, count: usize) -> Vec<u8> {

@@ -20,7 +20,16 @@ enum Kind {
     Vacant,
     Hole,
     Free,
+    /// Free, and a hole follows: the end of what is mapped. It is in no bin, because it is cut only where nothing else fits:
+    /// that leaves fewer remainders, and less has to be mapped.
+    Top,
     Taken,
+}
+
+impl Kind {
+    fn is_free(self) -> bool {
+        matches!(self, Self::Free | Self::Top)
+    }
 }
 
 #[derive(Debug)]
@@ -76,6 +85,8 @@ pub(crate) struct Taken {
     pub(crate) place: u32,
     pub(crate) base: u64,
     pub(crate) bytes: u64,
+    /// The position of the heap's stream behind which nobody uses it.
+    pub(crate) position: u64,
 }
 
 /// Where memory would have to be mapped for a request.
@@ -139,7 +150,8 @@ impl Heap {
     /// Takes the free range that fits best of those whose position is good.
     pub(crate) fn take_if(&mut self, bytes: u64, is_good: impl Fn(u64) -> bool) -> Option<Taken> {
         let granules = u32::try_from(bytes.div_ceil(GRANULE_BYTES)).ok()?;
-        let range = self.free.best(&self.places, granules, |range| is_good(self.place(range).position))?;
+        let is_good = |range| is_good(self.place(range).position);
+        let range = self.free.best(&self.places, granules, is_good).or_else(|| self.best_top(granules, is_good))?;
         Some(self.take_from(range, granules))
     }
 
@@ -151,8 +163,45 @@ impl Heap {
         self.settle_free(place);
     }
 
+    #[cold]
+    fn best_top(&self, granules: u32, is_good: impl Fn(u32) -> bool) -> Option<u32> {
+        let tops = self.tops().filter(|&top| self.place(top).granules >= granules && is_good(top));
+        tops.min_by_key(|&top| self.place(top).granules)
+    }
+
+    /// The free ranges before holes.
+    fn tops(&self) -> impl Iterator<Item = u32> {
+        let befores = self.holes.iter().map(|&hole| self.place(hole).before);
+        befores.filter(|&before| before != NONE && self.place(before).kind == Kind::Top)
+    }
+
+    /// All free ranges of at least so many granules.
+    fn ranges(&self, granules: u32) -> Vec<u32> {
+        let mut ranges = self.free.from(&self.places, granules);
+        ranges.extend(self.tops().filter(|&top| self.place(top).granules >= granules));
+        ranges
+    }
+
+    /// Makes a place free, in a bin or as the end of what is mapped.
+    fn set_free(&mut self, place: u32) {
+        let after = self.place(place).after;
+        if after != NONE && self.place(after).kind == Kind::Hole {
+            self.place_mut(place).kind = Kind::Top;
+        } else {
+            self.place_mut(place).kind = Kind::Free;
+            self.free.insert(&mut self.places, place);
+        }
+    }
+
+    /// Takes a free range from its bin, if it is in one.
+    fn unlist(&mut self, range: u32) {
+        if self.place(range).kind == Kind::Free {
+            self.free.remove(&mut self.places, range);
+        }
+    }
+
     fn take_from(&mut self, range: u32, granules: u32) -> Taken {
-        self.free.remove(&mut self.places, range);
+        self.unlist(range);
         let rest = self.place(range).granules - granules;
         if rest > 0 {
             let (base, after, position) = {
@@ -162,11 +211,16 @@ impl Heap {
             let rest = self.add_place(base, rest, Kind::Free, range, after);
             self.place_mut(rest).position = position;
             self.place_mut(range).granules = granules;
-            self.free.insert(&mut self.places, rest);
+            self.set_free(rest);
         }
         let place = self.place_mut(range);
         place.kind = Kind::Taken;
-        let taken = Taken { place: range, base: place.base, bytes: u64::from(granules) * GRANULE_BYTES };
+        let taken = Taken {
+            place: range,
+            base: place.base,
+            bytes: u64::from(granules) * GRANULE_BYTES,
+            position: place.position,
+        };
         self.free_bytes -= taken.bytes;
         taken
     }
@@ -174,17 +228,16 @@ impl Heap {
     /// Makes a place free, one with its free neighbours.
     fn settle_free(&mut self, mut place: u32) {
         let (before, after) = (self.place(place).before, self.place(place).after);
-        if after != NONE && self.place(after).kind == Kind::Free {
-            self.free.remove(&mut self.places, after);
+        if after != NONE && self.place(after).kind.is_free() {
+            self.unlist(after);
             self.join(place, after);
         }
-        if before != NONE && self.place(before).kind == Kind::Free {
-            self.free.remove(&mut self.places, before);
+        if before != NONE && self.place(before).kind.is_free() {
+            self.unlist(before);
             self.join(before, place);
             place = before;
         }
-        self.place_mut(place).kind = Kind::Free;
-        self.free.insert(&mut self.places, place);
+        self.set_free(place);
     }
 
     /// Lets a place swallow the one behind it.
@@ -208,37 +261,33 @@ impl Heap {
     }
 
     /// Where memory has to be mapped so that a request can be met: where the least is needed, and then in the smallest
-    /// hole.
-    pub(crate) fn need(&self, bytes: u64) -> Option<Need> {
+    /// hole that has room for `spare_bytes` more.
+    pub(crate) fn need(&self, bytes: u64, spare_bytes: u64) -> Option<Need> {
         let needs = self.holes.iter().filter_map(|&hole| {
             let hole = self.place(hole);
-            let beside = Some(hole.before).filter(|&before| before != NONE && self.place(before).kind == Kind::Free);
+            let beside = Some(hole.before).filter(|&before| before != NONE && self.place(before).kind == Kind::Top);
             let there = beside.map_or(0, |beside| self.bytes_of(beside));
             let need = bytes.saturating_sub(there).max(1).next_multiple_of(PAGE_BYTES);
             let room_bytes = u64::from(hole.granules) * GRANULE_BYTES;
-            (need <= room_bytes).then_some(Need { base: hole.base, bytes: need, room_bytes, beside })
+            (need + spare_bytes <= room_bytes).then_some(Need { base: hole.base, bytes: need, room_bytes, beside })
         });
         needs.min_by_key(|need| (need.bytes, need.room_bytes, need.base))
     }
 
-    /// Notes that a chunk was mapped at the beginning of a hole: its addresses are free, behind a position.
+    /// Notes that a chunk was mapped somewhere in a hole: its addresses are free, behind a position. While it was mapped the hole
+    /// may have become longer on both sides.
     pub(crate) fn fill(&mut self, chunk: Chunk, position: u64) {
-        let index = self.holes.iter().position(|&hole| self.place(hole).base == chunk.base);
-        let index = index.expect("a chunk is mapped at the beginning of a hole");
-        let hole = self.holes.swap_remove(index);
-        let granules = granules_of(chunk.bytes);
-        let rest = self.place(hole).granules - granules;
-        if rest > 0 {
-            let (base, after) = (chunk.base + chunk.bytes, self.place(hole).after);
-            let rest = self.add_place(base, rest, Kind::Hole, hole, after);
-            self.holes.push(rest);
-            self.place_mut(hole).granules = granules;
-        }
+        let index =
+            self.holes.iter().position(|&hole| chunk.base.wrapping_sub(self.place(hole).base) < self.bytes_of(hole));
+        let hole = self.holes.swap_remove(index.expect("a chunk is mapped in a hole"));
+        let filled = self.cut(hole, chunk.base - self.place(hole).base, Kind::Hole);
+        let rest = self.cut(filled, chunk.bytes, Kind::Hole);
+        self.holes.extend([(filled != hole).then_some(hole), (rest != filled).then_some(rest)].into_iter().flatten());
         self.chunks.insert(chunk.base, chunk);
         self.mapped_bytes += chunk.bytes;
         self.free_bytes += chunk.bytes;
-        self.place_mut(hole).position = position;
-        self.settle_free(hole);
+        self.place_mut(filled).position = position;
+        self.settle_free(filled);
     }
 
     /// Takes the free range that a request would use beside what is mapped for it, so that nobody else does meanwhile.
@@ -248,15 +297,19 @@ impl Heap {
         Some(self.take_from(range, granules).place)
     }
 
+    /// Notes that nobody uses anything that is free.
+    pub(crate) fn forget_positions(&mut self) {
+        self.places.0.iter_mut().for_each(|place| place.position = 0);
+    }
+
     /// The longest free range.
     pub(crate) fn longest_bytes(&self) -> u64 {
-        let ranges = self.free.from(&self.places, 1);
-        ranges.into_iter().map(|range| self.bytes_of(range)).max().unwrap_or(0)
+        self.ranges(1).into_iter().map(|range| self.bytes_of(range)).max().unwrap_or(0)
     }
 
     /// The chunks that are free as a whole, of ranges whose position is good.
     pub(crate) fn free_chunks(&self, is_good: impl Fn(u64) -> bool) -> Vec<Chunk> {
-        let ranges = self.free.from(&self.places, granules_of(PAGE_BYTES));
+        let ranges = self.ranges(granules_of(PAGE_BYTES));
         let good = ranges.into_iter().filter(|&range| is_good(self.place(range).position));
         good.flat_map(|range| {
             let (base, end) = (self.place(range).base, self.place(range).base + self.bytes_of(range));
@@ -265,37 +318,34 @@ impl Heap {
         .collect()
     }
 
-    /// All chunks, by address.
-    pub(crate) fn chunks(&self) -> impl Iterator<Item = &Chunk> {
-        self.chunks.values()
-    }
-
     /// Makes a hole of a chunk that is free as a whole, which is to be unmapped.
     pub(crate) fn empty(&mut self, chunk: Chunk) {
         assert_eq!(self.chunks.remove(&chunk.base), Some(chunk), "a chunk is taken away where it was mapped");
         let range = self.at(chunk.base).expect("a chunk lies in a region");
-        assert_eq!(self.place(range).kind, Kind::Free, "a chunk is taken away when all of it is free");
-        self.free.remove(&mut self.places, range);
-        let hole = self.cut(range, chunk.base - self.place(range).base, Kind::Free);
-        let rest = self.cut(hole, chunk.bytes, Kind::Hole);
-        for part in [(hole != range).then_some(range), (rest != hole).then_some(rest)].into_iter().flatten() {
-            self.place_mut(part).kind = Kind::Free;
-            self.free.insert(&mut self.places, part);
-        }
+        assert!(self.place(range).kind.is_free(), "a chunk is taken away when all of it is free");
+        self.unlist(range);
+        self.place_mut(range).kind = Kind::Taken;
+        let hole = self.cut(range, chunk.base - self.place(range).base, Kind::Taken);
+        let rest = self.cut(hole, chunk.bytes, Kind::Taken);
         self.mapped_bytes -= chunk.bytes;
         self.free_bytes -= chunk.bytes;
+        // The holes first: what lies before one is at the end of what is mapped.
         self.settle_hole(hole);
+        for part in [(hole != range).then_some(range), (rest != hole).then_some(rest)].into_iter().flatten() {
+            self.set_free(part);
+        }
     }
 
-    /// Takes everything away, whoever has it: no place is taken any more, and nothing is mapped. The chunks that were.
-    pub(crate) fn clear(&mut self) -> Vec<Chunk> {
-        let chunks = std::mem::take(&mut self.chunks).into_values().collect();
-        let regions = std::mem::take(&mut self.regions);
+    /// Makes everything free that is mapped, whoever has it.
+    pub(crate) fn free_all(&mut self) {
+        let (chunks, regions) = (std::mem::take(&mut self.chunks), std::mem::take(&mut self.regions));
         *self = Self::new();
         for region in regions {
             self.add_region(region.base, region.bytes);
         }
-        chunks
+        for chunk in chunks.into_values() {
+            self.fill(chunk, 0);
+        }
     }
 
     /// Lets a place that is taken have other bytes, if what follows it is free. Whether it could.
@@ -307,9 +357,7 @@ impl Heap {
             return true;
         }
         let after = self.place(place).after;
-        if wanted > had
-            && (after == NONE || self.place(after).kind != Kind::Free || self.bytes_of(after) < wanted - had)
-        {
+        if wanted > had && (after == NONE || !self.place(after).kind.is_free() || self.bytes_of(after) < wanted - had) {
             return false;
         }
         if wanted > had {
@@ -373,6 +421,11 @@ impl Heap {
         }
         self.place_mut(place).kind = Kind::Hole;
         self.holes.push(place);
+        let before = self.place(place).before;
+        if before != NONE && self.place(before).kind == Kind::Free {
+            self.unlist(before);
+            self.place_mut(before).kind = Kind::Top;
+        }
     }
 
     fn bytes_of(&self, place: u32) -> u64 {
@@ -411,3 +464,6 @@ impl Heap {
 fn granules_of(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(GRANULE_BYTES)).expect("fewer granules than a u32 counts")
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,14 +3,16 @@
 //!
 //! Knows the book and tracks, and calls no driver: what it needs is asked of the pool.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use super::book::Book;
-use super::class::{CLASSES, Class};
-use super::heap::{Chunk, Heap, Need, Taken};
+use super::class::{CLASSES, Class, SMALL_BYTES_MAX};
+use super::heap::{Chunk, GRANULE_BYTES, Heap, Need, Taken};
 use super::rack::Rack;
-use super::record::{Record, Stage};
+use super::record::{Record, Seen, Stage};
 use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
 
@@ -29,7 +31,8 @@ const LOOKS_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Lot {
     pub(crate) number: u32,
-    pub(crate) context: ContextId,
+    /// The context of its stream.
+    context: AtomicU32,
     inside: Mutex<Inside>,
     racks: Mutex<Vec<Weak<Rack>>>,
     pub(crate) counts: Counts,
@@ -49,6 +52,8 @@ struct Inside {
     home: Arc<Track>,
     /// Whether the stream is gone, so that another may have the lot.
     is_orphan: bool,
+    /// Whether its context is gone, too, so that a stream of any context may.
+    is_anybodys: bool,
     heap: Heap,
     /// Slabs with free blocks.
     partial: [Vec<u32>; CLASSES],
@@ -56,8 +61,10 @@ struct Inside {
     bare: [Vec<u32>; CLASSES],
     vacant: Vec<u32>,
     waiting: Vec<Waiting>,
+    /// Whether what waits was looked at since blocks were taken last.
+    is_settled: bool,
     /// The blocks of the heap that went last, and where the next one is noted.
-    gone: Vec<(u64, u64)>,
+    gone: Vec<Seen>,
     next_gone: usize,
 }
 
@@ -103,21 +110,27 @@ impl Lot {
     pub(crate) fn new(number: u32, home: Arc<Track>) -> Self {
         Self {
             number,
-            context: home.context,
+            context: AtomicU32::new(home.context.0),
             inside: Mutex::new(Inside {
                 home,
                 is_orphan: false,
+                is_anybodys: false,
                 heap: Heap::new(),
                 partial: [const { Vec::new() }; CLASSES],
                 bare: [const { Vec::new() }; CLASSES],
                 vacant: Vec::new(),
                 waiting: Vec::new(),
+                is_settled: false,
                 gone: Vec::new(),
                 next_gone: 0,
             }),
             racks: Mutex::default(),
             counts: Counts::default(),
         }
+    }
+
+    pub(crate) fn context(&self) -> ContextId {
+        ContextId(self.context.load(Ordering::Relaxed))
     }
 
     pub(crate) fn home(&self) -> Arc<Track> {
@@ -127,11 +140,15 @@ impl Lot {
     /// Whether the lot's stream is gone; then another has it from now on.
     pub(crate) fn adopt(&self, stream: &Arc<Track>) -> bool {
         let mut inside = self.inside();
-        if !inside.is_orphan || self.context != stream.context {
+        if !inside.is_orphan || self.context() != stream.context && !inside.is_anybodys {
             return false;
         }
+        inside.is_anybodys = false;
+        self.context.store(stream.context.0, Ordering::Relaxed);
         inside.is_orphan = false;
         inside.home = stream.clone();
+        // Positions are the new stream's from now on, and the old one has passed all of its own.
+        inside.heap.forget_positions();
         true
     }
 
@@ -141,25 +158,39 @@ impl Lot {
 
     // Blocks.
 
-    /// Blocks of a class, as many as there are of slabs here, up to `count`.
-    pub(crate) fn take_small(&self, book: &Book, class: Class, count: usize, mut found: impl FnMut(u32)) -> usize {
+    /// Blocks of a class for a stream, as many as there are in slabs here, up to `count`: none where the lot has become
+    /// another stream's.
+    pub(crate) fn take_small(
+        &self,
+        book: &Book,
+        stream: u32,
+        class: Class,
+        count: usize,
+        mut found: impl FnMut(u32),
+    ) -> usize {
         let inside = &mut *self.inside();
+        // What waits may have passed: who asks can tell, and comes again.
+        if inside.home.id.0 != stream || !inside.waiting.is_empty() && !inside.is_settled {
+            return 0;
+        }
+        inside.is_settled = false;
         let partial = &mut inside.partial[class.index()];
         let mut taken = 0;
         while taken < count
             && let Some(&number) = partial.last()
         {
             let slab = book.slabs.at(number);
-            match slab.take() {
-                Some(record) => {
-                    let record = book.records.at(record);
-                    record.set_stream(inside.home.id.0);
-                    found(record.number());
-                    taken += 1;
-                }
-                None => {
-                    partial.pop();
-                }
+            let record = book.records.at(slab.take().expect("a slab that is listed has free blocks"));
+            if record.stream() != inside.home.id.0 {
+                // The stream that it was another's of has passed all of its work.
+                record.set_stream(inside.home.id.0);
+                record.set_position(0);
+            }
+            found(record.number());
+            taken += 1;
+            // At once: the next block that comes back lists it again.
+            if slab.is_full() {
+                partial.pop();
             }
         }
         taken
@@ -172,12 +203,50 @@ impl Lot {
         Some(inside.begin(book, self.number, taken, inside.home.id.0))
     }
 
+    /// Takes back blocks that `from` gave up in its order, and takes one that fits no class.
+    pub(crate) fn exchange(&self, book: &Book, given: &[u32], from: &Track, bytes: u64) -> Option<u32> {
+        let inside = &mut *self.inside();
+        for &record in given {
+            inside.give_from(book, record, from, &[]);
+        }
+        if from.id != inside.home.id {
+            return None;
+        }
+        let taken = inside.heap.take(bytes)?;
+        Some(inside.begin(book, self.number, taken, inside.home.id.0))
+    }
+
     /// A block of this lot's heap for another stream: one that this lot's stream has passed.
     pub(crate) fn lend(&self, book: &Book, bytes: u64, to: u32, has_passed: impl Fn(Mark) -> bool) -> Option<u32> {
         let inside = &mut *self.inside();
         let stream = inside.home.id;
         let taken = inside.heap.take_if(bytes, |position| has_passed(Mark { stream, position }))?;
+        let taken = Taken { position: 0, ..taken };
         Some(inside.begin(book, self.number, taken, to))
+    }
+
+    /// A block of a class for another stream. The lot's stream has passed all of its work.
+    pub(crate) fn lend_small(&self, book: &Book, class: Class, to: u32) -> Option<u32> {
+        let inside = &mut *self.inside();
+        let partial = &mut inside.partial[class.index()];
+        let slab = book.slabs.at(*partial.last()?);
+        let record = book.records.at(slab.take().expect("a slab that is listed has free blocks"));
+        if slab.is_full() {
+            partial.pop();
+        }
+        record.set_stream(to);
+        record.set_position(0);
+        Some(record.number())
+    }
+
+    /// Whether the lot's stream has passed all that was put in, where that is counted; else how far it has to come.
+    pub(crate) fn is_idle(&self, has_passed: impl Fn(Mark) -> bool) -> Result<(), Option<Mark>> {
+        let inside = self.inside();
+        if inside.home.is_foreign() {
+            return Err(None);
+        }
+        let edge = Mark { stream: inside.home.id, position: inside.home.edge() };
+        if has_passed(edge) { Ok(()) } else { Err(Some(edge)) }
     }
 
     /// As [`lend`](Self::lend), of a range that the lot's stream has not passed: it has to be waited for.
@@ -186,13 +255,14 @@ impl Lot {
         let taken = inside.heap.take(bytes)?;
         // Whatever the range's own position, everything up to now is behind this one.
         let mark = Mark { stream: inside.home.id, position: inside.home.edge() };
+        let taken = Taken { position: 0, ..taken };
         Some((inside.begin(book, self.number, taken, to), mark))
     }
 
     /// Makes a slab of a block that was taken of this lot's heap.
     pub(crate) fn add_slab(&self, book: &Book, class: Class, block: u32) {
         let block = book.records.at(block);
-        let (base, place) = (block.base(), block.place());
+        let (base, place, position) = (block.base(), block.place(), block.position());
         assert_eq!(block.lot(), self.number, "a slab lies on the ground of its lot");
         let inside = &mut *self.inside();
         let number = inside.bare[class.index()].pop().unwrap_or_else(|| {
@@ -203,7 +273,8 @@ impl Lot {
         let slab = book.slabs.at(number);
         for (index, record) in slab.records().enumerate() {
             let at = base + index as u64 * class.bytes();
-            book.records.at(record).begin(at, class.bytes(), inside.home.id.0, self.number, number | SLAB);
+            let record = book.records.at(record);
+            record.begin(at, class.bytes(), inside.home.id.0, self.number, number | SLAB, position);
         }
         slab.settle(base, place);
         book.table.set_slab(base, block.capacity_bytes(), number);
@@ -215,16 +286,7 @@ impl Lot {
 
     /// Takes back a block that `from` gave up in its order, behind marks of other streams.
     pub(crate) fn give(&self, book: &Book, record: u32, from: &Track, marks: &[Mark]) {
-        let mut inside = self.inside();
-        if from.id == inside.home.id && marks.is_empty() {
-            return inside.give(book, record);
-        }
-        let mut marks = marks.to_vec();
-        if from.id != inside.home.id {
-            marks.push(Mark { stream: from.id, position: from.edge() });
-        }
-        book.records.at(record).set_stage(Stage::Waiting);
-        inside.waiting.push(Waiting { record, marks });
+        self.inside().give_from(book, record, from, marks);
     }
 
     /// Takes back blocks whose marks have passed; the marks of others that were looked at.
@@ -249,40 +311,34 @@ impl Lot {
                 book.records.at(record).set_stage(Stage::Parked);
                 inside.give(book, record);
             } else {
+                book.records.at(waiting.record).set_waiting_for(waiting.marks.len());
                 left.extend_from_slice(&waiting.marks);
                 index += 1;
             }
         }
         // The next request looks at others first.
         inside.waiting.rotate_left(index);
+        inside.is_settled = true;
         left
     }
 
-    /// Lets a block have other bytes where it lies, if it can.
-    pub(crate) fn resize(&self, book: &Book, record: &Record, bytes: u64) -> bool {
-        let mut inside = self.inside();
-        let position = inside.home.edge();
-        if record.place() & SLAB != 0 {
-            let fits = bytes <= record.capacity_bytes();
-            if fits {
-                record.resize(bytes, record.capacity_bytes());
+    /// Lets a block that somebody has be of other bytes where it lies, if it can. What is added or given up is in the order
+    /// of the lot's stream.
+    pub(crate) fn resize(&self, record: &Record, bytes: u64) -> bool {
+        let inside = &mut *self.inside();
+        let is_place = record.place() & SLAB == 0 && bytes > SMALL_BYTES_MAX;
+        if is_place && record.stream() == inside.home.id.0 {
+            let position = inside.home.edge();
+            if inside.heap.resize(record.place(), bytes, position) {
+                record.resize(bytes, bytes.next_multiple_of(GRANULE_BYTES));
+                return true;
             }
-            return fits;
         }
-        // What follows is free in the order of the lot's stream only.
-        if record.stream() != inside.home.id.0 && bytes > record.capacity_bytes() {
-            return false;
+        let fits = bytes <= record.capacity_bytes();
+        if fits {
+            record.resize(bytes, record.capacity_bytes());
         }
-        if record.stream() != inside.home.id.0 || !inside.heap.resize(record.place(), bytes, position) {
-            let fits = bytes <= record.capacity_bytes();
-            if fits {
-                record.resize(bytes, record.capacity_bytes());
-            }
-            return fits;
-        }
-        record.resize(bytes, bytes.next_multiple_of(super::heap::GRANULE_BYTES));
-        book.table.set_record(record.base(), record.number());
-        true
+        fits
     }
 
     /// Makes places again of all slabs whose blocks nobody has.
@@ -302,9 +358,9 @@ impl Lot {
     }
 
     /// Where memory has to be mapped for a request, and the free range beside it, which nobody else takes meanwhile.
-    pub(crate) fn need(&self, bytes: u64) -> Option<(Need, Option<u32>)> {
+    pub(crate) fn need(&self, bytes: u64, spare_bytes: u64) -> Option<(Need, Option<u32>)> {
         let inside = &mut *self.inside();
-        let need = inside.heap.need(bytes)?;
+        let need = inside.heap.need(bytes, spare_bytes)?;
         Some((need, inside.heap.claim(need)))
     }
 
@@ -349,17 +405,31 @@ impl Lot {
         emptied
     }
 
+    /// Takes the chunks away that lie in a span and are free as a whole and passed.
+    pub(crate) fn empty_within(&self, span: &Range<u64>, has_passed: impl Fn(Mark) -> bool) -> Vec<Chunk> {
+        let inside = &mut *self.inside();
+        if !inside.heap.has(span.start) {
+            return Vec::new();
+        }
+        let stream = inside.home.id;
+        let free = inside.heap.free_chunks(|position| has_passed(Mark { stream, position }));
+        let within = |chunk: &Chunk| chunk.base < span.end && span.start < chunk.base + chunk.bytes;
+        let chunks: Vec<_> = free.into_iter().filter(within).collect();
+        chunks.iter().for_each(|&chunk| inside.heap.empty(chunk));
+        chunks
+    }
+
+    /// Notes that chunks are still mapped which were to be unmapped.
+    pub(crate) fn refill(&self, chunks: &[Chunk]) {
+        let inside = &mut *self.inside();
+        chunks.iter().for_each(|&chunk| inside.heap.fill(chunk, 0));
+    }
+
     /// How much could be emptied.
     pub(crate) fn emptiable_bytes(&self, has_passed: impl Fn(Mark) -> bool) -> u64 {
         let inside = self.inside();
         let stream = inside.home.id;
         inside.heap.free_chunks(|position| has_passed(Mark { stream, position })).iter().map(|chunk| chunk.bytes).sum()
-    }
-
-    /// The last position up to which somebody may use what is free here.
-    pub(crate) fn edge(&self) -> Mark {
-        let inside = self.inside();
-        Mark { stream: inside.home.id, position: inside.home.edge() }
     }
 
     pub(crate) fn mapped_bytes(&self) -> u64 {
@@ -372,8 +442,11 @@ impl Lot {
         (inside.heap.free_bytes(), inside.heap.longest_bytes())
     }
 
-    pub(crate) fn waiting_blocks(&self) -> usize {
-        self.inside().waiting.len()
+    /// How many blocks wait for marks, and how many bytes their owners had asked for.
+    pub(crate) fn waiting(&self, book: &Book) -> (u64, u64) {
+        let inside = self.inside();
+        let bytes = inside.waiting.iter().map(|waiting| book.records.at(waiting.record).bytes()).sum();
+        (inside.waiting.len() as u64, bytes)
     }
 
     /// The base of the block that an address lies in, if one does.
@@ -383,28 +456,52 @@ impl Lot {
     }
 
     /// The block that went last from an address.
-    pub(crate) fn gone_at(&self, address: u64) -> Option<(u64, u64)> {
+    pub(crate) fn gone_at(&self, address: u64) -> Option<Seen> {
         let inside = self.inside();
         let (newer, older) = inside.gone.split_at(inside.next_gone);
-        newer.iter().rev().chain(older.iter().rev()).find(|(base, _)| *base == address).copied()
+        let mut gone = newer.iter().rev().chain(older.iter().rev());
+        gone.find(|gone| address.wrapping_sub(gone.base) < gone.bytes.max(1)).copied()
     }
 
-    /// Ends everything here, whoever has it: the context is gone. The chunks, to be unmapped.
-    pub(crate) fn clear(&self, book: &Book) -> Vec<Chunk> {
-        let inside = &mut *self.inside();
-        inside.waiting.clear();
-        for class in Class::all() {
-            inside.partial[class.index()].clear();
-            inside.bare[class.index()].clear();
-        }
+    /// Takes all blocks here from their owners: their context is closed. The memory stays as it is. What they were.
+    pub(crate) fn disown_all(&self, book: &Book, when: Duration) -> Vec<(u32, Seen)> {
+        let mut inside = self.inside();
+        let mut disowned = Vec::new();
         for record in book.records.iter().filter(|record| record.lot() == self.number) {
-            if record.state().stage() != Stage::Vacant {
-                book.table.clear(record.base(), 1);
-                record.end();
+            let state = record.state();
+            if state.stage() == Stage::Owned && record.disown_described(state.generation(), None, when) {
+                self.counts.taken_blocks.fetch_add(1, Ordering::Relaxed);
+                self.counts.taken_bytes.fetch_add(record.bytes(), Ordering::Relaxed);
+                record.set_stage(Stage::Ended);
+                inside.note_gone(record.seen());
+                disowned.push((record.number(), record.seen()));
             }
         }
+        disowned
+    }
+
+    /// Ends everything here, whoever has it: the context is gone, and all work with it. The memory is anybody's.
+    pub(crate) fn clear(&self, book: &Book) {
+        let inside = &mut *self.inside();
+        inside.waiting.clear();
+        inside.partial.iter_mut().for_each(Vec::clear);
+        inside.bare.iter_mut().for_each(Vec::clear);
+        inside.vacant.clear();
+        for record in book.records.iter().filter(|record| record.lot() == self.number) {
+            let slab = record.place();
+            if slab & SLAB == 0 {
+                book.table.clear(record.base(), 1);
+                inside.vacant.push(record.number());
+            } else if record.number() == book.slabs.at(slab & !SLAB).records().start {
+                let slab = book.slabs.at(slab & !SLAB);
+                book.table.clear(slab.base(), slab.class().slab_bytes());
+                inside.bare[slab.class().index()].push(slab.number());
+            }
+            record.end();
+        }
         inside.is_orphan = true;
-        inside.heap.clear()
+        inside.is_anybodys = true;
+        inside.heap.free_all();
     }
 
     // Racks.
@@ -437,9 +534,24 @@ impl Inside {
             self.vacant.extend((first..first + RECORDS).rev());
         }
         let number = self.vacant.pop().expect("records were just made");
-        book.records.at(number).begin(taken.base, taken.bytes, stream, lot, taken.place);
+        book.records.at(number).begin(taken.base, taken.bytes, stream, lot, taken.place, taken.position);
         book.table.set_record(taken.base, number);
         number
+    }
+
+    /// Takes back a block that `from` gave up in its order, behind marks of other streams.
+    fn give_from(&mut self, book: &Book, record: u32, from: &Track, marks: &[Mark]) {
+        if from.id == self.home.id && marks.is_empty() {
+            return self.give(book, record);
+        }
+        let mut marks = marks.to_vec();
+        if from.id != self.home.id {
+            marks.push(Mark { stream: from.id, position: from.edge() });
+        }
+        let waiting = book.records.at(record);
+        waiting.set_waiting_for(marks.len());
+        waiting.set_stage(Stage::Waiting);
+        self.waiting.push(Waiting { record, marks });
     }
 
     /// Takes back a block that is free in the order of the lot's stream.
@@ -447,11 +559,11 @@ impl Inside {
         let record = book.records.at(number);
         let place = record.place();
         if place & SLAB == 0 {
-            self.note_gone(record.base(), record.bytes());
+            self.note_gone(record.seen());
             book.table.clear(record.base(), 1);
+            let position = self.position_of(record);
             record.end();
             self.vacant.push(number);
-            let position = self.home.edge();
             return self.heap.give(place, position);
         }
         let slab = book.slabs.at(place & !SLAB);
@@ -466,12 +578,19 @@ impl Inside {
         }
     }
 
+    /// The position behind which nobody uses a block: its last use where work is counted, and all work by now elsewhere, or
+    /// where the block came from another stream.
+    fn position_of(&self, record: &Record) -> u64 {
+        let is_known = record.stream() == self.home.id.0 && !self.home.is_foreign();
+        if is_known { record.position() } else { self.home.edge() }
+    }
+
     /// Remembers a block that is no more, for who releases it again.
-    fn note_gone(&mut self, base: u64, bytes: u64) {
+    fn note_gone(&mut self, seen: Seen) {
         if self.gone.len() < GONE_MAX {
-            self.gone.push((base, bytes));
+            self.gone.push(seen);
         } else {
-            self.gone[self.next_gone] = (base, bytes);
+            self.gone[self.next_gone] = seen;
             self.next_gone = (self.next_gone + 1) % GONE_MAX;
         }
     }
@@ -495,11 +614,13 @@ impl Inside {
             book.slabs.at(moved).set_spot(spot);
         }
         book.table.clear(slab.base(), class.slab_bytes());
+        let mut position = 0;
         for record in slab.records() {
-            book.records.at(record).end();
+            let record = book.records.at(record);
+            position = position.max(self.position_of(record));
+            record.end();
         }
         self.bare[class.index()].push(number);
-        let position = self.home.edge();
         self.heap.give(slab.place(), position);
     }
 }

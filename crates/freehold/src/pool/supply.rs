@@ -17,10 +17,10 @@ use crate::current::within;
 
 /// Addresses are reserved for so many times the device's memory, and at least so many.
 const ADDRESSES_TIMES: u64 = 8;
-const ADDRESSES_BYTES_MIN: u64 = 512 << 30;
+const ADDRESSES_BYTES_MIN: u64 = 128 << 30;
 
 /// A lot's first region.
-const REGION_BYTES_MIN: u64 = 64 << 20;
+const REGION_BYTES_MIN: u64 = 32 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Supply {
@@ -48,6 +48,10 @@ pub(crate) struct Inside {
 impl Inside {
     pub(crate) fn kept_bytes(&self) -> u64 {
         self.kept.iter().map(|piece| piece.bytes).sum()
+    }
+
+    pub(crate) fn longest_kept_bytes(&self) -> u64 {
+        self.kept.iter().map(|piece| piece.bytes).max().unwrap_or(0)
     }
 }
 
@@ -246,15 +250,19 @@ impl Supply {
         keep_bytes: u64,
     ) -> Result<u64, CallError> {
         let mut freed_bytes = 0;
-        while self.reserved_bytes() > keep_bytes
-            && let Some(piece) = inside.kept.last().copied()
-        {
-            calmly(api, current, || allocation::release(api, CUmemGenericAllocationHandle(piece.handle)))?;
-            inside.kept.pop();
-            self.reserved_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
-            freed_bytes += piece.bytes;
+        while self.reserved_bytes() > keep_bytes && !inside.kept.is_empty() {
+            freed_bytes += self.release_one(api, current, inside)?;
         }
         Ok(freed_bytes)
+    }
+
+    /// Gives the memory that was kept last back to the driver. How many bytes went.
+    pub(crate) fn release_one(&self, api: &Api, current: CUcontext, inside: &mut Inside) -> Result<u64, CallError> {
+        let Some(piece) = inside.kept.last().copied() else { return Ok(0) };
+        calmly(api, current, || allocation::release(api, CUmemGenericAllocationHandle(piece.handle)))?;
+        inside.kept.pop();
+        self.reserved_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
+        Ok(piece.bytes)
     }
 
     /// Gives the addresses back, to which nothing is mapped any more.
