@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::ledger::{ContextId, Gone, Mark};
 use crate::stock::Piece;
 use crate::track::Track;
+use crate::vector::Leaving;
 
 /// What is to be done when nothing of its context is pending.
 #[derive(Debug)]
@@ -27,6 +28,10 @@ pub(crate) enum Later {
     Close {
         hall: Arc<Hall>,
         marks: OnceLock<Vec<Mark>>,
+    },
+    /// Memory of a vector, which its work is to pass first.
+    Unmap {
+        leaving: Arc<Leaving>,
     },
     /// A stream that could not be marked when it was dropped.
     Retire {
@@ -96,6 +101,7 @@ impl Core {
     fn attempt(&self, what: &Later) -> Result<bool> {
         let (api, failed) = (&self.api, |error| self.failed(error));
         match what {
+            Later::Unmap { leaving } => leaving.attempt(self),
             Later::Retire { track } => track.retire(api).map(|()| true).map_err(failed),
             Later::Unload { hall, raw, asked } => {
                 let unload = || {
@@ -170,6 +176,8 @@ impl Core {
         later.retain(|what| match what {
             Later::Unload { hall, .. } | Later::Close { hall, .. } => hall.id != context,
             Later::Retire { track } => track.context != context,
+            // Memory that is mapped is the device's.
+            Later::Unmap { .. } => true,
         });
         tracks
     }

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::module::Kernel;
 use crate::stream::{Stream, Used};
 use crate::uses::Access;
+use crate::vector::DeviceVec;
 
 /// How many threads run a kernel, and in what groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +115,8 @@ macro_rules! targets {
     )*};
 }
 
-sources!(Block<T> Shared<T> View<'_, T> ViewMut<'_, T>);
-targets!(Block<T> ViewMut<'_, T>);
+sources!(Block<T> Shared<T> View<'_, T> ViewMut<'_, T> DeviceVec<T>);
+targets!(Block<T> ViewMut<'_, T> DeviceVec<T>);
 
 impl<T: Plain> Argument for Unordered<'_, T> {
     type Word = u64;

@@ -24,6 +24,7 @@
 //! |---|---|
 //! | choose the driver of an NVIDIA GPU or the software one | [`open()`], [`open::open`] |
 //! | have memory | [`Stream::alloc`], [`Stream::upload`], [`Block`] |
+//! | have memory that grows | [`DeviceVec`] |
 //! | share it, or a part of it | [`Block::share`], [`Block::view`] |
 //! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
 //! | run a kernel | [`Device::module`], [`Module::kernel`], [`Stream::launch`] |
@@ -62,6 +63,7 @@ pub mod timeline;
 mod track;
 #[forbid(unsafe_code)]
 mod uses;
+mod vector;
 
 pub use block::{Block, Plain, Shared, Source, Target, Unordered, View, ViewMut};
 pub use context::Context;
@@ -75,6 +77,7 @@ pub use launch::{Argument, Arguments, Grid, Value};
 pub use module::{Kernel, Module};
 pub use stream::{Stream, Used};
 pub use uses::Access;
+pub use vector::DeviceVec;
 
 /// The best device that this machine has, or the one that `FREEHOLD_DEVICE` names. A device that was opened before is
 /// that one again: there is one ledger for it in a process.

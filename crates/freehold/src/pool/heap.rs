@@ -98,6 +98,13 @@ pub(crate) struct Need {
     beside: Option<u32>,
 }
 
+impl Need {
+    /// Of addresses that are no heap's.
+    pub(crate) fn beyond(base: u64, bytes: u64, room_bytes: u64) -> Self {
+        Self { base, bytes, room_bytes, beside: None }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Heap {
     places: Places,
@@ -353,9 +360,7 @@ impl Heap {
             return true;
         }
         let after = self.place(place).after;
-        if wanted > had
-            && (after == NONE || !self.place(after).kind.is_free() || self.bytes_of(after) < wanted - had)
-        {
+        if wanted > had && (after == NONE || !self.place(after).kind.is_free() || self.bytes_of(after) < wanted - had) {
             return false;
         }
         if wanted > had {
