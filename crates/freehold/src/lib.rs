@@ -24,6 +24,7 @@
 //! |---|---|
 //! | choose the driver of an NVIDIA GPU or the software one | [`open()`], [`open::open`] |
 //! | have memory | [`Stream::alloc`], [`Stream::upload`], [`Block`] |
+//! | have short-lived memory, in scopes | [`Arena`] |
 //! | have memory that grows | [`DeviceVec`] |
 //! | share it, or a part of it | [`Block::share`], [`Block::view`] |
 //! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
@@ -35,6 +36,7 @@
 //! Beside those, a call waits for the device only where its purpose needs it, and then says so: [`Stream::download`] and
 //! [`Stream::read`], those of variables, [`Block::release_now`], [`timeline::Recording::finish`].
 
+mod arena;
 mod block;
 mod context;
 mod core;
@@ -55,8 +57,8 @@ pub mod ledger;
 mod module;
 pub mod open;
 mod pool;
-mod staging;
 mod shortage;
+mod staging;
 mod stream;
 #[forbid(unsafe_code)]
 mod tags;
@@ -66,6 +68,7 @@ mod track;
 mod uses;
 mod vector;
 
+pub use arena::{Arena, Piece, Scope};
 pub use block::{Block, Plain, Shared, Source, Target, Unordered, View, ViewMut};
 pub use context::Context;
 pub use device::{Adopted, Adoption, Device};

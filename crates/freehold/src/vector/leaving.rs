@@ -76,7 +76,7 @@ impl Leaving {
         if let Some(Addresses { base, bytes, block }) = inside.addresses {
             address::free(&core.api, CUdeviceptr(base), bytes as usize).map_err(|error| core.failed(error))?;
             inside.addresses = None;
-            let ledger = &mut core.books().ledger;
+            let mut ledger = core.ledger();
             // It is there no more where its context is gone.
             if let Some(block) = block.filter(|&block| ledger.owner(block).is_some()) {
                 ledger.forget(block, Gone::GivenBack);

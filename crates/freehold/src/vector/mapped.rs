@@ -64,7 +64,7 @@ impl Mapped {
 
     pub(super) fn owner(&self) -> Option<Owner> {
         let core = &self.context.inner.core;
-        if core.is_child() { None } else { core.books().ledger.owner(self.block?) }
+        if core.is_child() { None } else { core.ledger().owner(self.block?) }
     }
 
     /// Sees to it that at least `least_bytes` are mapped, and `wish_bytes` if they can be had easily. An error changes
@@ -117,7 +117,7 @@ impl Mapped {
         let any = Need::beyond(self.base + had_bytes, missing_bytes, room_bytes);
         match core.pool.gather_beyond(core, any).map_err(failed)? {
             Grown::Chunks(chunks) => Ok(chunks),
-            Grown::Nothing => Err(Error::Short { wanted_bytes: missing_bytes }),
+            Grown::Nothing => Err(core.short_of(missing_bytes)),
         }
     }
 
@@ -125,7 +125,7 @@ impl Mapped {
     fn enter(&mut self, core: &Core, bytes: u64) -> Result<()> {
         // Nothing is entered for a context that is closed.
         let _shared = self.context.inner.enter()?;
-        let ledger = &mut core.books().ledger;
+        let mut ledger = core.ledger();
         loop {
             let entered = match self.block {
                 // The context is being closed by another thread.
@@ -185,7 +185,7 @@ impl Mapped {
 
     /// Strikes what the ledger has, unless it went with its context.
     fn forget(&mut self, core: &Core) {
-        let ledger = &mut core.books().ledger;
+        let mut ledger = core.ledger();
         if let Some(block) = self.block.take().filter(|&block| ledger.owner(block).is_some()) {
             ledger.forget(block, Gone::GivenBack);
         }
@@ -220,11 +220,11 @@ impl Drop for Mapped {
             // Without them it is heard of when their streams have nothing left to do.
             core.trouble(error);
         }
-        let mut books = core.books();
-        if let Some(block) = self.block.filter(|&block| books.ledger.owner(block).is_some()) {
-            books.ledger.release(block, Release { marks: marks.clone(), released_at: None, when: core.now() });
+        let mut ledger = core.ledger();
+        if let Some(block) = self.block.filter(|&block| ledger.owner(block).is_some()) {
+            ledger.release(block, Release { marks: marks.clone(), released_at: None, when: core.now() });
         }
-        drop(books);
+        drop(ledger);
         let addresses = Addresses { base: self.base, bytes: self.room_bytes, block: self.block };
         self.leaving.end(&core, std::mem::take(&mut self.chunks), &marks, addresses);
         if core.is_good() {

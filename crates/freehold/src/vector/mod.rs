@@ -126,8 +126,8 @@ impl<T: Plain> DeviceVec<T> {
     /// Has memory for `more` elements behind those that are there, and not for many others.
     ///
     /// # Errors
-    /// [`Error::VectorFull`] where there are no addresses for so many, [`Error::Short`] where there is not so much memory. The
-    /// vector is as it was.
+    /// [`Error::VectorFull`] where there are no addresses for so many, [`Error::OutOfMemory`] where there is not so much memory.
+    /// The vector is as it was.
     #[track_caller]
     pub fn reserve(&mut self, stream: &Stream, more: usize) -> Result<()> {
         let wanted = self.end_of(more)?;
