@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::ledger::{BlockId, Entry, Gone, Kind, Mark, NotEntered, Owner, Release};
 use crate::pool::{Chunk, Grown, Need, PAGE_BYTES};
 use crate::stream::{Stream, Used};
-use crate::uses::{Access, Uses};
+use crate::uses::{Access, Uses, note_in};
 
 /// A chunk that is kept serves where it is longer than the wish by so small a part of it at the most.
 const SURPLUS_PART: u64 = 8;
@@ -193,8 +193,8 @@ impl Mapped {
 
     /// The uses that may be pending.
     fn pending(&self, core: &Core) -> Vec<Mark> {
-        let mut marks = self.uses.abroad();
-        marks.push(self.uses.at_home());
+        let mut marks = vec![self.uses.at_home()];
+        self.uses.abroad().into_iter().for_each(|mark| note_in(&mut marks, mark));
         marks.retain(|&mark| !core.has_passed(mark));
         marks
     }
