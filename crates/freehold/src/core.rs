@@ -316,6 +316,11 @@ impl Core {
         })
     }
 
+    /// As [`mark_in_turn`](Self::mark_in_turn), for the pool.
+    pub(crate) fn mark_each_in_turn(&self, mark: Mark) -> std::result::Result<(), CallError> {
+        self.track(mark.stream).map_or(Ok(()), |track| track.mark_in_turn(&self.api, mark.position))
+    }
+
     /// As [`refresh`](Self::refresh), for the pool.
     pub(crate) fn refresh_tracks(&self) -> std::result::Result<(), CallError> {
         if self.writes_words { Ok(()) } else { self.each_track(|track| track.refresh(&self.api)) }
@@ -438,7 +443,11 @@ impl Core {
         {
             let of = self.owner(record, seen);
             let offset_bytes = address - of.base;
-            return if offset_bytes == 0 { Ok(of) } else { Err(WrongRelease::Interior { of: Box::new(of), offset_bytes }) };
+            return if offset_bytes == 0 {
+                Ok(of)
+            } else {
+                Err(WrongRelease::Interior { of: Box::new(of), offset_bytes })
+            };
         }
         let Some(gone) = self.pool.gone_at(address) else {
             let ledger = self.ledger();

@@ -130,7 +130,7 @@ impl Core {
                     let tracks = self.forget_context(hall.id);
                     context::destroy(api, hall.raw)?;
                     hall.is_destroyed.store(true, Ordering::Release);
-                    self.pool.end_context(api, self.primary, hall.id)?;
+                    self.pool.end_context(hall.id);
                     for track in &tracks {
                         track.slot().into_iter().for_each(|slot| self.counters.give_back(slot));
                     }

@@ -268,37 +268,33 @@ impl Heap {
     }
 
     /// Where memory has to be mapped so that a request can be met: where the least is needed, and then in the smallest
-    /// hole.
-    pub(crate) fn need(&self, bytes: u64) -> Option<Need> {
+    /// hole that has room for `spare_bytes` more.
+    pub(crate) fn need(&self, bytes: u64, spare_bytes: u64) -> Option<Need> {
         let needs = self.holes.iter().filter_map(|&hole| {
             let hole = self.place(hole);
             let beside = Some(hole.before).filter(|&before| before != NONE && self.place(before).kind == Kind::Top);
             let there = beside.map_or(0, |beside| self.bytes_of(beside));
             let need = bytes.saturating_sub(there).max(1).next_multiple_of(PAGE_BYTES);
             let room_bytes = u64::from(hole.granules) * GRANULE_BYTES;
-            (need <= room_bytes).then_some(Need { base: hole.base, bytes: need, room_bytes, beside })
+            (need + spare_bytes <= room_bytes).then_some(Need { base: hole.base, bytes: need, room_bytes, beside })
         });
         needs.min_by_key(|need| (need.bytes, need.room_bytes, need.base))
     }
 
-    /// Notes that a chunk was mapped at the beginning of a hole: its addresses are free, behind a position.
+    /// Notes that a chunk was mapped somewhere in a hole: its addresses are free, behind a position. While it was mapped the hole
+    /// may have become longer on both sides.
     pub(crate) fn fill(&mut self, chunk: Chunk, position: u64) {
-        let index = self.holes.iter().position(|&hole| self.place(hole).base == chunk.base);
-        let index = index.expect("a chunk is mapped at the beginning of a hole");
-        let hole = self.holes.swap_remove(index);
-        let granules = granules_of(chunk.bytes);
-        let rest = self.place(hole).granules - granules;
-        if rest > 0 {
-            let (base, after) = (chunk.base + chunk.bytes, self.place(hole).after);
-            let rest = self.add_place(base, rest, Kind::Hole, hole, after);
-            self.holes.push(rest);
-            self.place_mut(hole).granules = granules;
-        }
+        let index =
+            self.holes.iter().position(|&hole| chunk.base.wrapping_sub(self.place(hole).base) < self.bytes_of(hole));
+        let hole = self.holes.swap_remove(index.expect("a chunk is mapped in a hole"));
+        let filled = self.cut(hole, chunk.base - self.place(hole).base, Kind::Hole);
+        let rest = self.cut(filled, chunk.bytes, Kind::Hole);
+        self.holes.extend([(filled != hole).then_some(hole), (rest != filled).then_some(rest)].into_iter().flatten());
         self.chunks.insert(chunk.base, chunk);
         self.mapped_bytes += chunk.bytes;
         self.free_bytes += chunk.bytes;
-        self.place_mut(hole).position = position;
-        self.settle_free(hole);
+        self.place_mut(filled).position = position;
+        self.settle_free(filled);
     }
 
     /// Takes the free range that a request would use beside what is mapped for it, so that nobody else does meanwhile.
@@ -306,6 +302,11 @@ impl Heap {
         let range = need.beside?;
         let granules = self.place(range).granules;
         Some(self.take_from(range, granules).place)
+    }
+
+    /// Notes that nobody uses anything that is free.
+    pub(crate) fn forget_positions(&mut self) {
+        self.places.0.iter_mut().for_each(|place| place.position = 0);
     }
 
     /// The longest free range.
@@ -342,15 +343,16 @@ impl Heap {
         }
     }
 
-    /// Takes everything away, whoever has it: no place is taken any more, and nothing is mapped. The chunks that were.
-    pub(crate) fn clear(&mut self) -> Vec<Chunk> {
-        let chunks = std::mem::take(&mut self.chunks).into_values().collect();
-        let regions = std::mem::take(&mut self.regions);
+    /// Makes everything free that is mapped, whoever has it.
+    pub(crate) fn free_all(&mut self) {
+        let (chunks, regions) = (std::mem::take(&mut self.chunks), std::mem::take(&mut self.regions));
         *self = Self::new();
         for region in regions {
             self.add_region(region.base, region.bytes);
         }
-        chunks
+        for chunk in chunks.into_values() {
+            self.fill(chunk, 0);
+        }
     }
 
     /// Lets a place that is taken have other bytes, if what follows it is free. Whether it could.
@@ -469,3 +471,6 @@ impl Heap {
 fn granules_of(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(GRANULE_BYTES)).expect("fewer granules than a u32 counts")
 }
+
+#[cfg(test)]
+mod tests;

@@ -218,12 +218,13 @@ fn for_every_n_the_nth_call_fails_and_nothing_is_lost_where_streams_write_no_wor
 }
 
 /// Calls that are made once more where they fail: a fault that stays is met again.
-const ASKED_TWICE: [Function; 5] = [
+const ASKED_TWICE: [Function; 6] = [
     Function::cuCtxGetCurrent,
     Function::cuCtxPushCurrent_v2,
     Function::cuCtxPopCurrent_v2,
     Function::cuFuncGetParamInfo,
     Function::cuStreamSynchronize,
+    Function::cuThreadExchangeStreamCaptureMode,
 ];
 
 /// Scenarios in which another thread may be on its way to the driver when a fault is noticed.
