@@ -33,7 +33,6 @@ use freehold_driver::cuda::{Api, CUdevice, CallError};
 
 use self::book::Book;
 use self::class::Class;
-use self::heap::Chunk;
 use self::lot::{Counts, Lot};
 use self::rack::Rack;
 use self::record::{Record, Seen, Stage, State};
