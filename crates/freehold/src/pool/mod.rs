@@ -33,17 +33,18 @@ use freehold_driver::cuda::{Api, CUdevice, CallError};
 
 use self::book::Book;
 use self::class::Class;
-use self::heap::Chunk;
 use self::lot::{Counts, Lot};
 use self::rack::Rack;
 use self::record::{Record, Seen, Stage, State};
-use self::supply::{Grown, Inside, Supply};
+use self::supply::{Inside, Supply};
 use self::table::Table;
 use crate::core::Core;
 use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
 
+pub(crate) use self::heap::{Chunk, Need, PAGE_BYTES};
 pub(crate) use self::rack::Key;
+pub(crate) use self::supply::Grown;
 
 /// Chunks are moved to where they are needed, before new ones are made, if more than this part of what is mapped is free.
 const IDLE_PART: u64 = 8;
@@ -553,6 +554,21 @@ impl Pool {
             return Ok(grown);
         }
         self.supply.assemble(api, current, inside, need)
+    }
+
+    /// Maps memory at addresses that are no lot's: a chunk that is kept, or else a new one.
+    pub(crate) fn map_beyond(&self, core: &Core, need: Need) -> Result<Grown, CallError> {
+        self.supply.grow(&core.api, core.primary, &mut self.supply.lock(), need)
+    }
+
+    /// As [`map_beyond`](Self::map_beyond), of whatever nobody has.
+    pub(crate) fn gather_beyond(&self, core: &Core, need: Need) -> Result<Grown, CallError> {
+        self.grown(core, &mut self.supply.lock(), need)
+    }
+
+    /// Unmaps a chunk of addresses that are no lot's, which nothing uses any more, and keeps its memory.
+    pub(crate) fn unmap_beyond(&self, core: &Core, chunk: Chunk) -> Result<(), CallError> {
+        self.supply.keep(&core.api, core.primary, &mut self.supply.lock(), chunk)
     }
 
     /// Gets back what threads keep and what waits for marks that have passed, and asks how far streams have come.
