@@ -14,7 +14,6 @@ use crate::error::{Closed, Error, Result};
 use crate::event::Event;
 use crate::holding::Holding;
 use crate::ledger::{Owner, StreamId};
-use crate::stock::capacity_of;
 use crate::stream::{Stream, Used};
 use crate::uses::Access;
 
@@ -71,13 +70,17 @@ impl<T: Plain> Block<T> {
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
+        Ok(Self::holding(Holding::alloc(stream, Self::bytes_of(len)?, tag, at)?))
+    }
+
+    fn bytes_of(len: usize) -> Result<usize> {
         let element_bytes = size_of::<T>();
-        let bytes = len.checked_mul(element_bytes).filter(|&bytes| capacity_of(bytes as u64).is_some());
-        let bytes = bytes.ok_or(Error::TooManyElements { elements: len, element_bytes })?;
-        if bytes == 0 {
-            return Err(Error::NothingAsked);
+        let bytes = len.checked_mul(element_bytes).filter(|&bytes| bytes <= isize::MAX as usize);
+        match bytes {
+            None => Err(Error::TooManyElements { elements: len, element_bytes }),
+            Some(0) => Err(Error::NothingAsked),
+            Some(bytes) => Ok(bytes),
         }
-        Ok(Self::holding(Holding::alloc(stream, bytes, tag, at)?))
     }
 
     pub(crate) fn holding(holding: Holding) -> Self {
@@ -98,9 +101,7 @@ impl<T: Plain> Block<T> {
 
     /// What the ledger has of it.
     pub fn owner(&self) -> Option<Owner> {
-        let core = &self.holding.context.inner.core;
-        // The lock may be held for ever in a fork, by a thread that is not there.
-        if core.is_child() { None } else { core.books().ledger.owner(self.holding.block) }
+        self.holding.owner()
     }
 
     pub fn context(&self) -> &Context {
@@ -114,16 +115,7 @@ impl<T: Plain> Block<T> {
 
     /// Gives the block another name in the ledger.
     pub fn tag(&self, tag: &str) {
-        let core = &self.holding.context.inner.core;
-        if core.is_child() {
-            return;
-        }
-        let tag = core.tag(tag);
-        let ledger = &mut core.books().ledger;
-        // Not where the block went with its context.
-        if ledger.owner(self.holding.block).is_some() {
-            ledger.retag(self.holding.block, Some(tag));
-        }
+        self.holding.retag(tag);
     }
 
     /// The elements of a range.
@@ -140,6 +132,25 @@ impl<T: Plain> Block<T> {
     /// Gives up to be the one owner: the block lives until the last of the references is dropped.
     pub fn share(self) -> Shared<T> {
         Shared { holding: Arc::new(*self.holding), elements: PhantomData }
+    }
+
+    /// Lets the block have `len` elements: where it lies, if what follows is free, or else elsewhere, with a copy of what it
+    /// held, in the order of `stream`. Whether the address is the same. What is added holds anything.
+    ///
+    /// # Errors
+    /// As for [`Stream::alloc`]; the block is as it was.
+    #[track_caller]
+    pub fn resize(&mut self, stream: &Stream, len: usize) -> Result<bool> {
+        let bytes = Self::bytes_of(len)?;
+        if self.holding.resize(bytes)? {
+            return Ok(true);
+        }
+        let tag = self.owner().and_then(|owner| owner.tag);
+        let mut other = Self::alloc(stream, len, tag.as_deref(), Location::caller())?;
+        let kept = len.min(self.len());
+        stream.copy(&self.view(..kept)?, &mut other.view_mut(..kept)?)?;
+        *self = other;
+        Ok(false)
     }
 
     /// Releases the block as a drop does, says where, and reports a failure.
@@ -164,8 +175,8 @@ impl<T: Plain> Block<T> {
         }
     }
 
-    /// Waits until all work with the block has passed, and gives its memory back to the driver. The driver's own release
-    /// waits for all work of the context (fact 2.1).
+    /// Waits until all work with the block has passed, and gives its memory back to the driver, as far as no other block lies
+    /// in the same chunks of it.
     #[track_caller]
     pub fn release_now(mut self) -> Closed<Self> {
         match self.holding.release_now(Some(Location::caller())) {

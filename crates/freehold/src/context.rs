@@ -89,7 +89,8 @@ impl Context {
         if let Err(error) = self.inner.check() {
             return Err((self, error));
         }
-        let blocks = self.inner.core.books().ledger.owned_by(self.id());
+        let mut blocks = self.inner.core.owned();
+        blocks.retain(|owner| owner.context == self.id());
         if !blocks.is_empty() {
             let context = self.id();
             return Err((self, Error::ContextInUse { context, blocks }));
@@ -127,7 +128,7 @@ impl Inner {
     fn close(&self) -> Result<()> {
         self.check()?;
         if self.hall.id == PRIMARY {
-            // The primary context is the device's, and other people's: it stays, with what is in stock.
+            // The primary context is the device's, and other people's: it stays.
             return Ok(());
         }
         // Work that is being put in meanwhile is waited for before the context is destroyed; later work is refused.

@@ -2,7 +2,8 @@
 //!
 //! The books are locked for moments, never while the driver is called.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
@@ -18,20 +19,18 @@ use crate::fault::{self, Fault, Suspect};
 use crate::fork::Family;
 use crate::holding::Holding;
 use crate::later::Later;
-use crate::ledger::{ContextId, Ledger, Mark, Owner, StreamId, WrongRelease};
-use crate::pool::Pool;
+use crate::ledger::{BlockId, ContextId, Kind, Ledger, Mark, Owner, State, StreamId, WrongRelease};
+use crate::pool::record::{Seen, Stage};
+use crate::pool::{Pool, Totals};
 use crate::staging::Staging;
-use crate::stock::Stock;
 use crate::stream::Stream;
+use crate::tags::Tags;
 use crate::timeline::Timeline;
 use crate::track::Track;
 use crate::uses::Access;
 
 /// The primary context of the device.
 pub(crate) const PRIMARY: ContextId = ContextId(0);
-
-/// How many names of blocks are kept to be shared.
-const TAGS_MAX: usize = 4096;
 
 /// How many failures of drops are kept until somebody asks for them: the first ones, which say most.
 const TROUBLES_MAX: usize = 1024;
@@ -47,7 +46,8 @@ pub(crate) struct Core {
     pub(crate) process: u32,
     family: Family,
     opened: Instant,
-    books: Mutex<Books>,
+    /// Who owns what is not of the pool.
+    ledger: Mutex<Ledger>,
     tracks: Mutex<Tracks>,
     pub(crate) counters: Counters,
     pub(crate) staging: Staging,
@@ -59,19 +59,11 @@ pub(crate) struct Core {
     /// What failed in drops, which have nobody to tell.
     troubles: Mutex<Vec<Error>>,
     contexts: AtomicU32,
-    /// The names of blocks, so that blocks of one name share its text.
-    tags: Mutex<BTreeSet<Arc<str>>>,
+    pub(crate) tags: Tags,
     pub(crate) timeline: Timeline,
     pub(crate) pool: Pool,
     /// Blocks that other people's code has by their addresses.
     let_go: Mutex<HashMap<u64, Holding>>,
-}
-
-/// Who owns what, and what can be handed out again.
-#[derive(Debug, Default)]
-pub(crate) struct Books {
-    pub(crate) ledger: Ledger,
-    pub(crate) stock: Stock,
 }
 
 #[derive(Debug, Default)]
@@ -123,7 +115,7 @@ impl Core {
             process: std::process::id(),
             family,
             opened: Instant::now(),
-            books: Mutex::default(),
+            ledger: Mutex::default(),
             tracks: Mutex::default(),
             counters: Counters::default(),
             staging: Staging::default(),
@@ -132,15 +124,15 @@ impl Core {
             kernels: Mutex::default(),
             troubles: Mutex::default(),
             contexts: AtomicU32::new(1),
-            tags: Mutex::default(),
+            tags: Tags::default(),
             timeline: Timeline::default(),
             pool,
             let_go: Mutex::default(),
         })
     }
 
-    pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time since the device was opened.
@@ -205,19 +197,6 @@ impl Core {
             kernels.len() - 1
         });
         u32::try_from(number).expect("a program has fewer kernels than a u32 counts")
-    }
-
-    /// The text of a block's name.
-    pub(crate) fn tag(&self, name: &str) -> Arc<str> {
-        let mut tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tag) = tags.get(name) {
-            return tag.clone();
-        }
-        let tag: Arc<str> = name.into();
-        if tags.len() < TAGS_MAX {
-            tags.insert(tag.clone());
-        }
-        tag
     }
 
     /// Keeps what went wrong in a drop.
@@ -411,8 +390,88 @@ impl Core {
 
     /// Who owns the block that an address lies in.
     pub(crate) fn owner_of(&self, address: u64) -> Option<Owner> {
-        let owner = self.books().ledger.owner_of(address);
-        owner.or_else(|| self.pool.owner_of(address, self.process))
+        match self.pool.seen_at(address) {
+            Some((record, seen)) => Some(self.owner(record, seen)),
+            None => self.ledger().owner_of(address),
+        }
+    }
+
+    /// Who owns a block of the pool, while one ownership of it lasts.
+    pub(crate) fn owner_of_record(&self, record: u32, generation: u64) -> Option<Owner> {
+        let seen = self.pool.book.records.at(record).seen();
+        (seen.state.stage() == Stage::Owned && seen.state.generation() == generation).then(|| self.owner(record, seen))
+    }
+
+    /// All blocks of our own that somebody has, by address.
+    pub(crate) fn owned(&self) -> Vec<Owner> {
+        let pooled = self.pool.owned().into_iter().map(|(record, seen)| self.owner(record, seen));
+        let mut owned: Vec<_> = pooled.chain(self.ledger().owned()).collect();
+        owned.sort_unstable_by_key(|owner| owner.base);
+        owned
+    }
+
+    fn owner(&self, record: u32, seen: Seen) -> Owner {
+        let state = match seen.state.stage() {
+            Stage::Owned => State::Owned,
+            Stage::Waiting => State::Released { waiting_for: seen.waiting_for },
+            Stage::Parked | Stage::Vacant | Stage::Ended => State::Free,
+        };
+        Owner {
+            base: seen.base,
+            bytes: seen.bytes,
+            context: self.pool.context_of(seen.lot),
+            stream: Some(StreamId(seen.stream)),
+            process: self.process,
+            kind: Kind::Own,
+            tag: seen.described.and_then(|described| self.tags.name(described.tag, record)),
+            allocated_at: seen.described.map_or(Location::caller(), |described| described.allocated_at),
+            state,
+            block: BlockId::of_pool(record, seen.state.generation() as u32),
+        }
+    }
+
+    /// Whether a release of an address would be right, and if not, what is wrong with it.
+    pub(crate) fn releasable(&self, address: u64) -> std::result::Result<Owner, WrongRelease> {
+        let found = self.pool.seen_at(address);
+        if let Some((record, seen)) = found
+            && seen.state.stage() == Stage::Owned
+        {
+            let of = self.owner(record, seen);
+            let offset_bytes = address - of.base;
+            return if offset_bytes == 0 { Ok(of) } else { Err(WrongRelease::Interior { of: Box::new(of), offset_bytes }) };
+        }
+        let Some(gone) = self.pool.gone_at(address) else {
+            let ledger = self.ledger();
+            let block = ledger.releasable(address)?;
+            let of = ledger.owner(block).expect("a block that can be released has an owner");
+            return Err(WrongRelease::Held { of: Box::new(of) });
+        };
+        let (base, bytes, offset_bytes) = (gone.base, gone.bytes, address - gone.base);
+        let described = gone.described;
+        let allocated_at = described.map_or(Location::caller(), |described| described.allocated_at);
+        let when = described.and_then(|described| described.released);
+        Err(match when {
+            Some(when) if gone.state.stage() == Stage::Ended => {
+                WrongRelease::ContextDestroyed { base, bytes, allocated_at, when, offset_bytes }
+            }
+            _ => {
+                let released_at = described.and_then(|described| described.released_at);
+                WrongRelease::AlreadyReleased { base, bytes, allocated_at, released_at, when, offset_bytes }
+            }
+        })
+    }
+
+    /// How much memory there is in which state.
+    pub(crate) fn totals(&self) -> Totals {
+        self.pool.totals()
+    }
+
+    /// Why so many bytes cannot be had.
+    pub(crate) fn short_of(&self, wanted_bytes: u64) -> Error {
+        match self.shortage(wanted_bytes) {
+            Ok(shortage) => Error::OutOfMemory(Box::new(shortage)),
+            Err(error) => error,
+        }
     }
 
     pub(crate) fn let_go(&self, holding: Holding) -> CUdeviceptr {
@@ -431,14 +490,14 @@ impl Core {
             return Err(WrongRelease::ForkedChild { address, process: self.process }.into());
         }
         self.check()?;
-        self.books().ledger.releasable(address)?;
+        self.releasable(address)?;
         let holding = self.let_go_of().remove(&address);
         holding.ok_or_else(|| self.held(address))
     }
 
     /// Notes a use of a block that was let go of.
     pub(crate) fn note_use(&self, address: u64, stream: &Stream) -> Result<()> {
-        self.books().ledger.releasable(address)?;
+        self.releasable(address)?;
         let position = stream.track.count();
         if let Some(holding) = self.let_go_of().get(&address) {
             holding.uses.note_unordered(Mark { stream: stream.track.id, position }, Access::Write);
@@ -457,13 +516,9 @@ impl Core {
 
     /// Why a block that nobody let go of is not released by its address. Another thread may have released it just now.
     fn held(&self, address: u64) -> Error {
-        let books = self.books();
-        match books.ledger.releasable(address) {
+        match self.releasable(address) {
             Err(wrong) => wrong.into(),
-            Ok(block) => {
-                let of = books.ledger.owner(block).expect("a block that can be released has an owner");
-                WrongRelease::Held { of: Box::new(of) }.into()
-            }
+            Ok(of) => WrongRelease::Held { of: Box::new(of) }.into(),
         }
     }
 
@@ -483,7 +538,10 @@ impl Drop for Core {
             return;
         }
         let hall = Hall::new(PRIMARY, self.primary);
-        if self.trim(&hall).is_err() {
+        if self.trim(&hall, 0).is_err() || self.totals().reserved_bytes > 0 {
+            return;
+        }
+        if self.named(|api| self.pool.supply.free_addresses(api)).is_err() {
             return;
         }
         // SAFETY: every slot was of a track, and there are none any more.

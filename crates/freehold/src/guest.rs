@@ -103,15 +103,13 @@ impl Guest {
         let (key, track) = self.stream(stream)?;
         match self.core.pool.put_kept(key, address) {
             Ok(()) => Ok(()),
-            Err(Returned::Unknown) => Err(self.core.pool.wrong_release(address, self.core.process).into()),
+            Err(Returned::Unknown) => Err(self.wrong(address)),
             Err(Returned::Used(record, state)) => self.free_used(record, state, &track),
             Err(Returned::Elsewhere) => {
                 let Some(found) = self.core.pool.book.record_at(address) else {
-                    return Err(self.core.pool.wrong_release(address, self.core.process).into());
+                    return Err(self.wrong(address));
                 };
-                let state = found
-                    .disown(address)
-                    .map_err(|_| Error::from(self.core.pool.wrong_release(address, self.core.process)))?;
+                let state = found.disown(address).map_err(|_| self.wrong(address))?;
                 self.free_used(found.number(), state, &track)
             }
         }
@@ -147,7 +145,7 @@ impl Guest {
         self.core.check()?;
         let (_, track) = self.stream(stream)?;
         let pool = &self.core.pool;
-        let wrong = || Error::from(pool.wrong_release(address, self.core.process));
+        let wrong = || self.wrong(address);
         let record = pool.book.record_at(address).ok_or_else(wrong)?;
         if record.stream() == track.id.0 {
             return if record.state().stage() == Stage::Owned { Ok(()) } else { Err(wrong()) };
@@ -189,12 +187,26 @@ impl Guest {
 
     /// The bytes that owners have asked for and not given back.
     pub fn live_bytes(&self) -> u64 {
-        self.core.pool.sums().live_bytes
+        self.core.totals().owned_bytes
+    }
+
+    /// Why so many bytes cannot be had, in words.
+    pub fn explain(&self, wanted_bytes: u64) -> Result<String> {
+        self.core.check()?;
+        Ok(self.core.shortage(wanted_bytes)?.to_string())
     }
 
     /// Who owns the block that an address lies in.
     pub fn owner_of(&self, address: u64) -> Option<Owner> {
         if self.core.is_child() { None } else { self.core.owner_of(address) }
+    }
+
+    /// What is wrong with a release at an address. Another thread may have allocated there meanwhile.
+    fn wrong(&self, address: u64) -> Error {
+        match self.core.releasable(address) {
+            Err(wrong) => wrong.into(),
+            Ok(of) => WrongRelease::Held { of: Box::new(of) }.into(),
+        }
     }
 
     /// The track of a stream, and what this thread finds its magazines by.

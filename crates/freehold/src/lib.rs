@@ -55,9 +55,10 @@ mod module;
 pub mod open;
 mod pool;
 mod staging;
-#[forbid(unsafe_code)]
-mod stock;
+mod shortage;
 mod stream;
+#[forbid(unsafe_code)]
+mod tags;
 pub mod timeline;
 mod track;
 #[forbid(unsafe_code)]
@@ -73,6 +74,8 @@ pub use freehold_driver::cuda::function::Parameter;
 pub use image::Image;
 pub use launch::{Argument, Arguments, Grid, Value};
 pub use module::{Kernel, Module};
+pub use pool::Totals;
+pub use shortage::Shortage;
 pub use stream::{Stream, Used};
 pub use uses::Access;
 

@@ -104,6 +104,10 @@ impl Track {
         self.put.load(Ordering::Acquire) + u64::from(self.is_foreign)
     }
 
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.is_foreign
+    }
+
     /// Whether the stream can be named by this thread, and is not being captured: then no mark can be made.
     fn can_be_marked(&self, api: &Api) -> Result<bool, CallError> {
         if self.thread.is_some_and(|thread| thread != std::thread::current().id()) {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::lot::Lot;
-use super::record::Record;
+use super::record::{Record, Seen};
 use super::shelf::Shelf;
 use super::slab::Slab;
 use super::table::{Entry, Table};
@@ -57,8 +57,8 @@ impl Book {
         self.record_at(base)
     }
 
-    /// The last block that began at an address, and is no more: where, and how many bytes.
-    pub(crate) fn gone_at(&self, address: u64) -> Option<(u64, u64)> {
+    /// The last block that lay at an address, and is no more.
+    pub(crate) fn gone_at(&self, address: u64) -> Option<Seen> {
         self.table.has(address).then(|| self.lots().iter().find_map(|lot| lot.gone_at(address)))?
     }
 

@@ -85,6 +85,8 @@ pub(crate) struct Taken {
     pub(crate) place: u32,
     pub(crate) base: u64,
     pub(crate) bytes: u64,
+    /// The position of the heap's stream behind which nobody uses it.
+    pub(crate) position: u64,
 }
 
 /// Where memory would have to be mapped for a request.
@@ -213,7 +215,12 @@ impl Heap {
         }
         let place = self.place_mut(range);
         place.kind = Kind::Taken;
-        let taken = Taken { place: range, base: place.base, bytes: u64::from(granules) * GRANULE_BYTES };
+        let taken = Taken {
+            place: range,
+            base: place.base,
+            bytes: u64::from(granules) * GRANULE_BYTES,
+            position: place.position,
+        };
         self.free_bytes -= taken.bytes;
         taken
     }
@@ -308,11 +315,6 @@ impl Heap {
             self.chunks.range(base..end).map(|(_, &chunk)| chunk).filter(move |chunk| chunk.base + chunk.bytes <= end)
         })
         .collect()
-    }
-
-    /// All chunks, by address.
-    pub(crate) fn chunks(&self) -> impl Iterator<Item = &Chunk> {
-        self.chunks.values()
     }
 
     /// Makes a hole of a chunk that is free as a whole, which is to be unmapped.

@@ -3,14 +3,16 @@
 //!
 //! Knows the book and tracks, and calls no driver: what it needs is asked of the pool.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use super::book::Book;
-use super::class::{CLASSES, Class};
-use super::heap::{Chunk, Heap, Need, Taken};
+use super::class::{CLASSES, Class, SMALL_BYTES_MAX};
+use super::heap::{Chunk, GRANULE_BYTES, Heap, Need, Taken};
 use super::rack::Rack;
-use super::record::{Record, Stage};
+use super::record::{Record, Seen, Stage};
 use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
 
@@ -57,7 +59,7 @@ struct Inside {
     vacant: Vec<u32>,
     waiting: Vec<Waiting>,
     /// The blocks of the heap that went last, and where the next one is noted.
-    gone: Vec<(u64, u64)>,
+    gone: Vec<Seen>,
     next_gone: usize,
 }
 
@@ -141,9 +143,20 @@ impl Lot {
 
     // Blocks.
 
-    /// Blocks of a class, as many as there are of slabs here, up to `count`.
-    pub(crate) fn take_small(&self, book: &Book, class: Class, count: usize, mut found: impl FnMut(u32)) -> usize {
+    /// Blocks of a class for a stream, as many as there are in slabs here, up to `count`: none where the lot has become
+    /// another stream's.
+    pub(crate) fn take_small(
+        &self,
+        book: &Book,
+        stream: u32,
+        class: Class,
+        count: usize,
+        mut found: impl FnMut(u32),
+    ) -> usize {
         let inside = &mut *self.inside();
+        if inside.home.id.0 != stream {
+            return 0;
+        }
         let partial = &mut inside.partial[class.index()];
         let mut taken = 0;
         while taken < count
@@ -190,6 +203,7 @@ impl Lot {
         let inside = &mut *self.inside();
         let stream = inside.home.id;
         let taken = inside.heap.take_if(bytes, |position| has_passed(Mark { stream, position }))?;
+        let taken = Taken { position: 0, ..taken };
         Some(inside.begin(book, self.number, taken, to))
     }
 
@@ -199,13 +213,14 @@ impl Lot {
         let taken = inside.heap.take(bytes)?;
         // Whatever the range's own position, everything up to now is behind this one.
         let mark = Mark { stream: inside.home.id, position: inside.home.edge() };
+        let taken = Taken { position: 0, ..taken };
         Some((inside.begin(book, self.number, taken, to), mark))
     }
 
     /// Makes a slab of a block that was taken of this lot's heap.
     pub(crate) fn add_slab(&self, book: &Book, class: Class, block: u32) {
         let block = book.records.at(block);
-        let (base, place) = (block.base(), block.place());
+        let (base, place, position) = (block.base(), block.place(), block.position());
         assert_eq!(block.lot(), self.number, "a slab lies on the ground of its lot");
         let inside = &mut *self.inside();
         let number = inside.bare[class.index()].pop().unwrap_or_else(|| {
@@ -216,7 +231,8 @@ impl Lot {
         let slab = book.slabs.at(number);
         for (index, record) in slab.records().enumerate() {
             let at = base + index as u64 * class.bytes();
-            book.records.at(record).begin(at, class.bytes(), inside.home.id.0, self.number, number | SLAB);
+            let record = book.records.at(record);
+            record.begin(at, class.bytes(), inside.home.id.0, self.number, number | SLAB, position);
         }
         slab.settle(base, place);
         book.table.set_slab(base, block.capacity_bytes(), number);
@@ -253,6 +269,7 @@ impl Lot {
                 book.records.at(record).set_stage(Stage::Parked);
                 inside.give(book, record);
             } else {
+                book.records.at(waiting.record).set_waiting_for(waiting.marks.len());
                 left.extend_from_slice(&waiting.marks);
                 index += 1;
             }
@@ -262,31 +279,23 @@ impl Lot {
         left
     }
 
-    /// Lets a block have other bytes where it lies, if it can.
-    pub(crate) fn resize(&self, book: &Book, record: &Record, bytes: u64) -> bool {
-        let mut inside = self.inside();
-        let position = inside.home.edge();
-        if record.place() & SLAB != 0 {
-            let fits = bytes <= record.capacity_bytes();
-            if fits {
-                record.resize(bytes, record.capacity_bytes());
+    /// Lets a block that somebody has be of other bytes where it lies, if it can. What is added or given up is in the order
+    /// of the lot's stream.
+    pub(crate) fn resize(&self, record: &Record, bytes: u64) -> bool {
+        let inside = &mut *self.inside();
+        let is_place = record.place() & SLAB == 0 && bytes > SMALL_BYTES_MAX;
+        if is_place && record.stream() == inside.home.id.0 {
+            let position = inside.home.edge();
+            if inside.heap.resize(record.place(), bytes, position) {
+                record.resize(bytes, bytes.next_multiple_of(GRANULE_BYTES));
+                return true;
             }
-            return fits;
         }
-        // What follows is free in the order of the lot's stream only.
-        if record.stream() != inside.home.id.0 && bytes > record.capacity_bytes() {
-            return false;
+        let fits = bytes <= record.capacity_bytes();
+        if fits {
+            record.resize(bytes, record.capacity_bytes());
         }
-        if record.stream() != inside.home.id.0 || !inside.heap.resize(record.place(), bytes, position) {
-            let fits = bytes <= record.capacity_bytes();
-            if fits {
-                record.resize(bytes, record.capacity_bytes());
-            }
-            return fits;
-        }
-        record.resize(bytes, bytes.next_multiple_of(super::heap::GRANULE_BYTES));
-        book.table.set_record(record.base(), record.number());
-        true
+        fits
     }
 
     /// Makes places again of all slabs whose blocks nobody has.
@@ -353,17 +362,25 @@ impl Lot {
         emptied
     }
 
+    /// Takes the chunks away that lie in a span and are free as a whole and passed.
+    pub(crate) fn empty_within(&self, span: &Range<u64>, has_passed: impl Fn(Mark) -> bool) -> Vec<Chunk> {
+        let inside = &mut *self.inside();
+        if !inside.heap.has(span.start) {
+            return Vec::new();
+        }
+        let stream = inside.home.id;
+        let free = inside.heap.free_chunks(|position| has_passed(Mark { stream, position }));
+        let within = |chunk: &Chunk| chunk.base < span.end && span.start < chunk.base + chunk.bytes;
+        let chunks: Vec<_> = free.into_iter().filter(within).collect();
+        chunks.iter().for_each(|&chunk| inside.heap.empty(chunk));
+        chunks
+    }
+
     /// How much could be emptied.
     pub(crate) fn emptiable_bytes(&self, has_passed: impl Fn(Mark) -> bool) -> u64 {
         let inside = self.inside();
         let stream = inside.home.id;
         inside.heap.free_chunks(|position| has_passed(Mark { stream, position })).iter().map(|chunk| chunk.bytes).sum()
-    }
-
-    /// The last position up to which somebody may use what is free here.
-    pub(crate) fn edge(&self) -> Mark {
-        let inside = self.inside();
-        Mark { stream: inside.home.id, position: inside.home.edge() }
     }
 
     pub(crate) fn mapped_bytes(&self) -> u64 {
@@ -376,8 +393,11 @@ impl Lot {
         (inside.heap.free_bytes(), inside.heap.longest_bytes())
     }
 
-    pub(crate) fn waiting_blocks(&self) -> usize {
-        self.inside().waiting.len()
+    /// How many blocks wait for marks, and how many bytes their owners had asked for.
+    pub(crate) fn waiting(&self, book: &Book) -> (u64, u64) {
+        let inside = self.inside();
+        let bytes = inside.waiting.iter().map(|waiting| book.records.at(waiting.record).bytes()).sum();
+        (inside.waiting.len() as u64, bytes)
     }
 
     /// The base of the block that an address lies in, if one does.
@@ -387,10 +407,28 @@ impl Lot {
     }
 
     /// The block that went last from an address.
-    pub(crate) fn gone_at(&self, address: u64) -> Option<(u64, u64)> {
+    pub(crate) fn gone_at(&self, address: u64) -> Option<Seen> {
         let inside = self.inside();
         let (newer, older) = inside.gone.split_at(inside.next_gone);
-        newer.iter().rev().chain(older.iter().rev()).find(|(base, _)| *base == address).copied()
+        let mut gone = newer.iter().rev().chain(older.iter().rev());
+        gone.find(|gone| address.wrapping_sub(gone.base) < gone.bytes.max(1)).copied()
+    }
+
+    /// Takes all blocks here from their owners: their context is closed. The memory stays as it is. What they were.
+    pub(crate) fn disown_all(&self, book: &Book, when: Duration) -> Vec<(u32, Seen)> {
+        let mut inside = self.inside();
+        let mut disowned = Vec::new();
+        for record in book.records.iter().filter(|record| record.lot() == self.number) {
+            let state = record.state();
+            if state.stage() == Stage::Owned && record.disown_described(state.generation(), None, when) {
+                self.counts.taken_blocks.fetch_add(1, Ordering::Relaxed);
+                self.counts.taken_bytes.fetch_add(record.bytes(), Ordering::Relaxed);
+                record.set_stage(Stage::Ended);
+                inside.note_gone(record.seen());
+                disowned.push((record.number(), record.seen()));
+            }
+        }
+        disowned
     }
 
     /// Ends everything here, whoever has it: the context is gone. The chunks, to be unmapped.
@@ -441,7 +479,7 @@ impl Inside {
             self.vacant.extend((first..first + RECORDS).rev());
         }
         let number = self.vacant.pop().expect("records were just made");
-        book.records.at(number).begin(taken.base, taken.bytes, stream, lot, taken.place);
+        book.records.at(number).begin(taken.base, taken.bytes, stream, lot, taken.place, taken.position);
         book.table.set_record(taken.base, number);
         number
     }
@@ -455,7 +493,9 @@ impl Inside {
         if from.id != self.home.id {
             marks.push(Mark { stream: from.id, position: from.edge() });
         }
-        book.records.at(record).set_stage(Stage::Waiting);
+        let waiting = book.records.at(record);
+        waiting.set_waiting_for(marks.len());
+        waiting.set_stage(Stage::Waiting);
         self.waiting.push(Waiting { record, marks });
     }
 
@@ -464,11 +504,11 @@ impl Inside {
         let record = book.records.at(number);
         let place = record.place();
         if place & SLAB == 0 {
-            self.note_gone(record.base(), record.bytes());
+            self.note_gone(record.seen());
             book.table.clear(record.base(), 1);
+            let position = self.position_of(record);
             record.end();
             self.vacant.push(number);
-            let position = self.home.edge();
             return self.heap.give(place, position);
         }
         let slab = book.slabs.at(place & !SLAB);
@@ -483,12 +523,19 @@ impl Inside {
         }
     }
 
+    /// The position behind which nobody uses a block: its last use where work is counted, and all work by now elsewhere, or
+    /// where the block came from another stream.
+    fn position_of(&self, record: &Record) -> u64 {
+        let is_known = record.stream() == self.home.id.0 && !self.home.is_foreign();
+        if is_known { record.position() } else { self.home.edge() }
+    }
+
     /// Remembers a block that is no more, for who releases it again.
-    fn note_gone(&mut self, base: u64, bytes: u64) {
+    fn note_gone(&mut self, seen: Seen) {
         if self.gone.len() < GONE_MAX {
-            self.gone.push((base, bytes));
+            self.gone.push(seen);
         } else {
-            self.gone[self.next_gone] = (base, bytes);
+            self.gone[self.next_gone] = seen;
             self.next_gone = (self.next_gone + 1) % GONE_MAX;
         }
     }
@@ -512,11 +559,13 @@ impl Inside {
             book.slabs.at(moved).set_spot(spot);
         }
         book.table.clear(slab.base(), class.slab_bytes());
+        let mut position = 0;
         for record in slab.records() {
-            book.records.at(record).end();
+            let record = book.records.at(record);
+            position = position.max(self.position_of(record));
+            record.end();
         }
         self.bare[class.index()].push(number);
-        let position = self.home.edge();
         self.heap.give(slab.place(), position);
     }
 }

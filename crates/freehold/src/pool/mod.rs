@@ -15,7 +15,6 @@ mod heap;
 #[forbid(unsafe_code)]
 mod lot;
 mod rack;
-#[forbid(unsafe_code)]
 pub(crate) mod record;
 #[forbid(unsafe_code)]
 mod shelf;
@@ -25,9 +24,10 @@ mod supply;
 #[forbid(unsafe_code)]
 mod table;
 
-use std::panic::Location;
-use std::sync::atomic::Ordering;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use freehold_driver::cuda::{Api, CUcontext, CUdevice, CallError};
 
@@ -39,7 +39,7 @@ use self::record::{Record, Seen, Stage, State};
 use self::supply::{Grown, Inside, Supply};
 use self::table::Table;
 use crate::core::Core;
-use crate::ledger::{BlockId, ContextId, Kind, Mark, Owner, StreamId, WrongRelease};
+use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
 
 pub(crate) use self::rack::Key;
@@ -52,7 +52,9 @@ pub(crate) struct Pool {
     pub(crate) book: Arc<Book>,
     pub(crate) supply: Supply,
     /// The lot of each stream.
-    lots: Mutex<std::collections::HashMap<u32, Arc<Lot>>>,
+    lots: Mutex<HashMap<u32, Arc<Lot>>>,
+    /// What is kept when the device is synchronised.
+    threshold_bytes: AtomicU64,
 }
 
 /// Why there is no block.
@@ -69,21 +71,28 @@ impl From<CallError> for Refusal {
     }
 }
 
-/// How much memory there is in which state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sums {
-    pub(crate) live_blocks: u64,
-    /// What owners asked for.
-    pub(crate) live_bytes: u64,
-    /// What the driver gave.
-    pub(crate) reserved_bytes: u64,
-}
 
 impl Pool {
     pub(crate) fn new(api: &Api, device: CUdevice, total_bytes: u64) -> Result<Self, CallError> {
         let supply = Supply::new(api, device, total_bytes)?;
         let table = Table::new(supply.base, supply.bytes).expect("a table is memory only where it is written");
-        Ok(Self { book: Arc::new(Book::new(table)), supply, lots: Mutex::default() })
+        Ok(Self { book: Arc::new(Book::new(table)), supply, lots: Mutex::default(), threshold_bytes: AtomicU64::new(u64::MAX) })
+    }
+
+    pub(crate) fn threshold_bytes(&self) -> u64 {
+        self.threshold_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_threshold_bytes(&self, bytes: u64) {
+        self.threshold_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The longest range that is free anywhere, and what can be mapped anew of what is free.
+    pub(crate) fn largest_bytes(&self, core: &Core) -> (u64, u64) {
+        let lots = self.book.lots();
+        let longest = lots.iter().map(|lot| lot.free_bytes().1).max().unwrap_or(0);
+        let movable = lots.iter().map(|lot| lot.emptiable_bytes(|mark| core.has_passed(mark))).sum::<u64>();
+        (longest, movable + self.supply.kept_bytes())
     }
 
     /// What this thread finds the magazines of one of the library's streams by.
@@ -92,13 +101,13 @@ impl Pool {
         Key::own(self.book.number, track.id.0)
     }
 
-    /// A block that this thread keeps, for an owner.
+    /// A block that this thread keeps, or else one of the stream's lot, for an owner. Calls no driver.
     #[inline]
     pub(crate) fn take_kept(&self, key: Key, bytes: u64) -> Option<Taken> {
         rack::within(key, |_, rack| {
             let record = match Class::of(bytes) {
-                Some(class) => rack.take_small(class, bytes),
-                None => rack.take_large(bytes),
+                Some(class) => rack.take_small(class, bytes).or_else(|| rack.refill(class, bytes)),
+                None => rack.take_large(bytes).or_else(|| rack.exchange_large(bytes)),
             };
             record.map(Taken::of)
         })?
@@ -115,23 +124,15 @@ impl Pool {
         let has_rack = rack::within(key, |_, _| ()).is_some()
             || rack::add(key, Arc::new(Rack::new(self.book.clone(), lot.clone(), track.clone())));
         let Some(class) = Class::of(bytes) else {
-            let exchanged = rack::within(key, |_, rack| rack.exchange_large(bytes).map(Taken::of));
-            if let Some(Some(taken)) = exchanged {
-                return Ok(taken);
-            }
             let record = self.ground(core, &lot, track, bytes, Origin::Any)?;
             return Ok(self.hand(key, &lot, record, bytes));
         };
         loop {
-            let refilled = rack::within(key, |_, rack| {
-                rack.refill(class);
-                rack.take_small(class, bytes).map(Taken::of)
-            });
-            if let Some(Some(taken)) = refilled {
+            if let Some(taken) = self.take_kept(key, bytes) {
                 return Ok(taken);
             }
             let mut found = None;
-            if !has_rack && lot.take_small(&self.book, class, 1, |record| found = Some(record)) == 1 {
+            if !has_rack && lot.take_small(&self.book, track.id.0, class, 1, |record| found = Some(record)) == 1 {
                 return Ok(self.hand(key, &lot, found.expect("a block was found"), bytes));
             }
             let block = self.ground(core, &lot, track, class.slab_bytes(), Origin::Own)?;
@@ -148,6 +149,18 @@ impl Pool {
             lot.counts.handed_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
         Taken::of(record)
+    }
+
+    /// Lets a block that somebody has be of other bytes where it lies. Whether it could.
+    pub(crate) fn resize(&self, record: &Record, bytes: u64) -> bool {
+        let lot = self.book.lot(record.lot());
+        let before = record.bytes();
+        let is_resized = lot.resize(record, bytes);
+        if is_resized {
+            lot.counts.handed_bytes.fetch_add(bytes, Ordering::Relaxed);
+            lot.counts.taken_bytes.fetch_add(before, Ordering::Relaxed);
+        }
+        is_resized
     }
 
     /// Takes back a block by its address, in the order of the stream that this thread's rack is for: the warm path. The
@@ -171,6 +184,18 @@ impl Pool {
         put.unwrap_or(Err(Returned::Elsewhere))
     }
 
+    /// Keeps a block that its owner has given up in this thread, in the order of the block's own stream. Whether it could.
+    pub(crate) fn put_own(&self, key: Key, record: &Record) -> bool {
+        let put = rack::within(key, |rack, entered| {
+            let is_own = record.stream() == rack.stream;
+            if is_own {
+                entered.put(record);
+            }
+            is_own
+        });
+        put == Some(true)
+    }
+
     /// Takes back a block that nobody owns any more, in the order of `from` and behind marks. Without `from` its own stream has
     /// passed all of its work.
     pub(crate) fn put(&self, record: u32, from: Option<&Track>, marks: &[Mark]) {
@@ -192,48 +217,29 @@ impl Pool {
         }
     }
 
-    /// Who owns the block that an address lies in.
-    pub(crate) fn owner_of(&self, address: u64, process: u32) -> Option<Owner> {
+    /// What is known of the block that an address lies in, owned or not yet anybody else's.
+    pub(crate) fn seen_at(&self, address: u64) -> Option<(u32, Seen)> {
         let record = self.book.record_around(address)?;
         let seen = record.seen();
-        if seen.state.stage() != Stage::Owned || address.wrapping_sub(seen.base) >= seen.bytes {
-            return None;
-        }
-        Some(self.owner(record.number(), seen, process))
+        let is_there = matches!(seen.state.stage(), Stage::Owned | Stage::Parked | Stage::Waiting);
+        (is_there && address.wrapping_sub(seen.base) < seen.bytes).then(|| (record.number(), seen))
     }
 
-    fn owner(&self, record: u32, seen: Seen, process: u32) -> Owner {
-        Owner {
-            base: seen.base,
-            bytes: seen.bytes,
-            context: self.book.lot(seen.lot).context,
-            stream: Some(StreamId(seen.stream)),
-            process,
-            kind: Kind::Own,
-            tag: None,
-            allocated_at: Location::caller(),
-            state: crate::ledger::State::Owned,
-            block: BlockId::of_pool(record, seen.state.generation() as u32),
-        }
+    /// What is known of a block that is gone, or parked, by an address.
+    pub(crate) fn gone_at(&self, address: u64) -> Option<Seen> {
+        let parked = self.book.record_around(address).map(Record::seen);
+        let parked = parked.filter(|seen| seen.state.stage() != Stage::Vacant && seen.bytes > 0);
+        parked.or_else(|| self.book.gone_at(address))
     }
 
-    /// What is wrong with a release of an address at which nobody has a block.
-    pub(crate) fn wrong_release(&self, address: u64, process: u32) -> WrongRelease {
-        if let Some(of) = self.owner_of(address, process) {
-            let offset_bytes = address - of.base;
-            return WrongRelease::Interior { of: Box::new(of), offset_bytes };
-        }
-        let parked = self.book.record_at(address).map(Record::seen).filter(|seen| seen.state.stage() != Stage::Vacant);
-        let gone = parked.map(|seen| (seen.base, seen.bytes)).or_else(|| self.book.gone_at(address));
-        let Some((base, bytes)) = gone else { return WrongRelease::NeverAllocated { address } };
-        WrongRelease::AlreadyReleased {
-            base,
-            bytes,
-            allocated_at: Location::caller(),
-            released_at: None,
-            when: None,
-            offset_bytes: address - base,
-        }
+    /// All blocks that somebody has.
+    pub(crate) fn owned(&self) -> Vec<(u32, Seen)> {
+        let all = self.book.records.iter().map(|record| (record.number(), record.seen()));
+        all.filter(|(_, seen)| seen.state.stage() == Stage::Owned).collect()
+    }
+
+    pub(crate) fn context_of(&self, lot: u32) -> ContextId {
+        self.book.lot(lot).context
     }
 
     /// The lot of a stream: one that lost its own stream, if there is one, or else new.
@@ -256,6 +262,12 @@ impl Pool {
         }
     }
 
+    /// Takes all blocks of a context from their owners: these. The memory stays until [`end_context`](Self::end_context).
+    pub(crate) fn disown_context(&self, context: ContextId, when: Duration) -> Vec<(u32, Seen)> {
+        let lots = self.book.lots().into_iter().filter(|lot| lot.context == context);
+        lots.flat_map(|lot| lot.disown_all(&self.book, when)).collect()
+    }
+
     /// Takes all memory of a context's lots from whoever has it: the context is gone, and all work with it.
     pub(crate) fn end_context(&self, api: &Api, current: CUcontext, context: ContextId) -> Result<(), CallError> {
         let of_context = |lot: &Arc<Lot>| lot.context == context;
@@ -271,19 +283,44 @@ impl Pool {
         outcome
     }
 
-    pub(crate) fn sums(&self) -> Sums {
+    /// How much memory there is in which state.
+    pub(crate) fn totals(&self) -> Totals {
         let total = Counts::default();
+        let (mut released_blocks, mut released_bytes) = (0, 0);
         for lot in self.book.lots() {
             lot.all_racks().iter().for_each(|rack| total.add(&rack.counts));
             total.add(&lot.counts);
+            let (blocks, bytes) = lot.waiting(&self.book);
+            released_blocks += blocks;
+            released_bytes += bytes;
         }
         let [handed_blocks, handed_bytes, taken_blocks, taken_bytes] =
             total.all().map(|count| count.load(Ordering::Relaxed));
-        Sums {
-            live_blocks: handed_blocks.wrapping_sub(taken_blocks),
-            live_bytes: handed_bytes.wrapping_sub(taken_bytes),
-            reserved_bytes: self.supply.reserved_bytes(),
+        let owned_bytes = handed_bytes.wrapping_sub(taken_bytes);
+        let reserved_bytes = self.supply.reserved_bytes();
+        Totals {
+            owned_blocks: handed_blocks.wrapping_sub(taken_blocks),
+            owned_bytes,
+            released_blocks,
+            released_bytes,
+            cached_bytes: reserved_bytes.saturating_sub(owned_bytes + released_bytes),
+            reserved_bytes,
         }
+    }
+
+    /// Gives what is free of the chunks in a span back to the driver, if all of a chunk is free.
+    pub(crate) fn give_back(&self, core: &Core, span: std::ops::Range<u64>) -> Result<(), CallError> {
+        let lots = self.book.lots();
+        self.recall(core, &lots)?;
+        let mut inside = self.supply.lock();
+        for lot in &lots {
+            let chunks = lot.empty_within(&span, |mark| core.has_passed(mark));
+            for chunk in chunks {
+                self.supply.keep(&core.api, core.primary, &mut inside, chunk)?;
+                self.supply.release_one(&core.api, core.primary, &mut inside)?;
+            }
+        }
+        Ok(())
     }
 
     /// Ground for a block: of the stream's own lot, of another's, or newly mapped.
@@ -444,6 +481,22 @@ impl Pool {
         }
         Ok(freed_bytes)
     }
+}
+
+/// How much memory the pool has, in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub owned_blocks: u64,
+    /// What the owners asked for.
+    pub owned_bytes: u64,
+    /// Given up by their owners, while marks have not passed.
+    pub released_blocks: u64,
+    /// What the owners had asked for.
+    pub released_bytes: u64,
+    /// What can be handed out again, and what is lost to roundness.
+    pub cached_bytes: u64,
+    /// What the driver gave.
+    pub reserved_bytes: u64,
 }
 
 /// A block that was handed out.

@@ -274,16 +274,17 @@ impl<'a> Entered<'a> {
         Some(record)
     }
 
-    /// Fetches blocks of a class from the lot's slabs. Whether there were any.
-    pub(crate) fn refill(&mut self, class: Class) -> bool {
+    /// Fetches blocks of a class from the lot's slabs, and takes one.
+    #[cold]
+    pub(crate) fn refill(&mut self, class: Class, bytes: u64) -> Option<&'a Record> {
         let rack = self.rack;
         let magazine = &mut self.inside().small[class.index()];
         let count = class.kept() / 2 + 1;
-        let taken = rack.lot.take_small(&rack.book, class, count, |record| {
+        rack.lot.take_small(&rack.book, rack.stream, class, count, |record| {
             magazine.records[magazine.count as usize % KEPT_MAX] = record;
             magazine.count += 1;
         });
-        taken > 0
+        self.take_small(class, bytes)
     }
 }
 

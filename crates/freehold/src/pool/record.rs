@@ -3,7 +3,10 @@
 //! A record is written by whoever has its block: the thread that hands it out, before it is owned; the one that takes it
 //! back, after its release. Who only looks reads the state before and after, and believes what did not change.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::panic::Location;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 use super::shelf::Numbered;
 
@@ -19,10 +22,14 @@ pub(crate) enum Stage {
     Parked = 2,
     /// It was given up, and marks have not passed.
     Waiting = 3,
+    /// Its context was closed, and it with it.
+    Ended = 4,
 }
 
 /// Whether streams beside the block's own have used it.
 const USED: u64 = 1 << 8;
+/// Whether the owner said where it allocated.
+const DESCRIBED: u64 = 1 << 9;
 const STAGE: u64 = 0xff;
 const GENERATION: u64 = 1 << 16;
 
@@ -37,6 +44,7 @@ impl State {
             1 => Stage::Owned,
             2 => Stage::Parked,
             3 => Stage::Waiting,
+            4 => Stage::Ended,
             _ => Stage::Vacant,
         }
     }
@@ -49,6 +57,11 @@ impl State {
     #[inline]
     fn with(self, stage: Stage) -> Self {
         Self(self.0 & !(STAGE | USED) | stage as u64)
+    }
+
+    #[inline]
+    fn undescribed(self) -> Self {
+        Self(self.0 & !DESCRIBED)
     }
 
     pub(crate) fn generation(self) -> u64 {
@@ -73,6 +86,26 @@ pub(crate) struct Record {
     /// Its place there, or its slab.
     place: AtomicU32,
     number: AtomicU32,
+    /// The position in its stream behind which nobody uses the block: written where the library counts the stream's work.
+    position: AtomicU64,
+    /// The marks that a block which was given up still waits for.
+    waiting_for: AtomicU32,
+    /// The number of its name. Zero is none.
+    tag: AtomicU32,
+    /// Where the owner allocated it, and released it, and when: only where the state says that it is described.
+    allocated_at: AtomicPtr<Location<'static>>,
+    released_at: AtomicPtr<Location<'static>>,
+    /// In nanoseconds since the device was opened. Zero is never.
+    released_ns: AtomicU64,
+}
+
+/// What an owner says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Described {
+    pub(crate) allocated_at: &'static Location<'static>,
+    pub(crate) released_at: Option<&'static Location<'static>>,
+    pub(crate) released: Option<Duration>,
+    pub(crate) tag: u32,
 }
 
 /// What a record says, all of one moment.
@@ -84,6 +117,8 @@ pub(crate) struct Seen {
     pub(crate) capacity_bytes: u64,
     pub(crate) stream: u32,
     pub(crate) lot: u32,
+    pub(crate) waiting_for: u32,
+    pub(crate) described: Option<Described>,
 }
 
 impl Numbered for Record {
@@ -140,7 +175,77 @@ impl Record {
         // Who read the state before does not believe what is written from here on.
         fence(Ordering::Release);
         self.bytes.store(bytes, Ordering::Relaxed);
-        self.state.store(state.with(Stage::Owned).0.wrapping_add(GENERATION), Ordering::Release);
+        let owned = state.with(Stage::Owned).undescribed().0.wrapping_add(GENERATION);
+        self.state.store(owned, Ordering::Release);
+    }
+
+    /// As [`own`](Self::own), for an owner who says where it allocates.
+    pub(crate) fn own_described(&self, bytes: u64, allocated_at: &'static Location<'static>, tag: u32) {
+        let state = State(self.state.load(Ordering::Relaxed));
+        fence(Ordering::Release);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.allocated_at.store(ptr::from_ref(allocated_at).cast_mut(), Ordering::Relaxed);
+        self.released_at.store(ptr::null_mut(), Ordering::Relaxed);
+        self.released_ns.store(0, Ordering::Relaxed);
+        self.tag.store(tag, Ordering::Relaxed);
+        let owned = (state.with(Stage::Owned).0 | DESCRIBED).wrapping_add(GENERATION);
+        self.state.store(owned, Ordering::Release);
+    }
+
+    /// Takes the block of one ownership from its owner, who says where and when: whether that ownership lasted until now.
+    pub(crate) fn disown_described(
+        &self,
+        generation: u64,
+        released_at: Option<&'static Location<'static>>,
+        released: Duration,
+    ) -> bool {
+        let state = self.state();
+        if state.stage() != Stage::Owned || state.generation() != generation {
+            return false;
+        }
+        let parked = state.with(Stage::Parked).0;
+        if self.state.compare_exchange(state.0, parked, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return false;
+        }
+        let at = released_at.map_or(ptr::null_mut(), |at| ptr::from_ref(at).cast_mut());
+        self.released_at.store(at, Ordering::Relaxed);
+        self.released_ns.store(u64::try_from(released.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        true
+    }
+
+    #[inline]
+    pub(crate) fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_position(&self, position: u64) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_waiting_for(&self, marks: usize) {
+        self.waiting_for.store(u32::try_from(marks).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn tag(&self) -> u32 {
+        self.tag.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_tag(&self, tag: u32) {
+        self.tag.store(tag, Ordering::Relaxed);
+    }
+
+    fn described(&self) -> Option<Described> {
+        let place = |at: &AtomicPtr<Location<'static>>| {
+            // SAFETY: the pointer is null or of a `&'static Location`: nothing else is ever stored.
+            unsafe { at.load(Ordering::Relaxed).as_ref() }
+        };
+        let released_ns = self.released_ns.load(Ordering::Relaxed);
+        Some(Described {
+            allocated_at: place(&self.allocated_at)?,
+            released_at: place(&self.released_at),
+            released: (released_ns > 0).then(|| Duration::from_nanos(released_ns)),
+            tag: self.tag(),
+        })
     }
 
     /// Takes the block from its owner, once: who comes second is told the state.
@@ -188,7 +293,7 @@ impl Record {
     }
 
     /// Gives the record a block, which is parked.
-    pub(crate) fn begin(&self, base: u64, capacity_bytes: u64, stream: u32, lot: u32, place: u32) {
+    pub(crate) fn begin(&self, base: u64, capacity_bytes: u64, stream: u32, lot: u32, place: u32, position: u64) {
         let state = State(self.state.load(Ordering::Relaxed));
         fence(Ordering::Release);
         self.base.store(base, Ordering::Relaxed);
@@ -197,7 +302,9 @@ impl Record {
         self.stream.store(stream, Ordering::Relaxed);
         self.lot.store(lot, Ordering::Relaxed);
         self.place.store(place, Ordering::Relaxed);
-        self.state.store(state.with(Stage::Parked).0.wrapping_add(GENERATION), Ordering::Release);
+        self.position.store(position, Ordering::Relaxed);
+        let parked = state.with(Stage::Parked).undescribed().0.wrapping_add(GENERATION);
+        self.state.store(parked, Ordering::Release);
     }
 
     /// Lets a parked block be in the order of another stream.
@@ -227,6 +334,8 @@ impl Record {
                 capacity_bytes: self.capacity_bytes(),
                 stream: self.stream(),
                 lot: self.lot(),
+                waiting_for: self.waiting_for.load(Ordering::Relaxed),
+                described: if state.0 & DESCRIBED == 0 { None } else { self.described() },
             };
             fence(Ordering::Acquire);
             if self.state.load(Ordering::Relaxed) == state.0 {
@@ -245,7 +354,7 @@ mod tests {
     fn a_block_is_disowned_once() {
         let records = Shelf::<Record>::new();
         let record = records.at(records.add(1));
-        record.begin(4096, 1024, 7, 0, 0);
+        record.begin(4096, 1024, 7, 0, 0, 0);
         assert_eq!(record.disown(4096).unwrap_err().stage(), Stage::Parked);
         record.own(1000);
         assert_eq!(record.disown(4097).unwrap_err().stage(), Stage::Owned);

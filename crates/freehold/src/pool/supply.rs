@@ -246,15 +246,19 @@ impl Supply {
         keep_bytes: u64,
     ) -> Result<u64, CallError> {
         let mut freed_bytes = 0;
-        while self.reserved_bytes() > keep_bytes
-            && let Some(piece) = inside.kept.last().copied()
-        {
-            calmly(api, current, || allocation::release(api, CUmemGenericAllocationHandle(piece.handle)))?;
-            inside.kept.pop();
-            self.reserved_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
-            freed_bytes += piece.bytes;
+        while self.reserved_bytes() > keep_bytes && !inside.kept.is_empty() {
+            freed_bytes += self.release_one(api, current, inside)?;
         }
         Ok(freed_bytes)
+    }
+
+    /// Gives the memory that was kept last back to the driver. How many bytes went.
+    pub(crate) fn release_one(&self, api: &Api, current: CUcontext, inside: &mut Inside) -> Result<u64, CallError> {
+        let Some(piece) = inside.kept.last().copied() else { return Ok(0) };
+        calmly(api, current, || allocation::release(api, CUmemGenericAllocationHandle(piece.handle)))?;
+        inside.kept.pop();
+        self.reserved_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
+        Ok(piece.bytes)
     }
 
     /// Gives the addresses back, to which nothing is mapped any more.

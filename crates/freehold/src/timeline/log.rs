@@ -21,7 +21,8 @@ use super::{Allocation, Begun};
 use crate::core::Hall;
 use crate::current::within;
 use crate::error::{Error, Result};
-use crate::ledger::{ContextId, StreamId, Totals};
+use crate::ledger::{ContextId, StreamId};
+use crate::pool::Totals;
 use crate::track::Track;
 
 /// The driver tells distances in milliseconds of 24 bits: from farther away they would be less exact than a microsecond.
@@ -310,8 +311,8 @@ impl Log {
 
     fn count(&mut self, at: Duration, totals: Totals) {
         let process = self.process;
-        let Totals { owned_bytes, released_bytes, free_bytes, .. } = totals;
-        let values = [("owned", owned_bytes), ("released", released_bytes), ("free", free_bytes)];
+        let Totals { owned_bytes, released_bytes, cached_bytes, .. } = totals;
+        let values = [("owned", owned_bytes), ("released", released_bytes), ("cached", cached_bytes)];
         self.write(|file| file.counter(process, "device memory, bytes", at, &values));
     }
 

@@ -19,7 +19,8 @@ use freehold_driver::cuda::{Api, CUevent};
 
 use crate::core::{Core, Hall};
 use crate::error::{Error, Result};
-use crate::ledger::{ContextId, Totals};
+use crate::ledger::ContextId;
+use crate::pool::Totals;
 use crate::stream::Used;
 use crate::track::Track;
 use log::{Log, Use};

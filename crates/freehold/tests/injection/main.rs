@@ -30,7 +30,7 @@ examples! {
 use std::time::{Duration, Instant};
 
 use drivers::Machine;
-use freehold::ledger::Totals;
+use freehold::Totals;
 use freehold::{Device, Error, Result};
 use freehold_driver::cuda::faults::{Fault, Faults};
 use freehold_driver::cuda::{CUcontext, CUerror, Function};
