@@ -33,7 +33,9 @@ enum What {
     ///
     /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
     Release(ReleaseArguments),
-    /// Write the workloads that allocators are measured by
+    /// Measure allocation over several workloads beside cuMemAlloc and cuMemAllocAsync
+    ///
+    /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
     Pool(pool::PoolArguments),
 }
 
@@ -63,6 +65,8 @@ enum BenchError {
     KernelEnded { kernel_ms: u64 },
     #[error("the figures cannot be printed: {0}")]
     Print(io::Error),
+    #[error("freehold_alloc gave no memory for {bytes} bytes: what else uses the device leaves too little")]
+    Refused { bytes: usize },
     #[error("{} cannot be written: {error}", path.display())]
     Unwritable { path: PathBuf, error: io::Error },
 }

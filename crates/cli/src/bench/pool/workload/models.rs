@@ -25,7 +25,7 @@ pub(crate) fn random_large() -> Workload {
 /// leaves activations, which go in reverse on the way back, where gradients come; both ways have temporary results and
 /// workspaces. The sizes of a step follow batch x length x width, so that no step's blocks fit where the last one's were.
 pub(crate) fn transformer() -> Workload {
-    let mut random = Random(0x5eed_0003);
+    let mut random = Random::new(0x5eed_0003);
     let mut trace = Trace::new("transformer");
     let weights: Vec<u32> = weights().map(|count| trace.allocate(2 * count)).collect();
     // A copy of the weights and two moments, in single precision.
@@ -45,7 +45,7 @@ pub(crate) fn caches() -> Workload {
     const TOKEN_BYTES: u64 = 32 * KIB;
     const SEQUENCES: usize = 96;
     const SEQUENCE_TOKENS_MAX: u64 = 8192;
-    let mut random = Random(0x5eed_0004);
+    let mut random = Random::new(0x5eed_0004);
     let mut trace = Trace::new("caches");
     let mut sequences: Vec<(u32, u64)> = Vec::new();
     while trace.ops.len() < 20_000 {
@@ -76,7 +76,7 @@ struct Level {
 }
 
 fn random(name: &str, seed: u64, level: Level) -> Workload {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut trace = Trace::new(name);
     let mut live = Vec::new();
     let (fewest, most) = (level.blocks - level.blocks / 20, level.blocks + level.blocks / 20);
@@ -261,10 +261,14 @@ impl Trace {
 }
 
 /// Steele, Lea and Flood's splitmix64.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
