@@ -11,7 +11,7 @@ const STEP_BITS: u32 = 6;
 const COUNT: usize = EXACT + ((32 - EXACT_BITS as usize) << STEP_BITS);
 const WORDS: usize = COUNT.div_ceil(64);
 
-/// How many ranges of one bin are looked at for the one that fits best.
+/// How many ranges of one bin are looked at for the one that fits best, where one of them fits.
 const LOOKS_MAX: usize = 16;
 
 /// The number of no range.
@@ -85,10 +85,22 @@ impl Bins {
 
     /// The range that fits `length` best, of those that `is_good` lets pass.
     pub(super) fn best(&self, ranges: &impl Ranges, length: u32, is_good: impl Fn(u32) -> bool) -> Option<u32> {
+        let found = self.best_within(LOOKS_MAX, ranges, length, &is_good);
+        // What is there is found, whatever lies before it in its bin.
+        found.or_else(|| self.best_within(usize::MAX, ranges, length, &is_good))
+    }
+
+    fn best_within(
+        &self,
+        looks: usize,
+        ranges: &impl Ranges,
+        length: u32,
+        is_good: &impl Fn(u32) -> bool,
+    ) -> Option<u32> {
         let mut bin = bin_of(length);
         loop {
             bin = self.full_from(bin)?;
-            if let Some(found) = self.best_of(ranges, bin, length, &is_good) {
+            if let Some(found) = self.best_of(ranges, bin, looks, length, is_good) {
                 return Some(found);
             }
             bin += 1;
@@ -112,10 +124,17 @@ impl Bins {
         found
     }
 
-    fn best_of(&self, ranges: &impl Ranges, bin: usize, length: u32, is_good: &impl Fn(u32) -> bool) -> Option<u32> {
+    fn best_of(
+        &self,
+        ranges: &impl Ranges,
+        bin: usize,
+        looks: usize,
+        length: u32,
+        is_good: &impl Fn(u32) -> bool,
+    ) -> Option<u32> {
         let (mut best, mut best_length) = (None, u32::MAX);
         let mut range = self.heads[bin];
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..looks {
             if range == NONE {
                 break;
             }

@@ -274,24 +274,20 @@ impl Heap {
         needs.min_by_key(|need| (need.bytes, need.room_bytes, need.base))
     }
 
-    /// Notes that a chunk was mapped at the beginning of a hole: its addresses are free, behind a position.
+    /// Notes that a chunk was mapped somewhere in a hole: its addresses are free, behind a position. While it was mapped the hole
+    /// may have become longer on both sides.
     pub(crate) fn fill(&mut self, chunk: Chunk, position: u64) {
-        let index = self.holes.iter().position(|&hole| self.place(hole).base == chunk.base);
-        let index = index.expect("a chunk is mapped at the beginning of a hole");
-        let hole = self.holes.swap_remove(index);
-        let granules = granules_of(chunk.bytes);
-        let rest = self.place(hole).granules - granules;
-        if rest > 0 {
-            let (base, after) = (chunk.base + chunk.bytes, self.place(hole).after);
-            let rest = self.add_place(base, rest, Kind::Hole, hole, after);
-            self.holes.push(rest);
-            self.place_mut(hole).granules = granules;
-        }
+        let index =
+            self.holes.iter().position(|&hole| chunk.base.wrapping_sub(self.place(hole).base) < self.bytes_of(hole));
+        let hole = self.holes.swap_remove(index.expect("a chunk is mapped in a hole"));
+        let filled = self.cut(hole, chunk.base - self.place(hole).base, Kind::Hole);
+        let rest = self.cut(filled, chunk.bytes, Kind::Hole);
+        self.holes.extend([(filled != hole).then_some(hole), (rest != filled).then_some(rest)].into_iter().flatten());
         self.chunks.insert(chunk.base, chunk);
         self.mapped_bytes += chunk.bytes;
         self.free_bytes += chunk.bytes;
-        self.place_mut(hole).position = position;
-        self.settle_free(hole);
+        self.place_mut(filled).position = position;
+        self.settle_free(filled);
     }
 
     /// Takes the free range that a request would use beside what is mapped for it, so that nobody else does meanwhile.
@@ -355,9 +351,7 @@ impl Heap {
             return true;
         }
         let after = self.place(place).after;
-        if wanted > had
-            && (after == NONE || !self.place(after).kind.is_free() || self.bytes_of(after) < wanted - had)
-        {
+        if wanted > had && (after == NONE || !self.place(after).kind.is_free() || self.bytes_of(after) < wanted - had) {
             return false;
         }
         if wanted > had {
@@ -464,3 +458,6 @@ impl Heap {
 fn granules_of(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(GRANULE_BYTES)).expect("fewer granules than a u32 counts")
 }
+
+#[cfg(test)]
+mod tests;
