@@ -316,6 +316,11 @@ impl Core {
         })
     }
 
+    /// As [`mark_in_turn`](Self::mark_in_turn), for the pool.
+    pub(crate) fn mark_each_in_turn(&self, mark: Mark) -> std::result::Result<(), CallError> {
+        self.track(mark.stream).map_or(Ok(()), |track| track.mark_in_turn(&self.api, mark.position))
+    }
+
     /// As [`refresh`](Self::refresh), for the pool.
     pub(crate) fn refresh_tracks(&self) -> std::result::Result<(), CallError> {
         if self.writes_words { Ok(()) } else { self.each_track(|track| track.refresh(&self.api)) }

@@ -62,8 +62,12 @@ impl Guest {
     /// [`Error::WrongRelease`], which says which wrong it is; the block at the address is as it was.
     #[inline]
     pub fn free(&self, address: u64, stream: CUstream) -> Result<()> {
-        if !self.is_checked && self.core.is_good() && self.core.pool.put_kept(self.key(stream), address) == Ok(()) {
-            return Ok(());
+        if !self.is_checked && self.core.is_good() {
+            match self.core.pool.put_kept(self.key(stream), address) {
+                Ok(()) => return Ok(()),
+                Err(Returned::Used(record, state)) => return self.free_kept(record, state, stream),
+                Err(Returned::Unknown | Returned::Elsewhere) => {}
+            }
         }
         self.free_slowly(address, stream)
     }
@@ -111,6 +115,18 @@ impl Guest {
                 };
                 let state = found.disown(address).map_err(|_| self.wrong(address))?;
                 self.free_used(found.number(), state, &track)
+            }
+        }
+    }
+
+    /// Takes back a block that was found by this thread's magazines, and that other streams have used.
+    #[cold]
+    fn free_kept(&self, record: u32, state: State, stream: CUstream) -> Result<()> {
+        match self.stream(stream) {
+            Ok((_, track)) => self.free_used(record, state, &track),
+            Err(error) => {
+                self.core.pool.book.records.at(record).return_to_owner(state);
+                Err(error)
             }
         }
     }

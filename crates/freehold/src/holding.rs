@@ -145,7 +145,7 @@ impl Holding {
     }
 
     /// Waits for all uses of the memory and gives it back to the driver, as far as nothing else lies in the same chunks. An
-    /// error changes nothing, but for one of the driver's when it takes the memory: then the pool has it.
+    /// error changes nothing. What the driver does not take the pool keeps.
     pub(crate) fn release_now(&mut self, at: Option<&'static Location<'static>>) -> Result<()> {
         self.context.inner.check()?;
         let inner = self.context.inner.clone();
@@ -158,7 +158,10 @@ impl Holding {
         let _shared = inner.enter()?;
         let span = self.address.0..self.address.0 + self.bytes as u64;
         self.give_up(&[], at);
-        core.pool.give_back(core, span).map_err(|error| core.failed(error))
+        if let Err(error) = core.pool.give_back(core, span) {
+            core.trouble(core.failed(error));
+        }
+        Ok(())
     }
 
     /// The uses in other streams that the next use at home would have to wait for.

@@ -99,9 +99,10 @@ impl Track {
     }
 
     /// The position behind everything that was put in so far, by others too: their work is not counted, so that in their
-    /// streams it is one that nobody has come to before a mark is made.
+    /// streams it is one that nobody has come to before a mark is made. The last mark of a stream that is gone is behind
+    /// everything.
     pub(crate) fn edge(&self) -> u64 {
-        self.put.load(Ordering::Acquire) + u64::from(self.is_foreign)
+        self.put.load(Ordering::Acquire) + u64::from(self.is_foreign && !self.is_retired())
     }
 
     pub(crate) fn is_foreign(&self) -> bool {
@@ -263,8 +264,9 @@ impl Track {
         if self.is_retired() || self.has_passed(now) || (self.is_foreign && !self.can_be_marked(api)?) {
             return Ok(());
         }
+        // Before the driver is asked: what others put in meanwhile is behind the next position.
+        self.put.fetch_max(now, Ordering::AcqRel);
         if self.named(api, || stream::query(api, self.raw))? {
-            self.put.fetch_max(now, Ordering::AcqRel);
             self.note_passed(now);
         }
         Ok(())
@@ -375,11 +377,18 @@ impl Track {
         if self.is_retired() {
             return Ok(());
         }
-        let now = self.edge();
-        self.mark(api, now)?;
-        let mut signals = self.signals();
+        let mut now = self.edge();
+        let mut signals = loop {
+            self.mark(api, now)?;
+            let signals = self.signals();
+            // Who asked meanwhile how far the stream has come moved its edge: the last mark is behind that.
+            if self.put.load(Ordering::Acquire) <= now {
+                break signals;
+            }
+            now = self.edge();
+        };
         if signals.recorded < now && !self.has_passed(now) {
-            event::record(api, signals.event, self.raw)?;
+            self.named(api, || event::record(api, signals.event, self.raw))?;
             signals.recorded = now;
         }
         // Under the lock, so that nobody asks for the stream meanwhile.

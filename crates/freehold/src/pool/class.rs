@@ -13,7 +13,7 @@ pub(crate) const SMALL_BYTES_MAX: u64 = 64 << 10;
 const EVEN: u64 = 8;
 pub(crate) const CLASSES: usize = 40;
 
-/// The blocks of small classes are cut from places of at least this many bytes.
+/// The blocks of small classes are cut from places of about this many bytes.
 const SLAB_BYTES_MIN: u64 = 64 << 10;
 const SLAB_BLOCKS_MIN: u64 = 8;
 
@@ -55,7 +55,8 @@ impl Class {
 
     /// How long a place is that blocks of the class are cut from: whole granules.
     pub(crate) fn slab_bytes(self) -> u64 {
-        (self.bytes() * SLAB_BLOCKS_MIN).max(SLAB_BYTES_MIN).next_multiple_of(GRANULE_BYTES)
+        let blocks = (SLAB_BYTES_MIN / self.bytes()).max(SLAB_BLOCKS_MIN);
+        (self.bytes() * blocks).next_multiple_of(GRANULE_BYTES)
     }
 
     /// How many blocks such a place has.

@@ -261,15 +261,15 @@ impl Heap {
     }
 
     /// Where memory has to be mapped so that a request can be met: where the least is needed, and then in the smallest
-    /// hole.
-    pub(crate) fn need(&self, bytes: u64) -> Option<Need> {
+    /// hole that has room for `spare_bytes` more.
+    pub(crate) fn need(&self, bytes: u64, spare_bytes: u64) -> Option<Need> {
         let needs = self.holes.iter().filter_map(|&hole| {
             let hole = self.place(hole);
             let beside = Some(hole.before).filter(|&before| before != NONE && self.place(before).kind == Kind::Top);
             let there = beside.map_or(0, |beside| self.bytes_of(beside));
             let need = bytes.saturating_sub(there).max(1).next_multiple_of(PAGE_BYTES);
             let room_bytes = u64::from(hole.granules) * GRANULE_BYTES;
-            (need <= room_bytes).then_some(Need { base: hole.base, bytes: need, room_bytes, beside })
+            (need + spare_bytes <= room_bytes).then_some(Need { base: hole.base, bytes: need, room_bytes, beside })
         });
         needs.min_by_key(|need| (need.bytes, need.room_bytes, need.base))
     }
@@ -295,6 +295,11 @@ impl Heap {
         let range = need.beside?;
         let granules = self.place(range).granules;
         Some(self.take_from(range, granules).place)
+    }
+
+    /// Notes that nobody uses anything that is free.
+    pub(crate) fn forget_positions(&mut self) {
+        self.places.0.iter_mut().for_each(|place| place.position = 0);
     }
 
     /// The longest free range.

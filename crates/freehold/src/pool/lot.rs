@@ -4,7 +4,7 @@
 //! Knows the book and tracks, and calls no driver: what it needs is asked of the pool.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ const LOOKS_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Lot {
     pub(crate) number: u32,
-    pub(crate) context: ContextId,
+    /// The context of its stream.
+    context: AtomicU32,
     inside: Mutex<Inside>,
     racks: Mutex<Vec<Weak<Rack>>>,
     pub(crate) counts: Counts,
@@ -58,6 +59,8 @@ struct Inside {
     bare: [Vec<u32>; CLASSES],
     vacant: Vec<u32>,
     waiting: Vec<Waiting>,
+    /// Whether what waits was looked at since blocks were taken last.
+    is_settled: bool,
     /// The blocks of the heap that went last, and where the next one is noted.
     gone: Vec<Seen>,
     next_gone: usize,
@@ -105,7 +108,7 @@ impl Lot {
     pub(crate) fn new(number: u32, home: Arc<Track>) -> Self {
         Self {
             number,
-            context: home.context,
+            context: AtomicU32::new(home.context.0),
             inside: Mutex::new(Inside {
                 home,
                 is_orphan: false,
@@ -114,12 +117,17 @@ impl Lot {
                 bare: [const { Vec::new() }; CLASSES],
                 vacant: Vec::new(),
                 waiting: Vec::new(),
+                is_settled: false,
                 gone: Vec::new(),
                 next_gone: 0,
             }),
             racks: Mutex::default(),
             counts: Counts::default(),
         }
+    }
+
+    pub(crate) fn context(&self) -> ContextId {
+        ContextId(self.context.load(Ordering::Relaxed))
     }
 
     pub(crate) fn home(&self) -> Arc<Track> {
@@ -129,11 +137,15 @@ impl Lot {
     /// Whether the lot's stream is gone; then another has it from now on.
     pub(crate) fn adopt(&self, stream: &Arc<Track>) -> bool {
         let mut inside = self.inside();
-        if !inside.is_orphan || self.context != stream.context {
+        // The ground of a context that is gone is bare, and anybody's.
+        if !inside.is_orphan || self.context() != stream.context && inside.heap.mapped_bytes() > 0 {
             return false;
         }
+        self.context.store(stream.context.0, Ordering::Relaxed);
         inside.is_orphan = false;
         inside.home = stream.clone();
+        // Positions are the new stream's from now on, and the old one has passed all of its own.
+        inside.heap.forget_positions();
         true
     }
 
@@ -154,25 +166,24 @@ impl Lot {
         mut found: impl FnMut(u32),
     ) -> usize {
         let inside = &mut *self.inside();
-        if inside.home.id.0 != stream {
+        // What waits may have passed: who asks can tell, and comes again.
+        if inside.home.id.0 != stream || !inside.waiting.is_empty() && !inside.is_settled {
             return 0;
         }
+        inside.is_settled = false;
         let partial = &mut inside.partial[class.index()];
         let mut taken = 0;
         while taken < count
             && let Some(&number) = partial.last()
         {
             let slab = book.slabs.at(number);
-            match slab.take() {
-                Some(record) => {
-                    let record = book.records.at(record);
-                    record.set_stream(inside.home.id.0);
-                    found(record.number());
-                    taken += 1;
-                }
-                None => {
-                    partial.pop();
-                }
+            let record = book.records.at(slab.take().expect("a slab that is listed has free blocks"));
+            record.set_stream(inside.home.id.0);
+            found(record.number());
+            taken += 1;
+            // At once: the next block that comes back lists it again.
+            if slab.is_full() {
+                partial.pop();
             }
         }
         taken
@@ -205,6 +216,30 @@ impl Lot {
         let taken = inside.heap.take_if(bytes, |position| has_passed(Mark { stream, position }))?;
         let taken = Taken { position: 0, ..taken };
         Some(inside.begin(book, self.number, taken, to))
+    }
+
+    /// A block of a class for another stream. The lot's stream has passed all of its work.
+    pub(crate) fn lend_small(&self, book: &Book, class: Class, to: u32) -> Option<u32> {
+        let inside = &mut *self.inside();
+        let partial = &mut inside.partial[class.index()];
+        let slab = book.slabs.at(*partial.last()?);
+        let record = book.records.at(slab.take().expect("a slab that is listed has free blocks"));
+        if slab.is_full() {
+            partial.pop();
+        }
+        record.set_stream(to);
+        record.set_position(0);
+        Some(record.number())
+    }
+
+    /// Whether the lot's stream has passed all that was put in, where that is counted; else how far it has to come.
+    pub(crate) fn is_idle(&self, has_passed: impl Fn(Mark) -> bool) -> Result<(), Option<Mark>> {
+        let inside = self.inside();
+        if inside.home.is_foreign() {
+            return Err(None);
+        }
+        let edge = Mark { stream: inside.home.id, position: inside.home.edge() };
+        if has_passed(edge) { Ok(()) } else { Err(Some(edge)) }
     }
 
     /// As [`lend`](Self::lend), of a range that the lot's stream has not passed: it has to be waited for.
@@ -276,6 +311,7 @@ impl Lot {
         }
         // The next request looks at others first.
         inside.waiting.rotate_left(index);
+        inside.is_settled = true;
         left
     }
 
@@ -315,9 +351,9 @@ impl Lot {
     }
 
     /// Where memory has to be mapped for a request, and the free range beside it, which nobody else takes meanwhile.
-    pub(crate) fn need(&self, bytes: u64) -> Option<(Need, Option<u32>)> {
+    pub(crate) fn need(&self, bytes: u64, spare_bytes: u64) -> Option<(Need, Option<u32>)> {
         let inside = &mut *self.inside();
-        let need = inside.heap.need(bytes)?;
+        let need = inside.heap.need(bytes, spare_bytes)?;
         Some((need, inside.heap.claim(need)))
     }
 
@@ -374,6 +410,12 @@ impl Lot {
         let chunks: Vec<_> = free.into_iter().filter(within).collect();
         chunks.iter().for_each(|&chunk| inside.heap.empty(chunk));
         chunks
+    }
+
+    /// Notes that chunks are still mapped which were to be unmapped.
+    pub(crate) fn refill(&self, chunks: &[Chunk]) {
+        let inside = &mut *self.inside();
+        chunks.iter().for_each(|&chunk| inside.heap.fill(chunk, 0));
     }
 
     /// How much could be emptied.

@@ -25,7 +25,7 @@ mod supply;
 mod table;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ use freehold_driver::cuda::{Api, CUcontext, CUdevice, CallError};
 
 use self::book::Book;
 use self::class::Class;
+use self::heap::Chunk;
 use self::lot::{Counts, Lot};
 use self::rack::Rack;
 use self::record::{Record, Seen, Stage, State};
@@ -47,6 +48,9 @@ pub(crate) use self::rack::Key;
 /// Chunks are moved to where they are needed, before new ones are made, if more than this part of what is mapped is free.
 const IDLE_PART: u64 = 8;
 
+/// How many other lots a stream that needs a block looks at.
+const OTHERS_MAX: usize = 16;
+
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) book: Arc<Book>,
@@ -55,6 +59,8 @@ pub(crate) struct Pool {
     lots: Mutex<HashMap<u32, Arc<Lot>>>,
     /// What is kept when the device is synchronised.
     threshold_bytes: AtomicU64,
+    /// Which other lots a stream that needs a block looks at first.
+    turn: AtomicUsize,
 }
 
 /// Why there is no block.
@@ -71,12 +77,17 @@ impl From<CallError> for Refusal {
     }
 }
 
-
 impl Pool {
     pub(crate) fn new(api: &Api, device: CUdevice, total_bytes: u64) -> Result<Self, CallError> {
         let supply = Supply::new(api, device, total_bytes)?;
         let table = Table::new(supply.base, supply.bytes).expect("a table is memory only where it is written");
-        Ok(Self { book: Arc::new(Book::new(table)), supply, lots: Mutex::default(), threshold_bytes: AtomicU64::new(u64::MAX) })
+        Ok(Self {
+            book: Arc::new(Book::new(table)),
+            supply,
+            lots: Mutex::default(),
+            threshold_bytes: AtomicU64::new(u64::MAX),
+            turn: AtomicUsize::new(0),
+        })
     }
 
     pub(crate) fn threshold_bytes(&self) -> u64 {
@@ -127,10 +138,17 @@ impl Pool {
             let record = self.ground(core, &lot, track, bytes, Origin::Any)?;
             return Ok(self.hand(key, &lot, record, bytes));
         };
+        let unmarked = lot.settle(&self.book, |mark| core.has_passed(mark));
+        core.mark_each(&unmarked)?;
+        let mut has_borrowed = false;
         loop {
             if let Some(taken) = self.take_kept(key, bytes) {
                 return Ok(taken);
             }
+            if !has_borrowed && let Some(record) = self.borrow_small(core, &lot, track, class)? {
+                return Ok(self.hand(key, &lot, record, bytes));
+            }
+            has_borrowed = true;
             let mut found = None;
             if !has_rack && lot.take_small(&self.book, track.id.0, class, 1, |record| found = Some(record)) == 1 {
                 return Ok(self.hand(key, &lot, found.expect("a block was found"), bytes));
@@ -239,7 +257,7 @@ impl Pool {
     }
 
     pub(crate) fn context_of(&self, lot: u32) -> ContextId {
-        self.book.lot(lot).context
+        self.book.lot(lot).context()
     }
 
     /// The lot of a stream: one that lost its own stream, if there is one, or else new.
@@ -264,13 +282,13 @@ impl Pool {
 
     /// Takes all blocks of a context from their owners: these. The memory stays until [`end_context`](Self::end_context).
     pub(crate) fn disown_context(&self, context: ContextId, when: Duration) -> Vec<(u32, Seen)> {
-        let lots = self.book.lots().into_iter().filter(|lot| lot.context == context);
+        let lots = self.book.lots().into_iter().filter(|lot| lot.context() == context);
         lots.flat_map(|lot| lot.disown_all(&self.book, when)).collect()
     }
 
     /// Takes all memory of a context's lots from whoever has it: the context is gone, and all work with it.
     pub(crate) fn end_context(&self, api: &Api, current: CUcontext, context: ContextId) -> Result<(), CallError> {
-        let of_context = |lot: &Arc<Lot>| lot.context == context;
+        let of_context = |lot: &Arc<Lot>| lot.context() == context;
         self.lots.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, lot| !of_context(lot));
         let mut inside = self.supply.lock();
         let mut outcome = Ok(());
@@ -315,8 +333,8 @@ impl Pool {
         let mut inside = self.supply.lock();
         for lot in &lots {
             let chunks = lot.empty_within(&span, |mark| core.has_passed(mark));
-            for chunk in chunks {
-                self.supply.keep(&core.api, core.primary, &mut inside, chunk)?;
+            self.keep(core, &mut inside, lot, &chunks)?;
+            for _ in &chunks {
                 self.supply.release_one(&core.api, core.primary, &mut inside)?;
             }
         }
@@ -351,6 +369,10 @@ impl Pool {
         if let Some(record) = self.grow(core, lot, bytes)? {
             return Ok(record);
         }
+        // All that was kept somewhere has come back meanwhile.
+        if let Some(record) = lot.take_large(&self.book, bytes) {
+            return Ok(record);
+        }
         if origin == Origin::Any
             && let Some(record) = self.borrow_behind(core, lot, track, bytes)?
         {
@@ -361,13 +383,41 @@ impl Pool {
 
     /// A block of another lot of the context, which that one's stream has passed.
     fn borrow(&self, core: &Core, lot: &Lot, track: &Track, bytes: u64) -> Result<Option<u32>, CallError> {
+        self.idle_others(core, lot)?;
         for other in self.others(lot) {
-            other.settle(&self.book, |mark| core.has_passed(mark));
             if let Some(record) = other.lend(&self.book, bytes, track.id.0, |mark| core.has_passed(mark)) {
                 return Ok(Some(record));
             }
         }
         Ok(None)
+    }
+
+    /// As [`borrow`](Self::borrow), of a class.
+    fn borrow_small(&self, core: &Core, lot: &Lot, track: &Track, class: Class) -> Result<Option<u32>, CallError> {
+        let idle = self.idle_others(core, lot)?;
+        Ok(idle.iter().find_map(|other| other.lend_small(&self.book, class, track.id.0)))
+    }
+
+    /// Some other lots of the context whose streams have passed all of their work, with all that is theirs and nobody has.
+    /// Those that have not are marked, so that a later request finds them.
+    fn idle_others(&self, core: &Core, lot: &Lot) -> Result<Vec<Arc<Lot>>, CallError> {
+        let others: Vec<_> = self.others(lot).collect();
+        // Another part of them each time.
+        let turn = self.turn.fetch_add(OTHERS_MAX, Ordering::Relaxed);
+        let mut idle = Vec::new();
+        for index in 0..others.len().min(OTHERS_MAX) {
+            let other = &others[turn.wrapping_add(index) % others.len()];
+            match other.is_idle(|mark| core.has_passed(mark)) {
+                Ok(()) => {
+                    other.all_racks().iter().for_each(|rack| rack.empty(false));
+                    other.settle(&self.book, |mark| core.has_passed(mark));
+                    idle.push(other.clone());
+                }
+                Err(Some(mark)) => core.mark_each_in_turn(mark)?,
+                Err(None) => {}
+            }
+        }
+        Ok(idle)
     }
 
     /// A block of another lot of the context that the device waits for, before the stream's next work.
@@ -388,23 +438,43 @@ impl Pool {
     }
 
     fn others(&self, lot: &Lot) -> impl Iterator<Item = Arc<Lot>> {
-        let (number, context) = (lot.number, lot.context);
-        self.book.lots().into_iter().filter(move |other| other.number != number && other.context == context)
+        let (number, context) = (lot.number, lot.context());
+        self.book.lots().into_iter().filter(move |other| other.number != number && other.context() == context)
     }
 
     /// Maps memory for a block: what is kept, what lies free elsewhere, or what the driver makes.
     fn grow(&self, core: &Core, lot: &Lot, bytes: u64) -> Result<Option<u32>, CallError> {
         let mut inside = self.supply.lock();
-        let mut need = lot.need(bytes);
+        if let Some(record) = self.grow_at(core, lot, &mut inside, bytes, 0)? {
+            return Ok(Some(record));
+        }
+        // Chunks that are kept may be too long for the room that there is.
+        match inside.longest_kept_bytes() {
+            0 => Ok(None),
+            longest => self.grow_at(core, lot, &mut inside, bytes, longest),
+        }
+    }
+
+    /// Maps memory where there is room for `spare_bytes` more.
+    fn grow_at(
+        &self,
+        core: &Core,
+        lot: &Lot,
+        inside: &mut Inside,
+        bytes: u64,
+        spare_bytes: u64,
+    ) -> Result<Option<u32>, CallError> {
+        let mut need = lot.need(bytes, spare_bytes);
         if need.is_none() {
-            let Some((base, region_bytes)) = self.supply.region(&mut inside, bytes, lot.mapped_bytes()) else {
+            let room_bytes = bytes.next_multiple_of(heap::PAGE_BYTES) + spare_bytes;
+            let Some((base, region_bytes)) = self.supply.region(inside, room_bytes, lot.mapped_bytes()) else {
                 return Ok(None);
             };
             lot.add_region(base, region_bytes);
-            need = lot.need(bytes);
+            need = lot.need(bytes, spare_bytes);
         }
         let (need, claimed) = need.expect("a region was added that is long enough");
-        let grown = self.grown(core, &mut inside, need);
+        let grown = self.grown(core, inside, need);
         match grown {
             Ok(Grown::Chunks(chunks)) => {
                 let record = lot.fill(&self.book, claimed, &chunks, bytes);
@@ -437,10 +507,9 @@ impl Pool {
             if missing == 0 {
                 break;
             }
-            for chunk in lot.empty(missing, |mark| core.has_passed(mark)) {
-                missing = missing.saturating_sub(chunk.bytes);
-                self.supply.keep(api, current, inside, chunk)?;
-            }
+            let chunks = lot.empty(missing, |mark| core.has_passed(mark));
+            self.keep(core, inside, lot, &chunks)?;
+            missing = missing.saturating_sub(chunks.iter().map(|chunk| chunk.bytes).sum());
         }
         if is_idle
             && missing > 0
@@ -453,11 +522,24 @@ impl Pool {
 
     /// Gets back what threads keep and what waits for marks that have passed, and asks how far streams have come.
     fn recall(&self, core: &Core, lots: &[Arc<Lot>]) -> Result<(), CallError> {
+        lots.iter().flat_map(|lot| lot.all_racks()).for_each(|rack| rack.empty(false));
+        // Only then: what others put into their streams before is passed by who is asked now.
         core.ask_tracks()?;
         for lot in lots {
-            lot.all_racks().iter().for_each(|rack| rack.empty(false));
             lot.settle_all(&self.book, |mark| core.has_passed(mark));
             lot.raze_empty(&self.book);
+        }
+        // What was just given back is behind all that is in its stream now, others' work too.
+        core.ask_tracks()
+    }
+
+    /// Unmaps chunks that a lot was emptied of, and keeps them. What the driver refuses to unmap is the lot's again.
+    fn keep(&self, core: &Core, inside: &mut Inside, lot: &Lot, chunks: &[Chunk]) -> Result<(), CallError> {
+        for (index, &chunk) in chunks.iter().enumerate() {
+            if let Err(error) = self.supply.keep(&core.api, core.primary, inside, chunk) {
+                lot.refill(&chunks[index..]);
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -474,9 +556,8 @@ impl Pool {
             if excess == 0 {
                 break;
             }
-            for chunk in lot.empty(excess, |mark| core.has_passed(mark)) {
-                self.supply.keep(api, current, &mut inside, chunk)?;
-            }
+            let chunks = lot.empty(excess, |mark| core.has_passed(mark));
+            self.keep(core, &mut inside, lot, &chunks)?;
             freed_bytes += self.supply.release(api, current, &mut inside, keep_bytes)?;
         }
         Ok(freed_bytes)

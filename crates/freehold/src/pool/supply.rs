@@ -17,10 +17,10 @@ use crate::current::within;
 
 /// Addresses are reserved for so many times the device's memory, and at least so many.
 const ADDRESSES_TIMES: u64 = 8;
-const ADDRESSES_BYTES_MIN: u64 = 512 << 30;
+const ADDRESSES_BYTES_MIN: u64 = 128 << 30;
 
 /// A lot's first region.
-const REGION_BYTES_MIN: u64 = 64 << 20;
+const REGION_BYTES_MIN: u64 = 32 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Supply {
@@ -48,6 +48,10 @@ pub(crate) struct Inside {
 impl Inside {
     pub(crate) fn kept_bytes(&self) -> u64 {
         self.kept.iter().map(|piece| piece.bytes).sum()
+    }
+
+    pub(crate) fn longest_kept_bytes(&self) -> u64 {
+        self.kept.iter().map(|piece| piece.bytes).max().unwrap_or(0)
     }
 }
 

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use freehold::open::Opened;
-use freehold::{Context, Device, Grid, Image, Kernel, Module, Stream};
-use freehold_driver::cuda::{Api, CUcontext, context, host, host_alloc_flags, primary};
+use freehold::{Block, Context, Device, Grid, Image, Kernel, Module, Stream};
+use freehold_driver::cuda::{Api, CUcontext, CUdeviceptr, context, host, host_alloc_flags, primary};
 
 /// A gate that nobody has opened by then holds up a call that is not to wait.
 const STUCK: Duration = Duration::from_secs(60);
@@ -50,6 +50,13 @@ impl Kernels {
     pub(crate) fn hold(&self, stream: &Stream, gate: &Gate) {
         stream.launch(&self.wait, Grid::line(1, 1), (gate.address(),)).unwrap();
     }
+}
+
+/// Whether a block of the memory at `address` is among the next that a stream is handed.
+pub(crate) fn is_handed_out(stream: &Stream, address: CUdeviceptr) -> bool {
+    // More than a thread keeps and a slab holds.
+    let blocks: Vec<Block<u32>> = (0..100).map(|_| stream.alloc(N).unwrap()).collect();
+    blocks.iter().any(|block| block.address() == address)
 }
 
 /// A device of a test's own.

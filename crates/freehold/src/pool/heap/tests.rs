@@ -255,7 +255,7 @@ impl Run {
     /// meanwhile, and maps.
     fn grow(&mut self) {
         let bytes = self.numbers.bytes();
-        let Some(need) = self.heap.need(bytes) else {
+        let Some(need) = self.heap.need(bytes, 0) else {
             let room = |span: &Span| span.what == What::Hole && span.bytes >= bytes.next_multiple_of(PAGE_BYTES);
             assert!(!self.model.iter().any(room), "a hole that is large enough is found");
             return;
