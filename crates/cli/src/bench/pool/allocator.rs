@@ -6,7 +6,7 @@ use std::ffi::c_int;
 
 use freehold::open;
 use freehold_driver::cuda::{
-    Api, CUdeviceptr, CUmemoryPool, CUstream, CallError, device as driver_device, memory, pool,
+    Api, CUdeviceptr, CUmemoryPool, CUstream, CallError, context, device as driver_device, memory, pool,
 };
 
 use super::super::{BenchError, Result};
@@ -34,6 +34,7 @@ pub(super) trait Keeper: Allocator {
 
 /// `freehold_alloc` and `freehold_free`.
 pub(super) struct Ours {
+    api: Api,
     device: c_int,
 }
 
@@ -51,7 +52,7 @@ impl From<Refused> for BenchError {
 
 impl Ours {
     pub(super) fn new(rig: &Rig) -> Self {
-        Self { device: rig.opened.device.0 }
+        Self { api: rig.opened.api, device: rig.opened.device.0 }
     }
 }
 
@@ -77,7 +78,11 @@ impl Keeper for Ours {
     }
 
     fn trim(&self) -> Result<()> {
-        open::guest(self.device)?.trim(0)?;
+        let guest = open::guest(self.device)?;
+        // The first call marks the streams, which pass the marks while they are waited for.
+        guest.trim(0)?;
+        context::synchronize(&self.api)?;
+        guest.trim(0)?;
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use freehold_driver::cuda::CUstream;
 
-use super::super::Result;
+use super::super::{BenchError, Result};
 use super::allocator::Allocator;
 use super::rig::Rig;
 use super::workload::models::Random;
@@ -22,7 +22,7 @@ const BYTES_MAX: u64 = 64 << 10;
 const HELD: usize = 32;
 
 /// Handfuls that are on their way from a thread to the next: enough that neither waits while the other is ahead a little.
-const ON_THE_WAY: usize = 8;
+const ON_THE_WAY: usize = 32;
 
 /// How many sizes were drawn, which the threads go round in, each from its own place.
 const SIZES: usize = 1024;
@@ -110,7 +110,7 @@ pub(super) fn handed<A: Allocator>(rig: &Rig, allocator: &A, threads: usize, eff
 
 /// Lets a thread for each of `parts` do `work` with its number and its part, once to get warm and then for each
 /// repetition, all at once.
-fn together<P: Send, F: Into<super::super::BenchError> + Send>(
+fn together<P: Send, F: Into<BenchError> + Send>(
     rig: &Rig,
     parts: Vec<P>,
     effort: Effort,
@@ -175,4 +175,64 @@ fn allocate<A: Allocator>(
 fn free<A: Allocator>(allocator: &A, sizes: &[usize], handful: &Handful) -> std::result::Result<(), A::Failure> {
     let Handful { addresses, sizes_at, stream } = handful;
     addresses.iter().zip(&sizes[*sizes_at..]).try_for_each(|(&address, &bytes)| allocator.free(address, bytes, *stream))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicUsize;
+    use std::thread::ThreadId;
+
+    use super::super::allocator::Refused;
+    use super::*;
+
+    /// Numbers for addresses, and who allocated them, of what size and in which stream.
+    #[derive(Default)]
+    struct Register {
+        blocks: Mutex<HashMap<u64, (ThreadId, usize, CUstream)>>,
+        /// By others than who allocated them.
+        freed_by_others: AtomicUsize,
+        freed: AtomicUsize,
+    }
+
+    impl Allocator for Register {
+        type Failure = Refused;
+
+        fn allocate(&self, bytes: usize, stream: CUstream) -> std::result::Result<u64, Refused> {
+            let mut blocks = self.blocks.lock().unwrap();
+            let address = blocks.keys().max().map_or(1, |last| last + 1);
+            blocks.insert(address, (thread::current().id(), bytes, stream));
+            Ok(address)
+        }
+
+        fn free(&self, address: u64, bytes: usize, stream: CUstream) -> std::result::Result<(), Refused> {
+            let (owner, owned_bytes, home) =
+                self.blocks.lock().unwrap().remove(&address).expect("a block is freed once");
+            assert_eq!((owned_bytes, home), (bytes, stream));
+            let is_others = owner != thread::current().id();
+            self.freed_by_others.fetch_add(usize::from(is_others), Ordering::Relaxed);
+            self.freed.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    const EFFORT: Effort = Effort { repetitions: 2, pairs: 64 };
+
+    #[test]
+    fn threads_that_hand_on_free_what_others_allocated_and_leave_nothing() {
+        let (rig, register) = (Rig::new(Some("soft"), 4).unwrap(), Register::default());
+        assert_eq!(handed(&rig, &register, 4, EFFORT).unwrap().len(), 2);
+        assert!(register.blocks.into_inner().unwrap().is_empty());
+        // Four threads, once to get warm and twice.
+        assert_eq!((register.freed.into_inner(), register.freed_by_others.into_inner()), (768, 768));
+    }
+
+    #[test]
+    fn threads_with_their_own_free_what_they_allocated_and_leave_nothing() {
+        let (rig, register) = (Rig::new(Some("soft"), 4).unwrap(), Register::default());
+        assert_eq!(own(&rig, &register, &rig.streams, 4, EFFORT).unwrap().len(), 2);
+        assert!(register.blocks.into_inner().unwrap().is_empty());
+        assert_eq!((register.freed.into_inner(), register.freed_by_others.into_inner()), (768, 0));
+    }
 }
