@@ -7,7 +7,7 @@ mod calls;
 mod measure;
 pub(crate) mod pool;
 mod release;
-mod report;
+pub(crate) mod report;
 mod rig;
 
 use std::io::{self, Write};

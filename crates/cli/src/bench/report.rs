@@ -139,7 +139,7 @@ fn line(cells: &[String; 7], widths: &[usize; 7]) -> String {
 }
 
 /// A time with three digits that count.
-fn time(ns: f64) -> String {
+pub(crate) fn time(ns: f64) -> String {
     match ns {
         _ if ns < 99.95 => format!("{ns:.1} ns"),
         _ if ns < 999.5 => format!("{ns:.0} ns"),

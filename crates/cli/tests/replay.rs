@@ -1,0 +1,181 @@
+//! `freehold replay` as a person meets it: every kind of log, the table, the object, the picture, and what it says to bad
+//! input. What allocators cost is not judged here.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use common::binary;
+
+fn replay(words: &[&str]) -> Output {
+    let mut command = Command::new(binary());
+    command.env_remove("FREEHOLD_DEVICE").env_remove("COLUMNS").stdin(Stdio::null());
+    command.arg("replay").args(words).output().expect("the binary starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text was printed")
+}
+
+fn log(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/logs").join(name);
+    path.to_str().expect("the path is text").to_owned()
+}
+
+/// A file that goes with the test.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str, contents: &[u8]) -> Self {
+        let path = std::env::temp_dir().join(format!("freehold-replay-{}-{name}", std::process::id()));
+        std::fs::write(&path, contents).expect("a temporary file can be written");
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("the path is text")
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).expect("the temporary file is there");
+    }
+}
+
+fn report(words: &[&str]) -> Value {
+    let output = replay(&[words, &["--json", "--device", "soft"]].concat());
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+    serde_json::from_slice(&output.stdout).expect("one JSON object was printed")
+}
+
+#[test]
+fn every_kind_of_log_is_replayed_on_every_allocator() {
+    for (name, kind, asked, peak_live_bytes) in [
+        ("timeline.json", "timeline", [3, 3, 1, 2], 800),
+        ("rmm.csv", "rmm", [6, 5, 0, 4], 3_150_336),
+        ("snapshot.pickle", "snapshot", [10, 8, 0, 2], 24_495_632),
+        ("snapshot.json", "snapshot", [10, 8, 0, 2], 24_495_632),
+        ("three-streams.txt", "workload", [3, 3, 2, 3], 35_651_584),
+    ] {
+        let report = report(&[&log(name)]);
+        assert_eq!((&report["file"], &report["kind"]), (&json!(name), &json!(kind)));
+        assert_eq!(report["device"], "Freehold Software Device 0");
+        let said = ["allocations", "frees", "uses", "streams"].map(|key| report[key].as_u64().expect("a number"));
+        assert_eq!(said, asked, "{name}");
+        assert_eq!(report["peak_live_bytes"], peak_live_bytes, "{name}");
+        let played = report["allocators"].as_array().expect("a list");
+        let names: Vec<&Value> = played.iter().map(|one| &one["allocator"]).collect();
+        assert_eq!(names, ["cuMemAllocAsync", "cuMemAlloc"]);
+        for one in played {
+            assert_eq!((&one["peak_live_bytes"], &one["refused"]), (&json!(peak_live_bytes), &json!(0)), "{name}");
+            assert!(one["peak_reserved_bytes"].as_u64() >= Some(peak_live_bytes), "{name}: {one}");
+            for time in ["first_ns", "later_ns"] {
+                assert!(one[time].as_f64().expect("a time") > 0.0, "{name}: {one}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_odd_in_a_log_is_counted_in_the_object_and_said_in_one_line() {
+    let odd = json!({
+        "unreadable": 1, "of_no_bytes": 1, "failed_then": 1, "alive_at_start": 1, "unknown_frees": 0, "double_frees": 1,
+        "stray_uses": 0, "unreleased": 0, "alive_at_end": 1, "on_other_devices": 0
+    });
+    assert_eq!(report(&[&log("rmm.csv")])["oddities"], odd);
+    let output = replay(&[&log("rmm.csv"), "--device", "soft"]);
+    let said = text(&output.stdout);
+    let line = "odd in the log: 1 unreadable (left out), 1 allocated with no bytes (left out), 1 refused when the log was \
+                made (left out), 1 alive before the log (allocated first), 1 freed twice (left out), 1 never freed (freed at \
+                the end)\n";
+    assert!(said.contains(line), "{said}");
+    assert!(!text(&replay(&[&log("three-streams.txt"), "--device", "soft"]).stdout).contains("odd in the log"));
+}
+
+#[test]
+fn what_the_device_cannot_hold_is_refused_and_its_free_left_out() {
+    let large = Temporary::new("large.txt", b"# large\na 0 4611686018427387904 0\na 1 1024 0\nf 0 0\nf 1 0\n");
+    for one in report(&[large.path()])["allocators"].as_array().expect("a list") {
+        assert_eq!((&one["refused"], &one["peak_live_bytes"]), (&json!(1), &json!(1024)), "{one}");
+    }
+}
+
+#[test]
+fn the_numbers_of_passes_is_the_callers() {
+    let once = report(&[&log("three-streams.txt"), "--passes", "1"]);
+    assert_eq!((&once["passes"], &once["allocators"][0]["later_ns"]), (&json!(1), &Value::Null));
+    let thrice = report(&[&log("three-streams.txt"), "--passes", "3"]);
+    assert!(thrice["allocators"][0]["later_ns"].is_f64(), "{thrice}");
+    let none = replay(&[&log("three-streams.txt"), "--passes", "0"]);
+    assert_eq!(none.status.code(), Some(2));
+}
+
+#[test]
+fn the_picture_has_a_panel_for_each_allocator_with_units_and_a_legend() {
+    let picture = Temporary::new("picture.svg", b"");
+    let output = replay(&[&log("three-streams.txt"), "--device", "soft", "--svg", picture.path()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let svg = std::fs::read_to_string(&picture.0).expect("the picture was written");
+    assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
+    let count = |text: &str| svg.lines().filter(|line| line.trim() == text).count();
+    let panels = ["cuMemAllocAsync: ", "cuMemAlloc: "];
+    assert!(panels.iter().all(|name| svg.lines().any(|line| line.trim().starts_with(name))), "{svg}");
+    assert_eq!(count("Live and reserved memory: three-streams.txt"), 1, "{svg}");
+    for label in ["live", "reserved", "MiB", "operations of the log"] {
+        assert_eq!(count(label), panels.len(), "{label}: {svg}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_replayed_is_told_why_with_status_2() {
+    let empty = Temporary::new("empty", b"");
+    let letter = Temporary::new("letter", b"Dear reader,\n");
+    let known = "replay reads a timeline that Freehold recorded, RMM's CSV log, a memory snapshot of PyTorch (its pickle or \
+                 the same as JSON), and a workload (`# NAME`, then lines `a ID BYTES STREAM`, `f ID STREAM`, `u ID STREAM`)";
+    for (path, said) in [
+        (empty.path(), format!("it is empty; {known}")),
+        (letter.path(), format!("it is no log that is known; {known}")),
+        ("/nonexistent/log", "No such file or directory (os error 2)".to_owned()),
+    ] {
+        let output = replay(&[path, "--device", "soft"]);
+        assert_eq!(text(&output.stderr), format!("error: {path}: {said}\n"));
+        assert_eq!(text(&output.stdout), "");
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn a_picture_that_cannot_be_written_is_named() {
+    let output = replay(&[&log("three-streams.txt"), "--device", "soft", "--svg", "/nonexistent/picture.svg"]);
+    let said =
+        "error: /nonexistent/picture.svg: the picture cannot be written: No such file or directory (os error 2)\n";
+    assert_eq!(text(&output.stderr), said);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn bad_arguments_are_refused_with_status_2() {
+    let log = log("rmm.csv");
+    for words in [&[][..], &[&log, "--fast"], &[&log, "--svg"], &[&log, "--device", "gpu"], &[&log, &log]] {
+        let output = replay(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert_eq!(text(&output.stdout), "", "{words:?}");
+    }
+}
+
+#[test]
+fn the_help_says_which_logs_are_read() {
+    let output = replay(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.starts_with("Replay a recorded log of allocations on this device"), "{said}");
+    for word in ["RMM's CSV log", "PyTorch's memory snapshot", "bench pool", "--json", "--svg", "--device", "--passes"]
+    {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}
