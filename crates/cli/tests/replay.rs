@@ -3,8 +3,9 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
@@ -20,19 +21,32 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text was printed")
 }
 
-fn log(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/logs").join(name);
-    path.to_str().expect("the path is text").to_owned()
-}
+const LOGS: [(&str, &[u8]); 5] = [
+    ("timeline.json", include_bytes!("logs/timeline.json")),
+    ("rmm.csv", include_bytes!("logs/rmm.csv")),
+    ("snapshot.pickle", include_bytes!("logs/snapshot.pickle")),
+    ("snapshot.json", include_bytes!("logs/snapshot.json")),
+    ("three-streams.txt", include_bytes!("logs/three-streams.txt")),
+];
 
-/// A file that goes with the test.
+/// A file in a folder of its own, which goes with it: tests are taken to other machines, and their logs with them.
 struct Temporary(PathBuf);
 
 impl Temporary {
     fn new(name: &str, contents: &[u8]) -> Self {
-        let path = std::env::temp_dir().join(format!("freehold-replay-{}-{name}", std::process::id()));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("freehold-replay-{}-{count}", std::process::id()));
+        std::fs::create_dir(&folder).expect("a temporary folder can be made");
+        let path = folder.join(name);
         std::fs::write(&path, contents).expect("a temporary file can be written");
         Self(path)
+    }
+
+    /// One of the logs.
+    fn log(name: &str) -> Self {
+        let (_, contents) = LOGS.iter().find(|(known, _)| *known == name).expect("there is a log of this name");
+        Self::new(name, contents)
     }
 
     fn path(&self) -> &str {
@@ -42,7 +56,8 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        std::fs::remove_file(&self.0).expect("the temporary file is there");
+        let folder = self.0.parent().expect("the file is in a folder");
+        std::fs::remove_dir_all(folder).expect("the folder is there");
     }
 }
 
@@ -62,7 +77,7 @@ fn every_kind_of_log_is_replayed_on_every_allocator() {
         ("snapshot.json", "snapshot", [10, 8, 0, 2], 24_495_632),
         ("three-streams.txt", "workload", [3, 3, 2, 3], 35_651_584),
     ] {
-        let report = report(&[&log(name)]);
+        let report = report(&[Temporary::log(name).path()]);
         assert_eq!((&report["file"], &report["kind"]), (&json!(name), &json!(kind)));
         assert_eq!(report["device"], "Freehold Software Device 0");
         let said = ["allocations", "frees", "uses", "streams"].map(|key| report[key].as_u64().expect("a number"));
@@ -87,14 +102,15 @@ fn what_was_odd_in_a_log_is_counted_in_the_object_and_said_in_one_line() {
         "unreadable": 1, "of_no_bytes": 1, "failed_then": 1, "alive_at_start": 1, "unknown_frees": 0, "double_frees": 1,
         "stray_uses": 0, "unreleased": 0, "alive_at_end": 1, "on_other_devices": 0
     });
-    assert_eq!(report(&[&log("rmm.csv")])["oddities"], odd);
-    let output = replay(&[&log("rmm.csv"), "--device", "soft"]);
+    let (log, flawless) = (Temporary::log("rmm.csv"), Temporary::log("three-streams.txt"));
+    assert_eq!(report(&[log.path()])["oddities"], odd);
+    let output = replay(&[log.path(), "--device", "soft"]);
     let said = text(&output.stdout);
     let line = "odd in the log: 1 unreadable (left out), 1 allocated with no bytes (left out), 1 refused when the log was \
                 made (left out), 1 alive before the log (allocated first), 1 freed twice (left out), 1 never freed (freed at \
                 the end)\n";
     assert!(said.contains(line), "{said}");
-    assert!(!text(&replay(&[&log("three-streams.txt"), "--device", "soft"]).stdout).contains("odd in the log"));
+    assert!(!text(&replay(&[flawless.path(), "--device", "soft"]).stdout).contains("odd in the log"));
 }
 
 #[test]
@@ -106,19 +122,21 @@ fn what_the_device_cannot_hold_is_refused_and_its_free_left_out() {
 }
 
 #[test]
-fn the_numbers_of_passes_is_the_callers() {
-    let once = report(&[&log("three-streams.txt"), "--passes", "1"]);
+fn the_number_of_passes_is_the_callers() {
+    let log = Temporary::log("three-streams.txt");
+    let once = report(&[log.path(), "--passes", "1"]);
     assert_eq!((&once["passes"], &once["allocators"][0]["later_ns"]), (&json!(1), &Value::Null));
-    let thrice = report(&[&log("three-streams.txt"), "--passes", "3"]);
+    let thrice = report(&[log.path(), "--passes", "3"]);
     assert!(thrice["allocators"][0]["later_ns"].is_f64(), "{thrice}");
-    let none = replay(&[&log("three-streams.txt"), "--passes", "0"]);
+    let none = replay(&[log.path(), "--passes", "0"]);
     assert_eq!(none.status.code(), Some(2));
 }
 
 #[test]
 fn the_picture_has_a_panel_for_each_allocator_with_units_and_a_legend() {
     let picture = Temporary::new("picture.svg", b"");
-    let output = replay(&[&log("three-streams.txt"), "--device", "soft", "--svg", picture.path()]);
+    let log = Temporary::log("three-streams.txt");
+    let output = replay(&[log.path(), "--device", "soft", "--svg", picture.path()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let svg = std::fs::read_to_string(&picture.0).expect("the picture was written");
     assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
@@ -151,7 +169,8 @@ fn a_file_that_cannot_be_replayed_is_told_why_with_status_2() {
 
 #[test]
 fn a_picture_that_cannot_be_written_is_named() {
-    let output = replay(&[&log("three-streams.txt"), "--device", "soft", "--svg", "/nonexistent/picture.svg"]);
+    let log = Temporary::log("three-streams.txt");
+    let output = replay(&[log.path(), "--device", "soft", "--svg", "/nonexistent/picture.svg"]);
     let said =
         "error: /nonexistent/picture.svg: the picture cannot be written: No such file or directory (os error 2)\n";
     assert_eq!(text(&output.stderr), said);
@@ -160,8 +179,9 @@ fn a_picture_that_cannot_be_written_is_named() {
 
 #[test]
 fn bad_arguments_are_refused_with_status_2() {
-    let log = log("rmm.csv");
-    for words in [&[][..], &[&log, "--fast"], &[&log, "--svg"], &[&log, "--device", "gpu"], &[&log, &log]] {
+    let log = Temporary::log("rmm.csv");
+    let log = log.path();
+    for words in [&[][..], &[log, "--fast"], &[log, "--svg"], &[log, "--device", "gpu"], &[log, log]] {
         let output = replay(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         assert_eq!(text(&output.stdout), "", "{words:?}");

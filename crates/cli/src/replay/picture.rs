@@ -45,14 +45,15 @@ impl Scale {
         Self { operations, top: (most_bytes as f64 / unit_bytes).max(1.0) * 1.08, unit_bytes, unit }
     }
 
-    /// The samples as points, from nothing at the beginning; steps, since memory is what it was until the next sample.
+    /// The samples as steps from nothing: memory is what it was until the next sample.
     fn steps(self, played: &Played, bytes: impl Fn(&Sample) -> u64) -> Vec<(f64, f64)> {
-        let mut points = Vec::with_capacity(2 * played.samples.len());
-        let mut from = 0.0;
+        let mut points = vec![(0.0, 0.0)];
+        let mut height = 0.0;
         for sample in &played.samples {
-            let (to, height) = (sample.operations as f64, bytes(sample) as f64 / self.unit_bytes);
-            points.extend([(from, height), (to, height)]);
-            from = to;
+            let at = sample.operations as f64;
+            points.push((at, height));
+            height = bytes(sample) as f64 / self.unit_bytes;
+            points.push((at, height));
         }
         points
     }
