@@ -30,7 +30,8 @@ enum Command {
     /// The log is a timeline that Freehold recorded, RMM's CSV log, PyTorch's memory snapshot, or a workload of `bench pool`. Its
     /// allocations and frees are played in their order by one thread, each stream of the log on its own stream of the device, with
     /// no work in the streams. Told are the time of one operation, the peaks of live and of reserved memory, and how many
-    /// allocations were refused; and what was odd in the log.
+    /// allocations were refused; and what was odd in the log. What cuMemAlloc reserves is what the device loses meanwhile, to
+    /// other processes too.
     Replay(replay::Arguments),
     /// Make one experiment and print its answer
     #[command(hide = true)]

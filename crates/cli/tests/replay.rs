@@ -11,8 +11,16 @@ use serde_json::{Value, json};
 
 use common::binary;
 
+/// A number that nothing else in this process has.
+fn number() -> u32 {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    COUNT.fetch_add(1, Ordering::Relaxed)
+}
+
 fn replay(words: &[&str]) -> Output {
     let mut command = Command::new(binary());
+    // What other processes take of a device would be taken for cuMemAlloc's.
+    command.env("FREEHOLD_SOFT_MACHINE", format!("replay-{}-{}", std::process::id(), number()));
     command.env_remove("FREEHOLD_DEVICE").env_remove("COLUMNS").stdin(Stdio::null());
     command.arg("replay").args(words).output().expect("the binary starts")
 }
@@ -34,9 +42,7 @@ struct Temporary(PathBuf);
 
 impl Temporary {
     fn new(name: &str, contents: &[u8]) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("freehold-replay-{}-{count}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("freehold-replay-{}-{}", std::process::id(), number()));
         std::fs::create_dir(&folder).expect("a temporary folder can be made");
         let path = folder.join(name);
         std::fs::write(&path, contents).expect("a temporary file can be written");
@@ -94,6 +100,24 @@ fn every_kind_of_log_is_replayed_on_every_allocator() {
             }
         }
     }
+}
+
+#[test]
+fn what_the_library_records_is_replayed() {
+    let file = Temporary::new("recorded.json", b"");
+    let device = freehold::open::device(Some("soft")).expect("there is always a software device");
+    let recording = device.record(Some(&file.0)).expect("a recording begins");
+    let (stream, other) = (device.stream().expect("a stream"), device.stream().expect("a stream"));
+    let from = stream.upload(&[1.0_f32; 1000]).expect("a block with values");
+    let mut to = other.alloc::<f32>(1000).expect("a block");
+    other.copy(&from, &mut to).expect("a copy");
+    drop(from);
+    recording.finish().expect("the recording ends");
+    let report = report(&[file.path()]);
+    let said = ["allocations", "frees", "uses", "streams"].map(|key| report[key].as_u64().expect("a number"));
+    assert_eq!(said, [2, 1, 1, 2], "{report}");
+    assert_eq!(report["peak_live_bytes"], 8000);
+    assert_eq!(report["oddities"]["alive_at_end"], 1);
 }
 
 #[test]
