@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CallError, device, primary};
+use freehold_driver::cuda::{
+    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUstream, CallError, device, event, event_flags, primary,
+};
 
 use crate::counters::Counters;
 use crate::current::within;
@@ -16,7 +18,8 @@ use crate::fault::{self, Fault, Suspect};
 use crate::fork::Family;
 use crate::holding::Holding;
 use crate::later::Later;
-use crate::ledger::{ContextId, Ledger, Mark, StreamId, WrongRelease};
+use crate::ledger::{ContextId, Ledger, Mark, Owner, StreamId, WrongRelease};
+use crate::pool::Pool;
 use crate::staging::Staging;
 use crate::stock::Stock;
 use crate::stream::Stream;
@@ -59,6 +62,7 @@ pub(crate) struct Core {
     /// The names of blocks, so that blocks of one name share its text.
     tags: Mutex<BTreeSet<Arc<str>>>,
     pub(crate) timeline: Timeline,
+    pub(crate) pool: Pool,
     /// Blocks that other people's code has by their addresses.
     let_go: Mutex<HashMap<u64, Holding>>,
 }
@@ -105,6 +109,12 @@ impl Core {
         let writes_words = device::attribute(&api, ordinal, CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS)? != 0;
         let family = Family::new().map_err(|error| Error::System { kind: error.kind() })?;
         let primary = primary::retain(&api, ordinal)?;
+        let pool = device::total_bytes(&api, ordinal)
+            .and_then(|total_bytes| within(&api, primary, || Pool::new(&api, ordinal, total_bytes as u64)));
+        let pool = match pool {
+            Ok(pool) => pool,
+            Err(error) => return Err(primary::release(&api, ordinal).err().unwrap_or(error).into()),
+        };
         Ok(Self {
             api,
             ordinal,
@@ -124,6 +134,7 @@ impl Core {
             contexts: AtomicU32::new(1),
             tags: Mutex::default(),
             timeline: Timeline::default(),
+            pool,
             let_go: Mutex::default(),
         })
     }
@@ -254,6 +265,41 @@ impl Core {
         Ok(track)
     }
 
+    /// Makes the track of a stream that others made.
+    pub(crate) fn add_foreign_stream(&self, raw: CUstream) -> Result<Arc<Track>> {
+        let api = &self.api;
+        let slot = if self.writes_words {
+            Some(self.counters.take(api, self.primary).map_err(|e| self.failed(e))?)
+        } else {
+            None
+        };
+        let made = self.named(|api| event::create(api, event_flags::DISABLE_TIMING));
+        let event = match made {
+            Ok(event) => event,
+            Err(error) => {
+                if let Some(slot) = &slot {
+                    self.counters.give_back(slot);
+                }
+                return Err(self.failed(error));
+            }
+        };
+        let mut tracks = self.tracks();
+        tracks.last += 1;
+        let id = StreamId(tracks.last);
+        let hall = Arc::new(Hall::new(PRIMARY, self.primary));
+        let track = Arc::new(Track::foreign(id, hall, (raw, event), slot));
+        tracks.live.insert(id, track.clone());
+        Ok(track)
+    }
+
+    /// Makes a call with the primary context current.
+    pub(crate) fn named<R>(
+        &self,
+        call: impl FnOnce(&Api) -> std::result::Result<R, CallError>,
+    ) -> std::result::Result<R, CallError> {
+        within(&self.api, self.primary, || call(&self.api))
+    }
+
     pub(crate) fn track(&self, id: StreamId) -> Option<Arc<Track>> {
         self.tracks().live.get(&id).cloned()
     }
@@ -281,6 +327,32 @@ impl Core {
     /// one, which a later release makes, or a request that finds nothing in stock.
     pub(crate) fn mark_in_turn(&self, marks: &[Mark]) -> Result<()> {
         self.at_each(marks, Track::mark_in_turn)
+    }
+
+    /// As [`mark`](Self::mark), for the pool, which knows calls only.
+    pub(crate) fn mark_each(&self, marks: &[Mark]) -> std::result::Result<(), CallError> {
+        marks.iter().try_for_each(|mark| match self.track(mark.stream) {
+            Some(track) => track.mark(&self.api, mark.position),
+            None => Ok(()),
+        })
+    }
+
+    /// As [`refresh`](Self::refresh), for the pool.
+    pub(crate) fn refresh_tracks(&self) -> std::result::Result<(), CallError> {
+        if self.writes_words { Ok(()) } else { self.each_track(|track| track.refresh(&self.api)) }
+    }
+
+    /// Asks the driver how far all streams have come.
+    pub(crate) fn ask_tracks(&self) -> std::result::Result<(), CallError> {
+        self.each_track(|track| track.ask(&self.api))
+    }
+
+    fn each_track(
+        &self,
+        act: impl Fn(&Track) -> std::result::Result<(), CallError>,
+    ) -> std::result::Result<(), CallError> {
+        let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
+        tracks.iter().try_for_each(|track| act(track))
     }
 
     /// Calls `act` for each mark whose track is still there.
@@ -329,6 +401,19 @@ impl Core {
     }
 
     // Blocks by their addresses.
+
+    /// Gives a block that nobody owns any more to the pool, in the order of its own stream and behind marks.
+    pub(crate) fn put_back(&self, record: u32, marks: &[Mark]) {
+        let own = StreamId(self.pool.book.records.at(record).stream());
+        // A track that is gone has passed everything.
+        self.pool.put(record, self.track(own).as_deref(), marks);
+    }
+
+    /// Who owns the block that an address lies in.
+    pub(crate) fn owner_of(&self, address: u64) -> Option<Owner> {
+        let owner = self.books().ledger.owner_of(address);
+        owner.or_else(|| self.pool.owner_of(address, self.process))
+    }
 
     pub(crate) fn let_go(&self, holding: Holding) -> CUdeviceptr {
         let address = holding.address;

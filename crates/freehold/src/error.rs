@@ -68,6 +68,8 @@ pub enum Error {
         other sizes or not passed by their streams; synchronise the device and trim it, or release more"
     )]
     OutOfMemory { wanted_bytes: u64, free_bytes: u64, cached_bytes: u64 },
+    #[error("{wanted_bytes} bytes cannot be had")]
+    Short { wanted_bytes: u64 },
     #[error("{0}")]
     Faulted(Arc<Fault>),
     #[error(transparent)]

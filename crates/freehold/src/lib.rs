@@ -44,6 +44,7 @@ mod error;
 mod event;
 mod fault;
 mod fork;
+pub mod guest;
 mod holding;
 mod image;
 mod later;
@@ -52,6 +53,7 @@ mod launch;
 pub mod ledger;
 mod module;
 pub mod open;
+mod pool;
 mod staging;
 #[forbid(unsafe_code)]
 mod stock;

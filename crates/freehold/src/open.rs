@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use freehold_driver::cuda::load::{self, LoadError};
 use freehold_driver::cuda::{Api, CUdevice, CUerror, CallError, device, driver};
@@ -13,6 +13,7 @@ use freehold_softcuda::config::{Config, ConfigError};
 
 use crate::device::Device;
 use crate::error::Result as DeviceResult;
+use crate::guest::Guest;
 
 /// The variable that names a device where the caller names none.
 pub const VARIABLE: &str = "FREEHOLD_DEVICE";
@@ -112,6 +113,33 @@ pub fn device(wish: Option<&str>) -> DeviceResult<Device> {
     let device = Device::new(opened.api, opened.device)?;
     devices.insert(key, device.clone());
     Ok(device)
+}
+
+/// The variable that says how a guest's streams are known: `checked` asks the driver for the id of each, each time.
+pub const STREAMS_VARIABLE: &str = "FREEHOLD_STREAMS";
+
+/// How many devices of a process can have guests.
+const GUESTS: usize = 64;
+
+static GUESTS_BY_ORDINAL: [OnceLock<Guest>; GUESTS] = [const { OnceLock::new() }; GUESTS];
+
+/// The guest's view of a device by its number, if it was asked for before.
+#[inline]
+pub fn known_guest(ordinal: i32) -> Option<&'static Guest> {
+    GUESTS_BY_ORDINAL.get(usize::try_from(ordinal).ok()?)?.get()
+}
+
+/// The guest's view of a device by its number. The driver is the one that the process has loaded, if it has one, or else as
+/// [`open`] chooses it.
+pub fn guest(ordinal: i32) -> DeviceResult<&'static Guest> {
+    if let Some(known) = known_guest(ordinal) {
+        return Ok(known);
+    }
+    let place = usize::try_from(ordinal).ok().and_then(|index| GUESTS_BY_ORDINAL.get(index));
+    let place = place.ok_or_else(|| OpenError::UnknownDevice(ordinal.to_string()))?;
+    let device = if load::is_loaded() { device(Some(&format!("cuda:{ordinal}")))? } else { device(None)? };
+    let is_checked = std::env::var_os(STREAMS_VARIABLE).is_some_and(|text| text == "checked");
+    Ok(place.get_or_init(|| Guest::new(&device, ordinal, is_checked)))
 }
 
 /// What a program is to run on, by the same choice as [`open`]'s.

@@ -1,0 +1,234 @@
+//! Memory for other people's code: by the number of a device, the handle of a stream, and an address. What the C interface
+//! is made of.
+//!
+//! Streams here belong to others. The library learns of one when it is first named, trusts its handle from then on, and is
+//! told with [`retire`] before it is destroyed, because the driver gives its handle to another stream later (fact 2.5). A
+//! checked guest asks the driver for the stream's id each time instead.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+use freehold_driver::cuda::{CUstream, stream};
+
+use crate::core::Core;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::ledger::{Mark, Owner, WrongRelease};
+use crate::pool::record::{Stage, State};
+use crate::pool::{Key, Refusal, Returned};
+use crate::track::Track;
+
+/// A device as other people's code sees it. There is one for each number, for the whole of a process.
+#[derive(Debug)]
+pub struct Guest {
+    core: Arc<Core>,
+    ordinal: i32,
+    /// Whether a stream is known by its id, not by its handle.
+    is_checked: bool,
+    streams: Mutex<HashMap<Name, Arc<Track>>>,
+    /// The streams that use a block beside its own, by its record.
+    uses: Mutex<HashMap<u32, Vec<Arc<Track>>>>,
+}
+
+/// What a stream is known by: its handle, or its id. The default stream of a thread is another for each.
+type Name = (u64, Option<ThreadId>);
+
+impl Guest {
+    pub(crate) fn new(device: &Device, ordinal: i32, is_checked: bool) -> Self {
+        let core = device.primary.inner.core.clone();
+        Self { core, ordinal, is_checked, streams: Mutex::default(), uses: Mutex::default() }
+    }
+
+    /// Memory for work in a stream, used again where it can be.
+    ///
+    /// # Errors
+    /// [`Error::NothingAsked`] for no bytes, [`Error::Short`] where there is not so much.
+    #[inline]
+    pub fn alloc(&self, bytes: u64, stream: CUstream) -> Result<u64> {
+        if !self.is_checked
+            && bytes > 0
+            && self.core.is_good()
+            && let Some(taken) = self.core.pool.take_kept(self.key(stream), bytes)
+        {
+            return Ok(taken.base);
+        }
+        self.alloc_slowly(bytes, stream)
+    }
+
+    /// Takes memory back in the order of a stream: work that was put into it before may still use the block.
+    ///
+    /// # Errors
+    /// [`Error::WrongRelease`], which says which wrong it is; the block at the address is as it was.
+    #[inline]
+    pub fn free(&self, address: u64, stream: CUstream) -> Result<()> {
+        if !self.is_checked && self.core.is_good() && self.core.pool.put_kept(self.key(stream), address) == Ok(()) {
+            return Ok(());
+        }
+        self.free_slowly(address, stream)
+    }
+
+    #[inline]
+    fn key(&self, stream: CUstream) -> Key {
+        Key::foreign(self.ordinal, stream.0 as u64)
+    }
+
+    #[cold]
+    fn alloc_slowly(&self, bytes: u64, stream: CUstream) -> Result<u64> {
+        if bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        self.core.check()?;
+        // Known before anything is asked of the driver.
+        if bytes > self.core.pool.supply.most_bytes() {
+            return Err(Error::Short { wanted_bytes: bytes });
+        }
+        let (key, track) = self.stream(stream)?;
+        if let Some(taken) = self.core.pool.take_kept(key, bytes) {
+            return Ok(taken.base);
+        }
+        match self.core.pool.take(&self.core, key, &track, bytes) {
+            Ok(taken) => Ok(taken.base),
+            Err(Refusal::Short) => Err(Error::Short { wanted_bytes: bytes }),
+            Err(Refusal::Call(error)) => Err(self.core.failed(error)),
+        }
+    }
+
+    #[cold]
+    fn free_slowly(&self, address: u64, stream: CUstream) -> Result<()> {
+        if self.core.is_child() {
+            return Err(WrongRelease::ForkedChild { address, process: self.core.process }.into());
+        }
+        self.core.check()?;
+        let (key, track) = self.stream(stream)?;
+        match self.core.pool.put_kept(key, address) {
+            Ok(()) => Ok(()),
+            Err(Returned::Unknown) => Err(self.core.pool.wrong_release(address, self.core.process).into()),
+            Err(Returned::Used(record, state)) => self.free_used(record, state, &track),
+            Err(Returned::Elsewhere) => {
+                let Some(found) = self.core.pool.book.record_at(address) else {
+                    return Err(self.core.pool.wrong_release(address, self.core.process).into());
+                };
+                let state = found
+                    .disown(address)
+                    .map_err(|_| Error::from(self.core.pool.wrong_release(address, self.core.process)))?;
+                self.free_used(found.number(), state, &track)
+            }
+        }
+    }
+
+    /// Takes back a block that several streams have used, or one whose own stream is another than `track`.
+    fn free_used(&self, record: u32, state: State, track: &Arc<Track>) -> Result<()> {
+        let uses = if state.is_used_elsewhere() { self.uses().remove(&record) } else { None };
+        let mut users = uses.unwrap_or_default();
+        let home = self.core.pool.book.records.at(record).stream();
+        if track.id.0 != home && !users.iter().any(|user| user.id == track.id) {
+            users.push(track.clone());
+        }
+        let marks: Vec<Mark> = users.iter().map(|user| Mark { stream: user.id, position: user.edge() }).collect();
+        // The marks are made before anybody else can have the block.
+        if let Err(error) = self.core.mark_in_turn(&marks) {
+            self.core.pool.book.records.at(record).return_to_owner(state);
+            if state.is_used_elsewhere() {
+                self.uses().insert(record, users);
+            }
+            return Err(error);
+        }
+        self.core.put_back(record, &marks);
+        Ok(())
+    }
+
+    /// Says that work in another stream uses the block at an address: it is not used again before that work has passed, and
+    /// all that is put into that stream until the block is freed.
+    ///
+    /// # Errors
+    /// [`Error::WrongRelease`] where no block begins at the address.
+    pub fn record_use(&self, address: u64, stream: CUstream) -> Result<()> {
+        self.core.check()?;
+        let (_, track) = self.stream(stream)?;
+        let pool = &self.core.pool;
+        let wrong = || Error::from(pool.wrong_release(address, self.core.process));
+        let record = pool.book.record_at(address).ok_or_else(wrong)?;
+        if record.stream() == track.id.0 {
+            return if record.state().stage() == Stage::Owned { Ok(()) } else { Err(wrong()) };
+        }
+        // In the list before the record says that there is one.
+        let mut uses = self.uses();
+        let users = uses.entry(record.number()).or_default();
+        if !users.iter().any(|user| user.id == track.id) {
+            users.push(track);
+        }
+        if record.note_used_elsewhere(address).is_err() {
+            uses.remove(&record.number());
+            return Err(wrong());
+        }
+        Ok(())
+    }
+
+    /// Says that a stream is about to be destroyed, or was used for the last time: its handle means another one from now on.
+    /// Unknown ones are none of ours.
+    pub fn retire(&self, stream: CUstream) -> Result<()> {
+        self.core.check()?;
+        let name = self.name(stream)?;
+        let Some(track) = self.streams().remove(&name) else { return Ok(()) };
+        track.retire(&self.core.api).map_err(|error| self.core.failed(error))?;
+        self.core.pool.close_racks(&track);
+        self.core.tidy()
+    }
+
+    /// Gives memory that nobody has back to the driver until no more than `keep_bytes` are left. How many bytes went.
+    pub fn trim(&self, keep_bytes: u64) -> Result<u64> {
+        self.core.check()?;
+        self.core.pool.trim(&self.core, keep_bytes).map_err(|error| self.core.failed(error))
+    }
+
+    /// The bytes that the driver gave.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.core.pool.supply.reserved_bytes()
+    }
+
+    /// The bytes that owners have asked for and not given back.
+    pub fn live_bytes(&self) -> u64 {
+        self.core.pool.sums().live_bytes
+    }
+
+    /// Who owns the block that an address lies in.
+    pub fn owner_of(&self, address: u64) -> Option<Owner> {
+        if self.core.is_child() { None } else { self.core.owner_of(address) }
+    }
+
+    /// The track of a stream, and what this thread finds its magazines by.
+    fn stream(&self, stream: CUstream) -> Result<(Key, Arc<Track>)> {
+        let name = self.name(stream)?;
+        let key = Key::foreign(self.ordinal, name.0);
+        if let Some(track) = self.streams().get(&name) {
+            return Ok((key, track.clone()));
+        }
+        let track = self.core.add_foreign_stream(stream)?;
+        let known = self.streams().entry(name).or_insert_with(|| track.clone()).clone();
+        if known.id != track.id {
+            // Another thread was faster.
+            track.retire(&self.core.api).map_err(|error| self.core.failed(error))?;
+        }
+        Ok((key, known))
+    }
+
+    fn name(&self, stream: CUstream) -> Result<Name> {
+        let thread = (stream == CUstream::PER_THREAD).then(|| std::thread::current().id());
+        if !self.is_checked {
+            // Both name the legacy default stream.
+            let stream = if stream == CUstream::LEGACY { CUstream::NULL } else { stream };
+            return Ok((stream.0 as u64, thread));
+        }
+        let id = self.core.named(|api| stream::id(api, stream)).map_err(|error| self.core.failed(error))?;
+        Ok((id, None))
+    }
+
+    fn streams(&self) -> MutexGuard<'_, HashMap<Name, Arc<Track>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn uses(&self) -> MutexGuard<'_, HashMap<u32, Vec<Arc<Track>>>> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,84 @@
+//! What a pool knows of its blocks, apart from the driver: records, slabs, the table that leads to them, and the lots.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::lot::Lot;
+use super::record::Record;
+use super::shelf::Shelf;
+use super::slab::Slab;
+use super::table::{Entry, Table};
+
+/// Numbers of pools: no two of a process have the same, ever.
+static POOLS: AtomicU32 = AtomicU32::new(0);
+
+#[derive(Debug)]
+pub(crate) struct Book {
+    pub(crate) number: u32,
+    pub(crate) records: Shelf<Record>,
+    pub(crate) slabs: Shelf<Slab>,
+    pub(crate) table: Table,
+    lots: RwLock<Vec<Arc<Lot>>>,
+}
+
+impl Book {
+    pub(crate) fn new(table: Table) -> Self {
+        Self {
+            number: POOLS.fetch_add(1, Ordering::Relaxed),
+            records: Shelf::new(),
+            slabs: Shelf::new(),
+            table,
+            lots: RwLock::default(),
+        }
+    }
+
+    /// The record of the block that begins at an address, or that a slab has there.
+    #[inline]
+    pub(crate) fn record_at(&self, address: u64) -> Option<&Record> {
+        match self.table.at(address) {
+            Entry::Nothing => None,
+            Entry::Record(number) => Some(self.records.at(number)),
+            Entry::Slab(number) => {
+                let number = self.slabs.at(number).record_at(address)?;
+                Some(self.records.at(number))
+            }
+        }
+    }
+
+    /// The record of the block that an address lies in, at its beginning or further in.
+    pub(crate) fn record_around(&self, address: u64) -> Option<&Record> {
+        if !self.table.has(address) {
+            return None;
+        }
+        if let Entry::Slab(_) = self.table.at(address) {
+            return self.record_at(address);
+        }
+        let base = self.lots().iter().find_map(|lot| lot.taken_at(address))?;
+        self.record_at(base)
+    }
+
+    /// The last block that began at an address, and is no more: where, and how many bytes.
+    pub(crate) fn gone_at(&self, address: u64) -> Option<(u64, u64)> {
+        self.table.has(address).then(|| self.lots().iter().find_map(|lot| lot.gone_at(address)))?
+    }
+
+    pub(crate) fn lot(&self, number: u32) -> Arc<Lot> {
+        self.read_lots()[number as usize].clone()
+    }
+
+    /// Makes a lot of the next number.
+    pub(crate) fn add_lot(&self, make: impl FnOnce(u32) -> Lot) -> Arc<Lot> {
+        let mut lots = self.lots.write().unwrap_or_else(PoisonError::into_inner);
+        let lot = Arc::new(make(u32::try_from(lots.len()).expect("fewer lots than a u32 counts")));
+        lots.push(lot.clone());
+        lot
+    }
+
+    pub(crate) fn lots(&self) -> Vec<Arc<Lot>> {
+        self.read_lots().clone()
+    }
+
+    fn read_lots(&self) -> std::sync::RwLockReadGuard<'_, Vec<Arc<Lot>>> {
+        self.lots.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}

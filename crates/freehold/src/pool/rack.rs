@@ -1,0 +1,400 @@
+//! Magazines: blocks that a thread keeps for one stream, so that most requests and releases touch nothing that others use.
+//!
+//! A rack is its thread's. Another thread that needs what lies there takes it by agreement: it says that it wants the
+//! rack, waits until the thread is outside, and then the rack is its own for a while. The thread pays for this with two
+//! plain stores: that each sees what the other wrote is the system's doing (`membarrier`), asked for by the one who wants.
+
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::book::Book;
+use super::class::{CLASSES, Class, KEPT_MAX};
+use super::heap::GRANULE_BYTES;
+use super::lot::{Counts, Lot};
+use super::record::Record;
+use crate::track::Track;
+
+/// How many blocks that fit no class are kept.
+const LARGE: usize = 8;
+
+/// How many streams a thread finds at once.
+const SLOTS: usize = 16;
+
+pub(crate) struct Rack {
+    /// Whether the thread is inside.
+    busy: AtomicBool,
+    /// Whether somebody else wants in, or the rack is closed.
+    wanted: AtomicBool,
+    /// Whether those who want in have the system order what both sides write.
+    is_asymmetric: bool,
+    /// The stream whose order the blocks here are in.
+    pub(crate) stream: u32,
+    pub(crate) counts: Counts,
+    pub(crate) book: Arc<Book>,
+    pub(crate) lot: Arc<Lot>,
+    track: Arc<Track>,
+    /// Held by who wants in. Whether the rack is closed for good.
+    door: Mutex<bool>,
+    inside: UnsafeCell<Inside>,
+}
+
+// SAFETY: `inside` is not `Sync`. It is touched by the rack's thread between `enter` and the drop of its guard, and by
+// others with the door held after they saw that the thread is outside: see `enter` and `take_over`.
+unsafe impl Sync for Rack {}
+// SAFETY: all of it may move to another thread; what is inside are numbers.
+unsafe impl Send for Rack {}
+
+impl std::fmt::Debug for Rack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rack").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
+struct Inside {
+    small: [Magazine; CLASSES],
+    /// The last blocks that were given up, by their lengths in granules.
+    large_granules: [u32; LARGE],
+    large: [u32; LARGE],
+    /// Where the next one goes.
+    next_large: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Magazine {
+    count: u32,
+    records: [u32; KEPT_MAX],
+}
+
+/// The right to be inside, of the rack's thread.
+pub(crate) struct Entered<'a> {
+    rack: &'a Rack,
+}
+
+/// Who finds the rack closed looks for another.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Closed;
+
+impl Rack {
+    pub(crate) fn new(book: Arc<Book>, lot: Arc<Lot>, track: Arc<Track>) -> Self {
+        Self {
+            busy: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+            is_asymmetric: barrier::is_there(),
+            stream: track.id.0,
+            counts: Counts::default(),
+            book,
+            lot,
+            track,
+            door: Mutex::new(false),
+            inside: UnsafeCell::new(Inside {
+                small: [Magazine { count: 0, records: [0; KEPT_MAX] }; CLASSES],
+                large_granules: [0; LARGE],
+                large: [0; LARGE],
+                next_large: 0,
+            }),
+        }
+    }
+
+    /// Goes inside. For the rack's thread alone, which is not inside already.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<Entered<'_>, Closed> {
+        self.busy.store(true, Ordering::Relaxed);
+        if self.is_asymmetric {
+            compiler_fence(Ordering::SeqCst)
+        } else {
+            fence(Ordering::SeqCst)
+        }
+        if self.wanted.load(Ordering::Acquire) {
+            return self.enter_behind();
+        }
+        Ok(Entered { rack: self })
+    }
+
+    /// Waits for who is inside.
+    #[cold]
+    fn enter_behind(&self) -> Result<Entered<'_>, Closed> {
+        self.busy.store(false, Ordering::Release);
+        let is_closed = *self.door();
+        if is_closed { Err(Closed) } else { self.enter() }
+    }
+
+    /// Gives all blocks here to the lots that they lie on, from any thread but inside the rack. With `close` the rack is used
+    /// no more.
+    pub(crate) fn empty(&self, close: bool) {
+        let records = self.take_over(close, Inside::drain);
+        for record in records {
+            self.give_up(record);
+        }
+    }
+
+    /// Takes the rack over from its thread while `act` runs.
+    fn take_over<R>(&self, close: bool, act: impl FnOnce(&mut Inside) -> R) -> R {
+        let mut is_closed = self.door();
+        self.wanted.store(true, Ordering::Relaxed);
+        if self.is_asymmetric {
+            barrier::everywhere()
+        } else {
+            fence(Ordering::SeqCst)
+        }
+        while self.busy.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        // SAFETY: the thread is outside, as was just seen, and finds `wanted` set when it enters: either its store to
+        // `busy` was before the barrier, and then seen, or its load of `wanted` is behind it. Others wait at the door.
+        let outcome = act(unsafe { &mut *self.inside.get() });
+        *is_closed |= close;
+        self.wanted.store(*is_closed, Ordering::Release);
+        outcome
+    }
+
+    /// Gives a block that nobody has to its lot.
+    fn give_up(&self, record: u32) {
+        let lot = self.book.records.at(record).lot();
+        if lot == self.lot.number {
+            self.lot.give(&self.book, record, &self.track, &[]);
+        } else {
+            self.book.lot(lot).give(&self.book, record, &self.track, &[]);
+        }
+    }
+
+    fn door(&self) -> MutexGuard<'_, bool> {
+        self.door.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'a> Entered<'a> {
+    #[inline]
+    fn inside(&mut self) -> &mut Inside {
+        // SAFETY: this is the only `Entered` of the rack, whose thread does not enter twice, and nobody else is inside
+        // while it lives; it is borrowed mutably.
+        unsafe { &mut *self.rack.inside.get() }
+    }
+
+    /// Takes a block of a class, for an owner.
+    #[inline]
+    pub(crate) fn take_small(&mut self, class: Class, bytes: u64) -> Option<&'a Record> {
+        let rack = self.rack;
+        let magazine = &mut self.inside().small[class.index()];
+        let last = magazine.count.checked_sub(1)?;
+        magazine.count = last;
+        let record = rack.book.records.at(magazine.records[last as usize % KEPT_MAX]);
+        record.own(bytes);
+        rack.counts.hand(bytes);
+        Some(record)
+    }
+
+    /// Takes a block of just the length that a request needs, for an owner.
+    #[inline]
+    pub(crate) fn take_large(&mut self, bytes: u64) -> Option<&'a Record> {
+        let rack = self.rack;
+        let inside = self.inside();
+        let granules = bytes.div_ceil(GRANULE_BYTES) as u32;
+        let index = inside.large_granules.iter().position(|&length| length == granules)?;
+        inside.large_granules[index] = 0;
+        // The next one goes where room is.
+        inside.next_large = index;
+        let record = rack.book.records.at(inside.large[index]);
+        record.own(bytes);
+        rack.counts.hand(bytes);
+        Some(record)
+    }
+
+    /// Keeps a block that its owner gave up.
+    #[inline]
+    pub(crate) fn put(&mut self, record: &Record) {
+        self.rack.counts.take(record.bytes());
+        let capacity_bytes = record.capacity_bytes();
+        match Class::of(capacity_bytes) {
+            Some(class) => self.put_small(class, record.number()),
+            None => self.put_large((capacity_bytes / GRANULE_BYTES) as u32, record.number()),
+        }
+    }
+
+    #[inline]
+    fn put_small(&mut self, class: Class, record: u32) {
+        let magazine = &mut self.inside().small[class.index()];
+        if magazine.count as usize >= class.kept() {
+            self.spill(class);
+        }
+        let magazine = &mut self.inside().small[class.index()];
+        magazine.records[magazine.count as usize % KEPT_MAX] = record;
+        magazine.count += 1;
+    }
+
+    #[inline]
+    fn put_large(&mut self, granules: u32, record: u32) {
+        let inside = self.inside();
+        let index = inside.next_large;
+        inside.next_large = (index + 1) % LARGE;
+        let evicted = (inside.large_granules[index] != 0).then_some(inside.large[index]);
+        inside.large_granules[index] = granules;
+        inside.large[index] = record;
+        if let Some(evicted) = evicted {
+            self.rack.give_up(evicted);
+        }
+    }
+
+    /// Gives the older half of a magazine to the lots.
+    #[cold]
+    fn spill(&mut self, class: Class) {
+        let rack = self.rack;
+        let magazine = &mut self.inside().small[class.index()];
+        let spilled = (magazine.count / 2 + 1).min(magazine.count) as usize;
+        let records: [u32; KEPT_MAX] = magazine.records;
+        magazine.records.copy_within(spilled.., 0);
+        magazine.count -= spilled as u32;
+        for &record in &records[..spilled] {
+            rack.give_up(record);
+        }
+    }
+
+    /// Fetches blocks of a class from the lot's slabs. Whether there were any.
+    pub(crate) fn refill(&mut self, class: Class) -> bool {
+        let rack = self.rack;
+        let magazine = &mut self.inside().small[class.index()];
+        let count = class.kept() / 2 + 1;
+        let taken = rack.lot.take_small(&rack.book, class, count, |record| {
+            magazine.records[magazine.count as usize % KEPT_MAX] = record;
+            magazine.count += 1;
+        });
+        taken > 0
+    }
+}
+
+impl Drop for Entered<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.rack.busy.store(false, Ordering::Release);
+    }
+}
+
+impl Inside {
+    fn drain(&mut self) -> Vec<u32> {
+        let mut records = Vec::new();
+        for magazine in &mut self.small {
+            records.extend_from_slice(&magazine.records[..magazine.count as usize]);
+            magazine.count = 0;
+        }
+        for (granules, record) in self.large_granules.iter_mut().zip(self.large) {
+            if std::mem::take(granules) != 0 {
+                records.push(record);
+            }
+        }
+        records
+    }
+}
+
+impl Drop for Rack {
+    fn drop(&mut self) {
+        self.lot.counts.add(&self.counts);
+    }
+}
+
+/// What a thread finds its racks by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    /// A stream of the library's own: its number never comes again.
+    #[inline]
+    pub(crate) fn own(pool: u32, stream: u32) -> Self {
+        Self(u64::from(pool) << 32 | u64::from(stream))
+    }
+
+    /// A stream that other people's code names by its handle. The handle may come again: then the rack is closed first.
+    #[inline]
+    pub(crate) fn foreign(device: i32, handle: u64) -> Self {
+        Self(1 << 63 | (device as u64 & 0x7fff) << 48 | handle & ((1 << 48) - 1))
+    }
+
+    #[inline]
+    fn slot(self) -> usize {
+        (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % SLOTS
+    }
+}
+
+thread_local! {
+    /// The racks of this thread.
+    static DESK: Desk = const { Desk { slots: [const { Cell::new(None) }; SLOTS], racks: RefCell::new(Vec::new()) } };
+}
+
+struct Desk {
+    slots: [Cell<Option<(Key, *const Rack)>>; SLOTS],
+    racks: RefCell<Vec<(Key, Arc<Rack>)>>,
+}
+
+/// Calls `act` inside this thread's rack for a key. Nothing where there is none, or where the thread is ending.
+#[inline]
+pub(crate) fn within<R>(key: Key, act: impl FnOnce(&Rack, &mut Entered<'_>) -> R) -> Option<R> {
+    DESK.try_with(|desk| {
+        if let Some((found, rack)) = desk.slots[key.slot()].get()
+            && found == key
+        {
+            // SAFETY: a rack in a slot is in the list of the same thread, which keeps it, until it is taken from both.
+            let rack = unsafe { &*rack };
+            if let Ok(mut entered) = rack.enter() {
+                return Some(act(rack, &mut entered));
+            }
+        }
+        desk.within_listed(key, act)
+    })
+    .ok()?
+}
+
+/// Gives this thread a rack for a key. Whether it could be: a thread that is ending takes none.
+pub(crate) fn add(key: Key, rack: Arc<Rack>) -> bool {
+    let added = DESK.try_with(|desk| {
+        rack.lot.add_rack(&rack);
+        desk.racks.borrow_mut().push((key, rack));
+    });
+    added.is_ok()
+}
+
+impl Desk {
+    #[cold]
+    fn within_listed<R>(&self, key: Key, act: impl FnOnce(&Rack, &mut Entered<'_>) -> R) -> Option<R> {
+        self.forget_closed();
+        let rack = self.racks.borrow().iter().find(|(found, _)| *found == key).map(|(_, rack)| rack.clone())?;
+        self.slots[key.slot()].set(Some((key, Arc::as_ptr(&rack))));
+        let mut entered = rack.enter().ok()?;
+        Some(act(&rack, &mut entered))
+    }
+
+    fn forget_closed(&self) {
+        let is_closed = |rack: &Rack| rack.wanted.load(Ordering::Acquire) && *rack.door();
+        let closed: Vec<_> = self.racks.borrow_mut().extract_if(.., |(_, rack)| is_closed(rack)).collect();
+        for (key, _) in closed {
+            self.slots[key.slot()].set(None);
+        }
+    }
+}
+
+impl Drop for Desk {
+    /// What an ending thread kept goes to the lots.
+    fn drop(&mut self) {
+        for slot in &self.slots {
+            slot.set(None);
+        }
+        for (_, rack) in self.racks.borrow_mut().drain(..) {
+            rack.empty(true);
+        }
+    }
+}
+
+/// The barrier that all threads of the process pass when one of them asks.
+mod barrier {
+    use std::sync::OnceLock;
+
+    use rustix::thread::{MembarrierCommand, membarrier};
+
+    /// Whether the system has it.
+    pub(super) fn is_there() -> bool {
+        static IS_THERE: OnceLock<bool> = OnceLock::new();
+        *IS_THERE.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok())
+    }
+
+    pub(super) fn everywhere() {
+        membarrier(MembarrierCommand::PrivateExpedited).expect("a barrier that the system has registered is there");
+    }
+}
