@@ -6,6 +6,7 @@ mod busy;
 mod calls;
 mod measure;
 pub(crate) mod pool;
+mod progress;
 mod release;
 pub(crate) mod report;
 mod rig;

@@ -7,7 +7,7 @@
 const EXACT: usize = 512;
 const EXACT_BITS: u32 = EXACT.trailing_zeros();
 /// Bins for each doubling of length above.
-const STEP_BITS: u32 = 5;
+const STEP_BITS: u32 = 6;
 const COUNT: usize = EXACT + ((32 - EXACT_BITS as usize) << STEP_BITS);
 const WORDS: usize = COUNT.div_ceil(64);
 

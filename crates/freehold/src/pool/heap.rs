@@ -20,7 +20,16 @@ enum Kind {
     Vacant,
     Hole,
     Free,
+    /// Free, and a hole follows: the end of what is mapped. It is in no bin, because it is cut only where nothing else fits:
+    /// that leaves fewer remainders, and less has to be mapped.
+    Top,
     Taken,
+}
+
+impl Kind {
+    fn is_free(self) -> bool {
+        matches!(self, Self::Free | Self::Top)
+    }
 }
 
 #[derive(Debug)]
@@ -139,7 +148,8 @@ impl Heap {
     /// Takes the free range that fits best of those whose position is good.
     pub(crate) fn take_if(&mut self, bytes: u64, is_good: impl Fn(u64) -> bool) -> Option<Taken> {
         let granules = u32::try_from(bytes.div_ceil(GRANULE_BYTES)).ok()?;
-        let range = self.free.best(&self.places, granules, |range| is_good(self.place(range).position))?;
+        let is_good = |range| is_good(self.place(range).position);
+        let range = self.free.best(&self.places, granules, is_good).or_else(|| self.best_top(granules, is_good))?;
         Some(self.take_from(range, granules))
     }
 
@@ -151,8 +161,45 @@ impl Heap {
         self.settle_free(place);
     }
 
+    #[cold]
+    fn best_top(&self, granules: u32, is_good: impl Fn(u32) -> bool) -> Option<u32> {
+        let tops = self.tops().filter(|&top| self.place(top).granules >= granules && is_good(top));
+        tops.min_by_key(|&top| self.place(top).granules)
+    }
+
+    /// The free ranges before holes.
+    fn tops(&self) -> impl Iterator<Item = u32> {
+        let befores = self.holes.iter().map(|&hole| self.place(hole).before);
+        befores.filter(|&before| before != NONE && self.place(before).kind == Kind::Top)
+    }
+
+    /// All free ranges of at least so many granules.
+    fn ranges(&self, granules: u32) -> Vec<u32> {
+        let mut ranges = self.free.from(&self.places, granules);
+        ranges.extend(self.tops().filter(|&top| self.place(top).granules >= granules));
+        ranges
+    }
+
+    /// Makes a place free, in a bin or as the end of what is mapped.
+    fn set_free(&mut self, place: u32) {
+        let after = self.place(place).after;
+        if after != NONE && self.place(after).kind == Kind::Hole {
+            self.place_mut(place).kind = Kind::Top;
+        } else {
+            self.place_mut(place).kind = Kind::Free;
+            self.free.insert(&mut self.places, place);
+        }
+    }
+
+    /// Takes a free range from its bin, if it is in one.
+    fn unlist(&mut self, range: u32) {
+        if self.place(range).kind == Kind::Free {
+            self.free.remove(&mut self.places, range);
+        }
+    }
+
     fn take_from(&mut self, range: u32, granules: u32) -> Taken {
-        self.free.remove(&mut self.places, range);
+        self.unlist(range);
         let rest = self.place(range).granules - granules;
         if rest > 0 {
             let (base, after, position) = {
@@ -162,7 +209,7 @@ impl Heap {
             let rest = self.add_place(base, rest, Kind::Free, range, after);
             self.place_mut(rest).position = position;
             self.place_mut(range).granules = granules;
-            self.free.insert(&mut self.places, rest);
+            self.set_free(rest);
         }
         let place = self.place_mut(range);
         place.kind = Kind::Taken;
@@ -174,17 +221,16 @@ impl Heap {
     /// Makes a place free, one with its free neighbours.
     fn settle_free(&mut self, mut place: u32) {
         let (before, after) = (self.place(place).before, self.place(place).after);
-        if after != NONE && self.place(after).kind == Kind::Free {
-            self.free.remove(&mut self.places, after);
+        if after != NONE && self.place(after).kind.is_free() {
+            self.unlist(after);
             self.join(place, after);
         }
-        if before != NONE && self.place(before).kind == Kind::Free {
-            self.free.remove(&mut self.places, before);
+        if before != NONE && self.place(before).kind.is_free() {
+            self.unlist(before);
             self.join(before, place);
             place = before;
         }
-        self.place_mut(place).kind = Kind::Free;
-        self.free.insert(&mut self.places, place);
+        self.set_free(place);
     }
 
     /// Lets a place swallow the one behind it.
@@ -212,7 +258,7 @@ impl Heap {
     pub(crate) fn need(&self, bytes: u64) -> Option<Need> {
         let needs = self.holes.iter().filter_map(|&hole| {
             let hole = self.place(hole);
-            let beside = Some(hole.before).filter(|&before| before != NONE && self.place(before).kind == Kind::Free);
+            let beside = Some(hole.before).filter(|&before| before != NONE && self.place(before).kind == Kind::Top);
             let there = beside.map_or(0, |beside| self.bytes_of(beside));
             let need = bytes.saturating_sub(there).max(1).next_multiple_of(PAGE_BYTES);
             let room_bytes = u64::from(hole.granules) * GRANULE_BYTES;
@@ -250,13 +296,12 @@ impl Heap {
 
     /// The longest free range.
     pub(crate) fn longest_bytes(&self) -> u64 {
-        let ranges = self.free.from(&self.places, 1);
-        ranges.into_iter().map(|range| self.bytes_of(range)).max().unwrap_or(0)
+        self.ranges(1).into_iter().map(|range| self.bytes_of(range)).max().unwrap_or(0)
     }
 
     /// The chunks that are free as a whole, of ranges whose position is good.
     pub(crate) fn free_chunks(&self, is_good: impl Fn(u64) -> bool) -> Vec<Chunk> {
-        let ranges = self.free.from(&self.places, granules_of(PAGE_BYTES));
+        let ranges = self.ranges(granules_of(PAGE_BYTES));
         let good = ranges.into_iter().filter(|&range| is_good(self.place(range).position));
         good.flat_map(|range| {
             let (base, end) = (self.place(range).base, self.place(range).base + self.bytes_of(range));
@@ -274,17 +319,18 @@ impl Heap {
     pub(crate) fn empty(&mut self, chunk: Chunk) {
         assert_eq!(self.chunks.remove(&chunk.base), Some(chunk), "a chunk is taken away where it was mapped");
         let range = self.at(chunk.base).expect("a chunk lies in a region");
-        assert_eq!(self.place(range).kind, Kind::Free, "a chunk is taken away when all of it is free");
-        self.free.remove(&mut self.places, range);
-        let hole = self.cut(range, chunk.base - self.place(range).base, Kind::Free);
-        let rest = self.cut(hole, chunk.bytes, Kind::Hole);
-        for part in [(hole != range).then_some(range), (rest != hole).then_some(rest)].into_iter().flatten() {
-            self.place_mut(part).kind = Kind::Free;
-            self.free.insert(&mut self.places, part);
-        }
+        assert!(self.place(range).kind.is_free(), "a chunk is taken away when all of it is free");
+        self.unlist(range);
+        self.place_mut(range).kind = Kind::Taken;
+        let hole = self.cut(range, chunk.base - self.place(range).base, Kind::Taken);
+        let rest = self.cut(hole, chunk.bytes, Kind::Taken);
         self.mapped_bytes -= chunk.bytes;
         self.free_bytes -= chunk.bytes;
+        // The holes first: what lies before one is at the end of what is mapped.
         self.settle_hole(hole);
+        for part in [(hole != range).then_some(range), (rest != hole).then_some(rest)].into_iter().flatten() {
+            self.set_free(part);
+        }
     }
 
     /// Takes everything away, whoever has it: no place is taken any more, and nothing is mapped. The chunks that were.
@@ -308,7 +354,7 @@ impl Heap {
         }
         let after = self.place(place).after;
         if wanted > had
-            && (after == NONE || self.place(after).kind != Kind::Free || self.bytes_of(after) < wanted - had)
+            && (after == NONE || !self.place(after).kind.is_free() || self.bytes_of(after) < wanted - had)
         {
             return false;
         }
@@ -373,6 +419,11 @@ impl Heap {
         }
         self.place_mut(place).kind = Kind::Hole;
         self.holes.push(place);
+        let before = self.place(place).before;
+        if before != NONE && self.place(before).kind == Kind::Free {
+            self.unlist(before);
+            self.place_mut(before).kind = Kind::Top;
+        }
     }
 
     fn bytes_of(&self, place: u32) -> u64 {

@@ -172,6 +172,19 @@ impl Lot {
         Some(inside.begin(book, self.number, taken, inside.home.id.0))
     }
 
+    /// Takes back blocks that `from` gave up in its order, and takes one that fits no class.
+    pub(crate) fn exchange(&self, book: &Book, given: &[u32], from: &Track, bytes: u64) -> Option<u32> {
+        let inside = &mut *self.inside();
+        for &record in given {
+            inside.give_from(book, record, from, &[]);
+        }
+        if from.id != inside.home.id {
+            return None;
+        }
+        let taken = inside.heap.take(bytes)?;
+        Some(inside.begin(book, self.number, taken, inside.home.id.0))
+    }
+
     /// A block of this lot's heap for another stream: one that this lot's stream has passed.
     pub(crate) fn lend(&self, book: &Book, bytes: u64, to: u32, has_passed: impl Fn(Mark) -> bool) -> Option<u32> {
         let inside = &mut *self.inside();
@@ -215,16 +228,7 @@ impl Lot {
 
     /// Takes back a block that `from` gave up in its order, behind marks of other streams.
     pub(crate) fn give(&self, book: &Book, record: u32, from: &Track, marks: &[Mark]) {
-        let mut inside = self.inside();
-        if from.id == inside.home.id && marks.is_empty() {
-            return inside.give(book, record);
-        }
-        let mut marks = marks.to_vec();
-        if from.id != inside.home.id {
-            marks.push(Mark { stream: from.id, position: from.edge() });
-        }
-        book.records.at(record).set_stage(Stage::Waiting);
-        inside.waiting.push(Waiting { record, marks });
+        self.inside().give_from(book, record, from, marks);
     }
 
     /// Takes back blocks whose marks have passed; the marks of others that were looked at.
@@ -440,6 +444,19 @@ impl Inside {
         book.records.at(number).begin(taken.base, taken.bytes, stream, lot, taken.place);
         book.table.set_record(taken.base, number);
         number
+    }
+
+    /// Takes back a block that `from` gave up in its order, behind marks of other streams.
+    fn give_from(&mut self, book: &Book, record: u32, from: &Track, marks: &[Mark]) {
+        if from.id == self.home.id && marks.is_empty() {
+            return self.give(book, record);
+        }
+        let mut marks = marks.to_vec();
+        if from.id != self.home.id {
+            marks.push(Mark { stream: from.id, position: from.edge() });
+        }
+        book.records.at(record).set_stage(Stage::Waiting);
+        self.waiting.push(Waiting { record, marks });
     }
 
     /// Takes back a block that is free in the order of the lot's stream.

@@ -115,6 +115,10 @@ impl Pool {
         let has_rack = rack::within(key, |_, _| ()).is_some()
             || rack::add(key, Arc::new(Rack::new(self.book.clone(), lot.clone(), track.clone())));
         let Some(class) = Class::of(bytes) else {
+            let exchanged = rack::within(key, |_, rack| rack.exchange_large(bytes).map(Taken::of));
+            if let Some(Some(taken)) = exchanged {
+                return Ok(taken);
+            }
             let record = self.ground(core, &lot, track, bytes, Origin::Any)?;
             return Ok(self.hand(key, &lot, record, bytes));
         };

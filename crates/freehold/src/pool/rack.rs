@@ -249,6 +249,31 @@ impl<'a> Entered<'a> {
         }
     }
 
+    /// Gives all kept blocks that fit no class to the lots, and takes one of the lot's heap, which sees them as one with what
+    /// lies beside them: so what is kept never makes a longer range of the heap be cut.
+    pub(crate) fn exchange_large(&mut self, bytes: u64) -> Option<&'a Record> {
+        let rack = self.rack;
+        let mut kept = [0; LARGE];
+        let mut count = 0;
+        let inside = self.inside();
+        for (granules, &record) in inside.large_granules.iter_mut().zip(&inside.large) {
+            if std::mem::take(granules) == 0 {
+                continue;
+            }
+            if rack.book.records.at(record).lot() == rack.lot.number {
+                kept[count] = record;
+                count += 1;
+            } else {
+                rack.give_up(record);
+            }
+        }
+        let record = rack.lot.exchange(&rack.book, &kept[..count], &rack.track, bytes)?;
+        let record = rack.book.records.at(record);
+        record.own(bytes);
+        rack.counts.hand(bytes);
+        Some(record)
+    }
+
     /// Fetches blocks of a class from the lot's slabs. Whether there were any.
     pub(crate) fn refill(&mut self, class: Class) -> bool {
         let rack = self.rack;
