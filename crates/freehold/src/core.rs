@@ -40,8 +40,10 @@ const TROUBLES_MAX: usize = 1024;
 pub(crate) struct Core {
     pub(crate) api: Api,
     pub(crate) ordinal: CUdevice,
-    /// The primary context, retained for as long as this lives.
+    /// The primary context, retained for as long as this lives, or one of other people's that serves in its place.
     pub(crate) primary: CUcontext,
+    /// Whether others made that context, and destroy it.
+    is_adopted: bool,
     /// Whether streams can write words.
     writes_words: bool,
     pub(crate) process: u32,
@@ -106,19 +108,28 @@ impl Hall {
 
 impl Core {
     pub(crate) fn new(api: Api, ordinal: CUdevice) -> Result<Self> {
+        let primary = primary::retain(&api, ordinal)?;
+        let core = Self::within_context(api, ordinal, primary);
+        core.or_else(|error| primary::release(&api, ordinal).map_err(Error::from).and(Err(error)))
+    }
+
+    /// As [`new`](Self::new), with a context that others made where the primary one would be.
+    pub(crate) fn adopting(api: Api, ordinal: CUdevice, context: CUcontext) -> Result<Self> {
+        let mut core = Self::within_context(api, ordinal, context)?;
+        core.is_adopted = true;
+        Ok(core)
+    }
+
+    fn within_context(api: Api, ordinal: CUdevice, primary: CUcontext) -> Result<Self> {
         let writes_words = device::attribute(&api, ordinal, CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS)? != 0;
         let family = Family::new().map_err(|error| Error::System { kind: error.kind() })?;
-        let primary = primary::retain(&api, ordinal)?;
-        let pool = device::total_bytes(&api, ordinal)
-            .and_then(|total_bytes| within(&api, primary, || Pool::new(&api, ordinal, total_bytes as u64)));
-        let pool = match pool {
-            Ok(pool) => pool,
-            Err(error) => return Err(primary::release(&api, ordinal).err().unwrap_or(error).into()),
-        };
+        let total_bytes = device::total_bytes(&api, ordinal)? as u64;
+        let pool = within(&api, primary, || Pool::new(&api, ordinal, total_bytes))?;
         Ok(Self {
             api,
             ordinal,
             primary,
+            is_adopted: false,
             writes_words,
             process: std::process::id(),
             family,
@@ -489,6 +500,9 @@ impl Drop for Core {
         // SAFETY: every slot was of a track, and there are none any more.
         let free = || unsafe { self.counters.free(&self.api) };
         if within(&self.api, self.primary, free).is_err() {
+            return;
+        }
+        if self.is_adopted {
             return;
         }
         // A failure leaves the context to the end of the process, like all the returns above.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use freehold_driver::cuda::{CUstream, stream};
+use freehold_driver::cuda::{CUdeviceptr, CUstream, copy, fill, stream};
 
 use crate::core::Core;
 use crate::device::Device;
@@ -31,6 +31,14 @@ pub struct Guest {
     uses: Mutex<HashMap<u32, Vec<Arc<Track>>>>,
 }
 
+/// A block that was not taken back at once, and what is known of it. Whoever has it owes the rest of the release.
+#[derive(Debug)]
+#[must_use]
+pub struct Unkept(Option<Returned>);
+
+/// More than this is never kept by a thread.
+const KEPT_BYTES_MAX: u64 = 1 << 40;
+
 /// What a stream is known by: its handle, or its id. The default stream of a thread is another for each.
 type Name = (u64, Option<ThreadId>);
 
@@ -46,14 +54,19 @@ impl Guest {
     /// [`Error::NothingAsked`] for no bytes, [`Error::Short`] where there is not so much.
     #[inline]
     pub fn alloc(&self, bytes: u64, stream: CUstream) -> Result<u64> {
-        if !self.is_checked
-            && bytes > 0
-            && self.core.is_good()
-            && let Some(taken) = self.core.pool.take_kept(self.key(stream), bytes)
-        {
-            return Ok(taken.base);
+        match self.alloc_kept(bytes, stream) {
+            Some(base) => Ok(base),
+            None => self.alloc_slowly(bytes, stream),
         }
-        self.alloc_slowly(bytes, stream)
+    }
+
+    /// What of [`alloc`](Self::alloc) needs no lock, no driver, and cannot fail otherwise than by having nothing.
+    #[inline]
+    pub fn alloc_kept(&self, bytes: u64, stream: CUstream) -> Option<u64> {
+        if self.is_checked || bytes.wrapping_sub(1) >= KEPT_BYTES_MAX || !self.core.is_good() {
+            return None;
+        }
+        Some(self.core.pool.take_kept(self.key(stream), bytes)?.base)
     }
 
     /// Takes memory back in the order of a stream: work that was put into it before may still use the block.
@@ -62,10 +75,78 @@ impl Guest {
     /// [`Error::WrongRelease`], which says which wrong it is; the block at the address is as it was.
     #[inline]
     pub fn free(&self, address: u64, stream: CUstream) -> Result<()> {
-        if !self.is_checked && self.core.is_good() && self.core.pool.put_kept(self.key(stream), address) == Ok(()) {
-            return Ok(());
+        self.free_kept(address, stream).or_else(|unkept| self.free_unkept(address, stream, unkept))
+    }
+
+    /// What of [`free`](Self::free) needs no lock and no driver. What is left to be done is to be told to
+    /// [`free_unkept`](Self::free_unkept).
+    #[inline]
+    pub fn free_kept(&self, address: u64, stream: CUstream) -> std::result::Result<(), Unkept> {
+        if self.is_checked || !self.core.is_good() {
+            return Err(Unkept(None));
+        }
+        self.core.pool.put_kept(self.key(stream), address).map_err(|returned| Unkept(Some(returned)))
+    }
+
+    /// The rest of a [`free`](Self::free) that [`free_kept`](Self::free_kept) began.
+    #[cold]
+    pub fn free_unkept(&self, address: u64, stream: CUstream, unkept: Unkept) -> Result<()> {
+        if let Unkept(Some(Returned::Used(record, state))) = unkept {
+            return match self.stream(stream) {
+                Ok((_, track)) => self.free_used(record, state, &track),
+                Err(error) => {
+                    self.core.pool.book.records.at(record).return_to_owner(state);
+                    Err(error)
+                }
+            };
         }
         self.free_slowly(address, stream)
+    }
+
+    /// As [`alloc`](Self::alloc), of zeros: they are written in the order of the stream.
+    pub fn alloc_zeroed(&self, bytes: u64, stream: CUstream) -> Result<u64> {
+        let base = self.alloc(bytes, stream)?;
+        let filled = self.core.named(|api| fill::d8_async(api, CUdeviceptr(base), 0, bytes as usize, stream));
+        match filled {
+            Ok(()) => Ok(base),
+            Err(error) => self.free(base, stream).and(Err(self.core.failed(error))),
+        }
+    }
+
+    /// Gives a block other bytes: where it lies if that can be, or else elsewhere, with its contents copied in the order of
+    /// the stream.
+    ///
+    /// # Errors
+    /// As for [`alloc`](Self::alloc) and [`free`](Self::free). The block is as it was.
+    pub fn realloc(&self, address: u64, bytes: u64, stream: CUstream) -> Result<u64> {
+        if self.core.is_child() {
+            return Err(WrongRelease::ForkedChild { address, process: self.core.process }.into());
+        }
+        self.core.check()?;
+        if bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        let (_, track) = self.stream(stream)?;
+        let pool = &self.core.pool;
+        let wrong = || Error::from(pool.wrong_release(address, self.core.process));
+        let record = pool.book.record_at(address).ok_or_else(wrong)?;
+        let seen = record.seen();
+        if seen.state.stage() != Stage::Owned || seen.base != address {
+            return Err(wrong());
+        }
+        if pool.resize(record, bytes, track.id) {
+            return Ok(address);
+        }
+        let base = self.alloc(bytes, stream)?;
+        let copied_bytes = seen.bytes.min(bytes) as usize;
+        let copied = self.core.named(|api| {
+            copy::device_to_device_async(api, CUdeviceptr(base), CUdeviceptr(address), copied_bytes, stream)
+        });
+        let outcome = copied.map_err(|error| self.core.failed(error)).and_then(|()| self.free(address, stream));
+        match outcome {
+            Ok(()) => Ok(base),
+            Err(error) => self.free(base, stream).and(Err(error)),
+        }
     }
 
     #[inline]
@@ -182,6 +263,30 @@ impl Guest {
         self.core.pool.trim(&self.core, keep_bytes).map_err(|error| self.core.failed(error))
     }
 
+    /// Lets the pool have no more than so many bytes of the driver from now on. What it has stays until it is trimmed.
+    pub fn set_budget_bytes(&self, bytes: u64) {
+        self.core.pool.supply.set_budget_bytes(bytes);
+    }
+
+    /// The number of the device.
+    pub fn ordinal(&self) -> i32 {
+        self.ordinal
+    }
+
+    /// Whether an address is one of those that this device's blocks lie at.
+    pub fn has(&self, address: u64) -> bool {
+        let supply = &self.core.pool.supply;
+        address.wrapping_sub(supply.base) < supply.bytes
+    }
+
+    /// Why an address could not be released: for those at which nobody has a block.
+    pub fn wrong_release(&self, address: u64) -> WrongRelease {
+        if self.core.is_child() {
+            return WrongRelease::ForkedChild { address, process: self.core.process };
+        }
+        self.core.pool.wrong_release(address, self.core.process)
+    }
+
     /// The bytes that the driver gave.
     pub fn reserved_bytes(&self) -> u64 {
         self.core.pool.supply.reserved_bytes()
@@ -189,7 +294,8 @@ impl Guest {
 
     /// The bytes that owners have asked for and not given back.
     pub fn live_bytes(&self) -> u64 {
-        self.core.pool.sums().live_bytes
+        // The locks may be held for ever in a fork.
+        if self.core.is_child() { 0 } else { self.core.pool.sums().live_bytes }
     }
 
     /// Who owns the block that an address lies in.

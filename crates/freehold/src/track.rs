@@ -375,7 +375,7 @@ impl Track {
         self.mark(api, now)?;
         let mut signals = self.signals();
         if signals.recorded < now && !self.has_passed(now) {
-            event::record(api, signals.event, self.raw)?;
+            self.named(api, || event::record(api, signals.event, self.raw))?;
             signals.recorded = now;
         }
         // Under the lock, so that nobody asks for the stream meanwhile.

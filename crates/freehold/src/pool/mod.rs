@@ -18,6 +18,8 @@ mod rack;
 #[forbid(unsafe_code)]
 pub(crate) mod record;
 #[forbid(unsafe_code)]
+mod resize;
+#[forbid(unsafe_code)]
 mod shelf;
 #[forbid(unsafe_code)]
 mod slab;
