@@ -25,7 +25,7 @@ enum Command {
     Run(run::Arguments),
     /// Measure what the library costs beside the driver
     Bench(bench::Arguments),
-    /// Replay a recorded log of allocations on this device, on each of the driver's allocators
+    /// Replay a recorded log of allocations on this device, on Freehold's pool and on the driver's allocators
     ///
     /// The log is a timeline that Freehold recorded, RMM's CSV log, PyTorch's memory snapshot, or a workload of `bench pool`. Its
     /// allocations and frees are played in their order by one thread, each stream of the log on its own stream of the device, with

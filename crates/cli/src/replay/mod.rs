@@ -1,4 +1,4 @@
-//! `freehold replay`: a recorded log, replayed on each allocator of the driver, in one run.
+//! `freehold replay`: a recorded log, replayed on Freehold's pool and on the driver's own allocators, in one run.
 //!
 //! This file owns the command. A log is read (`log`, and a file for each kind), comes down to operations on blocks
 //! (`lives`), is played on each allocator (`allocator`, `play`), and what that gave is told (`report`, `picture`).
@@ -26,7 +26,7 @@ use freehold::open::{self, OpenError, Opened};
 use freehold_driver::cuda::{Api, CUstream, CallError, context, device, driver, primary, stream, stream_flags};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use self::allocator::{Ordered, Plain};
+use self::allocator::{Failure, Ordered, Ours, Plain};
 use self::log::{Log, LogError};
 use self::play::{Played, Player};
 use self::report::Report;
@@ -62,7 +62,11 @@ enum ReplayError {
     #[error(transparent)]
     Device(#[from] OpenError),
     #[error(transparent)]
+    Library(#[from] freehold::Error),
+    #[error(transparent)]
     Driver(#[from] CallError),
+    #[error(transparent)]
+    Allocator(#[from] Failure),
     #[error("{}: the picture cannot be written: {error}", .path.display())]
     Picture { path: PathBuf, error: io::Error },
     #[error("the figures cannot be printed: {0}")]
@@ -86,6 +90,11 @@ fn replay(arguments: &Arguments) -> Result<()> {
     let bytes = fs::read(path).map_err(|error| ReplayError::Read { path: path.to_owned(), error })?;
     let log = log::read(&bytes).map_err(|error| ReplayError::Log { path: path.to_owned(), error })?;
     drop(bytes);
+    if let Some(wish) = &arguments.device {
+        // The C interface is given no wish: it looks there.
+        // SAFETY: this process has no other thread yet, which could read the environment meanwhile.
+        unsafe { std::env::set_var(open::VARIABLE, wish) };
+    }
     let opened = open::open(arguments.device.as_deref())?;
     let allocators = played(&opened, &log, arguments.passes)?;
     let report = report(path, &log, &opened, arguments.passes, allocators)?;
@@ -111,9 +120,9 @@ fn report(path: &Path, log: &Log, opened: &Opened, passes: u32, allocators: Vec<
     })
 }
 
-/// Plays the log on each allocator, one after the other: none has memory while another is measured.
+/// Plays the log on each allocator, one after the other: none finds memory that another has kept.
 fn played(opened: &Opened, log: &Log, passes: u32) -> Result<Vec<Played>> {
-    const ALLOCATORS: u64 = 2;
+    const ALLOCATORS: u64 = 3;
     let api = &opened.api;
     context::set_current(api, primary::retain(api, opened.device)?)?;
     let bar = progress(log.history.ops.len() as u64 * u64::from(passes) * ALLOCATORS);
@@ -124,9 +133,13 @@ fn played(opened: &Opened, log: &Log, passes: u32) -> Result<Vec<Played>> {
     let of_ordered = player.play(&ordered, settle)?;
     ordered.close()?;
     let of_plain = player.play(&Plain::new(api)?, settle)?;
+    // Last, because the pool may keep what it has until the process ends.
+    let ours = Ours::new(opened.device)?;
+    let of_ours = player.play(&ours, settle)?;
+    ours.forget(&streams)?;
     bar.finish_and_clear();
     streams.into_iter().try_for_each(|one| stream::destroy(api, one))?;
-    Ok(vec![of_ordered, of_plain])
+    Ok(vec![of_ours, of_ordered, of_plain])
 }
 
 /// A stream of the device for each of the log, its stream 0 among them.

@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::Op;
-use super::allocator::Allocator;
+use super::allocator::{Allocator, Failure};
 use super::lives::History;
 
 /// The first pass has so many stretches, each with a sample at its peak and one at its end: enough for a picture.
@@ -82,7 +82,7 @@ impl<'a> Player<'a> {
         &self,
         allocator: &A,
         settle: impl Fn() -> Result<(), CallError>,
-    ) -> Result<Played, CallError> {
+    ) -> Result<Played, Failure> {
         self.bar.set_message(A::NAME);
         let first = self.pass(allocator, &self.runs(self.history.ops.len().div_ceil(STRETCHES)))?;
         settle()?;
@@ -134,7 +134,7 @@ impl<'a> Player<'a> {
     }
 
     /// Plays the log once, and frees what it leaves.
-    fn pass<A: Allocator>(&self, allocator: &A, runs: &[usize]) -> Result<Pass, CallError> {
+    fn pass<A: Allocator>(&self, allocator: &A, runs: &[usize]) -> Result<Pass, Failure> {
         let mut starts = vec![CUdeviceptr::NULL; self.sizes.len()];
         let mut pass = Pass {
             took: Duration::ZERO,
@@ -163,7 +163,7 @@ impl<'a> Player<'a> {
 
     /// The calls, and nothing else. The address of a block stays where it is after the free.
     #[inline(never)]
-    fn call<A: Allocator>(&self, allocator: &A, ops: &[Op], starts: &mut [CUdeviceptr]) -> Result<(), CallError> {
+    fn call<A: Allocator>(&self, allocator: &A, ops: &[Op], starts: &mut [CUdeviceptr]) -> Result<(), Failure> {
         for op in ops {
             match *op {
                 Op::Allocate { id, bytes, stream } => {
@@ -180,7 +180,7 @@ impl<'a> Player<'a> {
                 Op::Use { id, stream } => {
                     let start = starts[id as usize];
                     if start != CUdeviceptr::NULL {
-                        allocator.note_use(start, self.streams[stream as usize]);
+                        allocator.note_use(start, self.streams[stream as usize])?;
                     }
                 }
             }
@@ -189,7 +189,7 @@ impl<'a> Player<'a> {
     }
 
     /// Frees what the log leaves allocated, each block in the stream where it was allocated.
-    fn free_rest<A: Allocator>(&self, allocator: &A, starts: &[CUdeviceptr]) -> Result<(), CallError> {
+    fn free_rest<A: Allocator>(&self, allocator: &A, starts: &[CUdeviceptr]) -> Result<(), Failure> {
         let mut homes = vec![None; starts.len()];
         for op in &self.history.ops {
             match *op {
@@ -265,7 +265,7 @@ mod tests {
     impl Allocator for Room {
         const NAME: &'static str = "room";
 
-        fn allocate(&self, bytes: u64, stream: CUstream) -> Result<Option<CUdeviceptr>, CallError> {
+        fn allocate(&self, bytes: u64, stream: CUstream) -> Result<Option<CUdeviceptr>, Failure> {
             let mut taken = self.taken.borrow_mut();
             if *taken + bytes > self.bytes {
                 return Ok(None);
@@ -275,18 +275,19 @@ mod tests {
             Ok(Some(CUdeviceptr(bytes)))
         }
 
-        fn free(&self, start: CUdeviceptr, bytes: u64, stream: CUstream) -> Result<(), CallError> {
+        fn free(&self, start: CUdeviceptr, bytes: u64, stream: CUstream) -> Result<(), Failure> {
             assert_eq!(start.0, bytes, "a block is freed with its own size");
             *self.taken.borrow_mut() -= bytes;
             self.said.borrow_mut().push(format!("free {bytes} in {}", stream.0));
             Ok(())
         }
 
-        fn note_use(&self, start: CUdeviceptr, stream: CUstream) {
+        fn note_use(&self, start: CUdeviceptr, stream: CUstream) -> Result<(), Failure> {
             self.said.borrow_mut().push(format!("use {} in {}", start.0, stream.0));
+            Ok(())
         }
 
-        fn reserved_bytes(&self) -> Result<u64, CallError> {
+        fn reserved_bytes(&self) -> Result<u64, Failure> {
             Ok(self.bytes)
         }
     }

@@ -7,7 +7,7 @@ use super::Op;
 use super::lives::{History, Oddities};
 use super::log::{Kind, Log};
 use super::play::Played;
-use crate::bench::report::time;
+use crate::bench::report::{line, time, widths};
 use crate::lab::table::Look;
 
 #[derive(Debug, Serialize)]
@@ -65,6 +65,9 @@ impl Sums {
 const NAMES: [&str; 7] =
     ["allocator", "first pass", "later passes", "peak live", "peak reserved", "reserved/live", "refused"];
 
+/// Which columns are numbers, set to the right.
+const IS_NUMBER: [bool; 7] = [false, true, true, true, true, true, true];
+
 impl Report {
     pub(super) fn json(&self) -> String {
         serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
@@ -90,15 +93,11 @@ impl Report {
             text.push_str(&format!("{sentence}\n"));
         }
         let rows: Vec<[String; 7]> = self.allocators.iter().map(cells).collect();
-        let mut widths = NAMES.map(str::len);
+        let widths = widths(&NAMES, &rows);
+        let names = line(&NAMES.map(str::to_owned), &widths, &IS_NUMBER);
+        text.push_str(&format!("\n{dimmed}{}{dimmed:#}\n", names.trim_end()));
         for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = cell.chars().count().max(*width);
-            }
-        }
-        text.push_str(&format!("\n{dimmed}{}{dimmed:#}\n", line(&NAMES.map(str::to_owned), &widths)));
-        for row in &rows {
-            text.push_str(&line(row, &widths));
+            text.push_str(line(row, &widths, &IS_NUMBER).trim_end());
             text.push('\n');
         }
         text.push_str("Times are of one allocation or free, in the mean.\n");
@@ -127,15 +126,6 @@ fn cells(played: &Played) -> [String; 7] {
 /// The peaks of reserved and of live memory by each other, unless nothing was granted.
 pub(super) fn ratio(played: &Played) -> Option<f64> {
     (played.peak_live_bytes > 0).then(|| played.peak_reserved_bytes as f64 / played.peak_live_bytes as f64)
-}
-
-/// Cells side by side, numbers set to the right.
-fn line(cells: &[String; 7], widths: &[usize; 7]) -> String {
-    let mut line = format!("{:width$}", cells[0], width = widths[0]);
-    for (cell, &width) in cells.iter().zip(widths).skip(1) {
-        line.push_str(&format!("  {cell:>width$}"));
-    }
-    line
 }
 
 pub(super) fn count(number: u64, noun: &str) -> String {
