@@ -8,7 +8,7 @@ mod measure;
 pub(crate) mod pool;
 mod progress;
 mod release;
-mod report;
+pub(crate) mod report;
 mod rig;
 
 use std::io::{self, Write};

@@ -125,7 +125,7 @@ impl Report {
 }
 
 /// How wide the columns are that hold these cells and their names.
-pub(super) fn widths<const N: usize>(names: &[&str; N], rows: &[[String; N]]) -> [usize; N] {
+pub(crate) fn widths<const N: usize>(names: &[&str; N], rows: &[[String; N]]) -> [usize; N] {
     let mut widths = names.map(|name| name.chars().count());
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -136,7 +136,7 @@ pub(super) fn widths<const N: usize>(names: &[&str; N], rows: &[[String; N]]) ->
 }
 
 /// The cells side by side, numbers to the right, with a gap behind each.
-pub(super) fn line<const N: usize>(cells: &[String; N], widths: &[usize; N], is_number: &[bool; N]) -> String {
+pub(crate) fn line<const N: usize>(cells: &[String; N], widths: &[usize; N], is_number: &[bool; N]) -> String {
     let mut line = String::new();
     for ((cell, &width), is_number) in cells.iter().zip(widths).zip(is_number) {
         line.push_str(&if *is_number { format!("{cell:>width$}  ") } else { format!("{cell:width$}  ") });
@@ -145,7 +145,7 @@ pub(super) fn line<const N: usize>(cells: &[String; N], widths: &[usize; N], is_
 }
 
 /// A time with three digits that count.
-pub(super) fn time(ns: f64) -> String {
+pub(crate) fn time(ns: f64) -> String {
     match ns {
         _ if ns < 99.95 => format!("{ns:.1} ns"),
         _ if ns < 999.5 => format!("{ns:.0} ns"),

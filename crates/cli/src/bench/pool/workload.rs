@@ -92,7 +92,7 @@ impl Workload {
             if text.trim().is_empty() || text.starts_with('#') {
                 continue;
             }
-            let op = parse_op(text).ok_or_else(|| ParseError::NoOperation { line, text: text.to_owned() })?;
+            let op = Op::parse(text).ok_or_else(|| ParseError::NoOperation { line, text: text.to_owned() })?;
             match op {
                 Op::Allocate { id, bytes: 0, .. } => return Err(ParseError::NoBytes { line, id }),
                 Op::Allocate { id, .. } => {
@@ -121,14 +121,19 @@ impl Workload {
     }
 }
 
-fn parse_op(line: &str) -> Option<Op> {
-    let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    Some(match words[..] {
-        ["a", id, bytes, stream] => Op::Allocate { id: number(id)?, bytes: number(bytes)?, stream: number(stream)? },
-        ["f", id, stream] => Op::Free { id: number(id)?, stream: number(stream)? },
-        ["u", id, stream] => Op::Use { id: number(id)?, stream: number(stream)? },
-        _ => return None,
-    })
+impl Op {
+    /// Reads one line of the text.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        Some(match words[..] {
+            ["a", id, bytes, stream] => {
+                Self::Allocate { id: number(id)?, bytes: number(bytes)?, stream: number(stream)? }
+            }
+            ["f", id, stream] => Self::Free { id: number(id)?, stream: number(stream)? },
+            ["u", id, stream] => Self::Use { id: number(id)?, stream: number(stream)? },
+            _ => return None,
+        })
+    }
 }
 
 /// Digits and nothing else: the standard library takes a plus sign, which C++ programs may not.
