@@ -39,7 +39,9 @@ class CudaMallocAsync final : public Allocator {
     must(cudaMallocAsync(&start, bytes, stream), "cudaMallocAsync");
     return start;
   }
-  void release(void *start, size_t, cudaStream_t stream) override { must(cudaFreeAsync(start, stream), "cudaFreeAsync"); }
+  void release(void *start, size_t, cudaStream_t stream) override {
+    must(cudaFreeAsync(start, stream), "cudaFreeAsync");
+  }
   void use(void *, cudaStream_t home, cudaStream_t stream) override { join_.wait(home, stream); }
   std::optional<size_t> reserved_bytes() override {
     uint64_t bytes = 0;

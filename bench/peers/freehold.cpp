@@ -39,7 +39,7 @@ class Freehold final : public Allocator {
   template <class Function>
   void find(Function &function, const char *name) {
     function = reinterpret_cast<Function>(dlsym(library_, name));
-    if (function == nullptr) throw std::runtime_error(path_ + " has no " + name + ": build libfreehold.so of this repository");
+    if (function == nullptr) throw std::runtime_error(path_ + " has no " + name + ": build it from this repository");
   }
   [[noreturn]] void fail(const char *call) {
     const char *why = last_error_();

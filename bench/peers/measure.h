@@ -21,8 +21,8 @@ struct Figure {
   std::string failure{};
 };
 
-// Streams that wait for none but those they are told to. They stay until the process ends: a handle comes back for another
-// stream, and allocators that know streams by their handles would take one for the other.
+// Streams that wait for none but those they are told to. They stay until the process ends: a handle comes back for
+// another stream, and allocators that know streams by their handles would take one for the other.
 class Streams {
  public:
   explicit Streams(size_t count);

@@ -20,8 +20,10 @@ constexpr double PAIRS_NS_MIN = 5e6;
 constexpr std::chrono::milliseconds THREADS_WARM{100};
 constexpr std::chrono::milliseconds THREADS_RUN{200};
 constexpr size_t MIXED_BYTES_MAX = 64 << 10;
-// Pairs between two looks at the flag that ends a run.
-constexpr size_t BATCH = 16;
+// Blocks that a thread allocates before it frees them or hands them on, in the order of their allocation.
+constexpr size_t HELD = 32;
+// Handfuls that are on their way from one thread to the next at most.
+constexpr size_t ON_THE_WAY = 8;
 
 std::string size_text(size_t bytes) {
   if (bytes < 1 << 10) return std::to_string(bytes) + " B";
@@ -98,43 +100,38 @@ Figure repeat(std::string name, size_t thread_count, const Body &body) {
   return figure;
 }
 
-// Blocks on their way from one thread to the next.
-struct Batch {
-  std::array<void *, BATCH> starts;
-  std::array<size_t, BATCH> bytes;
+struct Handful {
+  std::array<void *, HELD> starts;
+  std::array<size_t, HELD> bytes;
 };
 
-// One thread fills batches and one empties them; neither waits for the other.
+void allocate(Allocator &allocator, Handful &handful, Sizes &sizes, cudaStream_t stream) {
+  for (size_t at = 0; at < HELD; at += 1) {
+    handful.bytes[at] = sizes.next();
+    handful.starts[at] = allocator.allocate(handful.bytes[at], stream);
+  }
+}
+
+void release(Allocator &allocator, const Handful &handful, cudaStream_t stream) {
+  for (size_t at = 0; at < HELD; at += 1) allocator.release(handful.starts[at], handful.bytes[at], stream);
+}
+
+// Handfuls from one thread to one other; neither waits for the other.
 class Ring {
  public:
-  // Where the next batch goes, or null while the ring is full.
-  Batch *room() { return filled_ - emptied_ == batches_.size() ? nullptr : &batches_[filled_ % batches_.size()]; }
+  // Where the next handful goes, or null while the ring is full.
+  Handful *room() { return filled_ - emptied_ == ON_THE_WAY ? nullptr : &handfuls_[filled_ % ON_THE_WAY]; }
   void fill() { filled_ += 1; }
-  // The oldest batch, or null while the ring is empty.
-  Batch *oldest() { return filled_ == emptied_ ? nullptr : &batches_[emptied_ % batches_.size()]; }
+  // The oldest handful, or null while the ring is empty.
+  const Handful *oldest() { return filled_ == emptied_ ? nullptr : &handfuls_[emptied_ % ON_THE_WAY]; }
   void empty() { emptied_ += 1; }
 
  private:
-  alignas(64) std::array<Batch, 16> batches_;
+  alignas(64) std::array<Handful, ON_THE_WAY> handfuls_;
   // Each is written by one of the two threads alone.
   alignas(64) std::atomic<size_t> filled_{0};
   alignas(64) std::atomic<size_t> emptied_{0};
 };
-
-void fill(Allocator &allocator, Ring &ring, Sizes &sizes, cudaStream_t home) {
-  Batch *batch = ring.room();
-  for (size_t at = 0; at < BATCH; at += 1) {
-    batch->bytes[at] = sizes.next();
-    batch->starts[at] = allocator.allocate(batch->bytes[at], home);
-  }
-  ring.fill();
-}
-
-void empty(Allocator &allocator, Ring &ring, cudaStream_t home) {
-  const Batch *batch = ring.oldest();
-  for (size_t at = 0; at < BATCH; at += 1) allocator.release(batch->starts[at], batch->bytes[at], home);
-  ring.empty();
-}
 
 }  // namespace
 
@@ -165,12 +162,11 @@ Figure threads(Allocator &allocator, size_t thread_count, Sharing sharing) {
   Figure figure = repeat(name, thread_count, [&](size_t thread, const std::atomic<bool> &is_over) {
     Sizes sizes(thread);
     const cudaStream_t stream = streams[is_shared ? 0 : thread];
+    Handful handful;
     uint64_t pairs = 0;
-    for (; !is_over.load(std::memory_order_relaxed); pairs += BATCH) {
-      for (size_t pair = 0; pair < BATCH; pair += 1) {
-        const size_t bytes = sizes.next();
-        allocator.release(allocator.allocate(bytes, stream), bytes, stream);
-      }
+    for (; !is_over.load(std::memory_order_relaxed); pairs += HELD) {
+      allocate(allocator, handful, sizes, stream);
+      release(allocator, handful, stream);
     }
     return pairs;
   });
@@ -188,17 +184,25 @@ Figure handed_over(Allocator &allocator, size_t thread_count) {
     const size_t before = (thread + thread_count - 1) % thread_count;
     uint64_t pairs = 0;
     while (!is_over.load(std::memory_order_relaxed)) {
-      const bool has_room = rings[thread].room() != nullptr;
-      const bool has_work = rings[before].oldest() != nullptr;
-      if (has_room) fill(allocator, rings[thread], sizes, streams[thread]);
-      if (has_work) empty(allocator, rings[before], streams[before]);
-      if (has_work) pairs += BATCH;
-      if (!has_room && !has_work) std::this_thread::yield();
+      Handful *room = rings[thread].room();
+      if (room != nullptr) {
+        allocate(allocator, *room, sizes, streams[thread]);
+        rings[thread].fill();
+      }
+      const Handful *oldest = rings[before].oldest();
+      if (oldest != nullptr) {
+        release(allocator, *oldest, streams[before]);
+        rings[before].empty();
+        pairs += HELD;
+      }
+      if (room == nullptr && oldest == nullptr) std::this_thread::yield();
     }
     return pairs;
   });
   for (size_t thread = 0; thread < thread_count; thread += 1) {
-    while (rings[thread].oldest() != nullptr) empty(allocator, rings[thread], streams[thread]);
+    for (; rings[thread].oldest() != nullptr; rings[thread].empty()) {
+      release(allocator, *rings[thread].oldest(), streams[thread]);
+    }
   }
   allocator.trim();
   return figure;

@@ -1,5 +1,5 @@
-// Measures one allocator and prints what was measured as JSON. A process has one allocator, so that none finds the device's
-// memory full of another's.
+// Measures one allocator and prints what was measured as JSON. A process has one allocator, so that none finds the
+// device's memory full of another's.
 //
 //     peers ALLOCATOR [WORKLOAD.ops ...]
 #include "measure.h"

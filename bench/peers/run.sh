@@ -51,7 +51,8 @@ first_file() {
 find_cuda() {
     folders=$(cuda_folders)
     while read -r folder; do
-        cuda_header=$(first_file "$folder"/include/cuda_runtime_api.h "$folder"/targets/*/include/cuda_runtime_api.h) || continue
+        cuda_header=$(first_file "$folder"/include/cuda_runtime_api.h \
+            "$folder"/targets/*/include/cuda_runtime_api.h) || continue
         cuda_library=$(first_file "$folder"/lib64/libcudart.so* "$folder"/targets/*/lib/libcudart.so* \
             "$folder"/lib/libcudart.so* "$folder"/lib/*/libcudart.so*) || continue
         return 0
@@ -83,7 +84,8 @@ link_with() {
 }
 
 add_torch() {
-    torch=$("$python" -c 'import os, torch; assert torch.version.cuda; print(os.path.dirname(torch.__file__))' 2>/dev/null) || {
+    code='import os, torch; assert torch.version.cuda; print(os.path.dirname(torch.__file__))'
+    torch=$("$python" -c "$code" 2>/dev/null) || {
         say "PyTorch is left out: $python has no torch that was built with CUDA."
         return
     }
@@ -97,7 +99,8 @@ add_torch() {
 }
 
 add_rmm() {
-    rmm=${RMM_ROOT:-$("$python" -c 'import os, librmm; print(os.path.dirname(os.path.dirname(librmm.__file__)))' 2>/dev/null)} || rmm=""
+    code='import os, librmm; print(os.path.dirname(os.path.dirname(librmm.__file__)))'
+    rmm=${RMM_ROOT:-$("$python" -c "$code" 2>/dev/null)} || rmm=""
     if [ -z "$rmm" ]; then
         say "RMM is left out: neither has $python its package librmm, nor is RMM_ROOT set (README.md says to what)."
         return
@@ -135,7 +138,8 @@ add_freehold() {
 find_workloads() {
     workloads=${WORKLOADS:-}
     if [ -n "$workloads" ]; then
-        first_file "$workloads"/*.ops >/dev/null || fail "WORKLOADS=$workloads has no .ops files: write them with freehold bench pool --workloads"
+        first_file "$workloads"/*.ops >/dev/null ||
+            fail "WORKLOADS=$workloads has no .ops files: write them with freehold bench pool --workloads"
         return
     fi
     program=${FREEHOLD:-$root/target/release/freehold}
@@ -143,7 +147,7 @@ find_workloads() {
         workloads=$build/workloads
         "$program" bench pool --workloads "$workloads" >&2
     else
-        say "Only loops are measured, no lists of operations: build target/release/freehold, or set WORKLOADS to a folder of .ops files."
+        say "No lists of operations are measured: build target/release/freehold, or set WORKLOADS to a folder of .ops files."
         workloads=$build/none
     fi
 }

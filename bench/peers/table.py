@@ -95,8 +95,8 @@ def main():
             print("| scaling from 1 to 16 threads | " + " | ".join(map(scaling, by_allocator.values())) + " |")
     runs = max(sum(report["allocator"] == name for report in reports) for name in by_allocator)
     print()
-    print(f"{reports[0]['device']}, {reports[0]['cpu_threads']} CPU threads, medians of repeated loops, {runs} run(s);", end=" ")
-    print("`bench/peers/run.sh`.")
+    machine = f"{reports[0]['device']}, {reports[0]['cpu_threads']} CPU threads"
+    print(f"{machine}; medians of repeated loops, of {runs} run(s); `bench/peers/run.sh`.")
     for name, figures in by_allocator.items():
         failures = [(workload, figure["failure"]) for workload, figure in figures.items() if "failure" in figure]
         if failures:

@@ -18,7 +18,7 @@ namespace caching = c10::cuda::CUDACachingAllocator;
 class Torch final : public Allocator {
  public:
   Torch() {
-    // The rest of PyTorch, which is not here, would answer whether a device has a context. It has one before this is opened.
+    // The rest of PyTorch, which is not here, would answer whether a device has a context. It has, before this is opened.
     c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
     caching::init(c10::cuda::device_count());
   }
