@@ -53,6 +53,8 @@ find_cuda() {
     while read -r folder; do
         cuda_header=$(first_file "$folder"/include/cuda_runtime_api.h \
             "$folder"/targets/*/include/cuda_runtime_api.h) || continue
+        # Python's package of the runtime has this one only with the compiler's.
+        [ -f "$(dirname "$cuda_header")/crt/host_defines.h" ] || continue
         cuda_library=$(first_file "$folder"/lib64/libcudart.so* "$folder"/targets/*/lib/libcudart.so* \
             "$folder"/lib/libcudart.so* "$folder"/lib/*/libcudart.so*) || continue
         return 0
@@ -62,7 +64,7 @@ END
     return 1
 }
 
-find_cuda || fail "no cuda_runtime_api.h with a libcudart.so: install the CUDA toolkit or set CUDA_HOME to its folder"
+find_cuda || fail "no CUDA headers with a libcudart.so: install the CUDA toolkit or set CUDA_HOME to its folder"
 flags="-std=c++20 -O2 -Wall -Wextra"
 cuda_include=$(dirname "$cuda_header")
 parts=""
@@ -105,6 +107,8 @@ add_rmm() {
         say "RMM is left out: neither has $python its package librmm, nor is RMM_ROOT set (README.md says to what)."
         return
     fi
+    [ -d "$rmm" ] || fail "RMM_ROOT=$rmm is no folder: name the one where the wheels were unpacked"
+    rmm=$(cd "$rmm" && pwd)
     for needed in "$rmm/librmm/lib64/librmm.so" "$rmm/rapids_logger/lib64/librapids_logger.so"; do
         if [ ! -f "$needed" ]; then
             say "RMM is left out: $needed is not there."
@@ -124,6 +128,7 @@ add_rmm() {
 add_freehold() {
     if [ -n "${FREEHOLD_LIBRARY:-}" ]; then
         [ -f "$FREEHOLD_LIBRARY" ] || fail "FREEHOLD_LIBRARY=$FREEHOLD_LIBRARY is no file: name libfreehold.so"
+        FREEHOLD_LIBRARY=$(readlink -f "$FREEHOLD_LIBRARY")
     elif [ -f "$root/target/release/libfreehold.so" ]; then
         FREEHOLD_LIBRARY=$root/target/release/libfreehold.so
     else
@@ -131,7 +136,7 @@ add_freehold() {
         return
     fi
     export FREEHOLD_LIBRARY
-    peers="freehold $peers"
+    peers=" freehold"
 }
 
 # The lists of operations: a folder of them, or the program that writes them.
@@ -152,12 +157,17 @@ find_workloads() {
     fi
 }
 
-say "Building in $build"
 peers=""
+add_freehold
+find_workloads
+say "Building in $build"
 add_torch
 add_rmm
 peers="$peers cuda-malloc-async cuda-malloc"
-add_freehold
+chosen=${PEERS:-$peers}
+for name in $chosen; do
+    case " $peers " in *" $name "*) ;; *) fail "PEERS names $name, which is not among those here:$peers" ;; esac
+done
 for name in cuda freehold pairs replay peers; do
     # shellcheck disable=SC2086
     compile "$name" $definitions || {
@@ -168,12 +178,7 @@ done
 link_with "$cuda_library"
 # shellcheck disable=SC2086
 "$cxx" $parts $libraries -pthread -ldl -o "$build/peers"
-find_workloads
 
-chosen=${PEERS:-$peers}
-for name in $chosen; do
-    case " $peers " in *" $name "*) ;; *) fail "PEERS names $name, which is not among those here:$peers" ;; esac
-done
 for run in $(seq "$runs"); do
     for name in $chosen; do
         say "Measuring $name, run $run of $runs"
