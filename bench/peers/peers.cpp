@@ -5,7 +5,6 @@
 #include "measure.h"
 
 #include <cstdio>
-#include <functional>
 #include <iostream>
 #include <sstream>
 #include <thread>
