@@ -471,7 +471,7 @@ impl Core {
         let allocated_at = described.map_or(Location::caller(), |described| described.allocated_at);
         let when = described.and_then(|described| described.released);
         Err(match when {
-            Some(when) if gone.state.stage() == Stage::Ended => {
+            Some(when) if gone.is_ended => {
                 WrongRelease::ContextDestroyed { base, bytes, allocated_at, when, offset_bytes }
             }
             _ => {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::lot::Lot;
-use super::record::{Record, Seen};
+use super::record::{Gone, Record};
 use super::shelf::Shelf;
 use super::slab::Slab;
 use super::table::{Entry, Table};
@@ -58,7 +58,7 @@ impl Book {
     }
 
     /// The last block that lay at an address, and is no more.
-    pub(crate) fn gone_at(&self, address: u64) -> Option<Seen> {
+    pub(crate) fn gone_at(&self, address: u64) -> Option<Gone> {
         self.table.has(address).then(|| self.lots().iter().find_map(|lot| lot.gone_at(address)))?
     }
 

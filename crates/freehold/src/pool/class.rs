@@ -13,9 +13,10 @@ pub(crate) const SMALL_BYTES_MAX: u64 = 64 << 10;
 const EVEN: u64 = 8;
 pub(crate) const CLASSES: usize = 40;
 
-/// The blocks of small classes are cut from places of about this many bytes.
-const SLAB_BYTES_MIN: u64 = 64 << 10;
-const SLAB_BLOCKS_MIN: u64 = 8;
+/// The blocks of a class are cut from places of about so many bytes, and at the most so many blocks.
+const SLAB_BYTES_MIN: u64 = 32 << 10;
+const SLAB_BYTES_MAX: u64 = 512 << 10;
+const SLAB_BLOCKS_MAX: u32 = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Class(u8);
@@ -53,15 +54,17 @@ impl Class {
         ((EVEN + eighth + 1) << doubling) * STEP_BYTES
     }
 
-    /// How long a place is that blocks of the class are cut from: whole granules.
-    pub(crate) fn slab_bytes(self) -> u64 {
-        let blocks = (SLAB_BYTES_MIN / self.bytes()).max(SLAB_BLOCKS_MIN);
-        (self.bytes() * blocks).next_multiple_of(GRANULE_BYTES)
+    /// How many blocks the next slab of the class has, where the lot has `had` of them: half as many again, so that what few
+    /// blocks use stays little.
+    pub(crate) fn slab_blocks(self, had: u32) -> u32 {
+        let least = (SLAB_BYTES_MIN / self.bytes()).max(1) as u32;
+        let most = ((SLAB_BYTES_MAX / self.bytes()) as u32).min(SLAB_BLOCKS_MAX);
+        (had / 2).clamp(least, most)
     }
 
-    /// How many blocks such a place has.
-    pub(crate) fn slab_blocks(self) -> u32 {
-        (self.slab_bytes() / self.bytes()) as u32
+    /// How long a place is that so many blocks are cut from: whole granules.
+    pub(crate) fn slab_bytes(self, blocks: u32) -> u64 {
+        (self.bytes() * u64::from(blocks)).next_multiple_of(GRANULE_BYTES)
     }
 
     /// How many blocks of the class a thread keeps for itself.
@@ -135,13 +138,18 @@ mod tests {
     }
 
     #[test]
-    fn slabs_hold_at_least_eight_blocks_and_waste_little() {
+    fn slabs_grow_with_what_a_lot_has_and_waste_little() {
         for class in Class::all() {
-            let used = class.bytes() * u64::from(class.slab_blocks());
-            assert!(class.slab_blocks() >= 8 && class.slab_blocks() <= 128, "{class:?}");
-            assert!(class.slab_bytes() - used < class.slab_bytes() / 16, "{class:?}");
-            assert_eq!(class.slab_bytes() % GRANULE_BYTES, 0);
+            for had in [0, 1, 10, 100, 10_000] {
+                let blocks = class.slab_blocks(had);
+                let used = class.bytes() * u64::from(blocks);
+                assert!((1..=128).contains(&blocks), "{class:?}");
+                assert!(class.slab_bytes(blocks) - used < GRANULE_BYTES, "{class:?}");
+                assert!(class.slab_bytes(blocks) <= SLAB_BYTES_MAX, "{class:?}");
+            }
         }
+        assert_eq!((Class(0).slab_blocks(0), Class(0).slab_blocks(1000)), (64, 128));
+        assert_eq!((Class(39).slab_blocks(0), Class(39).slab_blocks(1000)), (1, 8));
         assert_eq!((Class(0).kept(), Class(39).kept(), Class(31).kept()), (32, 4, 8));
     }
 }

@@ -12,7 +12,7 @@ use super::book::Book;
 use super::class::{CLASSES, Class, SMALL_BYTES_MAX};
 use super::heap::{Chunk, GRANULE_BYTES, Heap, Need, Taken};
 use super::rack::Rack;
-use super::record::{Record, Seen, Stage};
+use super::record::{Gone, Record, Seen, Stage};
 use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
 
@@ -23,7 +23,7 @@ const SLAB: u32 = 1 << 31;
 const RECORDS: u32 = 64;
 
 /// How many blocks that are no more a lot remembers.
-const GONE_MAX: usize = 1024;
+const GONE_MAX: usize = 256;
 
 /// How many blocks that wait are looked at for one request.
 const LOOKS_MAX: usize = 64;
@@ -59,12 +59,14 @@ struct Inside {
     partial: [Vec<u32>; CLASSES],
     /// Slabs without a place, to be used again.
     bare: [Vec<u32>; CLASSES],
+    /// How many blocks the slabs of each class have that have a place.
+    slab_blocks: [u32; CLASSES],
     vacant: Vec<u32>,
     waiting: Vec<Waiting>,
     /// Whether what waits was looked at since blocks were taken last.
     is_settled: bool,
     /// The blocks of the heap that went last, and where the next one is noted.
-    gone: Vec<Seen>,
+    gone: Vec<Gone>,
     next_gone: usize,
 }
 
@@ -118,6 +120,7 @@ impl Lot {
                 heap: Heap::new(),
                 partial: [const { Vec::new() }; CLASSES],
                 bare: [const { Vec::new() }; CLASSES],
+                slab_blocks: [0; CLASSES],
                 vacant: Vec::new(),
                 waiting: Vec::new(),
                 is_settled: false,
@@ -259,18 +262,27 @@ impl Lot {
         Some((inside.begin(book, self.number, taken, to), mark))
     }
 
+    /// How long a place the next slab of a class is to have.
+    pub(crate) fn next_slab_bytes(&self, class: Class) -> u64 {
+        class.slab_bytes(class.slab_blocks(self.inside().slab_blocks[class.index()]))
+    }
+
     /// Makes a slab of a block that was taken of this lot's heap.
     pub(crate) fn add_slab(&self, book: &Book, class: Class, block: u32) {
         let block = book.records.at(block);
         let (base, place, position) = (block.base(), block.place(), block.position());
         assert_eq!(block.lot(), self.number, "a slab lies on the ground of its lot");
         let inside = &mut *self.inside();
-        let number = inside.bare[class.index()].pop().unwrap_or_else(|| {
+        let blocks = (block.capacity_bytes() / class.bytes()) as u32;
+        let bare = &mut inside.bare[class.index()];
+        let fitting = bare.iter().position(|&number| book.slabs.at(number).blocks() == blocks);
+        let number = fitting.map(|index| bare.swap_remove(index)).unwrap_or_else(|| {
             let number = book.slabs.add(1);
-            book.slabs.at(number).equip(class, book.records.add(class.slab_blocks()));
+            book.slabs.at(number).equip(class, blocks, book.records.add(blocks));
             number
         });
         let slab = book.slabs.at(number);
+        inside.slab_blocks[class.index()] += blocks;
         for (index, record) in slab.records().enumerate() {
             let at = base + index as u64 * class.bytes();
             let record = book.records.at(record);
@@ -287,6 +299,12 @@ impl Lot {
     /// Takes back a block that `from` gave up in its order, behind marks of other streams.
     pub(crate) fn give(&self, book: &Book, record: u32, from: &Track, marks: &[Mark]) {
         self.inside().give_from(book, record, from, marks);
+    }
+
+    /// As [`give`](Self::give), of blocks without marks.
+    pub(crate) fn give_all(&self, book: &Book, records: impl Iterator<Item = u32>, from: &Track) {
+        let inside = &mut *self.inside();
+        records.for_each(|record| inside.give_from(book, record, from, &[]));
     }
 
     /// Takes back blocks whose marks have passed; the marks of others that were looked at.
@@ -465,7 +483,7 @@ impl Lot {
     }
 
     /// The block that went last from an address.
-    pub(crate) fn gone_at(&self, address: u64) -> Option<Seen> {
+    pub(crate) fn gone_at(&self, address: u64) -> Option<Gone> {
         let inside = self.inside();
         let (newer, older) = inside.gone.split_at(inside.next_gone);
         let mut gone = newer.iter().rev().chain(older.iter().rev());
@@ -482,7 +500,7 @@ impl Lot {
                 self.counts.taken_blocks.fetch_add(1, Ordering::Relaxed);
                 self.counts.taken_bytes.fetch_add(record.bytes(), Ordering::Relaxed);
                 record.set_stage(Stage::Ended);
-                inside.note_gone(record.seen());
+                inside.note_gone(Gone::of(record));
                 disowned.push((record.number(), record.seen()));
             }
         }
@@ -502,11 +520,12 @@ impl Lot {
                 inside.vacant.push(record.number());
             } else if record.number() == book.slabs.at(slab & !SLAB).records().start {
                 let slab = book.slabs.at(slab & !SLAB);
-                book.table.clear(slab.base(), slab.class().slab_bytes());
+                book.table.clear(slab.base(), slab.bytes());
                 inside.bare[slab.class().index()].push(slab.number());
             }
             record.end();
         }
+        inside.slab_blocks = [0; CLASSES];
         inside.is_orphan = true;
         inside.is_anybodys = true;
         inside.heap.free_all();
@@ -567,7 +586,7 @@ impl Inside {
         let record = book.records.at(number);
         let place = record.place();
         if place & SLAB == 0 {
-            self.note_gone(record.seen());
+            self.note_gone(Gone::of(record));
             book.table.clear(record.base(), 1);
             let position = self.position_of(record);
             record.end();
@@ -594,11 +613,11 @@ impl Inside {
     }
 
     /// Remembers a block that is no more, for who releases it again.
-    fn note_gone(&mut self, seen: Seen) {
+    fn note_gone(&mut self, gone: Gone) {
         if self.gone.len() < GONE_MAX {
-            self.gone.push(seen);
+            self.gone.push(gone);
         } else {
-            self.gone[self.next_gone] = seen;
+            self.gone[self.next_gone] = gone;
             self.next_gone = (self.next_gone + 1) % GONE_MAX;
         }
     }
@@ -621,7 +640,8 @@ impl Inside {
         if let Some(&moved) = partial.get(spot) {
             book.slabs.at(moved).set_spot(spot);
         }
-        book.table.clear(slab.base(), class.slab_bytes());
+        book.table.clear(slab.base(), slab.bytes());
+        self.slab_blocks[class.index()] -= slab.blocks();
         let mut position = 0;
         for record in slab.records() {
             let record = book.records.at(record);

@@ -35,7 +35,7 @@ use self::book::Book;
 use self::class::Class;
 use self::lot::{Counts, Lot};
 use self::rack::Rack;
-use self::record::{Record, Seen, Stage, State};
+use self::record::{Gone, Record, Seen, Stage, State};
 use self::supply::{Inside, Supply};
 use self::table::Table;
 use crate::core::Core;
@@ -154,7 +154,7 @@ impl Pool {
             if !has_rack && lot.take_small(&self.book, track.id.0, class, 1, |record| found = Some(record)) == 1 {
                 return Ok(self.hand(key, &lot, found.expect("a block was found"), bytes));
             }
-            let block = self.ground(core, &lot, track, class.slab_bytes(), Origin::Own)?;
+            let block = self.ground(core, &lot, track, lot.next_slab_bytes(class), Origin::Own)?;
             lot.add_slab(&self.book, class, block);
         }
     }
@@ -245,10 +245,10 @@ impl Pool {
     }
 
     /// What is known of a block that is gone, or parked, by an address.
-    pub(crate) fn gone_at(&self, address: u64) -> Option<Seen> {
-        let parked = self.book.record_around(address).map(Record::seen);
-        let parked = parked.filter(|seen| seen.state.stage() != Stage::Vacant && seen.bytes > 0);
-        parked.or_else(|| self.book.gone_at(address))
+    pub(crate) fn gone_at(&self, address: u64) -> Option<Gone> {
+        let parked = self.book.record_around(address);
+        let parked = parked.filter(|record| record.state().stage() != Stage::Vacant).map(Gone::of);
+        parked.filter(|gone| gone.bytes > 0).or_else(|| self.book.gone_at(address))
     }
 
     /// All blocks that somebody has.

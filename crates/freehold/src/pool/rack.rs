@@ -123,9 +123,7 @@ impl Rack {
     /// no more.
     pub(crate) fn empty(&self, close: bool) {
         let records = self.take_over(close, Inside::drain);
-        for record in records {
-            self.give_up(record);
-        }
+        self.give_up_all(&records);
     }
 
     /// Takes the rack over from its thread while `act` runs.
@@ -156,6 +154,14 @@ impl Rack {
         } else {
             self.book.lot(lot).give(&self.book, record, &self.track, &[]);
         }
+    }
+
+    /// As [`give_up`](Self::give_up), with one lock for those of the rack's own lot.
+    fn give_up_all(&self, records: &[u32]) {
+        let is_own = |record: &u32| self.book.records.at(*record).lot() == self.lot.number;
+        let own = records.iter().copied().filter(is_own);
+        self.lot.give_all(&self.book, own, &self.track);
+        records.iter().filter(|record| !is_own(record)).for_each(|&record| self.give_up(record));
     }
 
     fn door(&self) -> MutexGuard<'_, bool> {
@@ -244,9 +250,7 @@ impl<'a> Entered<'a> {
         let records: [u32; KEPT_MAX] = magazine.records;
         magazine.records.copy_within(spilled.., 0);
         magazine.count -= spilled as u32;
-        for &record in &records[..spilled] {
-            rack.give_up(record);
-        }
+        rack.give_up_all(&records[..spilled]);
     }
 
     /// Gives all kept blocks that fit no class to the lots, and takes one of the lot's heap, which sees them as one with what

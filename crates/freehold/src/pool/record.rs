@@ -121,6 +121,30 @@ pub(crate) struct Seen {
     pub(crate) described: Option<Described>,
 }
 
+/// What is remembered of a block that is no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    /// Whether it went with its context.
+    pub(crate) is_ended: bool,
+    pub(crate) described: Option<Described>,
+}
+
+impl Gone {
+    /// For who has the record.
+    #[inline]
+    pub(crate) fn of(record: &Record) -> Self {
+        let state = State(record.state.load(Ordering::Relaxed));
+        Self {
+            base: record.base(),
+            bytes: record.bytes(),
+            is_ended: state.stage() == Stage::Ended,
+            described: if state.0 & DESCRIBED == 0 { None } else { record.described() },
+        }
+    }
+}
+
 impl Numbered for Record {
     fn set_number(&self, number: u32) {
         self.number.store(number, Ordering::Relaxed);

@@ -55,6 +55,16 @@ impl Slab {
         Class::at(self.class.load(Ordering::Relaxed) as usize)
     }
 
+    /// How many blocks it has.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.blocks.load(Ordering::Relaxed)
+    }
+
+    /// How long its place is.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.class().slab_bytes(self.blocks())
+    }
+
     pub(crate) fn place(&self) -> u32 {
         self.place.load(Ordering::Relaxed)
     }
@@ -73,10 +83,10 @@ impl Slab {
     }
 
     /// Gives the slab its records, once and for all.
-    pub(crate) fn equip(&self, class: Class, first: u32) {
+    pub(crate) fn equip(&self, class: Class, blocks: u32, first: u32) {
         let steps = (class.bytes() / STEP_BYTES) as u32;
         self.inverse.store((1u32 << INVERSE_BITS).div_ceil(steps), Ordering::Relaxed);
-        self.blocks.store(class.slab_blocks(), Ordering::Relaxed);
+        self.blocks.store(blocks, Ordering::Relaxed);
         self.class.store(class.index() as u32, Ordering::Relaxed);
         self.first.store(first, Ordering::Relaxed);
     }
@@ -135,11 +145,12 @@ mod tests {
     fn every_address_of_a_slab_leads_to_its_block() {
         for class in Class::all() {
             let slab = Slab::default();
-            slab.equip(class, 1000);
+            let blocks = class.slab_blocks(10_000);
+            slab.equip(class, blocks, 1000);
             slab.settle(1 << 30, 0);
-            for offset in (0..class.slab_bytes()).step_by(STEP_BYTES as usize) {
+            for offset in (0..slab.bytes()).step_by(STEP_BYTES as usize) {
                 let index = (offset / class.bytes()) as u32;
-                let expected = (index < class.slab_blocks()).then_some(1000 + index);
+                let expected = (index < blocks).then_some(1000 + index);
                 assert_eq!(slab.record_at((1 << 30) + offset), expected, "{class:?} {offset}");
                 assert_eq!(slab.record_at((1 << 30) + offset + 511), expected, "{class:?} {offset}");
             }
@@ -150,7 +161,7 @@ mod tests {
     fn blocks_are_taken_once_and_given_back() {
         let slab = Slab::default();
         let class = Class::of(512).unwrap();
-        slab.equip(class, 7);
+        slab.equip(class, 128, 7);
         slab.settle(1 << 30, 0);
         let taken: Vec<_> = std::iter::from_fn(|| slab.take()).collect();
         assert_eq!(taken, (7..135).collect::<Vec<_>>());
