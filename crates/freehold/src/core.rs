@@ -483,7 +483,13 @@ impl Core {
 
     /// How much memory there is in which state.
     pub(crate) fn totals(&self) -> Totals {
-        self.pool.totals()
+        let (mut totals, vectors) = (self.pool.totals(), self.ledger().totals());
+        totals.owned_blocks += vectors.owned_blocks;
+        totals.owned_bytes += vectors.owned_bytes;
+        totals.released_blocks += vectors.released_blocks + vectors.free_blocks;
+        totals.released_bytes += vectors.released_bytes + vectors.free_bytes;
+        totals.cached_bytes = totals.cached_bytes.saturating_sub(vectors.held_bytes);
+        totals
     }
 
     /// Why so many bytes cannot be had.

@@ -12,6 +12,7 @@ use crate::current::within;
 use crate::error::Result;
 use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
+use crate::vector::Leaving;
 
 /// What is to be done when nothing of its context is pending.
 #[derive(Debug)]
@@ -26,6 +27,10 @@ pub(crate) enum Later {
     Close {
         hall: Arc<Hall>,
         marks: OnceLock<Vec<Mark>>,
+    },
+    /// Memory of a vector, which its work is to pass first.
+    Unmap {
+        leaving: Arc<Leaving>,
     },
     /// A stream that could not be marked when it was dropped.
     Retire {
@@ -95,6 +100,7 @@ impl Core {
     fn attempt(&self, what: &Later) -> Result<bool> {
         let (api, failed) = (&self.api, |error| self.failed(error));
         match what {
+            Later::Unmap { leaving } => leaving.attempt(self),
             Later::Retire { track } => track.retire(api).map(|()| true).map_err(failed),
             Later::Unload { hall, raw, asked } => {
                 let unload = || {
@@ -170,6 +176,8 @@ impl Core {
         later.retain(|what| match what {
             Later::Unload { hall, .. } | Later::Close { hall, .. } => hall.id != context,
             Later::Retire { track } => track.context != context,
+            // Memory that is mapped is the device's.
+            Later::Unmap { .. } => true,
         });
         tracks
     }

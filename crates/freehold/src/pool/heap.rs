@@ -100,6 +100,13 @@ pub(crate) struct Need {
     beside: Option<u32>,
 }
 
+impl Need {
+    /// Of addresses that are no heap's.
+    pub(crate) fn beyond(base: u64, bytes: u64, room_bytes: u64) -> Self {
+        Self { base, bytes, room_bytes, beside: None }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Heap {
     places: Places,

@@ -341,6 +341,15 @@ impl Lot {
         fits
     }
 
+    /// The last marks that blocks wait for, one for each stream.
+    pub(crate) fn awaited(&self) -> Vec<Mark> {
+        let inside = self.inside();
+        let mut marks: Vec<_> = inside.waiting.iter().flat_map(|waiting| waiting.marks.iter().copied()).collect();
+        marks.sort_unstable_by_key(|mark| (mark.stream, std::cmp::Reverse(mark.position)));
+        marks.dedup_by_key(|mark| mark.stream);
+        marks
+    }
+
     /// Makes places again of all slabs whose blocks nobody has.
     pub(crate) fn raze_empty(&self, book: &Book) {
         let inside = &mut *self.inside();
@@ -485,9 +494,8 @@ impl Lot {
         let inside = &mut *self.inside();
         inside.waiting.clear();
         inside.partial.iter_mut().for_each(Vec::clear);
-        inside.bare.iter_mut().for_each(Vec::clear);
-        inside.vacant.clear();
-        for record in book.records.iter().filter(|record| record.lot() == self.number) {
+        let is_here = |record: &&Record| record.lot() == self.number && record.state().stage() != Stage::Vacant;
+        for record in book.records.iter().filter(is_here) {
             let slab = record.place();
             if slab & SLAB == 0 {
                 book.table.clear(record.base(), 1);

@@ -33,17 +33,18 @@ use freehold_driver::cuda::{Api, CUdevice, CallError};
 
 use self::book::Book;
 use self::class::Class;
-use self::heap::Chunk;
 use self::lot::{Counts, Lot};
 use self::rack::Rack;
 use self::record::{Record, Seen, Stage, State};
-use self::supply::{Grown, Inside, Supply};
+use self::supply::{Inside, Supply};
 use self::table::Table;
 use crate::core::Core;
 use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
 
+pub(crate) use self::heap::{Chunk, Need, PAGE_BYTES};
 pub(crate) use self::rack::Key;
+pub(crate) use self::supply::Grown;
 
 /// Chunks are moved to where they are needed, before new ones are made, if more than this part of what is mapped is free.
 const IDLE_PART: u64 = 8;
@@ -354,17 +355,20 @@ impl Pool {
         if let Some(record) = lot.take_large(&self.book, bytes) {
             return Ok(record);
         }
-        core.mark_each(&unmarked)?;
-        if origin == Origin::Any
-            && let Some(record) = self.borrow(core, lot, track, bytes)?
-        {
-            return Ok(record);
+        let found = self.ground_elsewhere(core, lot, track, bytes, origin);
+        // Not before streams were asked how far they have come: one that has a mark to write is not done.
+        if let Err(error) = core.mark_each(&unmarked) {
+            found.into_iter().flatten().for_each(|record| self.put_unowned(record, track));
+            return Err(error.into());
         }
-        if let Some(record) = self.grow(core, lot, bytes)? {
+        if let Some(record) = found? {
             return Ok(record);
         }
         // All that was kept somewhere has come back meanwhile.
         if let Some(record) = lot.take_large(&self.book, bytes) {
+            return Ok(record);
+        }
+        if let Some(record) = self.take_behind(core, lot, track, bytes)? {
             return Ok(record);
         }
         if origin == Origin::Any
@@ -373,6 +377,44 @@ impl Pool {
             return Ok(record);
         }
         Err(Refusal::Short)
+    }
+
+    /// Ground of another lot, or newly mapped.
+    fn ground_elsewhere(
+        &self,
+        core: &Core,
+        lot: &Lot,
+        track: &Track,
+        bytes: u64,
+        origin: Origin,
+    ) -> Result<Option<u32>, CallError> {
+        if origin == Origin::Any
+            && let Some(record) = self.borrow(core, lot, track, bytes)?
+        {
+            return Ok(Some(record));
+        }
+        self.grow(core, lot, bytes)
+    }
+
+    /// Gives back ground that nobody had.
+    fn put_unowned(&self, record: u32, track: &Track) {
+        self.book.lot(self.book.records.at(record).lot()).give(&self.book, record, track, &[]);
+    }
+
+    /// A block of the stream's own lot that waits for other streams: the device waits for them, before the stream's next work.
+    fn take_behind(&self, core: &Core, lot: &Lot, track: &Track, bytes: u64) -> Result<Option<u32>, CallError> {
+        if lot.home().id != track.id {
+            return Ok(None);
+        }
+        for mark in lot.awaited() {
+            if let Some(other) = core.track(mark.stream)
+                && track.can_wait_for(&core.api, &other)?
+            {
+                track.wait_for(&core.api, &other, mark.position)?;
+            }
+        }
+        lot.settle_all(&self.book, |mark| core.has_passed(mark) || track.has_waited(mark.stream, mark.position));
+        Ok(lot.take_large(&self.book, bytes))
     }
 
     /// A block of another lot of the context, which that one's stream has passed.
@@ -512,6 +554,21 @@ impl Pool {
             return Ok(grown);
         }
         self.supply.assemble(api, current, inside, need)
+    }
+
+    /// Maps memory at addresses that are no lot's: a chunk that is kept, or else a new one.
+    pub(crate) fn map_beyond(&self, core: &Core, need: Need) -> Result<Grown, CallError> {
+        self.supply.grow(&core.api, core.primary, &mut self.supply.lock(), need)
+    }
+
+    /// As [`map_beyond`](Self::map_beyond), of whatever nobody has.
+    pub(crate) fn gather_beyond(&self, core: &Core, need: Need) -> Result<Grown, CallError> {
+        self.grown(core, &mut self.supply.lock(), need)
+    }
+
+    /// Unmaps a chunk of addresses that are no lot's, which nothing uses any more, and keeps its memory.
+    pub(crate) fn unmap_beyond(&self, core: &Core, chunk: Chunk) -> Result<(), CallError> {
+        self.supply.keep(&core.api, core.primary, &mut self.supply.lock(), chunk)
     }
 
     /// Gets back what threads keep and what waits for marks that have passed, and asks how far streams have come.

@@ -25,6 +25,8 @@ examples! {
     shared_references "../../examples/05_shared_references.rs"
     module_twice "../../examples/06_module_twice.rs"
     wrong_releases "../../examples/07_wrong_releases.rs"
+    vector "../../examples/08_vector.rs"
+    arena "../../examples/09_arena.rs"
 }
 
 use std::time::{Duration, Instant};
@@ -46,9 +48,9 @@ macro_rules! scenarios {
     };
 }
 
-const EXAMPLES: [Scenario; 7] = scenarios! {
+const EXAMPLES: [Scenario; 9] = scenarios! {
     allocate::run two_contexts::run release_while_a_kernel_runs::run two_streams::run shared_references::run
-    module_twice::run wrong_releases::run
+    module_twice::run wrong_releases::run vector::run arena::run
 };
 
 const OTHERS: [Scenario; 13] = scenarios! {
