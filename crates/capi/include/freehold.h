@@ -82,11 +82,12 @@ struct freehold_owner {
   size_t size;
   // The number of the device.
   int device;
-  // The library's number of the stream that the block is in the order of; never one that was another stream's.
+  // The library's number of the stream that the block is in the order of, never one that was another stream's; 0 where
+  // that is not known any more.
   uint32_t stream;
   // The id of the process.
   uint32_t process;
-  // Whether somebody has the block. It is released otherwise, and only the addresses above are known.
+  // Whether somebody has the block. It is released otherwise.
   bool is_live;
 };
 

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use freehold::guest::{Guest, Unkept};
-use freehold::ledger::WrongRelease;
+use freehold::ledger::{State, WrongRelease};
 use freehold::{Error, open};
 use freehold_driver::cuda::CUstream as Stream;
 
@@ -44,11 +44,12 @@ pub struct FreeholdOwner {
     pub size: usize,
     /// The number of the device.
     pub device: c_int,
-    /// The library's number of the stream that the block is in the order of; never one that was another stream's.
+    /// The library's number of the stream that the block is in the order of, never one that was another stream's; 0 where
+    /// that is not known any more.
     pub stream: u32,
     /// The id of the process.
     pub process: u32,
-    /// Whether somebody has the block. It is released otherwise, and only the addresses above are known.
+    /// Whether somebody has the block. It is released otherwise.
     pub is_live: bool,
 }
 
@@ -239,9 +240,14 @@ fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
     let guest = guest_at(address)?;
     let device = guest.ordinal();
     if let Some(owner) = guest.owner_of(address) {
-        let stream = owner.stream.map_or(0, |stream| stream.0);
-        let (base, size) = (pointer(owner.base), owner.bytes as usize);
-        return Ok(FreeholdOwner { base, size, device, stream, process: owner.process, is_live: true });
+        return Ok(FreeholdOwner {
+            base: pointer(owner.base),
+            size: owner.bytes as usize,
+            device,
+            stream: owner.stream.map_or(0, |stream| stream.0),
+            process: owner.process,
+            is_live: owner.state == State::Owned,
+        });
     }
     match guest.wrong_release(address) {
         WrongRelease::AlreadyReleased { base, bytes, .. } => Ok(FreeholdOwner {

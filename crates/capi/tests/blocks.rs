@@ -213,7 +213,9 @@ fn a_budget_is_not_exceeded() {
     let block = alloc(4 * MIB, handle(0));
     assert!(freehold_alloc(8 * MIB as isize, 0, handle(0)).is_null());
     assert_eq!(freehold_last_error_code(), FreeholdError::OutOfMemory as i32);
-    assert!(last_error().starts_with("8388608 bytes cannot be had"), "{}", last_error());
+    let told = last_error();
+    assert!(told.starts_with("8.0 MiB were asked for, and at most 4.0 MiB can be had: "), "{told}");
+    assert!(told.ends_with("; raise the pool's budget"), "{told}");
     assert!(freehold_reserved_bytes(0) <= before + 8 * MIB);
     assert_eq!(freehold_set_budget(0, usize::MAX), NONE);
     free(alloc(8 * MIB, handle(0)), handle(0));

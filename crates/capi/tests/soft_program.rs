@@ -46,6 +46,7 @@ int main(void) {
     must(freehold_try_free(larger, 0, 0, stream) == FREEHOLD_ERROR_ALREADY_RELEASED, "a second release");
     must(strstr(freehold_last_error(), "already released") != NULL, "its text");
     must(freehold_stream_retire(stream) == FREEHOLD_ERROR_NONE, "freehold_stream_retire");
+    must(cuStreamSynchronize(stream) == CUDA_SUCCESS, "cuStreamSynchronize");
     must(cuStreamDestroy(stream) == CUDA_SUCCESS, "cuStreamDestroy");
     must(freehold_trim(0, 0) == FREEHOLD_ERROR_NONE, "freehold_trim");
     printf("%zu live, %zu reserved\n", freehold_live_bytes(0), freehold_reserved_bytes(0));

@@ -57,6 +57,13 @@ impl World {
         stream::synchronize(&self.api, raw(stream)).unwrap();
     }
 
+    /// Waits for all work, of streams that are gone too, and gives everything back that nobody has: what is still reserved.
+    pub(crate) fn left_bytes(&self) -> usize {
+        context::synchronize(&self.api).unwrap();
+        assert_eq!(freehold_trim(0, 0), NONE, "{}", last_error());
+        freehold_reserved_bytes(0)
+    }
+
     /// Lets the work that is put into a stream from now on wait at a gate.
     pub(crate) fn hold(&self, stream: CUstream, gate: &Gate) {
         stream::wait_value_64(&self.api, raw(stream), gate.address, 1, wait_value_flags::GEQ).unwrap();

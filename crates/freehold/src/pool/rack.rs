@@ -323,24 +323,30 @@ impl Drop for Rack {
 
 /// What a thread finds its racks by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key(u64);
+pub(crate) struct Key {
+    /// A number or a handle, all bits of it: a driver may tell its handles apart by any of them.
+    stream: u64,
+    /// Whose numbers or handles those are.
+    space: u32,
+}
 
 impl Key {
     /// A stream of the library's own: its number never comes again.
     #[inline]
     pub(crate) fn own(pool: u32, stream: u32) -> Self {
-        Self(u64::from(pool) << 32 | u64::from(stream))
+        Self { stream: u64::from(stream), space: pool << 1 }
     }
 
     /// A stream that other people's code names by its handle. The handle may come again: then the rack is closed first.
     #[inline]
     pub(crate) fn foreign(device: i32, handle: u64) -> Self {
-        Self(1 << 63 | (device as u64 & 0x7fff) << 48 | handle & ((1 << 48) - 1))
+        Self { stream: handle, space: (device as u32) << 1 | 1 }
     }
 
     #[inline]
     fn slot(self) -> usize {
-        (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % SLOTS
+        let word = self.stream ^ u64::from(self.space) << 32;
+        (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % SLOTS
     }
 }
 
