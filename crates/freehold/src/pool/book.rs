@@ -82,3 +82,25 @@ impl Book {
         self.lots.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::record::Stage;
+
+    #[test]
+    fn a_block_is_disowned_once() {
+        let records = Shelf::<Record>::new();
+        let record = records.at(records.add(1));
+        record.begin(4096, 1024, 7, 0, 0, 0);
+        assert_eq!(record.disown(4096).unwrap_err().stage(), Stage::Parked);
+        record.own(1000);
+        assert_eq!(record.disown(4097).unwrap_err().stage(), Stage::Owned);
+        assert!(!record.disown(4096).unwrap().is_used_elsewhere());
+        assert_eq!(record.disown(4096).unwrap_err().stage(), Stage::Parked);
+        record.own(10);
+        record.note_used_elsewhere(4096).unwrap();
+        assert!(record.disown(4096).unwrap().is_used_elsewhere());
+        assert_eq!(record.seen().bytes, 10);
+    }
+}

@@ -21,8 +21,10 @@ mod shelf;
 #[forbid(unsafe_code)]
 mod slab;
 mod supply;
+mod sync;
 #[forbid(unsafe_code)]
 mod table;
+mod turn;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,18 +1,16 @@
 //! Magazines: blocks that a thread keeps for one stream, so that most requests and releases touch nothing that others use.
 //!
-//! A rack is its thread's. Another thread that needs what lies there takes it by agreement: it says that it wants the
-//! rack, waits until the thread is outside, and then the rack is its own for a while. The thread pays for this with two
-//! plain stores: that each sees what the other wrote is the system's doing (`membarrier`), asked for by the one who wants.
+//! A rack is its thread's. Another thread that needs what lies there takes it over (`turn`).
 
-use std::cell::{Cell, RefCell, UnsafeCell};
-use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use super::book::Book;
 use super::class::{CLASSES, Class, KEPT_MAX};
 use super::heap::GRANULE_BYTES;
 use super::lot::{Counts, Lot};
 use super::record::Record;
+use super::turn::{self, Closed, Turn};
 use crate::track::Track;
 
 /// How many blocks that fit no class are kept.
@@ -22,28 +20,14 @@ const LARGE: usize = 8;
 const SLOTS: usize = 16;
 
 pub(crate) struct Rack {
-    /// Whether the thread is inside.
-    busy: AtomicBool,
-    /// Whether somebody else wants in, or the rack is closed.
-    wanted: AtomicBool,
-    /// Whether those who want in have the system order what both sides write.
-    is_asymmetric: bool,
     /// The stream whose order the blocks here are in.
     pub(crate) stream: u32,
     pub(crate) counts: Counts,
     pub(crate) book: Arc<Book>,
     pub(crate) lot: Arc<Lot>,
     track: Arc<Track>,
-    /// Held by who wants in. Whether the rack is closed for good.
-    door: Mutex<bool>,
-    inside: UnsafeCell<Inside>,
+    inside: Turn<Inside>,
 }
-
-// SAFETY: `inside` is not `Sync`. It is touched by the rack's thread between `enter` and the drop of its guard, and by
-// others with the door held after they saw that the thread is outside: see `enter` and `take_over`.
-unsafe impl Sync for Rack {}
-// SAFETY: all of it may move to another thread; what is inside are numbers.
-unsafe impl Send for Rack {}
 
 impl std::fmt::Debug for Rack {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -69,25 +53,18 @@ struct Magazine {
 /// The right to be inside, of the rack's thread.
 pub(crate) struct Entered<'a> {
     rack: &'a Rack,
+    turn: turn::Entered<'a, Inside>,
 }
-
-/// Who finds the rack closed looks for another.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Closed;
 
 impl Rack {
     pub(crate) fn new(book: Arc<Book>, lot: Arc<Lot>, track: Arc<Track>) -> Self {
         Self {
-            busy: AtomicBool::new(false),
-            wanted: AtomicBool::new(false),
-            is_asymmetric: barrier::is_there(),
             stream: track.id.0,
             counts: Counts::default(),
             book,
             lot,
             track,
-            door: Mutex::new(false),
-            inside: UnsafeCell::new(Inside {
+            inside: Turn::new(Inside {
                 small: [Magazine { count: 0, records: [0; KEPT_MAX] }; CLASSES],
                 large_granules: [0; LARGE],
                 large: [0; LARGE],
@@ -96,54 +73,17 @@ impl Rack {
         }
     }
 
-    /// Goes inside. For the rack's thread alone, which is not inside already.
+    /// Goes inside. For the rack's thread alone, which is not inside already. Who finds the rack closed looks for another.
     #[inline]
     pub(crate) fn enter(&self) -> Result<Entered<'_>, Closed> {
-        self.busy.store(true, Ordering::Relaxed);
-        if self.is_asymmetric {
-            compiler_fence(Ordering::SeqCst)
-        } else {
-            fence(Ordering::SeqCst)
-        }
-        if self.wanted.load(Ordering::Acquire) {
-            return self.enter_behind();
-        }
-        Ok(Entered { rack: self })
-    }
-
-    /// Waits for who is inside.
-    #[cold]
-    fn enter_behind(&self) -> Result<Entered<'_>, Closed> {
-        self.busy.store(false, Ordering::Release);
-        let is_closed = *self.door();
-        if is_closed { Err(Closed) } else { self.enter() }
+        Ok(Entered { rack: self, turn: self.inside.enter()? })
     }
 
     /// Gives all blocks here to the lots that they lie on, from any thread but inside the rack. With `close` the rack is used
     /// no more.
     pub(crate) fn empty(&self, close: bool) {
-        let records = self.take_over(close, Inside::drain);
+        let records = if close { self.inside.close(Inside::drain) } else { self.inside.take_over(Inside::drain) };
         self.give_up_all(&records);
-    }
-
-    /// Takes the rack over from its thread while `act` runs.
-    fn take_over<R>(&self, close: bool, act: impl FnOnce(&mut Inside) -> R) -> R {
-        let mut is_closed = self.door();
-        self.wanted.store(true, Ordering::Relaxed);
-        if self.is_asymmetric {
-            barrier::everywhere()
-        } else {
-            fence(Ordering::SeqCst)
-        }
-        while self.busy.load(Ordering::Acquire) {
-            std::thread::yield_now();
-        }
-        // SAFETY: the thread is outside, as was just seen, and finds `wanted` set when it enters: either its store to
-        // `busy` was before the barrier, and then seen, or its load of `wanted` is behind it. Others wait at the door.
-        let outcome = act(unsafe { &mut *self.inside.get() });
-        *is_closed |= close;
-        self.wanted.store(*is_closed, Ordering::Release);
-        outcome
     }
 
     /// Gives a block that nobody has to its lot.
@@ -163,18 +103,12 @@ impl Rack {
         self.lot.give_all(&self.book, own, &self.track);
         records.iter().filter(|record| !is_own(record)).for_each(|&record| self.give_up(record));
     }
-
-    fn door(&self) -> MutexGuard<'_, bool> {
-        self.door.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl<'a> Entered<'a> {
     #[inline]
     fn inside(&mut self) -> &mut Inside {
-        // SAFETY: this is the only `Entered` of the rack, whose thread does not enter twice, and nobody else is inside
-        // while it lives; it is borrowed mutably.
-        unsafe { &mut *self.rack.inside.get() }
+        self.turn.inside()
     }
 
     /// Takes a block of a class, for an owner.
@@ -292,13 +226,6 @@ impl<'a> Entered<'a> {
     }
 }
 
-impl Drop for Entered<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.rack.busy.store(false, Ordering::Release);
-    }
-}
-
 impl Inside {
     fn drain(&mut self) -> Vec<u32> {
         let mut records = Vec::new();
@@ -398,7 +325,7 @@ impl Desk {
     }
 
     fn forget_closed(&self) {
-        let is_closed = |rack: &Rack| rack.wanted.load(Ordering::Acquire) && *rack.door();
+        let is_closed = |rack: &Rack| rack.inside.is_closed();
         let closed: Vec<_> = self.racks.borrow_mut().extract_if(.., |(_, rack)| is_closed(rack)).collect();
         for (key, _) in closed {
             self.slots[key.slot()].set(None);
@@ -415,22 +342,5 @@ impl Drop for Desk {
         for (_, rack) in self.racks.borrow_mut().drain(..) {
             rack.empty(true);
         }
-    }
-}
-
-/// The barrier that all threads of the process pass when one of them asks.
-mod barrier {
-    use std::sync::OnceLock;
-
-    use rustix::thread::{MembarrierCommand, membarrier};
-
-    /// Whether the system has it.
-    pub(super) fn is_there() -> bool {
-        static IS_THERE: OnceLock<bool> = OnceLock::new();
-        *IS_THERE.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok())
-    }
-
-    pub(super) fn everywhere() {
-        membarrier(MembarrierCommand::PrivateExpedited).expect("a barrier that the system has registered is there");
     }
 }

@@ -5,10 +5,10 @@
 
 use std::panic::Location;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use super::shelf::Numbered;
+use super::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 /// What a block is, in the low byte of its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -366,27 +366,5 @@ impl Record {
                 return seen;
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pool::shelf::Shelf;
-
-    #[test]
-    fn a_block_is_disowned_once() {
-        let records = Shelf::<Record>::new();
-        let record = records.at(records.add(1));
-        record.begin(4096, 1024, 7, 0, 0, 0);
-        assert_eq!(record.disown(4096).unwrap_err().stage(), Stage::Parked);
-        record.own(1000);
-        assert_eq!(record.disown(4097).unwrap_err().stage(), Stage::Owned);
-        assert!(!record.disown(4096).unwrap().is_used_elsewhere());
-        assert_eq!(record.disown(4096).unwrap_err().stage(), Stage::Parked);
-        record.own(10);
-        record.note_used_elsewhere(4096).unwrap();
-        assert!(record.disown(4096).unwrap().is_used_elsewhere());
-        assert_eq!(record.seen().bytes, 10);
     }
 }
