@@ -100,7 +100,7 @@ impl Core {
     fn attempt(&self, what: &Later) -> Result<bool> {
         let (api, failed) = (&self.api, |error| self.failed(error));
         match what {
-            Later::Unmap { leaving } => leaving.attempt(self),
+            Later::Unmap { leaving } => leaving.attempt(self).map_err(failed),
             Later::Retire { track } => track.retire(api).map(|()| true).map_err(failed),
             Later::Unload { hall, raw, asked } => {
                 let unload = || {
@@ -139,6 +139,19 @@ impl Core {
                 closed.map_err(failed)
             }
         }
+    }
+
+    /// Unmaps memory of vectors that their work has passed. Whether any waited for that.
+    pub(crate) fn unmap_passed(&self) -> std::result::Result<bool, CallError> {
+        let waiting = self.later.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_vectors = waiting.iter().filter_map(|what| match what {
+            Later::Unmap { leaving } => Some(leaving.clone()),
+            _ => None,
+        });
+        let of_vectors: Vec<_> = of_vectors.collect();
+        drop(waiting);
+        of_vectors.iter().try_for_each(|leaving| leaving.attempt(self).map(drop))?;
+        Ok(!of_vectors.is_empty())
     }
 
     /// Makes a call that waits for all work of a context, if there is none.

@@ -133,7 +133,7 @@ impl Run {
         let numbers = &mut self.numbers;
         let neighbourhood = NEIGHBOURHOODS[[0, 0, 0, 0, 0, 1, 2, 3][numbers.below(8) as usize]];
         let capacity_bytes = match numbers.below(40) {
-            0 => GIB + numbers.below(2) * MIB,
+            0 => [64 * MIB, GIB][numbers.below(2) as usize] + numbers.below(2) * MIB,
             1 => 1 << 50,
             2..6 => 1 + numbers.below(8 * MIB),
             6..10 => 1 + numbers.below(100),

@@ -222,6 +222,28 @@ fn a_vector_dropped_in_use_goes_behind_its_work_and_nothing_waits() {
 }
 
 #[test]
+fn memory_of_a_dropped_vector_is_there_for_blocks_when_its_work_has_passed() {
+    let own = Own::new();
+    let [busy, home] = own.streams();
+    own.device.trim().unwrap();
+    let mut vec = ones(&home, 4 * PAGE);
+    home.synchronize().unwrap();
+    own.device.set_budget(reserved_bytes(&own.device));
+    let gate = own.gate();
+    own.hold(&busy, &gate);
+    busy.launch(&own.kernels.add, grid(), (&mut vec, 1_u32, N as u32)).unwrap();
+    drop(vec);
+    let refused = home.alloc::<u32>(4 * PAGE);
+    assert!(matches!(refused, Err(Error::OutOfMemory(_))), "{refused:?}");
+    gate.open();
+    while !busy.is_idle().unwrap() {
+        std::thread::yield_now();
+    }
+    let block = home.upload(&vec![5_u32; 4 * PAGE]).unwrap();
+    assert!(home.download(&block).unwrap() == vec![5; 4 * PAGE]);
+}
+
+#[test]
 fn the_ledger_knows_all_memory_of_a_vector() {
     let own = Own::new();
     let [stream] = own.streams();

@@ -370,6 +370,12 @@ impl Pool {
         if let Some(record) = lot.take_large(&self.book, bytes) {
             return Ok(record);
         }
+        // Vectors have given memory back that nobody has looked at since.
+        if core.unmap_passed()?
+            && let Some(record) = self.grow(core, lot, bytes)?
+        {
+            return Ok(record);
+        }
         if let Some(record) = self.take_behind(core, lot, track, bytes)? {
             return Ok(record);
         }

@@ -3,10 +3,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use freehold_driver::cuda::{CUdeviceptr, address};
+use freehold_driver::cuda::{CUdeviceptr, CallError, address};
 
 use crate::core::Core;
-use crate::error::Result;
 use crate::later::Later;
 use crate::ledger::{BlockId, Gone, Mark};
 use crate::pool::Chunk;
@@ -61,20 +60,25 @@ impl Leaving {
     }
 
     /// Unmaps what its work has passed. Whether nothing is left.
-    pub(crate) fn attempt(&self, core: &Core) -> Result<bool> {
+    pub(crate) fn attempt(&self, core: &Core) -> Result<bool, CallError> {
         let mut inside = self.inside();
-        for &mark in &inside.marks {
-            if !core.has_passed_by_now(mark)? {
+        for &Mark { stream, position } in &inside.marks {
+            // A track that is gone has passed everything.
+            let Some(track) = core.track(stream) else { continue };
+            if !track.has_passed(position) {
+                track.ask(&core.api)?;
+            }
+            if !track.has_passed(position) {
                 return Ok(false);
             }
         }
         inside.marks.clear();
         while let Some(&chunk) = inside.chunks.last() {
-            core.pool.unmap_beyond(core, chunk).map_err(|error| core.failed(error))?;
+            core.pool.unmap_beyond(core, chunk)?;
             inside.chunks.pop();
         }
         if let Some(Addresses { base, bytes, block }) = inside.addresses {
-            address::free(&core.api, CUdeviceptr(base), bytes as usize).map_err(|error| core.failed(error))?;
+            address::free(&core.api, CUdeviceptr(base), bytes as usize)?;
             inside.addresses = None;
             let mut ledger = core.ledger();
             // It is there no more where its context is gone.

@@ -113,7 +113,7 @@ impl Mapped {
             return Ok(chunks);
         }
         // Other vectors may have memory that their work has passed, and a chunk that is too long is better than none.
-        core.tidy()?;
+        core.unmap_passed().map_err(failed)?;
         let any = Need::beyond(self.base + had_bytes, missing_bytes, room_bytes);
         match core.pool.gather_beyond(core, any).map_err(failed)? {
             Grown::Chunks(chunks) => Ok(chunks),
@@ -202,7 +202,7 @@ impl Mapped {
     /// Unmaps what has been passed by now. What fails is done later.
     fn unmap(&self, core: &Core) {
         if let Err(error) = self.leaving.attempt(core) {
-            core.trouble(error);
+            core.trouble(core.failed(error));
         }
     }
 }
