@@ -163,8 +163,9 @@ impl Core {
     }
 
     /// Whether the driver can be called at all: not in a forked child, and not after a fault.
+    #[inline]
     pub(crate) fn is_good(&self) -> bool {
-        self.check().is_ok()
+        !self.family.is_child() && self.fault.get().is_none()
     }
 
     pub(crate) fn is_child(&self) -> bool {

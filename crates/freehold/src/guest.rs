@@ -190,6 +190,8 @@ impl Guest {
         self.core.check()?;
         let (key, track) = self.stream(stream)?;
         track.mark_release(&self.core.api).map_err(|error| self.core.failed(error))?;
+        // A thread that only frees keeps what it frees, too.
+        self.core.pool.equip(key, &track);
         match self.core.pool.put_kept(key, address) {
             Ok(()) => Ok(()),
             Err(Returned::Unknown) => Err(self.wrong(address)),

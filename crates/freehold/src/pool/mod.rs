@@ -134,9 +134,7 @@ impl Pool {
             return Err(Refusal::Short);
         }
         let lot = self.lot_of(track);
-        // A thread that is ending gets no magazines.
-        let has_rack = rack::within(key, |_, _| ()).is_some()
-            || rack::add(key, Arc::new(Rack::new(self.book.clone(), lot.clone(), track.clone())));
+        let has_rack = self.equip(key, track);
         let Some(class) = Class::of(bytes) else {
             let record = self.ground(core, &lot, track, bytes, Origin::Any)?;
             return Ok(self.hand(key, &lot, record, bytes));
@@ -159,6 +157,12 @@ impl Pool {
             let block = self.ground(core, &lot, track, lot.next_slab_bytes(class), Origin::Own)?;
             lot.add_slab(&self.book, class, block);
         }
+    }
+
+    /// Gives this thread magazines for a stream, if it has none. Whether it has them: a thread that is ending gets none.
+    pub(crate) fn equip(&self, key: Key, track: &Arc<Track>) -> bool {
+        rack::within(key, |_, _| ()).is_some()
+            || rack::add(key, Arc::new(Rack::new(self.book.clone(), self.lot_of(track), track.clone())))
     }
 
     /// Gives a block that was taken of a lot to its owner.

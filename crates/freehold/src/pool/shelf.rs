@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Things of the first chunk; each later one has as many as all before.
+/// Things of the first chunk; each later one has twice as many as the one before.
 const FIRST: u32 = 1024;
 const CHUNKS: usize = 22;
 
@@ -32,12 +32,11 @@ impl<T: Numbered> Shelf<T> {
     /// Makes `count` things whose numbers follow each other. The first number.
     pub(crate) fn add(&self, count: u32) -> u32 {
         let first = self.next.fetch_add(count, Ordering::Relaxed);
-        let end = first.checked_add(count).filter(|&end| end <= u32::MAX >> 1);
+        let end = first.checked_add(count).filter(|&end| end <= (u32::MAX >> 1) - FIRST);
         for number in first..end.expect("a pool has fewer than 2^31 blocks") {
             let (chunk, index) = place_of(number);
             let things = self.chunks[chunk].get_or_init(|| {
-                let count = if chunk == 0 { FIRST } else { FIRST << (chunk - 1) };
-                (0..count).map(|_| T::default()).collect()
+                (0..FIRST << chunk).map(|_| T::default()).collect()
             });
             things[index].set_number(number);
         }
@@ -53,13 +52,12 @@ impl<T: Numbered> Shelf<T> {
     }
 }
 
+/// Counted from the size of the first chunk on, the highest bit of a number tells its chunk, and the others its place there.
 #[inline]
 fn place_of(number: u32) -> (usize, usize) {
-    if number < FIRST {
-        return (0, number as usize);
-    }
-    let chunk = (number / FIRST).ilog2();
-    (chunk as usize + 1, (number - (FIRST << chunk)) as usize)
+    let counted = number + FIRST;
+    let chunk = counted.ilog2();
+    ((chunk - FIRST.ilog2()) as usize, (counted ^ (1 << chunk)) as usize)
 }
 
 #[cfg(test)]
