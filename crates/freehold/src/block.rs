@@ -120,13 +120,13 @@ impl<T: Plain> Block<T> {
 
     /// The elements of a range.
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
-        View::new(&self.holding, 0, self.len(), range)
+        View::new(self.holding.used(Access::Read), 0, self.len(), range)
     }
 
     /// The elements of a range, to write.
     pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
         let len = self.len();
-        Ok(ViewMut { view: View::new(&self.holding, 0, len, range)?, exclusive: PhantomData })
+        ViewMut::new(self.holding.used(Access::Read), len, range)
     }
 
     /// Gives up to be the one owner: the block lives until the last of the references is dropped.
@@ -198,7 +198,8 @@ impl<T: Plain> Block<T> {
     /// # Safety
     /// Whatever other work reads or writes in the block at the same time, the program means it to.
     pub unsafe fn unordered(&self) -> Unordered<'_, T> {
-        Unordered { view: View { holding: &self.holding, start: 0, len: self.len(), elements: PhantomData } }
+        let whole = self.holding.used(Access::Read);
+        Unordered { view: View { whole, start: 0, len: self.len(), elements: PhantomData } }
     }
 }
 
@@ -243,14 +244,15 @@ impl<T: Plain> Shared<T> {
 
     /// The elements of a range.
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
-        View::new(&self.holding, 0, self.len(), range)
+        View::new(self.holding.used(Access::Read), 0, self.len(), range)
     }
 }
 
 /// A part of a block, for reading. What orders its uses is the whole block.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a, T> {
-    pub(crate) holding: &'a Holding,
+    /// What it is a part of.
+    whole: Used<'a>,
     /// In elements.
     start: usize,
     len: usize,
@@ -258,7 +260,7 @@ pub struct View<'a, T> {
 }
 
 impl<'a, T: Plain> View<'a, T> {
-    fn new(holding: &'a Holding, offset: usize, elements: usize, range: impl RangeBounds<usize>) -> Result<Self> {
+    pub(crate) fn new(whole: Used<'a>, offset: usize, elements: usize, range: impl RangeBounds<usize>) -> Result<Self> {
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
             Bound::Excluded(&start) => start.saturating_add(1),
@@ -272,11 +274,11 @@ impl<'a, T: Plain> View<'a, T> {
         if start >= end || end > elements {
             return Err(Error::OutsideOfBlock { start, end, elements });
         }
-        Ok(Self { holding, start: offset + start, len: end - start, elements: PhantomData })
+        Ok(Self { whole, start: offset + start, len: end - start, elements: PhantomData })
     }
 
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'a, T>> {
-        View::new(self.holding, self.start, self.len, range)
+        View::new(self.whole, self.start, self.len, range)
     }
 }
 
@@ -288,6 +290,11 @@ pub struct ViewMut<'a, T> {
 }
 
 impl<'a, T: Plain> ViewMut<'a, T> {
+    /// Of what is borrowed mutably.
+    pub(crate) fn new(whole: Used<'a>, elements: usize, range: impl RangeBounds<usize>) -> Result<Self> {
+        Ok(Self { view: View::new(whole, 0, elements, range)?, exclusive: PhantomData })
+    }
+
     /// Two parts that share nothing: the elements before `middle`, and the others.
     pub fn split_at(self, middle: usize) -> Result<(ViewMut<'a, T>, ViewMut<'a, T>)> {
         let (low, high) = (self.view.view(..middle)?, self.view.view(middle..)?);
@@ -324,8 +331,8 @@ macro_rules! source {
 
 source!(Block<T>, it => it.holding.address, Block::len(it), it.holding.used(Access::Read));
 source!(Shared<T>, it => it.holding.address, Shared::len(it), it.holding.used(Access::Read));
-source!(View<'_, T>, it => place::<T>(it.holding, it.start), it.len, it.holding.used(Access::Read));
-source!(ViewMut<'_, T>, it => Source::address(&it.view), it.view.len, it.view.holding.used(Access::Read));
+source!(View<'_, T>, it => place::<T>(it.whole.base, it.start), it.len, it.whole);
+source!(ViewMut<'_, T>, it => Source::address(&it.view), it.view.len, it.view.whole);
 
 impl<T: Plain> Target<T> for Block<T> {
     fn address(&self) -> CUdeviceptr {
@@ -351,16 +358,16 @@ impl<T: Plain> Target<T> for ViewMut<'_, T> {
     }
 
     fn used(&self, access: Access) -> Used<'_> {
-        self.view.holding.used(access)
+        Used { access, ..self.view.whole }
     }
 }
 
 impl<T: Plain> Unordered<'_, T> {
     pub(crate) fn parts(&self) -> (CUdeviceptr, Used<'_>) {
-        (Source::address(&self.view), Used { is_ordered: false, ..self.view.holding.used(Access::Write) })
+        (Source::address(&self.view), Used { access: Access::Write, is_ordered: false, ..self.view.whole })
     }
 }
 
-fn place<T>(holding: &Holding, start: usize) -> CUdeviceptr {
-    CUdeviceptr(holding.address.0 + (start * size_of::<T>()) as u64)
+fn place<T>(base: u64, start: usize) -> CUdeviceptr {
+    CUdeviceptr(base + (start * size_of::<T>()) as u64)
 }

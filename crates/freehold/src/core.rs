@@ -26,7 +26,7 @@ use crate::staging::Staging;
 use crate::stream::Stream;
 use crate::tags::Tags;
 use crate::timeline::Timeline;
-use crate::track::Track;
+use crate::track::{Track, Trust};
 use crate::uses::Access;
 
 /// The primary context of the device.
@@ -39,8 +39,10 @@ const TROUBLES_MAX: usize = 1024;
 pub(crate) struct Core {
     pub(crate) api: Api,
     pub(crate) ordinal: CUdevice,
-    /// The primary context, retained for as long as this lives.
+    /// The primary context, retained for as long as this lives, or one of other people's that serves in its place.
     pub(crate) primary: CUcontext,
+    /// Whether others made that context, and destroy it.
+    is_adopted: bool,
     /// Whether streams can write words.
     writes_words: bool,
     pub(crate) process: u32,
@@ -98,19 +100,28 @@ impl Hall {
 
 impl Core {
     pub(crate) fn new(api: Api, ordinal: CUdevice) -> Result<Self> {
+        let primary = primary::retain(&api, ordinal)?;
+        let core = Self::within_context(api, ordinal, primary);
+        core.or_else(|error| primary::release(&api, ordinal).map_err(Error::from).and(Err(error)))
+    }
+
+    /// As [`new`](Self::new), with a context that others made where the primary one would be.
+    pub(crate) fn adopting(api: Api, ordinal: CUdevice, context: CUcontext) -> Result<Self> {
+        let mut core = Self::within_context(api, ordinal, context)?;
+        core.is_adopted = true;
+        Ok(core)
+    }
+
+    fn within_context(api: Api, ordinal: CUdevice, primary: CUcontext) -> Result<Self> {
         let writes_words = device::attribute(&api, ordinal, CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS)? != 0;
         let family = Family::new().map_err(|error| Error::System { kind: error.kind() })?;
-        let primary = primary::retain(&api, ordinal)?;
-        let pool = device::total_bytes(&api, ordinal)
-            .and_then(|total_bytes| within(&api, primary, || Pool::new(&api, ordinal, total_bytes as u64)));
-        let pool = match pool {
-            Ok(pool) => pool,
-            Err(error) => return Err(primary::release(&api, ordinal).err().unwrap_or(error).into()),
-        };
+        let total_bytes = device::total_bytes(&api, ordinal)? as u64;
+        let pool = within(&api, primary, || Pool::new(&api, ordinal, total_bytes))?;
         Ok(Self {
             api,
             ordinal,
             primary,
+            is_adopted: false,
             writes_words,
             process: std::process::id(),
             family,
@@ -245,7 +256,7 @@ impl Core {
     }
 
     /// Makes the track of a stream that others made.
-    pub(crate) fn add_foreign_stream(&self, raw: CUstream) -> Result<Arc<Track>> {
+    pub(crate) fn add_foreign_stream(&self, raw: CUstream, trust: Trust) -> Result<Arc<Track>> {
         let api = &self.api;
         let slot = if self.writes_words {
             Some(self.counters.take(api, self.primary).map_err(|e| self.failed(e))?)
@@ -266,7 +277,7 @@ impl Core {
         tracks.last += 1;
         let id = StreamId(tracks.last);
         let hall = Arc::new(Hall::new(PRIMARY, self.primary));
-        let track = Arc::new(Track::foreign(id, hall, (raw, event), slot));
+        let track = Arc::new(Track::foreign(id, hall, (raw, event), slot, trust));
         tracks.live.insert(id, track.clone());
         Ok(track)
     }
@@ -443,7 +454,11 @@ impl Core {
         {
             let of = self.owner(record, seen);
             let offset_bytes = address - of.base;
-            return if offset_bytes == 0 { Ok(of) } else { Err(WrongRelease::Interior { of: Box::new(of), offset_bytes }) };
+            return if offset_bytes == 0 {
+                Ok(of)
+            } else {
+                Err(WrongRelease::Interior { of: Box::new(of), offset_bytes })
+            };
         }
         let Some(gone) = self.pool.gone_at(address) else {
             let ledger = self.ledger();
@@ -468,7 +483,13 @@ impl Core {
 
     /// How much memory there is in which state.
     pub(crate) fn totals(&self) -> Totals {
-        self.pool.totals()
+        let (mut totals, vectors) = (self.pool.totals(), self.ledger().totals());
+        totals.owned_blocks += vectors.owned_blocks;
+        totals.owned_bytes += vectors.owned_bytes;
+        totals.released_blocks += vectors.released_blocks + vectors.free_blocks;
+        totals.released_bytes += vectors.released_bytes + vectors.free_bytes;
+        totals.cached_bytes = totals.cached_bytes.saturating_sub(vectors.held_bytes);
+        totals
     }
 
     /// Why so many bytes cannot be had.
@@ -552,6 +573,9 @@ impl Drop for Core {
         // SAFETY: every slot was of a track, and there are none any more.
         let free = || unsafe { self.counters.free(&self.api) };
         if within(&self.api, self.primary, free).is_err() {
+            return;
+        }
+        if self.is_adopted {
             return;
         }
         // A failure leaves the context to the end of the process, like all the returns above.

@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::path::Path;
 use std::sync::Arc;
 
-use freehold_driver::cuda::{Api, CUdevice, CUdeviceptr, device, memory};
+use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUdeviceptr, device, memory};
 
 use crate::block::Block;
 use crate::context::Context;
@@ -35,6 +35,12 @@ impl Device {
     /// A device of a driver that is initialised.
     pub fn new(api: Api, ordinal: CUdevice) -> Result<Self> {
         Ok(Self { primary: Context::primary(Arc::new(Core::new(api, ordinal)?)) })
+    }
+
+    /// A device with a context that others made in the place of the primary one, which is not touched. Others destroy it,
+    /// after all that is done here.
+    pub(crate) fn adopting(api: Api, ordinal: CUdevice, context: CUcontext) -> Result<Self> {
+        Ok(Self { primary: Context::primary(Arc::new(Core::adopting(api, ordinal, context)?)) })
     }
 
     fn core(&self) -> &Arc<Core> {

@@ -25,6 +25,12 @@ pub enum Error {
     NotEntered(#[from] NotEntered),
     #[error("elements {start} to {end} are no part of a block of {elements}")]
     OutsideOfBlock { start: usize, end: usize, elements: usize },
+    #[error(
+        "a vector with addresses for {room_elements} elements cannot have {wanted_elements}; make it with room for more"
+    )]
+    VectorFull { wanted_elements: usize, room_elements: usize },
+    #[error("the arena has {free_bytes} of its {capacity_bytes} bytes free, {wanted_bytes} wanted; make a larger one")]
+    ArenaFull { wanted_bytes: u64, free_bytes: u64, capacity_bytes: u64 },
     #[error("{from_elements} elements cannot be copied to where {to_elements} are; take a view of as many")]
     LengthsDiffer { from_elements: usize, to_elements: usize },
     #[error("kernel {kernel} takes {wanted} arguments, {given} were given")]

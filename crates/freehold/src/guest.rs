@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use freehold_driver::cuda::{CUstream, stream};
+use freehold_driver::cuda::{CUdeviceptr, CUstream, copy, fill, stream};
 
 use crate::core::Core;
 use crate::device::Device;
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::ledger::{Mark, Owner, WrongRelease};
 use crate::pool::record::{Stage, State};
 use crate::pool::{Key, Refusal, Returned};
-use crate::track::Track;
+use crate::track::{Track, Trust};
 
 /// A device as other people's code sees it. There is one for each number, for the whole of a process.
 #[derive(Debug)]
@@ -30,6 +30,17 @@ pub struct Guest {
     /// The streams that use a block beside its own, by its record.
     uses: Mutex<HashMap<u32, Vec<Arc<Track>>>>,
 }
+
+/// A block that was not taken back at once, and what is known of it. Whoever has it owes the rest of the release.
+#[derive(Debug)]
+#[must_use]
+pub struct Unkept(Option<Returned>);
+
+/// More than this is never kept by a thread.
+const KEPT_BYTES_MAX: u64 = 1 << 40;
+
+/// A longer block is moved where no more than this is left of it: what it gives up is worth a copy.
+const MOVED_BYTES_MAX: u64 = 64 << 10;
 
 /// What a stream is known by: its handle, or its id. The default stream of a thread is another for each.
 type Name = (u64, Option<ThreadId>);
@@ -46,14 +57,19 @@ impl Guest {
     /// [`Error::NothingAsked`] for no bytes, [`Error::Short`] where there is not so much.
     #[inline]
     pub fn alloc(&self, bytes: u64, stream: CUstream) -> Result<u64> {
-        if !self.is_checked
-            && bytes > 0
-            && self.core.is_good()
-            && let Some(taken) = self.core.pool.take_kept(self.key(stream), bytes)
-        {
-            return Ok(taken.base);
+        match self.alloc_kept(bytes, stream) {
+            Some(base) => Ok(base),
+            None => self.alloc_slowly(bytes, stream),
         }
-        self.alloc_slowly(bytes, stream)
+    }
+
+    /// What of [`alloc`](Self::alloc) needs no lock, no driver, and cannot fail otherwise than by having nothing.
+    #[inline]
+    pub fn alloc_kept(&self, bytes: u64, stream: CUstream) -> Option<u64> {
+        if self.is_checked || bytes.wrapping_sub(1) >= KEPT_BYTES_MAX || !self.core.is_good() {
+            return None;
+        }
+        Some(self.core.pool.take_kept(self.key(stream), bytes)?.base)
     }
 
     /// Takes memory back in the order of a stream: work that was put into it before may still use the block.
@@ -62,14 +78,82 @@ impl Guest {
     /// [`Error::WrongRelease`], which says which wrong it is; the block at the address is as it was.
     #[inline]
     pub fn free(&self, address: u64, stream: CUstream) -> Result<()> {
-        if !self.is_checked && self.core.is_good() {
-            match self.core.pool.put_kept(self.key(stream), address) {
-                Ok(()) => return Ok(()),
-                Err(Returned::Used(record, state)) => return self.free_kept(record, state, stream),
-                Err(Returned::Unknown | Returned::Elsewhere) => {}
-            }
+        self.free_kept(address, stream).or_else(|unkept| self.free_unkept(address, stream, unkept))
+    }
+
+    /// What of [`free`](Self::free) needs no lock and no driver. What is left to be done is to be told to
+    /// [`free_unkept`](Self::free_unkept).
+    #[inline]
+    pub fn free_kept(&self, address: u64, stream: CUstream) -> std::result::Result<(), Unkept> {
+        if self.is_checked || !self.core.is_good() {
+            return Err(Unkept(None));
+        }
+        self.core.pool.put_kept(self.key(stream), address).map_err(|returned| Unkept(Some(returned)))
+    }
+
+    /// The rest of a [`free`](Self::free) that [`free_kept`](Self::free_kept) began.
+    #[cold]
+    pub fn free_unkept(&self, address: u64, stream: CUstream, unkept: Unkept) -> Result<()> {
+        // This thread's magazines found it, and other streams have used it.
+        if let Unkept(Some(Returned::Used(record, state))) = unkept {
+            return match self.stream(stream) {
+                Ok((_, track)) => self.free_used(record, state, &track),
+                Err(error) => {
+                    self.core.pool.book.records.at(record).return_to_owner(state);
+                    Err(error)
+                }
+            };
         }
         self.free_slowly(address, stream)
+    }
+
+    /// As [`alloc`](Self::alloc), of zeros: they are written in the order of the stream.
+    pub fn alloc_zeroed(&self, bytes: u64, stream: CUstream) -> Result<u64> {
+        let base = self.alloc(bytes, stream)?;
+        let filled = self.core.named(|api| fill::d8_async(api, CUdeviceptr(base), 0, bytes as usize, stream));
+        match filled {
+            Ok(()) => Ok(base),
+            Err(error) => self.free(base, stream).and(Err(self.core.failed(error))),
+        }
+    }
+
+    /// Gives a block other bytes: where it lies if that can be, or else elsewhere, with its contents copied in the order of
+    /// the stream.
+    ///
+    /// # Errors
+    /// As for [`alloc`](Self::alloc) and [`free`](Self::free). The block is as it was.
+    pub fn realloc(&self, address: u64, bytes: u64, stream: CUstream) -> Result<u64> {
+        if self.core.is_child() {
+            return Err(WrongRelease::ForkedChild { address, process: self.core.process }.into());
+        }
+        self.core.check()?;
+        if bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        let (_, track) = self.stream(stream)?;
+        let pool = &self.core.pool;
+        let wrong = || self.wrong(address);
+        let record = pool.book.record_at(address).ok_or_else(wrong)?;
+        let seen = record.seen();
+        if seen.state.stage() != Stage::Owned || seen.base != address {
+            return Err(wrong());
+        }
+        // What other streams use is not given up where it lies, nor added to in an order that is not the block's.
+        let is_own = seen.stream == track.id.0 && !seen.state.is_used_elsewhere();
+        let is_worth_moving = seen.capacity_bytes > MOVED_BYTES_MAX && bytes <= MOVED_BYTES_MAX;
+        if is_own && !is_worth_moving && pool.resize(record, bytes) {
+            return Ok(address);
+        }
+        let base = self.alloc(bytes, stream)?;
+        let copied_bytes = seen.bytes.min(bytes) as usize;
+        let copied = self.core.named(|api| {
+            copy::device_to_device_async(api, CUdeviceptr(base), CUdeviceptr(address), copied_bytes, stream)
+        });
+        let outcome = copied.map_err(|error| self.core.failed(error)).and_then(|()| self.free(address, stream));
+        match outcome {
+            Ok(()) => Ok(base),
+            Err(error) => self.free(base, stream).and(Err(error)),
+        }
     }
 
     #[inline]
@@ -105,6 +189,7 @@ impl Guest {
         }
         self.core.check()?;
         let (key, track) = self.stream(stream)?;
+        track.mark_release(&self.core.api).map_err(|error| self.core.failed(error))?;
         match self.core.pool.put_kept(key, address) {
             Ok(()) => Ok(()),
             Err(Returned::Unknown) => Err(self.wrong(address)),
@@ -119,18 +204,6 @@ impl Guest {
         }
     }
 
-    /// Takes back a block that was found by this thread's magazines, and that other streams have used.
-    #[cold]
-    fn free_kept(&self, record: u32, state: State, stream: CUstream) -> Result<()> {
-        match self.stream(stream) {
-            Ok((_, track)) => self.free_used(record, state, &track),
-            Err(error) => {
-                self.core.pool.book.records.at(record).return_to_owner(state);
-                Err(error)
-            }
-        }
-    }
-
     /// Takes back a block that several streams have used, or one whose own stream is another than `track`.
     fn free_used(&self, record: u32, state: State, track: &Arc<Track>) -> Result<()> {
         let uses = if state.is_used_elsewhere() { self.uses().remove(&record) } else { None };
@@ -139,7 +212,7 @@ impl Guest {
         if track.id.0 != home && !users.iter().any(|user| user.id == track.id) {
             users.push(track.clone());
         }
-        let marks: Vec<Mark> = users.iter().map(|user| Mark { stream: user.id, position: user.edge() }).collect();
+        let marks: Vec<Mark> = users.iter().map(|user| Mark { stream: user.id, position: user.next() }).collect();
         // The marks are made before anybody else can have the block.
         if let Err(error) = self.core.mark_in_turn(&marks) {
             self.core.pool.book.records.at(record).return_to_owner(state);
@@ -196,6 +269,33 @@ impl Guest {
         self.core.pool.trim(&self.core, keep_bytes).map_err(|error| self.core.failed(error))
     }
 
+    /// Lets the pool have no more than so many bytes of the driver from now on. What it has stays until it is trimmed.
+    pub fn set_budget_bytes(&self, bytes: u64) {
+        self.core.pool.supply.set_budget_bytes(bytes);
+    }
+
+    /// The number of the device.
+    pub fn ordinal(&self) -> i32 {
+        self.ordinal
+    }
+
+    /// Whether an address is one of those that this device's blocks lie at.
+    pub fn has(&self, address: u64) -> bool {
+        let supply = &self.core.pool.supply;
+        address.wrapping_sub(supply.base) < supply.bytes
+    }
+
+    /// Why an address could not be released: for those at which nobody has a block.
+    pub fn wrong_release(&self, address: u64) -> WrongRelease {
+        if self.core.is_child() {
+            return WrongRelease::ForkedChild { address, process: self.core.process };
+        }
+        match self.core.releasable(address) {
+            Err(wrong) => wrong,
+            Ok(of) => WrongRelease::Held { of: Box::new(of) },
+        }
+    }
+
     /// The bytes that the driver gave.
     pub fn reserved_bytes(&self) -> u64 {
         self.core.pool.supply.reserved_bytes()
@@ -203,7 +303,8 @@ impl Guest {
 
     /// The bytes that owners have asked for and not given back.
     pub fn live_bytes(&self) -> u64 {
-        self.core.totals().owned_bytes
+        // The locks may be held for ever in a fork.
+        if self.core.is_child() { 0 } else { self.core.totals().owned_bytes }
     }
 
     /// Why so many bytes cannot be had, in words.
@@ -219,10 +320,7 @@ impl Guest {
 
     /// What is wrong with a release at an address. Another thread may have allocated there meanwhile.
     fn wrong(&self, address: u64) -> Error {
-        match self.core.releasable(address) {
-            Err(wrong) => wrong.into(),
-            Ok(of) => WrongRelease::Held { of: Box::new(of) }.into(),
-        }
+        self.wrong_release(address).into()
     }
 
     /// The track of a stream, and what this thread finds its magazines by.
@@ -232,13 +330,31 @@ impl Guest {
         if let Some(track) = self.streams().get(&name) {
             return Ok((key, track.clone()));
         }
-        let track = self.core.add_foreign_stream(stream)?;
+        let trust = if self.is_checked { Trust::Untold } else { Trust::Told };
+        if self.is_checked {
+            self.lose_others(stream)?;
+        }
+        let track = self.core.add_foreign_stream(stream, trust)?;
         let known = self.streams().entry(name).or_insert_with(|| track.clone()).clone();
         if known.id != track.id {
             // Another thread was faster.
             track.retire(&self.core.api).map_err(|error| self.core.failed(error))?;
         }
         Ok((key, known))
+    }
+
+    /// Forgets the streams that had a handle before it came to mean one that is not known yet.
+    fn lose_others(&self, stream: CUstream) -> Result<()> {
+        // The default stream of each thread is another, and all have one handle.
+        if stream == CUstream::PER_THREAD {
+            return Ok(());
+        }
+        let lost: Vec<_> = self.streams().extract_if(|_, track| track.raw == stream).map(|(_, track)| track).collect();
+        for track in &lost {
+            track.lose();
+            self.core.pool.close_racks(track);
+        }
+        if lost.is_empty() { Ok(()) } else { self.core.tidy() }
     }
 
     fn name(&self, stream: CUstream) -> Result<Name> {

@@ -12,6 +12,7 @@ use crate::current::within;
 use crate::error::Result;
 use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
+use crate::vector::Leaving;
 
 /// What is to be done when nothing of its context is pending.
 #[derive(Debug)]
@@ -26,6 +27,10 @@ pub(crate) enum Later {
     Close {
         hall: Arc<Hall>,
         marks: OnceLock<Vec<Mark>>,
+    },
+    /// Memory of a vector, which its work is to pass first.
+    Unmap {
+        leaving: Arc<Leaving>,
     },
     /// A stream that could not be marked when it was dropped.
     Retire {
@@ -95,6 +100,7 @@ impl Core {
     fn attempt(&self, what: &Later) -> Result<bool> {
         let (api, failed) = (&self.api, |error| self.failed(error));
         match what {
+            Later::Unmap { leaving } => leaving.attempt(self),
             Later::Retire { track } => track.retire(api).map(|()| true).map_err(failed),
             Later::Unload { hall, raw, asked } => {
                 let unload = || {
@@ -124,7 +130,7 @@ impl Core {
                     let tracks = self.forget_context(hall.id);
                     context::destroy(api, hall.raw)?;
                     hall.is_destroyed.store(true, Ordering::Release);
-                    self.pool.end_context(api, self.primary, hall.id)?;
+                    self.pool.end_context(hall.id);
                     for track in &tracks {
                         track.slot().into_iter().for_each(|slot| self.counters.give_back(slot));
                     }
@@ -170,6 +176,8 @@ impl Core {
         later.retain(|what| match what {
             Later::Unload { hall, .. } | Later::Close { hall, .. } => hall.id != context,
             Later::Retire { track } => track.context != context,
+            // Memory that is mapped is the device's.
+            Later::Unmap { .. } => true,
         });
         tracks
     }

@@ -24,6 +24,8 @@
 //! |---|---|
 //! | choose the driver of an NVIDIA GPU or the software one | [`open()`], [`open::open`] |
 //! | have memory | [`Stream::alloc`], [`Stream::upload`], [`Block`] |
+//! | have short-lived memory, in scopes | [`Arena`] |
+//! | have memory that grows | [`DeviceVec`] |
 //! | share it, or a part of it | [`Block::share`], [`Block::view`] |
 //! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
 //! | run a kernel | [`Device::module`], [`Module::kernel`], [`Stream::launch`] |
@@ -34,6 +36,7 @@
 //! Beside those, a call waits for the device only where its purpose needs it, and then says so: [`Stream::download`] and
 //! [`Stream::read`], those of variables, [`Block::release_now`], [`timeline::Recording::finish`].
 
+mod arena;
 mod block;
 mod context;
 mod core;
@@ -54,8 +57,8 @@ pub mod ledger;
 mod module;
 pub mod open;
 mod pool;
-mod staging;
 mod shortage;
+mod staging;
 mod stream;
 #[forbid(unsafe_code)]
 mod tags;
@@ -63,7 +66,9 @@ pub mod timeline;
 mod track;
 #[forbid(unsafe_code)]
 mod uses;
+mod vector;
 
+pub use arena::{Arena, Piece, Scope};
 pub use block::{Block, Plain, Shared, Source, Target, Unordered, View, ViewMut};
 pub use context::Context;
 pub use device::{Adopted, Adoption, Device};
@@ -78,6 +83,7 @@ pub use pool::Totals;
 pub use shortage::Shortage;
 pub use stream::{Stream, Used};
 pub use uses::Access;
+pub use vector::DeviceVec;
 
 /// The best device that this machine has, or the one that `FREEHOLD_DEVICE` names. A device that was opened before is
 /// that one again: there is one ledger for it in a process.

@@ -101,7 +101,12 @@ impl Shortage {
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Totals { owned_blocks, owned_bytes, released_bytes, cached_bytes, reserved_bytes, .. } = self.totals;
-        write!(f, "{} were asked for, and at most {} can be had: ", Bytes(self.wanted_bytes), Bytes(self.largest_bytes))?;
+        write!(
+            f,
+            "{} were asked for, and at most {} can be had: ",
+            Bytes(self.wanted_bytes),
+            Bytes(self.largest_bytes)
+        )?;
         write!(f, "{} live in {owned_blocks} blocks", Bytes(owned_bytes))?;
         for (index, (tag, bytes)) in self.live_by_tag.iter().take(TAGS_TOLD).enumerate() {
             write!(f, "{} {tag} {}", if index == 0 { " (" } else { "," }, Bytes(*bytes))?;

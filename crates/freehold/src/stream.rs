@@ -110,6 +110,9 @@ impl Stream {
         }
         let (core, bytes) = (&self.context.inner.core, from.as_bytes());
         self.context.inner.check()?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let was_idle = self.track.is_idle();
         let waits = self.order(&[to.used(Access::Write)])?;
         if was_idle && !waits && bytes.len() >= DIRECT_BYTES_MIN {
@@ -144,6 +147,9 @@ impl Stream {
             return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
         }
         self.context.inner.check()?;
+        if to.is_empty() {
+            return Ok(());
+        }
         let used = [from.used()];
         self.order(&used)?;
         let bytes = to.as_mut_bytes();
@@ -159,6 +165,9 @@ impl Stream {
             return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
         }
         let bytes = from.len() * size_of::<T>();
+        if bytes == 0 {
+            return self.context.inner.check();
+        }
         self.put("copy", &[from.used(), to.used(Access::Write)], |api, raw| {
             copy::device_to_device_async(api, to.address(), from.address(), bytes, raw)
         })
@@ -167,6 +176,9 @@ impl Stream {
     /// Sets every byte of a block, or of a part of one.
     pub fn fill_bytes<T: Plain>(&self, to: &mut impl Target<T>, byte: u8) -> Result<()> {
         let bytes = to.len() * size_of::<T>();
+        if bytes == 0 {
+            return self.context.inner.check();
+        }
         self.put("fill", &[to.used(Access::Write)], |api, raw| fill::d8_async(api, to.address(), byte, bytes, raw))
     }
 

@@ -48,7 +48,7 @@ fn a_block_is_released_by_a_thread_with_no_context_and_with_another_one() {
             assert_eq!(context::current(&own.api), Ok(CUcontext::NULL));
         });
     });
-    assert!(own::is_handed_out(&stream, address));
+    assert!(own::comes_back(&stream, address));
     let y = stream.alloc::<u32>(N).unwrap();
     let address = y.address();
     let far = other.stream().unwrap();

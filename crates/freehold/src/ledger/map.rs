@@ -108,6 +108,24 @@ impl Map {
         self.cover(base, last, NONE);
     }
 
+    /// Gives a block that was noted another capacity. Where it has more, it overlaps none there.
+    pub(super) fn resize(&mut self, records: &mut Records, index: u32, capacity_bytes: u64) {
+        let (base, before) = (records.line(index).base, records.last(index));
+        let after = base + (capacity_bytes - 1);
+        if !is_paged(base, before) || !is_paged(base, after) {
+            self.remove(records, index);
+            records.rest_mut(index).capacity_bytes = capacity_bytes;
+            self.insert(records, index);
+            return;
+        }
+        records.rest_mut(index).capacity_bytes = capacity_bytes;
+        if after > before {
+            self.cover(before, after, index);
+        } else {
+            self.cover(after, before, NONE);
+        }
+    }
+
     /// The last block of the page of an address that begins there or before, or the one across the page's beginning.
     fn paged_at_or_before(&self, records: &Records, address: u64) -> u32 {
         self.page(address).map_or(NONE, |page| page.at_or_before(records, address))

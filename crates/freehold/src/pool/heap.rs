@@ -100,6 +100,13 @@ pub(crate) struct Need {
     beside: Option<u32>,
 }
 
+impl Need {
+    /// Of addresses that are no heap's.
+    pub(crate) fn beyond(base: u64, bytes: u64, room_bytes: u64) -> Self {
+        Self { base, bytes, room_bytes, beside: None }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Heap {
     places: Places,
@@ -336,15 +343,16 @@ impl Heap {
         }
     }
 
-    /// Takes everything away, whoever has it: no place is taken any more, and nothing is mapped. The chunks that were.
-    pub(crate) fn clear(&mut self) -> Vec<Chunk> {
-        let chunks = std::mem::take(&mut self.chunks).into_values().collect();
-        let regions = std::mem::take(&mut self.regions);
+    /// Makes everything free that is mapped, whoever has it.
+    pub(crate) fn free_all(&mut self) {
+        let (chunks, regions) = (std::mem::take(&mut self.chunks), std::mem::take(&mut self.regions));
         *self = Self::new();
         for region in regions {
             self.add_region(region.base, region.bytes);
         }
-        chunks
+        for chunk in chunks.into_values() {
+            self.fill(chunk, 0);
+        }
     }
 
     /// Lets a place that is taken have other bytes, if what follows it is free. Whether it could.

@@ -52,6 +52,8 @@ struct Inside {
     home: Arc<Track>,
     /// Whether the stream is gone, so that another may have the lot.
     is_orphan: bool,
+    /// Whether its context is gone, too, so that a stream of any context may.
+    is_anybodys: bool,
     heap: Heap,
     /// Slabs with free blocks.
     partial: [Vec<u32>; CLASSES],
@@ -112,6 +114,7 @@ impl Lot {
             inside: Mutex::new(Inside {
                 home,
                 is_orphan: false,
+                is_anybodys: false,
                 heap: Heap::new(),
                 partial: [const { Vec::new() }; CLASSES],
                 bare: [const { Vec::new() }; CLASSES],
@@ -137,10 +140,10 @@ impl Lot {
     /// Whether the lot's stream is gone; then another has it from now on.
     pub(crate) fn adopt(&self, stream: &Arc<Track>) -> bool {
         let mut inside = self.inside();
-        // The ground of a context that is gone is bare, and anybody's.
-        if !inside.is_orphan || self.context() != stream.context && inside.heap.mapped_bytes() > 0 {
+        if !inside.is_orphan || self.context() != stream.context && !inside.is_anybodys {
             return false;
         }
+        inside.is_anybodys = false;
         self.context.store(stream.context.0, Ordering::Relaxed);
         inside.is_orphan = false;
         inside.home = stream.clone();
@@ -178,7 +181,11 @@ impl Lot {
         {
             let slab = book.slabs.at(number);
             let record = book.records.at(slab.take().expect("a slab that is listed has free blocks"));
-            record.set_stream(inside.home.id.0);
+            if record.stream() != inside.home.id.0 {
+                // The stream that it was another's of has passed all of its work.
+                record.set_stream(inside.home.id.0);
+                record.set_position(0);
+            }
             found(record.number());
             taken += 1;
             // At once: the next block that comes back lists it again.
@@ -482,22 +489,27 @@ impl Lot {
         disowned
     }
 
-    /// Ends everything here, whoever has it: the context is gone. The chunks, to be unmapped.
-    pub(crate) fn clear(&self, book: &Book) -> Vec<Chunk> {
+    /// Ends everything here, whoever has it: the context is gone, and all work with it. The memory is anybody's.
+    pub(crate) fn clear(&self, book: &Book) {
         let inside = &mut *self.inside();
         inside.waiting.clear();
-        for class in Class::all() {
-            inside.partial[class.index()].clear();
-            inside.bare[class.index()].clear();
-        }
-        for record in book.records.iter().filter(|record| record.lot() == self.number) {
-            if record.state().stage() != Stage::Vacant {
+        inside.partial.iter_mut().for_each(Vec::clear);
+        let is_here = |record: &&Record| record.lot() == self.number && record.state().stage() != Stage::Vacant;
+        for record in book.records.iter().filter(is_here) {
+            let slab = record.place();
+            if slab & SLAB == 0 {
                 book.table.clear(record.base(), 1);
-                record.end();
+                inside.vacant.push(record.number());
+            } else if record.number() == book.slabs.at(slab & !SLAB).records().start {
+                let slab = book.slabs.at(slab & !SLAB);
+                book.table.clear(slab.base(), slab.class().slab_bytes());
+                inside.bare[slab.class().index()].push(slab.number());
             }
+            record.end();
         }
         inside.is_orphan = true;
-        inside.heap.clear()
+        inside.is_anybodys = true;
+        inside.heap.free_all();
     }
 
     // Racks.

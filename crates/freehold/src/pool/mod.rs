@@ -31,21 +31,22 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use freehold_driver::cuda::{Api, CUcontext, CUdevice, CallError};
+use freehold_driver::cuda::{Api, CUdevice, CallError};
 
 use self::book::Book;
 use self::class::Class;
-use self::heap::Chunk;
 use self::lot::{Counts, Lot};
 use self::rack::Rack;
 use self::record::{Record, Seen, Stage, State};
-use self::supply::{Grown, Inside, Supply};
+use self::supply::{Inside, Supply};
 use self::table::Table;
 use crate::core::Core;
 use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
 
+pub(crate) use self::heap::{Chunk, Need, PAGE_BYTES};
 pub(crate) use self::rack::Key;
+pub(crate) use self::supply::Grown;
 
 /// Chunks are moved to where they are needed, before new ones are made, if more than this part of what is mapped is free.
 const IDLE_PART: u64 = 8;
@@ -289,18 +290,12 @@ impl Pool {
     }
 
     /// Takes all memory of a context's lots from whoever has it: the context is gone, and all work with it.
-    pub(crate) fn end_context(&self, api: &Api, current: CUcontext, context: ContextId) -> Result<(), CallError> {
-        let of_context = |lot: &Arc<Lot>| lot.context() == context;
-        self.lots.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, lot| !of_context(lot));
-        let mut inside = self.supply.lock();
-        let mut outcome = Ok(());
-        for lot in self.book.lots().iter().filter(|lot| of_context(lot)) {
-            lot.all_racks().iter().for_each(|rack| rack.empty(true));
-            for chunk in lot.clear(&self.book) {
-                outcome = outcome.and(self.supply.keep(api, current, &mut inside, chunk));
-            }
-        }
-        outcome
+    pub(crate) fn end_context(&self, context: ContextId) {
+        let lots: Vec<_> = self.book.lots().into_iter().filter(|lot| lot.context() == context).collect();
+        self.lots.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, lot| lot.context() != context);
+        // What one keeps may lie on another's ground.
+        lots.iter().flat_map(|lot| lot.all_racks()).for_each(|rack| rack.empty(true));
+        lots.iter().for_each(|lot| lot.clear(&self.book));
     }
 
     /// How much memory there is in which state.
@@ -561,6 +556,21 @@ impl Pool {
             return Ok(grown);
         }
         self.supply.assemble(api, current, inside, need)
+    }
+
+    /// Maps memory at addresses that are no lot's: a chunk that is kept, or else a new one.
+    pub(crate) fn map_beyond(&self, core: &Core, need: Need) -> Result<Grown, CallError> {
+        self.supply.grow(&core.api, core.primary, &mut self.supply.lock(), need)
+    }
+
+    /// As [`map_beyond`](Self::map_beyond), of whatever nobody has.
+    pub(crate) fn gather_beyond(&self, core: &Core, need: Need) -> Result<Grown, CallError> {
+        self.grown(core, &mut self.supply.lock(), need)
+    }
+
+    /// Unmaps a chunk of addresses that are no lot's, which nothing uses any more, and keeps its memory.
+    pub(crate) fn unmap_beyond(&self, core: &Core, chunk: Chunk) -> Result<(), CallError> {
+        self.supply.keep(&core.api, core.primary, &mut self.supply.lock(), chunk)
     }
 
     /// Gets back what threads keep and what waits for marks that have passed, and asks how far streams have come.

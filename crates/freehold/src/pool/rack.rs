@@ -123,7 +123,7 @@ impl<'a> Entered<'a> {
     pub(crate) fn take_large(&mut self, bytes: u64) -> Option<&'a Record> {
         let rack = self.rack;
         let inside = self.inside();
-        let granules = bytes.div_ceil(GRANULE_BYTES) as u32;
+        let granules = u32::try_from(bytes.div_ceil(GRANULE_BYTES)).ok()?;
         let index = inside.large_granules.iter().position(|&length| length == granules)?;
         inside.large_granules[index] = 0;
         // The next one goes where room is.

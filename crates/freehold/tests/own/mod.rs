@@ -52,11 +52,19 @@ impl Kernels {
     }
 }
 
-/// Whether a block of the memory at `address` is among the next that a stream is handed.
+/// Whether a block of the memory at `address` is among the next that a stream is handed: more than a thread keeps.
 pub(crate) fn is_handed_out(stream: &Stream, address: CUdeviceptr) -> bool {
-    // More than a thread keeps and a slab holds.
-    let blocks: Vec<Block<u32>> = (0..100).map(|_| stream.alloc(N).unwrap()).collect();
-    blocks.iter().any(|block| block.address() == address)
+    is_among(stream, address, 100)
+}
+
+/// Whether a stream is ever handed the memory at `address` again: before it needs more than one chunk.
+pub(crate) fn comes_back(stream: &Stream, address: CUdeviceptr) -> bool {
+    is_among(stream, address, 600)
+}
+
+fn is_among(stream: &Stream, address: CUdeviceptr, count: usize) -> bool {
+    let blocks: Vec<Block<u32>> = (0..count).map(|_| stream.alloc(N).unwrap()).collect();
+    blocks.iter().any(|block| (block.address().0..block.address().0 + 4 * N as u64).contains(&address.0))
 }
 
 /// A device of a test's own.

@@ -147,7 +147,7 @@ impl Run {
             75..83 => self.empty(),
             83..97 => self.resize(),
             97..99 if self.bounds.len() < 6 => self.add_region(),
-            99 if self.numbers.below(20) == 0 => self.clear(),
+            99 if self.numbers.below(20) == 0 => self.free_all(),
             _ => self.look(),
         }
         assert_eq!(self.heap.assert_sound(), self.model);
@@ -356,23 +356,15 @@ impl Run {
         self.taken.push(taken);
     }
 
-    fn clear(&mut self) {
-        let mut chunks = self.heap.clear();
-        self.chunks.sort_unstable_by_key(|chunk| chunk.base);
-        chunks.sort_unstable_by_key(|chunk| chunk.base);
-        assert_eq!(chunks, std::mem::take(&mut self.chunks));
-        self.taken.clear();
-        self.model.iter_mut().for_each(|span| span.what = What::Hole);
-        let ends: Vec<_> = self.model.iter().map(Span::end).collect();
-        let bounds = self.bounds.clone();
-        self.model.clear();
-        for &base in &bounds {
-            let end = ends
-                .iter()
-                .rev()
-                .find(|end| !bounds.iter().any(|bound| *bound > base && *bound < **end) && **end > base);
-            let bytes = end.expect("a region ends") - base;
-            self.model.push(Span { base, bytes, what: What::Hole });
+    fn free_all(&mut self) {
+        self.heap.free_all();
+        for taken in std::mem::take(&mut self.taken) {
+            self.free(taken.base, taken.bytes, 0);
+        }
+        for span in &mut self.model {
+            if let What::Free(position) = &mut span.what {
+                *position = 0;
+            }
         }
     }
 
