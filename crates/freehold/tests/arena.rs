@@ -94,7 +94,8 @@ fn a_scope_whose_work_panics_is_rewound() {
 #[test]
 fn the_same_addresses_in_the_same_stream_need_no_wait_and_no_call() {
     let opened = opened();
-    let own = Own::over(*Faults::count(&opened.api).api(), &opened);
+    let api = *Faults::count(&opened.api).api();
+    let own = Own::over(api, &opened);
     let [stream] = own.streams();
     let mut arena = Arena::new(&stream, ARENA_BYTES).unwrap();
     let faults = Faults::count(&opened.api);

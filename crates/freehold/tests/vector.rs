@@ -62,7 +62,8 @@ fn appending_doubles_and_reserving_does_not() {
 #[test]
 fn a_growth_is_one_mapping_of_new_memory_or_of_memory_that_is_kept() {
     let opened = opened();
-    let own = Own::over(*Faults::count(&opened.api).api(), &opened);
+    let api = *Faults::count(&opened.api).api();
+    let own = Own::over(api, &opened);
     let [stream] = own.streams();
     let calls = |faults: &Faults| {
         let counted = [Function::cuMemCreate, Function::cuMemMap, Function::cuMemSetAccess, Function::cuMemUnmap];
@@ -173,7 +174,8 @@ fn shrinking_gives_memory_back_when_its_work_has_passed() {
 #[test]
 fn a_vector_that_grows_before_its_shrinking_is_done_has_its_memory_still() {
     let opened = opened();
-    let own = Own::over(*Faults::count(&opened.api).api(), &opened);
+    let api = *Faults::count(&opened.api).api();
+    let own = Own::over(api, &opened);
     let [busy, home] = own.streams();
     let mut vec = ones(&home, PAGE);
     vec.reserve(&home, PAGE).unwrap();
@@ -322,7 +324,8 @@ fn a_vector_without_elements_is_used_like_any() {
 #[test]
 fn for_every_n_the_nth_call_of_a_growth_fails_and_the_vector_is_as_it_was() {
     let opened = opened();
-    let own = Own::over(*Faults::count(&opened.api).api(), &opened);
+    let api = *Faults::count(&opened.api).api();
+    let own = Own::over(api, &opened);
     let [stream] = own.streams();
     for code in [CUerror::INVALID_VALUE, CUerror::OUT_OF_MEMORY] {
         let mut failed = 0;
@@ -358,7 +361,8 @@ fn for_every_n_the_nth_call_of_a_growth_fails_and_the_vector_is_as_it_was() {
 #[test]
 fn for_every_n_the_nth_call_of_a_drop_fails_and_the_memory_goes_later() {
     let opened = opened();
-    let own = Own::over(*Faults::count(&opened.api).api(), &opened);
+    let api = *Faults::count(&opened.api).api();
+    let own = Own::over(api, &opened);
     let [stream] = own.streams();
     own.device.trim().unwrap();
     let before = reserved_bytes(&own.device);
