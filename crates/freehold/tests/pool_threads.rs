@@ -148,7 +148,7 @@ fn a_million_operations_of_sixteen_threads_lose_nothing() {
     println!("FREEHOLD_SEED={seed}");
     let host = Host::new();
     let shared = (0..SHARED_STREAMS).map(|_| host.stream()).collect();
-    let live = Owners([const { () }; 64].map(|()| Mutex::default()));
+    let live = Owners([(); 64].map(|()| Mutex::default()));
     let square = Arc::new(Square { host, shared, handed: Mutex::default(), live, live_bytes: AtomicU64::new(0) });
     for life in 0..LIVES {
         let threads: Vec<_> = (0..THREADS)

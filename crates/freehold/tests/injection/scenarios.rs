@@ -232,6 +232,7 @@ pub(crate) fn memory_back(device: &Device) -> Result<()> {
     if !matches!(error, Error::OutOfMemory { .. }) {
         return Err(error);
     }
+    device.trim()?;
     assert!(device.free_bytes()? >= free_bytes);
     Ok(())
 }
