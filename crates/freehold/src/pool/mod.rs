@@ -146,6 +146,11 @@ impl Pool {
             if let Some(taken) = self.take_kept(key, bytes) {
                 return Ok(taken);
             }
+            let slab_bytes = lot.next_slab_bytes(class);
+            if let Some(block) = lot.take_large(&self.book, slab_bytes) {
+                lot.add_slab(&self.book, class, block);
+                continue;
+            }
             if !has_borrowed && let Some(record) = self.borrow_small(core, &lot, track, class)? {
                 return Ok(self.hand(key, &lot, record, bytes));
             }
@@ -154,7 +159,7 @@ impl Pool {
             if !has_rack && lot.take_small(&self.book, track.id.0, class, 1, |record| found = Some(record)) == 1 {
                 return Ok(self.hand(key, &lot, found.expect("a block was found"), bytes));
             }
-            let block = self.ground(core, &lot, track, lot.next_slab_bytes(class), Origin::Own)?;
+            let block = self.ground(core, &lot, track, slab_bytes, Origin::Own)?;
             lot.add_slab(&self.book, class, block);
         }
     }
