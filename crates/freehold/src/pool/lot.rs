@@ -22,6 +22,9 @@ const SLAB: u32 = 1 << 31;
 /// How many records are made at once for a lot.
 const RECORDS: u32 = 64;
 
+/// A lot that was asked for nothing while others had nothing so often rests.
+const RESTING_MISSES: u64 = 64;
+
 /// How many blocks that are no more a lot remembers.
 const GONE_MAX: usize = 256;
 
@@ -63,6 +66,8 @@ struct Inside {
     slab_blocks: [u32; CLASSES],
     vacant: Vec<u32>,
     waiting: Vec<Waiting>,
+    /// When a block was asked for last, by the book's clock.
+    asked: u64,
     /// Whether what waits was looked at since blocks were taken last.
     is_settled: bool,
     /// The blocks of the heap that went last, and where the next one is noted.
@@ -123,6 +128,7 @@ impl Lot {
                 slab_blocks: [0; CLASSES],
                 vacant: Vec::new(),
                 waiting: Vec::new(),
+                asked: 0,
                 is_settled: false,
                 gone: Vec::new(),
                 next_gone: 0,
@@ -177,6 +183,7 @@ impl Lot {
             return 0;
         }
         inside.is_settled = false;
+        inside.asked = book.misses.load(Ordering::Relaxed);
         let partial = &mut inside.partial[class.index()];
         let mut taken = 0;
         while taken < count
@@ -209,6 +216,7 @@ impl Lot {
     /// Takes back blocks that `from` gave up in its order, and takes one that fits no class.
     pub(crate) fn exchange(&self, book: &Book, given: &[u32], from: &Track, bytes: u64) -> Option<u32> {
         let inside = &mut *self.inside();
+        inside.asked = book.misses.load(Ordering::Relaxed);
         for &record in given {
             inside.give_from(book, record, from, &[]);
         }
@@ -240,6 +248,11 @@ impl Lot {
         record.set_stream(to);
         record.set_position(0);
         Some(record.number())
+    }
+
+    /// Whether nobody has asked for a block here for a while.
+    pub(crate) fn is_resting(&self, book: &Book) -> bool {
+        self.inside().asked + RESTING_MISSES < book.misses.load(Ordering::Relaxed)
     }
 
     /// Whether the lot's stream has passed all that was put in, where that is counted; else how far it has to come.
@@ -598,10 +611,6 @@ impl Inside {
         slab.give(number);
         if was_full {
             self.list(book, slab.number());
-        }
-        // One is kept for requests to come.
-        if slab.is_empty() && self.partial[slab.class().index()].len() > 1 {
-            self.raze(book, slab.number());
         }
     }
 

@@ -359,10 +359,12 @@ impl Pool {
         if let Some(record) = lot.take_large(&self.book, bytes) {
             return Ok(record);
         }
+        self.book.misses.fetch_add(1, Ordering::Relaxed);
         core.refresh_tracks()?;
         let has_passed = |mark| core.has_passed(mark);
         let unmarked = lot.settle(&self.book, has_passed);
         lot.all_racks().iter().for_each(|rack| rack.empty(false));
+        lot.raze_empty(&self.book);
         if let Some(record) = lot.take_large(&self.book, bytes) {
             return Ok(record);
         }
@@ -547,16 +549,29 @@ impl Pool {
     fn grown(&self, core: &Core, inside: &mut Inside, need: heap::Need) -> Result<Grown, CallError> {
         let (api, current) = (&core.api, core.primary);
         let lots = self.book.lots();
-        let free_bytes: u64 = lots.iter().map(|lot| lot.free_bytes().0).sum();
-        let is_idle = free_bytes > self.supply.reserved_bytes() / IDLE_PART && free_bytes >= need.bytes;
-        if !is_idle && let grown @ Grown::Chunks(_) = self.supply.grow(api, current, inside, need)? {
+        // What streams that work have free they need again at once.
+        let resting: Vec<_> = lots.iter().filter(|lot| lot.is_resting(&self.book)).cloned().collect();
+        let free_bytes: u64 = resting.iter().map(|lot| lot.free_bytes().0).sum();
+        if free_bytes > self.supply.reserved_bytes() / IDLE_PART && free_bytes >= need.bytes {
+            self.gather(core, inside, &resting, need.bytes)?;
+            if inside.kept_bytes() >= need.bytes
+                && let grown @ Grown::Chunks(_) = self.supply.assemble(api, current, inside, need)?
+            {
+                return Ok(grown);
+            }
+        }
+        if let grown @ Grown::Chunks(_) = self.supply.grow(api, current, inside, need)? {
             return Ok(grown);
         }
-        // Everything that nobody has comes back, whoever kept it.
-        self.recall(core, &lots)?;
-        let kept: u64 = inside.kept_bytes();
-        let mut missing = need.bytes.saturating_sub(kept);
-        for lot in &lots {
+        self.gather(core, inside, &lots, need.bytes)?;
+        self.supply.assemble(api, current, inside, need)
+    }
+
+    /// Gets back everything that nobody has of some lots, whoever keeps it, and unmaps as much as is lacking.
+    fn gather(&self, core: &Core, inside: &mut Inside, lots: &[Arc<Lot>], bytes: u64) -> Result<(), CallError> {
+        self.recall(core, lots)?;
+        let mut missing = bytes.saturating_sub(inside.kept_bytes());
+        for lot in lots {
             if missing == 0 {
                 break;
             }
@@ -564,13 +579,7 @@ impl Pool {
             self.keep(core, inside, lot, &chunks)?;
             missing = missing.saturating_sub(chunks.iter().map(|chunk| chunk.bytes).sum());
         }
-        if is_idle
-            && missing > 0
-            && let grown @ Grown::Chunks(_) = self.supply.grow(api, current, inside, need)?
-        {
-            return Ok(grown);
-        }
-        self.supply.assemble(api, current, inside, need)
+        Ok(())
     }
 
     /// Maps memory at addresses that are no lot's: a chunk that is kept, or else a new one.
