@@ -35,9 +35,7 @@ impl<T: Numbered> Shelf<T> {
         let end = first.checked_add(count).filter(|&end| end <= (u32::MAX >> 1) - FIRST);
         for number in first..end.expect("a pool has fewer than 2^31 blocks") {
             let (chunk, index) = place_of(number);
-            let things = self.chunks[chunk].get_or_init(|| {
-                (0..FIRST << chunk).map(|_| T::default()).collect()
-            });
+            let things = self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| T::default()).collect());
             things[index].set_number(number);
         }
         first

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::{env, process};
 
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUerror, CUmemAllocationProp, CUmemGenericAllocationHandle,
-    CUresult, CUstream, address, allocation, context, mapping, memory, primary,
+    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUerror, CUmemAllocationProp,
+    CUmemGenericAllocationHandle, CUresult, CUstream, address, allocation, context, mapping, memory, primary,
 };
 
 /// One test at a time: they look at the memory of all of the device.
