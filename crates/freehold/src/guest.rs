@@ -64,7 +64,7 @@ impl Guest {
     }
 
     /// What of [`alloc`](Self::alloc) needs no lock, no driver, and cannot fail otherwise than by having nothing.
-    #[inline]
+    #[inline(always)]
     pub fn alloc_kept(&self, bytes: u64, stream: CUstream) -> Option<u64> {
         if self.is_checked || bytes.wrapping_sub(1) >= KEPT_BYTES_MAX || !self.core.is_good() {
             return None;
@@ -83,7 +83,7 @@ impl Guest {
 
     /// What of [`free`](Self::free) needs no lock and no driver. What is left to be done is to be told to
     /// [`free_unkept`](Self::free_unkept).
-    #[inline]
+    #[inline(always)]
     pub fn free_kept(&self, address: u64, stream: CUstream) -> std::result::Result<(), Unkept> {
         if self.is_checked || !self.core.is_good() {
             return Err(Unkept(None));

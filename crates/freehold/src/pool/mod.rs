@@ -116,7 +116,7 @@ impl Pool {
     }
 
     /// A block that this thread keeps, or else one of the stream's lot, for an owner. Calls no driver.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_kept(&self, key: Key, bytes: u64) -> Option<Taken> {
         rack::within(key, |_, rack| {
             let record = match Class::of(bytes) {
@@ -195,7 +195,7 @@ impl Pool {
 
     /// Takes back a block by its address, in the order of the stream that this thread's rack is for: the warm path. The
     /// others are told why it is not one for it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put_kept(&self, key: Key, address: u64) -> Result<(), Returned> {
         let Some(record) = self.book.record_at(address) else { return Err(Returned::Unknown) };
         let put = rack::within(key, |rack, entered| {

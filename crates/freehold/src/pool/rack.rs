@@ -3,6 +3,7 @@
 //! A rack is its thread's. Another thread that needs what lies there takes it over (`turn`).
 
 use std::cell::{Cell, RefCell};
+use std::ptr;
 use std::sync::Arc;
 
 use super::book::Book;
@@ -189,6 +190,7 @@ impl<'a> Entered<'a> {
 
     /// Gives all kept blocks that fit no class to the lots, and takes one of the lot's heap, which sees them as one with what
     /// lies beside them: so what is kept never makes a longer range of the heap be cut.
+    #[inline(never)]
     pub(crate) fn exchange_large(&mut self, bytes: u64) -> Option<&'a Record> {
         let rack = self.rack;
         let mut kept = [0; LARGE];
@@ -279,23 +281,38 @@ impl Key {
 
 thread_local! {
     /// The racks of this thread.
-    static DESK: Desk = const { Desk { slots: [const { Cell::new(None) }; SLOTS], racks: RefCell::new(Vec::new()) } };
+    static DESK: Desk = const { Desk { slots: [const { Slot::EMPTY }; SLOTS], racks: RefCell::new(Vec::new()) } };
+}
+
+/// A rack that was found by its key. Null where there is none.
+struct Slot {
+    key: Cell<Key>,
+    rack: Cell<*const Rack>,
+}
+
+impl Slot {
+    const EMPTY: Self = Self { key: Cell::new(Key { stream: 0, space: 0 }), rack: Cell::new(ptr::null()) };
+
+    fn set(&self, key: Key, rack: *const Rack) {
+        self.key.set(key);
+        self.rack.set(rack);
+    }
 }
 
 struct Desk {
-    slots: [Cell<Option<(Key, *const Rack)>>; SLOTS],
+    slots: [Slot; SLOTS],
     racks: RefCell<Vec<(Key, Arc<Rack>)>>,
 }
 
 /// Calls `act` inside this thread's rack for a key. Nothing where there is none, or where the thread is ending.
-#[inline]
+#[inline(always)]
 pub(crate) fn within<R>(key: Key, act: impl FnOnce(&Rack, &mut Entered<'_>) -> R) -> Option<R> {
     DESK.try_with(|desk| {
-        if let Some((found, rack)) = desk.slots[key.slot()].get()
-            && found == key
+        let slot = &desk.slots[key.slot()];
+        // SAFETY: a rack in a slot is in the list of the same thread, which keeps it, until it is taken from both.
+        if let Some(rack) = unsafe { slot.rack.get().as_ref() }
+            && slot.key.get() == key
         {
-            // SAFETY: a rack in a slot is in the list of the same thread, which keeps it, until it is taken from both.
-            let rack = unsafe { &*rack };
             if let Ok(mut entered) = rack.enter() {
                 return Some(act(rack, &mut entered));
             }
@@ -319,7 +336,7 @@ impl Desk {
     fn within_listed<R>(&self, key: Key, act: impl FnOnce(&Rack, &mut Entered<'_>) -> R) -> Option<R> {
         self.forget_closed();
         let rack = self.racks.borrow().iter().find(|(found, _)| *found == key).map(|(_, rack)| rack.clone())?;
-        self.slots[key.slot()].set(Some((key, Arc::as_ptr(&rack))));
+        self.slots[key.slot()].set(key, Arc::as_ptr(&rack));
         let mut entered = rack.enter().ok()?;
         Some(act(&rack, &mut entered))
     }
@@ -328,7 +345,7 @@ impl Desk {
         let is_closed = |rack: &Rack| rack.inside.is_closed();
         let closed: Vec<_> = self.racks.borrow_mut().extract_if(.., |(_, rack)| is_closed(rack)).collect();
         for (key, _) in closed {
-            self.slots[key.slot()].set(None);
+            self.slots[key.slot()].set(key, ptr::null());
         }
     }
 }
@@ -337,7 +354,7 @@ impl Drop for Desk {
     /// What an ending thread kept goes to the lots.
     fn drop(&mut self) {
         for slot in &self.slots {
-            slot.set(None);
+            slot.rack.set(ptr::null());
         }
         for (_, rack) in self.racks.borrow_mut().drain(..) {
             rack.empty(true);

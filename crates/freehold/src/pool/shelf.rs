@@ -3,9 +3,9 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Things of the first chunk; each later one has twice as many as the one before.
-const FIRST: u32 = 1024;
-const CHUNKS: usize = 22;
+/// Things of a chunk, and chunks at the most.
+const CHUNK: usize = 2048;
+const CHUNKS: usize = 8192;
 
 /// What knows its number.
 pub(crate) trait Numbered: Default {
@@ -14,48 +14,43 @@ pub(crate) trait Numbered: Default {
 
 #[derive(Debug)]
 pub(crate) struct Shelf<T> {
-    chunks: [OnceLock<Box<[T]>>; CHUNKS],
+    chunks: Box<[OnceLock<Box<[T; CHUNK]>>; CHUNKS]>,
     next: AtomicU32,
 }
 
 impl<T: Numbered> Shelf<T> {
     pub(crate) fn new() -> Self {
-        Self { chunks: [const { OnceLock::new() }; CHUNKS], next: AtomicU32::new(0) }
+        Self { chunks: boxed(OnceLock::new), next: AtomicU32::new(0) }
     }
 
     #[inline]
     pub(crate) fn at(&self, number: u32) -> &T {
-        let (chunk, index) = place_of(number);
-        &self.chunks[chunk].get().expect("a number is of a thing that was made")[index]
+        let chunk = self.chunks[number as usize / CHUNK % CHUNKS].get();
+        &chunk.expect("a number is of a thing that was made")[number as usize % CHUNK]
     }
 
     /// Makes `count` things whose numbers follow each other. The first number.
     pub(crate) fn add(&self, count: u32) -> u32 {
         let first = self.next.fetch_add(count, Ordering::Relaxed);
-        let end = first.checked_add(count).filter(|&end| end <= (u32::MAX >> 1) - FIRST);
-        for number in first..end.expect("a pool has fewer than 2^31 blocks") {
-            let (chunk, index) = place_of(number);
-            let things = self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| T::default()).collect());
-            things[index].set_number(number);
+        let end = first.checked_add(count).filter(|&end| end as usize <= CHUNK * CHUNKS);
+        for number in first..end.expect("a pool has fewer than 2^24 blocks and places for them") {
+            let things = self.chunks[number as usize / CHUNK].get_or_init(|| boxed(T::default));
+            things[number as usize % CHUNK].set_number(number);
         }
         first
     }
 
     /// All that were made.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        (0..self.next.load(Ordering::Acquire)).filter_map(|number| {
-            let (chunk, index) = place_of(number);
-            self.chunks[chunk].get().map(|things| &things[index])
-        })
+        (0..self.next.load(Ordering::Acquire) as usize)
+            .filter_map(|number| self.chunks[number / CHUNK].get().map(|things| &things[number % CHUNK]))
     }
 }
 
-/// Counted from the size of the first chunk on, the highest bit of a number tells its chunk, and the others its place there.
-#[inline]
-fn place_of(number: u32) -> (usize, usize) {
-    let counted = number + FIRST;
-    let chunk = counted.ilog2();
-    ((chunk - FIRST.ilog2()) as usize, (counted ^ (1 << chunk)) as usize)
+fn boxed<T, const N: usize>(make: impl Fn() -> T) -> Box<[T; N]> {
+    let things: Box<[T]> = (0..N).map(|_| make()).collect();
+    let Ok(things) = things.try_into() else { unreachable!("an array has as many things as were made for it") };
+    things
 }
 
 #[cfg(test)]
