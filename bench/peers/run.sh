@@ -132,7 +132,7 @@ add_freehold() {
     elif [ -f "$root/target/release/libfreehold.so" ]; then
         FREEHOLD_LIBRARY=$root/target/release/libfreehold.so
     else
-        say "Freehold is left out: build target/release/libfreehold.so, or set FREEHOLD_LIBRARY to its path."
+        say "Freehold is left out: build it with cargo xtask library, or set FREEHOLD_LIBRARY to its path."
         return
     fi
     export FREEHOLD_LIBRARY

@@ -2,6 +2,8 @@
 
     python3 examples/python/cupy_pool.py [libfreehold.so]               (or FREEHOLD_LIBRARY=libfreehold.so)
 
+`cargo xtask library` makes target/release/libfreehold.so.
+
 The recipe:
 
     allocator = cupy.cuda.PythonFunctionAllocator(allocate, release)

@@ -2,6 +2,8 @@
 
     python3 examples/python/pytorch_training.py [libfreehold.so]        (or FREEHOLD_LIBRARY=libfreehold.so)
 
+`cargo xtask library` makes target/release/libfreehold.so.
+
 The recipe, before anything of PyTorch uses the GPU:
 
     allocator = torch.cuda.memory.CUDAPluggableAllocator(path, "freehold_alloc", "freehold_free")

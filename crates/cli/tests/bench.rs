@@ -133,7 +133,10 @@ fn every_workload_has_our_figures_and_the_drivers() {
             row("transformer-reserved", "ratio", ordered, at_most(1.03)),
             row("caches", "ns", both, at_most(150.0)),
             row("caches-reserved", "ratio", ordered, at_most(1.03)),
+            row("grow-cold", "ns", "", at_most(110e3)),
+            row("grow-kept", "ns", "", at_most(70e3)),
             row("refuse", "ns", both, at_most(1000.0)),
+            row("refuse-explained", "ns", "", at_most(50e3)),
         ]
     );
     for row in rows {

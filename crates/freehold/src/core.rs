@@ -315,7 +315,7 @@ impl Core {
     }
 
     /// Sees to it that the host will hear of these sooner or later: at once where no mark is on its way, else with the next
-    /// one, which a later release makes, or a request that finds nothing in stock.
+    /// one, which a later release makes, or a request that finds nothing.
     pub(crate) fn mark_in_turn(&self, marks: &[Mark]) -> Result<()> {
         self.at_each(marks, Track::mark_in_turn)
     }

@@ -2,7 +2,7 @@
 //! is made of.
 //!
 //! Streams here belong to others. The library learns of one when it is first named, trusts its handle from then on, and is
-//! told with [`retire`] before it is destroyed, because the driver gives its handle to another stream later (fact 2.5). A
+//! told with [`Guest::retire`] before it is destroyed, because the driver gives its handle to another stream later (fact 2.5). A
 //! checked guest asks the driver for the stream's id each time instead.
 
 use std::collections::HashMap;

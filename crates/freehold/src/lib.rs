@@ -25,7 +25,10 @@
 //! | choose the driver of an NVIDIA GPU or the software one | [`open()`], [`open::open`] |
 //! | have memory | [`Stream::alloc`], [`Stream::upload`], [`Block`] |
 //! | have short-lived memory, in scopes | [`Arena`] |
-//! | have memory that grows | [`DeviceVec`] |
+//! | have memory that grows | [`DeviceVec`], [`Block::resize`] |
+//! | say how much may be had, in all or under a name | [`Device::set_budget`], [`Device::set_tag_budget`], [`Stream::alloc_tagged`] |
+//! | know how much there is, and give some back | [`Device::totals`], [`Device::live_by_tag`], [`Device::trim_to`], [`Device::set_release_threshold`] |
+//! | know why there was none | [`Error::OutOfMemory`], [`Shortage`] |
 //! | share it, or a part of it | [`Block::share`], [`Block::view`] |
 //! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
 //! | run a kernel | [`Device::module`], [`Module::kernel`], [`Stream::launch`] |

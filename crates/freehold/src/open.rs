@@ -102,7 +102,7 @@ pub fn open(wish: Option<&str>) -> Result<Opened, OpenError> {
 }
 
 /// The devices that were opened. They stay open until the process ends: what is pending when the last handle goes is never
-/// waited for, and a device that is opened again finds its memory in stock.
+/// waited for, and a device that is opened again finds its memory in the pool.
 static DEVICES: Mutex<Option<HashMap<(Kind, i32), Device>>> = Mutex::new(None);
 
 /// The device that `wish` names, as for [`open`]. One that was opened before is that one again.

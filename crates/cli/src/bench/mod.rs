@@ -20,6 +20,7 @@ use freehold_driver::cuda::CallError;
 
 use self::release::Effort;
 use self::rig::Rig;
+use crate::allocator::Failure;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -65,8 +66,8 @@ enum BenchError {
     KernelEnded { kernel_ms: u64 },
     #[error("the figures cannot be printed: {0}")]
     Print(io::Error),
-    #[error("freehold_alloc gave no memory for {bytes} bytes: what else uses the device leaves too little")]
-    Refused { bytes: usize },
+    #[error(transparent)]
+    Allocator(#[from] Failure),
     #[error("{} cannot be written: {error}", path.display())]
     Unwritable { path: PathBuf, error: io::Error },
 }

@@ -1,11 +1,10 @@
 //! `freehold replay`: a recorded log, replayed on Freehold's pool and on the driver's own allocators, in one run.
 //!
 //! This file owns the command. A log is read (`log`, and a file for each kind), comes down to operations on blocks
-//! (`lives`), is played on each allocator (`allocator`, `play`), and what that gave is told (`report`, `picture`).
+//! (`lives`), is played on each allocator (`play`), and what that gave is told (`report`, `picture`).
 //! The operations are played by one thread, in the order of the log; each of its streams is a stream of the device.
 //! No work is put into them: what is measured is the allocators alone.
 
-mod allocator;
 mod lives;
 mod log;
 mod pickle;
@@ -26,10 +25,10 @@ use freehold::open::{self, OpenError, Opened};
 use freehold_driver::cuda::{Api, CUstream, CallError, context, device, driver, primary, stream, stream_flags};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use self::allocator::{Failure, Ordered, Ours, Plain};
 use self::log::{Log, LogError};
 use self::play::{Played, Player};
 use self::report::Report;
+use crate::allocator::{Failure, Ordered, Ours, Plain};
 use crate::bench::pool::workload::Op;
 use crate::lab::table::Look;
 
@@ -134,7 +133,7 @@ fn played(opened: &Opened, log: &Log, passes: u32) -> Result<Vec<Played>> {
     ordered.close()?;
     let of_plain = player.play(&Plain::new(api)?, settle)?;
     // Last, because the pool may keep what it has until the process ends.
-    let ours = Ours::new(opened.device)?;
+    let ours = Ours::new(api, opened.device)?;
     let of_ours = player.play(&ours, settle)?;
     ours.forget(&streams)?;
     bar.finish_and_clear();

@@ -11,8 +11,8 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::Op;
-use super::allocator::{Allocator, Failure};
 use super::lives::History;
+use crate::allocator::{Allocator, Failure, Refusal};
 
 /// The first pass has so many stretches, each with a sample at its peak and one at its end: enough for a picture.
 const STRETCHES: usize = 500;
@@ -166,21 +166,22 @@ impl<'a> Player<'a> {
     fn call<A: Allocator>(&self, allocator: &A, ops: &[Op], starts: &mut [CUdeviceptr]) -> Result<(), Failure> {
         for op in ops {
             match *op {
-                Op::Allocate { id, bytes, stream } => {
-                    if let Some(start) = allocator.allocate(bytes, self.streams[stream as usize])? {
-                        starts[id as usize] = start;
-                    }
-                }
+                Op::Allocate { id, bytes, stream } => match allocator.allocate(bytes, self.streams[stream as usize]) {
+                    Ok(start) => starts[id as usize] = start,
+                    Err(refusal) if refusal.is_shortage() => {}
+                    Err(refusal) => return Err(refusal.into()),
+                },
                 Op::Free { id, stream } => {
                     let start = starts[id as usize];
                     if start != CUdeviceptr::NULL {
-                        allocator.free(start, self.sizes[id as usize], self.streams[stream as usize])?;
+                        let (bytes, stream) = (self.sizes[id as usize], self.streams[stream as usize]);
+                        allocator.free(start, bytes, stream).map_err(Into::into)?;
                     }
                 }
                 Op::Use { id, stream } => {
                     let start = starts[id as usize];
                     if start != CUdeviceptr::NULL {
-                        allocator.note_use(start, self.streams[stream as usize])?;
+                        allocator.note_use(start, self.streams[stream as usize]).map_err(Into::into)?;
                     }
                 }
             }
@@ -202,7 +203,7 @@ impl<'a> Player<'a> {
             if let Some(stream) = home
                 && starts[id] != CUdeviceptr::NULL
             {
-                allocator.free(starts[id], self.sizes[id], self.streams[stream as usize])?;
+                allocator.free(starts[id], self.sizes[id], self.streams[stream as usize]).map_err(Into::into)?;
             }
         }
         Ok(())
@@ -246,6 +247,8 @@ impl Pass {
 mod tests {
     use std::cell::RefCell;
 
+    use freehold_driver::cuda::{CUerror, Function};
+
     use super::super::lives::Lives;
     use super::*;
 
@@ -265,24 +268,26 @@ mod tests {
     impl Allocator for Room {
         const NAME: &'static str = "room";
 
-        fn allocate(&self, bytes: u64, stream: CUstream) -> Result<Option<CUdeviceptr>, Failure> {
+        type Refusal = CallError;
+
+        fn allocate(&self, bytes: u64, stream: CUstream) -> Result<CUdeviceptr, CallError> {
             let mut taken = self.taken.borrow_mut();
             if *taken + bytes > self.bytes {
-                return Ok(None);
+                return Err(CallError { call: Function::cuMemAlloc_v2, code: CUerror::OUT_OF_MEMORY });
             }
             *taken += bytes;
             self.said.borrow_mut().push(format!("allocate {bytes} in {}", stream.0));
-            Ok(Some(CUdeviceptr(bytes)))
+            Ok(CUdeviceptr(bytes))
         }
 
-        fn free(&self, start: CUdeviceptr, bytes: u64, stream: CUstream) -> Result<(), Failure> {
+        fn free(&self, start: CUdeviceptr, bytes: u64, stream: CUstream) -> Result<(), CallError> {
             assert_eq!(start.0, bytes, "a block is freed with its own size");
             *self.taken.borrow_mut() -= bytes;
             self.said.borrow_mut().push(format!("free {bytes} in {}", stream.0));
             Ok(())
         }
 
-        fn note_use(&self, start: CUdeviceptr, stream: CUstream) -> Result<(), Failure> {
+        fn note_use(&self, start: CUdeviceptr, stream: CUstream) -> Result<(), CallError> {
             self.said.borrow_mut().push(format!("use {} in {}", start.0, stream.0));
             Ok(())
         }

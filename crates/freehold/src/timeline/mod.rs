@@ -47,7 +47,7 @@ pub(crate) struct Allocation<'a> {
     pub(crate) bytes: usize,
     pub(crate) tag: Option<&'a str>,
     pub(crate) at: &'static Location<'static>,
-    /// Whether the memory came from the stock.
+    /// Whether the pool had the memory.
     pub(crate) is_reuse: bool,
     pub(crate) asked: Duration,
 }

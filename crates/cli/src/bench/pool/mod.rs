@@ -2,7 +2,7 @@
 //!
 //! This file owns the command.
 
-mod allocator;
+mod grow;
 mod pairs;
 mod passes;
 mod picture;

@@ -6,27 +6,27 @@ use freehold_driver::cuda::CUstream;
 
 use super::super::Result;
 use super::super::measure::timed;
-use super::allocator::Allocator;
+use crate::allocator::{Allocator, Failure};
 
 /// More than any device has.
-const IMPOSSIBLE_BYTES: usize = 1 << 50;
+const IMPOSSIBLE_BYTES: u64 = 1 << 50;
 
 /// What one pair took, of `count` that are timed as one.
-pub(super) fn pair<A: Allocator>(allocator: &A, bytes: usize, stream: CUstream, count: usize) -> Result<f64> {
+pub(super) fn pair<A: Allocator>(allocator: &A, bytes: u64, stream: CUstream, count: usize) -> Result<f64> {
     let (done, time) = timed(|| {
         (0..count).try_for_each(|_| {
-            let address = allocator.allocate(black_box(bytes), stream)?;
-            allocator.free(black_box(address), bytes, stream)
+            let start = allocator.allocate(black_box(bytes), stream)?;
+            allocator.free(black_box(start), bytes, stream)
         })
     });
-    done.map_err(Into::into)?;
+    done.map_err(Into::<Failure>::into)?;
     Ok(time / count as f64)
 }
 
 /// [`pair`] in so many batches, after one that does not count.
 pub(super) fn pairs<A: Allocator>(
     allocator: &A,
-    bytes: usize,
+    bytes: u64,
     stream: CUstream,
     (batches, count): (usize, usize),
 ) -> Result<Vec<f64>> {
@@ -51,11 +51,21 @@ pub(super) fn mimalloc_pair(bytes: usize, count: usize) -> f64 {
 ///
 /// # Panics
 /// If it can be had.
-pub(super) fn refusals<A: Allocator>(allocator: &A, stream: CUstream, (batches, count): (usize, usize)) -> Vec<f64> {
+pub(super) fn refusals<A: Allocator>(allocator: &A, stream: CUstream, batches: (usize, usize)) -> Vec<f64> {
+    refused(batches, || allocator.allocate(black_box(IMPOSSIBLE_BYTES), stream).is_err())
+}
+
+/// As [`refusals`], with the reason as text each time.
+pub(super) fn explained_refusals<A: Allocator>(allocator: &A, stream: CUstream, batches: (usize, usize)) -> Vec<f64> {
+    refused(batches, || {
+        let refused = allocator.allocate(black_box(IMPOSSIBLE_BYTES), stream).map_err(Into::<Failure>::into);
+        black_box(refused).is_err()
+    })
+}
+
+fn refused((batches, count): (usize, usize), is_refused: impl Fn() -> bool) -> Vec<f64> {
     let refusal = || {
-        let refused =
-            || (0..count).filter(|_| allocator.allocate(black_box(IMPOSSIBLE_BYTES), stream).is_err()).count();
-        let (refused, time) = timed(refused);
+        let (refused, time) = timed(|| (0..count).filter(|_| is_refused()).count());
         assert_eq!(refused, count, "no device has {IMPOSSIBLE_BYTES} bytes");
         time / count as f64
     };

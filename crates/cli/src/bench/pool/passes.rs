@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use freehold_driver::cuda::CUstream;
+use freehold_driver::cuda::{CUdeviceptr, CUstream};
 
 use super::super::Result;
 use super::super::measure::timed;
-use super::allocator::{Allocator, Keeper};
 use super::rig::Rig;
 use super::workload::{Op, Workload};
+use crate::allocator::{Allocator, Failure, Keeper};
 
 /// A workload as it is carried out: an operation has all that it needs beside it, so that what is timed looks up nothing
 /// but the addresses, and those are as few as there are blocks at once.
@@ -26,7 +26,7 @@ struct Step {
     stream: u32,
     /// Where the block's address is kept.
     slot: u32,
-    bytes: usize,
+    bytes: u64,
 }
 
 /// What second passes cost.
@@ -49,7 +49,6 @@ impl Script {
                         slots += 1;
                         slots - 1
                     });
-                    let bytes = bytes as usize;
                     live.insert(id, (slot, bytes));
                     steps.push(Step { is_allocation: true, stream, slot, bytes });
                 }
@@ -69,14 +68,14 @@ impl Script {
         &self,
         allocator: &A,
         streams: &[CUstream],
-        addresses: &mut [u64],
-    ) -> std::result::Result<(), A::Failure> {
+        starts: &mut [CUdeviceptr],
+    ) -> std::result::Result<(), A::Refusal> {
         for &Step { is_allocation, stream, slot, bytes } in &self.steps {
-            let (address, stream) = (&mut addresses[slot as usize], streams[stream as usize]);
+            let (start, stream) = (&mut starts[slot as usize], streams[stream as usize]);
             if is_allocation {
-                *address = allocator.allocate(bytes, stream)?;
+                *start = allocator.allocate(bytes, stream)?;
             } else {
-                allocator.free(*address, bytes, stream)?;
+                allocator.free(*start, bytes, stream)?;
             }
         }
         Ok(())
@@ -84,15 +83,15 @@ impl Script {
 
     /// So many times: a first pass of an allocator that holds nothing, and a second that counts.
     pub(super) fn second_passes<A: Keeper>(&self, rig: &Rig, allocator: &A, repetitions: usize) -> Result<Passes> {
-        let mut addresses = vec![0; self.slots];
+        let mut starts = vec![CUdeviceptr::NULL; self.slots];
         let mut passes = Passes { op_ns: Vec::new(), reserved_by_peak: Vec::new() };
         for _ in 0..repetitions {
             rig.settle()?;
             allocator.trim()?;
-            self.pass(allocator, &rig.streams, &mut addresses).map_err(Into::into)?;
+            self.pass(allocator, &rig.streams, &mut starts).map_err(Into::<Failure>::into)?;
             rig.settle()?;
-            let (done, time) = timed(|| self.pass(allocator, &rig.streams, &mut addresses));
-            done.map_err(Into::into)?;
+            let (done, time) = timed(|| self.pass(allocator, &rig.streams, &mut starts));
+            done.map_err(Into::<Failure>::into)?;
             passes.op_ns.push(time / self.steps.len() as f64);
             passes.reserved_by_peak.push(allocator.reserved_bytes()? as f64 / self.peak_live_bytes as f64);
         }
@@ -116,8 +115,11 @@ impl Script {
             for &step in steps {
                 let (stream, held) = (rig.streams[step.stream as usize], &mut held[step.slot as usize]);
                 match held.take() {
-                    Some((address, _)) => allocator.free(address, step.bytes, stream).map_err(Into::into)?,
-                    None => *held = Some((allocator.allocate(step.bytes, stream).map_err(Into::into)?, step)),
+                    Some((start, _)) => allocator.free(start, step.bytes, stream).map_err(Into::<Failure>::into)?,
+                    None => {
+                        let start = allocator.allocate(step.bytes, stream).map_err(Into::<Failure>::into)?;
+                        *held = Some((start, step));
+                    }
                 }
             }
             done += steps.len();
@@ -126,8 +128,8 @@ impl Script {
             }
         }
         let time = start.elapsed().as_nanos() as f64;
-        for (address, Step { stream, bytes, .. }) in held.into_iter().flatten() {
-            allocator.free(address, bytes, rig.streams[stream as usize]).map_err(Into::into)?;
+        for (start, Step { stream, bytes, .. }) in held.into_iter().flatten() {
+            allocator.free(start, bytes, rig.streams[stream as usize]).map_err(Into::<Failure>::into)?;
         }
         Ok(time / done as f64)
     }

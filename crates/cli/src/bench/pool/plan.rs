@@ -3,18 +3,20 @@
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use freehold::open;
 use freehold_driver::cuda::device;
 
 use super::super::measure::tenths;
 use super::super::progress::Progress;
 use super::super::{Result, rig};
-use super::allocator::{Allocator, Keeper, Ordered, Ours, Plain};
+use super::grow::growths;
 use super::passes::{Passes, Script};
 use super::report::{Calls, Report, Row, Target, Unit};
 use super::rig::Rig;
 use super::threads::Effort as ThreadEffort;
 use super::workload::models;
 use super::{pairs, threads};
+use crate::allocator::{Allocator, Keeper, Ordered, Ours, Plain};
 
 /// Threads that allocate at once, and streams that there are for them.
 pub(super) const THREADS: usize = 16;
@@ -28,6 +30,8 @@ pub(super) struct Effort {
     plain_batches: (usize, usize),
     /// How long they work at a workload.
     plain_limit: Duration,
+    /// Growths of a vector.
+    growths: usize,
 }
 
 /// How often things are measured of one that keeps memory.
@@ -46,17 +50,19 @@ impl Effort {
         ordered: Share { batches: (50, 200), passes: 3, threads: ThreadEffort { repetitions: 5, pairs: 640 } },
         plain_batches: (10, 20),
         plain_limit: Duration::from_secs(2),
+        growths: 50,
     };
     pub(super) const QUICK: Self = Self {
         ours: Share { batches: (5, 100), passes: 1, threads: ThreadEffort { repetitions: 2, pairs: 320 } },
         ordered: Share { batches: (3, 10), passes: 1, threads: ThreadEffort { repetitions: 1, pairs: 32 } },
         plain_batches: (2, 3),
         plain_limit: Duration::from_millis(50),
+        growths: 2,
     };
 }
 
 /// The pairs of one thread: id, text, bytes.
-const PAIRS: [(&str, &str, usize); 4] = [
+const PAIRS: [(&str, &str, u64); 4] = [
     ("pair-512", "allocate and free 512 B", 512),
     ("pair-64k", "allocate and free 64 KiB", 64 << 10),
     ("pair-2m", "allocate and free 2 MiB", 2 << 20),
@@ -103,24 +109,25 @@ struct Expected {
 }
 
 /// How many measurements the progress counts.
-const STEPS: usize = 4 * 3 + 4 * 3 + 4 * 2 + 3;
+const STEPS: usize = 4 * 3 + 4 * 3 + 1 + 4 * 2 + 1 + 4;
 
 /// Three allocators on one device.
 struct Plan<'a> {
     rig: &'a Rig,
-    ours: Ours,
-    ordered: Ordered,
-    plain: Plain,
+    ours: Ours<'a>,
+    ordered: Ordered<'a>,
+    plain: Plain<'a>,
     effort: Effort,
     progress: Progress,
 }
 
 pub(super) fn measure(rig: &Rig, effort: Effort) -> Result<Report> {
+    let (api, on) = (&rig.opened.api, rig.opened.device);
     let plan = Plan {
         rig,
-        ours: Ours::new(rig),
-        ordered: Ordered::new(rig)?,
-        plain: Plain::new(rig),
+        ours: Ours::new(api, on)?,
+        ordered: Ordered::new(api, on)?,
+        plain: Plain::new(api)?,
         effort,
         progress: Progress::new(STEPS),
     };
@@ -129,7 +136,8 @@ pub(super) fn measure(rig: &Rig, effort: Effort) -> Result<Report> {
     let mut rows = plan.pairs()?;
     rows.extend(plan.threads()?);
     rows.extend(workloads);
-    rows.push(plan.refusals());
+    rows.extend(plan.growths()?);
+    rows.extend(plan.refusals());
     plan.progress.end();
     Ok(Report {
         device: device::name(&rig.opened.api, rig.opened.device)?,
@@ -184,7 +192,7 @@ impl Plan<'_> {
     fn pairs_of<A: Allocator>(
         &self,
         what: &'static str,
-        bytes: usize,
+        bytes: u64,
         allocator: &A,
         batches: (usize, usize),
     ) -> Result<Vec<f64>> {
@@ -252,14 +260,28 @@ impl Plan<'_> {
         ])
     }
 
-    fn refusals(&self) -> Row {
+    /// The pool of the C interface, which the library's own vectors have their memory of, too.
+    fn growths(&self) -> Result<[Row; 2]> {
+        let device = open::device(Some(&self.rig.opened.wish()))?;
+        let grown = self.progress.one("vectors", || growths(&device, self.effort.growths))?;
+        let row = |id, what, ours, most_ns| Row::new(id, what, Unit::Ns, ours, Some(Target::AtMost(most_ns)));
+        Ok([
+            row("grow-cold", "grow 1 GiB to 2 GiB, cold", grown.cold_ns, 110e3),
+            row("grow-kept", "  from reserve", grown.kept_ns, 70e3),
+        ])
+    }
+
+    fn refusals(&self) -> [Row; 2] {
         let (stream, effort) = (self.rig.streams[0], self.effort);
         let what = "refuse what cannot be had";
         let ours = self.progress.one(what, || pairs::refusals(&self.ours, stream, effort.ours.batches));
         let ordered = self.progress.one(what, || pairs::refusals(&self.ordered, stream, effort.plain_batches));
         let plain = self.progress.one(what, || pairs::refusals(&self.plain, stream, effort.plain_batches));
-        Row::new("refuse", what, Unit::Ns, ours, Some(Target::AtMost(1000.0)))
+        let row = Row::new("refuse", what, Unit::Ns, ours, Some(Target::AtMost(1000.0)))
             .beside(Calls::Ordered, ordered)
-            .beside(Calls::Plain, plain)
+            .beside(Calls::Plain, plain);
+        let what = "  with the explanation";
+        let told = self.progress.one(what, || pairs::explained_refusals(&self.ours, stream, effort.plain_batches));
+        [row, Row::new("refuse-explained", what, Unit::Ns, told, Some(Target::AtMost(50e3)))]
     }
 }

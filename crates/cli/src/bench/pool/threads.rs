@@ -8,12 +8,12 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Instant;
 
-use freehold_driver::cuda::CUstream;
+use freehold_driver::cuda::{CUdeviceptr, CUstream};
 
-use super::super::{BenchError, Result};
-use super::allocator::Allocator;
+use super::super::Result;
 use super::rig::Rig;
 use super::workload::models::Random;
+use crate::allocator::{Allocator, Failure};
 
 /// The sizes of blocks are up to this, all equally likely.
 const BYTES_MAX: u64 = 64 << 10;
@@ -39,7 +39,7 @@ pub(super) struct Effort {
 
 /// A handful of blocks on its way to the thread that frees them.
 struct Handful {
-    addresses: [u64; HELD],
+    starts: [CUdeviceptr; HELD],
     /// Where their sizes begin.
     sizes_at: usize,
     stream: CUstream,
@@ -47,7 +47,7 @@ struct Handful {
 
 /// Pairs a second of `threads` threads that free what they allocate, for each repetition. Thread `n` allocates in stream
 /// `n`, or in the last there is.
-pub(super) fn own<A: Allocator>(
+pub(super) fn own<A: Allocator + Sync>(
     rig: &Rig,
     allocator: &A,
     streams: &[CUstream],
@@ -55,7 +55,7 @@ pub(super) fn own<A: Allocator>(
     effort: Effort,
 ) -> Result<Vec<f64>> {
     let sizes = sizes();
-    let work = |thread: usize, (): &mut ()| -> std::result::Result<(), A::Failure> {
+    let work = |thread: usize, (): &mut ()| -> std::result::Result<(), A::Refusal> {
         let stream = streams[thread.min(streams.len() - 1)];
         for round in 0..effort.pairs / HELD {
             let handful = allocate(allocator, &sizes, place(thread, round), stream)?;
@@ -68,14 +68,19 @@ pub(super) fn own<A: Allocator>(
 
 /// Pairs a second of `threads` threads of which each hands all that it allocates in its stream to the next one, which frees
 /// it, for each repetition.
-pub(super) fn handed<A: Allocator>(rig: &Rig, allocator: &A, threads: usize, effort: Effort) -> Result<Vec<f64>> {
+pub(super) fn handed<A: Allocator + Sync>(
+    rig: &Rig,
+    allocator: &A,
+    threads: usize,
+    effort: Effort,
+) -> Result<Vec<f64>> {
     let sizes = sizes();
     let has_failed = AtomicBool::new(false);
     let (mut outboxes, mut inboxes): (Vec<_>, Vec<_>) = (0..threads).map(|_| sync_channel(ON_THE_WAY)).unzip();
     inboxes.rotate_right(1);
     let ends = outboxes.drain(..).zip(inboxes).collect();
     type Ends = (SyncSender<Handful>, Receiver<Handful>);
-    let work = |thread: usize, (outbox, inbox): &mut Ends| -> std::result::Result<(), A::Failure> {
+    let work = |thread: usize, (outbox, inbox): &mut Ends| -> std::result::Result<(), A::Refusal> {
         let rounds = effort.pairs / HELD;
         let (mut sent, mut freed, mut filled) = (0, 0, None);
         while sent < rounds || freed < rounds {
@@ -110,7 +115,7 @@ pub(super) fn handed<A: Allocator>(rig: &Rig, allocator: &A, threads: usize, eff
 
 /// Lets a thread for each of `parts` do `work` with its number and its part, once to get warm and then for each
 /// repetition, all at once.
-fn together<P: Send, F: Into<BenchError> + Send>(
+fn together<P: Send, F: Into<Failure>>(
     rig: &Rig,
     parts: Vec<P>,
     effort: Effort,
@@ -126,7 +131,7 @@ fn together<P: Send, F: Into<BenchError> + Send>(
             barrier.wait();
             let start = Instant::now();
             if outcome.is_ok() {
-                outcome = work(thread, &mut part).map_err(Into::into);
+                outcome = work(thread, &mut part).map_err(|refusal| refusal.into().into());
             }
             times.push((start, Instant::now()));
         }
@@ -149,9 +154,9 @@ fn together<P: Send, F: Into<BenchError> + Send>(
     Ok((1..=effort.repetitions).map(rate).collect())
 }
 
-fn sizes() -> Vec<usize> {
+fn sizes() -> Vec<u64> {
     let mut random = Random::new(SEED);
-    (0..SIZES).map(|_| 1 + random.below(BYTES_MAX) as usize).collect()
+    (0..SIZES).map(|_| 1 + random.below(BYTES_MAX)).collect()
 }
 
 /// Where the sizes of a handful begin.
@@ -161,20 +166,20 @@ fn place(thread: usize, round: usize) -> usize {
 
 fn allocate<A: Allocator>(
     allocator: &A,
-    sizes: &[usize],
+    sizes: &[u64],
     sizes_at: usize,
     stream: CUstream,
-) -> std::result::Result<Handful, A::Failure> {
-    let mut addresses = [0; HELD];
-    for (address, &bytes) in addresses.iter_mut().zip(&sizes[sizes_at..]) {
-        *address = allocator.allocate(bytes, stream)?;
+) -> std::result::Result<Handful, A::Refusal> {
+    let mut starts = [CUdeviceptr::NULL; HELD];
+    for (start, &bytes) in starts.iter_mut().zip(&sizes[sizes_at..]) {
+        *start = allocator.allocate(bytes, stream)?;
     }
-    Ok(Handful { addresses, sizes_at, stream })
+    Ok(Handful { starts, sizes_at, stream })
 }
 
-fn free<A: Allocator>(allocator: &A, sizes: &[usize], handful: &Handful) -> std::result::Result<(), A::Failure> {
-    let Handful { addresses, sizes_at, stream } = handful;
-    addresses.iter().zip(&sizes[*sizes_at..]).try_for_each(|(&address, &bytes)| allocator.free(address, bytes, *stream))
+fn free<A: Allocator>(allocator: &A, sizes: &[u64], handful: &Handful) -> std::result::Result<(), A::Refusal> {
+    let Handful { starts, sizes_at, stream } = handful;
+    starts.iter().zip(&sizes[*sizes_at..]).try_for_each(|(&start, &bytes)| allocator.free(start, bytes, *stream))
 }
 
 #[cfg(test)]
@@ -184,36 +189,43 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::thread::ThreadId;
 
-    use super::super::allocator::Refused;
+    use freehold_driver::cuda::CallError;
+
     use super::*;
 
     /// Numbers for addresses, and who allocated them, of what size and in which stream.
     #[derive(Default)]
     struct Register {
-        blocks: Mutex<HashMap<u64, (ThreadId, usize, CUstream)>>,
+        blocks: Mutex<HashMap<u64, (ThreadId, u64, CUstream)>>,
         /// By others than who allocated them.
         freed_by_others: AtomicUsize,
         freed: AtomicUsize,
     }
 
     impl Allocator for Register {
-        type Failure = Refused;
+        const NAME: &'static str = "register";
 
-        fn allocate(&self, bytes: usize, stream: CUstream) -> std::result::Result<u64, Refused> {
+        type Refusal = CallError;
+
+        fn allocate(&self, bytes: u64, stream: CUstream) -> std::result::Result<CUdeviceptr, CallError> {
             let mut blocks = self.blocks.lock().unwrap();
             let address = blocks.keys().max().map_or(1, |last| last + 1);
             blocks.insert(address, (thread::current().id(), bytes, stream));
-            Ok(address)
+            Ok(CUdeviceptr(address))
         }
 
-        fn free(&self, address: u64, bytes: usize, stream: CUstream) -> std::result::Result<(), Refused> {
+        fn free(&self, start: CUdeviceptr, bytes: u64, stream: CUstream) -> std::result::Result<(), CallError> {
             let (owner, owned_bytes, home) =
-                self.blocks.lock().unwrap().remove(&address).expect("a block is freed once");
+                self.blocks.lock().unwrap().remove(&start.0).expect("a block is freed once");
             assert_eq!((owned_bytes, home), (bytes, stream));
             let is_others = owner != thread::current().id();
             self.freed_by_others.fetch_add(usize::from(is_others), Ordering::Relaxed);
             self.freed.fetch_add(1, Ordering::Relaxed);
             Ok(())
+        }
+
+        fn reserved_bytes(&self) -> std::result::Result<u64, Failure> {
+            Ok(0)
         }
     }
 
