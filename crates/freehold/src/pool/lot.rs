@@ -309,14 +309,26 @@ impl Lot {
 
     /// Takes back blocks whose marks have passed; the marks of others that were looked at.
     pub(crate) fn settle(&self, book: &Book, has_passed: impl Fn(Mark) -> bool) -> Vec<Mark> {
-        self.settle_some(book, LOOKS_MAX, has_passed)
+        self.settle_some(book, LOOKS_MAX, None, has_passed)
     }
 
     pub(crate) fn settle_all(&self, book: &Book, has_passed: impl Fn(Mark) -> bool) -> Vec<Mark> {
-        self.settle_some(book, usize::MAX, has_passed)
+        self.settle_some(book, usize::MAX, None, has_passed)
     }
 
-    fn settle_some(&self, book: &Book, looks: usize, has_passed: impl Fn(Mark) -> bool) -> Vec<Mark> {
+    /// Takes back blocks whose marks have passed, or which `stream`, the lot's own, waits for before its next work: others use
+    /// them behind that wait.
+    pub(crate) fn settle_behind(&self, book: &Book, stream: &Track, is_before: impl Fn(Mark) -> bool) {
+        self.settle_some(book, usize::MAX, Some(stream), is_before);
+    }
+
+    fn settle_some(
+        &self,
+        book: &Book,
+        looks: usize,
+        waits: Option<&Track>,
+        has_passed: impl Fn(Mark) -> bool,
+    ) -> Vec<Mark> {
         let inside = &mut *self.inside();
         let mut left = Vec::new();
         let looked = inside.waiting.len().min(looks);
@@ -326,7 +338,13 @@ impl Lot {
             waiting.marks.retain(|&mark| !has_passed(mark));
             if waiting.marks.is_empty() {
                 let Waiting { record, .. } = inside.waiting.swap_remove(index);
-                book.records.at(record).set_stage(Stage::Parked);
+                let settled = book.records.at(record);
+                // A wait that was just found is counted by now.
+                if let Some(Mark { stream, position }) = waits.map(Track::now) {
+                    settled.set_stream(stream.0);
+                    settled.set_position(position);
+                }
+                settled.set_stage(Stage::Parked);
                 inside.give(book, record);
             } else {
                 book.records.at(waiting.record).set_waiting_for(waiting.marks.len());

@@ -430,7 +430,8 @@ impl Pool {
                 track.wait_for(&core.api, &other, mark.position)?;
             }
         }
-        lot.settle_all(&self.book, |mark| core.has_passed(mark) || track.has_waited(mark.stream, mark.position));
+        let is_before = |mark: Mark| core.has_passed(mark) || track.has_waited(mark.stream, mark.position);
+        lot.settle_behind(&self.book, track, is_before);
         Ok(lot.take_large(&self.book, bytes))
     }
 
@@ -485,6 +486,8 @@ impl Pool {
                 other.give(&self.book, record, &home, &[]);
                 return Err(error);
             }
+            // Who uses it in a third stream does so behind the wait.
+            self.book.records.at(record).set_position(track.now().position);
             return Ok(Some(record));
         }
         Ok(None)

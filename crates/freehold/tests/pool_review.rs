@@ -1,0 +1,69 @@
+//! Memory that other streams still use when the pool hands it on, and memory that is there and was not found.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod own;
+
+use freehold::{Block, Stream};
+use own::{Gate, Own};
+
+/// Elements of 4 MiB.
+const LARGE: usize = 1 << 20;
+
+/// Whether work in `stream` with a block is done, as far as nothing holds it up.
+fn is_written(own: &Own, stream: &Stream, block: &mut Block<u32>) -> bool {
+    stream.fill_bytes(block, 7).unwrap();
+    let written = stream.event().unwrap();
+    own.device.set_budget(u64::MAX);
+    own.pass_by();
+    written.has_passed().unwrap()
+}
+
+/// Lets the pool have no more than it has.
+fn allow_no_more(own: &Own) {
+    own.device.set_budget(own.device.totals().reserved_bytes);
+}
+
+/// A block of `home` that work in `user` is held up with, released.
+fn released_while_used(own: &Own, home: &Stream, user: &Stream, gate: &Gate) -> u64 {
+    let mut block = home.alloc::<u32>(LARGE).unwrap();
+    own.hold(user, gate);
+    user.fill_bytes(&mut block, 1).unwrap();
+    block.address().0
+}
+
+#[test]
+fn memory_that_its_stream_waits_for_is_waited_for_in_third_streams_too() {
+    let own = Own::new();
+    let ([a, b, c], gate) = (own.streams(), own.gate());
+    let address = released_while_used(&own, &a, &b, &gate);
+    allow_no_more(&own);
+    let mut again = a.alloc::<u32>(LARGE).unwrap();
+    assert_eq!(again.address().0, address);
+    assert!(!is_written(&own, &c, &mut again), "the work in the second stream is still to come");
+    gate.open();
+}
+
+#[test]
+fn memory_that_its_stream_waits_for_and_gives_up_unused_is_not_lent_before() {
+    let own = Own::new();
+    let ([a, b, c], gate) = (own.streams(), own.gate());
+    released_while_used(&own, &a, &b, &gate);
+    allow_no_more(&own);
+    drop(a.alloc::<u32>(LARGE).unwrap());
+    let mut lent = c.alloc::<u32>(LARGE).unwrap();
+    assert!(!is_written(&own, &c, &mut lent), "the work in the second stream is still to come");
+    gate.open();
+}
+
+#[test]
+fn memory_lent_behind_a_wait_is_waited_for_in_third_streams_too() {
+    let own = Own::new();
+    let ([a, b, c], gate) = (own.streams(), own.gate());
+    let address = released_while_used(&own, &a, &a, &gate);
+    allow_no_more(&own);
+    let mut lent = b.alloc::<u32>(LARGE).unwrap();
+    assert_eq!(lent.address().0, address);
+    assert!(!is_written(&own, &c, &mut lent), "the work in the first stream is still to come");
+    gate.open();
+}
