@@ -67,3 +67,20 @@ fn memory_lent_behind_a_wait_is_waited_for_in_third_streams_too() {
     assert!(!is_written(&own, &c, &mut lent), "the work in the first stream is still to come");
     gate.open();
 }
+
+#[test]
+fn a_block_that_becomes_shorter_keeps_what_other_streams_use() {
+    let own = Own::new();
+    let ([a, b], gate) = (own.streams(), own.gate());
+    let mut block = a.upload(&[5_u32; LARGE]).unwrap();
+    let mut copy = b.alloc::<u32>(LARGE).unwrap();
+    own.device.synchronize().unwrap();
+    own.hold(&b, &gate);
+    b.copy(&block, &mut copy).unwrap();
+    block.resize(&a, LARGE / 2).unwrap();
+    let mut tail = a.alloc::<u32>(LARGE / 2).unwrap();
+    a.fill_bytes(&mut tail, 0).unwrap();
+    own.pass_by();
+    gate.open();
+    assert!(b.download(&copy).unwrap() == [5; LARGE], "what was copied is what the block held");
+}
