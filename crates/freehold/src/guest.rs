@@ -217,10 +217,11 @@ impl Guest {
         let marks: Vec<Mark> = users.iter().map(|user| Mark { stream: user.id, position: user.next() }).collect();
         // The marks are made before anybody else can have the block.
         if let Err(error) = self.core.mark_in_turn(&marks) {
-            self.core.pool.book.records.at(record).return_to_owner(state);
+            // In the list before the record says that there is one.
             if state.is_used_elsewhere() {
                 self.uses().insert(record, users);
             }
+            self.core.pool.book.records.at(record).return_to_owner(state);
             return Err(error);
         }
         self.core.put_back(record, &marks);
@@ -239,19 +240,29 @@ impl Guest {
         let wrong = || self.wrong(address);
         let record = pool.book.record_at(address).ok_or_else(wrong)?;
         if record.stream() == track.id.0 {
-            return if record.state().stage() == Stage::Owned { Ok(()) } else { Err(wrong()) };
+            let seen = record.seen();
+            let is_there = seen.state.stage() == Stage::Owned && seen.base == address;
+            return if is_there { Ok(()) } else { Err(wrong()) };
         }
         // In the list before the record says that there is one.
         let mut uses = self.uses();
         let users = uses.entry(record.number()).or_default();
-        if !users.iter().any(|user| user.id == track.id) {
+        let is_new = !users.iter().any(|user| user.id == track.id);
+        if is_new {
             users.push(track);
         }
-        if record.note_used_elsewhere(address).is_err() {
-            uses.remove(&record.number());
-            return Err(wrong());
+        if record.note_used_elsewhere(address).is_ok() {
+            return Ok(());
         }
-        Ok(())
+        // The block that the address lies in may have other uses, which stay.
+        if is_new {
+            users.pop();
+        }
+        if users.is_empty() {
+            uses.remove(&record.number());
+        }
+        drop(uses);
+        Err(wrong())
     }
 
     /// Says that a stream is about to be destroyed, or was used for the last time: its handle means another one from now on.

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod guest;
 mod own;
 
 use freehold::{Block, Stream};
+use freehold_driver::cuda::{CUdeviceptr, CUstream, stream, wait_value_flags};
+use guest::Host;
 use own::{Gate, Own};
 
 /// Elements of 4 MiB.
@@ -83,4 +86,26 @@ fn a_block_that_becomes_shorter_keeps_what_other_streams_use() {
     own.pass_by();
     gate.open();
     assert!(b.download(&copy).unwrap() == [5; LARGE], "what was copied is what the block held");
+}
+
+fn hold(host: &Host, gate: &Gate, stream: CUstream) {
+    stream::wait_value_32(&host.api, stream, CUdeviceptr(gate.address()), 1, wait_value_flags::GEQ).unwrap();
+}
+
+#[test]
+fn a_wrong_use_of_a_block_leaves_its_other_uses_known() {
+    let own = Own::new();
+    let host = Host::new();
+    let (gate, [a, b]) = (own.gate(), [host.stream(), host.stream()]);
+    let block = host.guest.alloc(4096, a).unwrap();
+    hold(&host, &gate, b);
+    host.guest.record_use(block, b).unwrap();
+    for wrong in [a, b] {
+        host.guest.record_use(block + 1, wrong).unwrap_err();
+    }
+    host.guest.free(block, a).unwrap();
+    let others: Vec<_> = (0..100).map(|_| host.guest.alloc(4096, a).unwrap()).collect();
+    assert!(!others.contains(&block), "the work in the second stream is still to come");
+    gate.open();
+    others.into_iter().for_each(|other| host.guest.free(other, a).unwrap());
 }
