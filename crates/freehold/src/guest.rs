@@ -141,8 +141,12 @@ impl Guest {
         // What other streams use is not given up where it lies, nor added to in an order that is not the block's.
         let is_own = seen.stream == track.id.0 && !seen.state.is_used_elsewhere();
         let is_worth_moving = seen.capacity_bytes > MOVED_BYTES_MAX && bytes <= MOVED_BYTES_MAX;
-        if is_own && !is_worth_moving && pool.resize(record, bytes) {
-            return Ok(address);
+        if is_own && !is_worth_moving {
+            // As where a whole block is given up.
+            track.mark_release(&self.core.api).map_err(|error| self.core.failed(error))?;
+            if pool.resize(record, bytes) {
+                return Ok(address);
+            }
         }
         let base = self.alloc(bytes, stream)?;
         let copied_bytes = seen.bytes.min(bytes) as usize;

@@ -7,7 +7,7 @@ mod own;
 
 use freehold::{Block, Stream};
 use freehold_driver::cuda::{CUdeviceptr, CUstream, stream, wait_value_flags};
-use guest::Host;
+use guest::{Host, MIB, child, wrong_in_child};
 use own::{Gate, Own};
 
 /// Elements of 4 MiB.
@@ -108,4 +108,22 @@ fn a_wrong_use_of_a_block_leaves_its_other_uses_known() {
     assert!(!others.contains(&block), "the work in the second stream is still to come");
     gate.open();
     others.into_iter().for_each(|other| host.guest.free(other, a).unwrap());
+}
+
+#[test]
+fn what_a_block_gives_up_in_a_checked_stream_is_lent_behind_its_work() {
+    if child().is_none() {
+        let name = "what_a_block_gives_up_in_a_checked_stream_is_lent_behind_its_work";
+        assert_eq!(wrong_in_child(name, "checked", &[("FREEHOLD_STREAMS", "checked")]), None);
+        return;
+    }
+    let own = Own::new();
+    let host = Host::new();
+    let (gate, [a, b]) = (own.gate(), [host.stream(), host.stream()]);
+    let block = host.guest.alloc(8 * MIB, a).unwrap();
+    hold(&host, &gate, a);
+    assert_eq!(host.guest.realloc(block, 4 * MIB, a).unwrap(), block);
+    let other = host.guest.alloc(2 * MIB, b).unwrap();
+    assert!(!(block..block + 8 * MIB).contains(&other), "the work in the first stream is still to come");
+    gate.open();
 }
