@@ -88,6 +88,22 @@ fn a_block_that_becomes_shorter_keeps_what_other_streams_use() {
     assert!(b.download(&copy).unwrap() == [5; LARGE], "what was copied is what the block held");
 }
 
+#[test]
+fn a_small_block_does_not_cut_up_what_is_free_while_others_wait() {
+    let own = Own::new();
+    let ([a, b], gate) = (own.streams(), own.gate());
+    released_while_used(&own, &a, &b, &gate);
+    drop(a.alloc::<u32>(16 * LARGE).unwrap());
+    // Of another length: what the thread keeps goes where it can be cut.
+    drop(a.alloc::<u32>(2 * LARGE).unwrap());
+    let reserved = own.device.totals().reserved_bytes;
+    let small = a.alloc::<u8>(8 << 10).unwrap();
+    let large = a.alloc::<u32>(13 * LARGE).unwrap();
+    assert_eq!(own.device.totals().reserved_bytes, reserved);
+    gate.open();
+    drop((small, large));
+}
+
 fn hold(host: &Host, gate: &Gate, stream: CUstream) {
     stream::wait_value_32(&host.api, stream, CUdeviceptr(gate.address()), 1, wait_value_flags::GEQ).unwrap();
 }

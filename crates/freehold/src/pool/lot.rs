@@ -176,7 +176,6 @@ impl Lot {
         if inside.home.id.0 != stream || !inside.waiting.is_empty() && !inside.is_settled {
             return 0;
         }
-        inside.is_settled = false;
         let partial = &mut inside.partial[class.index()];
         let mut taken = 0;
         while taken < count
@@ -196,6 +195,8 @@ impl Lot {
                 partial.pop();
             }
         }
+        // Who finds nothing looks once, and comes again with a slab.
+        inside.is_settled &= taken == 0;
         taken
     }
 
