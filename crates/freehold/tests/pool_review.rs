@@ -5,7 +5,7 @@
 mod guest;
 mod own;
 
-use freehold::{Block, Stream};
+use freehold::{Block, DeviceVec, Stream};
 use freehold_driver::cuda::{CUdeviceptr, CUstream, stream, wait_value_flags};
 use guest::{Host, MIB, child, wrong_in_child};
 use own::{Gate, Own};
@@ -102,6 +102,18 @@ fn a_small_block_does_not_cut_up_what_is_free_while_others_wait() {
     assert_eq!(own.device.totals().reserved_bytes, reserved);
     gate.open();
     drop((small, large));
+}
+
+#[test]
+fn a_vector_has_memory_of_a_chunk_that_is_longer_than_its_room() {
+    let own = Own::new();
+    let [stream] = own.streams();
+    drop(stream.alloc::<u8>(64 << 20).unwrap());
+    own.device.synchronize().unwrap();
+    allow_no_more(&own);
+    let mut vector = DeviceVec::<u8>::with_room(&stream, 4 << 20).unwrap();
+    vector.reserve(&stream, 4 << 20).unwrap();
+    assert_eq!(vector.capacity(), 4 << 20);
 }
 
 fn hold(host: &Host, gate: &Gate, stream: CUstream) {

@@ -583,7 +583,16 @@ impl Pool {
 
     /// As [`map_beyond`](Self::map_beyond), of whatever nobody has.
     pub(crate) fn gather_beyond(&self, core: &Core, need: Need) -> Result<Grown, CallError> {
-        self.grown(core, &mut self.supply.lock(), need)
+        let (api, current, inside) = (&core.api, core.primary, &mut *self.supply.lock());
+        if let grown @ Grown::Chunks(_) = self.grown(core, inside, need)? {
+            return Ok(grown);
+        }
+        // What is kept and longer than the room there is goes back, so that the driver can make what fits.
+        let keep_bytes = self.supply.reserved_bytes().saturating_sub(need.bytes);
+        match self.supply.release(api, current, inside, keep_bytes)? {
+            0 => Ok(Grown::Nothing),
+            _ => self.supply.assemble(api, current, inside, need),
+        }
     }
 
     /// Unmaps a chunk of addresses that are no lot's, which nothing uses any more, and keeps its memory.
