@@ -155,3 +155,18 @@ fn what_a_block_gives_up_in_a_checked_stream_is_lent_behind_its_work() {
     assert!(!(block..block + 8 * MIB).contains(&other), "the work in the first stream is still to come");
     gate.open();
 }
+
+#[test]
+fn every_stream_in_turn_has_all_memory() {
+    if child().is_none() {
+        let small = [("FREEHOLD_SOFT_MEMORY", "1GiB")];
+        assert_eq!(wrong_in_child("every_stream_in_turn_has_all_memory", "small", &small), None);
+        return;
+    }
+    let host = Host::new();
+    for turn in 0..160 {
+        let stream = host.stream();
+        let block = host.guest.alloc(900 * MIB, stream).unwrap_or_else(|error| panic!("stream {turn}: {error}"));
+        host.guest.free(block, stream).unwrap();
+    }
+}

@@ -403,6 +403,11 @@ impl Lot {
         self.inside().heap.add_region(base, bytes);
     }
 
+    /// Takes the addresses away that nothing is mapped to, in whole regions: their bases and lengths.
+    pub(crate) fn take_bare_regions(&self) -> Vec<(u64, u64)> {
+        self.inside().heap.take_bare_regions()
+    }
+
     /// Where memory has to be mapped for a request, and the free range beside it, which nobody else takes meanwhile.
     pub(crate) fn need(&self, bytes: u64, spare_bytes: u64) -> Option<(Need, Option<u32>)> {
         let inside = &mut *self.inside();

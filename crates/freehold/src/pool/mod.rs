@@ -523,7 +523,7 @@ impl Pool {
         let mut need = lot.need(bytes, spare_bytes);
         if need.is_none() {
             let room_bytes = bytes.next_multiple_of(heap::PAGE_BYTES) + spare_bytes;
-            let Some((base, region_bytes)) = self.supply.region(inside, room_bytes, lot.mapped_bytes()) else {
+            let Some((base, region_bytes)) = self.region(core, inside, room_bytes, lot.mapped_bytes())? else {
                 return Ok(None);
             };
             lot.add_region(base, region_bytes);
@@ -545,6 +545,31 @@ impl Pool {
                 Err(error)
             }
         }
+    }
+
+    /// Addresses for a lot: of those that are nobody's, or else of those that lots have and nothing is mapped to.
+    fn region(
+        &self,
+        core: &Core,
+        inside: &mut Inside,
+        room_bytes: u64,
+        had_bytes: u64,
+    ) -> Result<Option<(u64, u64)>, CallError> {
+        if let Some(region) = self.supply.region(inside, room_bytes, had_bytes) {
+            return Ok(Some(region));
+        }
+        let lots = self.book.lots();
+        lots.iter().for_each(|lot| inside.take_back(lot.take_bare_regions()));
+        if let Some(region) = self.supply.region(inside, room_bytes, had_bytes) {
+            return Ok(Some(region));
+        }
+        self.recall(core, &lots)?;
+        for lot in &lots {
+            let chunks = lot.empty(u64::MAX, |mark| core.has_passed(mark));
+            self.keep(core, inside, lot, &chunks)?;
+            inside.take_back(lot.take_bare_regions());
+        }
+        Ok(self.supply.region(inside, room_bytes, had_bytes))
     }
 
     fn grown(&self, core: &Core, inside: &mut Inside, need: heap::Need) -> Result<Grown, CallError> {
