@@ -229,12 +229,23 @@ impl Lot {
         Some(inside.begin(book, self.number, taken, to))
     }
 
-    /// A block of a class for another stream. The lot's stream has passed all of its work.
-    pub(crate) fn lend_small(&self, book: &Book, class: Class, to: u32) -> Option<u32> {
+    /// A block of a class for another stream: one that this lot's stream, whose work is counted, has passed.
+    pub(crate) fn lend_small(
+        &self,
+        book: &Book,
+        class: Class,
+        to: u32,
+        has_passed: impl Fn(Mark) -> bool,
+    ) -> Option<u32> {
         let inside = &mut *self.inside();
-        let partial = &mut inside.partial[class.index()];
+        let (stream, partial) = (inside.home.id, &mut inside.partial[class.index()]);
         let slab = book.slabs.at(*partial.last()?);
         let record = book.records.at(slab.take().expect("a slab that is listed has free blocks"));
+        // It may have been used and given up since the stream was seen to have passed all of its work.
+        if record.stream() == stream.0 && !has_passed(Mark { stream, position: record.position() }) {
+            slab.give(record.number());
+            return None;
+        }
         if slab.is_full() {
             partial.pop();
         }

@@ -449,7 +449,8 @@ impl Pool {
     /// As [`borrow`](Self::borrow), of a class.
     fn borrow_small(&self, core: &Core, lot: &Lot, track: &Track, class: Class) -> Result<Option<u32>, CallError> {
         let idle = self.idle_others(core, lot)?;
-        Ok(idle.iter().find_map(|other| other.lend_small(&self.book, class, track.id.0)))
+        let has_passed = |mark| core.has_passed(mark);
+        Ok(idle.iter().find_map(|other| other.lend_small(&self.book, class, track.id.0, has_passed)))
     }
 
     /// Some other lots of the context whose streams have passed all of their work, with all that is theirs and nobody has.
