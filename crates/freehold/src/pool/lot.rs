@@ -182,7 +182,6 @@ impl Lot {
         if inside.home.id.0 != stream || !inside.waiting.is_empty() && !inside.is_settled {
             return 0;
         }
-        inside.is_settled = false;
         inside.asked = book.misses.load(Ordering::Relaxed);
         let partial = &mut inside.partial[class.index()];
         let mut taken = 0;
@@ -203,6 +202,8 @@ impl Lot {
                 partial.pop();
             }
         }
+        // Who finds nothing looks once, and comes again with a slab.
+        inside.is_settled &= taken == 0;
         taken
     }
 
@@ -236,12 +237,23 @@ impl Lot {
         Some(inside.begin(book, self.number, taken, to))
     }
 
-    /// A block of a class for another stream. The lot's stream has passed all of its work.
-    pub(crate) fn lend_small(&self, book: &Book, class: Class, to: u32) -> Option<u32> {
+    /// A block of a class for another stream: one that this lot's stream, whose work is counted, has passed.
+    pub(crate) fn lend_small(
+        &self,
+        book: &Book,
+        class: Class,
+        to: u32,
+        has_passed: impl Fn(Mark) -> bool,
+    ) -> Option<u32> {
         let inside = &mut *self.inside();
-        let partial = &mut inside.partial[class.index()];
+        let (stream, partial) = (inside.home.id, &mut inside.partial[class.index()]);
         let slab = book.slabs.at(*partial.last()?);
         let record = book.records.at(slab.take().expect("a slab that is listed has free blocks"));
+        // It may have been used and given up since the stream was seen to have passed all of its work.
+        if record.stream() == stream.0 && !has_passed(Mark { stream, position: record.position() }) {
+            slab.give(record.number());
+            return None;
+        }
         if slab.is_full() {
             partial.pop();
         }
@@ -322,14 +334,26 @@ impl Lot {
 
     /// Takes back blocks whose marks have passed; the marks of others that were looked at.
     pub(crate) fn settle(&self, book: &Book, has_passed: impl Fn(Mark) -> bool) -> Vec<Mark> {
-        self.settle_some(book, LOOKS_MAX, has_passed)
+        self.settle_some(book, LOOKS_MAX, None, has_passed)
     }
 
     pub(crate) fn settle_all(&self, book: &Book, has_passed: impl Fn(Mark) -> bool) -> Vec<Mark> {
-        self.settle_some(book, usize::MAX, has_passed)
+        self.settle_some(book, usize::MAX, None, has_passed)
     }
 
-    fn settle_some(&self, book: &Book, looks: usize, has_passed: impl Fn(Mark) -> bool) -> Vec<Mark> {
+    /// Takes back blocks whose marks have passed, or which `stream`, the lot's own, waits for before its next work: others use
+    /// them behind that wait.
+    pub(crate) fn settle_behind(&self, book: &Book, stream: &Track, is_before: impl Fn(Mark) -> bool) {
+        self.settle_some(book, usize::MAX, Some(stream), is_before);
+    }
+
+    fn settle_some(
+        &self,
+        book: &Book,
+        looks: usize,
+        waits: Option<&Track>,
+        has_passed: impl Fn(Mark) -> bool,
+    ) -> Vec<Mark> {
         let inside = &mut *self.inside();
         let mut left = Vec::new();
         let looked = inside.waiting.len().min(looks);
@@ -339,7 +363,13 @@ impl Lot {
             waiting.marks.retain(|&mark| !has_passed(mark));
             if waiting.marks.is_empty() {
                 let Waiting { record, .. } = inside.waiting.swap_remove(index);
-                book.records.at(record).set_stage(Stage::Parked);
+                let settled = book.records.at(record);
+                // A wait that was just found is counted by now.
+                if let Some(Mark { stream, position }) = waits.map(Track::now) {
+                    settled.set_stream(stream.0);
+                    settled.set_position(position);
+                }
+                settled.set_stage(Stage::Parked);
                 inside.give(book, record);
             } else {
                 book.records.at(waiting.record).set_waiting_for(waiting.marks.len());
@@ -395,6 +425,11 @@ impl Lot {
 
     pub(crate) fn add_region(&self, base: u64, bytes: u64) {
         self.inside().heap.add_region(base, bytes);
+    }
+
+    /// Takes the addresses away that nothing is mapped to, in whole regions: their bases and lengths.
+    pub(crate) fn take_bare_regions(&self) -> Vec<(u64, u64)> {
+        self.inside().heap.take_bare_regions()
     }
 
     /// Where memory has to be mapped for a request, and the free range beside it, which nobody else takes meanwhile.
