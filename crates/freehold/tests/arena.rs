@@ -105,8 +105,11 @@ fn the_same_addresses_in_the_same_stream_need_no_wait_and_no_call() {
             stream.fill_bytes(&mut x, round).unwrap();
         });
     }
-    let calls = faults.record();
+    let mut calls = faults.record();
     drop(faults);
+    // A fill has its context current.
+    let currents = [Function::cuCtxGetCurrent, Function::cuCtxPushCurrent_v2, Function::cuCtxPopCurrent_v2];
+    calls.retain(|call| !currents.contains(call));
     assert_eq!(calls, [Function::cuMemsetD8Async; 10]);
 }
 
