@@ -141,8 +141,12 @@ impl Guest {
         // What other streams use is not given up where it lies, nor added to in an order that is not the block's.
         let is_own = seen.stream == track.id.0 && !seen.state.is_used_elsewhere();
         let is_worth_moving = seen.capacity_bytes > MOVED_BYTES_MAX && bytes <= MOVED_BYTES_MAX;
-        if is_own && !is_worth_moving && pool.resize(record, bytes) {
-            return Ok(address);
+        if is_own && !is_worth_moving {
+            // As where a whole block is given up.
+            track.mark_release(&self.core.api).map_err(|error| self.core.failed(error))?;
+            if pool.resize(record, bytes) {
+                return Ok(address);
+            }
         }
         let base = self.alloc(bytes, stream)?;
         let copied_bytes = seen.bytes.min(bytes) as usize;
@@ -217,10 +221,11 @@ impl Guest {
         let marks: Vec<Mark> = users.iter().map(|user| Mark { stream: user.id, position: user.next() }).collect();
         // The marks are made before anybody else can have the block.
         if let Err(error) = self.core.mark_in_turn(&marks) {
-            self.core.pool.book.records.at(record).return_to_owner(state);
+            // In the list before the record says that there is one.
             if state.is_used_elsewhere() {
                 self.uses().insert(record, users);
             }
+            self.core.pool.book.records.at(record).return_to_owner(state);
             return Err(error);
         }
         self.core.put_back(record, &marks);
@@ -239,19 +244,29 @@ impl Guest {
         let wrong = || self.wrong(address);
         let record = pool.book.record_at(address).ok_or_else(wrong)?;
         if record.stream() == track.id.0 {
-            return if record.state().stage() == Stage::Owned { Ok(()) } else { Err(wrong()) };
+            let seen = record.seen();
+            let is_there = seen.state.stage() == Stage::Owned && seen.base == address;
+            return if is_there { Ok(()) } else { Err(wrong()) };
         }
         // In the list before the record says that there is one.
         let mut uses = self.uses();
         let users = uses.entry(record.number()).or_default();
-        if !users.iter().any(|user| user.id == track.id) {
+        let is_new = !users.iter().any(|user| user.id == track.id);
+        if is_new {
             users.push(track);
         }
-        if record.note_used_elsewhere(address).is_err() {
-            uses.remove(&record.number());
-            return Err(wrong());
+        if record.note_used_elsewhere(address).is_ok() {
+            return Ok(());
         }
-        Ok(())
+        // The block that the address lies in may have other uses, which stay.
+        if is_new {
+            users.pop();
+        }
+        if users.is_empty() {
+            uses.remove(&record.number());
+        }
+        drop(uses);
+        Err(wrong())
     }
 
     /// Says that a stream is about to be destroyed, or was used for the last time: its handle means another one from now on.

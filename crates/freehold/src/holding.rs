@@ -117,6 +117,10 @@ impl Holding {
         if self.owner().is_none() || bytes > had && record.tag() != crate::tags::NONE {
             return Ok(false);
         }
+        // What is given up is free in the order of the home stream alone.
+        if bytes < had && !self.pending_abroad().is_empty() {
+            return Ok(false);
+        }
         if !core.pool.resize(record, bytes as u64) {
             return Ok(false);
         }

@@ -1,6 +1,6 @@
 //! What a pool knows of its blocks, apart from the driver: records, slabs, the table that leads to them, and the lots.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::lot::Lot;
@@ -19,6 +19,8 @@ pub(crate) struct Book {
     pub(crate) slabs: Shelf<Slab>,
     pub(crate) table: Table,
     lots: RwLock<Vec<Arc<Lot>>>,
+    /// How often a lot had nothing for a request: the pool's clock.
+    pub(crate) misses: AtomicU64,
 }
 
 impl Book {
@@ -29,6 +31,7 @@ impl Book {
             slabs: Shelf::new(),
             table,
             lots: RwLock::default(),
+            misses: AtomicU64::new(0),
         }
     }
 

@@ -141,6 +141,24 @@ impl Heap {
         self.regions.push(Region { base, bytes, first: hole });
     }
 
+    /// Takes the regions away that nothing is mapped in: their bases and lengths.
+    pub(crate) fn take_bare_regions(&mut self) -> Vec<(u64, u64)> {
+        let places = &self.places.0;
+        let is_bare = |region: &mut Region| {
+            let first = &places[region.first as usize];
+            first.kind == Kind::Hole && first.granules == granules_of(region.bytes)
+        };
+        let bare: Vec<_> = self.regions.extract_if(.., is_bare).collect();
+        for region in &bare {
+            self.holes.retain(|&hole| hole != region.first);
+            let vacant = self.vacant;
+            let place = self.place_mut(region.first);
+            (place.kind, place.after) = (Kind::Vacant, vacant);
+            self.vacant = region.first;
+        }
+        bare.into_iter().map(|region| (region.base, region.bytes)).collect()
+    }
+
     pub(crate) fn mapped_bytes(&self) -> u64 {
         self.mapped_bytes
     }

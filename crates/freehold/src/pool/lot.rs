@@ -22,6 +22,9 @@ const SLAB: u32 = 1 << 31;
 /// How many records are made at once for a lot.
 const RECORDS: u32 = 64;
 
+/// A lot that was asked for nothing while others had nothing so often rests.
+const RESTING_MISSES: u64 = 64;
+
 /// How many blocks that are no more a lot remembers.
 const GONE_MAX: usize = 256;
 
@@ -63,6 +66,8 @@ struct Inside {
     slab_blocks: [u32; CLASSES],
     vacant: Vec<u32>,
     waiting: Vec<Waiting>,
+    /// When a block was asked for last, by the book's clock.
+    asked: u64,
     /// Whether what waits was looked at since blocks were taken last.
     is_settled: bool,
     /// The blocks of the heap that went last, and where the next one is noted.
@@ -123,6 +128,7 @@ impl Lot {
                 slab_blocks: [0; CLASSES],
                 vacant: Vec::new(),
                 waiting: Vec::new(),
+                asked: 0,
                 is_settled: false,
                 gone: Vec::new(),
                 next_gone: 0,
@@ -176,7 +182,7 @@ impl Lot {
         if inside.home.id.0 != stream || !inside.waiting.is_empty() && !inside.is_settled {
             return 0;
         }
-        inside.is_settled = false;
+        inside.asked = book.misses.load(Ordering::Relaxed);
         let partial = &mut inside.partial[class.index()];
         let mut taken = 0;
         while taken < count
@@ -196,6 +202,8 @@ impl Lot {
                 partial.pop();
             }
         }
+        // Who finds nothing looks once, and comes again with a slab.
+        inside.is_settled &= taken == 0;
         taken
     }
 
@@ -209,6 +217,7 @@ impl Lot {
     /// Takes back blocks that `from` gave up in its order, and takes one that fits no class.
     pub(crate) fn exchange(&self, book: &Book, given: &[u32], from: &Track, bytes: u64) -> Option<u32> {
         let inside = &mut *self.inside();
+        inside.asked = book.misses.load(Ordering::Relaxed);
         for &record in given {
             inside.give_from(book, record, from, &[]);
         }
@@ -228,18 +237,34 @@ impl Lot {
         Some(inside.begin(book, self.number, taken, to))
     }
 
-    /// A block of a class for another stream. The lot's stream has passed all of its work.
-    pub(crate) fn lend_small(&self, book: &Book, class: Class, to: u32) -> Option<u32> {
+    /// A block of a class for another stream: one that this lot's stream, whose work is counted, has passed.
+    pub(crate) fn lend_small(
+        &self,
+        book: &Book,
+        class: Class,
+        to: u32,
+        has_passed: impl Fn(Mark) -> bool,
+    ) -> Option<u32> {
         let inside = &mut *self.inside();
-        let partial = &mut inside.partial[class.index()];
+        let (stream, partial) = (inside.home.id, &mut inside.partial[class.index()]);
         let slab = book.slabs.at(*partial.last()?);
         let record = book.records.at(slab.take().expect("a slab that is listed has free blocks"));
+        // It may have been used and given up since the stream was seen to have passed all of its work.
+        if record.stream() == stream.0 && !has_passed(Mark { stream, position: record.position() }) {
+            slab.give(record.number());
+            return None;
+        }
         if slab.is_full() {
             partial.pop();
         }
         record.set_stream(to);
         record.set_position(0);
         Some(record.number())
+    }
+
+    /// Whether nobody has asked for a block here for a while.
+    pub(crate) fn is_resting(&self, book: &Book) -> bool {
+        self.inside().asked + RESTING_MISSES < book.misses.load(Ordering::Relaxed)
     }
 
     /// Whether the lot's stream has passed all that was put in, where that is counted; else how far it has to come.
@@ -309,14 +334,26 @@ impl Lot {
 
     /// Takes back blocks whose marks have passed; the marks of others that were looked at.
     pub(crate) fn settle(&self, book: &Book, has_passed: impl Fn(Mark) -> bool) -> Vec<Mark> {
-        self.settle_some(book, LOOKS_MAX, has_passed)
+        self.settle_some(book, LOOKS_MAX, None, has_passed)
     }
 
     pub(crate) fn settle_all(&self, book: &Book, has_passed: impl Fn(Mark) -> bool) -> Vec<Mark> {
-        self.settle_some(book, usize::MAX, has_passed)
+        self.settle_some(book, usize::MAX, None, has_passed)
     }
 
-    fn settle_some(&self, book: &Book, looks: usize, has_passed: impl Fn(Mark) -> bool) -> Vec<Mark> {
+    /// Takes back blocks whose marks have passed, or which `stream`, the lot's own, waits for before its next work: others use
+    /// them behind that wait.
+    pub(crate) fn settle_behind(&self, book: &Book, stream: &Track, is_before: impl Fn(Mark) -> bool) {
+        self.settle_some(book, usize::MAX, Some(stream), is_before);
+    }
+
+    fn settle_some(
+        &self,
+        book: &Book,
+        looks: usize,
+        waits: Option<&Track>,
+        has_passed: impl Fn(Mark) -> bool,
+    ) -> Vec<Mark> {
         let inside = &mut *self.inside();
         let mut left = Vec::new();
         let looked = inside.waiting.len().min(looks);
@@ -326,7 +363,13 @@ impl Lot {
             waiting.marks.retain(|&mark| !has_passed(mark));
             if waiting.marks.is_empty() {
                 let Waiting { record, .. } = inside.waiting.swap_remove(index);
-                book.records.at(record).set_stage(Stage::Parked);
+                let settled = book.records.at(record);
+                // A wait that was just found is counted by now.
+                if let Some(Mark { stream, position }) = waits.map(Track::now) {
+                    settled.set_stream(stream.0);
+                    settled.set_position(position);
+                }
+                settled.set_stage(Stage::Parked);
                 inside.give(book, record);
             } else {
                 book.records.at(waiting.record).set_waiting_for(waiting.marks.len());
@@ -382,6 +425,11 @@ impl Lot {
 
     pub(crate) fn add_region(&self, base: u64, bytes: u64) {
         self.inside().heap.add_region(base, bytes);
+    }
+
+    /// Takes the addresses away that nothing is mapped to, in whole regions: their bases and lengths.
+    pub(crate) fn take_bare_regions(&self) -> Vec<(u64, u64)> {
+        self.inside().heap.take_bare_regions()
     }
 
     /// Where memory has to be mapped for a request, and the free range beside it, which nobody else takes meanwhile.
@@ -598,10 +646,6 @@ impl Inside {
         slab.give(number);
         if was_full {
             self.list(book, slab.number());
-        }
-        // One is kept for requests to come.
-        if slab.is_empty() && self.partial[slab.class().index()].len() > 1 {
-            self.raze(book, slab.number());
         }
     }
 

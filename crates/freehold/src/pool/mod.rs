@@ -359,10 +359,12 @@ impl Pool {
         if let Some(record) = lot.take_large(&self.book, bytes) {
             return Ok(record);
         }
+        self.book.misses.fetch_add(1, Ordering::Relaxed);
         core.refresh_tracks()?;
         let has_passed = |mark| core.has_passed(mark);
         let unmarked = lot.settle(&self.book, has_passed);
         lot.all_racks().iter().for_each(|rack| rack.empty(false));
+        lot.raze_empty(&self.book);
         if let Some(record) = lot.take_large(&self.book, bytes) {
             return Ok(record);
         }
@@ -430,7 +432,8 @@ impl Pool {
                 track.wait_for(&core.api, &other, mark.position)?;
             }
         }
-        lot.settle_all(&self.book, |mark| core.has_passed(mark) || track.has_waited(mark.stream, mark.position));
+        let is_before = |mark: Mark| core.has_passed(mark) || track.has_waited(mark.stream, mark.position);
+        lot.settle_behind(&self.book, track, is_before);
         Ok(lot.take_large(&self.book, bytes))
     }
 
@@ -448,7 +451,8 @@ impl Pool {
     /// As [`borrow`](Self::borrow), of a class.
     fn borrow_small(&self, core: &Core, lot: &Lot, track: &Track, class: Class) -> Result<Option<u32>, CallError> {
         let idle = self.idle_others(core, lot)?;
-        Ok(idle.iter().find_map(|other| other.lend_small(&self.book, class, track.id.0)))
+        let has_passed = |mark| core.has_passed(mark);
+        Ok(idle.iter().find_map(|other| other.lend_small(&self.book, class, track.id.0, has_passed)))
     }
 
     /// Some other lots of the context whose streams have passed all of their work, with all that is theirs and nobody has.
@@ -485,6 +489,8 @@ impl Pool {
                 other.give(&self.book, record, &home, &[]);
                 return Err(error);
             }
+            // Who uses it in a third stream does so behind the wait.
+            self.book.records.at(record).set_position(track.now().position);
             return Ok(Some(record));
         }
         Ok(None)
@@ -520,7 +526,7 @@ impl Pool {
         let mut need = lot.need(bytes, spare_bytes);
         if need.is_none() {
             let room_bytes = bytes.next_multiple_of(heap::PAGE_BYTES) + spare_bytes;
-            let Some((base, region_bytes)) = self.supply.region(inside, room_bytes, lot.mapped_bytes()) else {
+            let Some((base, region_bytes)) = self.region(core, inside, room_bytes, lot.mapped_bytes())? else {
                 return Ok(None);
             };
             lot.add_region(base, region_bytes);
@@ -544,19 +550,57 @@ impl Pool {
         }
     }
 
+    /// Addresses for a lot: of those that are nobody's, or else of those that lots have and nothing is mapped to.
+    fn region(
+        &self,
+        core: &Core,
+        inside: &mut Inside,
+        room_bytes: u64,
+        had_bytes: u64,
+    ) -> Result<Option<(u64, u64)>, CallError> {
+        if let Some(region) = self.supply.region(inside, room_bytes, had_bytes) {
+            return Ok(Some(region));
+        }
+        let lots = self.book.lots();
+        lots.iter().for_each(|lot| inside.take_back(lot.take_bare_regions()));
+        if let Some(region) = self.supply.region(inside, room_bytes, had_bytes) {
+            return Ok(Some(region));
+        }
+        self.recall(core, &lots)?;
+        for lot in &lots {
+            let chunks = lot.empty(u64::MAX, |mark| core.has_passed(mark));
+            self.keep(core, inside, lot, &chunks)?;
+            inside.take_back(lot.take_bare_regions());
+        }
+        Ok(self.supply.region(inside, room_bytes, had_bytes))
+    }
+
     fn grown(&self, core: &Core, inside: &mut Inside, need: heap::Need) -> Result<Grown, CallError> {
         let (api, current) = (&core.api, core.primary);
         let lots = self.book.lots();
-        let free_bytes: u64 = lots.iter().map(|lot| lot.free_bytes().0).sum();
-        let is_idle = free_bytes > self.supply.reserved_bytes() / IDLE_PART && free_bytes >= need.bytes;
-        if !is_idle && let grown @ Grown::Chunks(_) = self.supply.grow(api, current, inside, need)? {
+        // What streams that work have free they need again at once.
+        let resting: Vec<_> = lots.iter().filter(|lot| lot.is_resting(&self.book)).cloned().collect();
+        let free_bytes: u64 = resting.iter().map(|lot| lot.free_bytes().0).sum();
+        if free_bytes > self.supply.reserved_bytes() / IDLE_PART && free_bytes >= need.bytes {
+            self.gather(core, inside, &resting, need.bytes)?;
+            if inside.kept_bytes() >= need.bytes
+                && let grown @ Grown::Chunks(_) = self.supply.assemble(api, current, inside, need)?
+            {
+                return Ok(grown);
+            }
+        }
+        if let grown @ Grown::Chunks(_) = self.supply.grow(api, current, inside, need)? {
             return Ok(grown);
         }
-        // Everything that nobody has comes back, whoever kept it.
-        self.recall(core, &lots)?;
-        let kept: u64 = inside.kept_bytes();
-        let mut missing = need.bytes.saturating_sub(kept);
-        for lot in &lots {
+        self.gather(core, inside, &lots, need.bytes)?;
+        self.supply.assemble(api, current, inside, need)
+    }
+
+    /// Gets back everything that nobody has of some lots, whoever keeps it, and unmaps as much as is lacking.
+    fn gather(&self, core: &Core, inside: &mut Inside, lots: &[Arc<Lot>], bytes: u64) -> Result<(), CallError> {
+        self.recall(core, lots)?;
+        let mut missing = bytes.saturating_sub(inside.kept_bytes());
+        for lot in lots {
             if missing == 0 {
                 break;
             }
@@ -564,13 +608,7 @@ impl Pool {
             self.keep(core, inside, lot, &chunks)?;
             missing = missing.saturating_sub(chunks.iter().map(|chunk| chunk.bytes).sum());
         }
-        if is_idle
-            && missing > 0
-            && let grown @ Grown::Chunks(_) = self.supply.grow(api, current, inside, need)?
-        {
-            return Ok(grown);
-        }
-        self.supply.assemble(api, current, inside, need)
+        Ok(())
     }
 
     /// Maps memory at addresses that are no lot's: a chunk that is kept, or else a new one.
@@ -580,7 +618,16 @@ impl Pool {
 
     /// As [`map_beyond`](Self::map_beyond), of whatever nobody has.
     pub(crate) fn gather_beyond(&self, core: &Core, need: Need) -> Result<Grown, CallError> {
-        self.grown(core, &mut self.supply.lock(), need)
+        let (api, current, inside) = (&core.api, core.primary, &mut *self.supply.lock());
+        if let grown @ Grown::Chunks(_) = self.grown(core, inside, need)? {
+            return Ok(grown);
+        }
+        // What is kept and longer than the room there is goes back, so that the driver can make what fits.
+        let keep_bytes = self.supply.reserved_bytes().saturating_sub(need.bytes);
+        match self.supply.release(api, current, inside, keep_bytes)? {
+            0 => Ok(Grown::Nothing),
+            _ => self.supply.assemble(api, current, inside, need),
+        }
     }
 
     /// Unmaps a chunk of addresses that are no lot's, which nothing uses any more, and keeps its memory.

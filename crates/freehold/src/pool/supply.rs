@@ -41,6 +41,8 @@ pub(crate) struct Supply {
 pub(crate) struct Inside {
     /// Addresses from here on are no region's.
     used_bytes: u64,
+    /// Addresses before that which are no region's any more: bases and lengths, by address and without neighbours.
+    spare: Vec<(u64, u64)>,
     /// Chunks that are mapped nowhere.
     kept: Vec<Piece>,
 }
@@ -48,6 +50,30 @@ pub(crate) struct Inside {
 impl Inside {
     pub(crate) fn kept_bytes(&self) -> u64 {
         self.kept.iter().map(|piece| piece.bytes).sum()
+    }
+
+    /// Takes addresses back that were a region's.
+    pub(crate) fn take_back(&mut self, regions: Vec<(u64, u64)>) {
+        self.spare.extend(regions);
+        self.spare.sort_unstable();
+        self.spare.dedup_by(|&mut (base, bytes), (before, before_bytes)| {
+            let is_next = *before + *before_bytes == base;
+            if is_next {
+                *before_bytes += bytes;
+            }
+            is_next
+        });
+    }
+
+    /// Addresses that were a region's before.
+    fn take_spare(&mut self, bytes: u64) -> Option<u64> {
+        let fitting = self.spare.iter_mut().filter(|(_, spare_bytes)| *spare_bytes >= bytes);
+        let (base, spare_bytes) = fitting.min_by_key(|(_, spare_bytes)| *spare_bytes)?;
+        let taken = *base;
+        *base += bytes;
+        *spare_bytes -= bytes;
+        self.spare.retain(|&(_, bytes)| bytes > 0);
+        Some(taken)
     }
 
     pub(crate) fn longest_kept_bytes(&self) -> u64 {
@@ -129,7 +155,7 @@ impl Supply {
         let wish = least.max(had_bytes).max(REGION_BYTES_MIN).next_multiple_of(PAGE_BYTES);
         let bytes = if wish <= left { wish } else { least };
         if bytes > left {
-            return None;
+            return inside.take_spare(least).map(|base| (base, least));
         }
         let base = self.base + inside.used_bytes;
         inside.used_bytes += bytes;
