@@ -12,7 +12,7 @@ const PAIRS: u64 = 100_000;
 /// The sizes of blocks, with their names.
 const SIZES: [(&str, u64); 3] = [("512 B", 512), ("64 KiB", 64 << 10), ("2 MiB", 2 << 20)];
 
-/// A pair has about 360. More than this is a mistake, not another compiler.
+/// A pair has 330 to 400. More than this is a mistake, not another compiler.
 const INSTRUCTIONS_MAX: f64 = 500.0;
 
 /// Counts for each size, and prints what came out before it judges.

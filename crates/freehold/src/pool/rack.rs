@@ -281,7 +281,7 @@ impl Key {
 
 thread_local! {
     /// The racks of this thread.
-    static DESK: Desk = const { Desk { slots: [const { Slot::EMPTY }; SLOTS], racks: RefCell::new(Vec::new()) } };
+    static DESK: Desk = const { Desk { slots: [const { Slot::empty() }; SLOTS], racks: RefCell::new(Vec::new()) } };
 }
 
 /// A rack that was found by its key. Null where there is none.
@@ -291,7 +291,9 @@ struct Slot {
 }
 
 impl Slot {
-    const EMPTY: Self = Self { key: Cell::new(Key { stream: 0, space: 0 }), rack: Cell::new(ptr::null()) };
+    const fn empty() -> Self {
+        Self { key: Cell::new(Key { stream: 0, space: 0 }), rack: Cell::new(ptr::null()) }
+    }
 
     fn set(&self, key: Key, rack: *const Rack) {
         self.key.set(key);
@@ -312,10 +314,9 @@ pub(crate) fn within<R>(key: Key, act: impl FnOnce(&Rack, &mut Entered<'_>) -> R
         // SAFETY: a rack in a slot is in the list of the same thread, which keeps it, until it is taken from both.
         if let Some(rack) = unsafe { slot.rack.get().as_ref() }
             && slot.key.get() == key
+            && let Ok(mut entered) = rack.enter()
         {
-            if let Ok(mut entered) = rack.enter() {
-                return Some(act(rack, &mut entered));
-            }
+            return Some(act(rack, &mut entered));
         }
         desk.within_listed(key, act)
     })
