@@ -334,13 +334,16 @@ impl Desk {
 }
 
 impl Drop for Desk {
-    /// What an ending thread kept goes to the lots.
+    /// What an ending thread kept goes to the lots, but for those of a parent.
     fn drop(&mut self) {
+        let process = std::process::id();
         for slot in &self.slots {
             slot.set(None);
         }
         for (_, rack) in self.racks.borrow_mut().drain(..) {
-            rack.empty(true);
+            if rack.book.process == process {
+                rack.empty(true);
+            }
         }
     }
 }
