@@ -119,6 +119,32 @@ fn a_vector_has_memory_of_a_chunk_that_is_longer_than_its_room() {
     assert_eq!(vector.capacity(), 4 << 20);
 }
 
+#[test]
+fn a_context_is_closed_while_threads_allocate_and_release_in_it() {
+    let own = Own::new();
+    for _ in 0..300 {
+        let context = own.device.context().unwrap();
+        let streams: Vec<_> = (0..3).map(|_| context.stream().unwrap()).collect();
+        thread::scope(|scope| {
+            for stream in &streams {
+                scope.spawn(|| {
+                    while let Ok(block) = stream.alloc_tagged::<u8>(100_000, "short-lived") {
+                        drop(block)
+                    }
+                });
+            }
+            while own.device.totals().owned_blocks == 0 {
+                thread::yield_now();
+            }
+            context.close_with_blocks().unwrap();
+        });
+        drop(streams);
+        own.device.synchronize().unwrap();
+        own.device.tidy().unwrap();
+        assert_eq!((own.device.blocks(), own.device.live_by_tag()), (vec![], vec![]));
+    }
+}
+
 fn hold(host: &Host, gate: &Gate, stream: CUstream) {
     stream::wait_value_32(&host.api, stream, CUdeviceptr(gate.address()), 1, wait_value_flags::GEQ).unwrap();
 }

@@ -82,8 +82,9 @@ impl Rack {
     /// Gives all blocks here to the lots that they lie on, from any thread but inside the rack. With `close` the rack is used
     /// no more.
     pub(crate) fn empty(&self, close: bool) {
-        let records = if close { self.inside.close(Inside::drain) } else { self.inside.take_over(Inside::drain) };
-        self.give_up_all(&records);
+        // At the door: who closes the rack after this finds all of them with their lots.
+        let give_up = |inside: &mut Inside| self.give_up_all(&inside.drain());
+        if close { self.inside.close(give_up) } else { self.inside.take_over(give_up) }
     }
 
     /// Gives a block that nobody has to its lot.
