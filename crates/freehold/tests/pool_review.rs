@@ -142,6 +142,8 @@ fn a_context_is_closed_while_threads_allocate_and_release_in_it() {
         own.device.synchronize().unwrap();
         own.device.tidy().unwrap();
         assert_eq!((own.device.blocks(), own.device.live_by_tag()), (vec![], vec![]));
+        let totals = own.device.totals();
+        assert_eq!((totals.owned_blocks, totals.owned_bytes), (0, 0));
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::book::Book;
 use super::class::{CLASSES, Class, KEPT_MAX};
@@ -23,6 +24,8 @@ pub(crate) struct Rack {
     /// The stream whose order the blocks here are in.
     pub(crate) stream: u32,
     pub(crate) counts: Counts,
+    /// Whether the lot's counts hold those of this rack, which is closed. Written under the lock of the lot's racks.
+    pub(crate) is_counted: AtomicBool,
     pub(crate) book: Arc<Book>,
     pub(crate) lot: Arc<Lot>,
     track: Arc<Track>,
@@ -61,6 +64,7 @@ impl Rack {
         Self {
             stream: track.id.0,
             counts: Counts::default(),
+            is_counted: AtomicBool::new(false),
             book,
             lot,
             track,
@@ -84,7 +88,12 @@ impl Rack {
     pub(crate) fn empty(&self, close: bool) {
         // At the door: who closes the rack after this finds all of them with their lots.
         let give_up = |inside: &mut Inside| self.give_up_all(&inside.drain());
-        if close { self.inside.close(give_up) } else { self.inside.take_over(give_up) }
+        if close {
+            self.inside.close(give_up);
+            self.lot.count_closed(self);
+        } else {
+            self.inside.take_over(give_up);
+        }
     }
 
     /// Gives a block that nobody has to its lot.
@@ -240,12 +249,6 @@ impl Inside {
             }
         }
         records
-    }
-}
-
-impl Drop for Rack {
-    fn drop(&mut self) {
-        self.lot.counts.add(&self.counts);
     }
 }
 
