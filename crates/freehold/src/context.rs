@@ -121,6 +121,13 @@ impl Inner {
         if self.is_closed() { Err(Error::ContextClosed { context: self.hall.id }) } else { Ok(shared) }
     }
 
+    /// Keeps the context from being destroyed until the guard is dropped, whether it is closed or not. The primary one, which
+    /// is the device's, stays without a guard.
+    #[inline]
+    pub(crate) fn kept_open(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        (self.hall.id != PRIMARY).then(|| self.hall.enter())
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

@@ -49,6 +49,7 @@ impl Holding {
             budget_bytes: full.budget_bytes,
         })?;
         let key = pool.key(track);
+        let _shared = context.inner.kept_open();
         let taken = match pool.take_kept(key, wanted_bytes) {
             Some(taken) => Ok(taken),
             // If the context is closed meanwhile, the memory goes with it.
@@ -60,9 +61,13 @@ impl Holding {
                 })
             }),
         };
-        let taken = taken.inspect_err(|_| core.tags.discharge(charged, u32::MAX, wanted_bytes))?;
-        let record = pool.book.records.at(taken.record);
-        record.own_described(wanted_bytes, at, charged);
+        let owned = taken.and_then(|taken| {
+            let record = pool.book.records.at(taken.record);
+            // Another thread may have closed the context meanwhile, and the block with it.
+            let is_owned = record.own_described(wanted_bytes, at, charged);
+            if is_owned { Ok((taken, record)) } else { Err(Error::ContextClosed { context: context.id() }) }
+        });
+        let (taken, record) = owned.inspect_err(|_| core.tags.discharge(charged, u32::MAX, wanted_bytes))?;
         core.tags.name_uncounted(charged, taken.record, tag);
         if let Some((asked, reserved_bytes)) = asked {
             let is_reuse = pool.supply.reserved_bytes() == reserved_bytes;
@@ -185,6 +190,8 @@ impl Holding {
     fn give_up(&mut self, marks: &[Mark], at: Option<&'static Location<'static>>) {
         let core = &self.context.inner.core;
         self.is_released = true;
+        // Until the pool has the block, which is nobody's meanwhile.
+        let _shared = self.context.inner.kept_open();
         let when = core.now();
         let (pool, record) = (&core.pool, core.pool.book.records.at(self.record));
         let tag = record.tag();

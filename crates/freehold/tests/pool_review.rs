@@ -5,6 +5,9 @@
 mod guest;
 mod own;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
 use freehold::{Block, DeviceVec, Stream};
 use freehold_driver::cuda::{CUdeviceptr, CUstream, stream, wait_value_flags};
 use guest::{Host, MIB, child, wrong_in_child};
@@ -116,6 +119,34 @@ fn a_vector_has_memory_of_a_chunk_that_is_longer_than_its_room() {
     assert_eq!(vector.capacity(), 4 << 20);
 }
 
+#[test]
+fn a_context_is_closed_while_threads_allocate_and_release_in_it() {
+    let own = Own::new();
+    for _ in 0..300 {
+        let context = own.device.context().unwrap();
+        let streams: Vec<_> = (0..3).map(|_| context.stream().unwrap()).collect();
+        thread::scope(|scope| {
+            for stream in &streams {
+                scope.spawn(|| {
+                    while let Ok(block) = stream.alloc_tagged::<u8>(100_000, "short-lived") {
+                        drop(block)
+                    }
+                });
+            }
+            while own.device.totals().owned_blocks == 0 {
+                thread::yield_now();
+            }
+            context.close_with_blocks().unwrap();
+        });
+        drop(streams);
+        own.device.synchronize().unwrap();
+        own.device.tidy().unwrap();
+        assert_eq!((own.device.blocks(), own.device.live_by_tag()), (vec![], vec![]));
+        let totals = own.device.totals();
+        assert_eq!((totals.owned_blocks, totals.owned_bytes), (0, 0));
+    }
+}
+
 fn hold(host: &Host, gate: &Gate, stream: CUstream) {
     stream::wait_value_32(&host.api, stream, CUdeviceptr(gate.address()), 1, wait_value_flags::GEQ).unwrap();
 }
@@ -168,5 +199,46 @@ fn every_stream_in_turn_has_all_memory() {
         let stream = host.stream();
         let block = host.guest.alloc(900 * MIB, stream).unwrap_or_else(|error| panic!("stream {turn}: {error}"));
         host.guest.free(block, stream).unwrap();
+    }
+}
+
+#[test]
+fn a_forked_child_ends_whatever_other_threads_of_its_parent_did() {
+    let host = Host::new();
+    let stream = host.stream();
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut sizes = (1..=20).cycle();
+            while !is_done.load(Ordering::Relaxed) {
+                let block = host.guest.alloc(sizes.next().unwrap() * MIB, stream).unwrap();
+                host.guest.free(block, stream).unwrap();
+            }
+        });
+        let kept = host.guest.alloc(MIB, stream).unwrap();
+        host.guest.free(kept, stream).unwrap();
+        let stuck = (0..100).map(|_| status_of_child()).find(|&status| status != 0);
+        is_done.store(true, Ordering::Relaxed);
+        assert_eq!(stuck, None);
+    });
+}
+
+/// Forks a child that ends at once, as a program does. How it ended: one that waits for a lock is killed.
+fn status_of_child() -> i32 {
+    // SAFETY: the child ends at once, which needs no other thread.
+    match unsafe { libc::fork() } {
+        -1 => panic!("the system has room for a process"),
+        0 => {
+            // SAFETY: has no conditions.
+            unsafe { libc::alarm(2) };
+            // SAFETY: ends the child as a return from its first function would, once.
+            unsafe { libc::exit(0) }
+        }
+        process => {
+            let mut status = 0;
+            // SAFETY: `status` outlives the call, which writes one `i32` to it.
+            assert_eq!(unsafe { libc::waitpid(process, &mut status, 0) }, process);
+            status
+        }
     }
 }

@@ -15,6 +15,8 @@ static POOLS: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 pub(crate) struct Book {
     pub(crate) number: u32,
+    /// The process that made the pool. Its forks have a copy, whose locks may be held for ever.
+    pub(crate) process: u32,
     pub(crate) records: Shelf<Record>,
     pub(crate) slabs: Shelf<Slab>,
     pub(crate) table: Table,
@@ -27,6 +29,7 @@ impl Book {
     pub(crate) fn new(table: Table) -> Self {
         Self {
             number: POOLS.fetch_add(1, Ordering::Relaxed),
+            process: std::process::id(),
             records: Shelf::new(),
             slabs: Shelf::new(),
             table,

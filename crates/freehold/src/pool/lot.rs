@@ -587,6 +587,22 @@ impl Lot {
         racks.push(Arc::downgrade(rack));
     }
 
+    /// Adds what a rack has counted, which is closed and counts no more.
+    pub(crate) fn count_closed(&self, rack: &Rack) {
+        let _racks = self.racks();
+        if !rack.is_counted.swap(true, Ordering::Relaxed) {
+            self.counts.add(&rack.counts);
+        }
+    }
+
+    /// Adds what was counted here and in all racks to a total, each once, whichever of them are closed meanwhile.
+    pub(crate) fn add_to(&self, total: &Counts) {
+        let racks = self.racks();
+        let open = racks.iter().filter_map(Weak::upgrade).filter(|rack| !rack.is_counted.load(Ordering::Relaxed));
+        open.for_each(|rack| total.add(&rack.counts));
+        total.add(&self.counts);
+    }
+
     /// The magazines of all threads for this lot's stream.
     pub(crate) fn all_racks(&self) -> Vec<Arc<Rack>> {
         self.racks().iter().filter_map(Weak::upgrade).collect()

@@ -312,8 +312,7 @@ impl Pool {
         let total = Counts::default();
         let (mut released_blocks, mut released_bytes) = (0, 0);
         for lot in self.book.lots() {
-            lot.all_racks().iter().for_each(|rack| total.add(&rack.counts));
-            total.add(&lot.counts);
+            lot.add_to(&total);
             let (blocks, bytes) = lot.waiting(&self.book);
             released_blocks += blocks;
             released_bytes += bytes;

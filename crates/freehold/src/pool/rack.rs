@@ -5,6 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::book::Book;
 use super::class::{CLASSES, Class, KEPT_MAX};
@@ -24,6 +25,8 @@ pub(crate) struct Rack {
     /// The stream whose order the blocks here are in.
     pub(crate) stream: u32,
     pub(crate) counts: Counts,
+    /// Whether the lot's counts hold those of this rack, which is closed. Written under the lock of the lot's racks.
+    pub(crate) is_counted: AtomicBool,
     pub(crate) book: Arc<Book>,
     pub(crate) lot: Arc<Lot>,
     track: Arc<Track>,
@@ -62,6 +65,7 @@ impl Rack {
         Self {
             stream: track.id.0,
             counts: Counts::default(),
+            is_counted: AtomicBool::new(false),
             book,
             lot,
             track,
@@ -83,8 +87,14 @@ impl Rack {
     /// Gives all blocks here to the lots that they lie on, from any thread but inside the rack. With `close` the rack is used
     /// no more.
     pub(crate) fn empty(&self, close: bool) {
-        let records = if close { self.inside.close(Inside::drain) } else { self.inside.take_over(Inside::drain) };
-        self.give_up_all(&records);
+        // At the door: who closes the rack after this finds all of them with their lots.
+        let give_up = |inside: &mut Inside| self.give_up_all(&inside.drain());
+        if close {
+            self.inside.close(give_up);
+            self.lot.count_closed(self);
+        } else {
+            self.inside.take_over(give_up);
+        }
     }
 
     /// Gives a block that nobody has to its lot.
@@ -244,12 +254,6 @@ impl Inside {
     }
 }
 
-impl Drop for Rack {
-    fn drop(&mut self) {
-        self.lot.counts.add(&self.counts);
-    }
-}
-
 /// What a thread finds its racks by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -352,13 +356,16 @@ impl Desk {
 }
 
 impl Drop for Desk {
-    /// What an ending thread kept goes to the lots.
+    /// What an ending thread kept goes to the lots, but for those of a parent.
     fn drop(&mut self) {
+        let process = std::process::id();
         for slot in &self.slots {
             slot.rack.set(ptr::null());
         }
         for (_, rack) in self.racks.borrow_mut().drain(..) {
-            rack.empty(true);
+            if rack.book.process == process {
+                rack.empty(true);
+            }
         }
     }
 }

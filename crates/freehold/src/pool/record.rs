@@ -203,9 +203,13 @@ impl Record {
         self.state.store(owned, Ordering::Release);
     }
 
-    /// As [`own`](Self::own), for an owner who says where it allocates.
-    pub(crate) fn own_described(&self, bytes: u64, allocated_at: &'static Location<'static>, tag: u32) {
+    /// Describes a block that was just handed to its owner, who says where it allocates. Whether that one still has it.
+    #[must_use]
+    pub(crate) fn own_described(&self, bytes: u64, allocated_at: &'static Location<'static>, tag: u32) -> bool {
         let state = State(self.state.load(Ordering::Relaxed));
+        if state.stage() != Stage::Owned {
+            return false;
+        }
         fence(Ordering::Release);
         self.bytes.store(bytes, Ordering::Relaxed);
         self.allocated_at.store(ptr::from_ref(allocated_at).cast_mut(), Ordering::Relaxed);
@@ -213,7 +217,7 @@ impl Record {
         self.released_ns.store(0, Ordering::Relaxed);
         self.tag.store(tag, Ordering::Relaxed);
         let owned = (state.with(Stage::Owned).0 | DESCRIBED).wrapping_add(GENERATION);
-        self.state.store(owned, Ordering::Release);
+        self.state.compare_exchange(state.0, owned, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Takes the block of one ownership from its owner, who says where and when: whether that ownership lasted until now.
