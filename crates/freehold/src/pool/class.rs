@@ -79,6 +79,7 @@ impl Class {
         Self(index as u8)
     }
 
+    #[cfg(test)]
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         (0..CLASSES as u8).map(Self)
     }

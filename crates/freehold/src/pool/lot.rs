@@ -22,6 +22,9 @@ const SLAB: u32 = 1 << 31;
 /// How many records are made at once for a lot.
 const RECORDS: u32 = 64;
 
+/// Slabs whose blocks nobody has are given up where they are more than this part of what is mapped.
+const IDLE_SLABS_PART: u64 = 4;
+
 /// A lot that was asked for nothing while others had nothing so often rests.
 const RESTING_MISSES: u64 = 64;
 
@@ -411,14 +414,21 @@ impl Lot {
         marks
     }
 
+    /// Makes places again of all slabs whose blocks nobody has, if they are much of what is mapped: slabs do not come and go
+    /// with each few requests.
+    pub(crate) fn raze_idle(&self, book: &Book) {
+        let inside = &mut *self.inside();
+        let empty = inside.empty_slabs(book);
+        let empty_bytes: u64 = empty.iter().map(|&slab| book.slabs.at(slab).bytes()).sum();
+        if empty_bytes >= inside.heap.mapped_bytes() / IDLE_SLABS_PART {
+            empty.into_iter().for_each(|slab| inside.raze(book, slab));
+        }
+    }
+
     /// Makes places again of all slabs whose blocks nobody has.
     pub(crate) fn raze_empty(&self, book: &Book) {
         let inside = &mut *self.inside();
-        for class in Class::all() {
-            let empty = |number: &u32| book.slabs.at(*number).is_empty();
-            let slabs: Vec<u32> = inside.partial[class.index()].iter().copied().filter(empty).collect();
-            slabs.into_iter().for_each(|slab| inside.raze(book, slab));
-        }
+        inside.empty_slabs(book).into_iter().for_each(|slab| inside.raze(book, slab));
     }
 
     // Ground.
@@ -688,6 +698,10 @@ impl Inside {
         let partial = &mut self.partial[slab.class().index()];
         slab.set_spot(partial.len());
         partial.push(number);
+    }
+
+    fn empty_slabs(&self, book: &Book) -> Vec<u32> {
+        self.partial.iter().flatten().copied().filter(|&slab| book.slabs.at(slab).is_empty()).collect()
     }
 
     /// Makes a place of a slab again, all of whose blocks are free.

@@ -362,8 +362,11 @@ impl Pool {
         core.refresh_tracks()?;
         let has_passed = |mark| core.has_passed(mark);
         let unmarked = lot.settle(&self.book, has_passed);
-        lot.all_racks().iter().for_each(|rack| rack.empty(false));
-        lot.raze_empty(&self.book);
+        // A slab is little: for that nobody's magazines are emptied before memory is short.
+        if origin == Origin::Any {
+            lot.all_racks().iter().for_each(|rack| rack.empty(false));
+        }
+        lot.raze_idle(&self.book);
         if let Some(record) = lot.take_large(&self.book, bytes) {
             return Ok(record);
         }
@@ -532,7 +535,9 @@ impl Pool {
             need = lot.need(bytes, spare_bytes);
         }
         let (need, claimed) = need.expect("a region was added that is long enough");
-        let grown = self.grown(core, inside, need);
+        // Nothing of its own is moved for little.
+        let own = Some(lot).filter(|_| bytes >= heap::PAGE_BYTES);
+        let grown = self.grown(core, inside, own, need);
         match grown {
             Ok(Grown::Chunks(chunks)) => {
                 let record = lot.fill(&self.book, claimed, &chunks, bytes);
@@ -574,11 +579,13 @@ impl Pool {
         Ok(self.supply.region(inside, room_bytes, had_bytes))
     }
 
-    fn grown(&self, core: &Core, inside: &mut Inside, need: heap::Need) -> Result<Grown, CallError> {
+    fn grown(&self, core: &Core, inside: &mut Inside, own: Option<&Lot>, need: heap::Need) -> Result<Grown, CallError> {
         let (api, current) = (&core.api, core.primary);
         let lots = self.book.lots();
-        // What streams that work have free they need again at once.
-        let resting: Vec<_> = lots.iter().filter(|lot| lot.is_resting(&self.book)).cloned().collect();
+        // What other streams that work have free they need again at once.
+        let is_own = |lot: &Lot| own.is_some_and(|own| own.number == lot.number);
+        let may_give = |lot: &&Arc<Lot>| is_own(lot) || lot.is_resting(&self.book);
+        let resting: Vec<_> = lots.iter().filter(may_give).cloned().collect();
         let free_bytes: u64 = resting.iter().map(|lot| lot.free_bytes().0).sum();
         if free_bytes > self.supply.reserved_bytes() / IDLE_PART && free_bytes >= need.bytes {
             self.gather(core, inside, &resting, need.bytes)?;
@@ -618,7 +625,7 @@ impl Pool {
     /// As [`map_beyond`](Self::map_beyond), of whatever nobody has.
     pub(crate) fn gather_beyond(&self, core: &Core, need: Need) -> Result<Grown, CallError> {
         let (api, current, inside) = (&core.api, core.primary, &mut *self.supply.lock());
-        if let grown @ Grown::Chunks(_) = self.grown(core, inside, need)? {
+        if let grown @ Grown::Chunks(_) = self.grown(core, inside, None, need)? {
             return Ok(grown);
         }
         // What is kept and longer than the room there is goes back, so that the driver can make what fits.

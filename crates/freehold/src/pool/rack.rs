@@ -21,6 +21,8 @@ const LARGE: usize = 8;
 /// How many streams a thread finds at once.
 const SLOTS: usize = 16;
 
+/// In lines of its own: neighbours are other threads'.
+#[repr(align(128))]
 pub(crate) struct Rack {
     /// The stream whose order the blocks here are in.
     pub(crate) stream: u32,

@@ -71,7 +71,7 @@ impl State {
 
 /// One block. A line of the cache to itself: neighbours are other threads'.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(align(128))]
 pub(crate) struct Record {
     state: AtomicU64,
     base: AtomicU64,

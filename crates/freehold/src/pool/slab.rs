@@ -10,7 +10,7 @@ use super::shelf::Numbered;
 const INVERSE_BITS: u32 = 20;
 
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(align(128))]
 pub(crate) struct Slab {
     base: AtomicU64,
     /// The blocks that nobody has, and no thread keeps.
