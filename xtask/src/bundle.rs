@@ -10,12 +10,20 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::command::{Failure, cargo, output, root, target};
+use crate::library;
 
 /// It is packed to a third of this before it travels.
 const SIZE_MAX_BYTES: u64 = 128 << 20;
 
 /// What `freehold run` looks for beside the binary.
 const LIBRARY: &str = "libfreehold_libcuda.so";
+
+/// Settings of cargo for programs that travel.
+const STRIPPED: [(&str, &str); 2] =
+    [("CARGO_PROFILE_RELEASE_STRIP", "symbols"), ("CARGO_PROFILE_BENCH_STRIP", "symbols")];
+
+/// Folders of programs that are compiled or interpreted there. They lie in the bundle as they do here.
+const FOLDERS: [&str; 2] = ["bench/peers", "examples/python"];
 
 /// A program that cargo built.
 struct Program {
@@ -54,6 +62,7 @@ pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
         fs::remove_dir_all(&folder).map_err(told)?;
     }
     let programs = build()?;
+    let interface = library::make(&STRIPPED)?;
     for part in ["tests", "benches", "examples"] {
         fs::create_dir_all(folder.join(part)).map_err(told)?;
     }
@@ -69,6 +78,13 @@ pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
     let library = target().join("release/deps").join(LIBRARY);
     fs::copy(&library, folder.join(LIBRARY))
         .map_err(|error| format!("{} cannot be copied: {error}", library.display()))?;
+    for file in [&interface.object, &interface.header] {
+        let to = folder.join(file.file_name().expect("a file has a name"));
+        fs::copy(file, &to).map_err(told)?;
+    }
+    for part in FOLDERS {
+        copy_files(&root().join(part), &folder.join(part)).map_err(told)?;
+    }
     let script = folder.join("run.sh");
     fs::write(&script, include_str!("bundle.sh")).map_err(told)?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).map_err(told)?;
@@ -80,10 +96,20 @@ pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The files of a folder, with what they may do; not the folders in it.
+fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
 /// Builds everything stripped, and says what came out.
 fn build() -> Result<Vec<Program>, Failure> {
-    const STRIPPED: [(&str, &str); 2] =
-        [("CARGO_PROFILE_RELEASE_STRIP", "symbols"), ("CARGO_PROFILE_BENCH_STRIP", "symbols")];
     let arguments = ["--release", "--message-format=json-render-diagnostics", "--package", "freehold-cli"];
     let binary = output(cargo(&["build"]).args(arguments).envs(STRIPPED))?;
     let tests = output(
@@ -96,7 +122,7 @@ fn build() -> Result<Vec<Program>, Failure> {
             .envs(STRIPPED),
     )?;
     let examples = output(
-        cargo(&["build", "--release", "--package", "freehold", "--examples"])
+        cargo(&["build", "--release", "--package", "freehold", "--package", "freehold-capi", "--examples"])
             .arg("--message-format=json-render-diagnostics")
             .envs(STRIPPED),
     )?;

@@ -3,6 +3,7 @@
 #   report/report.txt     everything that was printed, and a summary at its end
 #   report/record.json    the answers of this device, as a reference for `freehold lab --reference`
 #   report/kernels/       what the kernels of the test data gave on this device
+#   report/peers/         allocation beside PyTorch and RMM, where a GPU and PyTorch are
 # Usage: ./run.sh [soft|cuda|cuda:N]      (without a word: an NVIDIA GPU if there is one, else the software device)
 set -u
 cd "$(dirname "$0")" || exit 2
@@ -26,6 +27,21 @@ step() { # title, command...
     fi
 }
 
+has() { # a module of Python
+    python3 -c "import $1" 2>/dev/null
+}
+
+others() { # programs of others with our library, where they are
+    if has cupy; then
+        step "CuPy with our library" python3 examples/python/cupy_pool.py libfreehold.so
+    fi
+    if has torch; then
+        step "PyTorch with our library" python3 examples/python/pytorch_training.py libfreehold.so
+        step "allocation beside peers" env "FREEHOLD=$FREEHOLD_BIN" "FREEHOLD_LIBRARY=$PWD/libfreehold.so" \
+            bench/peers/run.sh report/peers
+    fi
+}
+
 everything() {
     printf 'device: %s\n' "$FREEHOLD_DEVICE"
     if command -v nvidia-smi >/dev/null; then
@@ -37,10 +53,15 @@ everything() {
     for test in tests/*; do
         step "${test#tests/}" "$test" --quiet --test-threads=1
     done
-    for example in examples/*; do
+    for example in examples/[0-9]*; do
         step "example ${example#examples/}" "$example"
     done
     step "releases beside the driver's" ./freehold bench release
+    step "allocation beside the driver's" ./freehold bench pool --svg report/pool.svg
+    for bytes in 512 65536 2097152; do
+        step "the warm path, $bytes bytes" examples/warm_path 1000000 "$bytes"
+    done
+    [ "$FREEHOLD_DEVICE" = soft ] || others
     step "the record of the kernels" env FREEHOLD_RECORD_KERNELS=report/kernels tests/softcuda.kernels --quiet
     for bench in benches/*; do
         step "${bench#benches/}" "$bench" --bench

@@ -1,4 +1,4 @@
-//! The tasks of this repository: `cargo xtask test`, `cargo xtask bundle` and `cargo xtask kernels`.
+//! The tasks of this repository: `cargo xtask test`, `cargo xtask library`, `cargo xtask bundle` and `cargo xtask kernels`.
 
 mod bundle;
 mod command;
@@ -6,9 +6,11 @@ mod cudarc;
 mod fuzz;
 mod headers;
 mod kernels;
+mod library;
 mod pip;
 mod pycuda;
 mod test;
+mod warm_path;
 
 use std::process::ExitCode;
 
@@ -23,13 +25,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run everything that must pass: formatting, lints, tests, doc tests, other people's programs, fuzz targets, the lab
-    /// under its schedules
+    /// Run everything that must pass: formatting, lints, tests, doc tests, other people's programs, instruction counts, fuzz
+    /// targets, the lab under its schedules
     Test {
         /// Only the steps whose names have these words
         #[arg(long, value_name = "WORDS", default_value = "")]
         only: String,
     },
+    /// Build the C interface: libfreehold.so and freehold.h, side by side
+    Library,
     /// Make a folder with the binary, the tests and a script, to run on a machine that has a GPU and no Rust
     Bundle {
         /// Where to make it; an older bundle there is replaced
@@ -47,6 +51,9 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test { only } => test::steps(&only),
+        Task::Library => {
+            library::make(&[]).map(|library| println!("{}\n{}", library.object.display(), library.header.display()))
+        }
         Task::Bundle { folder } => bundle::make(&folder),
         Task::Kernels { check } => kernels::make(if check { kernels::Aim::Compare } else { kernels::Aim::Write })
             .and_then(|()| kernels::assemble()),

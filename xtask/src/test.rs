@@ -9,6 +9,7 @@ use crate::fuzz;
 use crate::headers;
 use crate::kernels;
 use crate::pycuda;
+use crate::warm_path;
 
 /// A step with the words that announce it.
 type Step = (&'static str, fn() -> Result<(), Failure>);
@@ -26,6 +27,7 @@ const STEPS: &[Step] = &[
     ("our library and header, by NVIDIA's headers", headers::agree),
     ("the tests of cudarc on our library", cudarc::tests),
     ("a PyCUDA program on our library", pycuda::program),
+    ("the instructions of the warm path", warm_path::instructions),
     ("fuzz targets, for 20 seconds each", fuzz::short_runs),
     ("documentation", || run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))),
     ("the lab", || run(&mut cargo(&["run", "--", "lab", "--device", "soft"]))),

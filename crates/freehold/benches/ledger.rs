@@ -154,7 +154,7 @@ fn release_and_reuse(bencher: Bencher, count: usize) {
     });
 }
 
-/// A block that is noted in 513 pages.
+/// A block that is too long for pages.
 #[divan::bench]
 fn forget_and_enter_1_gib(bencher: Bencher) {
     let mut ledger = Ledger::new();

@@ -23,7 +23,7 @@ pub fn run(device: &Device) -> Result<()> {
     }
 
     drop(x);
-    println!("dropped, and in stock: {} bytes", device.totals().free_bytes);
+    println!("dropped, and kept by the pool: {} bytes", device.totals().cached_bytes);
     let again = stream.alloc::<u8>(16)?;
     println!("16 bytes anew, without a call of the driver: at {:#x} again: {}", address, again.address().0 == address);
     Ok(())

@@ -14,7 +14,6 @@ use crate::error::{Closed, Error, Result};
 use crate::event::Event;
 use crate::holding::Holding;
 use crate::ledger::{Owner, StreamId};
-use crate::stock::capacity_of;
 use crate::stream::{Stream, Used};
 use crate::uses::Access;
 
@@ -71,13 +70,17 @@ impl<T: Plain> Block<T> {
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
+        Ok(Self::holding(Holding::alloc(stream, Self::bytes_of(len)?, tag, at)?))
+    }
+
+    fn bytes_of(len: usize) -> Result<usize> {
         let element_bytes = size_of::<T>();
-        let bytes = len.checked_mul(element_bytes).filter(|&bytes| capacity_of(bytes as u64).is_some());
-        let bytes = bytes.ok_or(Error::TooManyElements { elements: len, element_bytes })?;
-        if bytes == 0 {
-            return Err(Error::NothingAsked);
+        let bytes = len.checked_mul(element_bytes).filter(|&bytes| bytes <= isize::MAX as usize);
+        match bytes {
+            None => Err(Error::TooManyElements { elements: len, element_bytes }),
+            Some(0) => Err(Error::NothingAsked),
+            Some(bytes) => Ok(bytes),
         }
-        Ok(Self::holding(Holding::alloc(stream, bytes, tag, at)?))
     }
 
     pub(crate) fn holding(holding: Holding) -> Self {
@@ -98,9 +101,7 @@ impl<T: Plain> Block<T> {
 
     /// What the ledger has of it.
     pub fn owner(&self) -> Option<Owner> {
-        let core = &self.holding.context.inner.core;
-        // The lock may be held for ever in a fork, by a thread that is not there.
-        if core.is_child() { None } else { core.books().ledger.owner(self.holding.block) }
+        self.holding.owner()
     }
 
     pub fn context(&self) -> &Context {
@@ -114,32 +115,42 @@ impl<T: Plain> Block<T> {
 
     /// Gives the block another name in the ledger.
     pub fn tag(&self, tag: &str) {
-        let core = &self.holding.context.inner.core;
-        if core.is_child() {
-            return;
-        }
-        let tag = core.tag(tag);
-        let ledger = &mut core.books().ledger;
-        // Not where the block went with its context.
-        if ledger.owner(self.holding.block).is_some() {
-            ledger.retag(self.holding.block, Some(tag));
-        }
+        self.holding.retag(tag);
     }
 
     /// The elements of a range.
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
-        View::new(&self.holding, 0, self.len(), range)
+        View::new(self.holding.used(Access::Read), 0, self.len(), range)
     }
 
     /// The elements of a range, to write.
     pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
         let len = self.len();
-        Ok(ViewMut { view: View::new(&self.holding, 0, len, range)?, exclusive: PhantomData })
+        ViewMut::new(self.holding.used(Access::Read), len, range)
     }
 
     /// Gives up to be the one owner: the block lives until the last of the references is dropped.
     pub fn share(self) -> Shared<T> {
         Shared { holding: Arc::new(*self.holding), elements: PhantomData }
+    }
+
+    /// Lets the block have `len` elements: where it lies, if what follows is free, or else elsewhere, with a copy of what it
+    /// held, in the order of `stream`. Whether the address is the same. What is added holds anything.
+    ///
+    /// # Errors
+    /// As for [`Stream::alloc`]; the block is as it was.
+    #[track_caller]
+    pub fn resize(&mut self, stream: &Stream, len: usize) -> Result<bool> {
+        let bytes = Self::bytes_of(len)?;
+        if self.holding.resize(bytes)? {
+            return Ok(true);
+        }
+        let tag = self.owner().and_then(|owner| owner.tag);
+        let mut other = Self::alloc(stream, len, tag.as_deref(), Location::caller())?;
+        let kept = len.min(self.len());
+        stream.copy(&self.view(..kept)?, &mut other.view_mut(..kept)?)?;
+        *self = other;
+        Ok(false)
     }
 
     /// Releases the block as a drop does, says where, and reports a failure.
@@ -164,8 +175,8 @@ impl<T: Plain> Block<T> {
         }
     }
 
-    /// Waits until all work with the block has passed, and gives its memory back to the driver. The driver's own release
-    /// waits for all work of the context (fact 2.1).
+    /// Waits until all work with the block has passed, and gives its memory back to the driver, as far as no other block lies
+    /// in the same chunks of it.
     #[track_caller]
     pub fn release_now(mut self) -> Closed<Self> {
         match self.holding.release_now(Some(Location::caller())) {
@@ -187,7 +198,8 @@ impl<T: Plain> Block<T> {
     /// # Safety
     /// Whatever other work reads or writes in the block at the same time, the program means it to.
     pub unsafe fn unordered(&self) -> Unordered<'_, T> {
-        Unordered { view: View { holding: &self.holding, start: 0, len: self.len(), elements: PhantomData } }
+        let whole = self.holding.used(Access::Read);
+        Unordered { view: View { whole, start: 0, len: self.len(), elements: PhantomData } }
     }
 }
 
@@ -232,14 +244,15 @@ impl<T: Plain> Shared<T> {
 
     /// The elements of a range.
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
-        View::new(&self.holding, 0, self.len(), range)
+        View::new(self.holding.used(Access::Read), 0, self.len(), range)
     }
 }
 
 /// A part of a block, for reading. What orders its uses is the whole block.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a, T> {
-    pub(crate) holding: &'a Holding,
+    /// What it is a part of.
+    whole: Used<'a>,
     /// In elements.
     start: usize,
     len: usize,
@@ -247,7 +260,7 @@ pub struct View<'a, T> {
 }
 
 impl<'a, T: Plain> View<'a, T> {
-    fn new(holding: &'a Holding, offset: usize, elements: usize, range: impl RangeBounds<usize>) -> Result<Self> {
+    pub(crate) fn new(whole: Used<'a>, offset: usize, elements: usize, range: impl RangeBounds<usize>) -> Result<Self> {
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
             Bound::Excluded(&start) => start.saturating_add(1),
@@ -261,11 +274,11 @@ impl<'a, T: Plain> View<'a, T> {
         if start >= end || end > elements {
             return Err(Error::OutsideOfBlock { start, end, elements });
         }
-        Ok(Self { holding, start: offset + start, len: end - start, elements: PhantomData })
+        Ok(Self { whole, start: offset + start, len: end - start, elements: PhantomData })
     }
 
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'a, T>> {
-        View::new(self.holding, self.start, self.len, range)
+        View::new(self.whole, self.start, self.len, range)
     }
 }
 
@@ -277,6 +290,11 @@ pub struct ViewMut<'a, T> {
 }
 
 impl<'a, T: Plain> ViewMut<'a, T> {
+    /// Of what is borrowed mutably.
+    pub(crate) fn new(whole: Used<'a>, elements: usize, range: impl RangeBounds<usize>) -> Result<Self> {
+        Ok(Self { view: View::new(whole, 0, elements, range)?, exclusive: PhantomData })
+    }
+
     /// Two parts that share nothing: the elements before `middle`, and the others.
     pub fn split_at(self, middle: usize) -> Result<(ViewMut<'a, T>, ViewMut<'a, T>)> {
         let (low, high) = (self.view.view(..middle)?, self.view.view(middle..)?);
@@ -313,8 +331,8 @@ macro_rules! source {
 
 source!(Block<T>, it => it.holding.address, Block::len(it), it.holding.used(Access::Read));
 source!(Shared<T>, it => it.holding.address, Shared::len(it), it.holding.used(Access::Read));
-source!(View<'_, T>, it => place::<T>(it.holding, it.start), it.len, it.holding.used(Access::Read));
-source!(ViewMut<'_, T>, it => Source::address(&it.view), it.view.len, it.view.holding.used(Access::Read));
+source!(View<'_, T>, it => place::<T>(it.whole.base, it.start), it.len, it.whole);
+source!(ViewMut<'_, T>, it => Source::address(&it.view), it.view.len, it.view.whole);
 
 impl<T: Plain> Target<T> for Block<T> {
     fn address(&self) -> CUdeviceptr {
@@ -340,16 +358,16 @@ impl<T: Plain> Target<T> for ViewMut<'_, T> {
     }
 
     fn used(&self, access: Access) -> Used<'_> {
-        self.view.holding.used(access)
+        Used { access, ..self.view.whole }
     }
 }
 
 impl<T: Plain> Unordered<'_, T> {
     pub(crate) fn parts(&self) -> (CUdeviceptr, Used<'_>) {
-        (Source::address(&self.view), Used { is_ordered: false, ..self.view.holding.used(Access::Write) })
+        (Source::address(&self.view), Used { access: Access::Write, is_ordered: false, ..self.view.whole })
     }
 }
 
-fn place<T>(holding: &Holding, start: usize) -> CUdeviceptr {
-    CUdeviceptr(holding.address.0 + (start * size_of::<T>()) as u64)
+fn place<T>(base: u64, start: usize) -> CUdeviceptr {
+    CUdeviceptr(base + (start * size_of::<T>()) as u64)
 }

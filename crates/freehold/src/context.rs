@@ -89,7 +89,8 @@ impl Context {
         if let Err(error) = self.inner.check() {
             return Err((self, error));
         }
-        let blocks = self.inner.core.books().ledger.owned_by(self.id());
+        let mut blocks = self.inner.core.owned();
+        blocks.retain(|owner| owner.context == self.id());
         if !blocks.is_empty() {
             let context = self.id();
             return Err((self, Error::ContextInUse { context, blocks }));
@@ -120,6 +121,13 @@ impl Inner {
         if self.is_closed() { Err(Error::ContextClosed { context: self.hall.id }) } else { Ok(shared) }
     }
 
+    /// Keeps the context from being destroyed until the guard is dropped, whether it is closed or not. The primary one, which
+    /// is the device's, stays without a guard.
+    #[inline]
+    pub(crate) fn kept_open(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        (self.hall.id != PRIMARY).then(|| self.hall.enter())
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -127,7 +135,7 @@ impl Inner {
     fn close(&self) -> Result<()> {
         self.check()?;
         if self.hall.id == PRIMARY {
-            // The primary context is the device's, and other people's: it stays, with what is in stock.
+            // The primary context is the device's, and other people's: it stays.
             return Ok(());
         }
         // Work that is being put in meanwhile is waited for before the context is destroyed; later work is refused.

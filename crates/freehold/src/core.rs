@@ -2,12 +2,15 @@
 //!
 //! The books are locked for moments, never while the driver is called.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CallError, device, primary};
+use freehold_driver::cuda::{
+    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUstream, CallError, device, event, event_flags, primary,
+};
 
 use crate::counters::Counters;
 use crate::current::within;
@@ -16,19 +19,18 @@ use crate::fault::{self, Fault, Suspect};
 use crate::fork::Family;
 use crate::holding::Holding;
 use crate::later::Later;
-use crate::ledger::{ContextId, Ledger, Mark, StreamId, WrongRelease};
+use crate::ledger::{BlockId, ContextId, Kind, Ledger, Mark, Owner, State, StreamId, WrongRelease};
+use crate::pool::record::{Seen, Stage};
+use crate::pool::{Pool, Totals};
 use crate::staging::Staging;
-use crate::stock::Stock;
 use crate::stream::Stream;
+use crate::tags::Tags;
 use crate::timeline::Timeline;
-use crate::track::Track;
+use crate::track::{Track, Trust};
 use crate::uses::Access;
 
 /// The primary context of the device.
 pub(crate) const PRIMARY: ContextId = ContextId(0);
-
-/// How many names of blocks are kept to be shared.
-const TAGS_MAX: usize = 4096;
 
 /// How many failures of drops are kept until somebody asks for them: the first ones, which say most.
 const TROUBLES_MAX: usize = 1024;
@@ -37,14 +39,17 @@ const TROUBLES_MAX: usize = 1024;
 pub(crate) struct Core {
     pub(crate) api: Api,
     pub(crate) ordinal: CUdevice,
-    /// The primary context, retained for as long as this lives.
+    /// The primary context, retained for as long as this lives, or one of other people's that serves in its place.
     pub(crate) primary: CUcontext,
+    /// Whether others made that context, and destroy it.
+    is_adopted: bool,
     /// Whether streams can write words.
     writes_words: bool,
     pub(crate) process: u32,
     family: Family,
     opened: Instant,
-    books: Mutex<Books>,
+    /// Who owns what is not of the pool.
+    ledger: Mutex<Ledger>,
     tracks: Mutex<Tracks>,
     pub(crate) counters: Counters,
     pub(crate) staging: Staging,
@@ -56,18 +61,11 @@ pub(crate) struct Core {
     /// What failed in drops, which have nobody to tell.
     troubles: Mutex<Vec<Error>>,
     contexts: AtomicU32,
-    /// The names of blocks, so that blocks of one name share its text.
-    tags: Mutex<BTreeSet<Arc<str>>>,
+    pub(crate) tags: Tags,
     pub(crate) timeline: Timeline,
+    pub(crate) pool: Pool,
     /// Blocks that other people's code has by their addresses.
     let_go: Mutex<HashMap<u64, Holding>>,
-}
-
-/// Who owns what, and what can be handed out again.
-#[derive(Debug, Default)]
-pub(crate) struct Books {
-    pub(crate) ledger: Ledger,
-    pub(crate) stock: Stock,
 }
 
 #[derive(Debug, Default)]
@@ -102,18 +100,33 @@ impl Hall {
 
 impl Core {
     pub(crate) fn new(api: Api, ordinal: CUdevice) -> Result<Self> {
+        let primary = primary::retain(&api, ordinal)?;
+        let core = Self::within_context(api, ordinal, primary);
+        core.or_else(|error| primary::release(&api, ordinal).map_err(Error::from).and(Err(error)))
+    }
+
+    /// As [`new`](Self::new), with a context that others made where the primary one would be.
+    pub(crate) fn adopting(api: Api, ordinal: CUdevice, context: CUcontext) -> Result<Self> {
+        let mut core = Self::within_context(api, ordinal, context)?;
+        core.is_adopted = true;
+        Ok(core)
+    }
+
+    fn within_context(api: Api, ordinal: CUdevice, primary: CUcontext) -> Result<Self> {
         let writes_words = device::attribute(&api, ordinal, CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS)? != 0;
         let family = Family::new().map_err(|error| Error::System { kind: error.kind() })?;
-        let primary = primary::retain(&api, ordinal)?;
+        let total_bytes = device::total_bytes(&api, ordinal)? as u64;
+        let pool = within(&api, primary, || Pool::new(&api, ordinal, total_bytes))?;
         Ok(Self {
             api,
             ordinal,
             primary,
+            is_adopted: false,
             writes_words,
             process: std::process::id(),
             family,
             opened: Instant::now(),
-            books: Mutex::default(),
+            ledger: Mutex::default(),
             tracks: Mutex::default(),
             counters: Counters::default(),
             staging: Staging::default(),
@@ -122,14 +135,15 @@ impl Core {
             kernels: Mutex::default(),
             troubles: Mutex::default(),
             contexts: AtomicU32::new(1),
-            tags: Mutex::default(),
+            tags: Tags::default(),
             timeline: Timeline::default(),
+            pool,
             let_go: Mutex::default(),
         })
     }
 
-    pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time since the device was opened.
@@ -149,8 +163,9 @@ impl Core {
     }
 
     /// Whether the driver can be called at all: not in a forked child, and not after a fault.
+    #[inline]
     pub(crate) fn is_good(&self) -> bool {
-        self.check().is_ok()
+        !self.family.is_child() && self.fault.get().is_none()
     }
 
     pub(crate) fn is_child(&self) -> bool {
@@ -194,19 +209,6 @@ impl Core {
             kernels.len() - 1
         });
         u32::try_from(number).expect("a program has fewer kernels than a u32 counts")
-    }
-
-    /// The text of a block's name.
-    pub(crate) fn tag(&self, name: &str) -> Arc<str> {
-        let mut tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tag) = tags.get(name) {
-            return tag.clone();
-        }
-        let tag: Arc<str> = name.into();
-        if tags.len() < TAGS_MAX {
-            tags.insert(tag.clone());
-        }
-        tag
     }
 
     /// Keeps what went wrong in a drop.
@@ -254,6 +256,41 @@ impl Core {
         Ok(track)
     }
 
+    /// Makes the track of a stream that others made.
+    pub(crate) fn add_foreign_stream(&self, raw: CUstream, trust: Trust) -> Result<Arc<Track>> {
+        let api = &self.api;
+        let slot = if self.writes_words {
+            Some(self.counters.take(api, self.primary).map_err(|e| self.failed(e))?)
+        } else {
+            None
+        };
+        let made = self.named(|api| event::create(api, event_flags::DISABLE_TIMING));
+        let event = match made {
+            Ok(event) => event,
+            Err(error) => {
+                if let Some(slot) = &slot {
+                    self.counters.give_back(slot);
+                }
+                return Err(self.failed(error));
+            }
+        };
+        let mut tracks = self.tracks();
+        tracks.last += 1;
+        let id = StreamId(tracks.last);
+        let hall = Arc::new(Hall::new(PRIMARY, self.primary));
+        let track = Arc::new(Track::foreign(id, hall, (raw, event), slot, trust));
+        tracks.live.insert(id, track.clone());
+        Ok(track)
+    }
+
+    /// Makes a call with the primary context current.
+    pub(crate) fn named<R>(
+        &self,
+        call: impl FnOnce(&Api) -> std::result::Result<R, CallError>,
+    ) -> std::result::Result<R, CallError> {
+        within(&self.api, self.primary, || call(&self.api))
+    }
+
     pub(crate) fn track(&self, id: StreamId) -> Option<Arc<Track>> {
         self.tracks().live.get(&id).cloned()
     }
@@ -278,9 +315,40 @@ impl Core {
     }
 
     /// Sees to it that the host will hear of these sooner or later: at once where no mark is on its way, else with the next
-    /// one, which a later release makes, or a request that finds nothing in stock.
+    /// one, which a later release makes, or a request that finds nothing.
     pub(crate) fn mark_in_turn(&self, marks: &[Mark]) -> Result<()> {
         self.at_each(marks, Track::mark_in_turn)
+    }
+
+    /// As [`mark`](Self::mark), for the pool, which knows calls only.
+    pub(crate) fn mark_each(&self, marks: &[Mark]) -> std::result::Result<(), CallError> {
+        marks.iter().try_for_each(|mark| match self.track(mark.stream) {
+            Some(track) => track.mark(&self.api, mark.position),
+            None => Ok(()),
+        })
+    }
+
+    /// As [`mark_in_turn`](Self::mark_in_turn), for the pool.
+    pub(crate) fn mark_each_in_turn(&self, mark: Mark) -> std::result::Result<(), CallError> {
+        self.track(mark.stream).map_or(Ok(()), |track| track.mark_in_turn(&self.api, mark.position))
+    }
+
+    /// As [`refresh`](Self::refresh), for the pool.
+    pub(crate) fn refresh_tracks(&self) -> std::result::Result<(), CallError> {
+        if self.writes_words { Ok(()) } else { self.each_track(|track| track.refresh(&self.api)) }
+    }
+
+    /// Asks the driver how far all streams have come.
+    pub(crate) fn ask_tracks(&self) -> std::result::Result<(), CallError> {
+        self.each_track(|track| track.ask(&self.api))
+    }
+
+    fn each_track(
+        &self,
+        act: impl Fn(&Track) -> std::result::Result<(), CallError>,
+    ) -> std::result::Result<(), CallError> {
+        let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
+        tracks.iter().try_for_each(|track| act(track))
     }
 
     /// Calls `act` for each mark whose track is still there.
@@ -330,6 +398,109 @@ impl Core {
 
     // Blocks by their addresses.
 
+    /// Gives a block that nobody owns any more to the pool, in the order of its own stream and behind marks.
+    pub(crate) fn put_back(&self, record: u32, marks: &[Mark]) {
+        let own = StreamId(self.pool.book.records.at(record).stream());
+        // A track that is gone has passed everything.
+        self.pool.put(record, self.track(own).as_deref(), marks);
+    }
+
+    /// Who owns the block that an address lies in.
+    pub(crate) fn owner_of(&self, address: u64) -> Option<Owner> {
+        match self.pool.seen_at(address) {
+            Some((record, seen)) => Some(self.owner(record, seen)),
+            None => self.ledger().owner_of(address),
+        }
+    }
+
+    /// Who owns a block of the pool, while one ownership of it lasts.
+    pub(crate) fn owner_of_record(&self, record: u32, generation: u64) -> Option<Owner> {
+        let seen = self.pool.book.records.at(record).seen();
+        (seen.state.stage() == Stage::Owned && seen.state.generation() == generation).then(|| self.owner(record, seen))
+    }
+
+    /// All blocks of our own that somebody has, by address.
+    pub(crate) fn owned(&self) -> Vec<Owner> {
+        let pooled = self.pool.owned().into_iter().map(|(record, seen)| self.owner(record, seen));
+        let mut owned: Vec<_> = pooled.chain(self.ledger().owned()).collect();
+        owned.sort_unstable_by_key(|owner| owner.base);
+        owned
+    }
+
+    fn owner(&self, record: u32, seen: Seen) -> Owner {
+        let state = match seen.state.stage() {
+            Stage::Owned => State::Owned,
+            Stage::Waiting => State::Released { waiting_for: seen.waiting_for },
+            Stage::Parked | Stage::Vacant | Stage::Ended => State::Free,
+        };
+        Owner {
+            base: seen.base,
+            bytes: seen.bytes,
+            context: self.pool.context_of(seen.lot),
+            stream: Some(StreamId(seen.stream)),
+            process: self.process,
+            kind: Kind::Own,
+            tag: seen.described.and_then(|described| self.tags.name(described.tag, record)),
+            allocated_at: seen.described.map_or(Location::caller(), |described| described.allocated_at),
+            state,
+            block: BlockId::of_pool(record, seen.state.generation() as u32),
+        }
+    }
+
+    /// Whether a release of an address would be right, and if not, what is wrong with it.
+    pub(crate) fn releasable(&self, address: u64) -> std::result::Result<Owner, WrongRelease> {
+        let found = self.pool.seen_at(address);
+        if let Some((record, seen)) = found
+            && seen.state.stage() == Stage::Owned
+        {
+            let of = self.owner(record, seen);
+            let offset_bytes = address - of.base;
+            return if offset_bytes == 0 {
+                Ok(of)
+            } else {
+                Err(WrongRelease::Interior { of: Box::new(of), offset_bytes })
+            };
+        }
+        let Some(gone) = self.pool.gone_at(address) else {
+            let ledger = self.ledger();
+            let block = ledger.releasable(address)?;
+            let of = ledger.owner(block).expect("a block that can be released has an owner");
+            return Err(WrongRelease::Held { of: Box::new(of) });
+        };
+        let (base, bytes, offset_bytes) = (gone.base, gone.bytes, address - gone.base);
+        let described = gone.described;
+        let allocated_at = described.map_or(Location::caller(), |described| described.allocated_at);
+        let when = described.and_then(|described| described.released);
+        Err(match when {
+            Some(when) if gone.is_ended => {
+                WrongRelease::ContextDestroyed { base, bytes, allocated_at, when, offset_bytes }
+            }
+            _ => {
+                let released_at = described.and_then(|described| described.released_at);
+                WrongRelease::AlreadyReleased { base, bytes, allocated_at, released_at, when, offset_bytes }
+            }
+        })
+    }
+
+    /// How much memory there is in which state.
+    pub(crate) fn totals(&self) -> Totals {
+        let (mut totals, vectors) = (self.pool.totals(), self.ledger().totals());
+        totals.owned_blocks += vectors.owned_blocks;
+        totals.owned_bytes += vectors.owned_bytes;
+        totals.released_blocks += vectors.released_blocks + vectors.free_blocks;
+        totals.released_bytes += vectors.released_bytes + vectors.free_bytes;
+        totals.cached_bytes = totals.cached_bytes.saturating_sub(vectors.held_bytes);
+        totals
+    }
+
+    /// Why so many bytes cannot be had.
+    pub(crate) fn short_of(&self, wanted_bytes: u64) -> Error {
+        match self.shortage(wanted_bytes) {
+            Ok(shortage) => Error::OutOfMemory(Box::new(shortage)),
+            Err(error) => error,
+        }
+    }
+
     pub(crate) fn let_go(&self, holding: Holding) -> CUdeviceptr {
         let address = holding.address;
         let mut let_go = self.let_go_of();
@@ -346,14 +517,14 @@ impl Core {
             return Err(WrongRelease::ForkedChild { address, process: self.process }.into());
         }
         self.check()?;
-        self.books().ledger.releasable(address)?;
+        self.releasable(address)?;
         let holding = self.let_go_of().remove(&address);
         holding.ok_or_else(|| self.held(address))
     }
 
     /// Notes a use of a block that was let go of.
     pub(crate) fn note_use(&self, address: u64, stream: &Stream) -> Result<()> {
-        self.books().ledger.releasable(address)?;
+        self.releasable(address)?;
         let position = stream.track.count();
         if let Some(holding) = self.let_go_of().get(&address) {
             holding.uses.note_unordered(Mark { stream: stream.track.id, position }, Access::Write);
@@ -372,13 +543,9 @@ impl Core {
 
     /// Why a block that nobody let go of is not released by its address. Another thread may have released it just now.
     fn held(&self, address: u64) -> Error {
-        let books = self.books();
-        match books.ledger.releasable(address) {
+        match self.releasable(address) {
             Err(wrong) => wrong.into(),
-            Ok(block) => {
-                let of = books.ledger.owner(block).expect("a block that can be released has an owner");
-                WrongRelease::Held { of: Box::new(of) }.into()
-            }
+            Ok(of) => WrongRelease::Held { of: Box::new(of) }.into(),
         }
     }
 
@@ -398,12 +565,18 @@ impl Drop for Core {
             return;
         }
         let hall = Hall::new(PRIMARY, self.primary);
-        if self.trim(&hall).is_err() {
+        if self.trim(&hall, 0).is_err() || self.totals().reserved_bytes > 0 {
+            return;
+        }
+        if self.named(|api| self.pool.supply.free_addresses(api)).is_err() {
             return;
         }
         // SAFETY: every slot was of a track, and there are none any more.
         let free = || unsafe { self.counters.free(&self.api) };
         if within(&self.api, self.primary, free).is_err() {
+            return;
+        }
+        if self.is_adopted {
             return;
         }
         // A failure leaves the context to the end of the process, like all the returns above.

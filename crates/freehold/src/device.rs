@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::path::Path;
 use std::sync::Arc;
 
-use freehold_driver::cuda::{Api, CUdevice, CUdeviceptr, device, memory};
+use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUdeviceptr, device, memory};
 
 use crate::block::Block;
 use crate::context::Context;
@@ -12,8 +12,9 @@ use crate::core::Core;
 use crate::current::within;
 use crate::error::{Error, Result};
 use crate::image::Image;
-use crate::ledger::{BlockId, Entry, Gone, Kind, Owner, Totals};
+use crate::ledger::{BlockId, Entry, Gone, Kind, Owner};
 use crate::module::Module;
+use crate::pool::Totals;
 use crate::stream::Stream;
 use crate::timeline::Recording;
 
@@ -34,6 +35,12 @@ impl Device {
     /// A device of a driver that is initialised.
     pub fn new(api: Api, ordinal: CUdevice) -> Result<Self> {
         Ok(Self { primary: Context::primary(Arc::new(Core::new(api, ordinal)?)) })
+    }
+
+    /// A device with a context that others made in the place of the primary one, which is not touched. Others destroy it,
+    /// after all that is done here.
+    pub(crate) fn adopting(api: Api, ordinal: CUdevice, context: CUcontext) -> Result<Self> {
+        Ok(Self { primary: Context::primary(Arc::new(Core::adopting(api, ordinal, context)?)) })
     }
 
     fn core(&self) -> &Arc<Core> {
@@ -76,7 +83,7 @@ impl Device {
         if self.core().is_child() {
             return None;
         }
-        self.core().books().ledger.owner_of(address)
+        self.core().owner_of(address)
     }
 
     /// All blocks that are owned, by address.
@@ -84,15 +91,15 @@ impl Device {
         if self.core().is_child() {
             return Vec::new();
         }
-        self.core().books().ledger.owned()
+        self.core().owned()
     }
 
-    /// How much is owned, released and free.
+    /// How much memory the pool has: owned, released, to be handed out again.
     pub fn totals(&self) -> Totals {
         if self.core().is_child() {
             return Totals::default();
         }
-        self.core().books().ledger.totals()
+        self.core().totals()
     }
 
     /// The bytes that the driver has free.
@@ -152,10 +159,10 @@ impl Device {
             stream: None,
             process,
             kind,
-            tag: Some(core.tag(tag)),
+            tag: Some(tag.into()),
             allocated_at: Location::caller(),
         };
-        let block = core.books().ledger.enter(entry)?;
+        let block = core.ledger().enter(entry)?;
         Ok(Adopted { core: core.clone(), block })
     }
 
@@ -163,7 +170,12 @@ impl Device {
     /// for that.
     pub fn synchronize(&self) -> Result<()> {
         self.core().synchronize_all()?;
-        self.primary.synchronize()
+        self.primary.synchronize()?;
+        let threshold_bytes = self.core().pool.threshold_bytes();
+        if self.core().pool.supply.reserved_bytes() > threshold_bytes {
+            self.trim_to(threshold_bytes)?;
+        }
+        Ok(())
     }
 
     /// Does what can be done by now without waiting: unloads closed modules, destroys closed contexts.
@@ -171,10 +183,39 @@ impl Device {
         self.core().tidy()
     }
 
-    /// Gives memory in stock back to the driver, where nothing of the primary context is pending. How many bytes went.
+    /// Gives memory that nobody has back to the driver, as far as all work with it has passed. How many bytes went.
     pub fn trim(&self) -> Result<u64> {
+        self.trim_to(0)
+    }
+
+    /// [`trim`](Self::trim), until the pool has no more than `keep_bytes`.
+    pub fn trim_to(&self, keep_bytes: u64) -> Result<u64> {
         self.core().tidy()?;
-        self.core().trim(&self.primary.inner.hall)
+        self.core().trim(&self.primary.inner.hall, keep_bytes)
+    }
+
+    /// Says how much the pool may have of the device: what would be more is refused. What it has already stays.
+    pub fn set_budget(&self, bytes: u64) {
+        self.core().pool.supply.set_budget_bytes(bytes);
+    }
+
+    /// Says how much may be live under a name, and those within it (`model/cache` is within `model`). What is live already stays.
+    ///
+    /// # Errors
+    /// [`Error::TooManyTags`] beyond 4096 names.
+    pub fn set_tag_budget(&self, tag: &str, bytes: u64) -> Result<()> {
+        if self.core().tags.set_budget(tag, bytes) { Ok(()) } else { Err(Error::TooManyTags { tag: tag.into() }) }
+    }
+
+    /// What is live under each name, the most first.
+    pub fn live_by_tag(&self) -> Vec<(Arc<str>, u64)> {
+        self.core().tags.live()
+    }
+
+    /// Says how much the pool keeps when the device is synchronised: beyond it, memory that nobody has goes back to the driver.
+    /// Without this everything is kept.
+    pub fn set_release_threshold(&self, bytes: u64) {
+        self.core().pool.set_threshold_bytes(bytes);
     }
 
     /// Records what happens from now on: as events of `tracing`, and in a file that Perfetto opens, if one is named.
@@ -205,7 +246,7 @@ impl Drop for Adopted {
         if self.core.is_child() {
             return;
         }
-        let ledger = &mut self.core.books().ledger;
+        let ledger = &mut *self.core.ledger();
         // It is there no more where the driver gave the address to somebody else, or its context is gone.
         if ledger.owner(self.block).is_some() {
             ledger.forget(self.block, Gone::GivenBack);

@@ -9,6 +9,7 @@ use freehold_driver::cuda::{CUerror, CallError};
 use crate::fault::Fault;
 use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease};
 use crate::open::OpenError;
+use crate::shortage::Shortage;
 
 /// Why something was not done. What it was to be done to is as it was before.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -24,6 +25,12 @@ pub enum Error {
     NotEntered(#[from] NotEntered),
     #[error("elements {start} to {end} are no part of a block of {elements}")]
     OutsideOfBlock { start: usize, end: usize, elements: usize },
+    #[error(
+        "a vector with addresses for {room_elements} elements cannot have {wanted_elements}; make it with room for more"
+    )]
+    VectorFull { wanted_elements: usize, room_elements: usize },
+    #[error("the arena has {free_bytes} of its {capacity_bytes} bytes free, {wanted_bytes} wanted; make a larger one")]
+    ArenaFull { wanted_bytes: u64, free_bytes: u64, capacity_bytes: u64 },
     #[error("{from_elements} elements cannot be copied to where {to_elements} are; take a view of as many")]
     LengthsDiffer { from_elements: usize, to_elements: usize },
     #[error("kernel {kernel} takes {wanted} arguments, {given} were given")]
@@ -62,12 +69,19 @@ pub enum Error {
     #[error("the driver refuses the image: {code}{}", below(.log))]
     ImageRefused { code: CUerror, log: Box<str> },
 
-    // The device's.
     #[error(
-        "{wanted_bytes} bytes were asked for, and the device has {free_bytes} free and {cached_bytes} in stock here, of \
-        other sizes or not passed by their streams; synchronise the device and trim it, or release more"
+        "{tag} has {live_bytes} bytes live of {budget_bytes} that it may have, and {wanted_bytes} more were asked for: release \
+        some, or raise its budget"
     )]
-    OutOfMemory { wanted_bytes: u64, free_bytes: u64, cached_bytes: u64 },
+    BudgetFull { tag: Arc<str>, wanted_bytes: u64, live_bytes: u64, budget_bytes: u64 },
+    #[error("{tag} is one name too many to have a budget: 4096 are counted")]
+    TooManyTags { tag: Arc<str> },
+
+    // The device's.
+    #[error("{0}")]
+    OutOfMemory(Box<Shortage>),
+    #[error("{wanted_bytes} bytes cannot be had")]
+    Short { wanted_bytes: u64 },
     #[error("{0}")]
     Faulted(Arc<Fault>),
     #[error(transparent)]

@@ -32,10 +32,12 @@ impl Family {
         Ok(family)
     }
 
+    #[inline]
     pub(crate) fn is_child(&self) -> bool {
         self.byte().load(Ordering::Relaxed) == 0
     }
 
+    #[inline]
     fn byte(&self) -> &AtomicU8 {
         // SAFETY: the page is mapped, readable and writable until `self` is dropped, and any byte is a good `AtomicU8`.
         unsafe { self.page.cast::<AtomicU8>().as_ref() }

@@ -3,14 +3,12 @@
 use std::panic::Location;
 use std::sync::Arc;
 
-use freehold_driver::cuda::{CUdeviceptr, CUerror, memory};
+use freehold_driver::cuda::CUdeviceptr;
 
 use crate::context::Context;
-use crate::core::{Books, Core};
-use crate::current::within;
 use crate::error::{Error, Result};
-use crate::ledger::{BlockId, Entry, Gone, Kind, Mark, NotEntered, Release};
-use crate::stock::{Found, Piece, capacity_of};
+use crate::ledger::{Mark, Owner};
+use crate::pool::Refusal;
 use crate::stream::{Stream, Used};
 use crate::timeline::Allocation;
 use crate::track::Track;
@@ -19,10 +17,11 @@ use crate::uses::{Access, Uses};
 /// One block, owned. Dropping it releases it, from any thread, without waiting.
 #[derive(Debug)]
 pub(crate) struct Holding {
-    pub(crate) block: BlockId,
+    /// The number of its record, and which ownership of it this is.
+    pub(crate) record: u32,
+    generation: u64,
     pub(crate) address: CUdeviceptr,
     pub(crate) bytes: usize,
-    capacity_bytes: u64,
     home: Arc<Track>,
     pub(crate) context: Context,
     pub(crate) uses: Uses,
@@ -40,127 +39,101 @@ impl Holding {
         let context = &stream.context;
         context.inner.check()?;
         let core = &context.inner.core;
-        let asked = core.timeline.is_on().then(|| core.now());
-        let recorded = |base, is_reuse| {
-            if let Some(asked) = asked {
-                let what = Allocation { base, bytes, tag, at, is_reuse, asked };
-                let totals = core.books().ledger.totals();
-                core.timeline.allocated(what, &stream.track, core.now(), totals);
-            }
+        let (pool, track) = (&core.pool, &stream.track);
+        let asked = core.timeline.is_on().then(|| (core.now(), pool.supply.reserved_bytes()));
+        let wanted_bytes = bytes as u64;
+        let charged = core.tags.charge(tag, wanted_bytes).map_err(|full| Error::BudgetFull {
+            tag: full.tag,
+            wanted_bytes,
+            live_bytes: full.live_bytes,
+            budget_bytes: full.budget_bytes,
+        })?;
+        let key = pool.key(track);
+        let _shared = context.inner.kept_open();
+        let taken = match pool.take_kept(key, wanted_bytes) {
+            Some(taken) => Ok(taken),
+            // If the context is closed meanwhile, the memory goes with it.
+            None => context.inner.enter().and_then(|_shared| {
+                core.refresh()?;
+                pool.take(core, key, track, wanted_bytes).map_err(|refusal| match refusal {
+                    Refusal::Short => core.short_of(wanted_bytes),
+                    Refusal::Call(error) => core.failed(error),
+                })
+            }),
         };
-        let capacity_bytes = capacity_of(bytes as u64).expect("who asks has seen that so many bytes can be");
-        let name = tag.map(|tag| core.tag(tag));
-        // Nobody has used the memory yet, or its last user was in this stream, or all of its uses have passed.
-        let made = |block, address, last_use: u64| Self {
-            block,
-            address,
+        let owned = taken.and_then(|taken| {
+            let record = pool.book.records.at(taken.record);
+            // Another thread may have closed the context meanwhile, and the block with it.
+            let is_owned = record.own_described(wanted_bytes, at, charged);
+            if is_owned { Ok((taken, record)) } else { Err(Error::ContextClosed { context: context.id() }) }
+        });
+        let (taken, record) = owned.inspect_err(|_| core.tags.discharge(charged, u32::MAX, wanted_bytes))?;
+        core.tags.name_uncounted(charged, taken.record, tag);
+        if let Some((asked, reserved_bytes)) = asked {
+            let is_reuse = pool.supply.reserved_bytes() == reserved_bytes;
+            let what = Allocation { base: taken.base, bytes, tag, at, is_reuse, asked };
+            core.timeline.allocated(what, track, core.now(), core.totals());
+        }
+        Ok(Self {
+            record: taken.record,
+            generation: record.state().generation(),
+            address: CUdeviceptr(taken.base),
             bytes,
-            capacity_bytes,
-            home: stream.track.clone(),
+            home: track.clone(),
             context: context.clone(),
-            uses: Uses::begin(Mark { stream: stream.track.id, position: last_use }),
+            // Whoever had the memory before used it in this stream up to there, or has passed.
+            uses: Uses::begin(Mark { stream: track.id, position: record.position() }),
             is_released: false,
-        };
-        core.refresh()?;
-        match Self::reuse(core, stream, bytes, capacity_bytes, &name, at) {
-            Found::Piece(piece) => {
-                let last_use = if piece.home.stream == stream.track.id { piece.home.position } else { 0 };
-                recorded(piece.base, true);
-                return Ok(made(piece.block, CUdeviceptr(piece.base), last_use));
-            }
-            Found::Unmarked(marks) => core.mark(&marks)?,
-        }
-        let address = Self::fresh(stream, capacity_bytes)?;
-        // If the context was closed meanwhile, the memory goes with it.
-        let _shared = context.inner.enter()?;
-        let entry = Entry {
-            base: address.0,
-            bytes: bytes as u64,
-            capacity_bytes,
-            context: context.id(),
-            stream: Some(stream.track.id),
-            process: core.process,
-            kind: Kind::Own,
-            tag: name,
-            allocated_at: at,
-        };
-        let block = match Self::enter(core, entry) {
-            Ok(block) => block,
-            Err(error) => {
-                // Somebody freed memory of ours behind our back, and it came again.
-                within(&core.api, context.inner.hall.raw, || memory::free(&core.api, address))
-                    .map_err(|error| core.failed(error))?;
-                return Err(error.into());
-            }
-        };
-        recorded(address.0, false);
-        Ok(made(block, address, 0))
-    }
-
-    /// Enters memory that the driver gave. Memory of others at the same address is theirs no more: they freed it.
-    fn enter(core: &Core, entry: Entry) -> std::result::Result<BlockId, NotEntered> {
-        let ledger = &mut core.books().ledger;
-        loop {
-            match ledger.enter(entry.clone()) {
-                Err(NotEntered::Overlap { with, .. }) if with.kind != Kind::Own => {
-                    ledger.forget(with.block, Gone::GivenBack);
-                }
-                outcome => return outcome,
-            }
-        }
-    }
-
-    /// Memory of the stock.
-    fn reuse(
-        core: &Core,
-        stream: &Stream,
-        bytes: usize,
-        capacity_bytes: u64,
-        tag: &Option<Arc<str>>,
-        at: &'static Location<'static>,
-    ) -> Found {
-        let (context, id) = (stream.context_id(), stream.track.id);
-        let Books { ledger, stock } = &mut *core.books();
-        let found = stock.take(ledger, context, id, capacity_bytes, |mark| core.has_passed(mark));
-        let Found::Piece(piece) = found else { return found };
-        let block = ledger.reuse(piece.block, bytes as u64, context, Some(id), tag.clone(), at);
-        Found::Piece(Piece { block, ..piece })
-    }
-
-    /// Memory of the driver. Where it has none left, what is in stock goes back first, if nothing is pending.
-    fn fresh(stream: &Stream, capacity_bytes: u64) -> Result<CUdeviceptr> {
-        let inner = &stream.context.inner;
-        let (core, hall) = (&inner.core, &inner.hall);
-        let wanted = usize::try_from(capacity_bytes).expect("an address has 64 bits");
-        let alloc = || {
-            let _shared = inner.enter()?;
-            match within(&core.api, hall.raw, || memory::alloc(&core.api, wanted)) {
-                Ok(address) => Ok(Some(address)),
-                Err(error) if error.code == CUerror::OUT_OF_MEMORY => Ok(None),
-                Err(error) => Err(core.failed(error)),
-            }
-        };
-        if let Some(address) = alloc()? {
-            return Ok(address);
-        }
-        core.tidy()?;
-        if core.trim(hall)? > 0
-            && let Some(address) = alloc()?
-        {
-            return Ok(address);
-        }
-        let _shared = inner.enter()?;
-        let info = within(&core.api, hall.raw, || memory::info(&core.api)).map_err(|error| core.failed(error))?;
-        let totals = core.books().ledger.totals();
-        Err(Error::OutOfMemory {
-            wanted_bytes: capacity_bytes,
-            free_bytes: info.free_bytes as u64,
-            cached_bytes: totals.free_bytes + totals.released_bytes,
         })
     }
 
     pub(crate) fn used(&self, access: Access) -> Used<'_> {
         Used { uses: &self.uses, context: &self.context, base: self.address.0, access, is_ordered: true }
+    }
+
+    /// What the ledger has of it, unless it went with its context.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        let core = &self.context.inner.core;
+        // The locks may be held for ever in a fork, by threads that are not there.
+        if core.is_child() { None } else { core.owner_of_record(self.record, self.generation) }
+    }
+
+    /// Gives the block another name.
+    pub(crate) fn retag(&self, name: &str) {
+        let core = &self.context.inner.core;
+        if self.owner().is_none() {
+            return;
+        }
+        let bytes = self.bytes as u64;
+        // A name is no reason to refuse what is there already.
+        let tag = core.tags.charge_anyway(name, bytes);
+        let record = core.pool.book.records.at(self.record);
+        core.tags.discharge(record.tag(), self.record, bytes);
+        core.tags.name_uncounted(tag, self.record, Some(name));
+        record.set_tag(tag);
+    }
+
+    /// Lets the memory be of other bytes where it lies. Whether it could.
+    pub(crate) fn resize(&mut self, bytes: usize) -> Result<bool> {
+        self.context.inner.check()?;
+        let core = &self.context.inner.core;
+        let (record, had) = (core.pool.book.records.at(self.record), self.bytes);
+        // The name counts what is live.
+        if self.owner().is_none() || bytes > had && record.tag() != crate::tags::NONE {
+            return Ok(false);
+        }
+        // What is given up is free in the order of the home stream alone.
+        if bytes < had && !self.pending_abroad().is_empty() {
+            return Ok(false);
+        }
+        if !core.pool.resize(record, bytes as u64) {
+            return Ok(false);
+        }
+        core.tags.discharge_part(record.tag(), had.saturating_sub(bytes) as u64);
+        self.bytes = bytes;
+        // Whoever had what was added used it at home, up to now at the most.
+        self.uses.note_unordered(self.home.now(), Access::Write);
+        Ok(true)
     }
 
     /// All uses that may be pending, and the last one at home.
@@ -170,40 +143,32 @@ impl Holding {
         marks
     }
 
-    /// Releases the memory: its marks are made first, then it is in stock. An error changes nothing.
+    /// Releases the memory: its marks are made first, then the pool has it. An error changes nothing.
     pub(crate) fn release(&mut self, at: Option<&'static Location<'static>>) -> Result<()> {
         self.context.inner.check()?;
         let core = &self.context.inner.core;
         let marks = self.pending_abroad();
         core.mark_in_turn(&marks)?;
-        self.enter_stock(marks, at);
+        self.give_up(&marks, at);
         Ok(())
     }
 
-    /// Waits for all uses of the memory and gives it back to the driver. An error changes nothing.
+    /// Waits for all uses of the memory and gives it back to the driver, as far as nothing else lies in the same chunks. An
+    /// error changes nothing. What the driver does not take the pool keeps.
     pub(crate) fn release_now(&mut self, at: Option<&'static Location<'static>>) -> Result<()> {
         self.context.inner.check()?;
-        let inner = &self.context.inner;
+        let inner = self.context.inner.clone();
         let core = &inner.core;
-        let asked = core.now();
         for mark in self.marks() {
             if let Some(track) = core.track(mark.stream) {
                 track.wait_on_host(&core.api, mark.position).map_err(|error| core.failed(error))?;
             }
         }
         let _shared = inner.enter()?;
-        within(&core.api, inner.hall.raw, || memory::free(&core.api, self.address))
-            .map_err(|error| core.failed(error))?;
-        let mut books = core.books();
-        if books.ledger.owner(self.block).is_some() {
-            books.ledger.release(self.block, Release { marks: Vec::new(), released_at: at, when: core.now() });
-            books.ledger.forget(self.block, Gone::GivenBack);
-        }
-        let totals = books.ledger.totals();
-        drop(books);
-        self.is_released = true;
-        if core.timeline.is_on() {
-            core.timeline.released(self.address.0, at, asked, core.now(), totals);
+        let span = self.address.0..self.address.0 + self.bytes as u64;
+        self.give_up(&[], at);
+        if let Err(error) = core.pool.give_back(core, span) {
+            core.trouble(core.failed(error));
         }
         Ok(())
     }
@@ -222,28 +187,25 @@ impl Holding {
         if self.uses.abroad().is_empty() { self.uses.at_home() } else { self.home.now() }
     }
 
-    fn enter_stock(&mut self, marks: Vec<Mark>, at: Option<&'static Location<'static>>) {
+    fn give_up(&mut self, marks: &[Mark], at: Option<&'static Location<'static>>) {
         let core = &self.context.inner.core;
-        let when = core.now();
-        let piece = Piece {
-            block: self.block,
-            base: self.address.0,
-            capacity_bytes: self.capacity_bytes,
-            home: self.last_at_home(),
-        };
         self.is_released = true;
-        let mut books = core.books();
-        let Books { ledger, stock } = &mut *books;
+        // Until the pool has the block, which is nobody's meanwhile.
+        let _shared = self.context.inner.kept_open();
+        let when = core.now();
+        let (pool, record) = (&core.pool, core.pool.book.records.at(self.record));
+        let tag = record.tag();
         // Another thread may have closed the context meanwhile, and the block with it.
-        if ledger.owner(self.block).is_none() {
+        if !record.disown_described(self.generation, at, when) {
             return;
         }
-        ledger.release(self.block, Release { marks, released_at: at, when });
-        stock.put(ledger, self.context.id(), piece);
-        let totals = ledger.totals();
-        drop(books);
+        record.set_position(self.last_at_home().position);
+        core.tags.discharge(tag, self.record, self.bytes as u64);
+        if !marks.is_empty() || !pool.put_own(pool.key(&self.home), record) {
+            core.put_back(self.record, marks);
+        }
         if core.timeline.is_on() {
-            core.timeline.released(self.address.0, at, when, core.now(), totals);
+            core.timeline.released(self.address.0, at, when, core.now(), core.totals());
         }
     }
 }
@@ -260,9 +222,9 @@ impl Drop for Holding {
         if inner.core.is_good()
             && let Err(error) = inner.core.mark_in_turn(&marks)
         {
-            // The marks are still to be made. Until somebody makes them the memory waits in the stock.
+            // The marks are still to be made. Until somebody makes them the memory waits in the pool.
             inner.core.trouble(error);
         }
-        self.enter_stock(marks, None);
+        self.give_up(&marks, None);
     }
 }

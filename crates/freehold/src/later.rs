@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use freehold_driver::cuda::{CUdeviceptr, CUmodule, CallError, context, memory, module};
+use freehold_driver::cuda::{CUmodule, CallError, context, module};
 
-use crate::core::{Books, Core, Hall, PRIMARY};
+use crate::core::{Core, Hall, PRIMARY};
 use crate::current::within;
 use crate::error::Result;
-use crate::ledger::{ContextId, Gone, Mark};
-use crate::stock::Piece;
+use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
+use crate::vector::Leaving;
 
 /// What is to be done when nothing of its context is pending.
 #[derive(Debug)]
@@ -27,6 +27,10 @@ pub(crate) enum Later {
     Close {
         hall: Arc<Hall>,
         marks: OnceLock<Vec<Mark>>,
+    },
+    /// Memory of a vector, which its work is to pass first.
+    Unmap {
+        leaving: Arc<Leaving>,
     },
     /// A stream that could not be marked when it was dropped.
     Retire {
@@ -79,7 +83,7 @@ impl Core {
                 continue;
             }
             let slot = track.end(&self.api).map_err(|error| self.failed(error))?;
-            self.books().stock.end_stream(track.context, track.id);
+            self.pool.end_stream(&track);
             for other in self.tracks().live.values() {
                 other.forget(track.id);
             }
@@ -96,6 +100,7 @@ impl Core {
     fn attempt(&self, what: &Later) -> Result<bool> {
         let (api, failed) = (&self.api, |error| self.failed(error));
         match what {
+            Later::Unmap { leaving } => leaving.attempt(self).map_err(failed),
             Later::Retire { track } => track.retire(api).map(|()| true).map_err(failed),
             Later::Unload { hall, raw, asked } => {
                 let unload = || {
@@ -125,6 +130,7 @@ impl Core {
                     let tracks = self.forget_context(hall.id);
                     context::destroy(api, hall.raw)?;
                     hall.is_destroyed.store(true, Ordering::Release);
+                    self.pool.end_context(hall.id);
                     for track in &tracks {
                         track.slot().into_iter().for_each(|slot| self.counters.give_back(slot));
                     }
@@ -133,6 +139,19 @@ impl Core {
                 closed.map_err(failed)
             }
         }
+    }
+
+    /// Unmaps memory of vectors that their work has passed. Whether any waited for that.
+    pub(crate) fn unmap_passed(&self) -> std::result::Result<bool, CallError> {
+        let waiting = self.later.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_vectors = waiting.iter().filter_map(|what| match what {
+            Later::Unmap { leaving } => Some(leaving.clone()),
+            _ => None,
+        });
+        let of_vectors: Vec<_> = of_vectors.collect();
+        drop(waiting);
+        of_vectors.iter().try_for_each(|leaving| leaving.attempt(self).map(drop))?;
+        Ok(!of_vectors.is_empty())
     }
 
     /// Makes a call that waits for all work of a context, if there is none.
@@ -170,59 +189,32 @@ impl Core {
         later.retain(|what| match what {
             Later::Unload { hall, .. } | Later::Close { hall, .. } => hall.id != context,
             Later::Retire { track } => track.context != context,
+            // Memory that is mapped is the device's.
+            Later::Unmap { .. } => true,
         });
         tracks
     }
 
-    /// Ends all blocks of a context, those in stock too.
+    /// Ends all blocks of a context: what is done with them later says so. Their memory stays until the context is gone.
     pub(crate) fn end_blocks(&self, context: ContextId) {
-        let mut books = self.books();
-        books.stock.forget_context(context);
-        books.ledger.end_context(context, self.now());
+        let now = self.now();
+        for (record, seen) in self.pool.disown_context(context, now) {
+            if let Some(described) = seen.described {
+                self.tags.discharge(described.tag, record, seen.bytes);
+            }
+        }
+        self.ledger().end_context(context, now);
     }
 
-    /// Gives memory in stock that nothing waits for back to the driver, if nothing of the context is pending. How many
-    /// bytes went.
-    pub(crate) fn trim(&self, hall: &Hall) -> Result<u64> {
-        self.for_all_tracks(|track| track.ask(&self.api))?;
-        let Ok(_alone) = hall.gate.try_write() else { return Ok(0) };
-        if !self.is_idle(hall.id) {
-            return Ok(0);
-        }
-        if hall.id == PRIMARY {
+    /// Gives memory that nobody has back to the driver until the pool has no more than `keep_bytes`, and what uploads went
+    /// through where nothing of the context is pending. How many bytes of the device went.
+    pub(crate) fn trim(&self, hall: &Hall, keep_bytes: u64) -> Result<u64> {
+        let freed_bytes = self.pool.trim(self, keep_bytes).map_err(|error| self.failed(error))?;
+        let Ok(_alone) = hall.gate.try_write() else { return Ok(freed_bytes) };
+        if hall.id == PRIMARY && self.is_idle(hall.id) {
             let free = || self.staging.free(&self.api, |mark| self.has_passed(mark));
             within(&self.api, hall.raw, free).map_err(|error| self.failed(error))?;
         }
-        let pieces = {
-            let Books { ledger, stock } = &mut *self.books();
-            stock.drain_passed(ledger, hall.id, |mark| self.has_passed(mark))
-        };
-        let mut freed_bytes = 0;
-        let mut pieces = pieces.into_iter();
-        while let Some(piece) = pieces.next() {
-            if let Err(error) = self.give_back(hall, piece) {
-                let mut books = self.books();
-                let Books { ledger, stock } = &mut *books;
-                // Another thread may have closed the context meanwhile, and the blocks with it.
-                for piece in std::iter::once(piece).chain(pieces).filter(|piece| ledger.owner(piece.block).is_some()) {
-                    stock.put(ledger, hall.id, piece);
-                }
-                drop(books);
-                return Err(error);
-            }
-            freed_bytes += piece.capacity_bytes;
-        }
         Ok(freed_bytes)
-    }
-
-    /// Frees a piece, which waits for all work of its context.
-    pub(crate) fn give_back(&self, hall: &Hall, piece: Piece) -> Result<()> {
-        within(&self.api, hall.raw, || memory::free(&self.api, CUdeviceptr(piece.base)))
-            .map_err(|error| self.failed(error))?;
-        let ledger = &mut self.books().ledger;
-        if ledger.owner(piece.block).is_some() {
-            ledger.forget(piece.block, Gone::GivenBack);
-        }
-        Ok(())
     }
 }

@@ -4,12 +4,14 @@ use std::ffi::c_void;
 
 use freehold_driver::cuda::launch::{self, Shape};
 
+use crate::arena::Piece;
 use crate::block::sealed::Sealed;
 use crate::block::{Block, Plain, Shared, Source, Target, Unordered, View, ViewMut};
 use crate::error::{Error, Result};
 use crate::module::Kernel;
 use crate::stream::{Stream, Used};
 use crate::uses::Access;
+use crate::vector::DeviceVec;
 
 /// How many threads run a kernel, and in what groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +116,8 @@ macro_rules! targets {
     )*};
 }
 
-sources!(Block<T> Shared<T> View<'_, T> ViewMut<'_, T>);
-targets!(Block<T> ViewMut<'_, T>);
+sources!(Block<T> Shared<T> View<'_, T> ViewMut<'_, T> DeviceVec<T> Piece<'_, T>);
+targets!(Block<T> ViewMut<'_, T> DeviceVec<T> Piece<'_, T>);
 
 impl<T: Plain> Argument for Unordered<'_, T> {
     type Word = u64;

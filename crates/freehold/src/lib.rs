@@ -24,6 +24,11 @@
 //! |---|---|
 //! | choose the driver of an NVIDIA GPU or the software one | [`open()`], [`open::open`] |
 //! | have memory | [`Stream::alloc`], [`Stream::upload`], [`Block`] |
+//! | have short-lived memory, in scopes | [`Arena`] |
+//! | have memory that grows | [`DeviceVec`], [`Block::resize`] |
+//! | say how much may be had, in all or under a name | [`Device::set_budget`], [`Device::set_tag_budget`], [`Stream::alloc_tagged`] |
+//! | know how much there is, and give some back | [`Device::totals`], [`Device::live_by_tag`], [`Device::trim_to`], [`Device::set_release_threshold`] |
+//! | know why there was none | [`Error::OutOfMemory`], [`Shortage`] |
 //! | share it, or a part of it | [`Block::share`], [`Block::view`] |
 //! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
 //! | run a kernel | [`Device::module`], [`Module::kernel`], [`Stream::launch`] |
@@ -34,6 +39,7 @@
 //! Beside those, a call waits for the device only where its purpose needs it, and then says so: [`Stream::download`] and
 //! [`Stream::read`], those of variables, [`Block::release_now`], [`timeline::Recording::finish`].
 
+mod arena;
 mod block;
 mod context;
 mod core;
@@ -44,6 +50,7 @@ mod error;
 mod event;
 mod fault;
 mod fork;
+pub mod guest;
 mod holding;
 mod image;
 mod later;
@@ -52,15 +59,19 @@ mod launch;
 pub mod ledger;
 mod module;
 pub mod open;
+mod pool;
+mod shortage;
 mod staging;
-#[forbid(unsafe_code)]
-mod stock;
 mod stream;
+#[forbid(unsafe_code)]
+mod tags;
 pub mod timeline;
 mod track;
 #[forbid(unsafe_code)]
 mod uses;
+mod vector;
 
+pub use arena::{Arena, Piece, Scope};
 pub use block::{Block, Plain, Shared, Source, Target, Unordered, View, ViewMut};
 pub use context::Context;
 pub use device::{Adopted, Adoption, Device};
@@ -71,8 +82,11 @@ pub use freehold_driver::cuda::function::Parameter;
 pub use image::Image;
 pub use launch::{Argument, Arguments, Grid, Value};
 pub use module::{Kernel, Module};
+pub use pool::Totals;
+pub use shortage::Shortage;
 pub use stream::{Stream, Used};
 pub use uses::Access;
+pub use vector::DeviceVec;
 
 /// The best device that this machine has, or the one that `FREEHOLD_DEVICE` names. A device that was opened before is
 /// that one again: there is one ledger for it in a process.

@@ -5,14 +5,15 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use freehold_driver::cuda::load::{self, LoadError};
-use freehold_driver::cuda::{Api, CUdevice, CUerror, CallError, device, driver};
+use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUerror, CallError, context, device, driver, primary};
 use freehold_softcuda::config::{Config, ConfigError};
 
 use crate::device::Device;
 use crate::error::Result as DeviceResult;
+use crate::guest::Guest;
 
 /// The variable that names a device where the caller names none.
 pub const VARIABLE: &str = "FREEHOLD_DEVICE";
@@ -53,6 +54,10 @@ pub enum OpenError {
     Absent { wish: String, absence: Absence },
     #[error("cuda:{ordinal} was asked for, but this machine has {count} NVIDIA {}", if *.count == 1 { "device" } else { "devices" })]
     OutOfRange { ordinal: i32, count: usize },
+    #[error("{ordinal} is no number of a device: they begin with 0")]
+    NoSuchNumber { ordinal: i32 },
+    #[error("device {ordinal} was asked for, but the driver has {count}, and their numbers begin with 0")]
+    BeyondDevices { ordinal: i32, count: i32 },
     #[error(transparent)]
     SoftMisconfigured(#[from] ConfigError),
     #[error("the software driver does not start: {0}; with CUDA_LOG_FILE=stderr it says why")]
@@ -97,12 +102,15 @@ pub fn open(wish: Option<&str>) -> Result<Opened, OpenError> {
 }
 
 /// The devices that were opened. They stay open until the process ends: what is pending when the last handle goes is never
-/// waited for, and a device that is opened again finds its memory in stock.
+/// waited for, and a device that is opened again finds its memory in the pool.
 static DEVICES: Mutex<Option<HashMap<(Kind, i32), Device>>> = Mutex::new(None);
 
 /// The device that `wish` names, as for [`open`]. One that was opened before is that one again.
 pub fn device(wish: Option<&str>) -> DeviceResult<Device> {
-    let opened = open(wish)?;
+    device_of(open(wish)?)
+}
+
+fn device_of(opened: Opened) -> DeviceResult<Device> {
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     let devices = devices.get_or_insert_default();
     let key = (opened.kind, opened.device.0);
@@ -112,6 +120,65 @@ pub fn device(wish: Option<&str>) -> DeviceResult<Device> {
     let device = Device::new(opened.api, opened.device)?;
     devices.insert(key, device.clone());
     Ok(device)
+}
+
+/// The variable that says how a guest's streams are known: `checked` asks the driver for the id of each, each time.
+pub const STREAMS_VARIABLE: &str = "FREEHOLD_STREAMS";
+
+/// How many devices of a process can have guests.
+const GUESTS: usize = 64;
+
+static GUESTS_BY_ORDINAL: [OnceLock<Guest>; GUESTS] = [const { OnceLock::new() }; GUESTS];
+
+/// Held while a guest is made, so that no device has two.
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// The guest's view of a device by its number, if it was asked for before.
+#[inline]
+pub fn known_guest(ordinal: i32) -> Option<&'static Guest> {
+    GUESTS_BY_ORDINAL.get(usize::try_from(ordinal).ok()?)?.get()
+}
+
+/// All guests that were asked for before.
+pub fn known_guests() -> impl Iterator<Item = &'static Guest> {
+    GUESTS_BY_ORDINAL.iter().filter_map(OnceLock::get)
+}
+
+/// The guest's view of a device by its number. The driver is the one that the process has loaded, if it has one, or else as
+/// [`open`] chooses it. The context is the one that is current, if it is one of that device, or else the primary one.
+pub fn guest(ordinal: i32) -> DeviceResult<&'static Guest> {
+    let place = usize::try_from(ordinal).ok().and_then(|index| GUESTS_BY_ORDINAL.get(index));
+    let place = place.ok_or(OpenError::NoSuchNumber { ordinal })?;
+    let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = place.get() {
+        return Ok(known);
+    }
+    let mut opened = if load::is_loaded() { open(Some(&format!("cuda:{ordinal}")))? } else { open(None)? };
+    let count = device::count(&opened.api)?;
+    if ordinal >= count {
+        return Err(OpenError::BeyondDevices { ordinal, count }.into());
+    }
+    opened.device = CUdevice(ordinal);
+    let device = match others_context(&opened.api, opened.device)? {
+        Some(context) => Device::adopting(opened.api, opened.device, context)?,
+        None => device_of(opened)?,
+    };
+    let is_checked = std::env::var_os(STREAMS_VARIABLE).is_some_and(|text| text == "checked");
+    Ok(place.get_or_init(|| Guest::new(&device, ordinal, is_checked)))
+}
+
+/// The current context, if it is one of the device and not the primary one.
+fn others_context(api: &Api, device: CUdevice) -> Result<Option<CUcontext>, CallError> {
+    let current = context::current(api)?;
+    if current == CUcontext::NULL || context::device(api)? != device {
+        return Ok(None);
+    }
+    if !primary::state(api, device)?.active {
+        return Ok(Some(current));
+    }
+    let primary = primary::retain(api, device)?;
+    primary::release(api, device)?;
+    Ok((current != primary).then_some(current))
 }
 
 /// What a program is to run on, by the same choice as [`open`]'s.

@@ -7,6 +7,7 @@ use zerocopy::IntoBytes;
 
 use crate::block::{Block, Plain, Source, Target};
 use crate::context::Context;
+use crate::current::within;
 use crate::error::{Closed, Error, Result};
 use crate::event::Event;
 use crate::later::Later;
@@ -110,21 +111,28 @@ impl Stream {
         }
         let (core, bytes) = (&self.context.inner.core, from.as_bytes());
         self.context.inner.check()?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let was_idle = self.track.is_idle();
         let waits = self.order(&[to.used(Access::Write)])?;
         if was_idle && !waits && bytes.len() >= DIRECT_BYTES_MIN {
             // The driver reads `from` before it returns, unless it is pinned; then the host waits for the copy alone.
             return self.put_and_wait("upload", &[to.used(Access::Write)], |api, raw| {
-                // SAFETY: `from` outlives the call, and the wait for the copy that follows it.
-                unsafe { copy::host_to_device_async(api, to.address(), bytes.as_ptr().cast(), bytes.len(), raw) }
+                self.current(api, || {
+                    // SAFETY: `from` outlives the call, and the wait for the copy that follows it.
+                    unsafe { copy::host_to_device_async(api, to.address(), bytes.as_ptr().cast(), bytes.len(), raw) }
+                })
             });
         }
         let mut buffer = core.staging.take(core, bytes.len())?;
         let staged = buffer.fill(bytes);
         let (start, length) = (staged.as_ptr(), staged.len());
         let put = self.put_ordered("upload", &[to.used(Access::Write)], |api, raw| {
-            // SAFETY: the buffer stays as it is until the stream has passed the copy, whose mark goes with it below.
-            unsafe { copy::host_to_device_async(api, to.address(), start.cast(), length, raw) }
+            self.current(api, || {
+                // SAFETY: the buffer stays as it is until the stream has passed the copy, whose mark goes with it below.
+                unsafe { copy::host_to_device_async(api, to.address(), start.cast(), length, raw) }
+            })
         });
         core.staging.put(buffer, put.as_ref().ok().copied());
         put.map(drop)
@@ -144,12 +152,17 @@ impl Stream {
             return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
         }
         self.context.inner.check()?;
+        if to.is_empty() {
+            return Ok(());
+        }
         let used = [from.used()];
         self.order(&used)?;
         let bytes = to.as_mut_bytes();
         self.put_and_wait("download", &used, |api, raw| {
-            // SAFETY: `to` is borrowed until the wait for the copy is over.
-            unsafe { copy::device_to_host_async(api, bytes.as_mut_ptr().cast(), from.address(), bytes.len(), raw) }
+            self.current(api, || {
+                // SAFETY: `to` is borrowed until the wait for the copy is over.
+                unsafe { copy::device_to_host_async(api, bytes.as_mut_ptr().cast(), from.address(), bytes.len(), raw) }
+            })
         })
     }
 
@@ -159,15 +172,23 @@ impl Stream {
             return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
         }
         let bytes = from.len() * size_of::<T>();
+        if bytes == 0 {
+            return self.context.inner.check();
+        }
         self.put("copy", &[from.used(), to.used(Access::Write)], |api, raw| {
-            copy::device_to_device_async(api, to.address(), from.address(), bytes, raw)
+            self.current(api, || copy::device_to_device_async(api, to.address(), from.address(), bytes, raw))
         })
     }
 
     /// Sets every byte of a block, or of a part of one.
     pub fn fill_bytes<T: Plain>(&self, to: &mut impl Target<T>, byte: u8) -> Result<()> {
         let bytes = to.len() * size_of::<T>();
-        self.put("fill", &[to.used(Access::Write)], |api, raw| fill::d8_async(api, to.address(), byte, bytes, raw))
+        if bytes == 0 {
+            return self.context.inner.check();
+        }
+        self.put("fill", &[to.used(Access::Write)], |api, raw| {
+            self.current(api, || fill::d8_async(api, to.address(), byte, bytes, raw))
+        })
     }
 
     /// Waits until all work of the stream is done.
@@ -214,6 +235,15 @@ impl Stream {
             Ok(()) => Ok(()),
             Err(error) => Err((self, core.failed(error))),
         }
+    }
+
+    /// Makes a call about memory with the stream's context current: without one the driver refuses what lies in several chunks.
+    fn current<R>(
+        &self,
+        api: &Api,
+        call: impl FnOnce() -> std::result::Result<R, CallError>,
+    ) -> std::result::Result<R, CallError> {
+        within(api, self.context.inner.hall.raw, call)
     }
 
     /// Puts work in that uses these blocks: after what it has to wait for, and noted for what comes later.

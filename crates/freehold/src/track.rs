@@ -8,8 +8,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 
-use freehold_driver::cuda::{Api, CUevent, CUstream, CallError, event, event_flags, stream};
+use freehold_driver::cuda::{
+    Api, CUerror, CUevent, CUstream, CUstreamCaptureStatus, CallError, event, event_flags, stream,
+};
 
 use crate::core::Hall;
 use crate::counters::Slot;
@@ -21,6 +24,18 @@ const RECENT: usize = 64;
 
 /// A position that every piece of work is before.
 const FOREVER: u64 = u64::MAX;
+
+/// Whose a stream is, and for how long its handle means it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// The library made it, and counts all of its work.
+    Own,
+    /// Others made it, put work into it that is not counted here, and say when it is gone.
+    Told,
+    /// As above, but nobody says when it is gone: its handle is used only in calls whose caller names the stream, and what is
+    /// released in it is marked at once.
+    Untold,
+}
 
 #[derive(Debug)]
 pub(crate) struct Track {
@@ -35,6 +50,11 @@ pub(crate) struct Track {
     passed: AtomicU64,
     /// The kernel of each of the last launches: its position in the upper half, its number in the lower one.
     recent: [AtomicU64; RECENT],
+    trust: Trust,
+    /// The position that the last release waits for, in a stream whose end nobody tells.
+    released: AtomicU64,
+    /// The thread whose default stream it is: no other can name it.
+    thread: Option<ThreadId>,
     /// Whether the stream itself is gone. No work is put in any more.
     retired: AtomicBool,
     signals: Mutex<Signals>,
@@ -66,6 +86,9 @@ impl Track {
             context: hall.id,
             raw,
             hall,
+            trust: Trust::Own,
+            released: AtomicU64::new(0),
+            thread: None,
             put: AtomicU64::new(0),
             passed: AtomicU64::new(0),
             recent: [const { AtomicU64::new(0) }; RECENT],
@@ -81,6 +104,66 @@ impl Track {
             waited: Mutex::new(BTreeMap::new()),
             slot,
         }
+    }
+
+    /// The track of a stream that others made.
+    pub(crate) fn foreign(
+        id: StreamId,
+        hall: Arc<Hall>,
+        made: (CUstream, CUevent),
+        slot: Option<Slot>,
+        trust: Trust,
+    ) -> Self {
+        let thread = (made.0 == CUstream::PER_THREAD).then(|| std::thread::current().id());
+        Self { trust, thread, ..Self::new(id, hall, made, slot) }
+    }
+
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.trust != Trust::Own
+    }
+
+    /// The position behind everything that was put in so far, by others too: their work is not counted, so that in their
+    /// streams it is one that nobody has come to before a mark is made. The last mark of a stream that is gone is behind
+    /// everything.
+    pub(crate) fn next(&self) -> u64 {
+        self.put.load(Ordering::Acquire) + u64::from(self.is_foreign() && !self.is_retired())
+    }
+
+    /// The position behind all that was released. As [`next`](Self::next), but where every release is marked at once.
+    pub(crate) fn edge(&self) -> u64 {
+        match self.trust {
+            Trust::Own | Trust::Told => self.next(),
+            Trust::Untold => self.put.load(Ordering::Acquire).max(self.released.load(Ordering::Acquire)),
+        }
+    }
+
+    /// Marks what was put in so far, if the stream may be gone before anybody asks how far it has come. For who releases
+    /// something in it.
+    pub(crate) fn mark_release(&self, api: &Api) -> Result<(), CallError> {
+        if self.trust != Trust::Untold {
+            return Ok(());
+        }
+        let position = self.next();
+        self.released.fetch_max(position, Ordering::AcqRel);
+        self.mark(api, position)
+    }
+
+    /// Whether the stream can be named by this thread, and is not being captured: then no mark can be made.
+    fn can_be_marked(&self, api: &Api) -> Result<bool, CallError> {
+        if self.thread.is_some_and(|thread| thread != std::thread::current().id()) {
+            return Ok(false);
+        }
+        match self.named(api, || stream::capture_status(api, self.raw)) {
+            Ok(status) => Ok(status == CUstreamCaptureStatus::NONE),
+            // The legacy default stream waits for streams that are captured.
+            Err(error) if error.code == CUerror::STREAM_CAPTURE_IMPLICIT => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a call that names the stream. The default streams are those of the context that is current.
+    fn named<R>(&self, api: &Api, call: impl FnOnce() -> Result<R, CallError>) -> Result<R, CallError> {
+        if self.raw.0 <= CUstream::PER_THREAD.0 { within(api, self.hall.raw, call) } else { call() }
     }
 
     /// The mark of everything that was put in so far.
@@ -178,15 +261,21 @@ impl Track {
         if signals.marked >= position || self.has_passed(position) {
             return Ok(());
         }
+        if !self.can_be_marked(api)? {
+            return Ok(());
+        }
+        if self.is_foreign() {
+            self.put.fetch_max(position, Ordering::AcqRel);
+        }
         let now = self.put.load(Ordering::Acquire);
         match &self.slot {
-            Some(slot) => stream::write_value_64(api, self.raw, slot.address, now, 0)?,
+            Some(slot) => self.named(api, || stream::write_value_64(api, self.raw, slot.address, now, 0))?,
             None => {
                 let mark = match signals.spare.pop() {
                     Some(event) => event,
                     None => within(api, self.hall.raw, || event::create(api, event_flags::DISABLE_TIMING))?,
                 };
-                if let Err(error) = event::record(api, mark, self.raw) {
+                if let Err(error) = self.named(api, || event::record(api, mark, self.raw)) {
                     signals.spare.push(mark);
                     return Err(error);
                 }
@@ -201,17 +290,28 @@ impl Track {
     /// too. So a stream that works has one mark on its way, however much is released.
     pub(crate) fn mark_in_turn(&self, api: &Api, position: u64) -> Result<(), CallError> {
         let marked = self.signals().marked;
+        if self.trust == Trust::Untold {
+            return self.mark(api, position);
+        }
         if marked > 0 && !self.has_passed(marked) { Ok(()) } else { self.mark(api, position) }
     }
 
     /// Asks the driver whether everything that was put in has been done, where that is not known.
     pub(crate) fn ask(&self, api: &Api) -> Result<(), CallError> {
-        let now = self.put.load(Ordering::Acquire);
+        if self.trust == Trust::Untold {
+            return Ok(());
+        }
+        let now = self.edge();
         let _shared = self.hall.enter();
         // The stream is not destroyed by another thread while the lock is held.
         let _signals = self.signals();
         // The last mark of a stream that is gone tells of its end.
-        if !self.is_retired() && !self.has_passed(now) && stream::query(api, self.raw)? {
+        if self.is_retired() || self.has_passed(now) || (self.is_foreign() && !self.can_be_marked(api)?) {
+            return Ok(());
+        }
+        // Before the driver is asked: what others put in meanwhile is behind the next position.
+        self.put.fetch_max(now, Ordering::AcqRel);
+        if self.named(api, || stream::query(api, self.raw))? {
             self.note_passed(now);
         }
         Ok(())
@@ -220,6 +320,14 @@ impl Track {
     /// Forgets what was waited for of a stream that has ended.
     pub(crate) fn forget(&self, ended: StreamId) {
         self.waited.lock().unwrap_or_else(PoisonError::into_inner).remove(&ended);
+    }
+
+    /// Whether this stream can be told to wait for another: not where either is captured, or another thread's.
+    pub(crate) fn can_wait_for(&self, api: &Api, other: &Self) -> Result<bool, CallError> {
+        Ok(!other.is_retired()
+            && other.trust != Trust::Untold
+            && self.can_be_marked(api)?
+            && other.can_be_marked(api)?)
     }
 
     /// Lets this stream's next work wait, on the device, until `other` has passed `position`. Whether it has to.
@@ -239,11 +347,14 @@ impl Track {
                 return Ok(false);
             }
             if signals.recorded < position {
+                if other.is_foreign() {
+                    other.put.fetch_max(position, Ordering::AcqRel);
+                }
                 let now = other.put.load(Ordering::Acquire);
-                event::record(api, signals.event, other.raw)?;
+                other.named(api, || event::record(api, signals.event, other.raw))?;
                 signals.recorded = now;
             }
-            stream::wait_event(api, self.raw, signals.event, 0)?;
+            self.named(api, || stream::wait_event(api, self.raw, signals.event, 0))?;
             signals.recorded
         };
         // The wait has a position like work: a mark of this stream's tells of the other's only behind it. Whoever finds it
@@ -314,17 +425,32 @@ impl Track {
         if self.is_retired() {
             return Ok(());
         }
-        let now = self.put.load(Ordering::Acquire);
-        self.mark(api, now)?;
-        let mut signals = self.signals();
+        let mut now = self.next();
+        let mut signals = loop {
+            self.mark(api, now)?;
+            let signals = self.signals();
+            // Who asked meanwhile how far the stream has come moved its edge: the last mark is behind that.
+            if self.put.load(Ordering::Acquire) <= now {
+                break signals;
+            }
+            now = self.next();
+        };
         if signals.recorded < now && !self.has_passed(now) {
-            event::record(api, signals.event, self.raw)?;
+            self.named(api, || event::record(api, signals.event, self.raw))?;
             signals.recorded = now;
         }
         // Under the lock, so that nobody asks for the stream meanwhile.
-        stream::destroy(api, self.raw)?;
+        if !self.is_foreign() {
+            stream::destroy(api, self.raw)?;
+        }
         self.retired.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Notes that the stream is gone, as others turned out to have destroyed it. Its marks tell of its end.
+    pub(crate) fn lose(&self) {
+        let _signals = self.signals();
+        self.retired.store(true, Ordering::Release);
     }
 
     /// Destroys the events of a track that has ended. Nothing asks the device about it from then on.

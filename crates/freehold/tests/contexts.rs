@@ -48,8 +48,9 @@ fn a_block_is_released_by_a_thread_with_no_context_and_with_another_one() {
             assert_eq!(context::current(&own.api), Ok(CUcontext::NULL));
         });
     });
+    assert!(own::comes_back(&stream, address));
     let y = stream.alloc::<u32>(N).unwrap();
-    assert_eq!(y.address(), address);
+    let address = y.address();
     let far = other.stream().unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -65,9 +65,11 @@ fn random_operations_are_answered_as_by_a_list() {
         "entered",
         "forgotten",
         "given back unreleased",
+        "grown",
         "imported",
         "interior",
         "never allocated",
+        "not grown",
         "not settled",
         "overlap",
         "owner at the base",
@@ -79,6 +81,7 @@ fn random_operations_are_answered_as_by_a_list() {
         "released free",
         "reused",
         "settled",
+        "shrunk",
         "slack",
         "stale",
         "trace gave way",
@@ -103,6 +106,7 @@ impl Run {
             50..60 => self.reuse(),
             60..72 => self.forget(),
             72..74 => self.retag(),
+            75..80 => self.resize(),
             74 if self.numbers.below(50) == 0 => self.end_context(),
             _ => self.ask(),
         }
@@ -129,7 +133,7 @@ impl Run {
         let numbers = &mut self.numbers;
         let neighbourhood = NEIGHBOURHOODS[[0, 0, 0, 0, 0, 1, 2, 3][numbers.below(8) as usize]];
         let capacity_bytes = match numbers.below(40) {
-            0 => GIB + numbers.below(2) * MIB,
+            0 => [64 * MIB, GIB][numbers.below(2) as usize] + numbers.below(2) * MIB,
             1 => 1 << 50,
             2..6 => 1 + numbers.below(8 * MIB),
             6..10 => 1 + numbers.below(100),
@@ -236,6 +240,28 @@ impl Run {
         self.model.identify(place, block);
         self.stale(old);
         self.meet("reused");
+    }
+
+    fn resize(&mut self) {
+        let Some(place) = self.live().filter(|&place| self.model.blocks[place].state == Some(State::Owned)) else {
+            return;
+        };
+        let (block, had) = (self.model.blocks[place].id(), self.model.blocks[place].entry.capacity_bytes);
+        let bytes = match self.numbers.below(8) {
+            0 => self.entry().bytes,
+            1..4 => had - self.numbers.below(had),
+            _ => had.saturating_add(self.numbers.below(4 * MIB)),
+        };
+        let expected = self.model.resize(place, bytes);
+        match (self.ledger.resize(block, bytes), expected) {
+            (Ok(()), Ok(())) => self.meet(if bytes > had { "grown" } else { "shrunk" }),
+            (Err(NotEntered::Overlap { with, .. }), Err(Some(other))) => {
+                assert_eq!(*with, self.model.owner(other).expect("only live blocks are in the way"));
+                self.meet("not grown");
+            }
+            (Err(NotEntered::Empty { .. } | NotEntered::BeyondAddresses { .. }), Err(None)) => {}
+            (answer, model) => panic!("{bytes} bytes: the ledger says {answer:?}, the model {model:?}"),
+        }
     }
 
     fn forget(&mut self) {

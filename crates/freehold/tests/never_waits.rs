@@ -76,7 +76,7 @@ impl Scene {
             drop(wide);
             Ok(())
         });
-        self.call(&call("alloc of memory in stock"), || stream.alloc::<u8>(LARGE));
+        self.call(&call("alloc of memory in the pool"), || stream.alloc::<u8>(LARGE));
         self.call(&call("zeros"), || stream.zeros::<u32>(N));
         vec![fresh, small]
     }

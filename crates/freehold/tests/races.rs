@@ -144,8 +144,8 @@ fn close_within(own: &Own, function: Function, call: impl FnOnce(&Context, &Kern
 fn a_context_is_not_destroyed_within_a_call_about_it() {
     let own = watched();
     close_within(&own, Function::cuStreamCreate, |context, _| context.stream().map(drop));
-    close_within(&own, Function::cuMemAlloc_v2, |context, _| context.stream()?.alloc::<u32>(N).map(drop));
-    close_within(&own, Function::cuMemFree_v2, |context, _| {
+    close_within(&own, Function::cuMemMap, |context, _| context.stream()?.alloc::<u32>(N).map(drop));
+    close_within(&own, Function::cuMemUnmap, |context, _| {
         context.stream()?.alloc::<u32>(N)?.release_now().map_err(|(_, error)| error)
     });
     close_within(&own, Function::cuStreamQuery, |context, _| context.stream()?.is_idle().map(drop));

@@ -17,6 +17,7 @@ use std::thread;
 
 use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUresult, CUstream, driver};
 use freehold_softcuda::API;
+use program::growth;
 
 const SEEDS: RangeInclusive<u64> = 1..=200;
 
@@ -36,11 +37,14 @@ fn seeds() -> RangeInclusive<u64> {
     }
 }
 
+/// What runs the program of a seed.
+type Run = fn(u64, Api, CUdevice) -> Result<(), program::Wrong>;
+
 /// In a child, runs its program over a driver and says what was wrong. Whether this is one.
-fn is_child(api: Api) -> bool {
+fn is_child(api: Api, run: Run) -> bool {
     let Ok(seed) = env::var(CHILD) else { return false };
     driver::init(&api, 0).unwrap();
-    if let Err(wrong) = program::run(seed.parse().unwrap(), api, CUdevice(0)) {
+    if let Err(wrong) = run(seed.parse().unwrap(), api, CUdevice(0)) {
         // The harness leaves its own line open before a test.
         println!("\n|{wrong}");
     }
@@ -93,7 +97,7 @@ fn assert_caught(name: &str) {
 
 #[test]
 fn blocks_hold_what_was_put_there_under_every_schedule() {
-    if !is_child(API) {
+    if !is_child(API, program::run) {
         assert_eq!(all_wrong("blocks_hold_what_was_put_there_under_every_schedule"), [""; 0]);
     }
 }
@@ -110,7 +114,7 @@ unsafe extern "C" fn no_words(value: *mut i32, attribute: CUdevice_attribute, de
 
 #[test]
 fn they_do_with_events_where_the_device_writes_no_words() {
-    if !is_child(Api { cuDeviceGetAttribute: no_words, ..API }) {
+    if !is_child(Api { cuDeviceGetAttribute: no_words, ..API }, program::run) {
         assert_eq!(all_wrong("they_do_with_events_where_the_device_writes_no_words"), [""; 0]);
     }
 }
@@ -121,7 +125,7 @@ unsafe extern "C" fn waits_for_nothing(_: CUstream, _: CUevent, _: u32) -> CUres
 
 #[test]
 fn streams_that_do_not_wait_for_each_other_are_caught() {
-    if !is_child(Api { cuStreamWaitEvent: waits_for_nothing, ..API }) {
+    if !is_child(Api { cuStreamWaitEvent: waits_for_nothing, ..API }, program::run) {
         assert_caught("streams_that_do_not_wait_for_each_other_are_caught");
     }
 }
@@ -137,7 +141,28 @@ unsafe extern "C" fn writes_at_once(_: CUstream, address: CUdeviceptr, value: u6
 
 #[test]
 fn marks_that_lie_are_caught() {
-    if !is_child(Api { cuStreamWriteValue64_v2: writes_at_once, ..API }) {
+    if !is_child(Api { cuStreamWriteValue64_v2: writes_at_once, ..API }, program::run) {
         assert_caught("marks_that_lie_are_caught");
+    }
+}
+
+#[test]
+fn vectors_and_pieces_hold_what_was_put_there_under_every_schedule() {
+    if !is_child(API, growth::run) {
+        assert_eq!(all_wrong("vectors_and_pieces_hold_what_was_put_there_under_every_schedule"), [""; 0]);
+    }
+}
+
+#[test]
+fn vectors_and_pieces_that_are_not_waited_for_are_caught() {
+    if !is_child(Api { cuStreamWaitEvent: waits_for_nothing, ..API }, growth::run) {
+        assert_caught("vectors_and_pieces_that_are_not_waited_for_are_caught");
+    }
+}
+
+#[test]
+fn vectors_and_pieces_whose_marks_lie_are_caught() {
+    if !is_child(Api { cuStreamWriteValue64_v2: writes_at_once, ..API }, growth::run) {
+        assert_caught("vectors_and_pieces_whose_marks_lie_are_caught");
     }
 }

@@ -54,6 +54,29 @@ fn a_release_ends_in_the_file_when_the_last_use_has() {
 }
 
 #[test]
+fn every_event_of_a_block_has_its_number_and_its_stream() {
+    let (device, file) = (device(), file("blocks"));
+    let recording = device.record(Some(&file)).unwrap();
+    work(&device);
+    recording.finish().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let events: Vec<Value> = serde_json::from_str(&text).unwrap();
+    let slices = |name: &'static str| {
+        let is_so = move |event: &&Value| event["ph"] == "X" && event["name"].as_str().unwrap().starts_with(name);
+        events.iter().filter(is_so).map(|event| &event["args"]).collect::<Vec<_>>()
+    };
+    let first = slices("allocate 400 bytes")[0];
+    assert_eq!((&first["block"], &first["bytes"]), (&Value::from(1), &Value::from(400)), "{text}");
+    let (home, copy) = (&first["stream"], slices("copy")[0]);
+    assert_eq!(copy["used blocks"], serde_json::json!([1, 2]), "{text}");
+    assert!(copy["stream"].is_u64() && copy["stream"] != *home, "the copy is of the other stream: {text}");
+    let released = slices("release 400 bytes");
+    assert_eq!((&released[0]["block"], &released[0]["stream"]), (&Value::from(1), home), "{text}");
+    assert_eq!((&released[1]["block"], &released[1]["stream"]), (&Value::from(2), &copy["stream"]), "{text}");
+}
+
+#[test]
 fn one_recording_at_a_time() {
     let device = device();
     let recording = device.record(None).unwrap();

@@ -39,9 +39,8 @@ pub(crate) fn value(attribute: CUdevice_attribute, ordinal: usize) -> Option<i32
     })
 }
 
-/// Number and value of every attribute: those of an NVIDIA H200, but zero for what this driver does not do (virtual
-/// memory management, handles for other processes, direct access by other hardware, arrays that are sparse or mapped
-/// late).
+/// Number and value of every attribute: those of an NVIDIA H200, but zero for what this driver does not do (handles
+/// for other processes that are no descriptors, direct access by other hardware, arrays that are sparse or mapped late).
 #[rustfmt::skip]
 const TABLE: &[(u32, i32)] = &[
     (1, 1024), (2, 1024), (3, 1024), (4, 64), (5, 2147483647), (6, 65535), (7, 65535), (8, 49152), (9, 65536),
@@ -54,7 +53,7 @@ const TABLE: &[(u32, i32)] = &[
     (67, 32768), (68, 2046), (69, 268435456), (70, 131072), (71, 65000), (72, 2097120), (73, 32768), (74, 32768),
     (75, 9), (76, 0), (77, 32768), (78, 1), (79, 1), (80, 1), (81, 233472), (82, 65536), (83, 1), (84, 0), (85, 0),
     (86, 0), (87, 2), (88, 0), (89, 1), (90, 1), (91, 1), (92, 0), (93, 0), (94, 0), (95, 1), (96, 1), (97, 232448),
-    (98, 0), (99, 1), (100, 0), (101, 0), (102, 0), (103, 0), (104, 0), (105, 0), (106, 32), (107, 0),
+    (98, 0), (99, 1), (100, 0), (101, 0), (102, 1), (103, 1), (104, 0), (105, 0), (106, 32), (107, 0),
     (108, 39321600), (109, 134217728), (110, 0), (111, 1024), (112, 0), (113, 1), (114, 0), (115, 1), (116, 0),
     (117, 0), (118, 0), (119, 0), (120, 1), (121, 0), (122, 1), (123, 1), (124, 0), (125, 0), (126, 4), (127, 0),
     (128, 0), (129, 1), (130, 0), (131, -1), (132, 0), (133, 0), (134, 0), (135, 0), (136, 0), (137, 0), (138, 0),

@@ -1,4 +1,4 @@
-//! What calls cost that wait for nothing: launches, look-ups in the ledger, allocations from stock.
+//! What calls cost that wait for nothing: launches, look-ups in the ledger, allocations from the pool.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -85,7 +85,7 @@ pub(super) fn owners(rig: &Rig, batches: usize) -> Result<(Vec<f64>, Vec<f64>)> 
     Ok((anywhere, near))
 }
 
-/// A block allocated and released again: from stock, and by `cuMemAlloc` and `cuMemFree`.
+/// A block allocated and released again: from the pool, and by `cuMemAlloc` and `cuMemFree`.
 pub(super) fn pairs(rig: &Rig, batches: usize) -> Result<Beside> {
     let api = &rig.opened.api;
     let mut beside = Beside { ours: Vec::new(), drivers: Vec::new() };

@@ -15,13 +15,21 @@ pub(super) struct Spread {
 impl Spread {
     /// # Panics
     /// If nothing was measured.
-    pub(super) fn of(mut times_ns: Vec<f64>) -> Self {
-        assert!(!times_ns.is_empty(), "something is measured before it is summed up");
-        times_ns.sort_unstable_by(f64::total_cmp);
-        let last = times_ns.len() - 1;
-        let at = |tenths: usize| times_ns[(last * tenths + 5) / 10];
-        Self { median_ns: at(5), p10_ns: at(1), p90_ns: at(9) }
+    pub(super) fn of(times_ns: Vec<f64>) -> Self {
+        let [p10_ns, median_ns, p90_ns] = tenths(times_ns, [1, 5, 9]);
+        Self { median_ns, p10_ns, p90_ns }
     }
+}
+
+/// The values that so many tenths of all are below.
+///
+/// # Panics
+/// If there are no values.
+pub(super) fn tenths<const N: usize>(mut values: Vec<f64>, tenths: [usize; N]) -> [f64; N] {
+    assert!(!values.is_empty(), "something is measured before it is summed up");
+    values.sort_unstable_by(f64::total_cmp);
+    let last = values.len() - 1;
+    tenths.map(|tenths| values[(last * tenths + 5) / 10])
 }
 
 /// What `act` returned, and how long it took.

@@ -5,11 +5,14 @@
 mod busy;
 mod calls;
 mod measure;
+pub(crate) mod pool;
+mod progress;
 mod release;
-mod report;
+pub(crate) mod report;
 mod rig;
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use freehold::open::OpenError;
@@ -17,6 +20,7 @@ use freehold_driver::cuda::CallError;
 
 use self::release::Effort;
 use self::rig::Rig;
+use crate::allocator::Failure;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -30,6 +34,10 @@ enum What {
     ///
     /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
     Release(ReleaseArguments),
+    /// Measure allocation over several workloads beside cuMemAlloc and cuMemAllocAsync
+    ///
+    /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    Pool(pool::PoolArguments),
 }
 
 #[derive(clap::Args)]
@@ -58,13 +66,20 @@ enum BenchError {
     KernelEnded { kernel_ms: u64 },
     #[error("the figures cannot be printed: {0}")]
     Print(io::Error),
+    #[error(transparent)]
+    Allocator(#[from] Failure),
+    #[error("{} cannot be written: {error}", path.display())]
+    Unwritable { path: PathBuf, error: io::Error },
 }
 
 type Result<T> = std::result::Result<T, BenchError>;
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let What::Release(arguments) = &arguments.what;
-    match release(arguments) {
+    let figures = match &arguments.what {
+        What::Release(arguments) => release(arguments),
+        What::Pool(arguments) => pool::run(arguments),
+    };
+    match figures.and_then(|text| print(&text)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -73,10 +88,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn release(arguments: &ReleaseArguments) -> Result<()> {
+fn release(arguments: &ReleaseArguments) -> Result<String> {
     let rig = Rig::new(arguments.device.as_deref())?;
     let report = release::measure(&rig, if arguments.quick { Effort::QUICK } else { Effort::FULL })?;
-    let text = if arguments.json { report.json() } else { report.table(crate::lab::table::Look::of_stdout()) };
+    Ok(if arguments.json { report.json() } else { report.table(crate::lab::table::Look::of_stdout()) })
+}
+
+fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // A reader that has seen enough and closes the pipe is no failure.

@@ -1,14 +1,12 @@
 //! What `freehold bench release` measures, in what order, and what is expected of it.
 
-use std::io::{self, IsTerminal};
-
 use freehold_driver::cuda::device;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::calls::Beside;
 use super::measure::Spread;
+use super::progress::Progress;
 use super::report::{Report, Row, Target};
-use super::rig::Rig;
+use super::rig::{self, Rig};
 use super::{Result, busy, calls};
 
 /// How often things are measured.
@@ -33,13 +31,14 @@ const STEPS_BESIDE: usize = 7;
 const STEPS_ALONE: usize = 4;
 
 pub(super) fn measure(rig: &Rig, effort: Effort) -> Result<Report> {
-    let steps = Steps { bar: progress(effort.rounds * STEPS_BESIDE + STEPS_ALONE), rounds: effort.rounds };
+    let progress = Progress::new(effort.rounds * STEPS_BESIDE + STEPS_ALONE);
+    let steps = Steps { progress, rounds: effort.rounds };
     let mut rows = while_a_kernel_runs(rig, effort, &steps)?;
     rows.extend(without_waiting(rig, effort, &steps)?);
-    steps.bar.finish_and_clear();
+    steps.progress.end();
     Ok(Report {
         device: device::name(&rig.opened.api, rig.opened.device)?,
-        driver: rig.driver()?,
+        driver: rig::driver(&rig.opened.api)?,
         why: rig.opened.why.clone(),
         rows,
     })
@@ -65,10 +64,10 @@ fn while_a_kernel_runs(rig: &Rig, effort: Effort, steps: &Steps) -> Result<Vec<R
 }
 
 fn without_waiting(rig: &Rig, effort: Effort, steps: &Steps) -> Result<Vec<Row>> {
-    let launch = steps.one("launch", || calls::launches(rig, effort.batches))?;
-    let bare_launch = steps.one("launch, no context current", || calls::bare_launches(rig, effort.batches))?;
-    let pair = steps.one("allocate and release", || calls::pairs(rig, effort.batches))?;
-    let (owners, near) = steps.one("owner_of", || calls::owners(rig, effort.batches))?;
+    let launch = steps.progress.one("launch", || calls::launches(rig, effort.batches))?;
+    let bare_launch = steps.progress.one("launch, no context current", || calls::bare_launches(rig, effort.batches))?;
+    let pair = steps.progress.one("allocate and release", || calls::pairs(rig, effort.batches))?;
+    let (owners, near) = steps.progress.one("owner_of", || calls::owners(rig, effort.batches))?;
     let owner_target = Some(Target::AtMost { ns: 50.0 });
     let launch_target = Some(Target::OverDriver { percent: 5.0 });
     Ok(vec![
@@ -84,9 +83,9 @@ fn row(id: &'static str, what: &'static str, beside: Beside, target: Option<Targ
     Row::new(id, what, Spread::of(beside.ours), target).beside(call, Spread::of(beside.drivers))
 }
 
-/// What is being measured, for whoever looks on.
+/// Measurements that are made in rounds, each beside one kernel.
 struct Steps {
-    bar: ProgressBar,
+    progress: Progress,
     rounds: usize,
 }
 
@@ -94,23 +93,8 @@ impl Steps {
     fn rounds(&self, what: &'static str, mut round: impl FnMut() -> Result<Vec<f64>>) -> Result<Spread> {
         let mut times = Vec::new();
         for _ in 0..self.rounds {
-            times.extend(self.one(what, &mut round)?);
+            times.extend(self.progress.one(what, &mut round)?);
         }
         Ok(Spread::of(times))
     }
-
-    fn one<R>(&self, what: &'static str, measure: impl FnOnce() -> Result<R>) -> Result<R> {
-        self.bar.set_message(what);
-        let measured = measure();
-        self.bar.inc(1);
-        measured
-    }
-}
-
-fn progress(count: usize) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{pos}/{len} {wide_msg}").expect("the template is well formed");
-    ProgressBar::with_draw_target(Some(count as u64), ProgressDrawTarget::stderr()).with_style(style)
 }

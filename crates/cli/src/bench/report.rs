@@ -104,15 +104,10 @@ impl Report {
 
     pub(super) fn table(&self, look: Look) -> String {
         let rows: Vec<[String; 7]> = self.rows.iter().map(Row::cells).collect();
-        let mut widths = NAMES.map(|name| name.chars().count());
-        for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = cell.chars().count().max(*width);
-            }
-        }
+        let widths = widths(&NAMES, &rows);
         let (bold, dimmed) = (look.style(Style::new().bold()), look.style(Style::new().dimmed()));
         let heading = format!("{}, driver {} ({})", self.device, self.driver, self.why);
-        let names = line(&NAMES.map(str::to_owned), &widths);
+        let names = line(&NAMES.map(str::to_owned), &widths, &IS_NUMBER);
         let mut text = format!("{bold}{heading}{bold:#}\n\n{dimmed}{}{dimmed:#}\n", names.trim_end());
         for (row, cells) in self.rows.iter().zip(&rows) {
             let (verdict, style) = match row.met {
@@ -121,7 +116,7 @@ impl Report {
                 None => ("", Style::new()),
             };
             let style = look.style(style);
-            let line = format!("{}{style}{verdict}{style:#}", line(cells, &widths));
+            let line = format!("{}{style}{verdict}{style:#}", line(cells, &widths, &IS_NUMBER));
             text.push_str(line.trim_end());
             text.push('\n');
         }
@@ -129,17 +124,28 @@ impl Report {
     }
 }
 
-/// The cells side by side, with a gap behind each.
-fn line(cells: &[String; 7], widths: &[usize; 7]) -> String {
+/// How wide the columns are that hold these cells and their names.
+pub(crate) fn widths<const N: usize>(names: &[&str; N], rows: &[[String; N]]) -> [usize; N] {
+    let mut widths = names.map(|name| name.chars().count());
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    widths
+}
+
+/// The cells side by side, numbers to the right, with a gap behind each.
+pub(crate) fn line<const N: usize>(cells: &[String; N], widths: &[usize; N], is_number: &[bool; N]) -> String {
     let mut line = String::new();
-    for ((cell, &width), is_number) in cells.iter().zip(widths).zip(IS_NUMBER) {
-        line.push_str(&if is_number { format!("{cell:>width$}  ") } else { format!("{cell:width$}  ") });
+    for ((cell, &width), is_number) in cells.iter().zip(widths).zip(is_number) {
+        line.push_str(&if *is_number { format!("{cell:>width$}  ") } else { format!("{cell:width$}  ") });
     }
     line
 }
 
 /// A time with three digits that count.
-fn time(ns: f64) -> String {
+pub(crate) fn time(ns: f64) -> String {
     match ns {
         _ if ns < 99.95 => format!("{ns:.1} ns"),
         _ if ns < 999.5 => format!("{ns:.0} ns"),

@@ -6,7 +6,7 @@ use freehold::open::{self, Opened};
 use freehold::{Device, Grid, Image, Kernel, Stream};
 use freehold_driver::cuda::launch::{self, Shape};
 use freehold_driver::cuda::{
-    CUcontext, CUdeviceptr, CUfunction, CUmodule, CUstream, CallError, context, driver, module, primary,
+    Api, CUcontext, CUdeviceptr, CUfunction, CUmodule, CUstream, CallError, context, driver, module, primary,
 };
 
 use super::{BenchError, Result};
@@ -55,12 +55,6 @@ impl Rig {
         })
     }
 
-    /// The driver's version as CUDA counts: 13.0.
-    pub(super) fn driver(&self) -> Result<String> {
-        let version = driver::version(&self.opened.api)?;
-        Ok(format!("{}.{}", version / 1000, version % 1000 / 10))
-    }
-
     /// Keeps a stream busy for [`BUSY_MS`].
     pub(super) fn busy(&self, stream: &Stream) -> Result<()> {
         Ok(stream.launch(&self.spend, Grid::line(1, 1), (BUSY_MS * 1_000_000,))?)
@@ -92,6 +86,12 @@ impl Rig {
         unsafe { launch::kernel(&self.opened.api, function, Shape::line(1, 1), stream, &mut []) }?;
         Ok(())
     }
+}
+
+/// The driver's version as CUDA counts: 13.0.
+pub(super) fn driver(api: &Api) -> Result<String> {
+    let version = driver::version(api)?;
+    Ok(format!("{}.{}", version / 1000, version % 1000 / 10))
 }
 
 fn raw_module(opened: &Opened) -> std::result::Result<CUmodule, CallError> {

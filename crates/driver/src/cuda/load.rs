@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
+/// Only what is loaded already: glibc's and musl's number on Linux.
+const RTLD_NOLOAD: i32 = 4;
+
 use super::api::{Api, Function};
 
 /// Where the system's loader finds NVIDIA's driver.
@@ -17,6 +20,12 @@ pub enum LoadError {
     Library { path: PathBuf, source: libloading::Error },
     #[error("{} is not a CUDA driver: it has no cuInit", .0.display())]
     NotADriver(PathBuf),
+}
+
+/// Whether the process has a driver's library already, which other code of it uses.
+pub fn is_loaded() -> bool {
+    // SAFETY: nothing is loaded that is not there, and so no initialiser runs.
+    unsafe { Library::open(Some(LIBRARY), RTLD_NOW | RTLD_NOLOAD) }.is_ok()
 }
 
 /// The table of the library at `path`. A function that it lacks answers `NOT_SUPPORTED`.

@@ -37,6 +37,13 @@ pub struct BlockId {
     pub(super) generation: u32,
 }
 
+impl BlockId {
+    /// The ownership of a block that the pool knows and the ledger does not. The ledger has fewer than 2^31 blocks.
+    pub(crate) fn of_pool(record: u32, generation: u32) -> Self {
+        Self { index: record | 1 << 31, generation }
+    }
+}
+
 /// A point in a stream that can be asked whether it has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mark {

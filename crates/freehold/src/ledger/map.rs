@@ -2,7 +2,7 @@
 //!
 //! Two levels of tables lead from the low 47 bits of an address to its page of 2 MiB; a page knows the blocks that
 //! begin in it and the one that lies across its beginning. So an address is answered by three tables and the record,
-//! and a block of 1 GiB is noted in 513 pages at the most. Blocks that are larger, and those above 47 bits, are few:
+//! and a block of 64 MiB is noted in 33 pages at the most. Blocks that are larger, and those above 47 bits, are few:
 //! they are kept in a tree, whatever their size.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const LEAF_BITS: u32 = PAGE_BITS + 12;
 const ADDRESSES_END: u64 = (LEAVES as u64) << LEAF_BITS;
 
 /// A block of more bytes is in the tree.
-const PAGED_BYTES_MAX: u64 = 1 << 30;
+const PAGED_BYTES_MAX: u64 = 64 << 20;
 
 type Leaf = [Page; LEAF];
 
@@ -106,6 +106,23 @@ impl Map {
         }
         self.change(base >> PAGE_BITS, |page, spares| page.remove(records, spares, index));
         self.cover(base, last, NONE);
+    }
+
+    /// Gives a block that was noted another capacity. Where it has more, it overlaps none there.
+    pub(super) fn resize(&mut self, records: &mut Records, index: u32, capacity_bytes: u64) {
+        let (base, before) = (records.line(index).base, records.last(index));
+        let after = base + (capacity_bytes - 1);
+        match (is_paged(base, before), is_paged(base, after)) {
+            (true, true) if after > before => self.cover(before, after, index),
+            (true, true) => self.cover(after, before, NONE),
+            (false, false) => {}
+            _ => {
+                self.remove(records, index);
+                records.rest_mut(index).capacity_bytes = capacity_bytes;
+                return self.insert(records, index);
+            }
+        }
+        records.rest_mut(index).capacity_bytes = capacity_bytes;
     }
 
     /// The last block of the page of an address that begins there or before, or the one across the page's beginning.

@@ -163,6 +163,32 @@ impl Ledger {
         block
     }
 
+    /// Gives an owned block more bytes behind what it has, or fewer. It keeps its id; what it has is all that it asked for.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Ledger::enter`]; the block is as it was.
+    pub fn resize(&mut self, block: BlockId, bytes: u64) -> Result<(), NotEntered> {
+        let record = self.live_mut(block);
+        assert_eq!(record.stage, Stage::Owned, "a block is resized by its owner");
+        let base = record.base;
+        if bytes == 0 {
+            return Err(NotEntered::Empty { base });
+        }
+        let Some(last) = base.checked_add(bytes - 1) else {
+            return Err(NotEntered::BeyondAddresses { base, bytes });
+        };
+        let last_before = self.records.last(block.index);
+        if last > last_before {
+            self.clear(last_before + 1, last)?;
+        }
+        self.count(block.index, Totals::subtract);
+        self.map.resize(&mut self.records, block.index, bytes);
+        self.records.line_mut(block.index).bytes = bytes;
+        self.count(block.index, Totals::add);
+        Ok(())
+    }
+
     /// Notes that the memory of a block is gone, whatever its state was. The id is over.
     ///
     /// The 65,536 blocks that went last are remembered until their addresses are entered again, so that a late release

@@ -21,7 +21,8 @@ use super::{Allocation, Begun};
 use crate::core::Hall;
 use crate::current::within;
 use crate::error::{Error, Result};
-use crate::ledger::{ContextId, StreamId, Totals};
+use crate::ledger::{ContextId, StreamId};
+use crate::pool::Totals;
 use crate::track::Track;
 
 /// The driver tells distances in milliseconds of 24 bits: from farther away they would be less exact than a microsecond.
@@ -97,6 +98,8 @@ struct Pending {
 #[derive(Debug)]
 struct Life {
     name: String,
+    /// The home of the block, in whose order it is released.
+    stream: StreamId,
     began: Duration,
     pending_uses: u32,
     last_use: Duration,
@@ -132,12 +135,17 @@ impl Log {
         self.last_life += 1;
         let (id, process, row) = (self.last_life, self.process, self.thread_row());
         self.living.insert(base, id);
-        let arguments = [("stream", json!(stream.0)), ("allocated at", json!(at.to_string()))];
+        let arguments = [
+            ("block", json!(id)),
+            ("bytes", json!(bytes)),
+            ("stream", json!(stream.0)),
+            ("allocated at", json!(at.to_string())),
+        ];
         self.write(|file| {
             file.slice(row, &format!("{verb} {name}"), asked, effect, &arguments)?;
             file.span_begin(Span { process, id, name: &name }, effect, &arguments)
         });
-        let life = Life { name, began: effect, pending_uses: 0, last_use: Duration::ZERO, released: None };
+        let life = Life { name, stream, began: effect, pending_uses: 0, last_use: Duration::ZERO, released: None };
         self.lives.insert(id, life);
         self.count(effect, totals);
     }
@@ -157,7 +165,8 @@ impl Log {
         life.released = Some((asked, at));
         life.last_use = life.last_use.max(effect);
         let name = format!("release {}", life.name);
-        let arguments: Vec<(&str, Value)> = at.iter().map(|at| ("released at", json!(at.to_string()))).collect();
+        let mut arguments: Vec<(&str, Value)> = vec![("block", json!(id)), ("stream", json!(life.stream.0))];
+        arguments.extend(at.iter().map(|at| ("released at", json!(at.to_string()))));
         self.write(|file| file.slice(row, &name, asked, effect, &arguments));
         self.end_life(id);
     }
@@ -274,7 +283,12 @@ impl Log {
         let stream_row = self.stream_row(what.stream, what.context);
         let asked = begun.asked;
         let names: Vec<&str> = lives.iter().filter_map(|id| self.lives.get(id)).map(|life| &*life.name).collect();
-        let arguments = [("asked after us", json!(us(asked))), ("blocks", json!(names.join(", ")))];
+        let arguments = [
+            ("asked after us", json!(us(asked))),
+            ("stream", json!(what.stream.0)),
+            ("used blocks", json!(lives)),
+            ("blocks", json!(names.join(", "))),
+        ];
         write(&mut self.trace, |file| {
             file.slice(row, &format!("put {}", what.name), asked, what.returned.max(asked), &[])?;
             file.slice(stream_row, &what.name, start, end, &arguments)?;
@@ -310,8 +324,8 @@ impl Log {
 
     fn count(&mut self, at: Duration, totals: Totals) {
         let process = self.process;
-        let Totals { owned_bytes, released_bytes, free_bytes, .. } = totals;
-        let values = [("owned", owned_bytes), ("released", released_bytes), ("free", free_bytes)];
+        let Totals { owned_bytes, released_bytes, cached_bytes, .. } = totals;
+        let values = [("owned", owned_bytes), ("released", released_bytes), ("cached", cached_bytes)];
         self.write(|file| file.counter(process, "device memory, bytes", at, &values));
     }
 

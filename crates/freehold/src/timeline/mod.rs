@@ -19,7 +19,8 @@ use freehold_driver::cuda::{Api, CUevent};
 
 use crate::core::{Core, Hall};
 use crate::error::{Error, Result};
-use crate::ledger::{ContextId, Totals};
+use crate::ledger::ContextId;
+use crate::pool::Totals;
 use crate::stream::Used;
 use crate::track::Track;
 use log::{Log, Use};
@@ -46,7 +47,7 @@ pub(crate) struct Allocation<'a> {
     pub(crate) bytes: usize,
     pub(crate) tag: Option<&'a str>,
     pub(crate) at: &'static Location<'static>,
-    /// Whether the memory came from the stock.
+    /// Whether the pool had the memory.
     pub(crate) is_reuse: bool,
     pub(crate) asked: Duration,
 }

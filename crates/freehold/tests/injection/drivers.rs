@@ -1,11 +1,12 @@
 //! The driver that scenarios run on, and what is asked of it behind their back: how much memory is free, which context is
-//! current. Its table remembers the contexts that it created, and can lack the words that streams write.
+//! current. Its table remembers the contexts and the memory that it made, and can lack the words that streams write.
 
 use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::{env, process};
 
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUerror, CUresult, CUstream, context, memory, primary,
+    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUerror, CUmemAllocationProp,
+    CUmemGenericAllocationHandle, CUresult, CUstream, address, allocation, context, mapping, memory, primary,
 };
 
 /// One test at a time: they look at the memory of all of the device.
@@ -16,6 +17,15 @@ static PLAIN: OnceLock<Api> = OnceLock::new();
 
 /// The contexts that were created through a table of these and not destroyed.
 static CREATED: Mutex<Vec<CUcontext>> = Mutex::new(Vec::new());
+
+/// Addresses, memory and mappings that were made through a table of these and not given back: no context takes them along.
+static MADE: Mutex<Made> = Mutex::new(Made { addresses: Vec::new(), memory: Vec::new(), mappings: Vec::new() });
+
+struct Made {
+    addresses: Vec<(CUdeviceptr, usize)>,
+    memory: Vec<CUmemGenericAllocationHandle>,
+    mappings: Vec<(CUdeviceptr, usize)>,
+}
 
 pub(crate) struct Machine {
     plain: Api,
@@ -32,7 +42,17 @@ impl Machine {
         let opened = freehold::open::open(None).unwrap();
         let plain = *PLAIN.get_or_init(|| opened.api);
         let primary = Mutex::new(primary::retain(&plain, opened.device).unwrap());
-        let api = Api { cuCtxCreate_v2: create, cuCtxDestroy_v2: destroy, ..plain };
+        let api = Api {
+            cuCtxCreate_v2: create,
+            cuCtxDestroy_v2: destroy,
+            cuMemAddressReserve: reserve,
+            cuMemAddressFree: free_addresses,
+            cuMemCreate: create_memory,
+            cuMemRelease: release_memory,
+            cuMemMap: map,
+            cuMemUnmap: unmap,
+            ..plain
+        };
         Self { plain, api, ordinal: opened.device, primary, _turn: turn }
     }
 
@@ -81,6 +101,10 @@ impl Machine {
         for context in left {
             context::destroy(&self.plain, context).unwrap();
         }
+        let made = &mut *made();
+        made.mappings.drain(..).for_each(|(start, bytes)| mapping::unmap(&self.plain, start, bytes).unwrap());
+        made.memory.drain(..).for_each(|handle| allocation::release(&self.plain, handle).unwrap());
+        made.addresses.drain(..).for_each(|(start, bytes)| address::free(&self.plain, start, bytes).unwrap());
         primary::reset(&self.plain, self.ordinal).unwrap();
         *self.primary.lock().unwrap() = primary::retain(&self.plain, self.ordinal).unwrap();
     }
@@ -127,6 +151,71 @@ unsafe extern "C" fn destroy(context: CUcontext) -> CUresult {
     // SAFETY: as above.
     unsafe { (plain().cuCtxDestroy_v2)(context) }?;
     created().retain(|&other| other != context);
+    Ok(())
+}
+
+fn made() -> MutexGuard<'static, Made> {
+    MADE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+unsafe extern "C" fn reserve(
+    to: *mut CUdeviceptr,
+    bytes: usize,
+    alignment: usize,
+    wish: CUdeviceptr,
+    flags: u64,
+) -> CUresult {
+    // SAFETY: the caller's arguments are handed on as they are.
+    unsafe { (plain().cuMemAddressReserve)(to, bytes, alignment, wish, flags) }?;
+    // SAFETY: the driver wrote an address there.
+    made().addresses.push((unsafe { *to }, bytes));
+    Ok(())
+}
+
+unsafe extern "C" fn free_addresses(start: CUdeviceptr, bytes: usize) -> CUresult {
+    // SAFETY: as above.
+    unsafe { (plain().cuMemAddressFree)(start, bytes) }?;
+    made().addresses.retain(|&(other, _)| other != start);
+    Ok(())
+}
+
+unsafe extern "C" fn create_memory(
+    to: *mut CUmemGenericAllocationHandle,
+    bytes: usize,
+    prop: *const CUmemAllocationProp,
+    flags: u64,
+) -> CUresult {
+    // SAFETY: as above.
+    unsafe { (plain().cuMemCreate)(to, bytes, prop, flags) }?;
+    // SAFETY: the driver wrote a handle there.
+    made().memory.push(unsafe { *to });
+    Ok(())
+}
+
+unsafe extern "C" fn release_memory(handle: CUmemGenericAllocationHandle) -> CUresult {
+    // SAFETY: as above.
+    unsafe { (plain().cuMemRelease)(handle) }?;
+    made().memory.retain(|&other| other != handle);
+    Ok(())
+}
+
+unsafe extern "C" fn map(
+    start: CUdeviceptr,
+    bytes: usize,
+    offset: usize,
+    handle: CUmemGenericAllocationHandle,
+    flags: u64,
+) -> CUresult {
+    // SAFETY: as above.
+    unsafe { (plain().cuMemMap)(start, bytes, offset, handle, flags) }?;
+    made().mappings.push((start, bytes));
+    Ok(())
+}
+
+unsafe extern "C" fn unmap(start: CUdeviceptr, bytes: usize) -> CUresult {
+    // SAFETY: as above.
+    unsafe { (plain().cuMemUnmap)(start, bytes) }?;
+    made().mappings.retain(|&(other, _)| other.0 < start.0 || other.0 >= start.0 + bytes as u64);
     Ok(())
 }
 

@@ -25,12 +25,14 @@ examples! {
     shared_references "../../examples/05_shared_references.rs"
     module_twice "../../examples/06_module_twice.rs"
     wrong_releases "../../examples/07_wrong_releases.rs"
+    vector "../../examples/08_vector.rs"
+    arena "../../examples/09_arena.rs"
 }
 
 use std::time::{Duration, Instant};
 
 use drivers::Machine;
-use freehold::ledger::Totals;
+use freehold::Totals;
 use freehold::{Device, Error, Result};
 use freehold_driver::cuda::faults::{Fault, Faults};
 use freehold_driver::cuda::{CUcontext, CUerror, Function};
@@ -46,15 +48,15 @@ macro_rules! scenarios {
     };
 }
 
-const EXAMPLES: [Scenario; 7] = scenarios! {
+const EXAMPLES: [Scenario; 9] = scenarios! {
     allocate::run two_contexts::run release_while_a_kernel_runs::run two_streams::run shared_references::run
-    module_twice::run wrong_releases::run
+    module_twice::run wrong_releases::run vector::run arena::run
 };
 
-const OTHERS: [Scenario; 13] = scenarios! {
+const OTHERS: [Scenario; 14] = scenarios! {
     scenarios::three_streams scenarios::dropped_abroad scenarios::releases scenarios::closings
     scenarios::context_with_blocks scenarios::contexts_dropped scenarios::by_address scenarios::copies
-    scenarios::events scenarios::streams_dropped scenarios::memory_back scenarios::modules scenarios::threads
+    scenarios::events scenarios::streams_dropped scenarios::memory_back scenarios::memory_moved scenarios::modules scenarios::threads
 };
 
 /// Blocks that scenarios let go of, and that are still there where their release failed.
@@ -216,12 +218,13 @@ fn for_every_n_the_nth_call_fails_and_nothing_is_lost_where_streams_write_no_wor
 }
 
 /// Calls that are made once more where they fail: a fault that stays is met again.
-const ASKED_TWICE: [Function; 5] = [
+const ASKED_TWICE: [Function; 6] = [
     Function::cuCtxGetCurrent,
     Function::cuCtxPushCurrent_v2,
     Function::cuCtxPopCurrent_v2,
     Function::cuFuncGetParamInfo,
     Function::cuStreamSynchronize,
+    Function::cuThreadExchangeStreamCaptureMode,
 ];
 
 /// Scenarios in which another thread may be on its way to the driver when a fault is noticed.

@@ -232,7 +232,33 @@ pub(crate) fn memory_back(device: &Device) -> Result<()> {
     if !matches!(error, Error::OutOfMemory { .. }) {
         return Err(error);
     }
+    device.trim()?;
     assert!(device.free_bytes()? >= free_bytes);
+    Ok(())
+}
+
+/// A pool that may have no more: chunks are moved to another stream's ground, lent behind a wait, and given back.
+pub(crate) fn memory_moved(device: &Device) -> Result<()> {
+    device.set_budget(16 << 20);
+    let (one, other) = (device.stream()?, device.stream()?);
+    let mut blocks = Vec::new();
+    for _ in 0..8 {
+        blocks.push(one.alloc::<u8>(2 << 20)?);
+    }
+    let mut index = 0;
+    blocks.retain(|_| {
+        index += 1;
+        index % 2 == 0
+    });
+    one.synchronize()?;
+    let large = other.zeros::<u8>(8 << 20)?;
+    drop(blocks);
+    let lent = other.zeros::<u8>(1 << 20)?;
+    drop(large);
+    let again = one.zeros::<u8>(6 << 20)?;
+    drop((lent, again));
+    device.synchronize()?;
+    device.trim()?;
     Ok(())
 }
 

@@ -74,6 +74,25 @@ impl Model {
         Ok(self.blocks.len() - 1)
     }
 
+    /// The first block that is in the way of a longer one, or neither.
+    pub(crate) fn resize(&mut self, place: usize, bytes: u64) -> Result<(), Option<usize>> {
+        let (base, id) = (self.blocks[place].entry.base, self.blocks[place].id());
+        let last = base.checked_add(bytes.checked_sub(1).ok_or(None)?).ok_or(None)?;
+        let overlaps = |block: &Block| {
+            block.id != Some(id) && block.entry.base <= last && block.last(block.entry.capacity_bytes) >= base
+        };
+        let live = (0..self.blocks.len())
+            .filter(|&other| self.blocks[other].state.is_some() && overlaps(&self.blocks[other]))
+            .min_by_key(|&other| self.blocks[other].entry.base);
+        if live.is_some() {
+            return Err(live);
+        }
+        let entry = &mut self.blocks[place].entry;
+        (entry.bytes, entry.capacity_bytes) = (bytes, bytes);
+        self.blocks.retain(|block| !overlaps(block));
+        Ok(())
+    }
+
     pub(crate) fn identify(&mut self, place: usize, id: BlockId) {
         self.blocks[place].id = Some(id);
     }

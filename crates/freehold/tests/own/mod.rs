@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use freehold::open::Opened;
-use freehold::{Context, Device, Grid, Image, Kernel, Module, Stream};
-use freehold_driver::cuda::{Api, CUcontext, context, host, host_alloc_flags, primary};
+use freehold::{Block, Context, Device, Grid, Image, Kernel, Module, Stream};
+use freehold_driver::cuda::{Api, CUcontext, CUdeviceptr, context, host, host_alloc_flags, primary};
 
 /// A gate that nobody has opened by then holds up a call that is not to wait.
 const STUCK: Duration = Duration::from_secs(60);
@@ -50,6 +50,21 @@ impl Kernels {
     pub(crate) fn hold(&self, stream: &Stream, gate: &Gate) {
         stream.launch(&self.wait, Grid::line(1, 1), (gate.address(),)).unwrap();
     }
+}
+
+/// Whether a block of the memory at `address` is among the next that a stream is handed: more than a thread keeps.
+pub(crate) fn is_handed_out(stream: &Stream, address: CUdeviceptr) -> bool {
+    is_among(stream, address, 100)
+}
+
+/// Whether a stream is ever handed the memory at `address` again: before it needs more than one chunk.
+pub(crate) fn comes_back(stream: &Stream, address: CUdeviceptr) -> bool {
+    is_among(stream, address, 600)
+}
+
+fn is_among(stream: &Stream, address: CUdeviceptr, count: usize) -> bool {
+    let blocks: Vec<Block<u32>> = (0..count).map(|_| stream.alloc(N).unwrap()).collect();
+    blocks.iter().any(|block| (block.address().0..block.address().0 + 4 * N as u64).contains(&address.0))
 }
 
 /// A device of a test's own.

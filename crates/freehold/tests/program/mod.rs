@@ -1,6 +1,8 @@
 //! A random program over the library that knows what every block is to hold: blocks in streams of two contexts, used,
 //! shared, dropped, released in every way, and their memory reused.
 
+pub(crate) mod growth;
+
 use std::fmt;
 
 use freehold::{Block, Context, Device, Error, Grid, Image, Kernel, Shared, Stream};

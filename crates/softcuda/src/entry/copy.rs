@@ -13,7 +13,7 @@ use freehold_driver::cuda::{
 
 use super::context::settle;
 use crate::boundary::{HostAddress, In};
-use crate::context::find;
+use crate::context::{find, top};
 use crate::engine::work::{Copy, Extent, Side, Work};
 use crate::memory::place::Place;
 use crate::span::{Span, SpanKind};
@@ -82,6 +82,8 @@ impl Region {
         let bytes = self.reach(extent).ok_or(CUerror::INVALID_VALUE)?;
         let last = self.start.checked_add(bytes - 1).ok_or(CUerror::INVALID_VALUE)?;
         let (memory, place, sync_memops) = match world.reach(self.start, last, device, access)? {
+            // Without a current context the driver copies from and to one mapping only.
+            Some((span, _)) if last >= span.end() && top().is_none() => return Err(CUerror::INVALID_VALUE),
             Some((span, place)) => (memory_of(&span), place, span.sync_memops.load(Ordering::Relaxed)),
             None if self.role == Role::Any && self.start != 0 => (Memory::Pageable, Place::program(self.start), false),
             _ => return Err(CUerror::INVALID_VALUE),

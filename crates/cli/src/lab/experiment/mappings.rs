@@ -2,7 +2,7 @@
 
 use freehold_driver::cuda::{
     CUdeviceptr, CUmemGenericAllocationHandle, CallError, Function, allocation, context, copy, driver, fill, mapping,
-    memory,
+    memory, stream, stream_flags,
 };
 
 use super::{Answer, Experiment};
@@ -156,6 +156,17 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "map a handle that never was",
         run: |b| mapped_of(b, CUmemGenericAllocationHandle(0x1234_5678)),
     },
+    Experiment {
+        id: Id(6, 4, 35),
+        did: "no context current: in a stream copy to a mapping from pinned and pageable memory, from it to both, to and \
+              from a block, and fill it",
+        run: |b| unguided(b, |b| Ok(mapped::new(b, 2 * PAGE)?.start)),
+    },
+    Experiment {
+        id: Id(6, 4, 36),
+        did: "the same over the border of two mappings side by side",
+        run: |b| unguided(b, pair),
+    },
 ];
 
 /// A handle of 4 MiB, or a part of it, to be mapped to some of 8 MiB of reserved addresses.
@@ -245,6 +256,27 @@ fn side_by_side_kernel(b: &Bench) -> Answer {
     launch(b, store, ONE, DEFAULT, &[first.0, 6])?;
     context::synchronize(b)?;
     Ok(format!("copy {copied}, holds {held}, words {} {}", word_at(b, last)?, word_at(b, first)?))
+}
+
+/// What work in a stream does with the middle of two mapped pages while no context is current.
+fn unguided(b: &Bench, pages: impl FnOnce(&Bench) -> Result<CUdeviceptr, CallError>) -> Answer {
+    b.begin()?;
+    let middle = beyond(pages(b)?, PAGE - 2048);
+    let block = memory::alloc(b, 4096)?;
+    let (pinned, pageable) = (Host::pinned(b, 4096)?, Host::pageable(4096));
+    let work = stream::create(b, stream_flags::NON_BLOCKING)?;
+    context::pop_current(b)?;
+    let answers = [
+        code(b.copy_in_async(middle, pinned, work)),
+        code(b.copy_in_async(middle, pageable, work)),
+        code(b.copy_out_async(pinned, middle, work)),
+        code(b.copy_out_async(pageable, middle, work)),
+        code(copy::device_to_device_async(b, block, middle, 4096, work)),
+        code(copy::device_to_device_async(b, middle, block, 4096, work)),
+        code(fill::d8_async(b, middle, 1, 4096, work)),
+    ];
+    stream::synchronize(b, work)?;
+    Ok(answers.join(" "))
 }
 
 /// One handle of a page, mapped to two addresses.

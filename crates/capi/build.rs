@@ -1,0 +1,6 @@
+//! Gives the library its name.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libfreehold.so");
+}

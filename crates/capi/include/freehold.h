@@ -1,0 +1,192 @@
+/*
+ * Freehold: memory of GPUs that is used again, and that has an owner. Link with -lfreehold. It needs no CUDA library to build or
+ * link: the driver is the one that the process has loaded, or libcuda.so.1.
+ *
+ * Device. A device is named by its number for the driver. The first call for a device adopts the context that is current in its
+ * thread, if it is one of that device, and the device's primary context otherwise. All streams that are named later for
+ * the device are that context's, and it is destroyed after the last call, if it is.
+ *
+ * Order. A block belongs to the stream that it was allocated for. Released in that stream, it is used again there at once, because
+ * what uses it next comes behind what used it before. Work in other streams is told of with freehold_record_use, or by releasing the
+ * block in the stream that used it last, behind the others. No call waits for the device.
+ *
+ * What is trusted. By default a stream is known by its handle: the same handle is the same stream until freehold_stream_retire
+ * says that it is gone. A program that destroys a stream without that, and makes another, may get the handle again from the
+ * driver: blocks of the old stream are then used in the order of the new one, while work of the old one may be pending. With
+ * FREEHOLD_STREAMS=checked in the environment the driver is asked for the stream's id at each call instead. That needs no
+ * freehold_stream_retire, and costs more than the rest of the call. A stream that freehold_record_use named lives until the
+ * block is released, in both modes.
+ *
+ * Default streams. Stream 0, like CU_STREAM_LEGACY (1), is the legacy default stream of the adopted context, whatever is
+ * current later. CU_STREAM_PER_THREAD (2) is the calling thread's own: what one thread releases there serves that thread. A
+ * program that is compiled for default streams per thread passes 2, not 0.
+ *
+ * Errors. A call that fails changes nothing, prints nothing, and is remembered for its thread: see freehold_last_error. All
+ * functions may be called in any thread at any time, a forked child's excepted: there they fail.
+ */
+
+
+#ifndef FREEHOLD_H
+#define FREEHOLD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* As in cuda.h. */
+#if !defined(__cuda_cuda_h__) && !defined(FREEHOLD_CUDA_H)
+typedef struct CUstream_st *CUstream;
+#endif
+
+
+// Why a call failed.
+enum freehold_error {
+  // Nothing failed.
+  FREEHOLD_ERROR_NONE = 0,
+  // No bytes were asked for, or a negative number of them.
+  FREEHOLD_ERROR_NOTHING_ASKED = 1,
+  // So much memory cannot be had now.
+  FREEHOLD_ERROR_OUT_OF_MEMORY = 2,
+  // The address lies within a block; a block is named by its first address.
+  FREEHOLD_ERROR_INTERIOR = 3,
+  // The block was released before.
+  FREEHOLD_ERROR_ALREADY_RELEASED = 4,
+  // Nothing was ever allocated at the address.
+  FREEHOLD_ERROR_NEVER_ALLOCATED = 5,
+  // The block is another device's.
+  FREEHOLD_ERROR_WRONG_DEVICE = 6,
+  // Rust code of this process owns the block, or others who entered it with the library.
+  FREEHOLD_ERROR_NOT_YOURS = 7,
+  // This process is a fork of the one that opened the device.
+  FREEHOLD_ERROR_FORKED_CHILD = 8,
+  // There is no such device, or no driver.
+  FREEHOLD_ERROR_NO_DEVICE = 9,
+  // The driver refused a call.
+  FREEHOLD_ERROR_DRIVER = 10,
+  // The device has failed for good: every call of this process does, until it ends.
+  FREEHOLD_ERROR_DEVICE_FAILED = 11,
+  // The system refused something.
+  FREEHOLD_ERROR_SYSTEM = 12,
+  // A pointer that must not be null is.
+  FREEHOLD_ERROR_NULL_ARGUMENT = 13,
+  // The library is wrong: please report the text.
+  FREEHOLD_ERROR_INTERNAL = 14,
+};
+
+// Who has a block.
+struct freehold_owner {
+  // The first address of the block.
+  void *base;
+  // How many bytes were asked for.
+  size_t size;
+  // The number of the device.
+  int device;
+  // The library's number of the stream that the block is in the order of, never one that was another stream's; 0 where
+  // that is not known any more.
+  uint32_t stream;
+  // The id of the process.
+  uint32_t process;
+  // Whether somebody has the block. It is released otherwise.
+  bool is_live;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Allocates memory for work in a stream: PyTorch's signature. It is used again in the order of that stream, and needs no
+// wait there.
+//
+// Null where there is none, or no byte was asked for: freehold_last_error says why.
+void *freehold_alloc(ssize_t size,
+                     int device,
+                     CUstream stream);
+
+// As freehold_alloc, of zeros, which are written in the order of the stream.
+void *freehold_alloc_zeroed(ssize_t size, int device, CUstream stream);
+
+// Releases a block in the order of a stream: PyTorch's signature. Work that was put into the stream before may still use the
+// block; it is not used again before that work is done. Nothing waits.
+//
+// The size is not looked at. Null is nothing. A wrong release changes nothing, and freehold_last_error tells of it.
+void freehold_free(void *ptr,
+                   ssize_t size,
+                   int device,
+                   CUstream stream);
+
+// As freehold_free. Returns FREEHOLD_ERROR_NONE or another freehold_error.
+int freehold_try_free(void *ptr, ssize_t size, int device, CUstream stream);
+
+// Gives a block another size, in the order of a stream: where it lies if that can be, and else elsewhere, with the contents
+// copied in the order of the stream. Null is an allocation, size 0 is not a release.
+//
+// Null where it cannot be: the block is as it was, and freehold_last_error says why.
+void *freehold_realloc(void *ptr,
+                       ssize_t new_size,
+                       int device,
+                       CUstream stream);
+
+// Says that work in a stream uses a block of another stream. It is not used again before all work is done that is put into
+// that stream until the block is released. PyTorch's `record_stream`.
+//
+// Returns a freehold_error.
+int freehold_record_use(void *ptr,
+                        CUstream stream);
+
+// Says that a stream is about to be destroyed: its handle may be another stream's afterwards. Call it before
+// cuStreamDestroy, on whatever device the stream is. Its blocks stay as they are.
+//
+// Returns a freehold_error.
+int freehold_stream_retire(CUstream stream);
+
+// The bytes of a device that the library has of the driver: those of live blocks, and those that are kept for others.
+size_t freehold_reserved_bytes(int device);
+
+// The bytes that were asked for on a device and not released.
+size_t freehold_live_bytes(int device);
+
+// Gives memory that nobody has, and that no work uses, back to the driver until at most `keep` bytes of the device are
+// reserved. Nothing waits: what is still in use stays.
+//
+// Returns a freehold_error.
+int freehold_trim(int device,
+                  size_t keep);
+
+// Lets the library reserve no more than so many bytes of a device from now on; SIZE_MAX is no limit. What it has already is
+// not given back: see freehold_trim.
+//
+// Returns a freehold_error.
+int freehold_set_budget(int device,
+                        size_t bytes);
+
+// Says who has the block that an address lies in, at its beginning or further in.
+//
+// Returns a freehold_error: FREEHOLD_ERROR_NEVER_ALLOCATED where there is no block, and `out` is as it was.
+int freehold_owner(const void *ptr,
+                   struct freehold_owner *out);
+
+// What this thread's last failed call says of its failure, in one sentence; an empty text where none failed. It stays until
+// this thread's next call. A call that succeeds does not clear it.
+const char *freehold_last_error(void);
+
+// The freehold_error of this thread's last failed call.
+int freehold_last_error_code(void);
+
+// Forgets this thread's last failed call.
+void freehold_clear_error(void);
+
+// The library's version, such as "0.1.0".
+const char *freehold_version(void);
+
+// freehold_alloc with the signature of CuPy's CFunctionAllocator, whose `param` is the stream.
+void *freehold_cupy_malloc(void *stream, size_t size, int device);
+
+// freehold_free with the signature of CuPy's CFunctionAllocator, whose `param` is the stream.
+void freehold_cupy_free(void *stream, void *ptr, int device);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* FREEHOLD_H */

@@ -1,0 +1,327 @@
+//! The C interface: memory by the number of a device, the handle of a stream, and an address.
+//!
+//! The names and signatures of `freehold_alloc` and `freehold_free` are those that PyTorch's `CUDAPluggableAllocator` calls.
+//! Nothing here links to a CUDA library: the driver is the one that the process has loaded. The comments of the functions
+//! are those of the header.
+
+mod failure;
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+
+use freehold::guest::{Guest, Unkept};
+use freehold::ledger::{State, WrongRelease};
+use freehold::{Error, open};
+use freehold_driver::cuda::CUstream as Stream;
+
+use failure::Failure;
+pub use failure::FreeholdError;
+
+/// What a stream's handle points to is the driver's.
+#[derive(Debug)]
+#[repr(C)]
+#[allow(non_camel_case_types, reason = "it is the driver's name")]
+pub struct CUstream_st {
+    _private: [u8; 0],
+}
+
+/// A stream's handle, as the driver knows it.
+pub type CUstream = *mut CUstream_st;
+
+/// As in C.
+#[expect(non_camel_case_types, reason = "it is C's name")]
+pub type ssize_t = isize;
+
+/// Who has a block.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FreeholdOwner {
+    /// The first address of the block.
+    pub base: *mut c_void,
+    /// How many bytes were asked for.
+    pub size: usize,
+    /// The number of the device.
+    pub device: c_int,
+    /// The library's number of the stream that the block is in the order of, never one that was another stream's; 0 where
+    /// that is not known any more.
+    pub stream: u32,
+    /// The id of the process.
+    pub process: u32,
+    /// Whether somebody has the block. It is released otherwise.
+    pub is_live: bool,
+}
+
+/// Allocates memory for work in a stream: PyTorch's signature. It is used again in the order of that stream, and needs no
+/// wait there.
+///
+/// Null where there is none, or no byte was asked for: freehold_last_error says why.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_alloc(size: ssize_t, device: c_int, stream: CUstream) -> *mut c_void {
+    if let Some(guest) = open::known_guest(device)
+        && let Some(address) = guest.alloc_kept(size as u64, stream_of(stream))
+    {
+        return pointer(address);
+    }
+    alloc_slowly(size, device, |guest, bytes| guest.alloc(bytes, stream_of(stream)))
+}
+
+/// As freehold_alloc, of zeros, which are written in the order of the stream.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_alloc_zeroed(size: ssize_t, device: c_int, stream: CUstream) -> *mut c_void {
+    alloc_slowly(size, device, |guest, bytes| guest.alloc_zeroed(bytes, stream_of(stream)))
+}
+
+/// Releases a block in the order of a stream: PyTorch's signature. Work that was put into the stream before may still use the
+/// block; it is not used again before that work is done. Nothing waits.
+///
+/// The size is not looked at. Null is nothing. A wrong release changes nothing, and freehold_last_error tells of it.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_free(ptr: *mut c_void, size: ssize_t, device: c_int, stream: CUstream) {
+    freehold_try_free(ptr, size, device, stream);
+}
+
+/// As freehold_free. Returns FREEHOLD_ERROR_NONE or another freehold_error.
+#[unsafe(no_mangle)]
+#[expect(unused_variables, reason = "the arguments are those of freehold_free, which PyTorch calls")]
+pub extern "C" fn freehold_try_free(ptr: *mut c_void, size: ssize_t, device: c_int, stream: CUstream) -> c_int {
+    let Some(guest) = open::known_guest(device) else { return free_nowhere(ptr, device) };
+    match guest.free_kept(ptr as u64, stream_of(stream)) {
+        Ok(()) => FreeholdError::None as c_int,
+        Err(unkept) => free_slowly(guest, ptr, stream, unkept),
+    }
+}
+
+/// Gives a block another size, in the order of a stream: where it lies if that can be, and else elsewhere, with the contents
+/// copied in the order of the stream. Null is an allocation, size 0 is not a release.
+///
+/// Null where it cannot be: the block is as it was, and freehold_last_error says why.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_realloc(
+    ptr: *mut c_void,
+    new_size: ssize_t,
+    device: c_int,
+    stream: CUstream,
+) -> *mut c_void {
+    if ptr.is_null() {
+        return freehold_alloc(new_size, device, stream);
+    }
+    let address = ptr as u64;
+    alloc_slowly(new_size, device, |guest, bytes| guest.realloc(address, bytes, stream_of(stream)))
+}
+
+/// Says that work in a stream uses a block of another stream. It is not used again before all work is done that is put into
+/// that stream until the block is released. PyTorch's `record_stream`.
+///
+/// Returns a freehold_error.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_record_use(ptr: *mut c_void, stream: CUstream) -> c_int {
+    guarded(|| guest_at(ptr as u64)?.record_use(ptr as u64, stream_of(stream)).map_err(Failure::from))
+}
+
+/// Says that a stream is about to be destroyed: its handle may be another stream's afterwards. Call it before
+/// cuStreamDestroy, on whatever device the stream is. Its blocks stay as they are.
+///
+/// Returns a freehold_error.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_stream_retire(stream: CUstream) -> c_int {
+    guarded(|| open::known_guests().try_for_each(|guest| guest.retire(stream_of(stream))).map_err(Failure::from))
+}
+
+/// The bytes of a device that the library has of the driver: those of live blocks, and those that are kept for others.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_reserved_bytes(device: c_int) -> usize {
+    open::known_guest(device).map_or(0, |guest| guest.reserved_bytes() as usize)
+}
+
+/// The bytes that were asked for on a device and not released.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_live_bytes(device: c_int) -> usize {
+    open::known_guest(device).map_or(0, |guest| guest.live_bytes() as usize)
+}
+
+/// Gives memory that nobody has, and that no work uses, back to the driver until at most `keep` bytes of the device are
+/// reserved. Nothing waits: what is still in use stays.
+///
+/// Returns a freehold_error.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_trim(device: c_int, keep: usize) -> c_int {
+    let Some(guest) = open::known_guest(device) else { return FreeholdError::None as c_int };
+    guarded(|| guest.trim(keep as u64).map(|_| ()).map_err(Failure::from))
+}
+
+/// Lets the library reserve no more than so many bytes of a device from now on; SIZE_MAX is no limit. What it has already is
+/// not given back: see freehold_trim.
+///
+/// Returns a freehold_error.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_set_budget(device: c_int, bytes: usize) -> c_int {
+    guarded(|| {
+        guest(device)?.set_budget_bytes(if bytes == usize::MAX { u64::MAX } else { bytes as u64 });
+        Ok(())
+    })
+}
+
+/// Says who has the block that an address lies in, at its beginning or further in.
+///
+/// Returns a freehold_error: FREEHOLD_ERROR_NEVER_ALLOCATED where there is no block, and `out` is as it was.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_owner(ptr: *const c_void, out: Option<&mut MaybeUninit<FreeholdOwner>>) -> c_int {
+    guarded(|| {
+        let out = out.ok_or(Failure::NullArgument { name: "out" })?;
+        out.write(owner_of(ptr as u64)?);
+        Ok(())
+    })
+}
+
+/// What this thread's last failed call says of its failure, in one sentence; an empty text where none failed. It stays until
+/// this thread's next call. A call that succeeds does not clear it.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_last_error() -> *const c_char {
+    catch_unwind(failure::last_text).unwrap_or(c"".as_ptr())
+}
+
+/// The freehold_error of this thread's last failed call.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_last_error_code() -> c_int {
+    failure::last_code() as c_int
+}
+
+/// Forgets this thread's last failed call.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_clear_error() {
+    failure::clear();
+}
+
+/// The library's version, such as "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
+/// freehold_alloc with the signature of CuPy's CFunctionAllocator, whose `param` is the stream.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_cupy_malloc(stream: *mut c_void, size: usize, device: c_int) -> *mut c_void {
+    freehold_alloc(isize::try_from(size).unwrap_or(isize::MAX), device, stream.cast())
+}
+
+/// freehold_free with the signature of CuPy's CFunctionAllocator, whose `param` is the stream.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_cupy_free(stream: *mut c_void, ptr: *mut c_void, device: c_int) {
+    freehold_try_free(ptr, 0, device, stream.cast());
+}
+
+#[inline]
+fn stream_of(stream: CUstream) -> Stream {
+    Stream(stream as usize as _)
+}
+
+#[inline]
+fn pointer(address: u64) -> *mut c_void {
+    ptr::without_provenance_mut(address as usize)
+}
+
+fn guest(device: c_int) -> Result<&'static Guest, Failure> {
+    match open::known_guest(device) {
+        Some(guest) => Ok(guest),
+        None => open::guest(device).map_err(Failure::from),
+    }
+}
+
+/// The guest on whose device an address lies.
+fn guest_at(address: u64) -> Result<&'static Guest, Failure> {
+    let never = || Failure::from(Error::from(WrongRelease::NeverAllocated { address }));
+    open::known_guests().find(|guest| guest.has(address)).ok_or_else(never)
+}
+
+fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
+    let guest = guest_at(address)?;
+    let device = guest.ordinal();
+    if let Some(owner) = guest.owner_of(address) {
+        return Ok(FreeholdOwner {
+            base: pointer(owner.base),
+            size: owner.bytes as usize,
+            device,
+            stream: owner.stream.map_or(0, |stream| stream.0),
+            process: owner.process,
+            is_live: owner.state == State::Owned,
+        });
+    }
+    match guest.wrong_release(address) {
+        WrongRelease::AlreadyReleased { base, bytes, .. } => Ok(FreeholdOwner {
+            base: pointer(base),
+            size: bytes as usize,
+            device,
+            stream: 0,
+            process: std::process::id(),
+            is_live: false,
+        }),
+        wrong => Err(Error::from(wrong).into()),
+    }
+}
+
+/// What asks for memory and is not served at once.
+#[cold]
+fn alloc_slowly(size: isize, device: c_int, alloc: impl FnOnce(&Guest, u64) -> freehold::Result<u64>) -> *mut c_void {
+    let allocated = unpanicked(|| {
+        let bytes = u64::try_from(size).map_err(|_| Failure::Negative { bytes: size })?;
+        let told = |error| Failure::Library { device: Some(device), error };
+        alloc(guest(device)?, bytes).map_err(told).map_err(|failure| of_other_device(failure, device))
+    });
+    match allocated {
+        Ok(address) => pointer(address),
+        Err(failure) => {
+            failure::note(failure);
+            ptr::null_mut()
+        }
+    }
+}
+
+#[cold]
+fn free_slowly(guest: &Guest, ptr: *mut c_void, stream: CUstream, unkept: Unkept) -> c_int {
+    if ptr.is_null() {
+        return FreeholdError::None as c_int;
+    }
+    guarded(|| {
+        let freed = guest.free_unkept(ptr as u64, stream_of(stream), unkept);
+        freed.map_err(|error| of_other_device(error.into(), guest.ordinal()))
+    })
+}
+
+/// A release on a device of which nothing was asked yet.
+#[cold]
+fn free_nowhere(ptr: *mut c_void, device: c_int) -> c_int {
+    if ptr.is_null() {
+        return FreeholdError::None as c_int;
+    }
+    guarded(|| {
+        let never = Error::from(WrongRelease::NeverAllocated { address: ptr as u64 });
+        Err(of_other_device(never.into(), device))
+    })
+}
+
+/// The failure, or that the address is another device's.
+fn of_other_device(failure: Failure, asked: c_int) -> Failure {
+    let Failure::Library { error: Error::WrongRelease(WrongRelease::NeverAllocated { address }), .. } = failure else {
+        return failure;
+    };
+    match open::known_guests().find(|guest| guest.has(address)) {
+        Some(guest) if guest.ordinal() != asked => Failure::WrongDevice { address, asked, of: guest.ordinal() },
+        _ => failure,
+    }
+}
+
+/// Calls what may fail, and remembers how it did.
+fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    match unpanicked(call) {
+        Ok(()) => FreeholdError::None as c_int,
+        Err(failure) => failure::note(failure) as c_int,
+    }
+}
+
+/// Calls what may fail. No panic leaves for C; all locks that it may leave behind are taken as they are.
+fn unpanicked<R>(call: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(Failure::of_panic(panic)))
+}

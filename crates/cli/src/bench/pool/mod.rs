@@ -1,0 +1,88 @@
+//! `freehold bench pool`: what allocation costs, over workloads that other programs can carry out too.
+//!
+//! This file owns the command.
+
+mod grow;
+mod pairs;
+mod passes;
+mod picture;
+mod plan;
+mod report;
+mod rig;
+mod threads;
+pub(crate) mod workload;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use freehold::open;
+
+use self::plan::{Effort, THREADS};
+use self::rig::Rig;
+use self::workload::{Workload, models};
+use super::{BenchError, Result};
+use crate::lab::table::Look;
+
+#[derive(clap::Args)]
+pub(super) struct PoolArguments {
+    /// Print one JSON object, with times in nanoseconds
+    #[arg(long)]
+    json: bool,
+    /// Draw the figures as bars into this file, too
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    #[arg(long)]
+    device: Option<String>,
+    /// Measure a few times only: whether it works, not what it costs
+    #[arg(long)]
+    quick: bool,
+    /// Write the workloads into this folder, a file for each, for other programs to carry out, and measure nothing
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "svg", "device", "quick"])]
+    workloads: Option<PathBuf>,
+}
+
+pub(super) fn run(arguments: &PoolArguments) -> Result<String> {
+    if let Some(folder) = &arguments.workloads {
+        return write_workloads(folder);
+    }
+    // Opened before anything is measured: whoever cannot have the picture learns it at once. What is there stays until then.
+    if let Some(path) = &arguments.svg {
+        OpenOptions::new().append(true).create(true).open(path).map_err(unwritable(path))?;
+    }
+    if let Some(device) = &arguments.device {
+        // SAFETY: this process has no other thread yet, which could read the environment meanwhile.
+        unsafe { std::env::set_var(open::VARIABLE, device) };
+    }
+    let rig = Rig::new(arguments.device.as_deref(), THREADS)?;
+    let report = plan::measure(&rig, if arguments.quick { Effort::QUICK } else { Effort::FULL })?;
+    if let Some(path) = &arguments.svg {
+        fs::write(path, picture::draw(&report)).map_err(unwritable(path))?;
+    }
+    Ok(if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
+}
+
+/// Writes a file for each workload, and says what was written.
+fn write_workloads(folder: &Path) -> Result<String> {
+    fs::create_dir_all(folder).map_err(unwritable(folder))?;
+    let mut said = String::new();
+    for workload in models::all() {
+        let path = folder.join(format!("{}.ops", workload.name));
+        write_workload(&workload, &path).map_err(unwritable(&path))?;
+        let (ops, peak_bytes) = (workload.ops.len(), workload.peak_live_bytes());
+        said.push_str(&format!("{}: {ops} operations, at most {peak_bytes} bytes live\n", path.display()));
+    }
+    Ok(said)
+}
+
+fn write_workload(workload: &Workload, path: &Path) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    workload.write(&mut file)?;
+    file.flush()
+}
+
+fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> BenchError {
+    let path = path.to_owned();
+    move |error| BenchError::Unwritable { path, error }
+}

@@ -1,0 +1,74 @@
+//! One allocation and its release, again and again in one thread: from a warm allocator, and what is refused.
+
+use std::hint::black_box;
+
+use freehold_driver::cuda::CUstream;
+
+use super::super::Result;
+use super::super::measure::timed;
+use crate::allocator::{Allocator, Failure};
+
+/// More than any device has.
+const IMPOSSIBLE_BYTES: u64 = 1 << 50;
+
+/// What one pair took, of `count` that are timed as one.
+pub(super) fn pair<A: Allocator>(allocator: &A, bytes: u64, stream: CUstream, count: usize) -> Result<f64> {
+    let (done, time) = timed(|| {
+        (0..count).try_for_each(|_| {
+            let start = allocator.allocate(black_box(bytes), stream)?;
+            allocator.free(black_box(start), bytes, stream)
+        })
+    });
+    done.map_err(Into::<Failure>::into)?;
+    Ok(time / count as f64)
+}
+
+/// [`pair`] in so many batches, after one that does not count.
+pub(super) fn pairs<A: Allocator>(
+    allocator: &A,
+    bytes: u64,
+    stream: CUstream,
+    (batches, count): (usize, usize),
+) -> Result<Vec<f64>> {
+    pair(allocator, bytes, stream, count)?;
+    (0..batches).map(|_| pair(allocator, bytes, stream, count)).collect()
+}
+
+/// What one pair of mimalloc's took, of `count` that are timed as one.
+pub(super) fn mimalloc_pair(bytes: usize, count: usize) -> f64 {
+    let ((), time) = timed(|| {
+        for _ in 0..count {
+            // SAFETY: the call takes any size.
+            let address = unsafe { libmimalloc_sys::mi_malloc(black_box(bytes)) };
+            // SAFETY: `address` is null or was just allocated by mimalloc, and is freed once.
+            unsafe { libmimalloc_sys::mi_free(black_box(address)) };
+        }
+    });
+    time / count as f64
+}
+
+/// What one refusal took of a size that cannot be had, in so many batches after one that does not count.
+///
+/// # Panics
+/// If it can be had.
+pub(super) fn refusals<A: Allocator>(allocator: &A, stream: CUstream, batches: (usize, usize)) -> Vec<f64> {
+    refused(batches, || allocator.allocate(black_box(IMPOSSIBLE_BYTES), stream).is_err())
+}
+
+/// As [`refusals`], with the reason as text each time.
+pub(super) fn explained_refusals<A: Allocator>(allocator: &A, stream: CUstream, batches: (usize, usize)) -> Vec<f64> {
+    refused(batches, || {
+        let refused = allocator.allocate(black_box(IMPOSSIBLE_BYTES), stream).map_err(Into::<Failure>::into);
+        black_box(refused).is_err()
+    })
+}
+
+fn refused((batches, count): (usize, usize), is_refused: impl Fn() -> bool) -> Vec<f64> {
+    let refusal = || {
+        let (refused, time) = timed(|| (0..count).filter(|_| is_refused()).count());
+        assert_eq!(refused, count, "no device has {IMPOSSIBLE_BYTES} bytes");
+        time / count as f64
+    };
+    refusal();
+    (0..batches).map(|_| refusal()).collect()
+}

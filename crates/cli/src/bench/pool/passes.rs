@@ -1,0 +1,160 @@
+//! Workloads carried out: by an allocator that keeps memory twice, and the second pass is timed; by one that keeps none in
+//! part, because it is slow.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use freehold_driver::cuda::{CUdeviceptr, CUstream};
+
+use super::super::Result;
+use super::super::measure::timed;
+use super::rig::Rig;
+use super::workload::{Op, Workload};
+use crate::allocator::{Allocator, Failure, Keeper};
+
+/// A workload as it is carried out: an operation has all that it needs beside it, so that what is timed looks up nothing
+/// but the addresses, and those are as few as there are blocks at once.
+pub(super) struct Script {
+    steps: Vec<Step>,
+    slots: usize,
+    peak_live_bytes: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Step {
+    is_allocation: bool,
+    stream: u32,
+    /// Where the block's address is kept.
+    slot: u32,
+    bytes: u64,
+}
+
+/// What second passes cost.
+pub(super) struct Passes {
+    /// An operation, each pass.
+    pub(super) op_ns: Vec<f64>,
+    /// What the allocator held afterwards by the most that was live.
+    pub(super) reserved_by_peak: Vec<f64>,
+}
+
+impl Script {
+    /// # Panics
+    /// If the workload uses blocks in other streams: none of those that are measured does.
+    pub(super) fn new(workload: &Workload) -> Self {
+        let (mut steps, mut slots, mut spare, mut live) = (Vec::new(), 0, Vec::new(), HashMap::new());
+        for op in &workload.ops {
+            match *op {
+                Op::Allocate { id, bytes, stream } => {
+                    let slot = spare.pop().unwrap_or_else(|| {
+                        slots += 1;
+                        slots - 1
+                    });
+                    live.insert(id, (slot, bytes));
+                    steps.push(Step { is_allocation: true, stream, slot, bytes });
+                }
+                Op::Free { id, stream } => {
+                    let (slot, bytes) = live.remove(&id).expect("a block is allocated before it is freed");
+                    spare.push(slot);
+                    steps.push(Step { is_allocation: false, stream, slot, bytes });
+                }
+                Op::Use { .. } => panic!("the workloads that are measured have one stream"),
+            }
+        }
+        Self { steps, slots: slots as usize, peak_live_bytes: workload.peak_live_bytes() }
+    }
+
+    /// One pass.
+    fn pass<A: Allocator>(
+        &self,
+        allocator: &A,
+        streams: &[CUstream],
+        starts: &mut [CUdeviceptr],
+    ) -> std::result::Result<(), A::Refusal> {
+        for &Step { is_allocation, stream, slot, bytes } in &self.steps {
+            let (start, stream) = (&mut starts[slot as usize], streams[stream as usize]);
+            if is_allocation {
+                *start = allocator.allocate(bytes, stream)?;
+            } else {
+                allocator.free(*start, bytes, stream)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// So many times: a first pass of an allocator that holds nothing, and a second that counts.
+    pub(super) fn second_passes<A: Keeper>(&self, rig: &Rig, allocator: &A, repetitions: usize) -> Result<Passes> {
+        let mut starts = vec![CUdeviceptr::NULL; self.slots];
+        let mut passes = Passes { op_ns: Vec::new(), reserved_by_peak: Vec::new() };
+        for _ in 0..repetitions {
+            rig.settle()?;
+            allocator.trim()?;
+            self.pass(allocator, &rig.streams, &mut starts).map_err(Into::<Failure>::into)?;
+            rig.settle()?;
+            let (done, time) = timed(|| self.pass(allocator, &rig.streams, &mut starts));
+            done.map_err(Into::<Failure>::into)?;
+            passes.op_ns.push(time / self.steps.len() as f64);
+            passes.reserved_by_peak.push(allocator.reserved_bytes()? as f64 / self.peak_live_bytes as f64);
+        }
+        rig.settle()?;
+        allocator.trim()?;
+        Ok(passes)
+    }
+}
+
+/// Operations between two looks at the clock.
+const LOOK_EVERY: usize = 16;
+
+impl Script {
+    /// What an operation took of as many as are done within `limit`, for an allocator that keeps nothing, whose first pass
+    /// is like every other. At the most it is one pass.
+    pub(super) fn first_part<A: Allocator>(&self, rig: &Rig, allocator: &A, limit: Duration) -> Result<f64> {
+        let mut held = vec![None; self.slots];
+        let mut done = 0;
+        let start = Instant::now();
+        for steps in self.steps.chunks(LOOK_EVERY) {
+            for &step in steps {
+                let (stream, held) = (rig.streams[step.stream as usize], &mut held[step.slot as usize]);
+                match held.take() {
+                    Some((start, _)) => allocator.free(start, step.bytes, stream).map_err(Into::<Failure>::into)?,
+                    None => {
+                        let start = allocator.allocate(step.bytes, stream).map_err(Into::<Failure>::into)?;
+                        *held = Some((start, step));
+                    }
+                }
+            }
+            done += steps.len();
+            if start.elapsed() > limit {
+                break;
+            }
+        }
+        let time = start.elapsed().as_nanos() as f64;
+        for (start, Step { stream, bytes, .. }) in held.into_iter().flatten() {
+            allocator.free(start, bytes, rig.streams[stream as usize]).map_err(Into::<Failure>::into)?;
+        }
+        Ok(time / done as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_has_as_many_slots_as_blocks_are_live_at_once() {
+        let text = "# x\na 0 10 0\na 1 20 1\nf 0 0\na 2 30 0\nf 2 0\nf 1 1\n";
+        let script = Script::new(&Workload::parse(text).unwrap());
+        let of = |step: &Step| (step.is_allocation, step.stream, step.slot, step.bytes);
+        assert_eq!(
+            script.steps.iter().map(of).collect::<Vec<_>>(),
+            [
+                (true, 0, 0, 10),
+                (true, 1, 1, 20),
+                (false, 0, 0, 10),
+                (true, 0, 0, 30),
+                (false, 0, 0, 30),
+                (false, 1, 1, 20)
+            ]
+        );
+        assert_eq!((script.slots, script.peak_live_bytes), (2, 50));
+    }
+}

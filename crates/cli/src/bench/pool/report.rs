@@ -1,0 +1,230 @@
+//! The figures of allocators as a table for a person, or as one JSON object.
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use super::super::measure::tenths;
+use super::super::report::{line, time, widths};
+use crate::lab::table::Look;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) device: String,
+    pub(super) driver: String,
+    /// How many threads can run at once.
+    pub(super) processors: usize,
+    /// Which device, and why this one.
+    #[serde(skip)]
+    pub(super) why: String,
+    pub(super) rows: Vec<Row>,
+}
+
+/// What one workload costs, of the library and of the driver.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) id: &'static str,
+    pub(super) what: &'static str,
+    pub(super) unit: Unit,
+    pub(super) ours: Figures,
+    pub(super) beside: Vec<Beside>,
+    pub(super) target: Option<Target>,
+    met: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Unit {
+    Ns,
+    PairsPerS,
+    Ratio,
+}
+
+/// The middle one of some values, and those that a tenth is below and above.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Figures {
+    pub(super) median: f64,
+    pub(super) p10: f64,
+    pub(super) p90: f64,
+}
+
+/// The figures of somebody else's calls.
+#[derive(Debug, Serialize)]
+pub(super) struct Beside {
+    pub(super) calls: Calls,
+    #[serde(flatten)]
+    pub(super) figures: Figures,
+}
+
+/// Whose calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum Calls {
+    #[serde(rename = "cuMemAllocAsync, cuMemFreeAsync")]
+    Ordered,
+    #[serde(rename = "cuMemAlloc, cuMemFree")]
+    Plain,
+    #[serde(rename = "mi_malloc, mi_free")]
+    Mimalloc,
+}
+
+/// What a median is to keep to, in the unit of its row.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Target {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Figures {
+    /// # Panics
+    /// If nothing was measured.
+    pub(super) fn of(values: Vec<f64>) -> Self {
+        let [p10, median, p90] = tenths(values, [1, 5, 9]);
+        Self { median, p10, p90 }
+    }
+}
+
+impl Row {
+    pub(super) fn new(
+        id: &'static str,
+        what: &'static str,
+        unit: Unit,
+        ours: Vec<f64>,
+        target: Option<Target>,
+    ) -> Self {
+        let ours = Figures::of(ours);
+        let met = target.map(|target| match target {
+            Target::AtMost(most) => ours.median <= most,
+            Target::AtLeast(least) => ours.median >= least,
+        });
+        Self { id, what, unit, ours, beside: Vec::new(), target, met }
+    }
+
+    /// The row with the values of somebody else.
+    pub(super) fn beside(mut self, calls: Calls, values: Vec<f64>) -> Self {
+        self.beside.push(Beside { calls, figures: Figures::of(values) });
+        self
+    }
+
+    /// The median of somebody else's calls, where they were measured.
+    pub(super) fn median_of(&self, calls: Calls) -> Option<f64> {
+        self.beside.iter().find(|beside| beside.calls == calls).map(|beside| beside.figures.median)
+    }
+
+    /// The cells before the verdict.
+    fn cells(&self) -> [String; 6] {
+        let value = |value: f64| self.unit.tell(value);
+        let of = |calls: Calls| self.median_of(calls).map_or_else(String::new, value);
+        let target = match self.target {
+            Some(Target::AtMost(most)) => format!("≤ {}", value(most)),
+            Some(Target::AtLeast(least)) => format!("≥ {}", value(least)),
+            None => String::new(),
+        };
+        [
+            self.what.to_owned(),
+            value(self.ours.median),
+            format!("{} to {}", value(self.ours.p10), value(self.ours.p90)),
+            of(Calls::Ordered),
+            of(Calls::Plain),
+            target,
+        ]
+    }
+}
+
+impl Unit {
+    fn tell(self, value: f64) -> String {
+        match self {
+            Self::Ns => time(value),
+            Self::PairsPerS if value < 9.995e6 => format!("{:.2} M/s", value / 1e6),
+            Self::PairsPerS => format!("{:.1} M/s", value / 1e6),
+            Self::Ratio => format!("{value:.3}"),
+        }
+    }
+}
+
+const NAMES: [&str; 6] = ["what", "freehold", "10 to 90 %", "cuMemAllocAsync", "cuMemAlloc", "target"];
+
+/// Which columns are numbers, set to the right.
+const IS_NUMBER: [bool; 6] = [false, true, true, true, true, true];
+
+impl Report {
+    pub(super) fn json(&self) -> String {
+        serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
+    }
+
+    pub(super) fn table(&self, look: Look) -> String {
+        let rows: Vec<[String; 6]> = self.rows.iter().map(Row::cells).collect();
+        let widths = widths(&NAMES, &rows);
+        let (bold, dimmed) = (look.style(Style::new().bold()), look.style(Style::new().dimmed()));
+        let heading = format!("{}, driver {} ({})", self.device, self.driver, self.why);
+        let names = line(&NAMES.map(str::to_owned), &widths, &IS_NUMBER);
+        let mut text = format!("{bold}{heading}{bold:#}\n{}\n\n{dimmed}{}{dimmed:#}\n", self.host(), names.trim_end());
+        for (row, cells) in self.rows.iter().zip(&rows) {
+            let (verdict, style) = match row.met {
+                Some(true) => ("met", AnsiColor::Green.on_default()),
+                Some(false) => ("missed", AnsiColor::Red.on_default().bold()),
+                None => ("", Style::new()),
+            };
+            let style = look.style(style);
+            let line = format!("{}{style}{verdict}{style:#}", line(cells, &widths, &IS_NUMBER));
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// How many threads run at once, and what a pair of mimalloc's takes here.
+    fn host(&self) -> String {
+        let processors = match self.processors {
+            1 => "1 processor".to_owned(),
+            count => format!("{count} processors"),
+        };
+        let mimalloc = self.rows.iter().find_map(|row| row.median_of(Calls::Mimalloc));
+        let mimalloc = mimalloc.map_or_else(String::new, |ns| format!(", a pair of mimalloc's takes {}", time(ns)));
+        format!("{processors}{mimalloc}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_at_the_target_meets_it_and_one_beyond_misses_it() {
+        let met = |value, target| Row::new("pair", "pair", Unit::Ns, vec![value], Some(target)).met;
+        assert_eq!(met(40.0, Target::AtMost(40.0)), Some(true));
+        assert_eq!(met(40.5, Target::AtMost(40.0)), Some(false));
+        assert_eq!(met(0.8, Target::AtLeast(0.8)), Some(true));
+        assert_eq!(met(0.7, Target::AtLeast(0.8)), Some(false));
+        assert_eq!(Row::new("pair", "pair", Unit::Ns, vec![1.0], None).met, None);
+    }
+
+    #[test]
+    fn values_are_told_in_their_unit() {
+        assert_eq!(Unit::Ns.tell(38.25), "38.2 ns");
+        assert_eq!(Unit::PairsPerS.tell(1_660_000.0), "1.66 M/s");
+        assert_eq!(Unit::PairsPerS.tell(104_300_000.0), "104.3 M/s");
+        assert_eq!(Unit::Ratio.tell(1.056), "1.056");
+    }
+
+    #[test]
+    fn the_table_has_a_column_for_each_call_and_judges_each_row() {
+        let rows = vec![
+            Row::new("pair", "pair", Unit::Ns, vec![30.0, 31.0, 32.0], Some(Target::AtMost(40.0)))
+                .beside(Calls::Ordered, vec![1100.0])
+                .beside(Calls::Plain, vec![84_000.0])
+                .beside(Calls::Mimalloc, vec![9.0]),
+            Row::new("scaling", "scaling", Unit::Ratio, vec![0.5], Some(Target::AtLeast(0.8))),
+        ];
+        let (device, driver, why) = ("GPU".to_owned(), "13.0".to_owned(), "asked for".to_owned());
+        let report = Report { device, driver, processors: 2, why, rows };
+        assert_eq!(
+            report.table(Look { columns: 120, colour: false }),
+            "GPU, driver 13.0 (asked for)\n\
+            2 processors, a pair of mimalloc's takes 9.0 ns\n\
+            \n\
+            what     freehold          10 to 90 %  cuMemAllocAsync  cuMemAlloc     target\n\
+            pair      31.0 ns  30.0 ns to 32.0 ns          1.10 µs    84.00 µs  ≤ 40.0 ns  met\n\
+            scaling     0.500      0.500 to 0.500                                 ≥ 0.800  missed\n"
+        );
+    }
+}

@@ -1,0 +1,35 @@
+//! What all measurements of allocators share: a device, its context, and streams.
+
+use freehold::open::{self, Opened};
+use freehold_driver::cuda::{CUcontext, CUstream, context, primary, stream, stream_flags};
+
+use super::super::Result;
+
+pub(super) struct Rig {
+    pub(super) opened: Opened,
+    context: CUcontext,
+    /// One for each thread.
+    pub(super) streams: Vec<CUstream>,
+}
+
+impl Rig {
+    /// With the context current in this thread.
+    pub(super) fn new(wish: Option<&str>, streams: usize) -> Result<Self> {
+        let opened = open::open(wish)?;
+        let context = primary::retain(&opened.api, opened.device)?;
+        context::set_current(&opened.api, context)?;
+        let streams = (0..streams).map(|_| stream::create(&opened.api, stream_flags::NON_BLOCKING));
+        let streams = streams.collect::<std::result::Result<_, _>>()?;
+        Ok(Self { opened, context, streams })
+    }
+
+    /// Makes the context current in another thread.
+    pub(super) fn enter(&self) -> Result<()> {
+        Ok(context::set_current(&self.opened.api, self.context)?)
+    }
+
+    /// Waits for what the streams were given, so that the next measurement begins with nothing pending.
+    pub(super) fn settle(&self) -> Result<()> {
+        Ok(context::synchronize(&self.opened.api)?)
+    }
+}

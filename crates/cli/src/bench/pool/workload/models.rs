@@ -1,0 +1,329 @@
+//! The workloads that are measured: what programs ask of an allocator, drawn from literal seeds, the same in every run.
+
+use super::{Op, Workload};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// All that are measured, in the order in which they are told of.
+pub(crate) fn all() -> [Workload; 4] {
+    [random_small(), random_large(), transformer(), caches()]
+}
+
+/// Buffers of a program that keeps no order: sizes uniform up to 1 MiB, about a thousand live, a coin between one more
+/// and one less, which is any of them.
+pub(crate) fn random_small() -> Workload {
+    random("random-1m", 0x5eed_0001, Level { blocks: 1000, bytes_max: MIB, ops: 20_000 })
+}
+
+/// The same with sizes up to 64 MiB and 150 live: large blocks, of which no two fit into each other's place.
+pub(crate) fn random_large() -> Workload {
+    random("random-64m", 0x5eed_0002, Level { blocks: 150, bytes_max: 64 * MIB, ops: 20_000 })
+}
+
+/// Training of a transformer, one sequence length a step. Weights and the optimiser's state stay; going forward each layer
+/// leaves activations, which go in reverse on the way back, where gradients come; both ways have temporary results and
+/// workspaces. The sizes of a step follow batch x length x width, so that no step's blocks fit where the last one's were.
+pub(crate) fn transformer() -> Workload {
+    let mut random = Random::new(0x5eed_0003);
+    let mut trace = Trace::new("transformer");
+    let weights: Vec<u32> = weights().map(|count| trace.allocate(2 * count)).collect();
+    // A copy of the weights and two moments, in single precision.
+    let state: Vec<u32> = weights_of(3).map(|count| trace.allocate(4 * count)).collect();
+    for _ in 0..40 {
+        step(&mut trace, 32 + random.below(TOKENS_MAX - 31));
+    }
+    for id in weights.into_iter().chain(state) {
+        trace.free(id);
+    }
+    trace.end()
+}
+
+/// Caches of keys and values in a server of language models: a sequence begins with its prompt's cache, which moves to one
+/// half larger whenever it is full, and leaves at random. About 96 sequences at once.
+pub(crate) fn caches() -> Workload {
+    const TOKEN_BYTES: u64 = 32 * KIB;
+    const SEQUENCES: usize = 96;
+    const SEQUENCE_TOKENS_MAX: u64 = 8192;
+    let mut random = Random::new(0x5eed_0004);
+    let mut trace = Trace::new("caches");
+    let mut sequences: Vec<(u32, u64)> = Vec::new();
+    while trace.ops.len() < 20_000 {
+        // The nearer to its number of sequences a server is, the fewer it takes.
+        if random.below(SEQUENCES as u64) >= sequences.len() as u64 {
+            let tokens = 16 + random.below(1009);
+            sequences.push((trace.allocate(tokens * TOKEN_BYTES), tokens));
+            continue;
+        }
+        let at = random.below(sequences.len() as u64) as usize;
+        let (id, tokens) = sequences[at];
+        let grown = tokens + tokens / 2;
+        if random.below(3) == 0 || grown > SEQUENCE_TOKENS_MAX {
+            sequences.swap_remove(at);
+        } else {
+            sequences[at] = (trace.allocate(grown * TOKEN_BYTES), grown);
+        }
+        trace.free(id);
+    }
+    trace.end()
+}
+
+/// How many blocks are live when all are there, how large they are, and how long it goes on.
+struct Level {
+    blocks: usize,
+    bytes_max: u64,
+    ops: usize,
+}
+
+fn random(name: &str, seed: u64, level: Level) -> Workload {
+    let mut random = Random::new(seed);
+    let mut trace = Trace::new(name);
+    let mut live = Vec::new();
+    let (fewest, most) = (level.blocks - level.blocks / 20, level.blocks + level.blocks / 20);
+    let mut is_full = false;
+    while trace.ops.len() < level.ops {
+        is_full |= live.len() == level.blocks;
+        let is_one_more = match live.len() {
+            count if !is_full || count <= fewest => true,
+            count if count >= most => false,
+            _ => random.below(2) == 0,
+        };
+        if is_one_more {
+            live.push(trace.allocate(1 + random.below(level.bytes_max)));
+        } else {
+            trace.free(live.swap_remove(random.below(live.len() as u64) as usize));
+        }
+    }
+    trace.end()
+}
+
+const LAYERS: usize = 12;
+const BATCH: u64 = 8;
+const WIDTH: u64 = 768;
+const HEADS: u64 = 12;
+const VOCABULARY: u64 = 32_768;
+const TOKENS_MAX: u64 = 768;
+const WORKSPACE_BYTES: u64 = 8 * MIB;
+
+/// How many values each tensor of weights has: the embedding; for each layer query, key and value, projection, up, down,
+/// and two norms.
+fn weights() -> impl Iterator<Item = u64> {
+    let layer = [3 * WIDTH * WIDTH, WIDTH * WIDTH, 4 * WIDTH * WIDTH, 4 * WIDTH * WIDTH, 2 * WIDTH, 2 * WIDTH];
+    std::iter::once(VOCABULARY * WIDTH).chain((0..LAYERS).flat_map(move |_| layer))
+}
+
+fn weights_of(copies: usize) -> impl Iterator<Item = u64> {
+    (0..copies).flat_map(|_| weights())
+}
+
+/// One step of training with sequences of `length` tokens, in half precision.
+fn step(trace: &mut Trace, length: u64) {
+    let tokens = BATCH * length;
+    let hidden = 2 * tokens * WIDTH;
+    let statistics = 8 * tokens;
+    let embedded = trace.allocate(hidden);
+    let layers: Vec<Vec<u32>> = (0..LAYERS).map(|_| forward(trace, tokens)).collect();
+    let normed = [trace.allocate(hidden), trace.allocate(statistics)];
+    let logits = trace.allocate(2 * tokens * VOCABULARY);
+    let losses = trace.allocate(4 * tokens);
+    let mut gradients = Vec::new();
+    let logits_gradient = trace.allocate(2 * tokens * VOCABULARY);
+    trace.free(losses);
+    trace.free(logits);
+    let mut gradient = trace.allocate(hidden);
+    gradients.push(trace.allocate(2 * VOCABULARY * WIDTH));
+    trace.free(logits_gradient);
+    for id in normed {
+        trace.free(id);
+    }
+    for saved in layers.into_iter().rev() {
+        gradient = backward(trace, tokens, saved, gradient, &mut gradients);
+    }
+    trace.free(gradient);
+    trace.free(embedded);
+    // The optimiser goes through the tensors one by one, each time with an update of single precision.
+    for count in weights() {
+        trace.temporary(4 * count);
+    }
+    for id in gradients {
+        trace.free(id);
+    }
+}
+
+/// One layer going forward: what it leaves for the way back.
+fn forward(trace: &mut Trace, tokens: u64) -> Vec<u32> {
+    let hidden = 2 * tokens * WIDTH;
+    let statistics = 8 * tokens;
+    let mut saved = vec![trace.allocate(hidden), trace.allocate(statistics)];
+    trace.temporary(WORKSPACE_BYTES);
+    saved.push(trace.allocate(3 * hidden));
+    saved.push(trace.allocate(hidden));
+    saved.push(trace.allocate(4 * tokens * HEADS));
+    let projected = trace.allocate(hidden);
+    trace.temporary(WORKSPACE_BYTES);
+    saved.push(trace.allocate(hidden));
+    trace.free(projected);
+    saved.push(trace.allocate(hidden));
+    saved.push(trace.allocate(statistics));
+    saved.push(trace.allocate(4 * hidden));
+    trace.temporary(WORKSPACE_BYTES);
+    saved.push(trace.allocate(4 * hidden));
+    let down = trace.allocate(hidden);
+    trace.temporary(WORKSPACE_BYTES);
+    saved.push(trace.allocate(hidden));
+    trace.free(down);
+    saved
+}
+
+/// One layer on the way back: takes what it saved and its output's gradient, returns its input's. The gradients of its
+/// weights stay until the step is over.
+fn backward(trace: &mut Trace, tokens: u64, mut saved: Vec<u32>, gradient: u32, gradients: &mut Vec<u32>) -> u32 {
+    let hidden = 2 * tokens * WIDTH;
+    let mut free_last = |trace: &mut Trace, count: usize| {
+        for _ in 0..count {
+            trace.free(saved.pop().expect("a layer saves eleven blocks"));
+        }
+    };
+    free_last(trace, 1);
+    let up = trace.allocate(4 * hidden);
+    gradients.push(trace.allocate(2 * 4 * WIDTH * WIDTH));
+    trace.temporary(WORKSPACE_BYTES);
+    free_last(trace, 1);
+    let activated = trace.allocate(4 * hidden);
+    trace.free(up);
+    free_last(trace, 1);
+    let normed = trace.allocate(hidden);
+    gradients.push(trace.allocate(2 * 4 * WIDTH * WIDTH));
+    trace.free(activated);
+    let middle = trace.allocate(hidden);
+    gradients.push(trace.allocate(2 * 2 * WIDTH));
+    trace.free(normed);
+    trace.free(gradient);
+    free_last(trace, 3);
+    let attended = trace.allocate(hidden);
+    gradients.push(trace.allocate(2 * WIDTH * WIDTH));
+    trace.temporary(WORKSPACE_BYTES);
+    let queries = trace.allocate(3 * hidden);
+    trace.temporary(4 * tokens * HEADS);
+    trace.free(attended);
+    free_last(trace, 3);
+    let normed = trace.allocate(hidden);
+    gradients.push(trace.allocate(2 * 3 * WIDTH * WIDTH));
+    trace.free(queries);
+    let input = trace.allocate(hidden);
+    gradients.push(trace.allocate(2 * 2 * WIDTH));
+    trace.free(normed);
+    trace.free(middle);
+    free_last(trace, 2);
+    input
+}
+
+/// A workload in the making: the ids are given in order.
+struct Trace {
+    name: String,
+    ops: Vec<Op>,
+    /// By id.
+    is_live: Vec<bool>,
+}
+
+impl Trace {
+    fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ops: Vec::new(), is_live: Vec::new() }
+    }
+
+    fn allocate(&mut self, bytes: u64) -> u32 {
+        let id = u32::try_from(self.is_live.len()).expect("a workload has fewer blocks than a u32 counts");
+        self.ops.push(Op::Allocate { id, bytes, stream: 0 });
+        self.is_live.push(true);
+        id
+    }
+
+    fn free(&mut self, id: u32) {
+        self.ops.push(Op::Free { id, stream: 0 });
+        self.is_live[id as usize] = false;
+    }
+
+    /// A block that goes before the next one comes.
+    fn temporary(&mut self, bytes: u64) {
+        let id = self.allocate(bytes);
+        self.free(id);
+    }
+
+    /// Frees what is left, oldest first.
+    fn end(mut self) -> Workload {
+        for id in 0..self.is_live.len() as u32 {
+            if self.is_live[id as usize] {
+                self.free(id);
+            }
+        }
+        Workload { name: self.name, ops: self.ops }
+    }
+}
+
+/// Steele, Lea and Flood's splitmix64.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(workload: &Workload) -> String {
+        let mut text = Vec::new();
+        workload.write(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    /// Fowler, Noll and Vo's hash.
+    fn hash(text: &str) -> u64 {
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    }
+
+    #[test]
+    fn every_block_is_allocated_once_and_freed_once() {
+        for workload in all() {
+            assert_eq!(Workload::parse(&text(&workload)), Ok(workload));
+        }
+    }
+
+    #[test]
+    fn the_workloads_are_the_same_in_every_run() {
+        let of = |workload: Workload| {
+            let (ops, peak, hash) = (workload.ops.len(), workload.peak_live_bytes(), hash(&text(&workload)));
+            (workload.name, ops, peak, hash)
+        };
+        assert_eq!(
+            all().map(of),
+            [
+                ("random-1m".to_owned(), 20_966, 543_341_607, 18_408_256_529_760_353_585),
+                ("random-64m".to_owned(), 20_150, 5_779_889_371, 10_714_401_847_012_884_725),
+                ("transformer".to_owned(), 39_704, 4_179_396_512, 237_161_760_238_481_459),
+                ("caches".to_owned(), 20_072, 4_287_725_568, 15_794_820_225_017_876_419),
+            ]
+        );
+    }
+
+    #[test]
+    fn random_sizes_lie_between_one_byte_and_the_most() {
+        for (workload, bytes_max) in [(random_small(), 1 << 20), (random_large(), 1 << 26)] {
+            for op in workload.ops {
+                if let Op::Allocate { bytes, .. } = op {
+                    assert!((1..=bytes_max).contains(&bytes), "{op}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What is being measured, for whoever looks on: a line on standard error where that is a terminal, and nothing elsewhere.
+
+use std::io::{self, IsTerminal};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+pub(super) struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// Of so many measurements.
+    pub(super) fn new(count: usize) -> Self {
+        if !io::stderr().is_terminal() {
+            return Self { bar: ProgressBar::hidden() };
+        }
+        let style = ProgressStyle::with_template("{pos}/{len} {wide_msg}").expect("the template is well formed");
+        let bar = ProgressBar::with_draw_target(Some(count as u64), ProgressDrawTarget::stderr()).with_style(style);
+        Self { bar }
+    }
+
+    /// Makes one of them.
+    pub(super) fn one<R>(&self, what: &'static str, measure: impl FnOnce() -> R) -> R {
+        self.bar.set_message(what);
+        let measured = measure();
+        self.bar.inc(1);
+        measured
+    }
+
+    pub(super) fn end(self) {
+        self.bar.finish_and_clear();
+    }
+}

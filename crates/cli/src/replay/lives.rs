@@ -1,0 +1,325 @@
+//! From what a log says of addresses to operations on blocks: each block has its own id, from its allocation to its release.
+//!
+//! An address comes again when its block was released, and logs are not perfect: they begin late, end early and lose lines.
+//! What cannot be replayed is left out here, and counted. Pure: no format of a log and no allocator is known.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use serde::Serialize;
+
+use super::Op;
+
+/// What was odd in a log. Replay goes on; a person is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Oddities {
+    /// Lines or events that mean nothing, the last one of a log that was cut among them.
+    pub(super) unreadable: u64,
+    /// Allocations of nothing: left out.
+    pub(super) of_no_bytes: u64,
+    /// Allocations that were refused when the log was made: left out.
+    pub(super) failed_then: u64,
+    /// Blocks that were released and never allocated in the log: allocated before all else.
+    pub(super) alive_at_start: u64,
+    /// Releases of what was never allocated, nobody knows how large: left out.
+    pub(super) unknown_frees: u64,
+    /// Releases of what was released already: left out.
+    pub(super) double_frees: u64,
+    /// Uses of what is not allocated: left out.
+    pub(super) stray_uses: u64,
+    /// Allocations at an address that was not released: the earlier block is released first.
+    pub(super) unreleased: u64,
+    /// Blocks that the log never releases: released after it.
+    pub(super) alive_at_end: u64,
+    /// Operations on other devices than the one that is replayed: left out.
+    pub(super) on_other_devices: u64,
+}
+
+impl Oddities {
+    /// One line, or nothing where all was well.
+    pub(super) fn sentence(&self) -> Option<String> {
+        let parts = [
+            (self.unreadable, "unreadable", "left out"),
+            (self.of_no_bytes, "allocated with no bytes", "left out"),
+            (self.failed_then, "refused when the log was made", "left out"),
+            (self.alive_at_start, "alive before the log", "allocated first"),
+            (self.unknown_frees, "freed and never allocated", "left out"),
+            (self.double_frees, "freed twice", "left out"),
+            (self.stray_uses, "used while not allocated", "left out"),
+            (self.unreleased, "allocated where no free was logged", "freed first"),
+            (self.alive_at_end, "never freed", "freed at the end"),
+            (self.on_other_devices, "on other devices", "left out"),
+        ];
+        let odd: Vec<String> = parts
+            .iter()
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, what, remedy)| format!("{count} {what} ({remedy})"))
+            .collect();
+        if odd.is_empty() { None } else { Some(format!("odd in the log: {}", odd.join(", "))) }
+    }
+}
+
+/// A stream as the log names it. The number of a thread keeps apart what has one name in all threads.
+pub(super) type StreamName = (u64, u64);
+
+/// What lies at an address.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Block {
+        id: u32,
+        stream: u32,
+    },
+    /// An allocation of no bytes, whose release means nothing either.
+    Empty,
+    Freed,
+}
+
+/// The operations of a log while it is read.
+#[derive(Debug, Default)]
+pub(super) struct Lives {
+    /// Allocations of what was alive when the log began.
+    before: Vec<Op>,
+    ops: Vec<Op>,
+    places: HashMap<u64, Place>,
+    streams: HashMap<StreamName, u32>,
+    blocks: u32,
+    pub(super) oddities: Oddities,
+}
+
+/// What a log comes down to. Every free and use is of a block that was allocated before and is not freed yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct History {
+    pub(super) ops: Vec<Op>,
+    /// Ids are below this.
+    pub(super) blocks: u32,
+    /// Streams are below this.
+    pub(super) streams: u32,
+    pub(super) oddities: Oddities,
+}
+
+impl Lives {
+    pub(super) fn allocate(&mut self, address: u64, bytes: u64, stream: StreamName) {
+        let stream = self.stream(stream);
+        if let Some(&Place::Block { id, stream: home }) = self.places.get(&address) {
+            self.oddities.unreleased += 1;
+            self.ops.push(Op::Free { id, stream: home });
+        }
+        if bytes == 0 {
+            self.oddities.of_no_bytes += 1;
+            self.places.insert(address, Place::Empty);
+            return;
+        }
+        let id = self.next_block();
+        self.places.insert(address, Place::Block { id, stream });
+        self.ops.push(Op::Allocate { id, bytes, stream });
+    }
+
+    /// A release. Where the log says how large the block was, it can be one from before the log.
+    pub(super) fn free(&mut self, address: u64, bytes: Option<u64>, stream: StreamName) {
+        let place = self.places.insert(address, Place::Freed);
+        let id = match (place, bytes) {
+            (Some(Place::Block { id, .. }), _) => id,
+            (Some(Place::Empty), _) | (None, Some(0)) => return,
+            (Some(Place::Freed), _) => {
+                self.oddities.double_frees += 1;
+                return;
+            }
+            (None, None) => {
+                self.oddities.unknown_frees += 1;
+                return;
+            }
+            (None, Some(bytes)) => self.block_from_before(bytes, stream),
+        };
+        let stream = self.stream(stream);
+        self.ops.push(Op::Free { id, stream });
+    }
+
+    /// A use of a block. In the stream where the block was allocated it says nothing: that stream's order is enough.
+    pub(super) fn note_use(&mut self, address: u64, stream: StreamName) {
+        match self.places.get(&address).copied() {
+            Some(Place::Block { id, stream: home }) => {
+                let stream = self.stream(stream);
+                if stream != home {
+                    self.ops.push(Op::Use { id, stream });
+                }
+            }
+            Some(Place::Empty) => {}
+            Some(Place::Freed) | None => self.oddities.stray_uses += 1,
+        }
+    }
+
+    /// A block that is alive after the log. If the log says nothing of its address, it was so before it, too.
+    pub(super) fn alive_after(&mut self, address: u64, bytes: u64, stream: StreamName) {
+        if bytes > 0 && !self.places.contains_key(&address) {
+            let id = self.block_from_before(bytes, stream);
+            let stream = self.stream(stream);
+            self.places.insert(address, Place::Block { id, stream });
+        }
+    }
+
+    pub(super) fn finish(mut self) -> History {
+        let is_block = |place: &&Place| matches!(place, Place::Block { .. });
+        self.oddities.alive_at_end = self.places.values().filter(is_block).count() as u64;
+        let mut ops = self.before;
+        ops.append(&mut self.ops);
+        History { ops, blocks: self.blocks, streams: self.streams.len() as u32, oddities: self.oddities }
+    }
+
+    fn block_from_before(&mut self, bytes: u64, stream: StreamName) -> u32 {
+        self.oddities.alive_at_start += 1;
+        let (id, stream) = (self.next_block(), self.stream(stream));
+        self.before.push(Op::Allocate { id, bytes, stream });
+        id
+    }
+
+    fn next_block(&mut self) -> u32 {
+        let id = self.blocks;
+        self.blocks = id.checked_add(1).expect("a log in memory has fewer blocks than a u32 counts");
+        id
+    }
+
+    fn stream(&mut self, name: StreamName) -> u32 {
+        let next = self.streams.len() as u32;
+        match self.streams.entry(name) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => *new.insert(next),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAIN: StreamName = (0, 0);
+    const SIDE: StreamName = (7, 0);
+
+    fn lived(tell: impl FnOnce(&mut Lives)) -> History {
+        let mut lives = Lives::default();
+        tell(&mut lives);
+        lives.finish()
+    }
+
+    #[test]
+    fn an_address_that_comes_again_is_another_block() {
+        let history = lived(|lives| {
+            lives.allocate(0x100, 10, MAIN);
+            lives.free(0x100, Some(10), MAIN);
+            lives.allocate(0x100, 20, SIDE);
+            lives.note_use(0x100, SIDE);
+            lives.note_use(0x100, MAIN);
+            lives.free(0x100, Some(20), SIDE);
+        });
+        assert_eq!(
+            history.ops,
+            [
+                Op::Allocate { id: 0, bytes: 10, stream: 0 },
+                Op::Free { id: 0, stream: 0 },
+                Op::Allocate { id: 1, bytes: 20, stream: 1 },
+                Op::Use { id: 1, stream: 0 },
+                Op::Free { id: 1, stream: 1 },
+            ]
+        );
+        assert_eq!((history.blocks, history.streams), (2, 2));
+        assert_eq!(history.oddities, Oddities::default());
+    }
+
+    #[test]
+    fn a_block_that_is_freed_and_was_never_allocated_lived_before_the_log() {
+        let history = lived(|lives| {
+            lives.allocate(0x100, 10, MAIN);
+            lives.free(0x200, Some(30), SIDE);
+        });
+        assert_eq!(
+            history.ops,
+            [
+                Op::Allocate { id: 1, bytes: 30, stream: 1 },
+                Op::Allocate { id: 0, bytes: 10, stream: 0 },
+                Op::Free { id: 1, stream: 1 },
+            ]
+        );
+        assert_eq!(history.oddities, Oddities { alive_at_start: 1, alive_at_end: 1, ..Oddities::default() });
+    }
+
+    #[test]
+    fn a_free_of_nobody_knows_what_is_left_out() {
+        let history = lived(|lives| lives.free(0x100, None, MAIN));
+        assert_eq!(history.ops, []);
+        assert_eq!(history.oddities, Oddities { unknown_frees: 1, ..Oddities::default() });
+    }
+
+    #[test]
+    fn a_second_free_is_left_out() {
+        let history = lived(|lives| {
+            lives.allocate(0x100, 10, MAIN);
+            lives.free(0x100, Some(10), MAIN);
+            lives.free(0x100, Some(10), MAIN);
+        });
+        assert_eq!(history.ops.len(), 2);
+        assert_eq!(history.oddities, Oddities { double_frees: 1, ..Oddities::default() });
+    }
+
+    #[test]
+    fn an_allocation_where_a_block_is_alive_frees_that_one_in_its_stream() {
+        let history = lived(|lives| {
+            lives.allocate(0x100, 10, SIDE);
+            lives.allocate(0x100, 20, MAIN);
+            lives.free(0x100, None, MAIN);
+        });
+        assert_eq!(
+            history.ops,
+            [
+                Op::Allocate { id: 0, bytes: 10, stream: 0 },
+                Op::Free { id: 0, stream: 0 },
+                Op::Allocate { id: 1, bytes: 20, stream: 1 },
+                Op::Free { id: 1, stream: 1 },
+            ]
+        );
+        assert_eq!(history.oddities, Oddities { unreleased: 1, ..Oddities::default() });
+    }
+
+    #[test]
+    fn nothing_is_allocated_for_no_bytes_and_nothing_freed() {
+        let history = lived(|lives| {
+            lives.allocate(0x100, 0, MAIN);
+            lives.note_use(0x100, MAIN);
+            lives.free(0x100, Some(0), MAIN);
+            lives.free(0x200, Some(0), MAIN);
+        });
+        assert_eq!(history.ops, []);
+        assert_eq!(history.oddities, Oddities { of_no_bytes: 1, ..Oddities::default() });
+    }
+
+    #[test]
+    fn a_use_of_what_is_not_allocated_is_left_out() {
+        let history = lived(|lives| {
+            lives.note_use(0x100, MAIN);
+            lives.allocate(0x100, 10, MAIN);
+            lives.free(0x100, None, MAIN);
+            lives.note_use(0x100, MAIN);
+        });
+        assert_eq!(history.ops.len(), 2);
+        assert_eq!(history.oddities, Oddities { stray_uses: 2, ..Oddities::default() });
+    }
+
+    #[test]
+    fn a_block_that_is_alive_after_a_log_that_is_silent_of_it_was_so_before() {
+        let history = lived(|lives| {
+            lives.allocate(0x100, 10, MAIN);
+            lives.alive_after(0x100, 10, MAIN);
+            lives.alive_after(0x300, 50, MAIN);
+        });
+        assert_eq!(
+            history.ops,
+            [Op::Allocate { id: 1, bytes: 50, stream: 0 }, Op::Allocate { id: 0, bytes: 10, stream: 0 }]
+        );
+        assert_eq!(history.oddities, Oddities { alive_at_start: 1, alive_at_end: 2, ..Oddities::default() });
+    }
+
+    #[test]
+    fn what_is_odd_is_said_in_one_line_and_else_nothing() {
+        let odd = Oddities { double_frees: 2, unreadable: 1, ..Oddities::default() };
+        assert_eq!(odd.sentence().unwrap(), "odd in the log: 1 unreadable (left out), 2 freed twice (left out)");
+        assert_eq!(Oddities::default().sentence(), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! Logs of every kind: whole ones, and ones that were cut or damaged.
+
+use super::super::Op;
+use super::super::lives::Oddities;
+use super::*;
+
+const TIMELINE: &[u8] = include_bytes!("../../../tests/logs/timeline.json");
+const RMM: &[u8] = include_bytes!("../../../tests/logs/rmm.csv");
+const PICKLE: &[u8] = include_bytes!("../../../tests/logs/snapshot.pickle");
+const JSON: &[u8] = include_bytes!("../../../tests/logs/snapshot.json");
+const WORKLOAD: &[u8] = include_bytes!("../../../tests/logs/three-streams.txt");
+
+const SAMPLES: [&[u8]; 5] = [TIMELINE, RMM, PICKLE, JSON, WORKLOAD];
+
+/// Each kind of op, streams, and what was odd.
+fn summary(bytes: &[u8]) -> (Kind, [usize; 3], u32, Oddities) {
+    let Log { kind, history } = read(bytes).unwrap();
+    let count = |is_so: fn(&Op) -> bool| history.ops.iter().filter(|op| is_so(op)).count();
+    let counts = [
+        count(|op| matches!(op, Op::Allocate { .. })),
+        count(|op| matches!(op, Op::Free { .. })),
+        count(|op| matches!(op, Op::Use { .. })),
+    ];
+    (kind, counts, history.streams, history.oddities)
+}
+
+#[test]
+fn every_kind_is_recognised_by_what_it_holds() {
+    assert_eq!(summary(WORKLOAD), (Kind::Workload, [3, 3, 2], 3, Oddities::default()));
+    let odd = Oddities {
+        unreadable: 1,
+        of_no_bytes: 1,
+        failed_then: 1,
+        alive_at_start: 1,
+        double_frees: 1,
+        alive_at_end: 1,
+        ..Oddities::default()
+    };
+    assert_eq!(summary(RMM), (Kind::Rmm, [6, 5, 0], 4, odd));
+    let odd = Oddities { failed_then: 1, alive_at_start: 2, alive_at_end: 2, ..Oddities::default() };
+    assert_eq!(summary(PICKLE), (Kind::Snapshot, [10, 8, 0], 2, odd));
+    assert_eq!(summary(TIMELINE), (Kind::Timeline, [3, 3, 1], 2, Oddities::default()));
+}
+
+#[test]
+fn a_snapshot_is_the_same_as_pickle_and_as_json() {
+    assert_eq!(read(PICKLE).unwrap(), read(JSON).unwrap());
+}
+
+#[test]
+fn a_file_of_no_kind_is_told_which_kinds_there_are() {
+    for (bytes, beginning) in [
+        (&b""[..], "it is empty; replay reads a timeline that Freehold recorded, RMM's CSV log, "),
+        (b" \n\n", "it is empty; "),
+        (b"Dear reader,\n", "it is no log that is known; replay reads a timeline that Freehold recorded, "),
+        (b"PK\x03\x04", "it is no log that is known; "),
+        (b"[\n]\n", "a timeline of Freehold without an allocation: there is nothing to replay"),
+        (b"# empty\n", "a workload without an allocation: "),
+        (b"Thread,Time,Action,Pointer,Size,Stream\n", "a log of RMM without an allocation: "),
+        (b"{}", "as a memory snapshot of PyTorch: it has no device_traces, "),
+        (b"\x80\x04N.", "as a memory snapshot of PyTorch: it has no device_traces, "),
+        (&PICKLE[..1000], "as a memory snapshot of PyTorch: the pickle ends in the middle, at byte 1000: it was cut"),
+    ] {
+        let said = read(bytes).unwrap_err().to_string();
+        assert!(said.starts_with(beginning), "{said}");
+    }
+}
+
+#[test]
+fn more_streams_than_a_device_has_are_refused() {
+    let mut text = "# streams\n".to_owned();
+    for id in 0..1025 {
+        text.push_str(&format!("a {id} 8 {id}\n"));
+    }
+    let said = read(text.as_bytes()).unwrap_err().to_string();
+    assert_eq!(said, "a workload with 1025 streams: at most 1024 are replayed");
+}
+
+/// Whoever reads on from here relies on this.
+fn check(bytes: &[u8]) {
+    let Ok(Log { history, .. }) = read(bytes) else { return };
+    let mut alive = vec![None; history.blocks as usize];
+    for op in &history.ops {
+        let (Op::Allocate { id, stream, .. } | Op::Free { id, stream } | Op::Use { id, stream }) = *op;
+        assert!(stream < history.streams);
+        let place = &mut alive[id as usize];
+        match op {
+            Op::Allocate { bytes, .. } => {
+                assert!(place.is_none() && *bytes > 0, "block {id} is allocated once, and has bytes");
+                *place = Some(true);
+            }
+            Op::Free { .. } => assert_eq!(place.replace(false), Some(true), "block {id} is freed once"),
+            Op::Use { .. } => assert_eq!(*place, Some(true), "block {id} is alive while it is used"),
+        }
+    }
+    assert!(history.ops.len() <= 2 * bytes.len(), "operations are in proportion to the bytes");
+}
+
+#[test]
+fn a_log_that_is_cut_anywhere_is_read_or_refused() {
+    for sample in SAMPLES {
+        for end in 0..sample.len() {
+            check(&sample[..end]);
+        }
+    }
+}
+
+#[test]
+fn a_log_with_any_bytes_changed_is_read_or_refused() {
+    let seed = std::env::var("FREEHOLD_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
+    println!("FREEHOLD_SEED={seed}");
+    let mut state = seed | 1;
+    let mut below = |end: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % end as u64) as usize
+    };
+    for sample in SAMPLES {
+        for _ in 0..2000 {
+            let mut bytes = sample.to_vec();
+            for _ in 0..1 + below(4) {
+                let at = below(bytes.len());
+                match below(4) {
+                    0 => bytes[at] ^= 1 << below(8),
+                    1 => bytes[at] = [0, 0xff, b'0', b'9', b'(', b'e', b'\n', b','][below(8)],
+                    2 => drop(bytes.remove(at)),
+                    _ => {
+                        let (from, count) = (below(bytes.len()), 1 + below(16));
+                        let again: Vec<u8> = bytes[from..].iter().take(count).copied().collect();
+                        bytes.splice(at..at, again);
+                    }
+                }
+            }
+            check(&bytes);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `freehold replay`: a recorded log, replayed on Freehold's pool and on the driver's own allocators, in one run.
+//!
+//! This file owns the command. A log is read (`log`, and a file for each kind), comes down to operations on blocks
+//! (`lives`), is played on each allocator (`play`), and what that gave is told (`report`, `picture`).
+//! The operations are played by one thread, in the order of the log; each of its streams is a stream of the device.
+//! No work is put into them: what is measured is the allocators alone.
+
+mod lives;
+mod log;
+mod pickle;
+mod picture;
+mod play;
+mod report;
+mod rmm;
+mod snapshot;
+mod timeline;
+mod workload;
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use freehold::open::{self, OpenError, Opened};
+use freehold_driver::cuda::{Api, CUstream, CallError, context, device, driver, primary, stream, stream_flags};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use self::log::{Log, LogError};
+use self::play::{Played, Player};
+use self::report::Report;
+use crate::allocator::{Failure, Ordered, Ours, Plain};
+use crate::bench::pool::workload::Op;
+use crate::lab::table::Look;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The log: a timeline that Freehold recorded (Device::record), RMM's CSV log, PyTorch's memory snapshot
+    /// (torch.cuda.memory._dump_snapshot, or the same as JSON), or a workload of `bench pool`; it is recognised by what it holds
+    file: PathBuf,
+    /// Print one JSON object, with times in nanoseconds
+    #[arg(long)]
+    json: bool,
+    /// Draw live and reserved memory over the log, a panel for each allocator
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    #[arg(long)]
+    device: Option<String>,
+    /// How often the log is played on each allocator: the first time finds no memory, further times what is left of it
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    passes: u32,
+}
+
+/// Why there are no figures. Exit status 2.
+#[derive(Debug, thiserror::Error)]
+enum ReplayError {
+    #[error("{}: {error}", .path.display())]
+    Read { path: PathBuf, error: io::Error },
+    #[error("{}: {error}", .path.display())]
+    Log { path: PathBuf, error: LogError },
+    #[error(transparent)]
+    Device(#[from] OpenError),
+    #[error(transparent)]
+    Library(#[from] freehold::Error),
+    #[error(transparent)]
+    Driver(#[from] CallError),
+    #[error(transparent)]
+    Allocator(#[from] Failure),
+    #[error("{}: the picture cannot be written: {error}", .path.display())]
+    Picture { path: PathBuf, error: io::Error },
+    #[error("the figures cannot be printed: {0}")]
+    Print(io::Error),
+}
+
+type Result<T> = std::result::Result<T, ReplayError>;
+
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    match replay(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn replay(arguments: &Arguments) -> Result<()> {
+    let path = arguments.file.as_path();
+    let bytes = fs::read(path).map_err(|error| ReplayError::Read { path: path.to_owned(), error })?;
+    let log = log::read(&bytes).map_err(|error| ReplayError::Log { path: path.to_owned(), error })?;
+    drop(bytes);
+    if let Some(wish) = &arguments.device {
+        // The C interface is given no wish: it looks there.
+        // SAFETY: this process has no other thread yet, which could read the environment meanwhile.
+        unsafe { std::env::set_var(open::VARIABLE, wish) };
+    }
+    let opened = open::open(arguments.device.as_deref())?;
+    let allocators = played(&opened, &log, arguments.passes)?;
+    let report = report(path, &log, &opened, arguments.passes, allocators)?;
+    if let Some(path) = &arguments.svg {
+        let drawn = picture::svg(&report).expect("a picture in memory can be drawn");
+        fs::write(path, drawn).map_err(|error| ReplayError::Picture { path: path.clone(), error })?;
+    }
+    print(&if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
+}
+
+fn report(path: &Path, log: &Log, opened: &Opened, passes: u32, allocators: Vec<Played>) -> Result<Report> {
+    let version = driver::version(&opened.api)?;
+    Ok(Report {
+        file: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+        kind: log.kind,
+        device: device::name(&opened.api, opened.device)?,
+        driver: format!("{}.{}", version / 1000, version % 1000 / 10),
+        why: opened.why.clone(),
+        sums: log.sums(),
+        passes,
+        allocators,
+        oddities: log.history.oddities,
+    })
+}
+
+/// Plays the log on each allocator, one after the other: none finds memory that another has kept.
+fn played(opened: &Opened, log: &Log, passes: u32) -> Result<Vec<Played>> {
+    const ALLOCATORS: u64 = 3;
+    let api = &opened.api;
+    context::set_current(api, primary::retain(api, opened.device)?)?;
+    let bar = progress(log.history.ops.len() as u64 * u64::from(passes) * ALLOCATORS);
+    let settle = || context::synchronize(api);
+    let streams = streams(api, log.history.streams)?;
+    let player = Player::new(&log.history, &streams, passes, &bar);
+    let ordered = Ordered::new(api, opened.device)?;
+    let of_ordered = player.play(&ordered, settle)?;
+    ordered.close()?;
+    let of_plain = player.play(&Plain::new(api)?, settle)?;
+    // Last, because the pool may keep what it has until the process ends.
+    let ours = Ours::new(api, opened.device)?;
+    let of_ours = player.play(&ours, settle)?;
+    ours.forget(&streams)?;
+    bar.finish_and_clear();
+    streams.into_iter().try_for_each(|one| stream::destroy(api, one))?;
+    Ok(vec![of_ours, of_ordered, of_plain])
+}
+
+/// A stream of the device for each of the log, its stream 0 among them.
+fn streams(api: &Api, count: u32) -> Result<Vec<CUstream>> {
+    (0..count).map(|_| Ok(stream::create(api, stream_flags::NON_BLOCKING)?)).collect()
+}
+
+fn progress(operations: u64) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {eta}").expect("the template is well formed");
+    ProgressBar::with_draw_target(Some(operations), ProgressDrawTarget::stderr()).with_style(style)
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // A reader that has seen enough and closes the pipe is no failure.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(ReplayError::Print),
+    }
+}

@@ -1,0 +1,221 @@
+//! What a replay gave, as a table for a person or as one JSON object.
+
+use anstyle::Style;
+use serde::Serialize;
+
+use super::Op;
+use super::lives::{History, Oddities};
+use super::log::{Kind, Log};
+use super::play::Played;
+use crate::bench::report::{line, time, widths};
+use crate::lab::table::Look;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) file: String,
+    pub(super) kind: Kind,
+    pub(super) device: String,
+    pub(super) driver: String,
+    /// Which device, and why this one.
+    #[serde(skip)]
+    pub(super) why: String,
+    #[serde(flatten)]
+    pub(super) sums: Sums,
+    pub(super) passes: u32,
+    pub(super) allocators: Vec<Played>,
+    pub(super) oddities: Oddities,
+}
+
+/// What a log asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Sums {
+    pub(super) allocations: u64,
+    pub(super) frees: u64,
+    pub(super) uses: u64,
+    pub(super) streams: u32,
+    /// Were nothing refused.
+    pub(super) peak_live_bytes: u64,
+}
+
+impl Sums {
+    pub(super) fn of(history: &History) -> Self {
+        let mut sums = Self { allocations: 0, frees: 0, uses: 0, streams: history.streams, peak_live_bytes: 0 };
+        let mut sizes = vec![0; history.blocks as usize];
+        // A log can say more than there is in the world.
+        let mut live_bytes = 0_u128;
+        for op in &history.ops {
+            match *op {
+                Op::Allocate { id, bytes, .. } => {
+                    sums.allocations += 1;
+                    sizes[id as usize] = bytes;
+                    live_bytes += u128::from(bytes);
+                    sums.peak_live_bytes = sums.peak_live_bytes.max(u64::try_from(live_bytes).unwrap_or(u64::MAX));
+                }
+                Op::Free { id, .. } => {
+                    sums.frees += 1;
+                    live_bytes -= u128::from(sizes[id as usize]);
+                }
+                Op::Use { .. } => sums.uses += 1,
+            }
+        }
+        sums
+    }
+}
+
+const NAMES: [&str; 7] =
+    ["allocator", "first pass", "later passes", "peak live", "peak reserved", "reserved/live", "refused"];
+
+/// Which columns are numbers, set to the right.
+const IS_NUMBER: [bool; 7] = [false, true, true, true, true, true, true];
+
+impl Report {
+    pub(super) fn json(&self) -> String {
+        serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
+    }
+
+    pub(super) fn table(&self, look: Look) -> String {
+        let (bold, dimmed) = (look.style(Style::new().bold()), look.style(Style::new().dimmed()));
+        let Sums { allocations, frees, uses, streams, peak_live_bytes } = self.sums;
+        let mut text = format!(
+            "{bold}{}, driver {} ({}){bold:#}\n{}, {}: {}, {}, {}, {}, peak live {}\n",
+            self.device,
+            self.driver,
+            self.why,
+            self.file,
+            self.kind,
+            count(allocations, "allocation"),
+            count(frees, "free"),
+            count(uses, "use"),
+            count(streams.into(), "stream"),
+            size(peak_live_bytes),
+        );
+        if let Some(sentence) = self.oddities.sentence() {
+            text.push_str(&format!("{sentence}\n"));
+        }
+        let rows: Vec<[String; 7]> = self.allocators.iter().map(cells).collect();
+        let widths = widths(&NAMES, &rows);
+        let names = line(&NAMES.map(str::to_owned), &widths, &IS_NUMBER);
+        text.push_str(&format!("\n{dimmed}{}{dimmed:#}\n", names.trim_end()));
+        for row in &rows {
+            text.push_str(line(row, &widths, &IS_NUMBER).trim_end());
+            text.push('\n');
+        }
+        text.push_str("Times are of one allocation or free, in the mean.\n");
+        text
+    }
+}
+
+impl Log {
+    pub(super) fn sums(&self) -> Sums {
+        Sums::of(&self.history)
+    }
+}
+
+fn cells(played: &Played) -> [String; 7] {
+    [
+        played.allocator.to_owned(),
+        time(played.first_ns),
+        played.later_ns.map_or_else(|| "-".to_owned(), time),
+        size(played.peak_live_bytes),
+        size(played.peak_reserved_bytes),
+        ratio(played).map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}")),
+        played.refused.to_string(),
+    ]
+}
+
+/// The peaks of reserved and of live memory by each other, unless nothing was granted.
+pub(super) fn ratio(played: &Played) -> Option<f64> {
+    (played.peak_live_bytes > 0).then(|| played.peak_reserved_bytes as f64 / played.peak_live_bytes as f64)
+}
+
+pub(super) fn count(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// Bytes in the largest unit that they fill.
+pub(super) fn size(bytes: u64) -> String {
+    match unit(bytes) {
+        (_, "bytes") => format!("{bytes} bytes"),
+        (unit_bytes, name) => format!("{:.2} {name}", bytes as f64 / unit_bytes),
+    }
+}
+
+/// The largest unit that so many bytes fill, and its name.
+pub(super) fn unit(bytes: u64) -> (f64, &'static str) {
+    match bytes {
+        0..1024 => (1.0, "bytes"),
+        1024..0x10_0000 => (1024.0, "KiB"),
+        0x10_0000..0x4000_0000 => (1_048_576.0, "MiB"),
+        0x4000_0000.. => (1_073_741_824.0, "GiB"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lives::Lives;
+    use super::*;
+
+    fn report() -> Report {
+        let mut lives = Lives::default();
+        lives.allocate(1, 3 << 20, (0, 0));
+        lives.note_use(1, (1, 0));
+        lives.free(1, None, (0, 0));
+        lives.free(1, None, (0, 0));
+        let history = lives.finish();
+        let played = |allocator, first_ns, later_ns, refused| Played {
+            allocator,
+            first_ns,
+            later_ns,
+            peak_live_bytes: if refused == 0 { 3 << 20 } else { 0 },
+            peak_reserved_bytes: 32 << 20,
+            refused,
+            samples: Vec::new(),
+        };
+        Report {
+            file: "a.csv".to_owned(),
+            kind: Kind::Rmm,
+            device: "Device".to_owned(),
+            driver: "13.0".to_owned(),
+            why: "asked for".to_owned(),
+            sums: Sums::of(&history),
+            passes: 2,
+            allocators: vec![
+                played("cuMemAllocAsync", 12_345.0, Some(550.0), 0),
+                played("cuMemAlloc", 78_600.0, None, 1),
+            ],
+            oddities: history.oddities,
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_allocator() {
+        let text = report().table(Look { columns: 120, colour: false });
+        let expected = "\
+Device, driver 13.0 (asked for)
+a.csv, a log of RMM: 1 allocation, 1 free, 1 use, 2 streams, peak live 3.00 MiB
+odd in the log: 1 freed twice (left out)
+
+allocator        first pass  later passes  peak live  peak reserved  reserved/live  refused
+cuMemAllocAsync    12.35 µs        550 ns   3.00 MiB      32.00 MiB         10.667        0
+cuMemAlloc         78.60 µs             -    0 bytes      32.00 MiB              -        1
+Times are of one allocation or free, in the mean.
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn more_bytes_than_a_number_holds_are_the_most_it_holds() {
+        let mut lives = Lives::default();
+        lives.allocate(1, u64::MAX, (0, 0));
+        lives.allocate(2, u64::MAX, (0, 0));
+        lives.free(1, None, (0, 0));
+        let sums = Sums::of(&lives.finish());
+        assert_eq!((sums.peak_live_bytes, sums.allocations, sums.frees), (u64::MAX, 2, 1));
+    }
+
+    #[test]
+    fn sizes_are_in_the_largest_unit_that_they_fill() {
+        let sizes = [0, 1023, 1024, 1 << 20, 3 << 29];
+        assert_eq!(sizes.map(size), ["0 bytes", "1023 bytes", "1.00 KiB", "1.00 MiB", "1.50 GiB"]);
+    }
+}

@@ -1,0 +1,129 @@
+//! RMM's log: what `rmm::mr::logging_resource_adaptor` writes, a CSV whose columns the first line names.
+//!
+//! Pointers are hexadecimal, with `0x` or without, or `(nil)`. A stream is `0`, or a handle as a pointer is written; 0x2 is
+//! the stream of whichever thread asks, so that there are as many of it as threads. Lines stand in the order of time, also
+//! those of several threads, so that the time itself, which begins anew each day, is not read.
+
+use super::lives::Lives;
+
+/// The columns that replay needs, wherever they stand.
+const NAMES: [&str; 5] = ["Thread", "Action", "Pointer", "Size", "Stream"];
+
+/// `CU_STREAM_PER_THREAD`.
+const PER_THREAD: u64 = 2;
+
+/// Where the columns stand, if this line names them.
+#[derive(Clone, Copy, Debug)]
+struct Columns([usize; 5]);
+
+pub(super) fn is_header(line: &str) -> bool {
+    Columns::of(line).is_some()
+}
+
+/// Reads all lines behind the first, which is the header.
+///
+/// # Panics
+/// If it is not: who calls has looked.
+pub(super) fn read(text: &str) -> Lives {
+    let mut lines = text.lines();
+    let columns = lines.next().and_then(Columns::of).expect("the first line of the log is its header");
+    let mut lives = Lives::default();
+    for line in lines.filter(|line| !line.trim().is_empty()) {
+        if read_line(line, columns, &mut lives).is_none() {
+            lives.oddities.unreadable += 1;
+        }
+    }
+    lives
+}
+
+impl Columns {
+    fn of(line: &str) -> Option<Self> {
+        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        let at = NAMES.map(|name| fields.iter().position(|field| *field == name));
+        Some(Self([at[0]?, at[1]?, at[2]?, at[3]?, at[4]?]))
+    }
+}
+
+fn read_line(line: &str, columns: Columns, lives: &mut Lives) -> Option<()> {
+    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+    let [thread, action, pointer, size, stream] = columns.0.map(|at| fields.get(at).copied());
+    let (pointer, bytes) = (address(pointer?)?, size?.parse::<u64>().ok()?);
+    let stream = match address(stream?)? {
+        PER_THREAD => (PER_THREAD, thread?.parse().ok()?),
+        other => (other, 0),
+    };
+    match action? {
+        "allocate" if pointer == 0 => lives.oddities.of_no_bytes += 1,
+        "allocate" => lives.allocate(pointer, bytes, stream),
+        "allocate failure" => lives.oddities.failed_then += 1,
+        "free" if pointer == 0 => {}
+        "free" => lives.free(pointer, Some(bytes), stream),
+        _ => return None,
+    }
+    Some(())
+}
+
+/// A pointer or a stream. All that counts is that two of them are the same or not.
+fn address(text: &str) -> Option<u64> {
+    match text {
+        "(nil)" | "0x" => Some(0),
+        _ => u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Op;
+    use super::super::lives::{History, Oddities};
+    use super::*;
+
+    fn history(lines: &str) -> History {
+        read(&format!("Thread,Time,Action,Pointer,Size,Stream\n{lines}")).finish()
+    }
+
+    #[test]
+    fn pointers_and_streams_are_read_in_every_form() {
+        let forms = history(
+            "1,10:00:00.000001,allocate,0x7f01,100,0\n1,10:00:00.000002,allocate,7f02,200,0x0\n\
+             1,10:00:00.000003,free,7f01,100,(nil)\n1,10:00:00.000004,free,0x7f02,200,0x55d0\n",
+        );
+        assert_eq!(
+            forms.ops,
+            [
+                Op::Allocate { id: 0, bytes: 100, stream: 0 },
+                Op::Allocate { id: 1, bytes: 200, stream: 0 },
+                Op::Free { id: 0, stream: 0 },
+                Op::Free { id: 1, stream: 1 },
+            ]
+        );
+        assert_eq!(forms.oddities, Oddities::default());
+    }
+
+    #[test]
+    fn each_thread_has_its_own_per_thread_stream_and_shares_the_others() {
+        let streams =
+            history("1,0,allocate,0x1,8,0x2\n2,0,allocate,0x2,8,0x2\n1,0,allocate,0x3,8,0x9\n2,0,allocate,0x4,8,0x9\n");
+        let of = |op: &Op| match *op {
+            Op::Allocate { stream, .. } => stream,
+            _ => panic!("{op:?}"),
+        };
+        assert_eq!(streams.ops.iter().map(of).collect::<Vec<_>>(), [0, 1, 2, 2]);
+    }
+
+    #[test]
+    fn the_columns_are_found_by_their_names() {
+        let lives = read("Action,Size,Pointer,Stream,Thread\r\nallocate,64,0x1,0,9\r\n");
+        assert_eq!(lives.finish().ops, [Op::Allocate { id: 0, bytes: 64, stream: 0 }]);
+        assert!(!is_header("Thread,Time,Action,Pointer,Size"));
+    }
+
+    #[test]
+    fn failures_null_and_lines_that_mean_nothing_are_counted() {
+        let odd = history(
+            "1,0,allocate failure,(nil),1099511627776,0\n1,0,allocate,(nil),0,0\n1,0,free,(nil),0,0\n\
+             1,0,reallocate,0x1,8,0\n1,0,allocate,0x1,-8,0\n1,0,alloc",
+        );
+        assert_eq!(odd.ops, []);
+        assert_eq!(odd.oddities, Oddities { failed_then: 1, of_no_bytes: 1, unreadable: 3, ..Oddities::default() });
+    }
+}

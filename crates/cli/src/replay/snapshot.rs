@@ -1,0 +1,277 @@
+//! PyTorch's memory snapshot: what `torch.cuda.memory._dump_snapshot` writes after `_record_memory_history`, a pickle of a
+//! dict, or the same dict as JSON.
+//!
+//! Of it are read the traces (one for each device: what the allocator was asked for) and the segments (what is alive at
+//! the end). A trace keeps the latest events only, so that blocks are alive before it. How PyTorch got its memory
+//! (`segment_alloc` and the like), and when a release took effect (`free_completed`), is its allocator's affair.
+
+use serde_json::Value as Json;
+
+use super::lives::Lives;
+use super::pickle::{Pickle, PickleError, Value};
+
+/// Why there is nothing to replay in a snapshot.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SnapshotError {
+    #[error(transparent)]
+    Pickle(#[from] PickleError),
+    #[error("the JSON is damaged: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("it has no device_traces, which every memory snapshot of PyTorch has")]
+    NoTraces,
+    #[error(
+        "no allocation was traced: call torch.cuda.memory._record_memory_history() before the work, and take the snapshot after it"
+    )]
+    NothingTraced,
+    #[error("its lists hold each other more often than a snapshot's do")]
+    Entangled,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Alloc,
+    FreeRequested,
+    OutOfMemory,
+    Other,
+}
+
+impl Action {
+    fn of(name: &[u8]) -> Self {
+        match name {
+            b"alloc" => Self::Alloc,
+            b"free_requested" => Self::FreeRequested,
+            b"oom" => Self::OutOfMemory,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    action: Action,
+    address: u64,
+    bytes: u64,
+    stream: u64,
+}
+
+/// A block that is allocated when the snapshot is taken.
+#[derive(Clone, Copy, Debug)]
+struct Alive {
+    device: u64,
+    address: u64,
+    bytes: u64,
+    stream: u64,
+}
+
+#[derive(Debug, Default)]
+struct Snapshot {
+    /// By device.
+    traces: Vec<Vec<Event>>,
+    alive: Vec<Alive>,
+    unreadable: u64,
+}
+
+pub(super) fn read_pickle(bytes: &[u8]) -> Result<Lives, SnapshotError> {
+    let pickle = Pickle::read(bytes)?;
+    let dict = Pickled { pickle: &pickle, value: pickle.root };
+    read(dict, bytes.len())
+}
+
+pub(super) fn read_json(text: &str) -> Result<Lives, SnapshotError> {
+    read(&serde_json::from_str::<Json>(text)?, text.len())
+}
+
+/// A dict, list, number or text of either notation.
+trait Node<'a>: Copy {
+    fn field(self, key: &str) -> Option<Self>;
+    fn elements(self) -> impl Iterator<Item = Self>;
+    fn number(self) -> Option<u64>;
+    fn text(self) -> Option<&'a [u8]>;
+}
+
+#[derive(Clone, Copy)]
+struct Pickled<'a> {
+    pickle: &'a Pickle<'a>,
+    value: Value,
+}
+
+impl<'a> Node<'a> for Pickled<'a> {
+    fn field(self, key: &str) -> Option<Self> {
+        self.pickle.field(self.value, key).map(|value| Self { value, ..self })
+    }
+
+    fn elements(self) -> impl Iterator<Item = Self> {
+        self.pickle.elements(self.value).iter().map(move |&value| Self { value, ..self })
+    }
+
+    fn number(self) -> Option<u64> {
+        // A number beyond 2^63 was read as the negative one with the same bits: only addresses can be so large.
+        if let Value::Number(number) = self.value { Some(number as u64) } else { None }
+    }
+
+    fn text(self) -> Option<&'a [u8]> {
+        self.pickle.text(self.value)
+    }
+}
+
+impl<'a> Node<'a> for &'a Json {
+    fn field(self, key: &str) -> Option<Self> {
+        self.get(key)
+    }
+
+    fn elements(self) -> impl Iterator<Item = Self> {
+        self.as_array().into_iter().flatten()
+    }
+
+    fn number(self) -> Option<u64> {
+        self.as_u64()
+    }
+
+    fn text(self) -> Option<&'a [u8]> {
+        self.as_str().map(str::as_bytes)
+    }
+}
+
+/// Reads a snapshot of which `steps_max` things can be known: a file has fewer events and blocks than bytes, unless its
+/// lists are the same ones again and again.
+fn read<'a>(root: impl Node<'a>, steps_max: usize) -> Result<Lives, SnapshotError> {
+    let traces = root.field("device_traces").ok_or(SnapshotError::NoTraces)?;
+    let (mut snapshot, mut steps) = (Snapshot::default(), 0);
+    let mut step = || {
+        steps += 1;
+        if steps > steps_max { Err(SnapshotError::Entangled) } else { Ok(()) }
+    };
+    for trace in traces.elements() {
+        step()?;
+        let mut events = Vec::new();
+        for entry in trace.elements() {
+            step()?;
+            match event(entry) {
+                Some(event) => events.push(event),
+                None => snapshot.unreadable += 1,
+            }
+        }
+        snapshot.traces.push(events);
+    }
+    for segment in root.field("segments").into_iter().flat_map(Node::elements) {
+        step()?;
+        let number = |key| segment.field(key).and_then(Node::number);
+        let (device, stream) = (number("device").unwrap_or(0), number("stream").unwrap_or(0));
+        // Blocks lie side by side. Only newer snapshots say where.
+        let mut address = number("address").unwrap_or(0);
+        for block in segment.field("blocks").into_iter().flat_map(Node::elements) {
+            step()?;
+            let number = |key| block.field(key).and_then(Node::number);
+            let size = number("size").unwrap_or(0);
+            if block.field("state").and_then(Node::text).is_some_and(|state| state == b"active_allocated") {
+                snapshot.alive.push(Alive { device, address, bytes: number("requested_size").unwrap_or(size), stream });
+            }
+            address = address.wrapping_add(size);
+        }
+    }
+    replayed(&snapshot)
+}
+
+fn event<'a>(entry: impl Node<'a>) -> Option<Event> {
+    let number = |key| entry.field(key).and_then(Node::number);
+    let action = Action::of(entry.field("action")?.text()?);
+    Some(match action {
+        Action::Alloc | Action::FreeRequested => {
+            Event { action, address: number("addr")?, bytes: number("size")?, stream: number("stream")? }
+        }
+        Action::OutOfMemory | Action::Other => Event { action, address: 0, bytes: 0, stream: 0 },
+    })
+}
+
+/// One device is replayed: the one of which most is told.
+fn replayed(snapshot: &Snapshot) -> Result<Lives, SnapshotError> {
+    let asked = |events: &[Event]| {
+        events.iter().filter(|event| matches!(event.action, Action::Alloc | Action::FreeRequested)).count() as u64
+    };
+    let counts: Vec<u64> = snapshot.traces.iter().map(|events| asked(events)).collect();
+    let (device, &most) = counts.iter().enumerate().rev().max_by_key(|(_, count)| **count).unwrap_or((0, &0));
+    if most == 0 {
+        return Err(SnapshotError::NothingTraced);
+    }
+    let mut lives = Lives::default();
+    lives.oddities.unreadable = snapshot.unreadable;
+    lives.oddities.on_other_devices = counts.iter().sum::<u64>() - most;
+    for &Event { action, address, bytes, stream } in &snapshot.traces[device] {
+        match action {
+            Action::Alloc => lives.allocate(address, bytes, (stream, 0)),
+            Action::FreeRequested => lives.free(address, Some(bytes), (stream, 0)),
+            Action::OutOfMemory => lives.oddities.failed_then += 1,
+            Action::Other => {}
+        }
+    }
+    for alive in snapshot.alive.iter().filter(|alive| alive.device == device as u64) {
+        lives.alive_after(alive.address, alive.bytes, (alive.stream, 0));
+    }
+    Ok(lives)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Op;
+    use super::super::lives::Oddities;
+    use super::*;
+
+    const SNAPSHOT: &str = r#"{
+        "segments": [
+            {"device": 0, "address": 4096, "stream": 0, "blocks": [
+                {"size": 512, "requested_size": 500, "state": "active_allocated"},
+                {"size": 512, "state": "inactive"},
+                {"size": 1024, "requested_size": 1000, "state": "active_allocated"}]},
+            {"device": 1, "address": 9000, "stream": 0, "blocks": [{"size": 512, "state": "active_allocated"}]}],
+        "device_traces": [
+            [{"action": "segment_alloc", "addr": 4096, "size": 2048, "stream": 0},
+             {"action": "alloc", "addr": 4096, "size": 500, "stream": 0, "time_us": 1, "frames": []},
+             {"action": "free_requested", "addr": 8192, "size": 300, "stream": 77},
+             {"action": "free_completed", "addr": 8192, "size": 300, "stream": 77},
+             {"action": "oom", "device_free": 0, "size": 1, "stream": 0},
+             {"action": "alloc", "addr": "here"}],
+            [{"action": "alloc", "addr": 9000, "size": 500, "stream": 0}]]}"#;
+
+    #[test]
+    fn the_busiest_device_is_replayed_with_what_was_alive_before_its_trace() {
+        let history = read_json(SNAPSHOT).unwrap().finish();
+        assert_eq!(
+            history.ops,
+            [
+                Op::Allocate { id: 1, bytes: 300, stream: 1 },
+                Op::Allocate { id: 2, bytes: 1000, stream: 0 },
+                Op::Allocate { id: 0, bytes: 500, stream: 0 },
+                Op::Free { id: 1, stream: 1 },
+            ]
+        );
+        let odd = Oddities {
+            unreadable: 1,
+            failed_then: 1,
+            alive_at_start: 2,
+            alive_at_end: 2,
+            on_other_devices: 1,
+            ..Oddities::default()
+        };
+        assert_eq!(history.oddities, odd);
+    }
+
+    #[test]
+    fn a_snapshot_without_history_says_how_to_make_one() {
+        let error = read_json(r#"{"segments": [], "device_traces": [[], []]}"#).unwrap_err();
+        assert!(matches!(error, SnapshotError::NothingTraced), "{error}");
+        let error = read_json(r#"{"segments": []}"#).unwrap_err();
+        assert!(matches!(error, SnapshotError::NoTraces), "{error}");
+    }
+
+    #[test]
+    fn lists_that_are_the_same_a_thousand_times_are_refused() {
+        // {"device_traces": [t, t, …]}, where t is a list of a thousand lists.
+        let mut bytes = b"\x80\x02}X\x0d\x00\x00\x00device_traces](](".to_vec();
+        bytes.extend_from_slice(&b"]".repeat(1000));
+        bytes.extend_from_slice(b"eq\x00");
+        bytes.extend_from_slice(&b"h\x00".repeat(1000));
+        bytes.extend_from_slice(b"es.");
+        let error = read_pickle(&bytes).unwrap_err();
+        assert!(matches!(error, SnapshotError::Entangled), "{error}");
+    }
+}

@@ -1,0 +1,112 @@
+//! Freehold's own timeline: what a recording of a device writes (`Device::record`), an event a line.
+//!
+//! Events stand in the order in which they became known, uses later than they were asked for; replay wants the order in
+//! which the program asked. A file whose writer was killed ends anywhere.
+
+use serde_json::Value;
+
+use super::lives::Lives;
+
+/// At one moment a block is allocated before it is used, and used before it is released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Allocated { bytes: u64 },
+    Used,
+    Released,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    at_us: f64,
+    what: What,
+    block: u64,
+    stream: u64,
+}
+
+pub(super) fn read(text: &str) -> Lives {
+    let (mut moments, mut lives) = (Vec::new(), Lives::default());
+    for line in text.lines() {
+        let line = line.trim().trim_start_matches('[').trim_end_matches([',', ']']);
+        if line.is_empty() {
+            continue;
+        }
+        let event: Option<Value> = serde_json::from_str(line).ok();
+        if event.and_then(|event| read_event(&event, &mut moments)).is_none() {
+            lives.oddities.unreadable += 1;
+        }
+    }
+    moments.sort_by(|a, b| a.at_us.total_cmp(&b.at_us).then(a.what.cmp(&b.what)));
+    for Moment { what, block, stream, .. } in moments {
+        match what {
+            What::Allocated { bytes } => lives.allocate(block, bytes, (stream, 0)),
+            What::Used => lives.note_use(block, (stream, 0)),
+            What::Released => lives.free(block, None, (stream, 0)),
+        }
+    }
+    lives
+}
+
+/// Notes what an event says of blocks; most say nothing. `None` where one says it in a way that no recording does.
+fn read_event(event: &Value, moments: &mut Vec<Moment>) -> Option<()> {
+    let arguments = &event["args"];
+    if event["ph"] != "X" || (arguments["block"].is_null() && arguments["used blocks"].is_null()) {
+        return event.is_object().then_some(());
+    }
+    let (start_us, stream) = (event["ts"].as_f64()?, arguments["stream"].as_u64()?);
+    if let Some(used) = arguments["used blocks"].as_array() {
+        let at_us = arguments["asked after us"].as_f64()?;
+        for block in used {
+            moments.push(Moment { at_us, what: What::Used, block: block.as_u64()?, stream });
+        }
+        return Some(());
+    }
+    let block = arguments["block"].as_u64()?;
+    // Memory is there when the call has returned, and is given up when it is called.
+    moments.push(match &arguments["bytes"] {
+        Value::Null => Moment { at_us: start_us, what: What::Released, block, stream },
+        bytes => {
+            let at_us = start_us + event["dur"].as_f64()?;
+            Moment { at_us, what: What::Allocated { bytes: bytes.as_u64()? }, block, stream }
+        }
+    });
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Op;
+    use super::super::lives::Oddities;
+    use super::*;
+
+    const ALLOCATE: &str = r#"{"ph":"X","pid":1,"tid":1,"ts":1.000,"dur":0.500,"name":"allocate 400 bytes at 0x200","args":{"block":1,"bytes":400,"stream":4}}"#;
+    const RELEASE: &str =
+        r#"{"ph":"X","pid":1,"tid":1,"ts":5.000,"dur":0.100,"name":"release 400","args":{"block":1,"stream":4}}"#;
+    const USE: &str = r#"{"ph":"X","pid":1,"tid":9,"ts":7.000,"dur":2.000,"name":"scale","args":{"asked after us":2.5,"stream":5,"used blocks":[1],"blocks":"400 bytes"}}"#;
+
+    #[test]
+    fn events_are_replayed_in_the_order_in_which_they_were_asked_for() {
+        let history = read(&format!("[\n{ALLOCATE},\n{RELEASE},\n{USE}\n]\n")).finish();
+        assert_eq!(
+            history.ops,
+            [
+                Op::Allocate { id: 0, bytes: 400, stream: 0 },
+                Op::Use { id: 0, stream: 1 },
+                Op::Free { id: 0, stream: 0 },
+            ]
+        );
+        assert_eq!(history.oddities, Oddities::default());
+    }
+
+    #[test]
+    fn a_file_that_was_cut_is_read_up_to_there() {
+        let history = read(&format!("[\n{ALLOCATE},\n{}", &RELEASE[..40])).finish();
+        assert_eq!(history.ops, [Op::Allocate { id: 0, bytes: 400, stream: 0 }]);
+        assert_eq!(history.oddities, Oddities { unreadable: 1, alive_at_end: 1, ..Oddities::default() });
+    }
+
+    #[test]
+    fn events_of_other_things_say_nothing() {
+        let history = read(r#"[{"ph":"M","pid":1,"name":"process_name","args":{"name":"freehold"}}]"#);
+        assert_eq!(history.finish().oddities, Oddities::default());
+    }
+}

@@ -1,0 +1,43 @@
+//! A vector that grows while a kernel runs on it: its address stays, nothing is copied, nothing waits. What it has too much
+//! of goes back when the kernel has passed.
+
+use std::time::Instant;
+
+use freehold::{Device, DeviceVec, Grid, Image, Result};
+
+/// How long the kernel runs.
+const SPEND_NS: u64 = 20_000_000;
+
+fn main() -> Result<()> {
+    run(&freehold::open()?)
+}
+
+pub fn run(device: &Device) -> Result<()> {
+    let module = device.module(&Image::ptx(include_str!("kernels.ptx"))?)?;
+    let (spend, add) = (module.kernel("spend")?, module.kernel("add")?);
+    let (stream, other) = (device.stream()?, device.stream()?);
+    let n = 1000_u32;
+
+    let mut x = DeviceVec::<u32>::new(&stream)?;
+    x.extend_from_host(&stream, &vec![1; n as usize])?;
+    println!("{} elements, memory for {}, addresses for more", x.len(), x.capacity());
+
+    let address = x.address();
+    stream.launch(&spend, Grid::line(1, 1), (SPEND_NS,))?;
+    stream.launch(&add, Grid::cover(n, 256), (&mut x, 1_u32, n))?;
+    let start = Instant::now();
+    x.reserve(&other, 1 << 22)?;
+    println!("under a kernel of 20 ms, 16 MiB more in {:?}; copied: {}", start.elapsed(), !x.grows_in_place());
+    x.extend_from_host(&other, &[7, 8, 9])?;
+    println!("the address is the same: {}", x.address() == address);
+    println!("what the kernel did, and what came behind it: {:?}", other.download(&x.view(998..)?)?);
+
+    x.truncate(10);
+    stream.launch(&spend, Grid::line(1, 1), (SPEND_NS,))?;
+    stream.launch(&add, Grid::line(1, 10), (&mut x, 1_u32, 10_u32))?;
+    x.shrink_to_fit()?;
+    println!("memory for {} is left; the rest goes when the kernel has passed", x.capacity());
+    println!("{:?}", x.download(&stream)?);
+    println!("the ledger knows it as {} bytes", device.owner_of(address.0).map_or(0, |owner| owner.bytes));
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! Memory for the steps of a program, taken once: what a step allocates in its scope is gone at its end, and the next step
+//! has the same addresses. Work of the last step that still runs in another stream is waited for, on the device.
+
+use freehold::{Arena, Device, Grid, Image, Result};
+
+fn main() -> Result<()> {
+    run(&freehold::open()?)
+}
+
+pub fn run(device: &Device) -> Result<()> {
+    let module = device.module(&Image::ptx(include_str!("kernels.ptx"))?)?;
+    let (scale, sum, spend) = (module.kernel("scale")?, module.kernel("sum")?, module.kernel("spend")?);
+    let (stream, other) = (device.stream()?, device.stream()?);
+    let (n, grid) = (1000_u32, Grid::cover(1000_u32, 256));
+
+    let mut totals = other.zeros::<f32>(3)?;
+    let mut arena = Arena::new(&stream, 64 << 10)?;
+    for step in 0..3_usize {
+        arena.scope(|scope| -> Result<()> {
+            let mut x = scope.alloc::<f32>(n as usize)?;
+            stream.write(&mut x, &vec![1.0; n as usize])?;
+            stream.launch(&scale, grid, (&mut x, step as f32, n))?;
+            // The sum is late: the next step writes to the same addresses behind it.
+            other.launch(&spend, Grid::line(1, 1), (2_000_000_u64,))?;
+            other.launch(&sum, grid, (&x, &mut totals.view_mut(step..=step)?, n))?;
+            let inner = scope.scope(|inner| inner.alloc::<u8>(1).map(|piece| piece.address().0))?;
+            let (x, behind) = (x.address().0, inner - x.address().0);
+            println!("step {step}: at {x:#x}, and {behind} bytes behind it in a scope within");
+            Ok(())
+        })?;
+    }
+    println!("the sums: {:?}", other.download(&totals)?);
+
+    let refused = arena.scope(|scope| scope.alloc::<f32>(1 << 20).err());
+    println!("{}", refused.map_or_else(String::new, |error| error.to_string()));
+    Ok(())
+}

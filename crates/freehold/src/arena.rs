@@ -1,0 +1,279 @@
+//! Arenas: one block, cut into pieces that come and go in scopes. An allocation moves a counter up, the end of a scope moves
+//! it back; no driver is called for either.
+//!
+//! Work of a piece that is gone may still be pending. A piece that lies there afterwards is used behind it: in the arena's own
+//! stream by the order of the stream, elsewhere by waits on the device.
+
+use std::marker::PhantomData;
+use std::ops::{Range, RangeBounds};
+use std::panic::Location;
+use std::sync::Arc;
+
+use freehold_driver::cuda::CUdeviceptr;
+
+use crate::block::sealed::Sealed;
+use crate::block::{Block, Plain, Source, Target, View, ViewMut};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::ledger::Mark;
+use crate::stream::{Stream, Used};
+use crate::uses::{Access, Uses};
+
+/// Pieces begin at multiples of this.
+const ALIGNMENT_BYTES: u64 = 256;
+
+/// One reservation for many short-lived pieces.
+///
+/// ```
+/// # fn main() -> freehold::Result<()> {
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let mut arena = freehold::Arena::new(&stream, 1 << 20)?;
+/// for _step in 0..3 {
+///     arena.scope(|scope| {
+///         let mut x = scope.alloc::<f32>(1000)?; // the same addresses in each step
+///         stream.fill_bytes(&mut x, 0)
+///     })?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A piece does not outlive its scope:
+///
+/// ```compile_fail
+/// # fn main() -> freehold::Result<()> {
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let mut arena = freehold::Arena::new(&stream, 1 << 20)?;
+/// let piece = arena.scope(|scope| scope.alloc::<f32>(1000))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Arena {
+    block: Block<u8>,
+    /// What is taken, from the block's beginning on.
+    taken_bytes: u64,
+    /// The pieces of the scopes that have not ended, by address.
+    pieces: Vec<Arc<Region>>,
+    past: Past,
+}
+
+/// Where a piece lies, and what uses it. It is the arena's too: a piece that is forgotten is waited for all the same.
+#[derive(Debug)]
+struct Region {
+    range: Range<u64>,
+    context: Context,
+    uses: Uses,
+}
+
+/// What pieces were used for that are gone.
+#[derive(Debug, Default)]
+struct Past {
+    /// The last position in the arena's stream.
+    home: u64,
+    /// The last use in each other stream, and between which addresses its uses lie.
+    abroad: Vec<(Mark, Range<u64>)>,
+}
+
+impl Past {
+    fn note(&mut self, uses: &Uses, range: Range<u64>) {
+        self.home = self.home.max(uses.at_home().position);
+        for mark in uses.abroad() {
+            match self.abroad.iter_mut().find(|(known, _)| known.stream == mark.stream) {
+                Some((known, known_range)) => {
+                    known.position = known.position.max(mark.position);
+                    *known_range = known_range.start.min(range.start)..known_range.end.max(range.end);
+                }
+                None => self.abroad.push((mark, range.clone())),
+            }
+        }
+    }
+}
+
+impl Arena {
+    /// Takes memory for an arena that lives in `stream`.
+    ///
+    /// # Errors
+    /// As of [`Stream::alloc`].
+    #[track_caller]
+    pub fn new(stream: &Stream, bytes: usize) -> Result<Self> {
+        let block = Block::alloc(stream, bytes, None, Location::caller())?;
+        let mut past = Past::default();
+        // Whoever had the memory before the arena.
+        past.note(Target::used(&block, Access::Write).uses, 0..bytes as u64);
+        Ok(Self { block, taken_bytes: 0, pieces: Vec::new(), past })
+    }
+
+    pub fn address(&self) -> CUdeviceptr {
+        self.block.address()
+    }
+
+    pub fn capacity_bytes(&self) -> u64 {
+        self.block.len() as u64
+    }
+
+    /// Calls `work` with a scope. What it allocates there is gone when it returns, for the host; work that was put into
+    /// streams with it goes on, and the memory is used again behind that.
+    pub fn scope<R>(&mut self, work: impl for<'s> FnOnce(&mut Scope<'s>) -> R) -> R {
+        let ended = Rewind { start_bytes: self.taken_bytes, arena: self };
+        work(&mut Scope { arena: &mut *ended.arena })
+    }
+
+    fn region(&mut self, bytes: u64) -> Result<Arc<Region>> {
+        let capacity_bytes = self.capacity_bytes();
+        let free_bytes = capacity_bytes - self.taken_bytes;
+        if bytes > free_bytes {
+            return Err(Error::ArenaFull { wanted_bytes: bytes, free_bytes, capacity_bytes });
+        }
+        let context = self.block.context().clone();
+        let core = &context.inner.core;
+        let range = self.taken_bytes..self.taken_bytes + bytes;
+        let uses = Uses::begin(Mark { stream: self.block.stream(), position: self.past.home });
+        self.past.abroad.retain(|&(mark, _)| !core.has_passed(mark));
+        for (mark, used) in &self.past.abroad {
+            if used.start < range.end && range.start < used.end {
+                uses.note_unordered(*mark, Access::Write);
+            }
+        }
+        self.taken_bytes = range.end.next_multiple_of(ALIGNMENT_BYTES).min(capacity_bytes);
+        let region = Arc::new(Region { range, context, uses });
+        self.pieces.push(region.clone());
+        Ok(region)
+    }
+
+    fn rewind(&mut self, start_bytes: u64) {
+        while let Some(region) = self.pieces.pop_if(|region| region.range.start >= start_bytes) {
+            self.past.note(&region.uses, region.range.clone());
+        }
+        self.taken_bytes = start_bytes;
+    }
+}
+
+impl Drop for Arena {
+    /// Leaves the uses of its pieces to the block, which is released behind them.
+    fn drop(&mut self) {
+        self.rewind(0);
+        let Used { uses, .. } = Target::used(&self.block, Access::Write);
+        uses.note_unordered(Mark { stream: self.block.stream(), position: self.past.home }, Access::Write);
+        for &(mark, _) in &self.past.abroad {
+            uses.note_unordered(mark, Access::Write);
+        }
+    }
+}
+
+/// Ends a scope, where its work panics too.
+struct Rewind<'a> {
+    arena: &'a mut Arena,
+    start_bytes: u64,
+}
+
+impl Drop for Rewind<'_> {
+    fn drop(&mut self) {
+        self.arena.rewind(self.start_bytes);
+    }
+}
+
+/// The time between a position of an arena and its return there.
+#[derive(Debug)]
+pub struct Scope<'s> {
+    arena: &'s mut Arena,
+}
+
+impl<'s> Scope<'s> {
+    /// A piece of `len` elements, with whatever the memory holds.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] where there is no room for it: an arena does not grow. [`Error::NothingAsked`] for no bytes.
+    pub fn alloc<T: Plain>(&mut self, len: usize) -> Result<Piece<'s, T>> {
+        let element_bytes = size_of::<T>();
+        let bytes = len.checked_mul(element_bytes).ok_or(Error::TooManyElements { elements: len, element_bytes })?;
+        if bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        let region = self.arena.region(bytes as u64)?;
+        let address = self.arena.address().0 + region.range.start;
+        Ok(Piece { region, address, len, scope: PhantomData, elements: PhantomData })
+    }
+
+    /// A scope within this one: what is allocated there is gone at its end, and what this one has stays.
+    pub fn scope<R>(&mut self, work: impl for<'t> FnOnce(&mut Scope<'t>) -> R) -> R {
+        self.arena.scope(work)
+    }
+
+    /// How much can still be allocated.
+    pub fn free_bytes(&self) -> u64 {
+        self.arena.capacity_bytes() - self.arena.taken_bytes
+    }
+}
+
+/// A part of an arena for as long as its scope lasts, used like a [`Block`].
+#[derive(Debug)]
+pub struct Piece<'s, T> {
+    region: Arc<Region>,
+    address: u64,
+    /// In elements.
+    len: usize,
+    scope: PhantomData<&'s ()>,
+    elements: PhantomData<T>,
+}
+
+impl<T: Plain> Piece<'_, T> {
+    pub fn address(&self) -> CUdeviceptr {
+        CUdeviceptr(self.address)
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The elements of a range.
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
+        View::new(self.whole(Access::Read), 0, self.len, range)
+    }
+
+    /// The elements of a range, to write.
+    pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
+        ViewMut::new(self.whole(Access::Read), self.len, range)
+    }
+
+    fn whole(&self, access: Access) -> Used<'_> {
+        let Region { uses, context, .. } = &*self.region;
+        Used { uses, context, base: self.address, access, is_ordered: true }
+    }
+}
+
+impl<T> Sealed for Piece<'_, T> {}
+
+impl<T: Plain> Source<T> for Piece<'_, T> {
+    fn address(&self) -> CUdeviceptr {
+        Piece::address(self)
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn used(&self) -> Used<'_> {
+        self.whole(Access::Read)
+    }
+}
+
+impl<T: Plain> Target<T> for Piece<'_, T> {
+    fn address(&self) -> CUdeviceptr {
+        Piece::address(self)
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn used(&self, access: Access) -> Used<'_> {
+        self.whole(access)
+    }
+}

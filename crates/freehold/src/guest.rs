@@ -1,0 +1,395 @@
+//! Memory for other people's code: by the number of a device, the handle of a stream, and an address. What the C interface
+//! is made of.
+//!
+//! Streams here belong to others. The library learns of one when it is first named, trusts its handle from then on, and is
+//! told with [`Guest::retire`] before it is destroyed, because the driver gives its handle to another stream later (fact 2.5). A
+//! checked guest asks the driver for the stream's id each time instead.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+use freehold_driver::cuda::{CUdeviceptr, CUstream, copy, fill, stream};
+
+use crate::core::Core;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::ledger::{Mark, Owner, WrongRelease};
+use crate::pool::record::{Stage, State};
+use crate::pool::{Key, Refusal, Returned};
+use crate::track::{Track, Trust};
+
+/// A device as other people's code sees it. There is one for each number, for the whole of a process.
+#[derive(Debug)]
+pub struct Guest {
+    core: Arc<Core>,
+    ordinal: i32,
+    /// Whether a stream is known by its id, not by its handle.
+    is_checked: bool,
+    streams: Mutex<HashMap<Name, Arc<Track>>>,
+    /// The streams that use a block beside its own, by its record.
+    uses: Mutex<HashMap<u32, Vec<Arc<Track>>>>,
+}
+
+/// A block that was not taken back at once, and what is known of it. Whoever has it owes the rest of the release.
+#[derive(Debug)]
+#[must_use]
+pub struct Unkept(Option<Returned>);
+
+/// More than this is never kept by a thread.
+const KEPT_BYTES_MAX: u64 = 1 << 40;
+
+/// A longer block is moved where no more than this is left of it: what it gives up is worth a copy.
+const MOVED_BYTES_MAX: u64 = 64 << 10;
+
+/// What a stream is known by: its handle, or its id. The default stream of a thread is another for each.
+type Name = (u64, Option<ThreadId>);
+
+impl Guest {
+    pub(crate) fn new(device: &Device, ordinal: i32, is_checked: bool) -> Self {
+        let core = device.primary.inner.core.clone();
+        Self { core, ordinal, is_checked, streams: Mutex::default(), uses: Mutex::default() }
+    }
+
+    /// Memory for work in a stream, used again where it can be.
+    ///
+    /// # Errors
+    /// [`Error::NothingAsked`] for no bytes, [`Error::Short`] where there is not so much.
+    #[inline]
+    pub fn alloc(&self, bytes: u64, stream: CUstream) -> Result<u64> {
+        match self.alloc_kept(bytes, stream) {
+            Some(base) => Ok(base),
+            None => self.alloc_slowly(bytes, stream),
+        }
+    }
+
+    /// What of [`alloc`](Self::alloc) needs no lock, no driver, and cannot fail otherwise than by having nothing.
+    #[inline(always)]
+    pub fn alloc_kept(&self, bytes: u64, stream: CUstream) -> Option<u64> {
+        if self.is_checked || bytes.wrapping_sub(1) >= KEPT_BYTES_MAX || !self.core.is_good() {
+            return None;
+        }
+        Some(self.core.pool.take_kept(self.key(stream), bytes)?.base)
+    }
+
+    /// Takes memory back in the order of a stream: work that was put into it before may still use the block.
+    ///
+    /// # Errors
+    /// [`Error::WrongRelease`], which says which wrong it is; the block at the address is as it was.
+    #[inline]
+    pub fn free(&self, address: u64, stream: CUstream) -> Result<()> {
+        self.free_kept(address, stream).or_else(|unkept| self.free_unkept(address, stream, unkept))
+    }
+
+    /// What of [`free`](Self::free) needs no lock and no driver. What is left to be done is to be told to
+    /// [`free_unkept`](Self::free_unkept).
+    #[inline(always)]
+    pub fn free_kept(&self, address: u64, stream: CUstream) -> std::result::Result<(), Unkept> {
+        if self.is_checked || !self.core.is_good() {
+            return Err(Unkept(None));
+        }
+        self.core.pool.put_kept(self.key(stream), address).map_err(|returned| Unkept(Some(returned)))
+    }
+
+    /// The rest of a [`free`](Self::free) that [`free_kept`](Self::free_kept) began.
+    #[cold]
+    pub fn free_unkept(&self, address: u64, stream: CUstream, unkept: Unkept) -> Result<()> {
+        // This thread's magazines found it, and other streams have used it.
+        if let Unkept(Some(Returned::Used(record, state))) = unkept {
+            return match self.stream(stream) {
+                Ok((_, track)) => self.free_used(record, state, &track),
+                Err(error) => {
+                    self.core.pool.book.records.at(record).return_to_owner(state);
+                    Err(error)
+                }
+            };
+        }
+        self.free_slowly(address, stream)
+    }
+
+    /// As [`alloc`](Self::alloc), of zeros: they are written in the order of the stream.
+    pub fn alloc_zeroed(&self, bytes: u64, stream: CUstream) -> Result<u64> {
+        let base = self.alloc(bytes, stream)?;
+        let filled = self.core.named(|api| fill::d8_async(api, CUdeviceptr(base), 0, bytes as usize, stream));
+        match filled {
+            Ok(()) => Ok(base),
+            Err(error) => self.free(base, stream).and(Err(self.core.failed(error))),
+        }
+    }
+
+    /// Gives a block other bytes: where it lies if that can be, or else elsewhere, with its contents copied in the order of
+    /// the stream.
+    ///
+    /// # Errors
+    /// As for [`alloc`](Self::alloc) and [`free`](Self::free). The block is as it was.
+    pub fn realloc(&self, address: u64, bytes: u64, stream: CUstream) -> Result<u64> {
+        if self.core.is_child() {
+            return Err(WrongRelease::ForkedChild { address, process: self.core.process }.into());
+        }
+        self.core.check()?;
+        if bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        let (_, track) = self.stream(stream)?;
+        let pool = &self.core.pool;
+        let wrong = || self.wrong(address);
+        let record = pool.book.record_at(address).ok_or_else(wrong)?;
+        let seen = record.seen();
+        if seen.state.stage() != Stage::Owned || seen.base != address {
+            return Err(wrong());
+        }
+        // What other streams use is not given up where it lies, nor added to in an order that is not the block's.
+        let is_own = seen.stream == track.id.0 && !seen.state.is_used_elsewhere();
+        let is_worth_moving = seen.capacity_bytes > MOVED_BYTES_MAX && bytes <= MOVED_BYTES_MAX;
+        if is_own && !is_worth_moving {
+            // As where a whole block is given up.
+            track.mark_release(&self.core.api).map_err(|error| self.core.failed(error))?;
+            if pool.resize(record, bytes) {
+                return Ok(address);
+            }
+        }
+        let base = self.alloc(bytes, stream)?;
+        let copied_bytes = seen.bytes.min(bytes) as usize;
+        let copied = self.core.named(|api| {
+            copy::device_to_device_async(api, CUdeviceptr(base), CUdeviceptr(address), copied_bytes, stream)
+        });
+        let outcome = copied.map_err(|error| self.core.failed(error)).and_then(|()| self.free(address, stream));
+        match outcome {
+            Ok(()) => Ok(base),
+            Err(error) => self.free(base, stream).and(Err(error)),
+        }
+    }
+
+    #[inline]
+    fn key(&self, stream: CUstream) -> Key {
+        Key::foreign(self.ordinal, stream.0 as u64)
+    }
+
+    #[cold]
+    fn alloc_slowly(&self, bytes: u64, stream: CUstream) -> Result<u64> {
+        if bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        self.core.check()?;
+        // Known before anything is asked of the driver.
+        if bytes > self.core.pool.supply.most_bytes() {
+            return Err(Error::Short { wanted_bytes: bytes });
+        }
+        let (key, track) = self.stream(stream)?;
+        if let Some(taken) = self.core.pool.take_kept(key, bytes) {
+            return Ok(taken.base);
+        }
+        match self.core.pool.take(&self.core, key, &track, bytes) {
+            Ok(taken) => Ok(taken.base),
+            Err(Refusal::Short) => Err(Error::Short { wanted_bytes: bytes }),
+            Err(Refusal::Call(error)) => Err(self.core.failed(error)),
+        }
+    }
+
+    #[cold]
+    fn free_slowly(&self, address: u64, stream: CUstream) -> Result<()> {
+        if self.core.is_child() {
+            return Err(WrongRelease::ForkedChild { address, process: self.core.process }.into());
+        }
+        self.core.check()?;
+        let (key, track) = self.stream(stream)?;
+        track.mark_release(&self.core.api).map_err(|error| self.core.failed(error))?;
+        // A thread that only frees keeps what it frees, too.
+        self.core.pool.equip(key, &track);
+        match self.core.pool.put_kept(key, address) {
+            Ok(()) => Ok(()),
+            Err(Returned::Unknown) => Err(self.wrong(address)),
+            Err(Returned::Used(record, state)) => self.free_used(record, state, &track),
+            Err(Returned::Elsewhere) => {
+                let Some(found) = self.core.pool.book.record_at(address) else {
+                    return Err(self.wrong(address));
+                };
+                let state = found.disown(address).map_err(|_| self.wrong(address))?;
+                self.free_used(found.number(), state, &track)
+            }
+        }
+    }
+
+    /// Takes back a block that several streams have used, or one whose own stream is another than `track`.
+    fn free_used(&self, record: u32, state: State, track: &Arc<Track>) -> Result<()> {
+        let uses = if state.is_used_elsewhere() { self.uses().remove(&record) } else { None };
+        let mut users = uses.unwrap_or_default();
+        let home = self.core.pool.book.records.at(record).stream();
+        if track.id.0 != home && !users.iter().any(|user| user.id == track.id) {
+            users.push(track.clone());
+        }
+        let marks: Vec<Mark> = users.iter().map(|user| Mark { stream: user.id, position: user.next() }).collect();
+        // The marks are made before anybody else can have the block.
+        if let Err(error) = self.core.mark_in_turn(&marks) {
+            // In the list before the record says that there is one.
+            if state.is_used_elsewhere() {
+                self.uses().insert(record, users);
+            }
+            self.core.pool.book.records.at(record).return_to_owner(state);
+            return Err(error);
+        }
+        self.core.put_back(record, &marks);
+        Ok(())
+    }
+
+    /// Says that work in another stream uses the block at an address: it is not used again before that work has passed, and
+    /// all that is put into that stream until the block is freed.
+    ///
+    /// # Errors
+    /// [`Error::WrongRelease`] where no block begins at the address.
+    pub fn record_use(&self, address: u64, stream: CUstream) -> Result<()> {
+        self.core.check()?;
+        let (_, track) = self.stream(stream)?;
+        let pool = &self.core.pool;
+        let wrong = || self.wrong(address);
+        let record = pool.book.record_at(address).ok_or_else(wrong)?;
+        if record.stream() == track.id.0 {
+            let seen = record.seen();
+            let is_there = seen.state.stage() == Stage::Owned && seen.base == address;
+            return if is_there { Ok(()) } else { Err(wrong()) };
+        }
+        // In the list before the record says that there is one.
+        let mut uses = self.uses();
+        let users = uses.entry(record.number()).or_default();
+        let is_new = !users.iter().any(|user| user.id == track.id);
+        if is_new {
+            users.push(track);
+        }
+        if record.note_used_elsewhere(address).is_ok() {
+            return Ok(());
+        }
+        // The block that the address lies in may have other uses, which stay.
+        if is_new {
+            users.pop();
+        }
+        if users.is_empty() {
+            uses.remove(&record.number());
+        }
+        drop(uses);
+        Err(wrong())
+    }
+
+    /// Says that a stream is about to be destroyed, or was used for the last time: its handle means another one from now on.
+    /// Unknown ones are none of ours.
+    pub fn retire(&self, stream: CUstream) -> Result<()> {
+        self.core.check()?;
+        let name = self.name(stream)?;
+        let Some(track) = self.streams().remove(&name) else { return Ok(()) };
+        track.retire(&self.core.api).map_err(|error| self.core.failed(error))?;
+        self.core.pool.close_racks(&track);
+        self.core.tidy()
+    }
+
+    /// Gives memory that nobody has back to the driver until no more than `keep_bytes` are left. How many bytes went.
+    pub fn trim(&self, keep_bytes: u64) -> Result<u64> {
+        self.core.check()?;
+        self.core.pool.trim(&self.core, keep_bytes).map_err(|error| self.core.failed(error))
+    }
+
+    /// Lets the pool have no more than so many bytes of the driver from now on. What it has stays until it is trimmed.
+    pub fn set_budget_bytes(&self, bytes: u64) {
+        self.core.pool.supply.set_budget_bytes(bytes);
+    }
+
+    /// The number of the device.
+    pub fn ordinal(&self) -> i32 {
+        self.ordinal
+    }
+
+    /// Whether an address is one of those that this device's blocks lie at.
+    pub fn has(&self, address: u64) -> bool {
+        let supply = &self.core.pool.supply;
+        address.wrapping_sub(supply.base) < supply.bytes
+    }
+
+    /// Why an address could not be released: for those at which nobody has a block.
+    pub fn wrong_release(&self, address: u64) -> WrongRelease {
+        if self.core.is_child() {
+            return WrongRelease::ForkedChild { address, process: self.core.process };
+        }
+        match self.core.releasable(address) {
+            Err(wrong) => wrong,
+            Ok(of) => WrongRelease::Held { of: Box::new(of) },
+        }
+    }
+
+    /// The bytes that the driver gave.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.core.pool.supply.reserved_bytes()
+    }
+
+    /// The bytes that owners have asked for and not given back.
+    pub fn live_bytes(&self) -> u64 {
+        // The locks may be held for ever in a fork.
+        if self.core.is_child() { 0 } else { self.core.totals().owned_bytes }
+    }
+
+    /// Why so many bytes cannot be had, in words.
+    pub fn explain(&self, wanted_bytes: u64) -> Result<String> {
+        self.core.check()?;
+        Ok(self.core.shortage(wanted_bytes)?.to_string())
+    }
+
+    /// Who owns the block that an address lies in.
+    pub fn owner_of(&self, address: u64) -> Option<Owner> {
+        if self.core.is_child() { None } else { self.core.owner_of(address) }
+    }
+
+    /// What is wrong with a release at an address. Another thread may have allocated there meanwhile.
+    fn wrong(&self, address: u64) -> Error {
+        self.wrong_release(address).into()
+    }
+
+    /// The track of a stream, and what this thread finds its magazines by.
+    fn stream(&self, stream: CUstream) -> Result<(Key, Arc<Track>)> {
+        let name = self.name(stream)?;
+        let key = Key::foreign(self.ordinal, name.0);
+        if let Some(track) = self.streams().get(&name) {
+            return Ok((key, track.clone()));
+        }
+        let trust = if self.is_checked { Trust::Untold } else { Trust::Told };
+        if self.is_checked {
+            self.lose_others(stream)?;
+        }
+        let track = self.core.add_foreign_stream(stream, trust)?;
+        let known = self.streams().entry(name).or_insert_with(|| track.clone()).clone();
+        if known.id != track.id {
+            // Another thread was faster.
+            track.retire(&self.core.api).map_err(|error| self.core.failed(error))?;
+        }
+        Ok((key, known))
+    }
+
+    /// Forgets the streams that had a handle before it came to mean one that is not known yet.
+    fn lose_others(&self, stream: CUstream) -> Result<()> {
+        // The default stream of each thread is another, and all have one handle.
+        if stream == CUstream::PER_THREAD {
+            return Ok(());
+        }
+        let lost: Vec<_> = self.streams().extract_if(|_, track| track.raw == stream).map(|(_, track)| track).collect();
+        for track in &lost {
+            track.lose();
+            self.core.pool.close_racks(track);
+        }
+        if lost.is_empty() { Ok(()) } else { self.core.tidy() }
+    }
+
+    fn name(&self, stream: CUstream) -> Result<Name> {
+        let thread = (stream == CUstream::PER_THREAD).then(|| std::thread::current().id());
+        if !self.is_checked {
+            // Both name the legacy default stream.
+            let stream = if stream == CUstream::LEGACY { CUstream::NULL } else { stream };
+            return Ok((stream.0 as u64, thread));
+        }
+        let id = self.core.named(|api| stream::id(api, stream)).map_err(|error| self.core.failed(error))?;
+        Ok((id, None))
+    }
+
+    fn streams(&self) -> MutexGuard<'_, HashMap<Name, Arc<Track>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn uses(&self) -> MutexGuard<'_, HashMap<u32, Vec<Arc<Track>>>> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,112 @@
+//! What a pool knows of its blocks, apart from the driver: records, slabs, the table that leads to them, and the lots.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::lot::Lot;
+use super::record::{Gone, Record};
+use super::shelf::Shelf;
+use super::slab::Slab;
+use super::table::{Entry, Table};
+
+/// Numbers of pools: no two of a process have the same, ever.
+static POOLS: AtomicU32 = AtomicU32::new(0);
+
+#[derive(Debug)]
+pub(crate) struct Book {
+    pub(crate) number: u32,
+    /// The process that made the pool. Its forks have a copy, whose locks may be held for ever.
+    pub(crate) process: u32,
+    pub(crate) records: Shelf<Record>,
+    pub(crate) slabs: Shelf<Slab>,
+    pub(crate) table: Table,
+    lots: RwLock<Vec<Arc<Lot>>>,
+    /// How often a lot had nothing for a request: the pool's clock.
+    pub(crate) misses: AtomicU64,
+}
+
+impl Book {
+    pub(crate) fn new(table: Table) -> Self {
+        Self {
+            number: POOLS.fetch_add(1, Ordering::Relaxed),
+            process: std::process::id(),
+            records: Shelf::new(),
+            slabs: Shelf::new(),
+            table,
+            lots: RwLock::default(),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    /// The record of the block that begins at an address, or that a slab has there.
+    #[inline]
+    pub(crate) fn record_at(&self, address: u64) -> Option<&Record> {
+        match self.table.at(address) {
+            Entry::Nothing => None,
+            Entry::Record(number) => Some(self.records.at(number)),
+            Entry::Slab(number) => {
+                let number = self.slabs.at(number).record_at(address)?;
+                Some(self.records.at(number))
+            }
+        }
+    }
+
+    /// The record of the block that an address lies in, at its beginning or further in.
+    pub(crate) fn record_around(&self, address: u64) -> Option<&Record> {
+        if !self.table.has(address) {
+            return None;
+        }
+        if let Entry::Slab(_) = self.table.at(address) {
+            return self.record_at(address);
+        }
+        let base = self.lots().iter().find_map(|lot| lot.taken_at(address))?;
+        self.record_at(base)
+    }
+
+    /// The last block that lay at an address, and is no more.
+    pub(crate) fn gone_at(&self, address: u64) -> Option<Gone> {
+        self.table.has(address).then(|| self.lots().iter().find_map(|lot| lot.gone_at(address)))?
+    }
+
+    pub(crate) fn lot(&self, number: u32) -> Arc<Lot> {
+        self.read_lots()[number as usize].clone()
+    }
+
+    /// Makes a lot of the next number.
+    pub(crate) fn add_lot(&self, make: impl FnOnce(u32) -> Lot) -> Arc<Lot> {
+        let mut lots = self.lots.write().unwrap_or_else(PoisonError::into_inner);
+        let lot = Arc::new(make(u32::try_from(lots.len()).expect("fewer lots than a u32 counts")));
+        lots.push(lot.clone());
+        lot
+    }
+
+    pub(crate) fn lots(&self) -> Vec<Arc<Lot>> {
+        self.read_lots().clone()
+    }
+
+    fn read_lots(&self) -> std::sync::RwLockReadGuard<'_, Vec<Arc<Lot>>> {
+        self.lots.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::record::Stage;
+
+    #[test]
+    fn a_block_is_disowned_once() {
+        let records = Shelf::<Record>::new();
+        let record = records.at(records.add(1));
+        record.begin(4096, 1024, 7, 0, 0, 0);
+        assert_eq!(record.disown(4096).unwrap_err().stage(), Stage::Parked);
+        record.own(1000);
+        assert_eq!(record.disown(4097).unwrap_err().stage(), Stage::Owned);
+        assert!(!record.disown(4096).unwrap().is_used_elsewhere());
+        assert_eq!(record.disown(4096).unwrap_err().stage(), Stage::Parked);
+        record.own(10);
+        record.note_used_elsewhere(4096).unwrap();
+        assert!(record.disown(4096).unwrap().is_used_elsewhere());
+        assert_eq!(record.seen().bytes, 10);
+    }
+}

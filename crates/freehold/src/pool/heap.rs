@@ -1,0 +1,494 @@
+//! Where blocks lie: addresses that are reserved, those of them that have memory, and those that are taken. Pure arithmetic:
+//! it decides, somebody else calls the driver.
+//!
+//! A region is a span of reserved addresses. It is divided into places that follow each other without gaps: holes, where
+//! nothing is mapped; free ranges; and places that are taken. Neighbours that are free become one, and so do holes. Memory
+//! comes in chunks, which are mapped over holes and taken away again where all of a chunk is free.
+
+use std::collections::BTreeMap;
+
+use super::bins::{Bins, Link, NONE, Ranges};
+
+/// Places are whole granules.
+pub(crate) const GRANULE_BYTES: u64 = 2048;
+
+/// What is mapped is whole pages: the granularity of the driver's.
+pub(crate) const PAGE_BYTES: u64 = 2 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Vacant,
+    Hole,
+    Free,
+    /// Free, and a hole follows: the end of what is mapped. It is in no bin, because it is cut only where nothing else fits:
+    /// that leaves fewer remainders, and less has to be mapped.
+    Top,
+    Taken,
+}
+
+impl Kind {
+    fn is_free(self) -> bool {
+        matches!(self, Self::Free | Self::Top)
+    }
+}
+
+#[derive(Debug)]
+struct Place {
+    base: u64,
+    granules: u32,
+    kind: Kind,
+    /// Neighbours by address, within the region. `after` also links vacant ones.
+    before: u32,
+    after: u32,
+    link: Link,
+    /// Of a free range: the position of the heap's stream behind which nobody uses it.
+    position: u64,
+}
+
+#[derive(Debug, Default)]
+struct Places(Vec<Place>);
+
+impl Ranges for Places {
+    fn link(&self, range: u32) -> Link {
+        self.0[range as usize].link
+    }
+
+    fn link_mut(&mut self, range: u32) -> &mut Link {
+        &mut self.0[range as usize].link
+    }
+
+    fn length(&self, range: u32) -> u32 {
+        self.0[range as usize].granules
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    base: u64,
+    bytes: u64,
+    /// Its first place: that one is cut and joined from behind only, and so stays.
+    first: u32,
+}
+
+/// Memory that is mapped as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    /// What the driver calls it.
+    pub(crate) handle: u64,
+}
+
+/// A place that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) place: u32,
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    /// The position of the heap's stream behind which nobody uses it.
+    pub(crate) position: u64,
+}
+
+/// Where memory would have to be mapped for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    /// What can be mapped there at the most.
+    pub(crate) room_bytes: u64,
+    /// The free range before it that the request would use too.
+    beside: Option<u32>,
+}
+
+impl Need {
+    /// Of addresses that are no heap's.
+    pub(crate) fn beyond(base: u64, bytes: u64, room_bytes: u64) -> Self {
+        Self { base, bytes, room_bytes, beside: None }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Heap {
+    places: Places,
+    vacant: u32,
+    free: Bins,
+    holes: Vec<u32>,
+    regions: Vec<Region>,
+    chunks: BTreeMap<u64, Chunk>,
+    mapped_bytes: u64,
+    free_bytes: u64,
+}
+
+impl Heap {
+    pub(crate) fn new() -> Self {
+        Self {
+            places: Places::default(),
+            vacant: NONE,
+            free: Bins::new(),
+            holes: Vec::new(),
+            regions: Vec::new(),
+            chunks: BTreeMap::new(),
+            mapped_bytes: 0,
+            free_bytes: 0,
+        }
+    }
+
+    /// Adds reserved addresses, with nothing mapped. Both are whole pages.
+    pub(crate) fn add_region(&mut self, base: u64, bytes: u64) {
+        assert!(base.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES), "a region is whole pages");
+        let hole = self.add_place(base, granules_of(bytes), Kind::Hole, NONE, NONE);
+        self.holes.push(hole);
+        self.regions.push(Region { base, bytes, first: hole });
+    }
+
+    /// Takes the regions away that nothing is mapped in: their bases and lengths.
+    pub(crate) fn take_bare_regions(&mut self) -> Vec<(u64, u64)> {
+        let places = &self.places.0;
+        let is_bare = |region: &mut Region| {
+            let first = &places[region.first as usize];
+            first.kind == Kind::Hole && first.granules == granules_of(region.bytes)
+        };
+        let bare: Vec<_> = self.regions.extract_if(.., is_bare).collect();
+        for region in &bare {
+            self.holes.retain(|&hole| hole != region.first);
+            let vacant = self.vacant;
+            let place = self.place_mut(region.first);
+            (place.kind, place.after) = (Kind::Vacant, vacant);
+            self.vacant = region.first;
+        }
+        bare.into_iter().map(|region| (region.base, region.bytes)).collect()
+    }
+
+    pub(crate) fn mapped_bytes(&self) -> u64 {
+        self.mapped_bytes
+    }
+
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.free_bytes
+    }
+
+    /// Takes the free range that fits best.
+    pub(crate) fn take(&mut self, bytes: u64) -> Option<Taken> {
+        self.take_if(bytes, |_| true)
+    }
+
+    /// Takes the free range that fits best of those whose position is good.
+    pub(crate) fn take_if(&mut self, bytes: u64, is_good: impl Fn(u64) -> bool) -> Option<Taken> {
+        let granules = u32::try_from(bytes.div_ceil(GRANULE_BYTES)).ok()?;
+        let is_good = |range| is_good(self.place(range).position);
+        let range = self.free.best(&self.places, granules, is_good).or_else(|| self.best_top(granules, is_good))?;
+        Some(self.take_from(range, granules))
+    }
+
+    /// Gives a place back: nobody uses it behind a position of the heap's stream.
+    pub(crate) fn give(&mut self, place: u32, position: u64) {
+        assert_eq!(self.place(place).kind, Kind::Taken, "a place is given back by who took it, once");
+        self.free_bytes += self.bytes_of(place);
+        self.place_mut(place).position = position;
+        self.settle_free(place);
+    }
+
+    #[cold]
+    fn best_top(&self, granules: u32, is_good: impl Fn(u32) -> bool) -> Option<u32> {
+        let tops = self.tops().filter(|&top| self.place(top).granules >= granules && is_good(top));
+        tops.min_by_key(|&top| self.place(top).granules)
+    }
+
+    /// The free ranges before holes.
+    fn tops(&self) -> impl Iterator<Item = u32> {
+        let befores = self.holes.iter().map(|&hole| self.place(hole).before);
+        befores.filter(|&before| before != NONE && self.place(before).kind == Kind::Top)
+    }
+
+    /// All free ranges of at least so many granules.
+    fn ranges(&self, granules: u32) -> Vec<u32> {
+        let mut ranges = self.free.from(&self.places, granules);
+        ranges.extend(self.tops().filter(|&top| self.place(top).granules >= granules));
+        ranges
+    }
+
+    /// Makes a place free, in a bin or as the end of what is mapped.
+    fn set_free(&mut self, place: u32) {
+        let after = self.place(place).after;
+        if after != NONE && self.place(after).kind == Kind::Hole {
+            self.place_mut(place).kind = Kind::Top;
+        } else {
+            self.place_mut(place).kind = Kind::Free;
+            self.free.insert(&mut self.places, place);
+        }
+    }
+
+    /// Takes a free range from its bin, if it is in one.
+    fn unlist(&mut self, range: u32) {
+        if self.place(range).kind == Kind::Free {
+            self.free.remove(&mut self.places, range);
+        }
+    }
+
+    fn take_from(&mut self, range: u32, granules: u32) -> Taken {
+        self.unlist(range);
+        let rest = self.place(range).granules - granules;
+        if rest > 0 {
+            let (base, after, position) = {
+                let place = self.place(range);
+                (place.base + u64::from(granules) * GRANULE_BYTES, place.after, place.position)
+            };
+            let rest = self.add_place(base, rest, Kind::Free, range, after);
+            self.place_mut(rest).position = position;
+            self.place_mut(range).granules = granules;
+            self.set_free(rest);
+        }
+        let place = self.place_mut(range);
+        place.kind = Kind::Taken;
+        let taken = Taken {
+            place: range,
+            base: place.base,
+            bytes: u64::from(granules) * GRANULE_BYTES,
+            position: place.position,
+        };
+        self.free_bytes -= taken.bytes;
+        taken
+    }
+
+    /// Makes a place free, one with its free neighbours.
+    fn settle_free(&mut self, mut place: u32) {
+        let (before, after) = (self.place(place).before, self.place(place).after);
+        if after != NONE && self.place(after).kind.is_free() {
+            self.unlist(after);
+            self.join(place, after);
+        }
+        if before != NONE && self.place(before).kind.is_free() {
+            self.unlist(before);
+            self.join(before, place);
+            place = before;
+        }
+        self.set_free(place);
+    }
+
+    /// Lets a place swallow the one behind it.
+    fn join(&mut self, place: u32, behind: u32) {
+        let (granules, after, position) = {
+            let behind = self.place(behind);
+            (behind.granules, behind.after, behind.position)
+        };
+        let joined = self.place_mut(place);
+        joined.granules += granules;
+        joined.after = after;
+        joined.position = joined.position.max(position);
+        if after != NONE {
+            self.place_mut(after).before = place;
+        }
+        let gone = self.vacant;
+        let vacated = self.place_mut(behind);
+        vacated.kind = Kind::Vacant;
+        vacated.after = gone;
+        self.vacant = behind;
+    }
+
+    /// Where memory has to be mapped so that a request can be met: where the least is needed, and then in the smallest
+    /// hole that has room for `spare_bytes` more.
+    pub(crate) fn need(&self, bytes: u64, spare_bytes: u64) -> Option<Need> {
+        let needs = self.holes.iter().filter_map(|&hole| {
+            let hole = self.place(hole);
+            let beside = Some(hole.before).filter(|&before| before != NONE && self.place(before).kind == Kind::Top);
+            let there = beside.map_or(0, |beside| self.bytes_of(beside));
+            let need = bytes.saturating_sub(there).max(1).next_multiple_of(PAGE_BYTES);
+            let room_bytes = u64::from(hole.granules) * GRANULE_BYTES;
+            (need + spare_bytes <= room_bytes).then_some(Need { base: hole.base, bytes: need, room_bytes, beside })
+        });
+        needs.min_by_key(|need| (need.bytes, need.room_bytes, need.base))
+    }
+
+    /// Notes that a chunk was mapped somewhere in a hole: its addresses are free, behind a position. While it was mapped the hole
+    /// may have become longer on both sides.
+    pub(crate) fn fill(&mut self, chunk: Chunk, position: u64) {
+        let index =
+            self.holes.iter().position(|&hole| chunk.base.wrapping_sub(self.place(hole).base) < self.bytes_of(hole));
+        let hole = self.holes.swap_remove(index.expect("a chunk is mapped in a hole"));
+        let filled = self.cut(hole, chunk.base - self.place(hole).base, Kind::Hole);
+        let rest = self.cut(filled, chunk.bytes, Kind::Hole);
+        self.holes.extend([(filled != hole).then_some(hole), (rest != filled).then_some(rest)].into_iter().flatten());
+        self.chunks.insert(chunk.base, chunk);
+        self.mapped_bytes += chunk.bytes;
+        self.free_bytes += chunk.bytes;
+        self.place_mut(filled).position = position;
+        self.settle_free(filled);
+    }
+
+    /// Takes the free range that a request would use beside what is mapped for it, so that nobody else does meanwhile.
+    pub(crate) fn claim(&mut self, need: Need) -> Option<u32> {
+        let range = need.beside?;
+        let granules = self.place(range).granules;
+        Some(self.take_from(range, granules).place)
+    }
+
+    /// Notes that nobody uses anything that is free.
+    pub(crate) fn forget_positions(&mut self) {
+        self.places.0.iter_mut().for_each(|place| place.position = 0);
+    }
+
+    /// The longest free range.
+    pub(crate) fn longest_bytes(&self) -> u64 {
+        self.ranges(1).into_iter().map(|range| self.bytes_of(range)).max().unwrap_or(0)
+    }
+
+    /// The chunks that are free as a whole, of ranges whose position is good.
+    pub(crate) fn free_chunks(&self, is_good: impl Fn(u64) -> bool) -> Vec<Chunk> {
+        let ranges = self.ranges(granules_of(PAGE_BYTES));
+        let good = ranges.into_iter().filter(|&range| is_good(self.place(range).position));
+        good.flat_map(|range| {
+            let (base, end) = (self.place(range).base, self.place(range).base + self.bytes_of(range));
+            self.chunks.range(base..end).map(|(_, &chunk)| chunk).filter(move |chunk| chunk.base + chunk.bytes <= end)
+        })
+        .collect()
+    }
+
+    /// Makes a hole of a chunk that is free as a whole, which is to be unmapped.
+    pub(crate) fn empty(&mut self, chunk: Chunk) {
+        assert_eq!(self.chunks.remove(&chunk.base), Some(chunk), "a chunk is taken away where it was mapped");
+        let range = self.at(chunk.base).expect("a chunk lies in a region");
+        assert!(self.place(range).kind.is_free(), "a chunk is taken away when all of it is free");
+        self.unlist(range);
+        self.place_mut(range).kind = Kind::Taken;
+        let hole = self.cut(range, chunk.base - self.place(range).base, Kind::Taken);
+        let rest = self.cut(hole, chunk.bytes, Kind::Taken);
+        self.mapped_bytes -= chunk.bytes;
+        self.free_bytes -= chunk.bytes;
+        // The holes first: what lies before one is at the end of what is mapped.
+        self.settle_hole(hole);
+        for part in [(hole != range).then_some(range), (rest != hole).then_some(rest)].into_iter().flatten() {
+            self.set_free(part);
+        }
+    }
+
+    /// Makes everything free that is mapped, whoever has it.
+    pub(crate) fn free_all(&mut self) {
+        let (chunks, regions) = (std::mem::take(&mut self.chunks), std::mem::take(&mut self.regions));
+        *self = Self::new();
+        for region in regions {
+            self.add_region(region.base, region.bytes);
+        }
+        for chunk in chunks.into_values() {
+            self.fill(chunk, 0);
+        }
+    }
+
+    /// Lets a place that is taken have other bytes, if what follows it is free. Whether it could.
+    pub(crate) fn resize(&mut self, place: u32, bytes: u64, position: u64) -> bool {
+        let (had, wanted) = (self.bytes_of(place), bytes.next_multiple_of(GRANULE_BYTES));
+        if wanted < had {
+            let rest = self.cut(place, wanted, Kind::Taken);
+            self.give(rest, position);
+            return true;
+        }
+        let after = self.place(place).after;
+        if wanted > had && (after == NONE || !self.place(after).kind.is_free() || self.bytes_of(after) < wanted - had) {
+            return false;
+        }
+        if wanted > had {
+            self.take_from(after, granules_of(wanted - had));
+            self.join(place, after);
+        }
+        true
+    }
+
+    /// What lies at an address, if a place that is taken does: its base.
+    pub(crate) fn taken_at(&self, address: u64) -> Option<u64> {
+        let place = self.place(self.at(address)?);
+        (place.kind == Kind::Taken).then_some(place.base)
+    }
+
+    /// Whether an address lies in a region of this heap.
+    pub(crate) fn has(&self, address: u64) -> bool {
+        self.region_of(address).is_some()
+    }
+
+    fn region_of(&self, address: u64) -> Option<&Region> {
+        self.regions.iter().find(|region| address.wrapping_sub(region.base) < region.bytes)
+    }
+
+    /// The place that an address lies in.
+    fn at(&self, address: u64) -> Option<u32> {
+        let mut index = self.region_of(address)?.first;
+        while address >= self.place(index).base + self.bytes_of(index) {
+            index = self.place(index).after;
+        }
+        Some(index)
+    }
+
+    /// Cuts a place after `bytes`; what is behind is of another kind. That part, or the place itself where nothing is
+    /// before the cut, or nothing behind it.
+    fn cut(&mut self, index: u32, bytes: u64, kind: Kind) -> u32 {
+        let granules = granules_of(bytes);
+        let place = self.place(index);
+        if granules == 0 || granules == place.granules {
+            return index;
+        }
+        let (base, rest, after, position) =
+            (place.base + bytes, place.granules - granules, place.after, place.position);
+        self.place_mut(index).granules = granules;
+        let behind = self.add_place(base, rest, kind, index, after);
+        self.place_mut(behind).position = position;
+        behind
+    }
+
+    /// Makes a place a hole, one with its neighbours that are.
+    fn settle_hole(&mut self, mut place: u32) {
+        let (before, after) = (self.place(place).before, self.place(place).after);
+        if after != NONE && self.place(after).kind == Kind::Hole {
+            self.holes.retain(|&hole| hole != after);
+            self.join(place, after);
+        }
+        if before != NONE && self.place(before).kind == Kind::Hole {
+            self.holes.retain(|&hole| hole != before);
+            self.join(before, place);
+            place = before;
+        }
+        self.place_mut(place).kind = Kind::Hole;
+        self.holes.push(place);
+        let before = self.place(place).before;
+        if before != NONE && self.place(before).kind == Kind::Free {
+            self.unlist(before);
+            self.place_mut(before).kind = Kind::Top;
+        }
+    }
+
+    fn bytes_of(&self, place: u32) -> u64 {
+        u64::from(self.place(place).granules) * GRANULE_BYTES
+    }
+
+    fn add_place(&mut self, base: u64, granules: u32, kind: Kind, before: u32, after: u32) -> u32 {
+        let place = Place { base, granules, kind, before, after, link: Link::NONE, position: 0 };
+        let index = if self.vacant == NONE {
+            self.places.0.push(place);
+            u32::try_from(self.places.0.len() - 1).expect("fewer places than a u32 counts")
+        } else {
+            let index = self.vacant;
+            self.vacant = self.place(index).after;
+            *self.place_mut(index) = place;
+            index
+        };
+        if before != NONE {
+            self.place_mut(before).after = index;
+        }
+        if after != NONE {
+            self.place_mut(after).before = index;
+        }
+        index
+    }
+
+    fn place(&self, index: u32) -> &Place {
+        &self.places.0[index as usize]
+    }
+
+    fn place_mut(&mut self, index: u32) -> &mut Place {
+        &mut self.places.0[index as usize]
+    }
+}
+
+fn granules_of(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(GRANULE_BYTES)).expect("fewer granules than a u32 counts")
+}
+
+#[cfg(test)]
+mod tests;

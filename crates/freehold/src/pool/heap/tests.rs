@@ -1,0 +1,415 @@
+//! The heap against a naive model: a list of spans. Random operations under seeds; after each the heap is sound, and says
+//! what the list says.
+//!
+//! `FREEHOLD_SEED` names the only seed to run.
+
+use super::*;
+
+const SEEDS: u64 = 200;
+const STEPS: u64 = 2000;
+
+/// What the heap says, span by span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Hole,
+    Free(u64),
+    Taken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    base: u64,
+    bytes: u64,
+    what: What,
+}
+
+impl Span {
+    fn end(&self) -> u64 {
+        self.base + self.bytes
+    }
+}
+
+impl Heap {
+    /// Checks all that holds between calls, and returns the spans by address.
+    fn assert_sound(&self) -> Vec<Span> {
+        let mut spans = Vec::new();
+        let (mut free, mut tops, mut holes) = (Vec::new(), Vec::new(), Vec::new());
+        for region in &self.regions {
+            let (mut at, mut before, mut index) = (region.base, NONE, region.first);
+            while index != NONE {
+                let place = self.place(index);
+                assert_eq!((place.base, place.before), (at, before), "places follow each other without gaps");
+                assert!(place.granules > 0, "no place is empty");
+                let what = match place.kind {
+                    Kind::Vacant => panic!("a vacant place is nobody's neighbour"),
+                    Kind::Hole => What::Hole,
+                    Kind::Taken => What::Taken,
+                    Kind::Free | Kind::Top => What::Free(place.position),
+                };
+                match place.kind {
+                    Kind::Free => free.push(index),
+                    Kind::Top => tops.push(index),
+                    Kind::Hole => holes.push(index),
+                    Kind::Vacant | Kind::Taken => {}
+                }
+                let after = (place.after != NONE).then(|| self.place(place.after).kind);
+                match place.kind {
+                    Kind::Free => assert!(!matches!(after, Some(Kind::Free | Kind::Top | Kind::Hole)), "{after:?}"),
+                    Kind::Top => assert_eq!(after, Some(Kind::Hole), "a top is before a hole"),
+                    Kind::Hole => assert_ne!(after, Some(Kind::Hole), "two holes are one"),
+                    Kind::Vacant | Kind::Taken => {}
+                }
+                spans.push(Span { base: at, bytes: self.bytes_of(index), what });
+                (at, before, index) = (at + self.bytes_of(index), index, place.after);
+            }
+            assert_eq!(at, region.base + region.bytes, "places fill their region");
+        }
+        let mut binned = self.free.from(&self.places, 1);
+        let mut listed = self.holes.clone();
+        for list in [&mut free, &mut holes, &mut binned, &mut listed] {
+            list.sort_unstable();
+        }
+        assert_eq!(binned, free, "bins hold exactly the free ranges");
+        assert_eq!(listed, holes, "every hole is listed once");
+        assert_eq!(self.tops().count(), tops.len());
+        self.assert_sums(&spans);
+        spans.sort_unstable_by_key(|span| span.base);
+        spans
+    }
+
+    fn assert_sums(&self, spans: &[Span]) {
+        let sum = |is: fn(What) -> bool| spans.iter().filter(|span| is(span.what)).map(|span| span.bytes).sum::<u64>();
+        assert_eq!(self.free_bytes, sum(|what| matches!(what, What::Free(_))));
+        assert_eq!(self.mapped_bytes, sum(|what| what != What::Hole));
+        assert_eq!(self.mapped_bytes, self.chunks.values().map(|chunk| chunk.bytes).sum::<u64>());
+        for chunk in self.chunks.values() {
+            let over_a_hole = spans.iter().find(|span| {
+                span.what == What::Hole && span.base < chunk.base + chunk.bytes && chunk.base < span.end()
+            });
+            assert_eq!(over_a_hole, None, "chunks cover what is not a hole");
+        }
+    }
+}
+
+/// A generator of numbers that a seed repeats.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+
+    /// Lengths of all kinds: of a few granules, about a megabyte, a few pages.
+    fn bytes(&mut self) -> u64 {
+        match self.below(8) {
+            0..4 => 1 + self.below(40 * GRANULE_BYTES),
+            4..6 => 1 + self.below(PAGE_BYTES * 5 / 4),
+            6 => PAGE_BYTES * (1 + self.below(3)),
+            _ => 1 + self.below(6 * PAGE_BYTES),
+        }
+    }
+}
+
+struct Run {
+    heap: Heap,
+    /// The list: spans by address, of all regions.
+    model: Vec<Span>,
+    /// Where regions begin: spans on both sides are two.
+    bounds: Vec<u64>,
+    chunks: Vec<Chunk>,
+    taken: Vec<Taken>,
+    position: u64,
+    numbers: Numbers,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        Self {
+            heap: Heap::new(),
+            model: Vec::new(),
+            bounds: Vec::new(),
+            chunks: Vec::new(),
+            taken: Vec::new(),
+            position: 1,
+            numbers: Numbers(seed),
+        }
+    }
+
+    fn step(&mut self) {
+        self.position += self.numbers.below(2);
+        match self.numbers.below(100) {
+            0..30 => self.take(),
+            30..58 => self.give(),
+            58..75 => self.grow(),
+            75..83 => self.empty(),
+            83..97 => self.resize(),
+            97..99 if self.bounds.len() < 6 => self.add_region(),
+            99 if self.numbers.below(20) == 0 => self.free_all(),
+            _ => self.look(),
+        }
+        assert_eq!(self.heap.assert_sound(), self.model);
+    }
+
+    fn add_region(&mut self) {
+        // Some regions are neighbours by address. They stay two.
+        let end = self.model.last().map_or(1 << 40, Span::end);
+        let base = end + self.numbers.below(2) * PAGE_BYTES;
+        let bytes = PAGE_BYTES * (1 + self.numbers.below(16));
+        self.heap.add_region(base, bytes);
+        self.bounds.push(base);
+        self.model.push(Span { base, bytes, what: What::Hole });
+    }
+
+    /// Makes a span of the list something else.
+    fn set(&mut self, base: u64, bytes: u64, what: What) {
+        let end = base + bytes;
+        let index = self.model.iter().position(|span| base < span.end()).expect("the list has the address");
+        let old = self.model.remove(index);
+        assert!(old.base <= base && end <= old.end(), "{old:?} does not hold {bytes} bytes at {base:#x}");
+        let parts = [(old.base, base, old.what), (base, end, what), (end, old.end(), old.what)];
+        let parts = parts.into_iter().filter(|(base, end, _)| base < end);
+        self.model.splice(index..index, parts.map(|(base, end, what)| Span { base, bytes: end - base, what }));
+        self.merge();
+    }
+
+    fn merge(&mut self) {
+        let bounds = &self.bounds;
+        self.model.dedup_by(|later, earlier| {
+            let joined = match (earlier.what, later.what) {
+                (What::Hole, What::Hole) => What::Hole,
+                (What::Free(one), What::Free(other)) => What::Free(one.max(other)),
+                _ => return false,
+            };
+            if earlier.end() != later.base || bounds.contains(&later.base) {
+                return false;
+            }
+            (earlier.bytes, earlier.what) = (earlier.bytes + later.bytes, joined);
+            true
+        });
+    }
+
+    /// The free spans that serve a request.
+    fn fitting(&self, bytes: u64, passed: u64) -> Vec<Span> {
+        let wanted = bytes.next_multiple_of(GRANULE_BYTES);
+        let fits =
+            |span: &&Span| matches!(span.what, What::Free(position) if position <= passed) && span.bytes >= wanted;
+        self.model.iter().filter(fits).copied().collect()
+    }
+
+    fn is_before_a_hole(&self, span: &Span) -> bool {
+        let is_next = |other: &&Span| other.base == span.end() && !self.bounds.contains(&other.base);
+        self.model.iter().find(is_next).is_some_and(|other| other.what == What::Hole)
+    }
+
+    fn take(&mut self) {
+        let bytes = self.numbers.bytes();
+        let passed = if self.numbers.below(3) == 0 { self.numbers.below(self.position + 1) } else { u64::MAX };
+        let fitting = self.fitting(bytes, passed);
+        let Some(taken) = self.heap.take_if(bytes, |position| position <= passed) else {
+            assert_eq!(fitting, [], "what is free and fits is found");
+            return;
+        };
+        assert_eq!(taken.bytes, bytes.next_multiple_of(GRANULE_BYTES));
+        let found =
+            *fitting.iter().find(|span| span.base == taken.base).expect("a block is cut from what is free and fits");
+        let inner: Vec<_> = fitting.iter().filter(|span| !self.is_before_a_hole(span)).collect();
+        assert_eq!(self.is_before_a_hole(&found), inner.is_empty(), "what is before a hole is cut last");
+        let shortest = if inner.is_empty() {
+            fitting.iter().map(|span| span.bytes).min()
+        } else {
+            inner.iter().map(|span| span.bytes).min()
+        };
+        if found.bytes < PAGE_BYTES / 2 {
+            assert_eq!(Some(found.bytes), shortest, "the range that fits best is cut");
+        }
+        self.set(taken.base, taken.bytes, What::Taken);
+        self.taken.push(taken);
+    }
+
+    /// One of the places that are taken.
+    fn pick(&mut self) -> Option<Taken> {
+        if self.taken.is_empty() {
+            return None;
+        }
+        let index = self.numbers.below(self.taken.len() as u64) as usize;
+        Some(self.taken.swap_remove(index))
+    }
+
+    fn give(&mut self) {
+        let Some(taken) = self.pick() else { return };
+        self.heap.give(taken.place, self.position);
+        self.free(taken.base, taken.bytes, self.position);
+    }
+
+    /// Notes that a taken span is free.
+    fn free(&mut self, base: u64, bytes: u64, position: u64) {
+        let index = self.model.iter().position(|span| base < span.end()).expect("the list has the address");
+        assert_eq!(self.model[index].what, What::Taken);
+        self.set(base, bytes, What::Free(position));
+    }
+
+    /// As the pool does when a request finds nothing: asks where, keeps what lies beside, lets others give and take away
+    /// meanwhile, and maps.
+    fn grow(&mut self) {
+        let bytes = self.numbers.bytes();
+        let Some(need) = self.heap.need(bytes, 0) else {
+            let room = |span: &Span| span.what == What::Hole && span.bytes >= bytes.next_multiple_of(PAGE_BYTES);
+            assert!(!self.model.iter().any(room), "a hole that is large enough is found");
+            return;
+        };
+        let claimed = self.heap.claim(need);
+        let beside = self.model.iter().find(|span| span.end() == need.base).copied();
+        if claimed.is_some() {
+            let beside = beside.expect("what is claimed lies before the hole");
+            self.set(beside.base, beside.bytes, What::Taken);
+        }
+        assert_eq!(self.heap.assert_sound(), self.model);
+        for _ in 0..self.numbers.below(4) {
+            self.give();
+        }
+        if self.numbers.below(2) == 0 {
+            self.empty();
+        }
+        let is_mapped = self.numbers.below(4) > 0;
+        if let Some(place) = claimed {
+            let beside = beside.expect("what is claimed lies before the hole");
+            self.heap.give(place, self.position);
+            self.free(beside.base, beside.bytes, self.position);
+        }
+        if !is_mapped {
+            return;
+        }
+        let mut mapped = 0;
+        while mapped < need.bytes {
+            let room = (need.room_bytes - mapped) / PAGE_BYTES;
+            let bytes = PAGE_BYTES * (1 + self.numbers.below(room.min(4)));
+            let chunk = Chunk { base: need.base + mapped, bytes, handle: self.numbers.0 };
+            self.fill(chunk);
+            mapped += bytes;
+        }
+        let taken = self.heap.take(bytes).expect("what was mapped is enough, with what was there");
+        self.set(taken.base, taken.bytes, What::Taken);
+        self.taken.push(taken);
+    }
+
+    fn fill(&mut self, chunk: Chunk) {
+        self.heap.fill(chunk, 0);
+        self.chunks.push(chunk);
+        self.set(chunk.base, chunk.bytes, What::Free(0));
+        assert_eq!(self.heap.assert_sound(), self.model);
+    }
+
+    /// Takes some of the chunks away that are free as a whole, and maps some of them again where they were.
+    fn empty(&mut self) {
+        let passed = self.numbers.below(self.position + 1);
+        let mut free = self.heap.free_chunks(|position| position <= passed);
+        let mut expected: Vec<Chunk> = self.chunks.clone();
+        expected.retain(|chunk| {
+            let holds = |span: &Span| span.base <= chunk.base && chunk.base + chunk.bytes <= span.end();
+            self.model.iter().any(|span| matches!(span.what, What::Free(position) if position <= passed) && holds(span))
+        });
+        for list in [&mut free, &mut expected] {
+            list.sort_unstable_by_key(|chunk| chunk.base);
+        }
+        assert_eq!(free, expected);
+        for chunk in free {
+            if self.numbers.below(2) == 0 {
+                continue;
+            }
+            self.heap.empty(chunk);
+            self.chunks.retain(|other| *other != chunk);
+            self.set(chunk.base, chunk.bytes, What::Hole);
+            assert_eq!(self.heap.assert_sound(), self.model);
+            if self.numbers.below(8) == 0 {
+                self.fill(chunk);
+            }
+        }
+    }
+
+    fn resize(&mut self) {
+        let Some(mut taken) = self.pick() else { return };
+        let bytes = match self.numbers.below(3) {
+            0 => 1 + self.numbers.below(taken.bytes),
+            1 => taken.bytes + self.numbers.below(20 * GRANULE_BYTES),
+            _ => self.numbers.bytes(),
+        };
+        let wanted = bytes.next_multiple_of(GRANULE_BYTES);
+        let end = taken.base + taken.bytes;
+        let after = self.model.iter().find(|span| span.base == end && !self.bounds.contains(&end));
+        let room = after.filter(|span| matches!(span.what, What::Free(_))).map_or(0, |span| span.bytes);
+        let could = self.heap.resize(taken.place, bytes, self.position);
+        assert_eq!(could, wanted <= taken.bytes + room, "a block grows where what follows it is free and enough");
+        if could && wanted > taken.bytes {
+            self.set(end, wanted - taken.bytes, What::Taken);
+            self.model.retain(|span| span.base != end || span.what != What::Taken);
+            let grown = self.model.iter_mut().find(|span| span.base == taken.base).expect("a taken place is listed");
+            grown.bytes = wanted;
+        } else if could && wanted < taken.bytes {
+            self.free(taken.base + wanted, taken.bytes - wanted, self.position);
+        }
+        if could {
+            taken.bytes = wanted;
+        }
+        self.taken.push(taken);
+    }
+
+    fn free_all(&mut self) {
+        self.heap.free_all();
+        for taken in std::mem::take(&mut self.taken) {
+            self.free(taken.base, taken.bytes, 0);
+        }
+        for span in &mut self.model {
+            if let What::Free(position) = &mut span.what {
+                *position = 0;
+            }
+        }
+    }
+
+    /// Asks where an address lies.
+    fn look(&mut self) {
+        let Some(span) = self.model.get(self.numbers.below(self.model.len().max(1) as u64) as usize).copied() else {
+            return;
+        };
+        let address = span.base + self.numbers.below(span.bytes);
+        assert_eq!(self.heap.taken_at(address), (span.what == What::Taken).then_some(span.base));
+        let longest = self.model.iter().filter(|span| matches!(span.what, What::Free(_))).map(|span| span.bytes).max();
+        assert_eq!(self.heap.longest_bytes(), longest.unwrap_or(0));
+        assert!(!self.heap.has(self.model.last().map_or(0, Span::end)));
+    }
+}
+
+#[test]
+fn random_operations_leave_what_a_list_of_spans_says() {
+    let only = std::env::var("FREEHOLD_SEED").ok().map(|seed| seed.parse().expect("FREEHOLD_SEED is a number"));
+    for seed in only.map_or(1..=SEEDS, |seed| seed..=seed) {
+        let mut run = Run::new(seed);
+        run.add_region();
+        println!("FREEHOLD_SEED={seed}");
+        (0..STEPS).for_each(|_| run.step());
+    }
+}
+
+#[test]
+fn a_range_is_found_behind_any_number_of_shorter_ones_of_its_bin() {
+    let mut heap = Heap::new();
+    heap.add_region(1 << 40, 128 * PAGE_BYTES);
+    // 768 and 770 granules share a bin; each lies between two that stay taken.
+    heap.fill(Chunk { base: 1 << 40, bytes: 64 * PAGE_BYTES, handle: 1 }, 0);
+    let lengths = [770].into_iter().chain([768; 40]);
+    let taken: Vec<_> = lengths
+        .map(|granules| {
+            let taken = heap.take(granules * GRANULE_BYTES).unwrap();
+            heap.take(GRANULE_BYTES).unwrap();
+            taken
+        })
+        .collect();
+    // The end of what is mapped is taken too.
+    let rest = heap.free_bytes();
+    heap.take(rest).unwrap();
+    taken.iter().for_each(|taken| heap.give(taken.place, 1));
+    heap.assert_sound();
+    assert_eq!(heap.take(770 * GRANULE_BYTES).map(|found| found.base), Some(1 << 40));
+}

@@ -1,0 +1,374 @@
+//! What the pool knows of a block, found by a number, read without a lock.
+//!
+//! A record is written by whoever has its block: the thread that hands it out, before it is owned; the one that takes it
+//! back, after its release. Who only looks reads the state before and after, and believes what did not change.
+
+use std::panic::Location;
+use std::ptr;
+use std::time::Duration;
+
+use super::shelf::Numbered;
+use super::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+
+/// What a block is, in the low byte of its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Stage {
+    /// The record has no block.
+    Vacant = 0,
+    /// Somebody has the block.
+    Owned = 1,
+    /// Nobody has it: it waits in a thread's magazine or in a slab.
+    Parked = 2,
+    /// It was given up, and marks have not passed.
+    Waiting = 3,
+    /// Its context was closed, and it with it.
+    Ended = 4,
+}
+
+/// Whether streams beside the block's own have used it.
+const USED: u64 = 1 << 8;
+/// Whether the owner said where it allocated.
+const DESCRIBED: u64 = 1 << 9;
+const STAGE: u64 = 0xff;
+const GENERATION: u64 = 1 << 16;
+
+/// A record's state: its stage, whether it is used elsewhere, and how often it changed hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State(u64);
+
+impl State {
+    #[inline]
+    pub(crate) fn stage(self) -> Stage {
+        match self.0 & STAGE {
+            1 => Stage::Owned,
+            2 => Stage::Parked,
+            3 => Stage::Waiting,
+            4 => Stage::Ended,
+            _ => Stage::Vacant,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_used_elsewhere(self) -> bool {
+        self.0 & USED != 0
+    }
+
+    #[inline]
+    fn with(self, stage: Stage) -> Self {
+        Self(self.0 & !(STAGE | USED) | stage as u64)
+    }
+
+    #[inline]
+    fn undescribed(self) -> Self {
+        Self(self.0 & !DESCRIBED)
+    }
+
+    pub(crate) fn generation(self) -> u64 {
+        self.0 / GENERATION
+    }
+}
+
+/// One block. A line of the cache to itself: neighbours are other threads'.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Record {
+    state: AtomicU64,
+    base: AtomicU64,
+    /// What the owner asked for.
+    bytes: AtomicU64,
+    /// What the block has.
+    capacity_bytes: AtomicU64,
+    /// The stream whose order the block is in.
+    stream: AtomicU32,
+    /// The lot on whose ground it lies.
+    lot: AtomicU32,
+    /// Its place there, or its slab.
+    place: AtomicU32,
+    number: AtomicU32,
+    /// The position in its stream behind which nobody uses the block: written where the library counts the stream's work.
+    position: AtomicU64,
+    /// The marks that a block which was given up still waits for.
+    waiting_for: AtomicU32,
+    /// The number of its name. Zero is none.
+    tag: AtomicU32,
+    /// Where the owner allocated it, and released it, and when: only where the state says that it is described.
+    allocated_at: AtomicPtr<Location<'static>>,
+    released_at: AtomicPtr<Location<'static>>,
+    /// In nanoseconds since the device was opened. Zero is never.
+    released_ns: AtomicU64,
+}
+
+/// What an owner says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Described {
+    pub(crate) allocated_at: &'static Location<'static>,
+    pub(crate) released_at: Option<&'static Location<'static>>,
+    pub(crate) released: Option<Duration>,
+    pub(crate) tag: u32,
+}
+
+/// What a record says, all of one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) state: State,
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    pub(crate) capacity_bytes: u64,
+    pub(crate) stream: u32,
+    pub(crate) lot: u32,
+    pub(crate) waiting_for: u32,
+    pub(crate) described: Option<Described>,
+}
+
+/// What is remembered of a block that is no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    /// Whether it went with its context.
+    pub(crate) is_ended: bool,
+    pub(crate) described: Option<Described>,
+}
+
+impl Gone {
+    /// For who has the record.
+    #[inline]
+    pub(crate) fn of(record: &Record) -> Self {
+        let state = State(record.state.load(Ordering::Relaxed));
+        Self {
+            base: record.base(),
+            bytes: record.bytes(),
+            is_ended: state.stage() == Stage::Ended,
+            described: if state.0 & DESCRIBED == 0 { None } else { record.described() },
+        }
+    }
+}
+
+impl Numbered for Record {
+    fn set_number(&self, number: u32) {
+        self.number.store(number, Ordering::Relaxed);
+    }
+}
+
+impl Record {
+    #[inline]
+    pub(crate) fn state(&self) -> State {
+        State(self.state.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn base(&self) -> u64 {
+        self.base.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn stream(&self) -> u32 {
+        self.stream.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn lot(&self) -> u32 {
+        self.lot.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn place(&self) -> u32 {
+        self.place.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn number(&self) -> u32 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// Gives a block that nobody has to an owner. For whoever took it from where it was parked.
+    #[inline]
+    pub(crate) fn own(&self, bytes: u64) {
+        let state = State(self.state.load(Ordering::Relaxed));
+        // Who read the state before does not believe what is written from here on.
+        fence(Ordering::Release);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        let owned = state.with(Stage::Owned).undescribed().0.wrapping_add(GENERATION);
+        self.state.store(owned, Ordering::Release);
+    }
+
+    /// Describes a block that was just handed to its owner, who says where it allocates. Whether that one still has it.
+    #[must_use]
+    pub(crate) fn own_described(&self, bytes: u64, allocated_at: &'static Location<'static>, tag: u32) -> bool {
+        let state = State(self.state.load(Ordering::Relaxed));
+        if state.stage() != Stage::Owned {
+            return false;
+        }
+        fence(Ordering::Release);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.allocated_at.store(ptr::from_ref(allocated_at).cast_mut(), Ordering::Relaxed);
+        self.released_at.store(ptr::null_mut(), Ordering::Relaxed);
+        self.released_ns.store(0, Ordering::Relaxed);
+        self.tag.store(tag, Ordering::Relaxed);
+        let owned = (state.with(Stage::Owned).0 | DESCRIBED).wrapping_add(GENERATION);
+        self.state.compare_exchange(state.0, owned, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes the block of one ownership from its owner, who says where and when: whether that ownership lasted until now.
+    pub(crate) fn disown_described(
+        &self,
+        generation: u64,
+        released_at: Option<&'static Location<'static>>,
+        released: Duration,
+    ) -> bool {
+        let state = self.state();
+        if state.stage() != Stage::Owned || state.generation() != generation {
+            return false;
+        }
+        let parked = state.with(Stage::Parked).0;
+        if self.state.compare_exchange(state.0, parked, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return false;
+        }
+        let at = released_at.map_or(ptr::null_mut(), |at| ptr::from_ref(at).cast_mut());
+        self.released_at.store(at, Ordering::Relaxed);
+        self.released_ns.store(u64::try_from(released.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        true
+    }
+
+    #[inline]
+    pub(crate) fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_position(&self, position: u64) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_waiting_for(&self, marks: usize) {
+        self.waiting_for.store(u32::try_from(marks).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn tag(&self) -> u32 {
+        self.tag.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_tag(&self, tag: u32) {
+        self.tag.store(tag, Ordering::Relaxed);
+    }
+
+    fn described(&self) -> Option<Described> {
+        let place = |at: &AtomicPtr<Location<'static>>| {
+            // SAFETY: the pointer is null or of a `&'static Location`: nothing else is ever stored.
+            unsafe { at.load(Ordering::Relaxed).as_ref() }
+        };
+        let released_ns = self.released_ns.load(Ordering::Relaxed);
+        Some(Described {
+            allocated_at: place(&self.allocated_at)?,
+            released_at: place(&self.released_at),
+            released: (released_ns > 0).then(|| Duration::from_nanos(released_ns)),
+            tag: self.tag(),
+        })
+    }
+
+    /// Takes the block from its owner, once: who comes second is told the state.
+    #[inline]
+    pub(crate) fn disown(&self, base: u64) -> Result<State, State> {
+        let state = self.state();
+        if state.stage() != Stage::Owned || self.base() != base {
+            return Err(state);
+        }
+        let parked = state.with(Stage::Parked).0;
+        match self.state.compare_exchange(state.0, parked, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Ok(state),
+            Err(_) => self.disown_again(base),
+        }
+    }
+
+    /// A use elsewhere may have been noted at the same time.
+    #[cold]
+    fn disown_again(&self, base: u64) -> Result<State, State> {
+        self.disown(base)
+    }
+
+    /// Undoes a [`disown`](Self::disown) that came to nothing. For who did it.
+    pub(crate) fn return_to_owner(&self, state: State) {
+        self.state.store(state.0, Ordering::Release);
+    }
+
+    /// Notes that other streams use the block, if somebody has it.
+    pub(crate) fn note_used_elsewhere(&self, base: u64) -> Result<(), State> {
+        loop {
+            let state = self.state();
+            if state.stage() != Stage::Owned || self.base() != base {
+                return Err(state);
+            }
+            if self.state.compare_exchange(state.0, state.0 | USED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Says that a block which nobody has is parked, or waits for marks.
+    pub(crate) fn set_stage(&self, stage: Stage) {
+        let state = State(self.state.load(Ordering::Relaxed));
+        self.state.store(state.with(stage).0, Ordering::Release);
+    }
+
+    /// Gives the record a block, which is parked.
+    pub(crate) fn begin(&self, base: u64, capacity_bytes: u64, stream: u32, lot: u32, place: u32, position: u64) {
+        let state = State(self.state.load(Ordering::Relaxed));
+        fence(Ordering::Release);
+        self.base.store(base, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+        self.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
+        self.stream.store(stream, Ordering::Relaxed);
+        self.lot.store(lot, Ordering::Relaxed);
+        self.place.store(place, Ordering::Relaxed);
+        self.position.store(position, Ordering::Relaxed);
+        let parked = state.with(Stage::Parked).undescribed().0.wrapping_add(GENERATION);
+        self.state.store(parked, Ordering::Release);
+    }
+
+    /// Lets a parked block be in the order of another stream.
+    pub(crate) fn set_stream(&self, stream: u32) {
+        self.stream.store(stream, Ordering::Relaxed);
+    }
+
+    /// Makes a place of other capacity of a block that nobody but the caller has.
+    pub(crate) fn resize(&self, bytes: u64, capacity_bytes: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
+    }
+
+    /// Takes the block from the record.
+    pub(crate) fn end(&self) {
+        self.set_stage(Stage::Vacant);
+    }
+
+    /// All of the record, of one moment.
+    pub(crate) fn seen(&self) -> Seen {
+        loop {
+            let state = self.state();
+            let seen = Seen {
+                state,
+                base: self.base(),
+                bytes: self.bytes(),
+                capacity_bytes: self.capacity_bytes(),
+                stream: self.stream(),
+                lot: self.lot(),
+                waiting_for: self.waiting_for.load(Ordering::Relaxed),
+                described: if state.0 & DESCRIBED == 0 { None } else { self.described() },
+            };
+            fence(Ordering::Acquire);
+            if self.state.load(Ordering::Relaxed) == state.0 {
+                return seen;
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Where the pool's memory comes from: addresses that are reserved once, and chunks of memory that the driver makes, that are
+//! mapped to them, and that are kept for later where nobody needs them.
+//!
+//! Calls the driver, under its own lock and no other. None of these calls waits for the device.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use freehold_driver::cuda::{
+    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
+    CUmemAllocationProp, CUmemGenericAllocationHandle, CUstreamCaptureMode, CallError, address, allocation, capture,
+    mapping,
+};
+
+use super::heap::{Chunk, Need, PAGE_BYTES};
+use crate::current::within;
+
+/// Addresses are reserved for so many times the device's memory, and at least so many.
+const ADDRESSES_TIMES: u64 = 8;
+const ADDRESSES_BYTES_MIN: u64 = 128 << 30;
+
+/// A lot's first region.
+const REGION_BYTES_MIN: u64 = 32 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Supply {
+    prop: CUmemAllocationProp,
+    access: [CUmemAccessDesc; 1],
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    /// All memory of the device.
+    pub(crate) total_bytes: u64,
+    /// The most that the pool may have.
+    budget_bytes: AtomicU64,
+    /// What it has: mapped, or kept for later.
+    reserved_bytes: AtomicU64,
+    inside: Mutex<Inside>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Inside {
+    /// Addresses from here on are no region's.
+    used_bytes: u64,
+    /// Addresses before that which are no region's any more: bases and lengths, by address and without neighbours.
+    spare: Vec<(u64, u64)>,
+    /// Chunks that are mapped nowhere.
+    kept: Vec<Piece>,
+}
+
+impl Inside {
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.kept.iter().map(|piece| piece.bytes).sum()
+    }
+
+    /// Takes addresses back that were a region's.
+    pub(crate) fn take_back(&mut self, regions: Vec<(u64, u64)>) {
+        self.spare.extend(regions);
+        self.spare.sort_unstable();
+        self.spare.dedup_by(|&mut (base, bytes), (before, before_bytes)| {
+            let is_next = *before + *before_bytes == base;
+            if is_next {
+                *before_bytes += bytes;
+            }
+            is_next
+        });
+    }
+
+    /// Addresses that were a region's before.
+    fn take_spare(&mut self, bytes: u64) -> Option<u64> {
+        let fitting = self.spare.iter_mut().filter(|(_, spare_bytes)| *spare_bytes >= bytes);
+        let (base, spare_bytes) = fitting.min_by_key(|(_, spare_bytes)| *spare_bytes)?;
+        let taken = *base;
+        *base += bytes;
+        *spare_bytes -= bytes;
+        self.spare.retain(|&(_, bytes)| bytes > 0);
+        Some(taken)
+    }
+
+    pub(crate) fn longest_kept_bytes(&self) -> u64 {
+        self.kept.iter().map(|piece| piece.bytes).max().unwrap_or(0)
+    }
+}
+
+/// Memory without an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    handle: u64,
+    bytes: u64,
+}
+
+/// What became of a wish for memory.
+#[derive(Debug)]
+pub(crate) enum Grown {
+    /// Mapped from the wish's base on.
+    Chunks(Vec<Chunk>),
+    /// There is not so much, or it may not be had.
+    Nothing,
+}
+
+impl Supply {
+    /// Reserves addresses.
+    pub(crate) fn new(api: &Api, device: CUdevice, total_bytes: u64) -> Result<Self, CallError> {
+        let mut bytes = (total_bytes * ADDRESSES_TIMES).max(ADDRESSES_BYTES_MIN).next_multiple_of(1 << 30);
+        let base = loop {
+            match address::reserve(api, bytes as usize, PAGE_BYTES as usize, CUdeviceptr::NULL) {
+                Ok(base) => break base.0,
+                // A process may be allowed fewer addresses than that.
+                Err(error) if error.code == CUerror::OUT_OF_MEMORY && bytes > total_bytes => bytes /= 2,
+                Err(error) => return Err(error),
+            }
+        };
+        let prop = CUmemAllocationProp::on_device(device, CUmemAllocationHandleType::NONE);
+        let access = [CUmemAccessDesc { location: prop.location, flags: CUmemAccess_flags::PROT_READWRITE }];
+        Ok(Self {
+            prop,
+            access,
+            base,
+            bytes,
+            total_bytes,
+            budget_bytes: AtomicU64::new(u64::MAX),
+            reserved_bytes: AtomicU64::new(0),
+            inside: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn budget_bytes(&self) -> u64 {
+        self.budget_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_budget_bytes(&self, bytes: u64) {
+        self.budget_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The most that one block can ever have.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        self.budget_bytes().min(self.total_bytes)
+    }
+
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.lock().kept_bytes()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Addresses for a lot: a region with room for `wanted_bytes`, and for as much again as it has.
+    pub(crate) fn region(&self, inside: &mut Inside, wanted_bytes: u64, had_bytes: u64) -> Option<(u64, u64)> {
+        let left = self.bytes - inside.used_bytes;
+        let least = wanted_bytes.checked_next_multiple_of(PAGE_BYTES)?;
+        let wish = least.max(had_bytes).max(REGION_BYTES_MIN).next_multiple_of(PAGE_BYTES);
+        let bytes = if wish <= left { wish } else { least };
+        if bytes > left {
+            return inside.take_spare(least).map(|base| (base, least));
+        }
+        let base = self.base + inside.used_bytes;
+        inside.used_bytes += bytes;
+        Some((base, bytes))
+    }
+
+    /// Maps memory where it is needed: a chunk that is kept, or else a new one.
+    pub(crate) fn grow(
+        &self,
+        api: &Api,
+        current: CUcontext,
+        inside: &mut Inside,
+        need: Need,
+    ) -> Result<Grown, CallError> {
+        let fitting =
+            inside.kept.iter().enumerate().filter(|(_, piece)| (need.bytes..=need.room_bytes).contains(&piece.bytes));
+        if let Some((index, _)) = fitting.min_by_key(|(_, piece)| piece.bytes) {
+            let piece = inside.kept.swap_remove(index);
+            return self.map(api, current, inside, need.base, vec![piece]);
+        }
+        match self.create(api, current, need.bytes)? {
+            Some(piece) => self.map(api, current, inside, need.base, vec![piece]),
+            None => Ok(Grown::Nothing),
+        }
+    }
+
+    /// Maps chunks that are kept side by side, and a new one for what they lack.
+    pub(crate) fn assemble(
+        &self,
+        api: &Api,
+        current: CUcontext,
+        inside: &mut Inside,
+        need: Need,
+    ) -> Result<Grown, CallError> {
+        inside.kept.sort_unstable_by_key(|piece| std::cmp::Reverse(piece.bytes));
+        let (mut pieces, mut bytes, mut index) = (Vec::new(), 0, 0);
+        while bytes < need.bytes && index < inside.kept.len() {
+            if bytes + inside.kept[index].bytes <= need.room_bytes {
+                bytes += inside.kept[index].bytes;
+                pieces.push(inside.kept.remove(index));
+            } else {
+                index += 1;
+            }
+        }
+        if bytes < need.bytes {
+            match self.create(api, current, need.bytes - bytes) {
+                Ok(Some(piece)) => pieces.push(piece),
+                outcome => {
+                    inside.kept.append(&mut pieces);
+                    return outcome.map(|_| Grown::Nothing);
+                }
+            }
+        }
+        self.map(api, current, inside, need.base, pieces)
+    }
+
+    /// New memory, if there is some and the budget allows it.
+    fn create(&self, api: &Api, current: CUcontext, bytes: u64) -> Result<Option<Piece>, CallError> {
+        if self.reserved_bytes().saturating_add(bytes) > self.budget_bytes() {
+            return Ok(None);
+        }
+        match calmly(api, current, || allocation::create(api, bytes as usize, &self.prop)) {
+            Ok(handle) => {
+                self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+                Ok(Some(Piece { handle: handle.0, bytes }))
+            }
+            Err(error) if error.code == CUerror::OUT_OF_MEMORY => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn map(
+        &self,
+        api: &Api,
+        current: CUcontext,
+        inside: &mut Inside,
+        base: u64,
+        mut pieces: Vec<Piece>,
+    ) -> Result<Grown, CallError> {
+        let mut chunks = Vec::with_capacity(pieces.len());
+        let mut next = base;
+        let mapped = calmly(api, current, || {
+            for piece in &pieces {
+                let handle = CUmemGenericAllocationHandle(piece.handle);
+                mapping::map(api, CUdeviceptr(next), piece.bytes as usize, 0, handle)?;
+                chunks.push(Chunk { base: next, bytes: piece.bytes, handle: piece.handle });
+                next += piece.bytes;
+            }
+            mapping::set_access(api, CUdeviceptr(base), (next - base) as usize, &self.access)
+        });
+        let Err(error) = mapped else { return Ok(Grown::Chunks(chunks)) };
+        inside.kept.extend(pieces.split_off(chunks.len()));
+        for chunk in chunks {
+            self.keep(api, current, inside, chunk)?;
+        }
+        Err(error)
+    }
+
+    /// Unmaps a chunk that nothing uses any more, and keeps its memory for later.
+    pub(crate) fn keep(
+        &self,
+        api: &Api,
+        current: CUcontext,
+        inside: &mut Inside,
+        chunk: Chunk,
+    ) -> Result<(), CallError> {
+        calmly(api, current, || mapping::unmap(api, CUdeviceptr(chunk.base), chunk.bytes as usize))?;
+        inside.kept.push(Piece { handle: chunk.handle, bytes: chunk.bytes });
+        Ok(())
+    }
+
+    /// Gives memory that is kept back to the driver until the pool has no more than `keep_bytes`. How many bytes went.
+    pub(crate) fn release(
+        &self,
+        api: &Api,
+        current: CUcontext,
+        inside: &mut Inside,
+        keep_bytes: u64,
+    ) -> Result<u64, CallError> {
+        let mut freed_bytes = 0;
+        while self.reserved_bytes() > keep_bytes && !inside.kept.is_empty() {
+            freed_bytes += self.release_one(api, current, inside)?;
+        }
+        Ok(freed_bytes)
+    }
+
+    /// Gives the memory that was kept last back to the driver. How many bytes went.
+    pub(crate) fn release_one(&self, api: &Api, current: CUcontext, inside: &mut Inside) -> Result<u64, CallError> {
+        let Some(piece) = inside.kept.last().copied() else { return Ok(0) };
+        calmly(api, current, || allocation::release(api, CUmemGenericAllocationHandle(piece.handle)))?;
+        inside.kept.pop();
+        self.reserved_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
+        Ok(piece.bytes)
+    }
+
+    /// Gives the addresses back, to which nothing is mapped any more.
+    pub(crate) fn free_addresses(&self, api: &Api) -> Result<(), CallError> {
+        address::free(api, CUdeviceptr(self.base), self.bytes as usize)
+    }
+}
+
+/// Calls the driver with a context current, and so that a capture in any thread does not mind.
+fn calmly<R>(api: &Api, current: CUcontext, call: impl FnOnce() -> Result<R, CallError>) -> Result<R, CallError> {
+    within(api, current, || {
+        let before = capture::exchange_mode(api, CUstreamCaptureMode::RELAXED)?;
+        let outcome = call();
+        // As with the context: one that may be of the moment is asked for again.
+        match capture::exchange_mode(api, before).or_else(|_| capture::exchange_mode(api, before)) {
+            Ok(_) => outcome,
+            Err(error) => outcome.and(Err(error)),
+        }
+    })
+}

@@ -1,0 +1,113 @@
+//! Something that is one thread's, and that others take over for a while. The thread pays for this with two plain stores: that
+//! each side sees what the other wrote is the doing of the barrier, whose cost is with who takes over.
+//!
+//! Who wants in says so, waits until the thread is outside, and has it alone until it says that it wants nothing any more. Knows
+//! nothing of what it keeps.
+
+use std::sync::PoisonError;
+
+use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering, UnsafeCell, barrier, yield_now};
+
+pub(crate) struct Turn<T> {
+    /// Whether the thread is inside.
+    busy: AtomicBool,
+    /// Whether somebody else wants in, or it is closed.
+    wanted: AtomicBool,
+    barrier: barrier::Kind,
+    /// Held by who wants in. Whether it is closed for good.
+    door: Mutex<bool>,
+    inside: UnsafeCell<T>,
+}
+
+// SAFETY: `inside` is not `Sync`. It is touched by the thread between `enter` and the drop of its guard, and by others with
+// the door held after they saw that the thread is outside: see `enter` and `take_over`.
+unsafe impl<T: Send> Sync for Turn<T> {}
+
+/// The right to be inside, of the thread.
+pub(crate) struct Entered<'a, T> {
+    turn: &'a Turn<T>,
+}
+
+/// It is closed for good.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Closed;
+
+impl<T> Turn<T> {
+    pub(crate) fn new(inside: T) -> Self {
+        Self {
+            busy: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+            barrier: barrier::kind(),
+            door: Mutex::new(false),
+            inside: UnsafeCell::new(inside),
+        }
+    }
+
+    /// Goes inside. For the thread alone, which is not inside already.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<Entered<'_, T>, Closed> {
+        self.busy.store(true, Ordering::Relaxed);
+        barrier::light(self.barrier);
+        if self.wanted.load(Ordering::Acquire) {
+            return self.enter_behind();
+        }
+        Ok(Entered { turn: self })
+    }
+
+    /// Waits for who is inside.
+    #[cold]
+    fn enter_behind(&self) -> Result<Entered<'_, T>, Closed> {
+        self.busy.store(false, Ordering::Release);
+        let is_closed = *self.door();
+        if is_closed { Err(Closed) } else { self.enter() }
+    }
+
+    /// Takes over from the thread while `act` runs, from any thread but inside.
+    pub(crate) fn take_over<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
+        self.take(&mut self.door(), act)
+    }
+
+    /// Takes over for good: nobody enters any more.
+    pub(crate) fn close<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
+        let mut is_closed = self.door();
+        *is_closed = true;
+        self.take(&mut is_closed, act)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.wanted.load(Ordering::Acquire) && *self.door()
+    }
+
+    fn take<R>(&self, is_closed: &mut MutexGuard<'_, bool>, act: impl FnOnce(&mut T) -> R) -> R {
+        self.wanted.store(true, Ordering::Relaxed);
+        barrier::heavy(self.barrier);
+        while self.busy.load(Ordering::Acquire) {
+            yield_now();
+        }
+        // SAFETY: the thread is outside, as was just seen, and finds `wanted` set when it enters: either its store to
+        // `busy` was before the barrier, and then seen, or its load of `wanted` is behind it. Others wait at the door.
+        let outcome = act(unsafe { &mut *self.inside.get() });
+        self.wanted.store(**is_closed, Ordering::Release);
+        outcome
+    }
+
+    fn door(&self) -> MutexGuard<'_, bool> {
+        self.door.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Entered<'_, T> {
+    #[inline]
+    pub(crate) fn inside(&mut self) -> &mut T {
+        // SAFETY: this is the only `Entered`, because the thread does not enter twice, and nobody else is inside while it
+        // lives; it is borrowed mutably.
+        unsafe { &mut *self.turn.inside.get() }
+    }
+}
+
+impl<T> Drop for Entered<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.turn.busy.store(false, Ordering::Release);
+    }
+}

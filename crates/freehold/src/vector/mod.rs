@@ -1,0 +1,324 @@
+//! Vectors: typed memory of a device that grows. Where the device can map memory to addresses, a vector has its addresses once
+//! and for all and grows by a mapping behind what is there (`mapped`); elsewhere it is copied into a longer block.
+
+mod leaving;
+mod mapped;
+
+use std::marker::PhantomData;
+use std::ops::RangeBounds;
+use std::panic::Location;
+use std::sync::Arc;
+
+use freehold_driver::cuda::{CUdevice_attribute, CUdeviceptr, device};
+
+use self::mapped::Mapped;
+use crate::block::sealed::Sealed;
+use crate::block::{Block, Plain, Source, Target, View, ViewMut};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::ledger::Owner;
+use crate::stream::{Stream, Used};
+use crate::uses::Access;
+
+pub(crate) use self::leaving::Leaving;
+
+/// Elements in device memory that can become more. Growing keeps the address and the elements, copies nothing and waits for
+/// nothing, whatever kernels run meanwhile; see [`grows_in_place`](Self::grows_in_place) for devices that cannot.
+///
+/// Dropped, it releases its memory behind all work with it, and nothing waits for that.
+#[derive(Debug)]
+pub struct DeviceVec<T: Plain> {
+    ground: Ground<T>,
+    len: usize,
+    /// The most elements that it can have.
+    room: usize,
+}
+
+#[derive(Debug)]
+enum Ground<T: Plain> {
+    Mapped(Mapped),
+    /// Of at least one element.
+    Copied(Block<T>),
+}
+
+impl<T: Plain> DeviceVec<T> {
+    /// A vector without elements, with addresses for as many as the device has memory for.
+    ///
+    /// # Errors
+    /// [`Error::NothingAsked`] where elements have no bytes.
+    #[track_caller]
+    pub fn new(stream: &Stream) -> Result<Self> {
+        let room = stream.context.inner.core.pool.supply.total_bytes as usize / size_of::<T>().max(1);
+        Self::begin(stream, room, Location::caller())
+    }
+
+    /// A vector without elements, with addresses for `len_max`. Addresses are not memory, and cheap.
+    ///
+    /// # Errors
+    /// [`Error::NothingAsked`] for no elements, or where they have no bytes.
+    #[track_caller]
+    pub fn with_room(stream: &Stream, len_max: usize) -> Result<Self> {
+        Self::begin(stream, len_max, Location::caller())
+    }
+
+    fn begin(stream: &Stream, room: usize, at: &'static Location<'static>) -> Result<Self> {
+        let core = &stream.context.inner.core;
+        core.check()?;
+        let element_bytes = size_of::<T>();
+        let bytes = room.checked_mul(element_bytes).filter(|&bytes| bytes <= isize::MAX as usize);
+        let bytes = bytes.ok_or(Error::TooManyElements { elements: room, element_bytes })?;
+        if bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        let can_map = CUdevice_attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+        let can_map = device::attribute(&core.api, core.ordinal, can_map).map_err(|error| core.failed(error))?;
+        let ground = if can_map != 0 {
+            Ground::Mapped(Mapped::new(stream, bytes as u64, at)?)
+        } else {
+            Ground::Copied(Block::alloc(stream, 1, None, at)?)
+        };
+        Ok(Self { ground, len: 0, room })
+    }
+
+    /// Whether the vector keeps its address when it grows. Where the device cannot map memory to addresses it does not: it
+    /// is copied into a longer block, in the order of the stream that it grows in.
+    pub fn grows_in_place(&self) -> bool {
+        matches!(self.ground, Ground::Mapped(_))
+    }
+
+    pub fn address(&self) -> CUdeviceptr {
+        CUdeviceptr(self.whole(Access::Read).base)
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many elements there is memory for.
+    pub fn capacity(&self) -> usize {
+        match &self.ground {
+            Ground::Mapped(mapped) => (mapped.mapped_bytes as usize / size_of::<T>()).min(self.room),
+            Ground::Copied(block) => block.len(),
+        }
+    }
+
+    /// The most elements that it can have.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    pub fn context(&self) -> &Context {
+        self.whole(Access::Read).context
+    }
+
+    /// What the ledger has of it: all memory that it has, used or not. Nothing of a vector without memory.
+    pub fn owner(&self) -> Option<Owner> {
+        match &self.ground {
+            Ground::Mapped(mapped) => mapped.owner(),
+            Ground::Copied(block) => block.owner(),
+        }
+    }
+
+    /// Has memory for `more` elements behind those that are there, and not for many others.
+    ///
+    /// # Errors
+    /// [`Error::VectorFull`] where there are no addresses for so many, [`Error::OutOfMemory`] where there is not so much memory.
+    /// The vector is as it was.
+    #[track_caller]
+    pub fn reserve(&mut self, stream: &Stream, more: usize) -> Result<()> {
+        let wanted = self.end_of(more)?;
+        self.grow(stream, wanted, wanted, Location::caller())
+    }
+
+    /// Appends a copy of `from`, which may be changed when the call has returned. Memory is had for at least twice as many
+    /// elements as before where it has to be had at all.
+    ///
+    /// # Errors
+    /// As of [`reserve`](Self::reserve).
+    #[track_caller]
+    pub fn extend_from_host(&mut self, stream: &Stream, from: &[T]) -> Result<()> {
+        self.extend(stream, from.len(), Location::caller(), |tail| stream.write(tail, from))
+    }
+
+    /// Appends a copy of a block, of a part of one, or of another vector, in the order of the stream.
+    ///
+    /// # Errors
+    /// As of [`reserve`](Self::reserve).
+    #[track_caller]
+    pub fn extend_from_device(&mut self, stream: &Stream, from: &impl Source<T>) -> Result<()> {
+        self.extend(stream, from.len(), Location::caller(), |tail| stream.copy(from, tail))
+    }
+
+    /// Has `len` elements from now on. Every byte of those that are new is `byte`.
+    ///
+    /// # Errors
+    /// As of [`reserve`](Self::reserve).
+    #[track_caller]
+    pub fn resize(&mut self, stream: &Stream, len: usize, byte: u8) -> Result<()> {
+        match len.checked_sub(self.len) {
+            Some(more) => self.extend(stream, more, Location::caller(), |tail| stream.fill_bytes(tail, byte)),
+            None => {
+                self.truncate(len);
+                Ok(())
+            }
+        }
+    }
+
+    /// Forgets the elements from `len` on. Their memory stays.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Forgets all elements. Their memory stays.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Gives memory back that holds no element, in the pieces in which it came: at once where all work with the vector has
+    /// passed, else when it has. A vector that grows before that has it still. One that does not
+    /// [grow in place](Self::grows_in_place) keeps what it has.
+    pub fn shrink_to_fit(&mut self) -> Result<()> {
+        match &mut self.ground {
+            Ground::Mapped(mapped) => mapped.shrink((self.len * size_of::<T>()) as u64),
+            Ground::Copied(_) => Ok(()),
+        }
+    }
+
+    /// The elements of a range.
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
+        View::new(self.whole(Access::Read), 0, self.len, range)
+    }
+
+    /// The elements of a range, to write.
+    pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
+        ViewMut::new(self.whole(Access::Read), self.len, range)
+    }
+
+    /// All elements. This waits, as [`Stream::download`] does.
+    pub fn download(&self, stream: &Stream) -> Result<Vec<T>> {
+        stream.download(self)
+    }
+
+    /// How many elements there are with `more` of them.
+    fn end_of(&self, more: usize) -> Result<usize> {
+        let wanted = self.len.saturating_add(more);
+        if wanted > self.room {
+            return Err(Error::VectorFull { wanted_elements: wanted, room_elements: self.room });
+        }
+        Ok(wanted)
+    }
+
+    fn extend(
+        &mut self,
+        stream: &Stream,
+        more: usize,
+        at: &'static Location<'static>,
+        fill: impl FnOnce(&mut Tail<'_, T>) -> Result<()>,
+    ) -> Result<()> {
+        let end = self.end_of(more)?;
+        let wish = if end > self.capacity() { self.capacity().saturating_mul(2) } else { end };
+        self.grow(stream, end, wish.clamp(end, self.room), at)?;
+        let is_used = self.touch(end);
+        let mut whole = self.whole(Access::Write);
+        whole.is_ordered = is_used;
+        fill(&mut Tail { whole, start: self.len, len: more, elements: PhantomData })?;
+        self.len = end;
+        Ok(())
+    }
+
+    /// Notes that work uses the elements up to `end`. Whether any may have used those behind the vector's.
+    fn touch(&mut self, end: usize) -> bool {
+        match &mut self.ground {
+            Ground::Mapped(mapped) => {
+                let is_used = mapped.touched_bytes > (self.len * size_of::<T>()) as u64;
+                mapped.touched_bytes = mapped.touched_bytes.max((end * size_of::<T>()) as u64);
+                is_used
+            }
+            // The memory of a block was another's before.
+            Ground::Copied(_) => true,
+        }
+    }
+
+    fn grow(&mut self, stream: &Stream, least: usize, wish: usize, at: &'static Location<'static>) -> Result<()> {
+        if !Arc::ptr_eq(&stream.context.inner.core, &self.context().inner.core) {
+            return Err(Error::OtherDevice { what: "a stream" });
+        }
+        match &mut self.ground {
+            Ground::Mapped(mapped) => mapped.grow((least * size_of::<T>()) as u64, (wish * size_of::<T>()) as u64),
+            Ground::Copied(block) if least <= block.len() => Ok(()),
+            Ground::Copied(block) => {
+                let mut longer = Block::alloc(stream, wish, None, at)?;
+                if self.len > 0 {
+                    stream.copy(&block.view(..self.len)?, &mut longer.view_mut(..self.len)?)?;
+                }
+                *block = longer;
+                Ok(())
+            }
+        }
+    }
+
+    fn whole(&self, access: Access) -> Used<'_> {
+        match &self.ground {
+            Ground::Mapped(mapped) => mapped.used(access),
+            Ground::Copied(block) => Target::used(block, access),
+        }
+    }
+}
+
+impl<T: Plain> Sealed for DeviceVec<T> {}
+
+impl<T: Plain> Source<T> for DeviceVec<T> {
+    fn address(&self) -> CUdeviceptr {
+        DeviceVec::address(self)
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn used(&self) -> Used<'_> {
+        self.whole(Access::Read)
+    }
+}
+
+impl<T: Plain> Target<T> for DeviceVec<T> {
+    fn address(&self) -> CUdeviceptr {
+        DeviceVec::address(self)
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn used(&self, access: Access) -> Used<'_> {
+        self.whole(access)
+    }
+}
+
+/// The elements that a vector gets. Where no work has used their memory, to write them waits for none.
+struct Tail<'a, T> {
+    whole: Used<'a>,
+    start: usize,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T> Sealed for Tail<'_, T> {}
+
+impl<T: Plain> Target<T> for Tail<'_, T> {
+    fn address(&self) -> CUdeviceptr {
+        CUdeviceptr(self.whole.base + (self.start * size_of::<T>()) as u64)
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn used(&self, access: Access) -> Used<'_> {
+        Used { access, ..self.whole }
+    }
+}
