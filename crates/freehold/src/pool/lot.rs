@@ -3,33 +3,28 @@
 //!
 //! Knows the book and tracks, and calls no driver: what it needs is asked of the pool.
 
+mod inside;
+
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use self::inside::{Inside, SLAB, Waiting};
 use super::book::Book;
 use super::class::{CLASSES, Class, SMALL_BYTES_MAX};
+use super::counts::Counts;
 use super::heap::{Chunk, GRANULE_BYTES, Heap, Need, Taken};
 use super::rack::Rack;
 use super::record::{Gone, Record, Seen, Stage};
 use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
 
-/// A record's place that is a slab's number.
-const SLAB: u32 = 1 << 31;
-
-/// How many records are made at once for a lot.
-const RECORDS: u32 = 64;
-
 /// Slabs whose blocks nobody has are given up where they are more than this part of what is mapped.
 const IDLE_SLABS_PART: u64 = 4;
 
 /// A lot that was asked for nothing while others had nothing so often rests.
 const RESTING_MISSES: u64 = 64;
-
-/// How many blocks that are no more a lot remembers.
-const GONE_MAX: usize = 256;
 
 /// How many blocks that wait are looked at for one request.
 const LOOKS_MAX: usize = 64;
@@ -42,78 +37,6 @@ pub(crate) struct Lot {
     inside: Mutex<Inside>,
     racks: Mutex<Vec<Weak<Rack>>>,
     pub(crate) counts: Counts,
-}
-
-/// How much was handed out and taken back, ever. A rack's are written by its thread alone.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) handed_blocks: AtomicU64,
-    pub(crate) handed_bytes: AtomicU64,
-    pub(crate) taken_blocks: AtomicU64,
-    pub(crate) taken_bytes: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Inside {
-    home: Arc<Track>,
-    /// Whether the stream is gone, so that another may have the lot.
-    is_orphan: bool,
-    /// Whether its context is gone, too, so that a stream of any context may.
-    is_anybodys: bool,
-    heap: Heap,
-    /// Slabs with free blocks.
-    partial: [Vec<u32>; CLASSES],
-    /// Slabs without a place, to be used again.
-    bare: [Vec<u32>; CLASSES],
-    /// How many blocks the slabs of each class have that have a place.
-    slab_blocks: [u32; CLASSES],
-    vacant: Vec<u32>,
-    waiting: Vec<Waiting>,
-    /// When a block was asked for last, by the book's clock.
-    asked: u64,
-    /// Whether what waits was looked at since blocks were taken last.
-    is_settled: bool,
-    /// The blocks of the heap that went last, and where the next one is noted.
-    gone: Vec<Gone>,
-    next_gone: usize,
-}
-
-/// A block that was given up with marks.
-#[derive(Debug)]
-struct Waiting {
-    record: u32,
-    marks: Vec<Mark>,
-}
-
-impl Counts {
-    /// For the one thread that writes them.
-    #[inline]
-    pub(crate) fn hand(&self, bytes: u64) {
-        bump(&self.handed_blocks, 1);
-        bump(&self.handed_bytes, bytes);
-    }
-
-    /// For the one thread that writes them.
-    #[inline]
-    pub(crate) fn take(&self, bytes: u64) {
-        bump(&self.taken_blocks, 1);
-        bump(&self.taken_bytes, bytes);
-    }
-
-    pub(crate) fn add(&self, other: &Self) {
-        for (to, from) in self.all().into_iter().zip(other.all()) {
-            to.fetch_add(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn all(&self) -> [&AtomicU64; 4] {
-        [&self.handed_blocks, &self.handed_bytes, &self.taken_blocks, &self.taken_bytes]
-    }
-}
-
-#[inline]
-fn bump(count: &AtomicU64, by: u64) {
-    count.store(count.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }
 
 impl Lot {
@@ -624,105 +547,5 @@ impl Lot {
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Inside {
-    /// Makes a block of a place.
-    fn begin(&mut self, book: &Book, lot: u32, taken: Taken, stream: u32) -> u32 {
-        if self.vacant.is_empty() {
-            let first = book.records.add(RECORDS);
-            self.vacant.extend((first..first + RECORDS).rev());
-        }
-        let number = self.vacant.pop().expect("records were just made");
-        book.records.at(number).begin(taken.base, taken.bytes, stream, lot, taken.place, taken.position);
-        book.table.set_record(taken.base, number);
-        number
-    }
-
-    /// Takes back a block that `from` gave up in its order, behind marks of other streams.
-    fn give_from(&mut self, book: &Book, record: u32, from: &Track, marks: &[Mark]) {
-        if from.id == self.home.id && marks.is_empty() {
-            return self.give(book, record);
-        }
-        let mut marks = marks.to_vec();
-        if from.id != self.home.id {
-            marks.push(Mark { stream: from.id, position: from.edge() });
-        }
-        let waiting = book.records.at(record);
-        waiting.set_waiting_for(marks.len());
-        waiting.set_stage(Stage::Waiting);
-        self.waiting.push(Waiting { record, marks });
-    }
-
-    /// Takes back a block that is free in the order of the lot's stream.
-    fn give(&mut self, book: &Book, number: u32) {
-        let record = book.records.at(number);
-        let place = record.place();
-        if place & SLAB == 0 {
-            self.note_gone(Gone::of(record));
-            book.table.clear(record.base(), 1);
-            let position = self.position_of(record);
-            record.end();
-            self.vacant.push(number);
-            return self.heap.give(place, position);
-        }
-        let slab = book.slabs.at(place & !SLAB);
-        let was_full = slab.is_full();
-        slab.give(number);
-        if was_full {
-            self.list(book, slab.number());
-        }
-    }
-
-    /// The position behind which nobody uses a block: its last use where work is counted, and all work by now elsewhere, or
-    /// where the block came from another stream.
-    fn position_of(&self, record: &Record) -> u64 {
-        let is_known = record.stream() == self.home.id.0 && !self.home.is_foreign();
-        if is_known { record.position() } else { self.home.edge() }
-    }
-
-    /// Remembers a block that is no more, for who releases it again.
-    fn note_gone(&mut self, gone: Gone) {
-        if self.gone.len() < GONE_MAX {
-            self.gone.push(gone);
-        } else {
-            self.gone[self.next_gone] = gone;
-            self.next_gone = (self.next_gone + 1) % GONE_MAX;
-        }
-    }
-
-    /// Notes that a slab has free blocks.
-    fn list(&mut self, book: &Book, number: u32) {
-        let slab = book.slabs.at(number);
-        let partial = &mut self.partial[slab.class().index()];
-        slab.set_spot(partial.len());
-        partial.push(number);
-    }
-
-    fn empty_slabs(&self, book: &Book) -> Vec<u32> {
-        self.partial.iter().flatten().copied().filter(|&slab| book.slabs.at(slab).is_empty()).collect()
-    }
-
-    /// Makes a place of a slab again, all of whose blocks are free.
-    fn raze(&mut self, book: &Book, number: u32) {
-        let slab = book.slabs.at(number);
-        let class = slab.class();
-        let partial = &mut self.partial[class.index()];
-        let spot = slab.spot();
-        partial.swap_remove(spot);
-        if let Some(&moved) = partial.get(spot) {
-            book.slabs.at(moved).set_spot(spot);
-        }
-        book.table.clear(slab.base(), slab.bytes());
-        self.slab_blocks[class.index()] -= slab.blocks();
-        let mut position = 0;
-        for record in slab.records() {
-            let record = book.records.at(record);
-            position = position.max(self.position_of(record));
-            record.end();
-        }
-        self.bare[class.index()].push(number);
-        self.heap.give(slab.place(), position);
     }
 }

@@ -9,8 +9,9 @@ use std::sync::atomic::AtomicBool;
 
 use super::book::Book;
 use super::class::{CLASSES, Class, KEPT_MAX};
+use super::counts::Counts;
 use super::heap::GRANULE_BYTES;
-use super::lot::{Counts, Lot};
+use super::lot::Lot;
 use super::record::Record;
 use super::turn::{self, Closed, Turn};
 use crate::track::Track;
@@ -329,7 +330,7 @@ pub(crate) fn within<R>(key: Key, act: impl FnOnce(&Rack, &mut Entered<'_>) -> R
     .ok()?
 }
 
-/// Gives this thread a rack for a key. Whether it could be: a thread that is ending takes none.
+/// Gives this thread a rack for a key. Whether it took it: a thread that is ending takes none.
 pub(crate) fn add(key: Key, rack: Arc<Rack>) -> bool {
     let added = DESK.try_with(|desk| {
         rack.lot.add_rack(&rack);

@@ -1,0 +1,394 @@
+//! Ground for blocks where a stream's own magazines have none: of its lot, of other streams', of chunks that lie idle, of
+//! the driver, or behind a wait on the device. And the way back, from free chunks to the driver.
+//!
+//! The order is thrift's, where it costs little: a wait on the device comes behind new memory, because it may hold a
+//! stream up for as long as another works.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use freehold_driver::cuda::CallError;
+
+use super::class::Class;
+use super::heap::{self, Chunk, Need};
+use super::lot::Lot;
+use super::supply::{Grown, Inside};
+use super::{Pool, Refusal};
+use crate::core::Core;
+use crate::ledger::Mark;
+use crate::track::Track;
+
+/// Chunks are moved to where they are needed, before new ones are made, if more than this part of what is mapped is free.
+const IDLE_PART: u64 = 8;
+
+/// How many other lots a stream that needs a block looks at.
+const OTHERS_MAX: usize = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The stream's own lot.
+    Own,
+    Any,
+}
+
+impl Pool {
+    /// Gives what is free of the chunks in a span back to the driver, if all of a chunk is free.
+    pub(crate) fn give_back(&self, core: &Core, span: Range<u64>) -> Result<(), CallError> {
+        let lots = self.book.lots();
+        self.recall(core, &lots)?;
+        let mut inside = self.supply.lock();
+        for lot in &lots {
+            let chunks = lot.empty_within(&span, |mark| core.has_passed(mark));
+            self.keep(core, &mut inside, lot, &chunks)?;
+            for _ in &chunks {
+                self.supply.release_one(&core.api, core.primary, &mut inside)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ground for a block: of the stream's own lot, of another's, or newly mapped.
+    pub(super) fn ground(
+        &self,
+        core: &Core,
+        lot: &Arc<Lot>,
+        track: &Arc<Track>,
+        bytes: u64,
+        origin: Origin,
+    ) -> Result<u32, Refusal> {
+        if let Some(record) = lot.take_large(&self.book, bytes) {
+            return Ok(record);
+        }
+        self.book.misses.fetch_add(1, Ordering::Relaxed);
+        core.refresh_tracks()?;
+        let has_passed = |mark| core.has_passed(mark);
+        let unmarked = lot.settle(&self.book, has_passed);
+        // A slab is little: for that nobody's magazines are emptied before memory is short.
+        if origin == Origin::Any {
+            lot.all_racks().iter().for_each(|rack| rack.empty(false));
+        }
+        lot.raze_idle(&self.book);
+        if let Some(record) = lot.take_large(&self.book, bytes) {
+            return Ok(record);
+        }
+        let found = self.ground_elsewhere(core, lot, track, bytes, origin);
+        // Not before streams were asked how far they have come: one that has a mark to write is not done.
+        if let Err(error) = core.mark_each(&unmarked) {
+            found.into_iter().flatten().for_each(|record| self.put_unowned(record, track));
+            return Err(error.into());
+        }
+        if let Some(record) = found? {
+            return Ok(record);
+        }
+        // All that was kept somewhere has come back meanwhile.
+        if let Some(record) = lot.take_large(&self.book, bytes) {
+            return Ok(record);
+        }
+        // Vectors have given memory back that nobody has looked at since.
+        if core.unmap_passed()?
+            && let Some(record) = self.grow(core, lot, bytes)?
+        {
+            return Ok(record);
+        }
+        if let Some(record) = self.take_behind(core, lot, track, bytes)? {
+            return Ok(record);
+        }
+        if origin == Origin::Any
+            && let Some(record) = self.borrow_behind(core, lot, track, bytes)?
+        {
+            return Ok(record);
+        }
+        Err(Refusal::Short)
+    }
+
+    /// Ground of another lot, or newly mapped.
+    fn ground_elsewhere(
+        &self,
+        core: &Core,
+        lot: &Lot,
+        track: &Track,
+        bytes: u64,
+        origin: Origin,
+    ) -> Result<Option<u32>, CallError> {
+        if origin == Origin::Any
+            && let Some(record) = self.borrow(core, lot, track, bytes)?
+        {
+            return Ok(Some(record));
+        }
+        self.grow(core, lot, bytes)
+    }
+
+    /// Gives back ground that nobody had.
+    fn put_unowned(&self, record: u32, track: &Track) {
+        self.book.lot(self.book.records.at(record).lot()).give(&self.book, record, track, &[]);
+    }
+
+    /// A block of the stream's own lot that waits for other streams: the device waits for them, before the stream's next work.
+    fn take_behind(&self, core: &Core, lot: &Lot, track: &Track, bytes: u64) -> Result<Option<u32>, CallError> {
+        if lot.home().id != track.id {
+            return Ok(None);
+        }
+        for mark in lot.awaited() {
+            if let Some(other) = core.track(mark.stream)
+                && track.can_wait_for(&core.api, &other)?
+            {
+                track.wait_for(&core.api, &other, mark.position)?;
+            }
+        }
+        let is_before = |mark: Mark| core.has_passed(mark) || track.has_waited(mark.stream, mark.position);
+        lot.settle_behind(&self.book, track, is_before);
+        Ok(lot.take_large(&self.book, bytes))
+    }
+
+    /// A block of another lot of the context, which that one's stream has passed.
+    fn borrow(&self, core: &Core, lot: &Lot, track: &Track, bytes: u64) -> Result<Option<u32>, CallError> {
+        self.idle_others(core, lot)?;
+        for other in self.others(lot) {
+            if let Some(record) = other.lend(&self.book, bytes, track.id.0, |mark| core.has_passed(mark)) {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    /// As [`borrow`](Self::borrow), of a class.
+    pub(super) fn borrow_small(
+        &self,
+        core: &Core,
+        lot: &Lot,
+        track: &Track,
+        class: Class,
+    ) -> Result<Option<u32>, CallError> {
+        let idle = self.idle_others(core, lot)?;
+        let has_passed = |mark| core.has_passed(mark);
+        Ok(idle.iter().find_map(|other| other.lend_small(&self.book, class, track.id.0, has_passed)))
+    }
+
+    /// Some other lots of the context whose streams have passed all of their work, with all that is theirs and nobody has.
+    /// Those that have not are marked, so that a later request finds them.
+    fn idle_others(&self, core: &Core, lot: &Lot) -> Result<Vec<Arc<Lot>>, CallError> {
+        let others: Vec<_> = self.others(lot).collect();
+        // Another part of them each time.
+        let turn = self.turn.fetch_add(OTHERS_MAX, Ordering::Relaxed);
+        let mut idle = Vec::new();
+        for index in 0..others.len().min(OTHERS_MAX) {
+            let other = &others[turn.wrapping_add(index) % others.len()];
+            match other.is_idle(|mark| core.has_passed(mark)) {
+                Ok(()) => {
+                    other.all_racks().iter().for_each(|rack| rack.empty(false));
+                    other.settle(&self.book, |mark| core.has_passed(mark));
+                    idle.push(other.clone());
+                }
+                Err(Some(mark)) => core.mark_each_in_turn(mark)?,
+                Err(None) => {}
+            }
+        }
+        Ok(idle)
+    }
+
+    /// A block of another lot of the context that the device waits for, before the stream's next work.
+    fn borrow_behind(&self, core: &Core, lot: &Lot, track: &Track, bytes: u64) -> Result<Option<u32>, CallError> {
+        for other in self.others(lot) {
+            let home = other.home();
+            if !track.can_wait_for(&core.api, &home)? {
+                continue;
+            }
+            let Some((record, mark)) = other.lend_unpassed(&self.book, bytes, track.id.0) else { continue };
+            if let Err(error) = track.wait_for(&core.api, &home, mark.position) {
+                other.give(&self.book, record, &home, &[]);
+                return Err(error);
+            }
+            // Who uses it in a third stream does so behind the wait.
+            self.book.records.at(record).set_position(track.now().position);
+            return Ok(Some(record));
+        }
+        Ok(None)
+    }
+
+    fn others(&self, lot: &Lot) -> impl Iterator<Item = Arc<Lot>> {
+        let (number, context) = (lot.number, lot.context());
+        self.book.lots().into_iter().filter(move |other| other.number != number && other.context() == context)
+    }
+
+    /// Maps memory for a block: what is kept, what lies free elsewhere, or what the driver makes.
+    fn grow(&self, core: &Core, lot: &Lot, bytes: u64) -> Result<Option<u32>, CallError> {
+        let mut inside = self.supply.lock();
+        if let Some(record) = self.grow_at(core, lot, &mut inside, bytes, 0)? {
+            return Ok(Some(record));
+        }
+        // Chunks that are kept may be too long for the room that there is.
+        match inside.longest_kept_bytes() {
+            0 => Ok(None),
+            longest => self.grow_at(core, lot, &mut inside, bytes, longest),
+        }
+    }
+
+    /// Maps memory where there is room for `spare_bytes` more.
+    fn grow_at(
+        &self,
+        core: &Core,
+        lot: &Lot,
+        inside: &mut Inside,
+        bytes: u64,
+        spare_bytes: u64,
+    ) -> Result<Option<u32>, CallError> {
+        let mut need = lot.need(bytes, spare_bytes);
+        if need.is_none() {
+            let room_bytes = bytes.next_multiple_of(heap::PAGE_BYTES) + spare_bytes;
+            let Some((base, region_bytes)) = self.region(core, inside, room_bytes, lot.mapped_bytes())? else {
+                return Ok(None);
+            };
+            lot.add_region(base, region_bytes);
+            need = lot.need(bytes, spare_bytes);
+        }
+        let (need, claimed) = need.expect("a region was added that is long enough");
+        // Nothing of its own is moved for little.
+        let own = Some(lot).filter(|_| bytes >= heap::PAGE_BYTES);
+        let grown = self.grown(core, inside, own, need);
+        match grown {
+            Ok(Grown::Chunks(chunks)) => {
+                let record = lot.fill(&self.book, claimed, &chunks, bytes);
+                Ok(Some(record.expect("what was mapped is enough, with what was there")))
+            }
+            Ok(Grown::Nothing) => {
+                lot.unclaim(claimed);
+                Ok(None)
+            }
+            Err(error) => {
+                lot.unclaim(claimed);
+                Err(error)
+            }
+        }
+    }
+
+    /// Addresses for a lot: of those that are nobody's, or else of those that lots have and nothing is mapped to.
+    fn region(
+        &self,
+        core: &Core,
+        inside: &mut Inside,
+        room_bytes: u64,
+        had_bytes: u64,
+    ) -> Result<Option<(u64, u64)>, CallError> {
+        if let Some(region) = self.supply.region(inside, room_bytes, had_bytes) {
+            return Ok(Some(region));
+        }
+        let lots = self.book.lots();
+        lots.iter().for_each(|lot| inside.take_back(lot.take_bare_regions()));
+        if let Some(region) = self.supply.region(inside, room_bytes, had_bytes) {
+            return Ok(Some(region));
+        }
+        self.recall(core, &lots)?;
+        for lot in &lots {
+            let chunks = lot.empty(u64::MAX, |mark| core.has_passed(mark));
+            self.keep(core, inside, lot, &chunks)?;
+            inside.take_back(lot.take_bare_regions());
+        }
+        Ok(self.supply.region(inside, room_bytes, had_bytes))
+    }
+
+    fn grown(&self, core: &Core, inside: &mut Inside, own: Option<&Lot>, need: heap::Need) -> Result<Grown, CallError> {
+        let (api, current) = (&core.api, core.primary);
+        let lots = self.book.lots();
+        // What other streams that work have free they need again at once.
+        let is_own = |lot: &Lot| own.is_some_and(|own| own.number == lot.number);
+        let may_give = |lot: &&Arc<Lot>| is_own(lot) || lot.is_resting(&self.book);
+        let resting: Vec<_> = lots.iter().filter(may_give).cloned().collect();
+        let free_bytes: u64 = resting.iter().map(|lot| lot.free_bytes().0).sum();
+        if free_bytes > self.supply.reserved_bytes() / IDLE_PART && free_bytes >= need.bytes {
+            self.gather(core, inside, &resting, need.bytes)?;
+            if inside.kept_bytes() >= need.bytes
+                && let grown @ Grown::Chunks(_) = self.supply.assemble(api, current, inside, need)?
+            {
+                return Ok(grown);
+            }
+        }
+        if let grown @ Grown::Chunks(_) = self.supply.grow(api, current, inside, need)? {
+            return Ok(grown);
+        }
+        self.gather(core, inside, &lots, need.bytes)?;
+        self.supply.assemble(api, current, inside, need)
+    }
+
+    /// Gets back everything that nobody has of some lots, whoever keeps it, and unmaps as much as is lacking.
+    fn gather(&self, core: &Core, inside: &mut Inside, lots: &[Arc<Lot>], bytes: u64) -> Result<(), CallError> {
+        self.recall(core, lots)?;
+        let mut missing = bytes.saturating_sub(inside.kept_bytes());
+        for lot in lots {
+            if missing == 0 {
+                break;
+            }
+            let chunks = lot.empty(missing, |mark| core.has_passed(mark));
+            self.keep(core, inside, lot, &chunks)?;
+            missing = missing.saturating_sub(chunks.iter().map(|chunk| chunk.bytes).sum());
+        }
+        Ok(())
+    }
+
+    /// Maps memory at addresses that are no lot's: a chunk that is kept, or else a new one.
+    pub(crate) fn map_beyond(&self, core: &Core, need: Need) -> Result<Grown, CallError> {
+        self.supply.grow(&core.api, core.primary, &mut self.supply.lock(), need)
+    }
+
+    /// As [`map_beyond`](Self::map_beyond), of whatever nobody has.
+    pub(crate) fn gather_beyond(&self, core: &Core, need: Need) -> Result<Grown, CallError> {
+        let (api, current, inside) = (&core.api, core.primary, &mut *self.supply.lock());
+        if let grown @ Grown::Chunks(_) = self.grown(core, inside, None, need)? {
+            return Ok(grown);
+        }
+        // What is kept and longer than the room there is goes back, so that the driver can make what fits.
+        let keep_bytes = self.supply.reserved_bytes().saturating_sub(need.bytes);
+        match self.supply.release(api, current, inside, keep_bytes)? {
+            0 => Ok(Grown::Nothing),
+            _ => self.supply.assemble(api, current, inside, need),
+        }
+    }
+
+    /// Unmaps a chunk of addresses that are no lot's, which nothing uses any more, and keeps its memory.
+    pub(crate) fn unmap_beyond(&self, core: &Core, chunk: Chunk) -> Result<(), CallError> {
+        self.supply.keep(&core.api, core.primary, &mut self.supply.lock(), chunk)
+    }
+
+    /// Gets back what threads keep and what waits for marks that have passed, and asks how far streams have come.
+    fn recall(&self, core: &Core, lots: &[Arc<Lot>]) -> Result<(), CallError> {
+        lots.iter().flat_map(|lot| lot.all_racks()).for_each(|rack| rack.empty(false));
+        // Only then: what others put into their streams before is passed by who is asked now.
+        core.ask_tracks()?;
+        for lot in lots {
+            lot.settle_all(&self.book, |mark| core.has_passed(mark));
+            lot.raze_empty(&self.book);
+        }
+        // What was just given back is behind all that is in its stream now, others' work too.
+        core.ask_tracks()
+    }
+
+    /// Unmaps chunks that a lot was emptied of, and keeps them. What the driver refuses to unmap is the lot's again.
+    fn keep(&self, core: &Core, inside: &mut Inside, lot: &Lot, chunks: &[Chunk]) -> Result<(), CallError> {
+        for (index, &chunk) in chunks.iter().enumerate() {
+            if let Err(error) = self.supply.keep(&core.api, core.primary, inside, chunk) {
+                lot.refill(&chunks[index..]);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives memory that nobody has back to the driver until the pool has no more than `keep_bytes`. How many bytes went.
+    pub(crate) fn trim(&self, core: &Core, keep_bytes: u64) -> Result<u64, CallError> {
+        let (api, current) = (&core.api, core.primary);
+        let lots = self.book.lots();
+        self.recall(core, &lots)?;
+        let mut inside = self.supply.lock();
+        let mut freed_bytes = self.supply.release(api, current, &mut inside, keep_bytes)?;
+        for lot in &lots {
+            let excess = self.supply.reserved_bytes().saturating_sub(keep_bytes);
+            if excess == 0 {
+                break;
+            }
+            let chunks = lot.empty(excess, |mark| core.has_passed(mark));
+            self.keep(core, &mut inside, lot, &chunks)?;
+            freed_bytes += self.supply.release(api, current, &mut inside, keep_bytes)?;
+        }
+        Ok(freed_bytes)
+    }
+}
