@@ -155,16 +155,23 @@ thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
 }
 
-/// Remembers a failure of this thread. A thread that is ending remembers nothing.
+/// Remembers a failure of this thread. The code is told in any case.
 #[cold]
 pub(crate) fn note(failure: Failure) -> FreeholdError {
     let code = failure.code();
-    let _ = LAST.try_with(|last| last.replace(Some(Last { failure, text: None })));
+    remember(Some(Last { failure, text: None }));
     code
 }
 
 pub(crate) fn clear() {
-    let _ = LAST.try_with(|last| last.replace(None));
+    remember(None);
+}
+
+/// A thread that is ending remembers nothing, and nobody asks it any more.
+fn remember(what: Option<Last>) {
+    if let Ok(before) = LAST.try_with(|last| last.replace(what)) {
+        drop(before);
+    }
 }
 
 pub(crate) fn last_code() -> FreeholdError {

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 use std::time::{Duration, Instant};
 
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUstream, CallError, device, event, event_flags, primary,
+    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUstream, CallError, device, event,
+    event_flags, primary,
 };
 
-use crate::counters::Counters;
+use crate::counters::{Counters, Slot};
 use crate::current::within;
 use crate::error::{Error, Result};
 use crate::fault::{self, Fault, Suspect};
@@ -232,14 +233,29 @@ impl Core {
 
     /// Makes a stream and its track.
     pub(crate) fn add_stream(&self, hall: &Arc<Hall>) -> Result<Arc<Track>> {
-        let api = &self.api;
+        let make = || within(&self.api, hall.raw, || crate::stream::make(&self.api));
+        self.add_track(make, |id, made, slot| Track::new(id, hall.clone(), made, slot))
+    }
+
+    /// Makes the track of a stream that others made.
+    pub(crate) fn add_foreign_stream(&self, raw: CUstream, trust: Trust) -> Result<Arc<Track>> {
+        let make = || Ok((raw, self.named(|api| event::create(api, event_flags::DISABLE_TIMING))?));
+        let hall = Arc::new(Hall::new(PRIMARY, self.primary));
+        self.add_track(make, |id, made, slot| Track::foreign(id, hall, made, slot, trust))
+    }
+
+    /// Makes a track of what `make` makes, with a word where streams write them.
+    fn add_track(
+        &self,
+        make: impl FnOnce() -> std::result::Result<(CUstream, CUevent), CallError>,
+        track: impl FnOnce(StreamId, (CUstream, CUevent), Option<Slot>) -> Track,
+    ) -> Result<Arc<Track>> {
         let slot = if self.writes_words {
-            Some(self.counters.take(api, self.primary).map_err(|e| self.failed(e))?)
+            Some(self.counters.take(&self.api, self.primary).map_err(|error| self.failed(error))?)
         } else {
             None
         };
-        let made = within(api, hall.raw, || crate::stream::make(api));
-        let made = match made {
+        let made = match make() {
             Ok(made) => made,
             Err(error) => {
                 if let Some(slot) = &slot {
@@ -251,34 +267,7 @@ impl Core {
         let mut tracks = self.tracks();
         tracks.last += 1;
         let id = StreamId(tracks.last);
-        let track = Arc::new(Track::new(id, hall.clone(), made, slot));
-        tracks.live.insert(id, track.clone());
-        Ok(track)
-    }
-
-    /// Makes the track of a stream that others made.
-    pub(crate) fn add_foreign_stream(&self, raw: CUstream, trust: Trust) -> Result<Arc<Track>> {
-        let api = &self.api;
-        let slot = if self.writes_words {
-            Some(self.counters.take(api, self.primary).map_err(|e| self.failed(e))?)
-        } else {
-            None
-        };
-        let made = self.named(|api| event::create(api, event_flags::DISABLE_TIMING));
-        let event = match made {
-            Ok(event) => event,
-            Err(error) => {
-                if let Some(slot) = &slot {
-                    self.counters.give_back(slot);
-                }
-                return Err(self.failed(error));
-            }
-        };
-        let mut tracks = self.tracks();
-        tracks.last += 1;
-        let id = StreamId(tracks.last);
-        let hall = Arc::new(Hall::new(PRIMARY, self.primary));
-        let track = Arc::new(Track::foreign(id, hall, (raw, event), slot, trust));
+        let track = Arc::new(track(id, made, slot));
         tracks.live.insert(id, track.clone());
         Ok(track)
     }
@@ -311,29 +300,36 @@ impl Core {
 
     /// Sees to it that the host will hear of these.
     pub(crate) fn mark(&self, marks: &[Mark]) -> Result<()> {
-        self.at_each(marks, Track::mark)
+        self.mark_each(marks).map_err(|error| self.failed(error))
     }
 
     /// Sees to it that the host will hear of these sooner or later: at once where no mark is on its way, else with the next
     /// one, which a later release makes, or a request that finds nothing.
     pub(crate) fn mark_in_turn(&self, marks: &[Mark]) -> Result<()> {
-        self.at_each(marks, Track::mark_in_turn)
+        self.mark_each_in_turn(marks).map_err(|error| self.failed(error))
     }
 
     /// As [`mark`](Self::mark), for the pool, which knows calls only.
     pub(crate) fn mark_each(&self, marks: &[Mark]) -> std::result::Result<(), CallError> {
-        marks.iter().try_for_each(|mark| match self.track(mark.stream) {
-            Some(track) => track.mark(&self.api, mark.position),
-            None => Ok(()),
-        })
+        self.at_each(marks, Track::mark)
     }
 
     /// As [`mark_in_turn`](Self::mark_in_turn), for the pool.
-    pub(crate) fn mark_each_in_turn(&self, mark: Mark) -> std::result::Result<(), CallError> {
-        self.track(mark.stream).map_or(Ok(()), |track| track.mark_in_turn(&self.api, mark.position))
+    pub(crate) fn mark_each_in_turn(&self, marks: &[Mark]) -> std::result::Result<(), CallError> {
+        self.at_each(marks, Track::mark_in_turn)
     }
 
-    /// As [`refresh`](Self::refresh), for the pool.
+    /// Calls `act` for each mark whose track is still there.
+    fn at_each(
+        &self,
+        marks: &[Mark],
+        act: impl Fn(&Track, &Api, u64) -> std::result::Result<(), CallError>,
+    ) -> std::result::Result<(), CallError> {
+        let there = marks.iter().filter_map(|mark| Some((self.track(mark.stream)?, mark.position)));
+        there.into_iter().try_for_each(|(track, position)| act(&track, &self.api, position))
+    }
+
+    /// Asks the driver how far streams have come, on a device that writes no words. For the pool, as the two below.
     pub(crate) fn refresh_tracks(&self) -> std::result::Result<(), CallError> {
         if self.writes_words { Ok(()) } else { self.each_track(|track| track.refresh(&self.api)) }
     }
@@ -343,6 +339,7 @@ impl Core {
         self.each_track(|track| track.ask(&self.api))
     }
 
+    /// Calls `act` for each track, without the lock of their list.
     fn each_track(
         &self,
         act: impl Fn(&Track) -> std::result::Result<(), CallError>,
@@ -351,24 +348,9 @@ impl Core {
         tracks.iter().try_for_each(|track| act(track))
     }
 
-    /// Calls `act` for each mark whose track is still there.
-    fn at_each(
-        &self,
-        marks: &[Mark],
-        act: impl Fn(&Track, &Api, u64) -> std::result::Result<(), CallError>,
-    ) -> Result<()> {
-        for mark in marks {
-            if let Some(track) = self.track(mark.stream) {
-                act(&track, &self.api, mark.position).map_err(|error| self.failed(error))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Calls `act` for each track, without the lock of their list.
+    /// As [`each_track`](Self::each_track), outside of the pool.
     pub(crate) fn for_all_tracks(&self, act: impl Fn(&Track) -> std::result::Result<(), CallError>) -> Result<()> {
-        let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
-        tracks.iter().try_for_each(|track| act(track)).map_err(|error| self.failed(error))
+        self.each_track(act).map_err(|error| self.failed(error))
     }
 
     /// Whether the device has come to a mark, asking the driver if need be.
@@ -379,11 +361,6 @@ impl Core {
             track.ask(&self.api).map_err(|error| self.failed(error))?;
         }
         Ok(self.has_passed(mark))
-    }
-
-    /// Asks the driver how far streams have come, on a device that writes no words.
-    pub(crate) fn refresh(&self) -> Result<()> {
-        if self.writes_words { Ok(()) } else { self.for_all_tracks(|track| track.refresh(&self.api)) }
     }
 
     /// Waits for all work of all streams.

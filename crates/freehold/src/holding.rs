@@ -54,7 +54,6 @@ impl Holding {
             Some(taken) => Ok(taken),
             // If the context is closed meanwhile, the memory goes with it.
             None => context.inner.enter().and_then(|_shared| {
-                core.refresh()?;
                 pool.take(core, key, track, wanted_bytes).map_err(|refusal| match refusal {
                     Refusal::Short => core.short_of(wanted_bytes),
                     Refusal::Call(error) => core.failed(error),

@@ -61,9 +61,7 @@ impl Pool {
             return Ok(record);
         }
         self.book.misses.fetch_add(1, Ordering::Relaxed);
-        core.refresh_tracks()?;
-        let has_passed = |mark| core.has_passed(mark);
-        let unmarked = lot.settle(&self.book, has_passed);
+        let unmarked = lot.settle(&self.book, |mark| core.has_passed(mark));
         // A slab is little: for that nobody's magazines are emptied before memory is short.
         if origin == Origin::Any {
             lot.all_racks().iter().for_each(|rack| rack.empty(false));
@@ -180,7 +178,7 @@ impl Pool {
                     other.settle(&self.book, |mark| core.has_passed(mark));
                     idle.push(other.clone());
                 }
-                Err(Some(mark)) => core.mark_each_in_turn(mark)?,
+                Err(Some(mark)) => core.mark_each_in_turn(&[mark])?,
                 Err(None) => {}
             }
         }

@@ -133,6 +133,7 @@ impl Pool {
         if bytes > self.supply.most_bytes() {
             return Err(Refusal::Short);
         }
+        core.refresh_tracks()?;
         let lot = self.lot_of(track);
         self.equip(key, track);
         let Some(class) = Class::of(bytes) else {
