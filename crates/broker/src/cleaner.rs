@@ -1,0 +1,68 @@
+//! The cleaner: a process that overwrites memory with zeros, on the device. It is the broker's, so that the broker itself maps
+//! nothing that was a tenant's.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use freehold::open;
+use freehold_driver::cuda::{
+    Api, CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, CallError, address,
+    allocation, context, fill, mapping, primary,
+};
+use rustix::net::RecvFlags;
+
+use crate::ring::Slot;
+use crate::socket::{self, NotReceived};
+
+/// Cleans what comes until the broker hangs up.
+///
+/// # Errors
+/// The device does not open, or the socket fails.
+pub(crate) fn run(device: Option<&str>, post: impl AsFd) -> io::Result<()> {
+    let opened = open::open(device).map_err(io::Error::other)?;
+    let (api, device) = (opened.api, opened.device);
+    let primary = primary::retain(&api, device).map_err(io::Error::other)?;
+    context::set_current(&api, primary).map_err(io::Error::other)?;
+    loop {
+        let mut received = match socket::receive(&post, RecvFlags::empty()) {
+            Ok(received) => received,
+            Err(NotReceived::Closed) => return Ok(()),
+            Err(NotReceived::Failed(error)) => return Err(error.into()),
+            Err(NotReceived::Nothing | NotReceived::Malformed) => continue,
+        };
+        let Some(descriptor) = received.descriptors.pop() else { continue };
+        let [segment, bytes] = [received.slot[0], received.slot[1]];
+        let is_clean = match clean(&api, device, &descriptor, bytes as usize) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(target: "freehold", %error, "memory could not be cleaned");
+                false
+            }
+        };
+        drop(descriptor);
+        let mut reply = Slot::default();
+        (reply[0], reply[1]) = (segment, u64::from(is_clean));
+        match socket::send(&post, &reply, &[], &[]) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn clean(api: &Api, device: CUdevice, descriptor: &OwnedFd, bytes: usize) -> Result<(), CallError> {
+    let handle = allocation::import(api, descriptor.as_fd())?;
+    let mapped = (|| {
+        let base = address::reserve(api, bytes, 2 << 20, CUdeviceptr::NULL)?;
+        let filled = mapping::map(api, base, bytes, 0, handle).and_then(|()| {
+            let location = CUmemLocation { kind: CUmemLocationType::DEVICE, id: device.0 };
+            let access = [CUmemAccessDesc { location, flags: CUmemAccess_flags::PROT_READWRITE }];
+            let filled = mapping::set_access(api, base, bytes, &access)
+                .and_then(|()| fill::d8(api, base, 0, bytes))
+                .and_then(|()| context::synchronize(api));
+            filled.and(mapping::unmap(api, base, bytes))
+        });
+        filled.and(address::free(api, base, bytes))
+    })();
+    mapped.and(allocation::release(api, handle))
+}

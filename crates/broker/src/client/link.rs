@@ -1,0 +1,449 @@
+//! A connection to the broker: what is asked over the ring and over the socket, and what comes unasked. Knows no device.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Timespec;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+use crate::ring::{RING_BYTES, Used};
+use crate::shared::Shared;
+use crate::socket::{self, NotReceived};
+use crate::state::CLOCK_WORDS;
+use crate::wire::{Access, Framed, Id, Point, Refusal, Reply, Request, VERSION};
+
+/// How long a tenant sleeps before it looks whether the broker is still there.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long it looks for a reply before it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// For ever: the quickest, and a processor of its own.
+    Spin,
+    /// For so long.
+    For(Duration),
+}
+
+/// Why a tenant did not get what it asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    #[error("no broker is running at {}: start one with `freehold serve --memory 8GiB`", .path.display())]
+    NoBroker { path: PathBuf },
+    #[error("the broker at {} is another user's, or this user may not use it", .path.display())]
+    NotAllowed { path: PathBuf },
+    #[error("the broker has hung up: it was stopped, or both of its processes were killed")]
+    Gone,
+    #[error("what the broker said is no message: update the program or the broker")]
+    Malformed,
+    #[error("{refusal}{}", nearest(.told))]
+    Refused { refusal: Refusal, told: String },
+    #[error("the system refused: {0}")]
+    System(Errno),
+}
+
+fn nearest(told: &str) -> String {
+    if told.is_empty() { String::new() } else { format!("; nearest: {}", told.replace('\n', ", ")) }
+}
+
+impl From<Refusal> for LinkError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused { refusal, told: String::new() }
+    }
+}
+
+impl From<Errno> for LinkError {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::PIPE | Errno::CONNRESET => Self::Gone,
+            error => Self::System(error),
+        }
+    }
+}
+
+impl From<NotReceived> for LinkError {
+    fn from(error: NotReceived) -> Self {
+        match error {
+            NotReceived::Closed => Self::Gone,
+            NotReceived::Nothing | NotReceived::Malformed => Self::Malformed,
+            NotReceived::Failed(error) => Self::System(error),
+        }
+    }
+}
+
+/// A lease as the broker granted it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    pub lease: Id,
+    pub segment: Id,
+    pub offset: u64,
+    pub bytes: u64,
+    pub access: Access,
+    /// What has to pass before it is used.
+    pub points: Vec<Point>,
+}
+
+/// A lease that another tenant gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    pub granted: Granted,
+    /// Who gave it: the place of its tenant.
+    pub from: u32,
+}
+
+/// What came over the socket: a reply, its text, its descriptors.
+#[derive(Debug)]
+pub struct Answer {
+    pub reply: Reply,
+    pub text: String,
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// A connection. One request is on its way at a time over the socket, and as many as the ring holds over that.
+#[derive(Debug)]
+pub struct Link {
+    socket: OwnedFd,
+    ring: Used,
+    bell: OwnedFd,
+    clock: Shared,
+    tenant: Id,
+    number: u32,
+    pub patience: Patience,
+    given: VecDeque<Given>,
+    leave: VecDeque<Id>,
+    /// Points of the grant that is on its way.
+    points: Vec<Point>,
+    /// Refusals of what nobody waited for.
+    refused: Vec<Refusal>,
+    /// Replies that are on their way and nobody waits for.
+    unanswered: u32,
+}
+
+impl Link {
+    /// Connects to the broker at a path.
+    ///
+    /// # Errors
+    /// [`LinkError::NoBroker`] where nobody listens, [`LinkError::Refused`] where the broker wants no more tenants.
+    pub fn connect(path: &Path) -> Result<Self, LinkError> {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let no_broker = || LinkError::NoBroker { path: path.to_owned() };
+        let address = SocketAddrUnix::new(path).map_err(|_| no_broker())?;
+        connect(&socket, &address).map_err(|error| match error {
+            Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => no_broker(),
+            Errno::ACCESS | Errno::PERM => LinkError::NotAllowed { path: path.to_owned() },
+            error => LinkError::System(error),
+        })?;
+        let (slot, _) = Framed { number: 0, is_again: false, message: Request::Hello { version: VERSION } }.encode();
+        socket::send(&socket, &slot, &[], &[])?;
+        let received = socket::receive(&socket, RecvFlags::empty())?;
+        let reply = Framed::<Reply>::decode(&received.slot).map_err(|_| LinkError::Malformed)?;
+        let tenant = match reply.message {
+            Reply::Welcome { tenant, .. } => tenant,
+            Reply::Refused(refusal) => return Err(refusal.into()),
+            _ => return Err(LinkError::Malformed),
+        };
+        let [ring, clock, bell] = <[OwnedFd; 3]>::try_from(received.descriptors).map_err(|_| LinkError::Malformed)?;
+        Ok(Self {
+            socket,
+            ring: Used::new(Shared::open(ring, RING_BYTES)?),
+            bell,
+            clock: Shared::open(clock, CLOCK_WORDS as usize * 8)?,
+            tenant,
+            number: 0,
+            patience: Patience::For(Duration::from_micros(50)),
+            given: VecDeque::new(),
+            leave: VecDeque::new(),
+            points: Vec::new(),
+            refused: Vec::new(),
+            unanswered: 0,
+        })
+    }
+
+    /// Who this is at the broker.
+    pub fn tenant(&self) -> Id {
+        self.tenant
+    }
+
+    /// The descriptor of this tenant's clock, and how many words it has.
+    pub fn clock(&self) -> (impl AsFd + '_, usize) {
+        (self.clock.file(), CLOCK_WORDS as usize)
+    }
+
+    /// Memory of its own.
+    pub fn reserve(&mut self, bytes: u64) -> Result<Granted, LinkError> {
+        self.granted(Request::Reserve { bytes })
+    }
+
+    /// A lease of what has a name.
+    pub fn lease(&mut self, name: Id, access: Access) -> Result<Granted, LinkError> {
+        self.granted(Request::Lease { name, access })
+    }
+
+    fn granted(&mut self, request: Request) -> Result<Granted, LinkError> {
+        match self.ask(request)? {
+            Reply::Granted { lease, segment, offset, bytes, point, access, .. } => {
+                let mut points = std::mem::take(&mut self.points);
+                points.extend(Some(point).filter(|point| point.value > 0));
+                Ok(Granted { lease, segment, offset, bytes, access, points })
+            }
+            _ => Err(LinkError::Malformed),
+        }
+    }
+
+    /// Makes a lease another tenant's, ready when the point has passed.
+    pub fn give(&mut self, lease: Id, to: Id, point: Point) -> Result<(), LinkError> {
+        match self.ask(Request::Give { lease, to, point })? {
+            Reply::Done => Ok(()),
+            _ => Err(LinkError::Malformed),
+        }
+    }
+
+    /// Ends a lease when the point has passed. Nothing is waited for.
+    pub fn give_back(&mut self, lease: Id, point: Point) -> Result<(), LinkError> {
+        self.post(Request::Return { lease, point })
+    }
+
+    /// Says that a segment is mapped no more. Nothing is waited for.
+    pub fn detach(&mut self, segment: Id) -> Result<(), LinkError> {
+        self.post(Request::Detach { segment })
+    }
+
+    /// The next lease that somebody gave, if one came.
+    pub fn given(&mut self) -> Option<Given> {
+        self.drain();
+        self.given.pop_front()
+    }
+
+    /// Waits for a lease that somebody gives.
+    pub fn wait_given(&mut self) -> Result<Given, LinkError> {
+        loop {
+            if let Some(given) = self.given() {
+                return Ok(given);
+            }
+            self.wait(|link| !link.given.is_empty())?;
+        }
+    }
+
+    /// The next segment that nobody has anything in any more: it is to be unmapped, and then detached.
+    pub fn to_leave(&mut self) -> Option<Id> {
+        self.drain();
+        self.leave.pop_front()
+    }
+
+    /// What was refused of requests that nobody waited for.
+    pub fn take_refused(&mut self) -> Vec<Refusal> {
+        self.drain();
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Asks over the ring, and waits for nothing.
+    fn post(&mut self, request: Request) -> Result<(), LinkError> {
+        self.put(request)?;
+        self.unanswered += 1;
+        self.drain();
+        Ok(())
+    }
+
+    /// Asks over the ring, and waits for the reply.
+    fn ask(&mut self, request: Request) -> Result<Reply, LinkError> {
+        self.points.clear();
+        let number = self.put(request)?;
+        let mut reply = None;
+        self.wait(|link| {
+            reply = link.drain_until(number);
+            reply.is_some()
+        })?;
+        match reply.expect("it was waited for") {
+            Reply::Refused(refusal) => Err(refusal.into()),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Puts a request into the ring, when there is room: its number.
+    fn put(&mut self, request: Request) -> Result<u32, LinkError> {
+        let framed = Framed { number: 0, is_again: false, message: request };
+        let (slot, _) = framed.encode();
+        let fill = |number: u32| {
+            let mut slot = slot;
+            slot[0] = slot[0] & 0xffff_ffff | u64::from(number) << 32;
+            slot
+        };
+        loop {
+            if let Some((number, is_to_wake)) = self.ring.request(fill) {
+                if is_to_wake {
+                    self.wake()?;
+                }
+                return Ok(number);
+            }
+            let before = self.unanswered;
+            self.wait(|link| {
+                link.drain();
+                link.unanswered < before
+            })?;
+        }
+    }
+
+    #[cold]
+    fn wake(&self) -> Result<(), LinkError> {
+        match rustix::io::write(&self.bell, &1u64.to_ne_bytes()) {
+            // The bell has counted as far as it can: it rings.
+            Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes what came and nobody waits for.
+    fn drain(&mut self) {
+        while let Some(slot) = self.ring.reply() {
+            self.sort(&slot);
+        }
+    }
+
+    /// Takes what came, up to the reply to a request.
+    #[inline]
+    fn drain_until(&mut self, number: u32) -> Option<Reply> {
+        while let Some(slot) = self.ring.reply() {
+            if (slot[0] >> 32) as u32 == number
+                && !matches!(slot[0] as u16, 103 | 109 | 110)
+                && let Ok(framed) = Framed::<Reply>::decode(&slot)
+            {
+                return Some(framed.message);
+            }
+            self.sort(&slot);
+        }
+        None
+    }
+
+    fn sort(&mut self, slot: &crate::ring::Slot) {
+        let Ok(framed) = Framed::<Reply>::decode(slot) else { return };
+        match framed.message {
+            Reply::Given { lease, segment, offset, bytes, point, from } => {
+                let points = Some(point).filter(|point| point.value > 0).into_iter().collect();
+                let granted = Granted { lease, segment, offset, bytes, access: Access::Write, points };
+                // A broker that took over may tell it again.
+                if !self.given.iter().any(|given| given.granted.lease == lease) {
+                    self.given.push_back(Given { granted, from });
+                }
+            }
+            Reply::Leave { segment } => self.leave.push_back(segment),
+            Reply::After { point } => self.points.push(point),
+            Reply::Refused(refusal) => {
+                self.unanswered = self.unanswered.saturating_sub(1);
+                self.refused.push(refusal);
+            }
+            _ => self.unanswered = self.unanswered.saturating_sub(1),
+        }
+    }
+
+    /// Waits until something is so.
+    #[inline]
+    fn wait(&mut self, mut is_so: impl FnMut(&mut Self) -> bool) -> Result<(), LinkError> {
+        let mut since = None;
+        let mut turns = 0u32;
+        loop {
+            if is_so(self) {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+            turns += 1;
+            if !turns.is_multiple_of(256) {
+                continue;
+            }
+            let began = *since.get_or_insert_with(Instant::now);
+            let has_patience = match self.patience {
+                Patience::Spin => true,
+                Patience::For(longest) => began.elapsed() < longest,
+            };
+            if has_patience {
+                // A broker that is gone for good never answers.
+                if turns.is_multiple_of(1 << 20) {
+                    self.look()?;
+                }
+                continue;
+            }
+            self.ring.sleep(LOOK);
+            if began.elapsed() > LOOK {
+                self.look()?;
+            }
+        }
+    }
+
+    /// Whether the broker is still there, or another one comes.
+    #[cold]
+    fn look(&self) -> Result<(), LinkError> {
+        let mut ready = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        match poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Err(LinkError::Gone),
+            Err(error) => return Err(error.into()),
+        }
+        // Whoever serves now may not have heard the bell.
+        self.wake()
+    }
+
+    /// Asks over the socket, and waits for the answer. A broker that takes over is asked again.
+    pub fn call(&mut self, request: Request) -> Result<Answer, LinkError> {
+        self.number = self.number.wrapping_add(1);
+        let mut framed = Framed { number: self.number, is_again: false, message: request };
+        self.send(&framed)?;
+        loop {
+            let received = socket::receive(&self.socket, RecvFlags::empty())?;
+            let reply = Framed::<Reply>::decode(&received.slot).map_err(|_| LinkError::Malformed)?;
+            match reply.message {
+                Reply::Resumed => {
+                    framed.is_again = true;
+                    self.send(&framed)?;
+                }
+                // Of a broker that answered before it was gone.
+                _ if reply.number != framed.number => {}
+                Reply::Refused(refusal) => {
+                    let told = String::from_utf8_lossy(&received.tail).into_owned();
+                    return Err(LinkError::Refused { refusal, told });
+                }
+                reply => {
+                    let text = String::from_utf8(received.tail).map_err(|_| LinkError::Malformed)?;
+                    return Ok(Answer { reply, text, descriptors: received.descriptors });
+                }
+            }
+        }
+    }
+
+    fn send(&self, framed: &Framed<Request>) -> Result<(), LinkError> {
+        let (slot, tail) = framed.encode();
+        loop {
+            match socket::send(&self.socket, &slot, tail.as_bytes(), &[]) {
+                // Brokers that come and go do not read for a moment.
+                Err(Errno::AGAIN) => {
+                    let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];
+                    match poll(&mut ready, None) {
+                        Ok(_) | Err(Errno::INTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                outcome => return Ok(outcome?),
+            }
+        }
+    }
+
+    /// The descriptor of a segment in which this tenant has a lease, and its bytes.
+    pub fn attach(&mut self, segment: Id) -> Result<(OwnedFd, u64), LinkError> {
+        self.descriptor(Request::Attach { segment })
+    }
+
+    /// A descriptor, and its bytes.
+    pub fn descriptor(&mut self, request: Request) -> Result<(OwnedFd, u64), LinkError> {
+        let mut answer = self.call(request)?;
+        match (answer.reply, answer.descriptors.pop()) {
+            (Reply::Descriptor { bytes }, Some(descriptor)) => Ok((descriptor, bytes)),
+            _ => Err(LinkError::Malformed),
+        }
+    }
+
+    /// Gives up everything, and hangs up.
+    pub fn close(mut self) -> Result<(), LinkError> {
+        self.call(Request::Bye).map(drop)
+    }
+}

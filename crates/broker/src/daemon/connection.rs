@@ -1,0 +1,340 @@
+//! Tenants as the broker's process knows them: sockets, rings, and how one comes about.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::Mode;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::net::sockopt::{set_socket_passcred, socket_peercred};
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen as start_listening,
+    socket_with,
+};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::{Daemon, REPLIES_MAX, Route, Source};
+use crate::post::Kept;
+use crate::ring::{Nonsense, RING_BYTES, Served, Slot};
+use crate::shared::Shared;
+use crate::socket::{self, NotReceived};
+use crate::state::{CLOCK_WORDS, Peer};
+use crate::wire::{Framed, Id, Refusal, Reply, Request, VERSION};
+
+/// How many may have connected without a word. The oldest goes first.
+const GREETINGS_MAX: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) tenant: Id,
+    pub(super) socket: OwnedFd,
+    pub(super) ring: Served,
+    clock: Shared,
+    pub(super) bell: OwnedFd,
+    pub(super) process: OwnedFd,
+    /// Who may speak over the socket: not a child that inherited it.
+    peer: u32,
+    /// What it is to be told when there is room.
+    pending: VecDeque<Slot>,
+    /// Whether its oldest request waits for the driver.
+    pub(super) is_waiting: bool,
+    /// Whether its connection is over. Its process may not be.
+    is_parted: bool,
+    /// Whether its oldest request may have been carried out by a broker that is gone.
+    is_again: bool,
+}
+
+/// A request, or what to answer to what is none; and whose it is.
+type Asked = (Result<Framed<Request>, (u32, Refusal)>, Id);
+
+impl Connection {
+    /// A tenant that a broker before this one had.
+    pub(super) fn resume(tenant: Id, held: &BTreeMap<Kept, OwnedFd>) -> Result<Self, Errno> {
+        let get = |what: Kept| fcntl_dupfd_cloexec(held.get(&what).ok_or(Errno::NOENT)?, 0);
+        let connection = Self {
+            tenant,
+            socket: get(Kept::Connection(tenant))?,
+            ring: Served::new(Shared::open(get(Kept::Ring(tenant))?, RING_BYTES)?),
+            clock: Shared::open(get(Kept::Clock(tenant))?, CLOCK_WORDS as usize * 8)?,
+            bell: get(Kept::Bell(tenant))?,
+            process: get(Kept::Process(tenant))?,
+            peer: process_of(socket_peercred(held.get(&Kept::Connection(tenant)).ok_or(Errno::NOENT)?)?),
+            pending: VecDeque::new(),
+            is_waiting: false,
+            is_parted: false,
+            is_again: true,
+        };
+        connection.skip_answered();
+        // Who waits for a reply asks again.
+        let slot = Framed { number: 0, is_again: false, message: Reply::Resumed }.encode();
+        let _ = socket::send(&connection.socket, &slot, &[], &[]);
+        Ok(connection)
+    }
+
+    /// Takes a request out whose reply was the last thing that a broker before this one did.
+    fn skip_answered(&self) {
+        if let (Ok(Some((number, _))), Some(last)) = (self.ring.peek(), self.ring.last_reply())
+            && (last[0] >> 32) as u32 == number
+            && !matches!(last[0] as u16, 103 | 109 | 110)
+        {
+            self.ring.take();
+        }
+    }
+
+    /// The oldest request that can be served now.
+    pub(super) fn next(&mut self) -> Result<Option<Asked>, Nonsense> {
+        if self.is_parted {
+            return Ok(None);
+        }
+        self.flush()?;
+        if self.is_waiting || self.ring.room()? < REPLIES_MAX {
+            return Ok(None);
+        }
+        let Some((number, slot)) = self.ring.peek()? else { return Ok(None) };
+        let asked = Framed::<Request>::decode(&slot, &[]).and_then(|mut asked| {
+            asked.is_again = std::mem::take(&mut self.is_again);
+            asked.number = number;
+            // What is answered with text or a descriptor comes over the socket.
+            match asked.message {
+                Request::Reserve { .. }
+                | Request::Lease { .. }
+                | Request::Return { .. }
+                | Request::Give { .. }
+                | Request::Detach { .. } => Ok(asked),
+                _ => Err((number, Refusal::Malformed)),
+            }
+        });
+        self.is_again = false;
+        Ok(Some((asked.map_err(|(_, refusal)| (number, refusal)), self.tenant)))
+    }
+
+    /// How many messages the tenant can be told.
+    pub(super) fn room(&self) -> u32 {
+        self.ring.room().unwrap_or(0).saturating_sub(self.pending.len() as u32)
+    }
+
+    /// Tells the tenant unasked, when there is room.
+    pub(super) fn tell(&mut self, slot: Slot) {
+        self.pending.push_back(slot);
+        // Nonsense is noticed where requests are read.
+        let _ = self.flush();
+    }
+
+    fn flush(&mut self) -> Result<(), Nonsense> {
+        while !self.pending.is_empty() && self.ring.room()? > REPLIES_MAX {
+            let slot = self.pending.pop_front().expect("it is not empty");
+            self.ring.reply(&slot);
+        }
+        Ok(())
+    }
+
+    /// Says whether the broker sleeps. Whether a request is there that could be served.
+    pub(super) fn set_asleep(&self, is_asleep: bool) -> bool {
+        let has_request = self.ring.set_asleep(is_asleep);
+        let has_room = self.ring.room().map_or(true, |room| room >= REPLIES_MAX);
+        has_request && has_room && !self.is_waiting && !self.is_parted
+    }
+
+    /// Lets everything pass that waits for a word of the tenant's clock. Far enough for all, and not so far as to be before them
+    /// again.
+    pub(super) fn let_pass(&self, words: u32) {
+        for word in 0..words as usize {
+            self.clock.word(8 * word).store(1 << 62, Ordering::Release);
+        }
+    }
+}
+
+fn process_of(peer: rustix::net::UCred) -> u32 {
+    peer.pid.as_raw_nonzero().get().cast_unsigned()
+}
+
+/// Those that have connected and said nothing yet.
+#[derive(Debug, Default)]
+pub(super) struct Greetings {
+    last: u32,
+    waiting: BTreeMap<u32, OwnedFd>,
+}
+
+/// Opens the socket that tenants connect to, for this user alone. Whoever served the path before is gone: the keeper has the
+/// lock.
+pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
+    unlink(path);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    let before = rustix::process::umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
+    let bound = bind(&listener, &SocketAddrUnix::new(path)?);
+    rustix::process::umask(before);
+    bound?;
+    start_listening(&listener, 128)?;
+    Ok(listener)
+}
+
+pub(super) fn unlink(path: &Path) {
+    // It may be gone already.
+    let _ = std::fs::remove_file(path);
+}
+
+impl Daemon {
+    pub(super) fn accept(&mut self) -> io::Result<()> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let accepted = match accept_with(&self.held[&Kept::Listener], flags) {
+            Ok(accepted) => accepted,
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(()),
+            // There are no descriptors left: who connects is heard of when some are.
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        // Every message says who sent it.
+        set_socket_passcred(&accepted, true)?;
+        if self.greetings.waiting.len() >= GREETINGS_MAX {
+            self.greetings.waiting.pop_first();
+        }
+        self.greetings.last = self.greetings.last.wrapping_add(1);
+        let at = self.greetings.last;
+        self.watch(&accepted, Source::Greeting(at))?;
+        self.greetings.waiting.insert(at, accepted);
+        Ok(())
+    }
+
+    /// Hears the first word of a process, which is then a tenant.
+    pub(super) fn greet(&mut self, at: u32) -> io::Result<()> {
+        let Some(socket) = self.greetings.waiting.get(&at) else { return Ok(()) };
+        let received = match socket::receive(socket, RecvFlags::DONTWAIT) {
+            Err(NotReceived::Nothing) => return Ok(()),
+            received => received,
+        };
+        let socket = self.greetings.waiting.remove(&at).expect("it was found");
+        self.unwatch(&socket);
+        let Ok(received) = received else { return Ok(()) };
+        let (number, outcome) = match Framed::<Request>::decode(&received.slot, &received.tail) {
+            Ok(Framed { number, message: Request::Hello { version: VERSION }, .. }) => (number, Ok(())),
+            Ok(Framed { number, message: Request::Hello { .. }, .. }) => {
+                (number, Err(Refusal::Version { theirs: VERSION }))
+            }
+            Ok(Framed { number, .. }) | Err((number, _)) => (number, Err(Refusal::Malformed)),
+        };
+        let outcome = outcome.map(|()| self.welcome(&socket, number));
+        match outcome {
+            Ok(Ok(Ok(connection))) => return self.add(connection),
+            Ok(Ok(Err(refusal))) | Err(refusal) => {
+                let slot = Framed { number, is_again: false, message: Reply::Refused(refusal) }.encode();
+                // Who does not hear it hears that the connection ends.
+                let _ = socket::send(&socket, &slot, &[], &[]);
+            }
+            // The process is gone, or there are no descriptors left: it hears that the connection ends.
+            Ok(Err(_)) => {}
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self, socket: &OwnedFd, number: u32) -> io::Result<Result<Connection, Refusal>> {
+        let peer = socket_peercred(socket)?;
+        let user = peer.uid.as_raw();
+        let own = rustix::process::getuid().as_raw();
+        if user != own && user != 0 {
+            return Ok(Err(Refusal::NotAllowed { user: own }));
+        }
+        let process = peer_process(socket, peer.pid)?;
+        let (ring, clock) =
+            (Shared::create("freehold-ring", RING_BYTES)?, Shared::create("freehold-clock", CLOCK_WORDS as usize * 8)?);
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let tenant = match self.state.connect(Peer { user, process: process_of(peer) }) {
+            Ok(tenant) => tenant,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let another = |descriptor: &OwnedFd| fcntl_dupfd_cloexec(descriptor, 0);
+        self.hold(Kept::Connection(tenant), another(socket)?)?;
+        self.hold(Kept::Ring(tenant), ring.another_file()?)?;
+        self.hold(Kept::Clock(tenant), clock.another_file()?)?;
+        self.hold(Kept::Bell(tenant), another(&bell)?)?;
+        self.hold(Kept::Process(tenant), another(&process)?)?;
+        self.carry_out(None)?;
+        let slot = Framed { number, is_again: false, message: Reply::Welcome { tenant, ordinal: 0 } }.encode();
+        // If it does not hear it, it is gone, and that is heard of.
+        let _ = socket::send(socket, &slot, &[], &[ring.file(), clock.file(), bell.as_fd()]);
+        Ok(Ok(Connection {
+            tenant,
+            socket: another(socket)?,
+            ring: Served::new(ring),
+            clock,
+            bell,
+            process,
+            peer: process_of(peer),
+            pending: VecDeque::new(),
+            is_waiting: false,
+            is_parted: false,
+            is_again: false,
+        }))
+    }
+
+    /// Hears what a tenant says over its socket.
+    pub(super) fn hear(&mut self, at: u32) -> io::Result<()> {
+        let Some(connection) = self.connections.get(&at) else { return Ok(()) };
+        let tenant = connection.tenant;
+        let received = match socket::receive(&connection.socket, RecvFlags::DONTWAIT) {
+            Ok(received) => received,
+            Err(NotReceived::Nothing) => return Ok(()),
+            Err(_) => return self.part(at),
+        };
+        // Descriptors that nobody asked for are closed here.
+        drop(received.descriptors);
+        if received.sender.is_some_and(|sender| sender != connection.peer) {
+            tracing::warn!(target: "freehold", "a process that inherited a tenant's socket was not answered");
+            return Ok(());
+        }
+        match Framed::<Request>::decode(&received.slot, &received.tail) {
+            Ok(asked) => match &asked.message {
+                // These come over the ring, where their order is.
+                Request::Reserve { .. } | Request::Lease { .. } | Request::Give { .. } | Request::Hello { .. } => {
+                    self.refuse(tenant, asked.number, Refusal::Malformed, Route::Socket)
+                }
+                Request::Find { name } | Request::Drop { name } if self.state.is_nameless(name) && !asked.is_again => {
+                    let nearest: Vec<_> = self.state.nearest(name, 3).into_iter().map(ToString::to_string).collect();
+                    let refused = Reply::Refused(Refusal::NoName);
+                    let slot = Framed { number: asked.number, is_again: false, message: refused }.encode();
+                    self.send(at, &slot, nearest.join("\n").as_bytes(), None)
+                }
+                _ => self.ask(tenant, asked, Route::Socket),
+            },
+            Err((number, refusal)) => self.refuse(tenant, number, refusal, Route::Socket),
+        }
+    }
+
+    /// Ends a connection: all leases of the tenant are over, and its memory is nobody's until its process has ended.
+    pub(super) fn part(&mut self, at: u32) -> io::Result<()> {
+        let Some(connection) = self.connections.get_mut(&at) else { return Ok(()) };
+        let tenant = connection.tenant;
+        connection.is_parted = true;
+        let connection = &self.connections[&at];
+        self.unwatch(&connection.socket);
+        self.unwatch(&connection.bell);
+        self.state.fence(tenant);
+        self.carry_out(None)
+    }
+}
+
+/// A descriptor of the process at the other end, which is that process for ever.
+fn peer_process(socket: &OwnedFd, process: Pid) -> io::Result<OwnedFd> {
+    let mut descriptor: libc::c_int = -1;
+    let mut bytes = size_of::<libc::c_int>() as libc::socklen_t;
+    const SO_PEERPIDFD: libc::c_int = 77;
+    // SAFETY: `descriptor` is room for the descriptor that the call writes, of so many bytes as it is told.
+    let outcome = unsafe {
+        libc::getsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(socket),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut descriptor).cast(),
+            &raw mut bytes,
+        )
+    };
+    if outcome == 0 {
+        // SAFETY: the kernel made the descriptor for this call.
+        return Ok(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    }
+    // An older kernel: the number may be another process's by now, if this one is gone.
+    Ok(pidfd_open(process, PidfdFlags::empty())?)
+}

@@ -1,0 +1,24 @@
+//! Device memory that outlives its process: a broker that makes and leases it, a keeper that holds it when the broker dies, and
+//! what tenants need to use it.
+
+mod cleaner;
+mod client;
+mod daemon;
+mod journal;
+pub mod keeper;
+mod maker;
+mod name;
+mod part;
+pub mod place;
+mod post;
+mod ring;
+mod shared;
+mod signals;
+mod socket;
+#[forbid(unsafe_code)]
+mod state;
+pub mod wire;
+
+pub use client::{Given, Granted, Link, LinkError, Patience};
+pub use name::{Name, NotAName};
+pub use part::{Config, Part, play};

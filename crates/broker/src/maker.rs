@@ -1,0 +1,102 @@
+//! The broker's thread that calls the driver: it makes memory of the device, as descriptors, and closes them. What takes the
+//! driver long keeps no tenant waiting that did not ask for it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use freehold::open::{self, Opened};
+use freehold_driver::cuda::{
+    CUerror, CUmemAllocationHandleType, CUmemAllocationProp, CallError, allocation, context, primary,
+};
+
+use crate::wire::Id;
+
+/// What the thread is to do.
+#[derive(Debug)]
+enum Task {
+    Make { segment: Id, bytes: u64 },
+    Close(OwnedFd),
+}
+
+/// A segment's descriptor, or the driver's code.
+pub(crate) type Made = (Id, Result<OwnedFd, u32>);
+
+#[derive(Debug)]
+pub(crate) struct Maker {
+    tasks: Sender<Task>,
+    made: Receiver<Made>,
+}
+
+impl Maker {
+    /// Starts the thread, which rings `bell` for each segment that it has made.
+    pub(crate) fn start(device: Option<String>, bell: Arc<OwnedFd>) -> Self {
+        let (tasks, todo) = channel::<Task>();
+        let (done, made) = channel();
+        thread::spawn(move || {
+            let mut device = Driver { wish: device, opened: None };
+            for task in todo {
+                match task {
+                    Task::Make { segment, bytes } => {
+                        if done.send((segment, device.make(bytes))).is_err() {
+                            return;
+                        }
+                        // The counter of a bell is far from full.
+                        let _ = rustix::io::write(&*bell, &1u64.to_ne_bytes());
+                    }
+                    Task::Close(descriptor) => drop(descriptor),
+                }
+            }
+        });
+        Self { tasks, made }
+    }
+
+    pub(crate) fn make(&self, segment: Id, bytes: u64) {
+        self.tasks.send(Task::Make { segment, bytes }).expect("the thread ends with the process");
+    }
+
+    pub(crate) fn close(&self, descriptor: OwnedFd) {
+        self.tasks.send(Task::Close(descriptor)).expect("the thread ends with the process");
+    }
+
+    pub(crate) fn made(&self) -> impl Iterator<Item = Made> {
+        self.made.try_iter()
+    }
+}
+
+/// The driver, opened when it is first needed.
+#[derive(Debug)]
+struct Driver {
+    wish: Option<String>,
+    opened: Option<Opened>,
+}
+
+impl Driver {
+    fn make(&mut self, bytes: u64) -> Result<OwnedFd, u32> {
+        let Opened { api, device, .. } = self.opened()?;
+        let prop = CUmemAllocationProp::on_device(*device, CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR);
+        let code = |error: CallError| error.code.number();
+        let handle = allocation::create(api, bytes as usize, &prop).map_err(code)?;
+        let exported = allocation::export(api, handle);
+        // The descriptor alone keeps the memory (fact 1.4).
+        let released = allocation::release(api, handle);
+        let descriptor = exported.map_err(code)?;
+        released.map_err(code)?;
+        Ok(descriptor)
+    }
+
+    fn opened(&mut self) -> Result<&Opened, u32> {
+        if self.opened.is_none() {
+            let opened = open::open(self.wish.as_deref()).map_err(|error| {
+                tracing::error!(target: "freehold", %error, "the device does not open");
+                CUerror::NO_DEVICE.number()
+            })?;
+            let current = primary::retain(&opened.api, opened.device);
+            let current = current.and_then(|primary| context::set_current(&opened.api, primary));
+            current.map_err(|error| error.code.number())?;
+            self.opened = Some(opened);
+        }
+        Ok(self.opened.as_ref().expect("it was opened"))
+    }
+}

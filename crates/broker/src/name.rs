@@ -1,0 +1,116 @@
+//! Names of published memory. They never carry paths: what could be one is refused here, and nowhere else looked at.
+
+use std::fmt;
+
+/// The longest name, in bytes.
+pub(crate) const NAME_BYTES_MAX: usize = 200;
+
+/// The longest part between two slashes.
+const PART_BYTES_MAX: usize = 64;
+
+/// One or more parts with slashes between them, such as `model/weights`. A part is letters, digits, `-`, `_` and `.`, and
+/// does not begin with `.` or `-`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(String);
+
+/// Why a text is no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAName {
+    #[error("a name has at least one letter: say one such as model/weights")]
+    Empty,
+    #[error("a name has at most {NAME_BYTES_MAX} bytes, and this one {bytes}")]
+    TooLong { bytes: usize },
+    #[error("a part of a name, between slashes, has 1 to {PART_BYTES_MAX} bytes: part {part} has {bytes}")]
+    PartLength { part: usize, bytes: usize },
+    #[error("a name has letters, digits, '-', '_', '.' and '/', and byte {at} is none of them")]
+    Letter { at: usize },
+    #[error("a part of a name does not begin with '.' or '-', and part {part} does")]
+    Beginning { part: usize },
+}
+
+impl Name {
+    /// # Errors
+    /// [`NotAName`] says which rule the text breaks.
+    pub fn parse(text: &str) -> Result<Self, NotAName> {
+        if text.is_empty() {
+            return Err(NotAName::Empty);
+        }
+        if text.len() > NAME_BYTES_MAX {
+            return Err(NotAName::TooLong { bytes: text.len() });
+        }
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+        if let Some(at) = text.bytes().position(|byte| !is_letter(byte)) {
+            return Err(NotAName::Letter { at });
+        }
+        for (part, letters) in (1..).zip(text.split('/')) {
+            if letters.is_empty() || letters.len() > PART_BYTES_MAX {
+                return Err(NotAName::PartLength { part, bytes: letters.len() });
+            }
+            if letters.starts_with(['.', '-']) {
+                return Err(NotAName::Beginning { part });
+            }
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How many letters have to be changed, added or left out to make one text of the other.
+pub(crate) fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (index, letter) in one.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, theirs) in other.bytes().enumerate() {
+            let changed = diagonal + usize::from(letter != theirs);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_letters_digits_and_marks_are_a_name() {
+        for text in ["a", "model/weights", "kv_cache.0/layer-12", "A/b/C/1"] {
+            assert_eq!(Name::parse(text).unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn what_could_be_a_path_is_none() {
+        let refused = |text: &str| Name::parse(text).unwrap_err();
+        assert_eq!(refused(""), NotAName::Empty);
+        assert_eq!(refused("/etc/passwd"), NotAName::PartLength { part: 1, bytes: 0 });
+        assert_eq!(refused("a/../b"), NotAName::Beginning { part: 2 });
+        assert_eq!(refused("a/"), NotAName::PartLength { part: 2, bytes: 0 });
+        assert_eq!(refused("a//b"), NotAName::PartLength { part: 2, bytes: 0 });
+        assert_eq!(refused("-rf"), NotAName::Beginning { part: 1 });
+        assert_eq!(refused("a b"), NotAName::Letter { at: 1 });
+        assert_eq!(refused("a\0b"), NotAName::Letter { at: 1 });
+        assert_eq!(refused("\u{fc}"), NotAName::Letter { at: 0 });
+        assert_eq!(refused(&"a".repeat(65)), NotAName::PartLength { part: 1, bytes: 65 });
+        assert_eq!(refused(&"a/".repeat(101)), NotAName::TooLong { bytes: 202 });
+    }
+
+    #[test]
+    fn the_distance_counts_letters() {
+        assert_eq!(distance("weights", "weights"), 0);
+        assert_eq!(distance("weihgts", "weights"), 2);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("model/a", "model/b"), 1);
+    }
+}

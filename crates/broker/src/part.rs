@@ -1,0 +1,99 @@
+//! The processes of a broker, and how one starts another: the same program again, with the part that it is to play.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use crate::{cleaner, daemon, keeper};
+
+/// Which process this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Holds descriptors. No driver, ever.
+    Keeper,
+    /// Serves tenants.
+    Broker,
+    /// Overwrites memory that goes from one tenant to another.
+    Cleaner,
+}
+
+/// What all processes of a broker have to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The program that is started again, and what it is told before the words of [`Config::words`].
+    pub program: PathBuf,
+    pub before: Vec<OsString>,
+    /// Where tenants find the broker.
+    pub socket: PathBuf,
+    /// The device, as for `freehold::open`.
+    pub device: Option<String>,
+    /// The most memory of the device.
+    pub memory_bytes: u64,
+    /// How long the broker looks for the next request before it sleeps.
+    pub spin_us: u64,
+}
+
+impl Config {
+    /// The words that tell a process which part it plays, and all it has to know.
+    fn words(&self, part: Part) -> Vec<OsString> {
+        let part = match part {
+            Part::Keeper => "keeper",
+            Part::Broker => "broker",
+            Part::Cleaner => "cleaner",
+        };
+        let device = self.device.as_deref().unwrap_or("-");
+        let numbers = [self.memory_bytes, self.spin_us].map(|number| number.to_string());
+        let [memory, spin] = &numbers;
+        let mut words: Vec<OsString> = [part, device, memory, spin].into_iter().map(OsString::from).collect();
+        words.push(self.socket.clone().into());
+        words
+    }
+
+    /// What [`words`](Self::words) said. Nothing where they are none.
+    pub fn parse(program: PathBuf, before: Vec<OsString>, words: &[OsString]) -> Option<(Part, Self)> {
+        let [part, device, memory, spin, socket] = words else { return None };
+        let part = match part.to_str()? {
+            "keeper" => Part::Keeper,
+            "broker" => Part::Broker,
+            "cleaner" => Part::Cleaner,
+            _ => return None,
+        };
+        let device = Some(device.to_str()?.to_owned()).filter(|device| device != "-");
+        let number = |word: &OsString| word.to_str()?.parse().ok();
+        let (memory_bytes, spin_us) = (number(memory)?, number(spin)?);
+        Some((part, Self { program, before, socket: socket.into(), device, memory_bytes, spin_us }))
+    }
+
+    /// Starts a process, which has the other end of the socket for its standard input.
+    pub(crate) fn start(&self, part: Part) -> io::Result<(Child, OwnedFd)> {
+        let (ours, theirs) = pair()?;
+        let mut command = Command::new(&self.program);
+        command.args(&self.before).args(self.words(part)).stdin(Stdio::from(theirs)).stdout(Stdio::null());
+        // What a terminal says to one process is not said to all: the keeper decides.
+        command.process_group(0);
+        Ok((command.spawn()?, ours))
+    }
+}
+
+/// Plays a part until it is over. Standard input is the socket to whoever started the process.
+///
+/// # Errors
+/// Those of the part.
+pub fn play(part: Part, config: Config) -> io::Result<()> {
+    let post = io::stdin().as_fd().try_clone_to_owned()?;
+    match part {
+        Part::Keeper => keeper::run(&config, Some(post), || {}),
+        Part::Broker => daemon::run(config, post),
+        Part::Cleaner => cleaner::run(config.device.as_deref(), post),
+    }
+}
+
+/// Two ends of a socket of whole messages.
+pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}

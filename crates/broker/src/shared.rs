@@ -1,0 +1,123 @@
+//! Memory that processes share: a sealed file in memory, mapped, and read and written as atomic words alone.
+//!
+//! The other side may write anything at any time. So nothing here is ever a reference to plain bytes, and a file that could
+//! shrink under its reader is refused.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// A file in memory, mapped for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    start: NonNull<u8>,
+    bytes: usize,
+    file: OwnedFd,
+}
+
+// SAFETY: `start` is not `Send` by itself: it points to a mapping that no thread owns, and that is only touched atomically.
+unsafe impl Send for Shared {}
+// SAFETY: as above: every access through a shared reference is an atomic one.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// New memory, all zeros, whose size nobody can change any more.
+    pub(crate) fn create(name: &str, bytes: usize) -> Result<Self, Errno> {
+        let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, bytes as u64)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Self::map(file, bytes)
+    }
+
+    /// Memory that another process made. [`Errno::INVAL`] where it is no such file, has fewer bytes, or could shrink.
+    pub(crate) fn open(file: OwnedFd, bytes: usize) -> Result<Self, Errno> {
+        let seals = fcntl_get_seals(&file).map_err(|_| Errno::INVAL)?;
+        let has_bytes = fstat(&file)?.st_size as u64 >= bytes as u64;
+        if !seals.contains(SealFlags::SHRINK) || !has_bytes {
+            return Err(Errno::INVAL);
+        }
+        Self::map(file, bytes)
+    }
+
+    fn map(file: OwnedFd, bytes: usize) -> Result<Self, Errno> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: no address is asked for, so that no other mapping is touched.
+        let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, &file, 0) }?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
+        Ok(Self { start, bytes, file })
+    }
+
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Another descriptor of the same memory.
+    pub(crate) fn another_file(&self) -> Result<OwnedFd, Errno> {
+        fcntl_dupfd_cloexec(&self.file, 0)
+    }
+
+    /// The word at an offset, in bytes.
+    #[inline]
+    pub(crate) fn half(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset <= self.bytes - 4, "a word lies in the memory");
+        // SAFETY: the offset lies in the mapping, which lives as long as `self`.
+        let word = unsafe { self.start.add(offset) };
+        // SAFETY: the mapping starts at a page, so that the word is aligned; all access to it is atomic.
+        unsafe { AtomicU32::from_ptr(word.cast().as_ptr()) }
+    }
+
+    /// The word of eight bytes at an offset, in bytes.
+    #[inline]
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset <= self.bytes - 8, "a word lies in the memory");
+        // SAFETY: the offset lies in the mapping, which lives as long as `self`.
+        let word = unsafe { self.start.add(offset) };
+        // SAFETY: the mapping starts at a page, so that the word is aligned; all access to it is atomic.
+        unsafe { AtomicU64::from_ptr(word.cast().as_ptr()) }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is of `map` above, and nothing borrows it any more.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok(), "a mapping of ours is unmapped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn what_one_writes_the_other_reads() {
+        let one = Shared::create("test", 4096).unwrap();
+        let other = Shared::open(one.another_file().unwrap(), 4096).unwrap();
+        one.word(4088).store(7, Ordering::Relaxed);
+        assert_eq!(other.word(4088).load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn a_file_that_could_shrink_is_refused() {
+        let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&file, 4096).unwrap();
+        assert_eq!(Shared::open(file, 4096).unwrap_err(), Errno::INVAL);
+    }
+
+    #[test]
+    fn a_file_that_is_too_short_is_refused() {
+        let one = Shared::create("test", 4096).unwrap();
+        assert_eq!(Shared::open(one.another_file().unwrap(), 8192).unwrap_err(), Errno::INVAL);
+    }
+
+    #[test]
+    fn what_is_no_file_in_memory_is_refused() {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        assert_eq!(Shared::open(reader.into(), 4096).unwrap_err(), Errno::INVAL);
+    }
+}

@@ -1,0 +1,46 @@
+//! The signals that end a process, as a descriptor that can be waited for; and children that nobody waits for.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// SIGINT, SIGTERM and SIGHUP, which end this process no more.
+#[derive(Debug)]
+pub(crate) struct Signals(OwnedFd);
+
+impl Signals {
+    pub(crate) fn block() -> io::Result<Self> {
+        let mut set = std::mem::MaybeUninit::uninit();
+        // SAFETY: `set` is room for a set, which the call fills.
+        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+        // SAFETY: the call above filled it.
+        let mut set = unsafe { set.assume_init() };
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            // SAFETY: `set` is a set, and the number is that of a signal.
+            unsafe { libc::sigaddset(&raw mut set, signal) };
+        }
+        // SAFETY: `set` is a set that outlives the call; no old set is asked for.
+        let code = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+        if code != 0 {
+            return Err(io::Error::from_raw_os_error(code));
+        }
+        // SAFETY: `set` is a set that outlives the call.
+        let descriptor = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just made, and is nobody else's.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Lets children go without a trace: whether one has died is heard of over its socket.
+pub(crate) fn forget_children() {
+    // SAFETY: no function is set, only that nothing is to be done; no thread of this process waits for children.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+}

@@ -1,0 +1,312 @@
+//! What the broker knows, as records of words, and back: what is left of it when a broker dies in the middle of anything.
+//!
+//! Only what cannot be counted again is written. A broker that comes after believes the records as far as they agree with each
+//! other, and mends the rest: one request may have been half carried out, and none more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::room::Room;
+use super::shelf::{Shelf, index};
+use super::{
+    Attachment, Block, Host, Lease, Limits, Named, Peer, Quota, Segment, Stage, State, Tenant, Thing, Touched,
+};
+use crate::name::{NAME_BYTES_MAX, Name};
+use crate::wire::{Access, Id, Point, Policy};
+
+/// The kinds of records, in the order of their tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Tenant,
+    Segment,
+    Block,
+    Lease,
+    Name,
+    Host,
+    Attachment,
+    Quota,
+}
+
+const NAME_WORDS: usize = 1 + NAME_BYTES_MAX / 8;
+const POINTS: usize = 4;
+
+impl Kind {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Tenant,
+        Self::Segment,
+        Self::Block,
+        Self::Lease,
+        Self::Name,
+        Self::Host,
+        Self::Attachment,
+        Self::Quota,
+    ];
+
+    /// How many words a record has.
+    pub(crate) const fn words(self) -> usize {
+        match self {
+            Self::Tenant | Self::Attachment | Self::Quota => 2,
+            Self::Segment => 4,
+            Self::Block => 3 + 2 * POINTS,
+            Self::Lease => 6,
+            Self::Name => 7 + NAME_WORDS,
+            Self::Host => 2 + NAME_WORDS,
+        }
+    }
+
+    /// How many records there are at the most.
+    pub(crate) fn count(self, limits: &Limits) -> usize {
+        match self {
+            Self::Tenant => limits.tenants,
+            Self::Segment => limits.segments,
+            Self::Block => limits.blocks,
+            Self::Lease => limits.leases,
+            Self::Name => limits.names,
+            Self::Host => limits.hosts,
+            Self::Attachment => limits.attachments,
+            Self::Quota => limits.quotas,
+        }
+    }
+}
+
+impl Touched {
+    pub(crate) fn kind(self) -> (Kind, usize) {
+        match self {
+            Self::Tenant(index) => (Kind::Tenant, index),
+            Self::Segment(index) => (Kind::Segment, index),
+            Self::Block(index) => (Kind::Block, index),
+            Self::Lease(index) => (Kind::Lease, index),
+            Self::Name(index) => (Kind::Name, index),
+            Self::Host(index) => (Kind::Host, index),
+            Self::Attachment(index) => (Kind::Attachment, index),
+            Self::Quota(index) => (Kind::Quota, index),
+        }
+    }
+}
+
+/// A record: its id, and its words while the thing is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) id: Id,
+    pub(crate) words: Option<Vec<u64>>,
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+fn halves(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+fn name_words(name: &Name) -> [u64; NAME_WORDS] {
+    let mut words = [0; NAME_WORDS];
+    words[0] = name.as_str().len() as u64;
+    for (word, letters) in words[1..].iter_mut().zip(name.as_str().as_bytes().chunks(8)) {
+        let mut bytes = [0; 8];
+        bytes[..letters.len()].copy_from_slice(letters);
+        *word = u64::from_le_bytes(bytes);
+    }
+    words
+}
+
+fn name_of(words: &[u64]) -> Option<Name> {
+    let bytes: Vec<u8> = words[1..].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let text = std::str::from_utf8(bytes.get(..usize::try_from(words[0]).ok()?)?).ok()?;
+    Name::parse(text).ok()
+}
+
+fn point_words(point: Point) -> [u64; 2] {
+    [pair(point.tenant, point.word), point.value]
+}
+
+fn point_of(words: &[u64]) -> Point {
+    let (tenant, word) = halves(words[0]);
+    Point { tenant, word, value: words[1] }
+}
+
+impl State {
+    /// The record of a thing, as it is now.
+    pub(crate) fn record(&self, touched: Touched) -> Record {
+        fn of<T>(shelf: &Shelf<T>, index: usize, words: impl FnOnce(&T) -> Vec<u64>) -> Record {
+            Record { id: shelf.last_at(index), words: shelf.at(index).map(|(_, thing)| words(thing)) }
+        }
+        match touched {
+            Touched::Tenant(index) => of(&self.tenants, index, |tenant| {
+                vec![pair(tenant.peer.user, tenant.peer.process), u64::from(tenant.is_fenced)]
+            }),
+            Touched::Segment(index) => of(&self.segments, index, |segment| {
+                let owner = segment.owner.map_or(0, |owner| owner.0);
+                vec![segment.bytes, segment.stage as u64, owner, u64::from(segment.user)]
+            }),
+            Touched::Block(index) => of(&self.blocks, index, |block| {
+                let mut words = vec![block.segment.0, block.offset, block.bytes];
+                let points = block.points.iter().copied().chain(std::iter::repeat(Point::default()));
+                words.extend(points.take(POINTS).flat_map(point_words));
+                words
+            }),
+            Touched::Lease(index) => of(&self.leases, index, |lease| {
+                let access = u64::from(lease.access == Access::Write);
+                let name = lease.name.map_or(0, |name| name.0);
+                vec![lease.holder.0, lease.block.0, access, name, lease.by.0.0, u64::from(lease.by.1)]
+            }),
+            Touched::Name(index) => of(&self.named, index, |named| {
+                let [at, value] = point_words(named.ready);
+                let mut words = vec![named.block.0, pair(named.user, named.process), named.policy.word()];
+                words.extend([named.version, named.since, at, value]);
+                words.extend(name_words(&named.name));
+                words
+            }),
+            Touched::Host(index) => of(&self.hosts, index, |host| {
+                let mut words = vec![host.bytes, u64::from(host.user)];
+                words.extend(name_words(&host.name));
+                words
+            }),
+            Touched::Attachment(index) => of(&self.attachments, index, |attached| {
+                vec![attached.tenant.0, attached.segment.0]
+            }),
+            Touched::Quota(index) => {
+                of(&self.quotas, index, |quota| vec![u64::from(quota.user), quota.bytes])
+            }
+        }
+    }
+
+    /// What the records of a broker that is gone tell. `has` says which descriptors are still there: what lost its own is no
+    /// more.
+    pub(crate) fn recover(
+        limits: Limits,
+        records: impl Fn(Kind) -> Vec<Record>,
+        has: impl Fn(Thing) -> bool,
+    ) -> Self {
+        let mut state = Self::new(limits);
+        state.quotas = shelf(records(Kind::Quota), |_, words| {
+            Some(Quota { user: u32::try_from(words[0]).ok()?, bytes: words[1] })
+        });
+        state.tenants = shelf(records(Kind::Tenant), |id, words| {
+            let (user, process) = halves(words[0]);
+            let (attached, leases, segments) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+            let peer = Peer { user, process };
+            has(Thing::Clock(id)).then_some(Tenant { peer, attached, leases, segments, is_fenced: words[1] != 0 })
+        });
+        state.hosts = shelf(records(Kind::Host), |id, words| {
+            let user = u32::try_from(words[1]).ok()?;
+            has(Thing::Host(id)).then_some(Host { bytes: words[0], user, name: name_of(&words[2..])? })
+        });
+        state.segments = shelf(records(Kind::Segment), |id, words| {
+            let stage = [Stage::Making, Stage::Live, Stage::Leaving, Stage::Cleaning, Stage::Clean];
+            let stage = *stage.get(usize::try_from(words[1]).ok()?)?;
+            // Who asked for one that was being made asks again.
+            let is_there = stage != Stage::Making && has(Thing::Segment(id));
+            is_there.then_some(Segment {
+                bytes: words[0],
+                stage,
+                owner: Some(Id(words[2])).filter(|&owner| state.tenants.get(owner).is_some()),
+                user: u32::try_from(words[3]).ok()?,
+                room: Room::new(words[0]),
+                blocks: BTreeSet::new(),
+                attached: BTreeSet::new(),
+            })
+        });
+        state.recover_blocks(&records);
+        state.recover_leases(&records);
+        state.mend();
+        state
+    }
+
+    fn recover_blocks(&mut self, records: &impl Fn(Kind) -> Vec<Record>) {
+        self.attachments = shelf(records(Kind::Attachment), |id, words| {
+            let attached = Attachment { tenant: Id(words[0]), segment: Id(words[1]) };
+            self.segments.get_mut(attached.segment)?;
+            self.tenants.get_mut(attached.tenant)?.attached.insert(attached.segment, id);
+            self.segments.get_mut(attached.segment)?.attached.insert(attached.tenant);
+            Some(attached)
+        });
+        self.blocks = shelf(records(Kind::Block), |id, words| {
+            let (segment, offset, bytes) = (Id(words[0]), words[1], words[2]);
+            let within = self.segments.get_mut(segment).filter(|within| within.stage == Stage::Live)?;
+            if !within.room.take_at(offset, bytes) {
+                return None;
+            }
+            within.blocks.insert(id);
+            let points = words[3..].chunks(2).map(point_of).filter(|point| point.value > 0).collect();
+            Some(Block { segment, offset, bytes, leases: 0, is_named: false, points })
+        });
+        self.named = shelf(records(Kind::Name), |_, words| {
+            let (user, process) = halves(words[1]);
+            let (block, policy) = (Id(words[0]), Policy::of(words[2]).ok()?);
+            self.blocks.get_mut(block)?.is_named = true;
+            let (version, since, ready) = (words[3], words[4], point_of(&words[5..]));
+            let name = name_of(&words[7..])?;
+            Some(Named { name, block, user, process, policy, version, since, ready, readers: 0, writer: None })
+        });
+    }
+
+    fn recover_leases(&mut self, records: &impl Fn(Kind) -> Vec<Record>) {
+        self.leases = shelf(records(Kind::Lease), |id, words| {
+            let (holder, block) = (Id(words[0]), Id(words[1]));
+            let access = if words[2] == 0 { Access::Read } else { Access::Write };
+            self.blocks.get(block)?;
+            self.tenants.get_mut(holder)?.leases.insert(id);
+            self.blocks.get_mut(block)?.leases += 1;
+            let name = Some(Id(words[3])).filter(|&name| self.named.get(name).is_some());
+            if let Some(named) = name.and_then(|name| self.named.get_mut(name)) {
+                match access {
+                    Access::Read => named.readers += 1,
+                    Access::Write => named.writer = Some(id),
+                }
+            }
+            Some(Lease { holder, block, access, name, by: (Id(words[4]), words[5] as u32) })
+        });
+    }
+
+    /// Counts what is not written down, and ends what nobody has.
+    fn mend(&mut self) {
+        self.names = self.named.iter().map(|(id, named)| (named.name.clone(), id)).collect();
+        self.host_names = self.hosts.iter().map(|(id, host)| (host.name.clone(), id)).collect();
+        let owned: Vec<_> = self.segments.iter().filter_map(|(id, segment)| Some((id, segment.owner?))).collect();
+        for (segment, owner) in owned {
+            self.tenants.get_mut(owner).expect("an owner is there").segments.insert(segment);
+        }
+        let blocks: Vec<Id> = self.blocks.iter().map(|(id, _)| id).collect();
+        blocks.into_iter().for_each(|block| self.release(block));
+        let segments: Vec<_> = self.segments.iter().map(|(id, segment)| (id, segment.stage)).collect();
+        for (id, stage) in segments {
+            match stage {
+                Stage::Live => self.settle(id),
+                // What was to be done for these may have been done by half.
+                Stage::Leaving | Stage::Cleaning => {
+                    let segment = self.segments.get_mut(id).expect("it was listed");
+                    segment.stage = Stage::Live;
+                    self.settle(id);
+                }
+                Stage::Making | Stage::Clean => {}
+            }
+        }
+        // Everything is written anew, so that the records are what is known.
+        let all = [
+            (0..self.tenants.places()).map(Touched::Tenant as fn(usize) -> Touched).collect::<Vec<_>>(),
+            (0..self.segments.places()).map(Touched::Segment).collect(),
+            (0..self.blocks.places()).map(Touched::Block).collect(),
+            (0..self.leases.places()).map(Touched::Lease).collect(),
+            (0..self.named.places()).map(Touched::Name).collect(),
+            (0..self.hosts.places()).map(Touched::Host).collect(),
+            (0..self.attachments.places()).map(Touched::Attachment).collect(),
+            (0..self.quotas.places()).map(Touched::Quota).collect(),
+        ];
+        self.touched = all.into_iter().flatten().collect();
+    }
+}
+
+/// Things of records, each in its place.
+fn shelf<T>(records: Vec<Record>, mut read: impl FnMut(Id, &[u64]) -> Option<T>) -> Shelf<T> {
+    let mut shelf = Shelf::default();
+    for record in &records {
+        if let Some(words) = &record.words
+            && let Some(thing) = read(record.id, words)
+        {
+            shelf.restore(record.id, thing);
+        }
+    }
+    shelf.restore_end(records.iter().map(|record| record.id));
+    debug_assert!(records.iter().enumerate().all(|(at, record)| index(record.id) == at), "records are in order");
+    shelf
+}

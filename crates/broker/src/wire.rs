@@ -1,0 +1,501 @@
+//! What tenants and broker say to each other, as bytes. `docs/protocol.md` is this page in words.
+//!
+//! A message is 64 bytes: eight words, little end first. Over the ring that is all; over the socket text may follow, and
+//! descriptors go beside it. Nothing here believes anything: bytes become a message, or an error that says why not.
+
+use crate::name::{Name, NotAName};
+use crate::ring::Slot;
+
+const _: () = assert!(cfg!(target_endian = "little"), "words travel as they lie in memory");
+
+/// The version of the protocol. Both sides say theirs, and they are the same.
+pub const VERSION: u32 = 1;
+
+/// The first four bytes of a greeting: `FRHD`.
+const MAGIC: u32 = u32::from_le_bytes(*b"FRHD");
+
+/// The longest text behind a message.
+pub const TAIL_BYTES_MAX: usize = 4096 - 64;
+
+/// A number that names one thing for as long as it is: the place in its table, and which of all that were there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id(pub u64);
+
+/// What a lease lets its holder do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+}
+
+/// What becomes of a name whose writer dies before it has published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// A writer gets memory of its own, and what it publishes takes the name's place: who reads meanwhile reads what was there
+    /// before, and a writer's death changes nothing.
+    Restore,
+    /// One writer or many readers, in place. A writer's death drops the name.
+    Drop,
+    /// Whoever leases it reads and writes in place, with others. A death changes nothing.
+    Open,
+}
+
+/// A point in work of a process: the word of its clock that its streams write, and the value that tells of it. The value 0 is
+/// none: there is nothing to wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Point {
+    /// Whose clock.
+    pub tenant: u32,
+    pub word: u32,
+    pub value: u64,
+}
+
+/// What a tenant asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The first message of a connection, and the first alone.
+    Hello { version: u32 },
+    /// Memory of its own.
+    Reserve { bytes: u64 },
+    /// What has a name, by the number that [`Request::Find`] told.
+    Lease { name: Id, access: Access },
+    /// The lease is over when the point has passed.
+    Return { lease: Id, point: Point },
+    /// The lease is another tenant's from now on, ready when the point has passed.
+    Give { lease: Id, to: Id, point: Point },
+    /// The segment is mapped no more.
+    Detach { segment: Id },
+    /// The descriptor of a segment in which the tenant has a lease.
+    Attach { segment: Id },
+    /// The descriptor of another tenant's clock.
+    Clock { tenant: u32 },
+    /// Leased memory gets a name, ready when the point has passed. The lease stays.
+    Publish { lease: Id, policy: Policy, point: Point, name: Name },
+    /// The number of a name.
+    Find { name: Name },
+    /// All names behind this one, as many as fit.
+    List { after: Option<Name> },
+    /// The name is no more. Its memory goes with the last lease of it.
+    Drop { name: Name },
+    /// What a user may have. Zero bytes: say it, and change nothing.
+    Quota { user: u32, bytes: u64 },
+    /// Sums of everything.
+    Totals,
+    /// Memory of the host under a name: made if there is none and bytes are asked for.
+    Host { bytes: u64, name: Name },
+    /// The tenant has given up everything and goes.
+    Bye,
+}
+
+/// What the broker answers, or tells unasked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Who the tenant is. Descriptors: its ring, its clock, the broker's bell.
+    Welcome { tenant: Id, ordinal: u32 },
+    /// A lease. So many messages [`Reply::After`] of the same number came before it: points to wait for, beside this one's.
+    Granted { lease: Id, segment: Id, offset: u64, bytes: u64, point: Point, points: u32, access: Access },
+    After { point: Point },
+    Done,
+    /// A number: of a name, of bytes.
+    Number { id: Id, bytes: u64 },
+    /// Text, in the message's tail.
+    Told,
+    /// With a descriptor beside it, of so many bytes.
+    Descriptor { bytes: u64 },
+    Sums(Sums),
+    /// Unasked: another tenant gave this one a lease.
+    Given { lease: Id, segment: Id, offset: u64, bytes: u64, point: Point, from: u32 },
+    /// Unasked: nobody has anything in a segment any more. It is to be unmapped, and detached.
+    Leave { segment: Id },
+    /// Unasked, over the socket: another broker serves from now on. Who waits for a reply asks again.
+    Resumed,
+    Refused(Refusal),
+}
+
+/// Sums of everything, in bytes but for the last two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    pub budget_bytes: u64,
+    pub made_bytes: u64,
+    pub leased_bytes: u64,
+    pub named_bytes: u64,
+    /// Given up, and not yet anybody else's.
+    pub leaving_bytes: u64,
+    pub tenants: u32,
+    pub names: u32,
+    pub leases: u32,
+}
+
+/// Why not. What the numbers mean is said by [`std::fmt::Display`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the broker did not understand the message: update the program or the broker")]
+    Malformed,
+    #[error("the broker speaks version {theirs} of the protocol, and this program {VERSION}: update the older of the two")]
+    Version { theirs: u32 },
+    #[error("{0}")]
+    BadName(#[from] NotAName),
+    #[error("there is no such lease: it was returned, given away, or never this process's")]
+    NoLease,
+    #[error("there is no such name")]
+    NoName,
+    #[error("the name is another user's")]
+    ForeignName,
+    #[error("the name is taken: drop it first, or lease it for writing")]
+    NameTaken,
+    #[error("the name is in use: {readers} read it, {writers} write it")]
+    Busy { readers: u32, writers: u32 },
+    #[error("there is no such segment, or nothing of this process in it")]
+    NoSegment,
+    #[error("the lease is for reading")]
+    ReadOnly,
+    #[error("the user may have {limit_bytes} bytes and has {had_bytes}: {wanted_bytes} more were asked for")]
+    UserQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
+    #[error("the broker has {free_bytes} bytes left of {budget_bytes}: {wanted_bytes} were asked for")]
+    Full { free_bytes: u64, budget_bytes: u64, wanted_bytes: u64 },
+    #[error("this is more than {limit} at once")]
+    TooMany { limit: u64 },
+    #[error("there is no such process at the broker")]
+    NoTenant,
+    #[error("the other process does not take what it was given: it has {waiting} leases to look at")]
+    NotTaken { waiting: u32 },
+    #[error("the device refused with code {code}")]
+    Device { code: u32 },
+    #[error("no bytes were asked for")]
+    NothingAsked,
+    #[error("only user {user} may do that")]
+    NotAllowed { user: u32 },
+    #[error("the memory of that name has {bytes} bytes")]
+    OtherBytes { bytes: u64 },
+}
+
+/// A message, with the number that a reply repeats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Framed<M> {
+    pub number: u32,
+    /// Asked before, of a broker that is gone: what is done already is no error.
+    pub is_again: bool,
+    pub message: M,
+}
+
+/// Bytes that are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoMessage;
+
+const AGAIN: u64 = 1 << 16;
+
+struct Words(Slot);
+
+impl Words {
+    fn begin(kind: u16, number: u32) -> Self {
+        let mut slot = Slot::default();
+        slot[0] = u64::from(kind) | u64::from(number) << 32;
+        Self(slot)
+    }
+
+    fn with(mut self, words: &[u64]) -> Slot {
+        self.0[1..=words.len()].copy_from_slice(words);
+        self.0
+    }
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+fn low(word: u64) -> u32 {
+    word as u32
+}
+
+fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+impl Point {
+    fn words(self) -> [u64; 2] {
+        [pair(self.tenant, self.word), self.value]
+    }
+
+    fn of(words: [u64; 2]) -> Self {
+        Self { tenant: low(words[0]), word: high(words[0]), value: words[1] }
+    }
+}
+
+impl Access {
+    fn word(self) -> u64 {
+        match self {
+            Self::Read => 0,
+            Self::Write => 1,
+        }
+    }
+
+    fn of(word: u64) -> Result<Self, NoMessage> {
+        match word {
+            0 => Ok(Self::Read),
+            1 => Ok(Self::Write),
+            _ => Err(NoMessage),
+        }
+    }
+}
+
+impl Policy {
+    pub(crate) fn word(self) -> u64 {
+        match self {
+            Self::Restore => 0,
+            Self::Drop => 1,
+            Self::Open => 2,
+        }
+    }
+
+    pub(crate) fn of(word: u64) -> Result<Self, NoMessage> {
+        match word {
+            0 => Ok(Self::Restore),
+            1 => Ok(Self::Drop),
+            2 => Ok(Self::Open),
+            _ => Err(NoMessage),
+        }
+    }
+}
+
+impl Framed<Request> {
+    /// The message and its text.
+    pub fn encode(&self) -> (Slot, &str) {
+        let (kind, words, tail): (u16, &[u64], &str) = match &self.message {
+            Request::Hello { version } => (1, &[pair(MAGIC, *version)], ""),
+            Request::Reserve { bytes } => (2, &[*bytes], ""),
+            Request::Lease { name, access } => (3, &[name.0, access.word()], ""),
+            Request::Return { lease, point } => {
+                let [at, value] = point.words();
+                (4, &[lease.0, at, value], "")
+            }
+            Request::Give { lease, to, point } => {
+                let [at, value] = point.words();
+                (5, &[lease.0, at, value, to.0], "")
+            }
+            Request::Detach { segment } => (6, &[segment.0], ""),
+            Request::Attach { segment } => (7, &[segment.0], ""),
+            Request::Clock { tenant } => (8, &[u64::from(*tenant)], ""),
+            Request::Publish { lease, policy, point, name } => {
+                let [at, value] = point.words();
+                (9, &[lease.0, at, value, policy.word()], name.as_str())
+            }
+            Request::Find { name } => (10, &[], name.as_str()),
+            Request::List { after } => (11, &[], after.as_ref().map_or("", Name::as_str)),
+            Request::Drop { name } => (12, &[], name.as_str()),
+            Request::Quota { user, bytes } => (13, &[u64::from(*user), *bytes], ""),
+            Request::Totals => (14, &[], ""),
+            Request::Host { bytes, name } => (15, &[*bytes], name.as_str()),
+            Request::Bye => (16, &[], ""),
+        };
+        let mut slot = Words::begin(kind, self.number).with(words);
+        if self.is_again {
+            slot[0] |= AGAIN;
+        }
+        (slot, tail)
+    }
+
+    /// # Errors
+    /// The number of the request, and what to answer to it.
+    pub fn decode(slot: &Slot, tail: &[u8]) -> Result<Self, (u32, Refusal)> {
+        let number = high(slot[0]);
+        let malformed = |NoMessage| (number, Refusal::Malformed);
+        if slot[0] & 0xfffe_0000 != 0 {
+            return Err(malformed(NoMessage));
+        }
+        let name = || {
+            let text = std::str::from_utf8(tail).map_err(|error| NotAName::Letter { at: error.valid_up_to() });
+            text.and_then(Name::parse).map_err(|wrong| (number, Refusal::BadName(wrong)))
+        };
+        let point = Point::of([slot[2], slot[3]]);
+        let (message, words, has_tail) = match slot[0] as u16 {
+            1 if low(slot[1]) == MAGIC => (Request::Hello { version: high(slot[1]) }, 1, false),
+            2 => (Request::Reserve { bytes: slot[1] }, 1, false),
+            3 => (Request::Lease { name: Id(slot[1]), access: Access::of(slot[2]).map_err(malformed)? }, 2, false),
+            4 => (Request::Return { lease: Id(slot[1]), point }, 3, false),
+            5 => (Request::Give { lease: Id(slot[1]), to: Id(slot[4]), point }, 4, false),
+            6 => (Request::Detach { segment: Id(slot[1]) }, 1, false),
+            7 => (Request::Attach { segment: Id(slot[1]) }, 1, false),
+            8 => {
+                let tenant = u32::try_from(slot[1]).map_err(|_| malformed(NoMessage))?;
+                (Request::Clock { tenant }, 1, false)
+            }
+            9 => {
+                let policy = Policy::of(slot[4]).map_err(malformed)?;
+                (Request::Publish { lease: Id(slot[1]), policy, point, name: name()? }, 4, true)
+            }
+            10 => (Request::Find { name: name()? }, 0, true),
+            11 => {
+                let after = if tail.is_empty() { None } else { Some(name()?) };
+                (Request::List { after }, 0, true)
+            }
+            12 => (Request::Drop { name: name()? }, 0, true),
+            13 => {
+                let user = u32::try_from(slot[1]).map_err(|_| malformed(NoMessage))?;
+                (Request::Quota { user, bytes: slot[2] }, 2, false)
+            }
+            14 => (Request::Totals, 0, false),
+            15 => (Request::Host { bytes: slot[1], name: name()? }, 1, true),
+            16 => (Request::Bye, 0, false),
+            _ => return Err(malformed(NoMessage)),
+        };
+        // What means nothing is zero: a later version may give it a meaning.
+        if slot[1 + words..].iter().any(|&word| word != 0) || (!has_tail && !tail.is_empty()) {
+            return Err(malformed(NoMessage));
+        }
+        Ok(Self { number, is_again: slot[0] & AGAIN != 0, message })
+    }
+}
+
+impl Framed<Reply> {
+    pub fn encode(&self) -> Slot {
+        let words = |kind: u16, words: &[u64]| Words::begin(kind, self.number).with(words);
+        match &self.message {
+            Reply::Welcome { tenant, ordinal } => words(101, &[tenant.0, u64::from(*ordinal)]),
+            Reply::Granted { lease, segment, offset, bytes, point, points, access } => {
+                let [at, value] = point.words();
+                let rest = pair(*points, access.word() as u32);
+                words(102, &[lease.0, segment.0, *offset, *bytes, at, value, rest])
+            }
+            Reply::After { point } => words(103, &point.words()),
+            Reply::Done => words(104, &[]),
+            Reply::Number { id, bytes } => words(105, &[id.0, *bytes]),
+            Reply::Told => words(106, &[]),
+            Reply::Descriptor { bytes } => words(107, &[*bytes]),
+            Reply::Sums(sums) => words(
+                108,
+                &[
+                    sums.budget_bytes,
+                    sums.made_bytes,
+                    sums.leased_bytes,
+                    sums.named_bytes,
+                    sums.leaving_bytes,
+                    pair(sums.tenants, sums.names),
+                    u64::from(sums.leases),
+                ],
+            ),
+            Reply::Given { lease, segment, offset, bytes, point, from } => {
+                let [at, value] = point.words();
+                words(109, &[lease.0, segment.0, *offset, *bytes, at, value, u64::from(*from)])
+            }
+            Reply::Leave { segment } => words(110, &[segment.0]),
+            Reply::Resumed => words(111, &[]),
+            Reply::Refused(refusal) => {
+                let (kind, numbers) = refusal.numbers();
+                words(kind, &numbers)
+            }
+        }
+    }
+
+    /// # Errors
+    /// [`NoMessage`] for bytes that no broker of this version sends.
+    pub fn decode(slot: &Slot) -> Result<Self, NoMessage> {
+        let point = |at: usize| Point::of([slot[at], slot[at + 1]]);
+        let message = match slot[0] as u16 {
+            101 => Reply::Welcome { tenant: Id(slot[1]), ordinal: u32::try_from(slot[2]).map_err(|_| NoMessage)? },
+            102 => Reply::Granted {
+                lease: Id(slot[1]),
+                segment: Id(slot[2]),
+                offset: slot[3],
+                bytes: slot[4],
+                point: point(5),
+                points: low(slot[7]),
+                access: Access::of(u64::from(high(slot[7])))?,
+            },
+            103 => Reply::After { point: point(1) },
+            104 => Reply::Done,
+            105 => Reply::Number { id: Id(slot[1]), bytes: slot[2] },
+            106 => Reply::Told,
+            107 => Reply::Descriptor { bytes: slot[1] },
+            108 => Reply::Sums(Sums {
+                budget_bytes: slot[1],
+                made_bytes: slot[2],
+                leased_bytes: slot[3],
+                named_bytes: slot[4],
+                leaving_bytes: slot[5],
+                tenants: low(slot[6]),
+                names: high(slot[6]),
+                leases: low(slot[7]),
+            }),
+            109 => Reply::Given {
+                lease: Id(slot[1]),
+                segment: Id(slot[2]),
+                offset: slot[3],
+                bytes: slot[4],
+                point: point(5),
+                from: low(slot[7]),
+            },
+            110 => Reply::Leave { segment: Id(slot[1]) },
+            111 => Reply::Resumed,
+            kind => Reply::Refused(Refusal::of(kind, [slot[1], slot[2], slot[3]])?),
+        };
+        Ok(Self { number: high(slot[0]), is_again: false, message })
+    }
+}
+
+impl Refusal {
+    fn numbers(&self) -> (u16, [u64; 3]) {
+        match *self {
+            Self::Malformed => (201, [0; 3]),
+            Self::Version { theirs } => (202, [u64::from(theirs), 0, 0]),
+            Self::BadName(wrong) => {
+                let (rule, first, second) = match wrong {
+                    NotAName::Empty => (0, 0, 0),
+                    NotAName::TooLong { bytes } => (1, bytes, 0),
+                    NotAName::PartLength { part, bytes } => (2, part, bytes),
+                    NotAName::Letter { at } => (3, at, 0),
+                    NotAName::Beginning { part } => (4, part, 0),
+                };
+                (203, [rule, first as u64, second as u64])
+            }
+            Self::NoLease => (204, [0; 3]),
+            Self::NoName => (205, [0; 3]),
+            Self::ForeignName => (206, [0; 3]),
+            Self::NameTaken => (207, [0; 3]),
+            Self::Busy { readers, writers } => (208, [u64::from(readers), u64::from(writers), 0]),
+            Self::NoSegment => (209, [0; 3]),
+            Self::ReadOnly => (210, [0; 3]),
+            Self::UserQuota { limit_bytes, had_bytes, wanted_bytes } => (211, [limit_bytes, had_bytes, wanted_bytes]),
+            Self::Full { free_bytes, budget_bytes, wanted_bytes } => (212, [free_bytes, budget_bytes, wanted_bytes]),
+            Self::TooMany { limit } => (213, [limit, 0, 0]),
+            Self::NoTenant => (214, [0; 3]),
+            Self::NotTaken { waiting } => (215, [u64::from(waiting), 0, 0]),
+            Self::Device { code } => (216, [u64::from(code), 0, 0]),
+            Self::NothingAsked => (217, [0; 3]),
+            Self::NotAllowed { user } => (218, [u64::from(user), 0, 0]),
+            Self::OtherBytes { bytes } => (219, [bytes, 0, 0]),
+        }
+    }
+
+    fn of(kind: u16, numbers: [u64; 3]) -> Result<Self, NoMessage> {
+        let [first, second, third] = numbers;
+        Ok(match kind {
+            201 => Self::Malformed,
+            202 => Self::Version { theirs: low(first) },
+            203 => Self::BadName(match first {
+                0 => NotAName::Empty,
+                1 => NotAName::TooLong { bytes: second as usize },
+                2 => NotAName::PartLength { part: second as usize, bytes: third as usize },
+                3 => NotAName::Letter { at: second as usize },
+                4 => NotAName::Beginning { part: second as usize },
+                _ => return Err(NoMessage),
+            }),
+            204 => Self::NoLease,
+            205 => Self::NoName,
+            206 => Self::ForeignName,
+            207 => Self::NameTaken,
+            208 => Self::Busy { readers: low(first), writers: low(second) },
+            209 => Self::NoSegment,
+            210 => Self::ReadOnly,
+            211 => Self::UserQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
+            212 => Self::Full { free_bytes: first, budget_bytes: second, wanted_bytes: third },
+            213 => Self::TooMany { limit: first },
+            214 => Self::NoTenant,
+            215 => Self::NotTaken { waiting: low(first) },
+            216 => Self::Device { code: low(first) },
+            217 => Self::NothingAsked,
+            218 => Self::NotAllowed { user: low(first) },
+            219 => Self::OtherBytes { bytes: first },
+            _ => return Err(NoMessage),
+        })
+    }
+}
