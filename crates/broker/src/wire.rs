@@ -59,7 +59,7 @@ pub enum Request {
     Reserve { bytes: u64 },
     /// What has a name, by the number that [`Request::Find`] told.
     Lease { name: Id, access: Access },
-    /// The lease is over when the point has passed.
+    /// The lease is over, and its memory somebody else's when the point has passed.
     Return { lease: Id, point: Point },
     /// The lease is another tenant's from now on, ready when the point has passed.
     Give { lease: Id, to: Id, point: Point },
@@ -92,9 +92,8 @@ pub enum Request {
 pub enum Reply {
     /// Who the tenant is. Descriptors: its ring, its clock, the broker's bell.
     Welcome { tenant: Id, ordinal: u32 },
-    /// A lease. So many messages [`Reply::After`] of the same number came before it: points to wait for, beside this one's.
-    Granted { lease: Id, segment: Id, offset: u64, bytes: u64, point: Point, points: u32, access: Access },
-    After { point: Point },
+    /// A lease, ready when the point has passed.
+    Granted { lease: Id, segment: Id, offset: u64, bytes: u64, point: Point, access: Access },
     Done,
     /// A number: of a name, of bytes.
     Number { id: Id, bytes: u64 },
@@ -351,12 +350,10 @@ impl Framed<Reply> {
         let words = |kind: u16, words: &[u64]| Words::begin(kind, self.number).with(words);
         match &self.message {
             Reply::Welcome { tenant, ordinal } => words(101, &[tenant.0, u64::from(*ordinal)]),
-            Reply::Granted { lease, segment, offset, bytes, point, points, access } => {
+            Reply::Granted { lease, segment, offset, bytes, point, access } => {
                 let [at, value] = point.words();
-                let rest = pair(*points, access.word() as u32);
-                words(102, &[lease.0, segment.0, *offset, *bytes, at, value, rest])
+                words(102, &[lease.0, segment.0, *offset, *bytes, at, value, access.word()])
             }
-            Reply::After { point } => words(103, &point.words()),
             Reply::Done => words(104, &[]),
             Reply::Number { id, bytes } => words(105, &[id.0, *bytes]),
             Reply::Told => words(106, &[]),
@@ -398,10 +395,8 @@ impl Framed<Reply> {
                 offset: slot[3],
                 bytes: slot[4],
                 point: point(5),
-                points: low(slot[7]),
-                access: Access::of(u64::from(high(slot[7])))?,
+                access: Access::of(slot[7])?,
             },
-            103 => Reply::After { point: point(1) },
             104 => Reply::Done,
             105 => Reply::Number { id: Id(slot[1]), bytes: slot[2] },
             106 => Reply::Told,

@@ -83,7 +83,7 @@ pub struct Granted {
     pub bytes: u64,
     pub access: Access,
     /// What has to pass before it is used.
-    pub points: Vec<Point>,
+    pub point: Point,
 }
 
 /// A lease that another tenant gave.
@@ -114,8 +114,6 @@ pub struct Link {
     pub patience: Patience,
     given: VecDeque<Given>,
     leave: VecDeque<Id>,
-    /// Points of the grant that is on its way.
-    points: Vec<Point>,
     /// Refusals of what nobody waited for.
     refused: Vec<Refusal>,
     /// Replies that are on their way and nobody waits for.
@@ -156,7 +154,6 @@ impl Link {
             patience: Patience::For(Duration::from_micros(50)),
             given: VecDeque::new(),
             leave: VecDeque::new(),
-            points: Vec::new(),
             refused: Vec::new(),
             unanswered: 0,
         })
@@ -184,10 +181,8 @@ impl Link {
 
     fn granted(&mut self, request: Request) -> Result<Granted, LinkError> {
         match self.ask(request)? {
-            Reply::Granted { lease, segment, offset, bytes, point, access, .. } => {
-                let mut points = std::mem::take(&mut self.points);
-                points.extend(Some(point).filter(|point| point.value > 0));
-                Ok(Granted { lease, segment, offset, bytes, access, points })
+            Reply::Granted { lease, segment, offset, bytes, point, access } => {
+                Ok(Granted { lease, segment, offset, bytes, access, point })
             }
             _ => Err(LinkError::Malformed),
         }
@@ -249,7 +244,6 @@ impl Link {
 
     /// Asks over the ring, and waits for the reply.
     fn ask(&mut self, request: Request) -> Result<Reply, LinkError> {
-        self.points.clear();
         let number = self.put(request)?;
         let mut reply = None;
         self.wait(|link| {
@@ -307,7 +301,7 @@ impl Link {
     fn drain_until(&mut self, number: u32) -> Option<Reply> {
         while let Some(slot) = self.ring.reply() {
             if (slot[0] >> 32) as u32 == number
-                && !matches!(slot[0] as u16, 103 | 109 | 110)
+                && !matches!(slot[0] as u16, 109 | 110)
                 && let Ok(framed) = Framed::<Reply>::decode(&slot)
             {
                 return Some(framed.message);
@@ -321,15 +315,13 @@ impl Link {
         let Ok(framed) = Framed::<Reply>::decode(slot) else { return };
         match framed.message {
             Reply::Given { lease, segment, offset, bytes, point, from } => {
-                let points = Some(point).filter(|point| point.value > 0).into_iter().collect();
-                let granted = Granted { lease, segment, offset, bytes, access: Access::Write, points };
+                let granted = Granted { lease, segment, offset, bytes, access: Access::Write, point };
                 // A broker that took over may tell it again.
                 if !self.given.iter().any(|given| given.granted.lease == lease) {
                     self.given.push_back(Given { granted, from });
                 }
             }
             Reply::Leave { segment } => self.leave.push_back(segment),
-            Reply::After { point } => self.points.push(point),
             Reply::Refused(refusal) => {
                 self.unanswered = self.unanswered.saturating_sub(1);
                 self.refused.push(refusal);

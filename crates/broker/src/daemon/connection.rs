@@ -22,7 +22,7 @@ use crate::ring::{Nonsense, RING_BYTES, Served, Slot};
 use crate::shared::Shared;
 use crate::socket::{self, NotReceived};
 use crate::state::{CLOCK_WORDS, Peer};
-use crate::wire::{Framed, Id, Refusal, Reply, Request, VERSION};
+use crate::wire::{Framed, Id, Point, Refusal, Reply, Request, VERSION};
 
 /// How many may have connected without a word. The oldest goes first.
 const GREETINGS_MAX: usize = 64;
@@ -78,7 +78,7 @@ impl Connection {
     fn skip_answered(&self) {
         if let (Ok(Some((number, _))), Some(last)) = (self.ring.peek(), self.ring.last_reply())
             && (last[0] >> 32) as u32 == number
-            && !matches!(last[0] as u16, 103 | 109 | 110)
+            && !matches!(last[0] as u16, 109 | 110)
         {
             self.ring.take();
         }
@@ -136,6 +136,12 @@ impl Connection {
         let has_request = self.ring.set_asleep(is_asleep);
         let has_room = self.ring.room().map_or(true, |room| room >= REPLIES_MAX);
         has_request && has_room && !self.is_waiting && !self.is_parted
+    }
+
+    /// Whether the tenant's work has come to a point.
+    pub(super) fn has_passed(&self, point: Point) -> bool {
+        let written = self.clock.word(8 * (point.word % CLOCK_WORDS) as usize).load(Ordering::Acquire);
+        written.wrapping_sub(point.value).cast_signed() >= 0
     }
 
     /// Lets everything pass that waits for a word of the tenant's clock. Far enough for all, and not so far as to be before them

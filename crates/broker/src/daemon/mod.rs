@@ -27,14 +27,17 @@ use crate::shared::Shared;
 use crate::signals;
 use crate::socket::NotReceived;
 use crate::state::shelf::index;
-use crate::state::{CLOCK_WORDS, Effect, Limits, State, Thing};
-use crate::wire::{Framed, Id, Refusal, Reply, Request};
+use crate::state::{CLOCK_WORDS, Effect, Limits, State, Thing, World};
+use crate::wire::{Framed, Id, Point, Refusal, Reply, Request};
 
 /// How many requests of one tenant are served before the next one's turn.
 const TURN: usize = 32;
 
 /// A tenant is told of a lease that it was given while so much of its ring is free: the rest is for its replies.
 const ROOM_FOR_GIVEN: u32 = 128;
+
+/// While leases wait for work to pass, clocks are looked at so often.
+const LOOK_NS: i64 = 1_000_000;
 
 /// The most messages that one request is answered with.
 const REPLIES_MAX: u32 = 8;
@@ -316,8 +319,13 @@ impl Daemon {
     /// Waits for events, unless there is work, and serves them. Whether something came.
     fn serve_events(&mut self, events: &mut Vec<epoll::Event>, is_awake: bool) -> io::Result<bool> {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let soon = Timespec { tv_sec: 0, tv_nsec: LOOK_NS };
         let has_request = !is_awake && self.connections.values().any(|one| one.set_asleep(true));
-        let timeout = if is_awake || has_request { Some(&now) } else { None };
+        let timeout = match (is_awake || has_request, self.state.is_ending()) {
+            (true, _) => Some(&now),
+            (false, true) => Some(&soon),
+            (false, false) => None,
+        };
         events.clear();
         match epoll::wait(&self.epoll, spare_capacity(events), timeout) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -329,6 +337,10 @@ impl Daemon {
             });
         }
         self.state.now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        if self.state.is_ending() {
+            self.state.pass(&Tenants(&self.connections));
+            self.carry_out(None)?;
+        }
         for event in events.iter() {
             self.serve_event(Source::of(event.data.u64()))?;
         }
@@ -416,16 +428,7 @@ impl Daemon {
     }
 
     fn ask(&mut self, from: Id, asked: Framed<Request>, route: Route) -> io::Result<()> {
-        let connections = &self.connections;
-        let has_room = |to: Id| {
-            let ring = connections.get(&(index(to) as u32)).map(|connection| connection.room());
-            match ring {
-                Some(room) if room >= ROOM_FOR_GIVEN => Ok(()),
-                Some(room) => Err(crate::ring::SLOTS - room),
-                None => Err(0),
-            }
-        };
-        self.state.request(from, asked, has_room);
+        self.state.request(from, asked, &Tenants(&self.connections));
         self.carry_out(Some((from, route)))
     }
 
@@ -436,15 +439,12 @@ impl Daemon {
     fn reply(&mut self, to: Id, number: u32, reply: Reply, route: Route) -> io::Result<()> {
         let at = index(to) as u32;
         let Some(connection) = self.connections.get_mut(&at) else { return Ok(()) };
-        let is_last = !matches!(reply, Reply::After { .. });
         let slot = Framed { number, is_again: false, message: reply }.encode();
         match route {
             Route::Ring => {
                 connection.ring.reply(&slot);
-                if is_last {
-                    connection.ring.take();
-                    connection.is_waiting = false;
-                }
+                connection.ring.take();
+                connection.is_waiting = false;
                 Ok(())
             }
             Route::Socket => self.send(at, &slot, &[], None),
@@ -535,6 +535,23 @@ impl Daemon {
             }
         }
         self.drop_held(kept(what))
+    }
+}
+
+/// What the state asks of tenants' rings and clocks.
+struct Tenants<'a>(&'a BTreeMap<u32, Connection>);
+
+impl World for Tenants<'_> {
+    fn has_room(&self, tenant: Id) -> Result<(), u32> {
+        match self.0.get(&(index(tenant) as u32)).map(Connection::room) {
+            Some(room) if room >= ROOM_FOR_GIVEN => Ok(()),
+            Some(room) => Err(crate::ring::SLOTS - room),
+            None => Err(0),
+        }
+    }
+
+    fn has_passed(&self, point: Point) -> bool {
+        self.0.get(&point.tenant).is_none_or(|connection| connection.has_passed(point))
     }
 }
 

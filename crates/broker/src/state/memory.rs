@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::room::{GRANULE_BYTES, Room};
 use super::shelf::index;
-use super::{Attachment, Block, Effect, Lease, Named, Segment, Stage, State, Thing, Touched, Waiting};
+use super::{Attachment, Block, Effect, Lease, Segment, Stage, State, Thing, Touched, Waiting, World};
 use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, Request};
 
 /// What a driver makes and maps at once.
@@ -12,9 +12,6 @@ const PAGE_BYTES: u64 = 2 << 20;
 
 /// Segments without blocks that a tenant keeps, so that its next request finds one: in bytes.
 const IDLE_BYTES: u64 = 64 << 20;
-
-/// How many points a block has at the most. They are of different clocks or words.
-const POINTS_MAX: usize = 4;
 
 impl State {
     /// Memory for a tenant, of its own segments, of one that is clean, or of a new one.
@@ -93,7 +90,6 @@ impl State {
             bytes,
             leases: 0,
             is_named: false,
-            points: Vec::new(),
         });
         self.segments.get_mut(segment).expect("it has room").blocks.insert(block);
         self.touch(Touched::Block(index(block)));
@@ -109,33 +105,28 @@ impl State {
         access: Access,
         name: Option<Id>,
     ) -> Reply {
-        let lease = self.leases.add(Lease { holder: tenant, block, access, name, by: (tenant, number) });
+        // It may have been dropped while the driver made memory.
+        let name = name.filter(|&name| self.named.get(name).is_some());
+        self.order += 1;
+        let (by, order) = ((tenant, number), self.order);
+        let lease = self.leases.add(Lease { holder: tenant, block, access, name, by, ending: None, order });
         self.touch(Touched::Lease(index(lease)));
         self.tenants.get_mut(tenant).expect("it asks").leases.insert(lease);
         let granted = self.blocks.get_mut(block).expect("it is leased");
         granted.leases += 1;
         let (segment, offset, bytes) = (granted.segment, granted.offset, granted.bytes);
-        let is_in_place = |named: &Named| named.block == block;
-        let mut ready = Point::default();
-        let mut points = Vec::new();
+        let mut point = Point::default();
         if let Some(named) = name.and_then(|name| self.named.get_mut(name)) {
             match access {
                 Access::Read => named.readers += 1,
-                Access::Write => named.writer = Some(lease),
+                Access::Write if named.policy != Policy::Open => named.writer = Some(lease),
+                Access::Write => {}
             }
-            if is_in_place(named) {
-                ready = named.ready;
-                if access == Access::Write && named.policy != Policy::Open {
-                    points = std::mem::take(&mut granted.points);
-                }
+            if named.block == block {
+                point = named.ready;
             }
         }
-        self.effects.extend(points.iter().map(|&point| Effect::Reply {
-            to: tenant,
-            number,
-            reply: Reply::After { point },
-        }));
-        Reply::Granted { lease, segment, offset, bytes, point: ready, points: points.len() as u32, access }
+        Reply::Granted { lease, segment, offset, bytes, point, access }
     }
 
     /// A segment of zeros that is anybody's.
@@ -207,47 +198,65 @@ impl State {
         self.touch(Touched::Segment(index(segment)));
     }
 
-    /// Ends a lease, with the point behind which its work has passed; without one if its process has ended.
+    /// Takes a lease back. Its memory is somebody else's when the point has passed.
+    pub(super) fn give_back(&mut self, lease: Id, point: Point, world: &impl World) {
+        if point.value == 0 || world.has_passed(point) {
+            self.end_lease(lease, Some(point));
+            return;
+        }
+        let ending = self.leases.get_mut(lease).expect("it is held");
+        ending.ending = Some(point);
+        let ended = ending.clone();
+        self.touch(Touched::Lease(index(lease)));
+        self.ending.insert(lease);
+        if let Some(holder) = self.tenants.get_mut(ended.holder) {
+            holder.leases.remove(&lease);
+        }
+        // Who reads what was written waits on the device, and not for the end of the lease.
+        if ended.access == Access::Write {
+            self.end_writing(lease, &ended, Some(point));
+        }
+    }
+
+    /// Ends a lease; without a point if its process has ended before it was given back.
     pub(super) fn end_lease(&mut self, lease: Id, point: Option<Point>) {
         let Some(ended) = self.leases.remove(lease) else { return };
+        self.ending.remove(&lease);
         self.touch(Touched::Lease(index(lease)));
         if let Some(holder) = self.tenants.get_mut(ended.holder) {
             holder.leases.remove(&lease);
         }
         if let Some(block) = self.blocks.get_mut(ended.block) {
             block.leases -= 1;
-            if let Some(point) = point.filter(|point| point.value > 0) {
-                note(&mut block.points, point);
-                self.touch(Touched::Block(index(ended.block)));
-            }
         }
-        self.end_naming(lease, &ended, point);
+        match ended.access {
+            Access::Read => {
+                if let Some(named) = ended.name.and_then(|name| self.named.get_mut(name)) {
+                    named.readers -= 1;
+                }
+            }
+            Access::Write => self.end_writing(lease, &ended, point),
+        }
         self.release(ended.block);
     }
 
-    /// What the end of a lease means for the name that it was of.
-    fn end_naming(&mut self, lease: Id, ended: &Lease, point: Option<Point>) {
+    /// What the end of a writer's lease means for the name that it was of.
+    fn end_writing(&mut self, lease: Id, ended: &Lease, point: Option<Point>) {
         let Some(name) = ended.name else { return };
-        let Some(named) = self.named.get_mut(name) else { return };
-        match ended.access {
-            Access::Read => named.readers -= 1,
-            Access::Write if named.writer == Some(lease) => {
-                named.writer = None;
-                let is_in_place = named.block == ended.block;
-                match (is_in_place, point) {
-                    (true, Some(point)) => {
-                        named.ready = point;
-                        named.version += 1;
-                    }
-                    // Half of it may be written.
-                    (true, None) if named.policy == Policy::Drop => {
-                        self.unname(name);
-                        return;
-                    }
-                    _ => {}
-                }
+        let Some(named) = self.named.get_mut(name).filter(|named| named.writer == Some(lease)) else { return };
+        named.writer = None;
+        let is_in_place = named.block == ended.block;
+        match point {
+            Some(point) if is_in_place => {
+                named.ready = point;
+                named.version += 1;
             }
-            Access::Write => {}
+            // Half of it may be written.
+            None if is_in_place && named.policy == Policy::Drop => {
+                self.unname(name);
+                return;
+            }
+            _ => {}
         }
         self.touch(Touched::Name(index(name)));
     }
@@ -364,7 +373,7 @@ impl State {
         lease: Id,
         to: Id,
         point: Point,
-        has_room: impl Fn(Id) -> Result<(), u32>,
+        world: &impl World,
     ) -> Result<Reply, Refusal> {
         self.held(from, lease)?;
         let point = self.own_point(from, point)?;
@@ -374,10 +383,11 @@ impl State {
             return Err(Refusal::NotAllowed { user: receiver.peer.user });
         }
         self.check_leases(to)?;
-        has_room(to).map_err(|waiting| Refusal::NotTaken { waiting })?;
+        world.has_room(to).map_err(|waiting| Refusal::NotTaken { waiting })?;
         // Under another number: who gave it has it no more.
         let mut given = self.leases.get(lease).expect("it is held").clone();
-        (given.holder, given.by) = (to, (from, number));
+        self.order += 1;
+        (given.holder, given.by, given.order) = (to, (from, number), self.order);
         let name = given.name;
         // The new one is written first: a broker that comes after finds one of them, or both.
         let new = self.leases.add(given);
@@ -411,7 +421,7 @@ impl State {
                 let Block { segment, offset, bytes, .. } = *self.blocks.get(block)?;
                 let named = name.and_then(|name| self.named.get(name));
                 let point = named.filter(|named| named.block == block).map_or(Point::default(), |named| named.ready);
-                Some(Reply::Granted { lease: made, segment, offset, bytes, point, points: 0, access })
+                Some(Reply::Granted { lease: made, segment, offset, bytes, point, access })
             }
             Request::Give { lease, point, .. } => {
                 let point = self.own_point(from, point).ok()?;
@@ -426,20 +436,6 @@ impl State {
                 Some(Reply::Done)
             }
             _ => None,
-        }
-    }
-}
-
-/// Adds a point. One of the same word takes the place of an earlier one.
-fn note(points: &mut Vec<Point>, point: Point) {
-    match points.iter_mut().find(|known| (known.tenant, known.word) == (point.tenant, point.word)) {
-        Some(known) => known.value = known.value.max(point.value),
-        None => {
-            // The oldest of so many has long passed, or its process waits for itself.
-            if points.len() == POINTS_MAX {
-                points.remove(0);
-            }
-            points.push(point);
         }
     }
 }

@@ -9,6 +9,8 @@ mod names;
 pub(crate) mod record;
 mod room;
 pub(crate) mod shelf;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,8 +121,6 @@ pub(crate) struct Block {
     pub(crate) bytes: u64,
     leases: u32,
     is_named: bool,
-    /// Work that may still use it, of leases that are over.
-    points: Vec<Point>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +132,18 @@ pub(crate) struct Lease {
     name: Option<Id>,
     /// The request that made it: whose, and which.
     by: (Id, u32),
+    /// It was given back, and work of its holder's up to this point may still use it.
+    ending: Option<Point>,
+    /// How many leases were made before it.
+    order: u64,
+}
+
+/// What the state has to ask of those who carry out its effects.
+pub(crate) trait World {
+    /// Whether a tenant can be told of a lease, or else how many it has not looked at.
+    fn has_room(&self, tenant: Id) -> Result<(), u32>;
+    /// Whether work has come to a point.
+    fn has_passed(&self, point: Point) -> bool;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,6 +158,7 @@ pub(crate) struct Named {
     pub(crate) since: u64,
     ready: Point,
     pub(crate) readers: u32,
+    /// The lease of its one writer. Where the policy lets all write, there is none that counts.
     pub(crate) writer: Option<Id>,
 }
 
@@ -231,6 +244,10 @@ pub(crate) struct State {
     names: BTreeMap<Name, Id>,
     host_names: BTreeMap<Name, Id>,
     waiting: BTreeMap<Id, Waiting>,
+    /// How many leases were made.
+    order: u64,
+    /// Leases that were given back, until their points have passed.
+    ending: BTreeSet<Id>,
     attachments: Shelf<Attachment>,
     quotas: Shelf<Quota>,
     /// Seconds, as the shell counts them.
@@ -252,6 +269,8 @@ impl State {
             names: BTreeMap::new(),
             host_names: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            order: 0,
+            ending: BTreeSet::new(),
             attachments: Shelf::default(),
             quotas: Shelf::default(),
             now: 0,
@@ -313,9 +332,9 @@ impl State {
         for segment in waiting {
             self.waiting.remove(&segment);
         }
-        for lease in gone.leases {
-            self.end_lease(lease, None);
-        }
+        let ending = self.ending.iter().copied().filter(|&lease| self.leases.get(lease).is_some_and(|it| it.holder == tenant));
+        let leases: Vec<Id> = ending.chain(gone.leases).collect();
+        leases.into_iter().for_each(|lease| self.end_lease(lease, None));
         for (segment, _) in gone.attached {
             self.detach(tenant, segment);
         }
@@ -331,11 +350,11 @@ impl State {
         self.effects.push(Effect::Close { what: Thing::Clock(tenant) });
     }
 
-    /// A tenant asks. `has_room` says of another tenant whether it can be told of a lease.
-    pub(crate) fn request(&mut self, from: Id, asked: Framed<Request>, has_room: impl Fn(Id) -> Result<(), u32>) {
+    /// A tenant asks.
+    pub(crate) fn request(&mut self, from: Id, asked: Framed<Request>, world: &impl World) {
         let number = asked.number;
         let outcome = match self.tenants.get(from) {
-            Some(tenant) if !tenant.is_fenced => self.answer(from, asked, has_room),
+            Some(tenant) if !tenant.is_fenced => self.answer(from, asked, world),
             _ => Err(Refusal::NoTenant),
         };
         match outcome {
@@ -352,7 +371,7 @@ impl State {
         &mut self,
         from: Id,
         asked: Framed<Request>,
-        has_room: impl Fn(Id) -> Result<(), u32>,
+        world: &impl World,
     ) -> Result<Option<Reply>, Refusal> {
         let Framed { number, is_again, message } = asked;
         if is_again && let Some(reply) = self.answer_again(from, number, &message) {
@@ -365,10 +384,10 @@ impl State {
             Request::Return { lease, .. } if is_again && self.held(from, lease).is_err() => Ok(Some(Reply::Done)),
             Request::Return { lease, point } => {
                 self.held(from, lease)?;
-                self.end_lease(lease, Some(self.own_point(from, point)?));
+                self.give_back(lease, self.own_point(from, point)?, world);
                 Ok(Some(Reply::Done))
             }
-            Request::Give { lease, to, point } => self.give(from, number, lease, to, point, has_room).map(Some),
+            Request::Give { lease, to, point } => self.give(from, number, lease, to, point, world).map(Some),
             Request::Detach { segment } => {
                 if !self.tenants.get(from).is_some_and(|tenant| tenant.attached.contains_key(&segment)) {
                     return if is_again { Ok(Some(Reply::Done)) } else { Err(Refusal::NoSegment) };
@@ -413,7 +432,23 @@ impl State {
 
     /// A lease that a tenant has.
     fn held(&self, tenant: Id, lease: Id) -> Result<&Lease, Refusal> {
-        self.leases.get(lease).filter(|held| held.holder == tenant).ok_or(Refusal::NoLease)
+        let held = self.leases.get(lease).filter(|held| held.holder == tenant && held.ending.is_none());
+        held.ok_or(Refusal::NoLease)
+    }
+
+    /// Whether some leases were given back whose points have not passed.
+    pub(crate) fn is_ending(&self) -> bool {
+        !self.ending.is_empty()
+    }
+
+    /// Ends the leases that were given back and whose points have passed.
+    pub(crate) fn pass(&mut self, world: &impl World) {
+        let has_passed = |lease: &Id| {
+            let point = self.leases.get(*lease).and_then(|lease| lease.ending);
+            point.is_none_or(|point| world.has_passed(point))
+        };
+        let passed: Vec<Id> = self.ending.iter().copied().filter(has_passed).collect();
+        passed.into_iter().for_each(|lease| self.end_lease(lease, Some(Point::default())));
     }
 
     /// A point of a tenant's own clock: nobody speaks for another.

@@ -117,7 +117,8 @@ impl State {
                 }
             }
             (Policy::Restore, Access::Write) => {
-                if named.writer.is_some() {
+                // One may wait for memory to write to.
+                if named.writer.is_some() || self.waiting.values().any(|waiting| waiting.name == Some(name)) {
                     return Err(busy);
                 }
                 let bytes = self.blocks.get(block).expect("a name has a block").bytes;

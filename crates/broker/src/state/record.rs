@@ -27,7 +27,6 @@ pub(crate) enum Kind {
 }
 
 const NAME_WORDS: usize = 1 + NAME_BYTES_MAX / 8;
-const POINTS: usize = 4;
 
 impl Kind {
     pub(crate) const ALL: [Self; 8] = [
@@ -46,8 +45,8 @@ impl Kind {
         match self {
             Self::Tenant | Self::Attachment | Self::Quota => 2,
             Self::Segment => 4,
-            Self::Block => 3 + 2 * POINTS,
-            Self::Lease => 6,
+            Self::Block => 3,
+            Self::Lease => 9,
             Self::Name => 7 + NAME_WORDS,
             Self::Host => 2 + NAME_WORDS,
         }
@@ -139,15 +138,14 @@ impl State {
                 vec![segment.bytes, segment.stage as u64, owner, u64::from(segment.user)]
             }),
             Touched::Block(index) => of(&self.blocks, index, |block| {
-                let mut words = vec![block.segment.0, block.offset, block.bytes];
-                let points = block.points.iter().copied().chain(std::iter::repeat(Point::default()));
-                words.extend(points.take(POINTS).flat_map(point_words));
-                words
+                vec![block.segment.0, block.offset, block.bytes]
             }),
             Touched::Lease(index) => of(&self.leases, index, |lease| {
                 let access = u64::from(lease.access == Access::Write);
                 let name = lease.name.map_or(0, |name| name.0);
-                vec![lease.holder.0, lease.block.0, access, name, lease.by.0.0, u64::from(lease.by.1)]
+                let [at, value] = point_words(lease.ending.unwrap_or_default());
+                let (by, number) = (lease.by.0.0, u64::from(lease.by.1));
+                vec![lease.holder.0, lease.block.0, access, name, by, number, at, value, lease.order]
             }),
             Touched::Name(index) => of(&self.named, index, |named| {
                 let [at, value] = point_words(named.ready);
@@ -208,6 +206,8 @@ impl State {
         });
         state.recover_blocks(&records);
         state.recover_leases(&records);
+        state.order = state.leases.iter().map(|(_, lease)| lease.order).max().unwrap_or(0);
+        state.mend_writers();
         state.mend();
         state
     }
@@ -227,8 +227,7 @@ impl State {
                 return None;
             }
             within.blocks.insert(id);
-            let points = words[3..].chunks(2).map(point_of).filter(|point| point.value > 0).collect();
-            Some(Block { segment, offset, bytes, leases: 0, is_named: false, points })
+            Some(Block { segment, offset, bytes, leases: 0, is_named: false })
         });
         self.named = shelf(records(Kind::Name), |_, words| {
             let (user, process) = halves(words[1]);
@@ -245,17 +244,46 @@ impl State {
             let (holder, block) = (Id(words[0]), Id(words[1]));
             let access = if words[2] == 0 { Access::Read } else { Access::Write };
             self.blocks.get(block)?;
-            self.tenants.get_mut(holder)?.leases.insert(id);
+            let ending = Some(point_of(&words[6..])).filter(|point| point.value > 0);
+            match ending {
+                Some(_) => self.ending.insert(id),
+                None => self.tenants.get_mut(holder)?.leases.insert(id),
+            };
+            self.tenants.get(holder)?;
             self.blocks.get_mut(block)?.leases += 1;
-            let name = Some(Id(words[3])).filter(|&name| self.named.get(name).is_some());
+            let name = Some(Id(words[3])).filter(|name| name.0 != 0);
             if let Some(named) = name.and_then(|name| self.named.get_mut(name)) {
                 match access {
                     Access::Read => named.readers += 1,
-                    Access::Write => named.writer = Some(id),
+                    Access::Write if named.policy != Policy::Open && ending.is_none() => named.writer = Some(id),
+                    Access::Write => {}
                 }
             }
-            Some(Lease { holder, block, access, name, by: (Id(words[4]), words[5] as u32) })
+            Some(Lease { holder, block, access, name, by: (Id(words[4]), words[5] as u32), ending, order: words[8] })
         });
+    }
+
+    /// A name has one writer. Where there are two, the lease was being given to another tenant: that one has it.
+    fn mend_writers(&mut self) {
+        let names: Vec<(Id, Policy)> = self.named.iter().map(|(id, named)| (id, named.policy)).collect();
+        for (name, policy) in names {
+            let is_writer = |lease: &Lease| {
+                lease.name == Some(name) && lease.access == Access::Write && lease.ending.is_none()
+            };
+            let writers: Vec<Id> = self.leases.iter().filter(|(_, lease)| is_writer(lease)).map(|(id, _)| id).collect();
+            if policy == Policy::Open || writers.len() < 2 {
+                continue;
+            }
+            let last = writers.iter().copied().max_by_key(|&writer| self.leases.get(writer).map(|lease| lease.order));
+            self.named.get_mut(name).expect("it was listed").writer = last;
+            for writer in writers.into_iter().filter(|&writer| Some(writer) != last) {
+                let lease = self.leases.get(writer).expect("it was listed");
+                let (holder, block) = (lease.holder, lease.block);
+                self.leases.remove(writer);
+                self.tenants.get_mut(holder).expect("a holder is there").leases.remove(&writer);
+                self.blocks.get_mut(block).expect("it is leased").leases -= 1;
+            }
+        }
     }
 
     /// Counts what is not written down, and ends what nobody has.

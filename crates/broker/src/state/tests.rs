@@ -1,0 +1,347 @@
+//! The state under random requests, and under a death between any two records of the journal.
+
+use std::collections::BTreeMap;
+
+use super::record::{Kind, Record};
+use super::*;
+
+/// The journal as a list of records: what is written last is what is there.
+#[derive(Clone, Default)]
+struct Pages(BTreeMap<(usize, usize), Record>);
+
+impl Pages {
+    fn put(&mut self, state: &State, touched: Touched) {
+        let (kind, index) = touched.kind();
+        self.0.insert((kind as usize, index), state.record(touched));
+    }
+
+    fn records(&self, kind: Kind) -> Vec<Record> {
+        let of_kind = self.0.range((kind as usize, 0)..(kind as usize, usize::MAX));
+        of_kind.map(|(_, record)| record.clone()).collect()
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
+        if all.is_empty() { None } else { Some(all[self.below(all.len() as u64) as usize]) }
+    }
+}
+
+/// What must hold of any state.
+fn check(state: &State) {
+    for (id, segment) in state.segments.iter() {
+        let mut spans: Vec<_> = segment.blocks.iter().map(|&block| state.blocks.get(block).unwrap()).collect();
+        spans.sort_by_key(|block| block.offset);
+        for pair in spans.windows(2) {
+            assert!(pair[0].offset + pair[0].bytes <= pair[1].offset, "two blocks of {id:?} overlap");
+        }
+        let mut room = Room::new(segment.bytes);
+        assert!(spans.iter().all(|block| room.take_at(block.offset, block.bytes)));
+        assert_eq!(room, segment.room, "what is not a block's is free");
+        assert!(segment.blocks.is_empty() || segment.stage == Stage::Live);
+        let is_used = !segment.blocks.is_empty() || !segment.attached.is_empty();
+        assert!(!is_used || !matches!(segment.stage, Stage::Clean | Stage::Cleaning), "nobody has what is clean");
+        if let Some(owner) = segment.owner {
+            assert!(state.tenants.get(owner).unwrap().segments.contains(&id));
+        }
+    }
+    for (id, block) in state.blocks.iter() {
+        assert!(state.segments.get(block.segment).unwrap().blocks.contains(&id));
+        let leases = state.leases.iter().filter(|(_, lease)| lease.block == id).count();
+        assert_eq!(block.leases as usize, leases);
+        assert!(leases > 0 || block.is_named, "a block is somebody's");
+    }
+    for (id, lease) in state.leases.iter() {
+        let holder = state.tenants.get(lease.holder).unwrap();
+        assert_eq!(holder.leases.contains(&id), lease.ending.is_none());
+        assert_eq!(state.ending.contains(&id), lease.ending.is_some());
+    }
+    for (id, named) in state.named.iter() {
+        assert!(state.blocks.get(named.block).unwrap().is_named);
+        assert_eq!(state.names[&named.name], id);
+        let of_name = |access| {
+            let leases = state.leases.iter().filter(move |(_, lease)| {
+                lease.name == Some(id) && lease.access == access && (access == Access::Read || lease.ending.is_none())
+            });
+            leases.map(|(id, _)| id)
+        };
+        assert_eq!(named.readers as usize, of_name(Access::Read).count());
+        assert!(of_name(Access::Write).count() <= 1 || named.policy == Policy::Open);
+        if named.policy != Policy::Open {
+            assert_eq!(named.writer, of_name(Access::Write).next());
+        }
+    }
+    assert!(state.made_bytes() <= state.limits.budget_bytes);
+}
+
+/// Rings have room and work has passed, or not, as a coin says.
+struct Coins {
+    is_full: bool,
+    has_passed: bool,
+}
+
+impl World for Coins {
+    fn has_room(&self, _: Id) -> Result<(), u32> {
+        if self.is_full { Err(200) } else { Ok(()) }
+    }
+
+    fn has_passed(&self, _: Point) -> bool {
+        self.has_passed
+    }
+}
+
+fn limits() -> Limits {
+    Limits { kept_bytes: 16 << 20, user_tenants: 6, user_names: 8, ..Limits::new(64 << 20) }
+}
+
+/// One random thing that happens.
+fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: &mut Vec<Id>, number: u32) {
+    let tenants: Vec<Id> = state.tenants.iter().map(|(id, _)| id).collect();
+    let Some(tenant) = random.of(&tenants) else {
+        state.connect(Peer { user: 7, process: number }).unwrap();
+        return;
+    };
+    let leases: Vec<Id> = state.tenants.get(tenant).unwrap().leases.iter().copied().collect();
+    let others: Vec<Id> = state.leases.iter().map(|(id, _)| id).collect();
+    let point = Point { tenant: 0, word: random.below(600) as u32, value: random.below(3) };
+    let name = Name::parse(&format!("n/{}", random.below(5))).unwrap();
+    let message = match random.below(20) {
+        0 => {
+            let _ = state.connect(Peer { user: 7 + random.below(2) as u32, process: number });
+            return;
+        }
+        1 => {
+            state.fence(tenant);
+            return;
+        }
+        2 => {
+            state.end(tenant);
+            return;
+        }
+        3..=5 => Request::Reserve { bytes: 1 + random.below(5 << 20) },
+        6 | 7 => match random.of(&leases) {
+            Some(lease) => Request::Return { lease, point },
+            None => Request::Return { lease: Id(random.below(1 << 34)), point },
+        },
+        8 => match random.of(&others) {
+            // Mostly somebody else's.
+            Some(lease) => Request::Return { lease, point },
+            None => Request::Totals,
+        },
+        9 | 10 => match (random.of(&leases), random.of(&tenants)) {
+            (Some(lease), Some(to)) => Request::Give { lease, to, point },
+            _ => Request::Totals,
+        },
+        11 | 12 => match random.of(&leases) {
+            Some(lease) => {
+                let policy = random.of(&[Policy::Restore, Policy::Drop, Policy::Open]).unwrap();
+                Request::Publish { lease, policy, point, name }
+            }
+            None => Request::Find { name },
+        },
+        13..=15 => {
+            let names: Vec<Id> = state.named.iter().map(|(id, _)| id).collect();
+            let access = if random.below(2) == 0 { Access::Read } else { Access::Write };
+            Request::Lease { name: random.of(&names).unwrap_or(Id(5)), access }
+        }
+        16 => Request::Drop { name },
+        17 => {
+            let segments: Vec<Id> = state.segments.iter().map(|(id, _)| id).collect();
+            match random.of(&segments) {
+                Some(segment) => Request::Attach { segment },
+                None => Request::Totals,
+            }
+        }
+        18 => {
+            let attached: Vec<Id> = state.tenants.get(tenant).unwrap().attached.keys().copied().collect();
+            match random.of(&attached) {
+                Some(segment) => Request::Detach { segment },
+                None => Request::Detach { segment: Id(3) },
+            }
+        }
+        _ => {
+            if random.below(3) == 0 {
+                state.pass(&Coins { is_full: false, has_passed: true });
+            } else if let Some(segment) = random.of(making) {
+                making.retain(|&other| other != segment);
+                let code = if random.below(8) == 0 { Err(2) } else { Ok(()) };
+                state.made(segment, code);
+            } else if let Some(segment) = random.of(cleaning) {
+                cleaning.retain(|&other| other != segment);
+                state.cleaned(segment, random.below(8) != 0);
+            }
+            return;
+        }
+    };
+    let asked = Framed { number, is_again: false, message };
+    state.request(tenant, asked, &Coins { is_full: random.below(10) == 0, has_passed: random.below(2) == 0 });
+}
+
+fn seed() -> u64 {
+    let seed = std::env::var("FREEHOLD_SEED").ok().and_then(|text| text.parse().ok());
+    seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1)
+}
+
+#[test]
+fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
+    let seed = seed();
+    println!("FREEHOLD_SEED={seed}");
+    let mut random = Random(seed);
+    for _ in 0..40 {
+        let (mut state, mut pages) = (State::new(limits()), Pages::default());
+        let (mut making, mut cleaning) = (Vec::new(), Vec::new());
+        for number in 0..400 {
+            step(&mut state, &mut random, &mut making, &mut cleaning, number);
+            check(&state);
+            for effect in state.take_effects() {
+                match effect {
+                    Effect::Make { segment, .. } => making.push(segment),
+                    Effect::Clean { segment } => cleaning.push(segment),
+                    _ => {}
+                }
+            }
+            let touched = state.take_touched();
+            // A broker dies behind the first so many records.
+            let cut = random.below(touched.len() as u64 + 1) as usize;
+            touched[..cut].iter().for_each(|&one| pages.put(&state, one));
+            let mended = State::recover(limits(), |kind| pages.records(kind), |_| true);
+            check(&mended);
+            touched[cut..].iter().for_each(|&one| pages.put(&state, one));
+            let whole = State::recover(limits(), |kind| pages.records(kind), |_| true);
+            check(&whole);
+            assert_eq!(whole.leases.iter().collect::<Vec<_>>(), state.leases.iter().collect::<Vec<_>>(), "no lease is lost");
+            assert_eq!(whole.named.iter().collect::<Vec<_>>(), state.named.iter().collect::<Vec<_>>(), "no name is lost");
+            assert_eq!(whole.blocks.iter().collect::<Vec<_>>(), state.blocks.iter().collect::<Vec<_>>(), "no block is lost");
+        }
+    }
+}
+
+fn connected(state: &mut State) -> Id {
+    state.connect(Peer { user: 7, process: 1 }).unwrap()
+}
+
+fn ask(state: &mut State, from: Id, message: Request) -> Vec<Effect> {
+    state.request(from, Framed { number: 1, is_again: false, message }, &Coins { is_full: false, has_passed: true });
+    state.take_effects()
+}
+
+/// A lease of new memory.
+fn reserved(state: &mut State, from: Id, bytes: u64) -> Id {
+    let mut effects = ask(state, from, Request::Reserve { bytes });
+    if let Some(Effect::Make { segment, .. }) = effects.first() {
+        state.made(*segment, Ok(()));
+        effects = state.take_effects();
+    }
+    match effects.as_slice() {
+        [Effect::Reply { reply: Reply::Granted { lease, .. }, .. }] => *lease,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refused(effects: &[Effect]) -> &Refusal {
+    match effects {
+        [Effect::Reply { reply: Reply::Refused(refusal), .. }] => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_lease_is_its_holders_alone() {
+    let mut state = State::new(limits());
+    let (one, other) = (connected(&mut state), connected(&mut state));
+    let lease = reserved(&mut state, one, 100);
+    let point = Point::default();
+    assert_eq!(refused(&ask(&mut state, other, Request::Return { lease, point })), &Refusal::NoLease);
+    assert_eq!(refused(&ask(&mut state, other, Request::Give { lease, to: other, point })), &Refusal::NoLease);
+    ask(&mut state, one, Request::Return { lease, point });
+    assert_eq!(refused(&ask(&mut state, one, Request::Return { lease, point })), &Refusal::NoLease);
+}
+
+#[test]
+fn small_leases_of_a_tenant_share_a_segment_and_of_two_tenants_never() {
+    let mut state = State::new(limits());
+    let (one, other) = (connected(&mut state), connected(&mut state));
+    let leases = [(one, 0), (one, 512), (other, 0)].map(|(tenant, offset)| (reserved(&mut state, tenant, 100), offset));
+    let place = |lease: Id| {
+        let block = state.blocks.get(state.leases.get(lease).unwrap().block).unwrap();
+        (block.segment, block.offset)
+    };
+    let places = leases.map(|(lease, offset)| {
+        assert_eq!(place(lease).1, offset);
+        place(lease).0
+    });
+    assert_eq!(places[0], places[1]);
+    assert_ne!(places[0], places[2]);
+}
+
+#[test]
+fn quotas_count_for_a_user_however_many_connections_it_has() {
+    let mut state = State::new(Limits { user_bytes: 4 << 20, ..limits() });
+    let (one, other) = (connected(&mut state), connected(&mut state));
+    reserved(&mut state, one, 2 << 20);
+    reserved(&mut state, other, 2 << 20);
+    let limit = Refusal::UserQuota { limit_bytes: 4 << 20, had_bytes: 4 << 20, wanted_bytes: 3 << 20 };
+    assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 3 << 20 })), &limit);
+}
+
+#[test]
+fn a_dead_writer_leaves_what_was_published_last() {
+    let mut state = State::new(limits());
+    let (publisher, writer) = (connected(&mut state), connected(&mut state));
+    let lease = reserved(&mut state, publisher, 4096);
+    let name = Name::parse("a").unwrap();
+    let (policy, point) = (Policy::Restore, Point::default());
+    ask(&mut state, publisher, Request::Publish { lease, policy, point, name: name.clone() });
+    let id = state.names[&name];
+    let before = state.named.get(id).unwrap().block;
+    let granted = ask(&mut state, writer, Request::Lease { name: id, access: Access::Write });
+    assert!(matches!(granted.as_slice(), [Effect::Make { .. }]), "a writer writes elsewhere: {granted:?}");
+    state.end(writer);
+    assert_eq!(state.named.get(id).unwrap().block, before);
+    assert_eq!(state.named.get(id).unwrap().writer, None);
+}
+
+#[test]
+fn a_dead_writer_in_place_drops_the_name() {
+    let mut state = State::new(limits());
+    let (publisher, writer) = (connected(&mut state), connected(&mut state));
+    let lease = reserved(&mut state, publisher, 4096);
+    let (name, point) = (Name::parse("a").unwrap(), Point::default());
+    ask(&mut state, publisher, Request::Publish { lease, policy: Policy::Drop, point, name: name.clone() });
+    ask(&mut state, publisher, Request::Return { lease, point });
+    let id = state.names[&name];
+    ask(&mut state, writer, Request::Lease { name: id, access: Access::Write });
+    assert_eq!(
+        refused(&ask(&mut state, publisher, Request::Lease { name: id, access: Access::Read })),
+        &Refusal::Busy { readers: 0, writers: 1 }
+    );
+    state.end(writer);
+    assert!(state.names.is_empty());
+    assert_eq!(state.blocks.len(), 0);
+}
+
+#[test]
+fn what_a_dead_tenant_had_is_cleaned_before_anybody_has_it() {
+    let mut state = State::new(limits());
+    let tenant = connected(&mut state);
+    let lease = reserved(&mut state, tenant, 4096);
+    let segment = state.blocks.get(state.leases.get(lease).unwrap().block).unwrap().segment;
+    state.fence(tenant);
+    assert!(state.leases.get(lease).is_some(), "the device may still work for it");
+    state.end(tenant);
+    assert!(state.take_effects().contains(&Effect::Clean { segment }));
+    let next = connected(&mut state);
+    let effects = ask(&mut state, next, Request::Reserve { bytes: 4096 });
+    assert!(matches!(effects.as_slice(), [Effect::Make { .. }]), "{effects:?}");
+    state.cleaned(segment, true);
+    assert_eq!(state.segments.get(segment).unwrap().stage, Stage::Clean);
+}
