@@ -19,6 +19,7 @@ mod socket;
 mod state;
 pub mod wire;
 
-pub use client::{Given, Granted, Link, LinkError, Patience};
+pub use client::{Answer, Broker, Error, Given, Granted, Lease, Link, LinkError, Patience, Result};
 pub use name::{Name, NotAName};
 pub use part::{Config, Part, play};
+pub use wire::{Access, Policy};

@@ -9,6 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
+use freehold::open;
+use freehold_driver::cuda::device;
+
 use crate::{cleaner, daemon, keeper};
 
 /// Which process this is.
@@ -20,6 +23,8 @@ pub enum Part {
     Broker,
     /// Overwrites memory that goes from one tenant to another.
     Cleaner,
+    /// Says what the device is, and ends.
+    Probe,
 }
 
 /// What all processes of a broker have to know.
@@ -45,6 +50,7 @@ impl Config {
             Part::Keeper => "keeper",
             Part::Broker => "broker",
             Part::Cleaner => "cleaner",
+            Part::Probe => "probe",
         };
         let device = self.device.as_deref().unwrap_or("-");
         let numbers = [self.memory_bytes, self.spin_us].map(|number| number.to_string());
@@ -61,12 +67,28 @@ impl Config {
             "keeper" => Part::Keeper,
             "broker" => Part::Broker,
             "cleaner" => Part::Cleaner,
+            "probe" => Part::Probe,
             _ => return None,
         };
         let device = Some(device.to_str()?.to_owned()).filter(|device| device != "-");
         let number = |word: &OsString| word.to_str()?.parse().ok();
         let (memory_bytes, spin_us) = (number(memory)?, number(spin)?);
         Some((part, Self { program, before, socket: socket.into(), device, memory_bytes, spin_us }))
+    }
+
+    /// What the device is, and how much memory it has. Another process asks it: the one that keeps descriptors never has to do
+    /// with a driver.
+    ///
+    /// # Errors
+    /// Why it cannot be used, in a sentence.
+    pub fn probe(&self) -> io::Result<(String, u64)> {
+        let mut command = Command::new(&self.program);
+        let output = command.args(&self.before).args(self.words(Part::Probe)).stdin(Stdio::null()).output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        match text.trim_end().split_once(' ').and_then(|(bytes, why)| Some((why.to_owned(), bytes.parse().ok()?))) {
+            Some(found) if output.status.success() => Ok(found),
+            _ => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim_end().to_owned())),
+        }
     }
 
     /// Starts a process, which has the other end of the socket for its standard input.
@@ -90,7 +112,16 @@ pub fn play(part: Part, config: Config) -> io::Result<()> {
         Part::Keeper => keeper::run(&config, Some(post), || {}),
         Part::Broker => daemon::run(config, post),
         Part::Cleaner => cleaner::run(config.device.as_deref(), post),
+        Part::Probe => probe(config.device.as_deref()),
     }
+}
+
+/// Writes what the device is, and how much memory it has, to standard output.
+fn probe(device: Option<&str>) -> io::Result<()> {
+    let opened = open::open(device).map_err(io::Error::other)?;
+    let total = device::total_bytes(&opened.api, opened.device).map_err(io::Error::other)?;
+    println!("{total} {}", opened.why);
+    Ok(())
 }
 
 /// Two ends of a socket of whole messages.

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 mod allocator;
 mod bench;
+mod broker;
 mod lab;
 mod replay;
 mod run;
@@ -34,6 +35,29 @@ enum Command {
     /// allocations were refused; and what was odd in the log. What cuMemAlloc reserves is what the device loses meanwhile, to
     /// other processes too.
     Replay(replay::Arguments),
+    /// Keep device memory for other processes, beyond their lives: a broker for this user
+    ///
+    /// Example: freehold serve --memory 8GiB
+    Serve(broker::serve::Arguments),
+    /// Publish a file: it stays in device memory, under a name
+    ///
+    /// Example: freehold put weights.bin --name model/weights
+    Put(broker::transfer::PutArguments),
+    /// Write what has a name to a file
+    ///
+    /// Example: freehold get model/weights -o copy.bin
+    Get(broker::transfer::GetArguments),
+    /// List what is published at the broker
+    Ls(broker::names::ListArguments),
+    /// Take a name from the broker; its memory goes with the last lease of it
+    Drop(broker::names::DropArguments),
+    /// Say what a user may have at the broker, or change it
+    Quota(broker::names::QuotaArguments),
+    /// Show who holds what at the broker, live; q leaves
+    Top(broker::top::Arguments),
+    /// Be one of the processes of a broker
+    #[command(hide = true)]
+    Part(broker::serve::PartArguments),
     /// Make one experiment and print its answer
     #[command(hide = true)]
     Experiment(lab::child::Arguments),
@@ -48,6 +72,14 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Serve(arguments) => broker::serve::run(&arguments),
+        Command::Put(arguments) => broker::transfer::put(&arguments),
+        Command::Get(arguments) => broker::transfer::get(&arguments),
+        Command::Ls(arguments) => broker::names::list(&arguments),
+        Command::Drop(arguments) => broker::names::drop_name(&arguments),
+        Command::Quota(arguments) => broker::names::quota(&arguments),
+        Command::Top(arguments) => broker::top::run(&arguments),
+        Command::Part(arguments) => broker::serve::part(&arguments),
         Command::Experiment(arguments) => lab::child::run(&arguments),
         Command::Partner(device) => lab::child::partner(&device),
     }

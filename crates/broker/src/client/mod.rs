@@ -1,5 +1,7 @@
-//! A tenant's side: the connection to the broker.
+//! A tenant's side: the connection to the broker, and leases that are used like blocks.
 
 mod link;
+mod tenant;
 
-pub use link::{Given, Granted, Link, LinkError, Patience};
+pub use link::{Answer, Given, Granted, Link, LinkError, Patience};
+pub use tenant::{Broker, Error, Lease, Result};

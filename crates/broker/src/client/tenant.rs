@@ -1,0 +1,371 @@
+//! The broker for programs that use a device: leases that are used like blocks, and how they come and go.
+//!
+//! What a lease was used for is told by a point: a word of this process's clock that a stream of the device writes behind that
+//! work. Whoever has the memory next waits for it, on the device or not at all. No host waits.
+
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use freehold::{Clock, Device, Imported, Part, Permission, Plain, Source, Stream};
+
+use super::link::{Granted, Link, LinkError};
+use crate::name::{Name, NotAName};
+use crate::place;
+use crate::wire::{Access, Id, Point, Policy, Reply, Request, Sums};
+
+/// Streams that write words behind the work of leases: work that takes long holds up the words of its own stream only.
+const MARKERS: usize = 4;
+
+/// Why the broker did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    Name(#[from] NotAName),
+    #[error(transparent)]
+    Device(#[from] freehold::Error),
+    #[error("{bytes} bytes are not a whole number of elements of {element_bytes}")]
+    Elements { bytes: u64, element_bytes: usize },
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A connection to the broker, for a device. A handle: it is hung up with the last one, and the last lease.
+#[derive(Clone, Debug)]
+pub struct Broker {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    device: Device,
+    link: Mutex<Link>,
+    tenant: Id,
+    books: Mutex<Books>,
+}
+
+#[derive(Debug)]
+struct Books {
+    /// Segments that are mapped here, for reading or for both.
+    segments: HashMap<(Id, bool), Imported>,
+    /// The clocks of others, by the place of their tenant.
+    clocks: HashMap<u32, Arc<Clock>>,
+    own: Arc<Clock>,
+    markers: Vec<Marker>,
+    next: usize,
+}
+
+/// A stream, and the word that it writes.
+#[derive(Debug)]
+struct Marker {
+    stream: Stream,
+    written: u64,
+}
+
+impl Broker {
+    /// Connects to this user's broker.
+    ///
+    /// # Errors
+    /// [`LinkError::NoBroker`] where none is running.
+    pub fn connect(device: &Device) -> Result<Self> {
+        Self::connect_at(device, &place::socket())
+    }
+
+    /// Connects to the broker at a path.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_at(device: &Device, path: &Path) -> Result<Self> {
+        let link = Link::connect(path)?;
+        let own = {
+            let (descriptor, words) = link.clock();
+            Arc::new(device.clock(descriptor.as_fd(), words)?)
+        };
+        let markers = (0..MARKERS).map(|_| Ok(Marker { stream: device.stream()?, written: 0 }));
+        let markers = markers.collect::<Result<Vec<_>>>()?;
+        let books = Books { segments: HashMap::new(), clocks: HashMap::new(), own, markers, next: 0 };
+        let tenant = link.tenant();
+        let inner = Inner { device: device.clone(), link: Mutex::new(link), tenant, books: Mutex::new(books) };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Who this process is at the broker: what others [`give`](Self::give) leases to.
+    pub fn tenant(&self) -> Id {
+        self.inner.tenant
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.inner.device
+    }
+
+    /// The connection itself, for what this has no words for.
+    pub fn link(&self) -> MutexGuard<'_, Link> {
+        self.inner.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Memory of the broker's for `len` elements, for work in a stream. It is this process's until it is dropped, given, or
+    /// published, and dies with it unless it was.
+    pub fn reserve<T: Plain>(&self, stream: &Stream, len: usize) -> Result<Lease<T>> {
+        let granted = self.link().reserve(len as u64 * size_of::<T>() as u64)?;
+        self.take(stream, granted, Some(len))
+    }
+
+    /// Gives a lease's memory a name. It stays when this process ends. Others that lease it wait, on the device, for the work
+    /// that was put into streams with it so far.
+    ///
+    /// # Errors
+    /// The lease, and why: the name is taken, or none.
+    pub fn publish<T: Plain>(
+        &self,
+        name: &str,
+        mut lease: Lease<T>,
+        policy: Policy,
+    ) -> std::result::Result<(), (Lease<T>, Error)> {
+        match self.try_publish(name, &mut lease, policy) {
+            Ok(()) => Ok(()),
+            Err(error) => Err((lease, error)),
+        }
+    }
+
+    fn try_publish<T: Plain>(&self, name: &str, lease: &mut Lease<T>, policy: Policy) -> Result<()> {
+        let name = Name::parse(name)?;
+        let point = self.point_behind(lease.part())?;
+        lease.point = point;
+        self.link().call(Request::Publish { lease: lease.id, policy, point, name })?;
+        Ok(())
+    }
+
+    /// Copies a block into memory of the broker's, in the order of a stream, and gives that a name.
+    pub fn publish_copy<T: Plain>(&self, stream: &Stream, name: &str, from: &impl Source<T>, policy: Policy) -> Result<()> {
+        let mut lease = self.reserve::<T>(stream, from.len())?;
+        stream.copy(from, &mut *lease)?;
+        self.publish(name, lease, policy).map_err(|(_, error)| error)
+    }
+
+    /// A lease of what has a name, for work in a stream, which waits on the device for what is still written. For reading it is
+    /// mapped so that the device refuses a write.
+    pub fn lease<T: Plain>(&self, stream: &Stream, name: &str, access: Access) -> Result<Lease<T>> {
+        let name = Name::parse(name)?;
+        let mut link = self.link();
+        let Reply::Number { id, .. } = link.call(Request::Find { name })?.reply else {
+            return Err(LinkError::Malformed.into());
+        };
+        let granted = link.lease(id, access)?;
+        drop(link);
+        self.take(stream, granted, None)
+    }
+
+    /// Makes a lease another process's, which may end it when this one has long gone.
+    ///
+    /// # Errors
+    /// The lease, and why.
+    pub fn give<T: Plain>(&self, mut lease: Lease<T>, to: Id) -> std::result::Result<(), (Lease<T>, Error)> {
+        let given = self.point_behind(lease.part()).and_then(|point| Ok(self.link().give(lease.id, to, point)?));
+        match given {
+            Ok(()) => {
+                lease.is_over = true;
+                Ok(())
+            }
+            Err(error) => Err((lease, error)),
+        }
+    }
+
+    /// Waits for a lease that another process gives to this one: of all its whole elements.
+    pub fn receive<T: Plain>(&self, stream: &Stream) -> Result<Lease<T>> {
+        let given = self.link().wait_given()?;
+        self.take(stream, given.granted, None)
+    }
+
+    /// Sums of everything at the broker.
+    pub fn sums(&self) -> Result<Sums> {
+        match self.link().call(Request::Totals)?.reply {
+            Reply::Sums(sums) => Ok(sums),
+            _ => Err(LinkError::Malformed.into()),
+        }
+    }
+
+    /// The lease of what the broker granted. What fails gives it back.
+    fn take<T: Plain>(&self, stream: &Stream, granted: Granted, len: Option<usize>) -> Result<Lease<T>> {
+        let taken = self.map(&granted).and_then(|import| {
+            self.await_point(stream, granted.point)?;
+            let len = len.unwrap_or(granted.bytes as usize / size_of::<T>().max(1));
+            Ok(import.part::<T>(stream, granted.offset, len)?)
+        });
+        match taken {
+            Ok(part) => Ok(Lease {
+                broker: self.clone(),
+                id: granted.lease,
+                part: Some(part),
+                access: granted.access,
+                point: Point::default(),
+                is_over: false,
+            }),
+            Err(error) => {
+                // The first error says more.
+                let _ = self.link().give_back(granted.lease, Point::default());
+                Err(error)
+            }
+        }
+    }
+
+    /// The segment of a lease, mapped here.
+    fn map(&self, granted: &Granted) -> Result<Imported> {
+        self.leave()?;
+        let is_written = granted.access == Access::Write;
+        let key = (granted.segment, is_written);
+        if let Some(known) = self.books().segments.get(&key) {
+            return Ok(known.clone());
+        }
+        let (descriptor, bytes) = self.link().attach(granted.segment)?;
+        let permission = if is_written { Permission::ReadWrite } else { Permission::Read };
+        let import = self.inner.device.import(descriptor.as_fd(), bytes, permission)?;
+        self.books().segments.insert(key, import.clone());
+        Ok(import)
+    }
+
+    /// Unmaps what nobody has anything in any more.
+    fn leave(&self) -> Result<()> {
+        loop {
+            let Some(segment) = self.link().to_leave() else { return Ok(()) };
+            let mut books = self.books();
+            books.segments.remove(&(segment, true));
+            books.segments.remove(&(segment, false));
+            drop(books);
+            self.link().detach(segment)?;
+        }
+    }
+
+    /// Lets a stream's next work wait for a point, unless it has passed.
+    fn await_point(&self, stream: &Stream, point: Point) -> Result<()> {
+        if point.value == 0 {
+            return Ok(());
+        }
+        let clock = self.clock(point.tenant)?;
+        let (word, value) = (point.word as usize, point.value);
+        if word < clock.len() && clock.read(word).wrapping_sub(value).cast_signed() < 0 {
+            stream.wait_word(&clock, word, value)?;
+        }
+        Ok(())
+    }
+
+    fn clock(&self, tenant: u32) -> Result<Arc<Clock>> {
+        let books = self.books();
+        if tenant == self.inner.tenant.0 as u32 {
+            return Ok(books.own.clone());
+        }
+        if let Some(known) = books.clocks.get(&tenant) {
+            return Ok(known.clone());
+        }
+        drop(books);
+        let (descriptor, bytes) = self.link().descriptor(Request::Clock { tenant })?;
+        let clock = Arc::new(self.inner.device.clock(descriptor.as_fd(), bytes as usize / 8)?);
+        self.books().clocks.insert(tenant, clock.clone());
+        Ok(clock)
+    }
+
+    /// The point behind all work with a part so far.
+    fn point_behind<T: Plain>(&self, part: &Part<T>) -> Result<Point> {
+        if !part.pending() {
+            return Ok(Point::default());
+        }
+        let mut books = self.books();
+        let own = books.own.clone();
+        let is_free = |(word, marker): (usize, &Marker)| (own.read(word) >= marker.written).then_some(word);
+        let next = books.next;
+        let word = books.markers.iter().enumerate().find_map(is_free).unwrap_or(next);
+        books.next = (next + 1) % MARKERS;
+        let marker = &mut books.markers[word];
+        part.gather(&marker.stream)?;
+        marker.stream.write_word(&own, word, marker.written + 1)?;
+        marker.written += 1;
+        Ok(Point { tenant: self.inner.tenant.0 as u32, word: word as u32, value: marker.written })
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.inner.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Memory of the broker's, used like a block: `&*lease` and `&mut *lease` are arguments of kernels and ends of copies. Dropped,
+/// it is given back behind the work that used it.
+#[derive(Debug)]
+pub struct Lease<T: Plain> {
+    broker: Broker,
+    id: Id,
+    part: Option<Part<T>>,
+    access: Access,
+    /// Behind the work that was told of when it was published.
+    point: Point,
+    is_over: bool,
+}
+
+impl<T: Plain> Lease<T> {
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    fn part(&self) -> &Part<T> {
+        self.part.as_ref().expect("a lease has its part until it is dropped")
+    }
+
+    /// Gives it back. Nothing waits: it is somebody else's when the work with it has passed.
+    ///
+    /// # Errors
+    /// The lease, and why the device or the broker refused.
+    pub fn close(mut self) -> std::result::Result<(), (Self, Error)> {
+        match self.give_back() {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    fn give_back(&mut self) -> Result<()> {
+        if self.is_over {
+            return Ok(());
+        }
+        let point = self.broker.point_behind(self.part())?;
+        // What was told before may be later than what is pending now.
+        let point = if point.value == 0 { self.point } else { point };
+        self.broker.link().give_back(self.id, point)?;
+        self.is_over = true;
+        Ok(())
+    }
+}
+
+impl<T: Plain> Deref for Lease<T> {
+    type Target = Part<T>;
+
+    fn deref(&self) -> &Part<T> {
+        self.part()
+    }
+}
+
+impl<T: Plain> DerefMut for Lease<T> {
+    fn deref_mut(&mut self) -> &mut Part<T> {
+        self.part.as_mut().expect("a lease has its part until it is dropped")
+    }
+}
+
+impl<T: Plain> Drop for Lease<T> {
+    fn drop(&mut self) {
+        if let Err(error) = self.give_back() {
+            tracing::warn!(target: "freehold", %error, "a lease could not be given back: it ends with this process");
+        }
+    }
+}
+
+impl Drop for Inner {
+    /// Gives up what is left. A process that ends does not have to: the broker hears of it.
+    fn drop(&mut self) {
+        let books = self.books.get_mut().unwrap_or_else(PoisonError::into_inner);
+        books.segments.clear();
+        let link = self.link.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = link.call(Request::Bye) {
+            tracing::debug!(target: "freehold", %error, "the broker was not told of the end");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The commands of the broker: `serve`, and those that speak to one.
+
+pub(crate) mod bytes;
+pub(crate) mod names;
+pub(crate) mod serve;
+pub(crate) mod top;
+pub(crate) mod transfer;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use freehold_broker::wire::Refusal;
+use freehold_broker::{Link, LinkError, place};
+
+/// Where the broker is.
+#[derive(clap::Args)]
+pub(crate) struct At {
+    /// The broker's socket; without it FREEHOLD_BROKER, or this user's own
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+impl At {
+    fn path(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(place::socket)
+    }
+
+    fn connect(&self) -> Result<Link, LinkError> {
+        Link::connect(&self.path())
+    }
+}
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Broker(#[from] LinkError),
+    #[error(transparent)]
+    Tenant(#[from] freehold_broker::Error),
+    #[error(transparent)]
+    Device(#[from] freehold::Error),
+    #[error("{0}")]
+    Wrong(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Failure {
+    /// 2 where the call was wrong, 3 where no broker answers, 1 otherwise.
+    fn status(&self) -> u8 {
+        match self {
+            Self::Broker(LinkError::NoBroker { .. } | LinkError::NotAllowed { .. } | LinkError::Gone) => 3,
+            Self::Broker(LinkError::Refused { refusal: Refusal::BadName(_), .. }) | Self::Wrong(_) => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// Says what went wrong, and the exit status that goes with it.
+pub(crate) fn end(outcome: Result<(), Failure>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(failure.status())
+        }
+    }
+}

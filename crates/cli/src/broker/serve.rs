@@ -1,0 +1,89 @@
+//! `freehold serve`: this process becomes the keeper of a broker.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+use freehold_broker::{Config, keeper, place};
+
+use super::{At, Failure, bytes};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The most memory of the device, as in 8GiB; without it half of what the device has
+    #[arg(long, value_parser = bytes::parse, value_name = "SIZE")]
+    memory: Option<u64>,
+    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    #[arg(long)]
+    device: Option<String>,
+    #[command(flatten)]
+    at: At,
+    /// How long the broker looks for the next request before it sleeps, in microseconds
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
+    spin: u64,
+}
+
+/// The words before those of a part.
+const PART: &str = "part";
+
+/// Which of the broker's processes this is, and what it has to know.
+#[derive(clap::Args)]
+pub(crate) struct PartArguments {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    super::end(serve(arguments))
+}
+
+fn serve(arguments: &Arguments) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::Failed(error.to_string());
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut config = Config {
+        program,
+        before: vec![PART.into()],
+        socket: arguments.at.path(),
+        device: arguments.device.clone(),
+        memory_bytes: 0,
+        spin_us: arguments.spin,
+    };
+    place::prepare(&config.socket).map_err(failed)?;
+    let (device, total_bytes) = config.probe().map_err(|error| Failure::Wrong(error.to_string()))?;
+    config.memory_bytes = arguments.memory.unwrap_or(total_bytes / 2);
+    if config.memory_bytes < 2 << 20 || config.memory_bytes > total_bytes {
+        let (wish, has) = (bytes::show(config.memory_bytes), bytes::show(total_bytes));
+        return Err(Failure::Wrong(format!("--memory {wish}: say 2MiB or more, and at most the device's {has}")));
+    }
+    let is_ready = || {
+        println!("{device}");
+        println!("a broker of {} serves {}", bytes::show(config.memory_bytes), config.socket.display());
+        println!("stop it with Ctrl-C; what it holds is gone then");
+    };
+    let mut is_told = false;
+    let outcome = keeper::run(&config, None, || {
+        if !std::mem::replace(&mut is_told, true) {
+            is_ready();
+        }
+    });
+    outcome.map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => Failure::Wrong(format!("{error}: use it, or name another with --socket")),
+        _ => Failure::Failed(error.to_string()),
+    })
+}
+
+/// Plays a part of a broker.
+pub(crate) fn part(arguments: &PartArguments) -> ExitCode {
+    let Ok(program) = std::env::current_exe() else { return ExitCode::FAILURE };
+    let Some((part, config)) = Config::parse(program, vec![PART.into()], &arguments.words) else {
+        eprintln!("error: a broker starts its processes itself: say `freehold serve`");
+        return ExitCode::from(2);
+    };
+    match freehold_broker::play(part, config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

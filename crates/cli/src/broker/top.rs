@@ -1,0 +1,122 @@
+//! `freehold top`: who holds what, live, on the whole screen.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
+use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
+use crossterm::{cursor, execute, queue};
+use freehold_broker::wire::{Reply, Request, Sums};
+use freehold_broker::{Link, LinkError};
+
+use super::{At, Failure, bytes, names};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    at: At,
+    /// Print it once, and end
+    #[arg(long)]
+    once: bool,
+    /// Print it once, as one object
+    #[arg(long)]
+    json: bool,
+}
+
+/// How often it is drawn anew.
+const PERIOD: Duration = Duration::from_millis(500);
+
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    super::end(top(arguments))
+}
+
+fn top(arguments: &Arguments) -> Result<(), Failure> {
+    let mut link = arguments.at.connect()?;
+    if arguments.json {
+        let (sums, listed) = look(&mut link)?;
+        let sums = serde_json::json!({
+            "budget_bytes": sums.budget_bytes, "made_bytes": sums.made_bytes, "leased_bytes": sums.leased_bytes,
+            "named_bytes": sums.named_bytes, "leaving_bytes": sums.leaving_bytes, "tenants": sums.tenants,
+            "leases": sums.leases,
+        });
+        println!("{}", serde_json::json!({ "sums": sums, "names": listed }));
+        return Ok(());
+    }
+    if arguments.once || !io::stdout().is_terminal() {
+        lines(&mut link)?.iter().for_each(|line| println!("{line}"));
+        return Ok(());
+    }
+    let failed = |error: io::Error| Failure::Failed(error.to_string());
+    let _screen = Screen::enter().map_err(failed)?;
+    loop {
+        draw(&lines(&mut link)?).map_err(failed)?;
+        if poll(PERIOD).map_err(failed)?
+            && let Event::Key(key) = read().map_err(failed)?
+        {
+            let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+            if is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn look(link: &mut Link) -> Result<(Sums, Vec<names::Listed>), LinkError> {
+    let Reply::Sums(sums) = link.call(Request::Totals)?.reply else { return Err(LinkError::Malformed) };
+    Ok((sums, names::all(link)?))
+}
+
+fn lines(link: &mut Link) -> Result<Vec<String>, LinkError> {
+    let (sums, listed) = look(link)?;
+    let part = |bytes: u64| 40 * bytes / sums.budget_bytes.max(1);
+    let (made, leased) = (part(sums.made_bytes) as usize, part(sums.leased_bytes.max(sums.named_bytes)) as usize);
+    let bar: String = (0..40).map(|at| if at < leased { '█' } else if at < made { '▒' } else { '·' }).collect();
+    let mut lines = vec![
+        format!("{bar}  {} of {}", bytes::show(sums.made_bytes), bytes::show(sums.budget_bytes)),
+        format!(
+            "named {}   leased {}   leaving {}   {} tenants   {} leases   q leaves",
+            bytes::show(sums.named_bytes),
+            bytes::show(sums.leased_bytes),
+            bytes::show(sums.leaving_bytes),
+            // This one is not counted.
+            sums.tenants.saturating_sub(1),
+            sums.leases
+        ),
+        String::new(),
+    ];
+    lines.extend(names::table(&listed));
+    Ok(lines)
+}
+
+fn draw(lines: &[String]) -> io::Result<()> {
+    let (width, height) = terminal::size()?;
+    let mut out = io::stdout().lock();
+    queue!(out, cursor::MoveTo(0, 0))?;
+    for line in lines.iter().take(usize::from(height)) {
+        let cut: String = line.chars().take(usize::from(width)).collect();
+        queue!(out, Clear(ClearType::CurrentLine))?;
+        write!(out, "{cut}\r\n")?;
+    }
+    queue!(out, Clear(ClearType::FromCursorDown))?;
+    out.flush()
+}
+
+/// The terminal as `top` needs it, and as it was when this is dropped.
+struct Screen;
+
+impl Screen {
+    fn enter() -> io::Result<Self> {
+        terminal::enable_raw_mode()?;
+        execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
+        Ok(Self)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // The terminal may be gone: then there is nothing to put back.
+        let _ = execute!(io::stdout(), cursor::Show, LeaveAlternateScreen);
+        let _ = terminal::disable_raw_mode();
+    }
+}

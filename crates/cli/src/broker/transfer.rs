@@ -1,0 +1,122 @@
+//! `freehold put` and `freehold get`: files into memory of the broker's, and out of it.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use freehold::{Device, open};
+use freehold_broker::{Access, Broker, Lease, Policy};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{At, Failure, bytes, names};
+
+/// How much is moved at once: enough that the device is busy, little enough that the bar moves.
+const PIECE_BYTES: usize = 16 << 20;
+
+#[derive(clap::Args)]
+pub(crate) struct PutArguments {
+    /// The file
+    file: PathBuf,
+    /// The name that it gets, as in model/weights
+    #[arg(long)]
+    name: String,
+    #[command(flatten)]
+    at: At,
+    /// The broker's device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    #[arg(long)]
+    device: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct GetArguments {
+    /// The name, as `freehold ls` shows it
+    name: String,
+    /// The file to write; a file that is there is written over
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    at: At,
+    /// The broker's device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    #[arg(long)]
+    device: Option<String>,
+}
+
+pub(crate) fn put(arguments: &PutArguments) -> ExitCode {
+    super::end(try_put(arguments))
+}
+
+pub(crate) fn get(arguments: &GetArguments) -> ExitCode {
+    super::end(try_get(arguments))
+}
+
+/// The broker first: without one nothing is asked of a device.
+fn connect(at: &At, device: Option<&str>) -> Result<(Device, Broker), Failure> {
+    drop(at.connect()?);
+    let device = open::device(device).map_err(|error| Failure::Failed(error.to_string()))?;
+    let broker = Broker::connect_at(&device, &at.path())?;
+    Ok((device, broker))
+}
+
+fn bar(total_bytes: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}");
+    ProgressBar::new(total_bytes).with_style(style.expect("the template is a template"))
+}
+
+fn of_file<T>(path: &Path, outcome: std::io::Result<T>) -> Result<T, Failure> {
+    outcome.map_err(|error| Failure::Wrong(format!("{}: {error}", path.display())))
+}
+
+fn try_put(arguments: &PutArguments) -> Result<(), Failure> {
+    let name = names::name(&arguments.name)?;
+    let path = &arguments.file;
+    let mut file = of_file(path, File::open(path))?;
+    let total_bytes = of_file(path, file.metadata())?.len();
+    if total_bytes == 0 {
+        return Err(Failure::Wrong(format!("{} is empty: there is nothing to publish", path.display())));
+    }
+    let (device, broker) = connect(&arguments.at, arguments.device.as_deref())?;
+    let stream = device.stream()?;
+    let mut lease: Lease<u8> = broker.reserve(&stream, total_bytes as usize)?;
+    let (bar, mut piece) = (bar(total_bytes), vec![0; PIECE_BYTES]);
+    let mut at = 0;
+    while at < total_bytes as usize {
+        let wanted = PIECE_BYTES.min(total_bytes as usize - at);
+        of_file(path, file.read_exact(&mut piece[..wanted]))?;
+        stream.write(&mut lease.view_mut(at..at + wanted)?, &piece[..wanted])?;
+        at += wanted;
+        bar.set_position(at as u64);
+    }
+    stream.synchronize()?;
+    bar.finish_and_clear();
+    broker.publish(name.as_str(), lease, Policy::Restore).map_err(|(_, error)| error)?;
+    println!("{name}: {}", bytes::show(total_bytes));
+    Ok(())
+}
+
+fn try_get(arguments: &GetArguments) -> Result<(), Failure> {
+    let name = names::name(&arguments.name)?;
+    let (device, broker) = connect(&arguments.at, arguments.device.as_deref())?;
+    let stream = device.stream()?;
+    let lease: Lease<u8> = broker.lease(&stream, name.as_str(), Access::Read)?;
+    // Written beside it first: what was there before is lost only to a whole file.
+    let path = &arguments.output;
+    let mut partial = path.clone().into_os_string();
+    partial.push(".part");
+    let partial = PathBuf::from(partial);
+    let mut file = of_file(&partial, File::create(&partial))?;
+    let (bar, total) = (bar(lease.len() as u64), lease.len());
+    let mut at = 0;
+    while at < total {
+        let wanted = PIECE_BYTES.min(total - at);
+        let piece = stream.download(&lease.view(at..at + wanted)?)?;
+        of_file(&partial, file.write_all(&piece))?;
+        at += wanted;
+        bar.set_position(at as u64);
+    }
+    of_file(&partial, file.sync_all())?;
+    of_file(path, fs::rename(&partial, path))?;
+    bar.finish_and_clear();
+    println!("{}: {}", path.display(), bytes::show(total as u64));
+    Ok(())
+}
