@@ -10,9 +10,9 @@ use freehold_driver::cuda::{CUmodule, CallError, context, module};
 use crate::core::{Core, Hall, PRIMARY};
 use crate::current::within;
 use crate::error::Result;
+use crate::leaving::Leaving;
 use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
-use crate::vector::Leaving;
 
 /// What is to be done when nothing of its context is pending.
 #[derive(Debug)]

@@ -55,6 +55,7 @@ mod holding;
 mod image;
 mod later;
 mod launch;
+mod leaving;
 #[forbid(unsafe_code)]
 pub mod ledger;
 mod module;

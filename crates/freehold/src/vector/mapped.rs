@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUdeviceptr, address};
 
-use super::leaving::{Addresses, Leaving};
 use crate::context::Context;
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::leaving::{Addresses, Leaving};
 use crate::ledger::{BlockId, Entry, Gone, Kind, Mark, NotEntered, Owner, Release};
 use crate::pool::{Chunk, Grown, Need, PAGE_BYTES};
 use crate::stream::{Stream, Used};

@@ -31,21 +31,21 @@ struct Inside {
 
 /// Addresses to give back when nothing is mapped to them, and what the ledger has of them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Addresses {
-    pub(super) base: u64,
-    pub(super) bytes: u64,
-    pub(super) block: Option<BlockId>,
+pub(crate) struct Addresses {
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    pub(crate) block: Option<BlockId>,
 }
 
 impl Leaving {
     /// Has chunks unmapped when marks have passed. They lie before those that are leaving already.
-    pub(super) fn leave(self: &Arc<Self>, core: &Core, chunks: Vec<Chunk>, marks: &[Mark]) {
+    pub(crate) fn leave(self: &Arc<Self>, core: &Core, chunks: Vec<Chunk>, marks: &[Mark]) {
         self.inside().leave(chunks, marks);
         self.list(core);
     }
 
     /// [`leave`](Self::leave) with the last chunks of a vector, and its addresses.
-    pub(super) fn end(self: &Arc<Self>, core: &Core, chunks: Vec<Chunk>, marks: &[Mark], addresses: Addresses) {
+    pub(crate) fn end(self: &Arc<Self>, core: &Core, chunks: Vec<Chunk>, marks: &[Mark], addresses: Addresses) {
         let mut inside = self.inside();
         inside.leave(chunks, marks);
         inside.addresses = Some(addresses);
@@ -54,7 +54,7 @@ impl Leaving {
     }
 
     /// The chunks that have not left, which do not leave any more, and their marks.
-    pub(super) fn take_back(&self) -> (Vec<Chunk>, Vec<Mark>) {
+    pub(crate) fn take_back(&self) -> (Vec<Chunk>, Vec<Mark>) {
         let mut inside = self.inside();
         (std::mem::take(&mut inside.chunks), std::mem::take(&mut inside.marks))
     }
