@@ -28,7 +28,7 @@ pub(crate) enum Later {
         hall: Arc<Hall>,
         marks: OnceLock<Vec<Mark>>,
     },
-    /// Memory of a vector, which its work is to pass first.
+    /// Memory of a vector or an import, which its work is to pass first.
     Unmap {
         leaving: Arc<Leaving>,
     },
@@ -141,17 +141,17 @@ impl Core {
         }
     }
 
-    /// Unmaps memory of vectors that their work has passed. Whether any waited for that.
+    /// Unmaps memory of vectors and imports that their work has passed. Whether any waited for that.
     pub(crate) fn unmap_passed(&self) -> std::result::Result<bool, CallError> {
         let waiting = self.later.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_vectors = waiting.iter().filter_map(|what| match what {
+        let leaving = waiting.iter().filter_map(|what| match what {
             Later::Unmap { leaving } => Some(leaving.clone()),
             _ => None,
         });
-        let of_vectors: Vec<_> = of_vectors.collect();
+        let leaving: Vec<_> = leaving.collect();
         drop(waiting);
-        of_vectors.iter().try_for_each(|leaving| leaving.attempt(self).map(drop))?;
-        Ok(!of_vectors.is_empty())
+        leaving.iter().try_for_each(|leaving| leaving.attempt(self).map(drop))?;
+        Ok(!leaving.is_empty())
     }
 
     /// Makes a call that waits for all work of a context, if there is none.
