@@ -15,6 +15,7 @@ use crate::block::sealed::Sealed;
 use crate::block::{Block, Plain, Source, Target, View, ViewMut};
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::imported::Permission;
 use crate::ledger::Mark;
 use crate::stream::{Stream, Used};
 use crate::uses::{Access, Trail, Uses};
@@ -230,7 +231,7 @@ impl<T: Plain> Piece<'_, T> {
 
     fn whole(&self, access: Access) -> Used<'_> {
         let Region { uses, context, .. } = &*self.region;
-        Used { uses, context, base: self.address, access, is_ordered: true }
+        Used { uses, context, base: self.address, access, is_ordered: true, permission: Permission::ReadWrite }
     }
 }
 

@@ -31,6 +31,7 @@
 //! | know why there was none | [`Error::OutOfMemory`], [`Shortage`] |
 //! | share it, or a part of it | [`Block::share`], [`Block::view`] |
 //! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
+//! | use memory of another process | [`Device::import`], [`Imported`], [`Part`] |
 //! | run a kernel | [`Device::module`], [`Module::kernel`], [`Stream::launch`] |
 //! | know whose memory it is | [`Device::owner_of`], [`Device::blocks`], [`ledger`] |
 //! | see what happened when | [`Device::record`], [`timeline`] |
@@ -53,6 +54,7 @@ mod fork;
 pub mod guest;
 mod holding;
 mod image;
+mod imported;
 mod later;
 mod launch;
 mod leaving;
@@ -81,6 +83,7 @@ pub use event::Event;
 pub use fault::{Fault, Suspect};
 pub use freehold_driver::cuda::function::Parameter;
 pub use image::Image;
+pub use imported::{Imported, Part, Permission};
 pub use launch::{Argument, Arguments, Grid, Value};
 pub use module::{Kernel, Module};
 pub use pool::Totals;

@@ -9,6 +9,7 @@ use freehold_driver::cuda::{CUdeviceptr, address};
 use crate::context::Context;
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::imported::Permission;
 use crate::leaving::{Addresses, Ground, Leaving};
 use crate::ledger::{BlockId, Entry, Gone, Kind, Mark, Owner};
 use crate::pool::{Chunk, Grown, Need, PAGE_BYTES};
@@ -59,7 +60,14 @@ impl Mapped {
     }
 
     pub(super) fn used(&self, access: Access) -> Used<'_> {
-        Used { uses: &self.uses, context: &self.context, base: self.base, access, is_ordered: true }
+        Used {
+            uses: &self.uses,
+            context: &self.context,
+            base: self.base,
+            access,
+            is_ordered: true,
+            permission: Permission::ReadWrite,
+        }
     }
 
     pub(super) fn owner(&self) -> Option<Owner> {
