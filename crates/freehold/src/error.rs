@@ -49,6 +49,12 @@ pub enum Error {
     OutsideOfImport { offset_bytes: u64, part_bytes: u64, bytes: u64 },
     #[error("a part at {offset_bytes} bytes holds no elements that lie at multiples of {alignment_bytes}")]
     Misaligned { offset_bytes: u64, alignment_bytes: usize },
+    #[error("{words} words need {wanted_bytes} bytes, and the descriptor has {bytes}")]
+    ClockShort { words: usize, wanted_bytes: u64, bytes: u64 },
+    #[error("others can cut the descriptor's memory short: make it a memfd, and seal it with F_SEAL_SHRINK")]
+    ClockNotSealed,
+    #[error("word {word} is none of a clock of {words}; the first is 0")]
+    NoSuchWord { word: usize, words: usize },
     #[error("{what} of {of} cannot be used in a stream of {within}")]
     OtherContext { what: &'static str, of: ContextId, within: ContextId },
     #[error("{what} of another device cannot be used here")]
@@ -96,6 +102,9 @@ pub enum Error {
     Faulted(Arc<Fault>),
     #[error(transparent)]
     Call(#[from] CallError),
+
+    #[error("streams of this device neither write nor await words, which clocks are made of")]
+    NoWords,
 
     // The system's.
     #[error(transparent)]

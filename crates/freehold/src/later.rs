@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use freehold_driver::cuda::{CUmodule, CallError, context, module};
 
+use crate::clock::Stopped;
 use crate::core::{Core, Hall, PRIMARY};
 use crate::current::within;
 use crate::error::Result;
@@ -31,6 +32,10 @@ pub(crate) enum Later {
     /// Memory of a vector or an import, which its work is to pass first.
     Unmap {
         leaving: Arc<Leaving>,
+    },
+    /// Words that streams of several processes used.
+    Unregister {
+        stopped: Stopped,
     },
     /// A stream that could not be marked when it was dropped.
     Retire {
@@ -101,6 +106,7 @@ impl Core {
         let (api, failed) = (&self.api, |error| self.failed(error));
         match what {
             Later::Unmap { leaving } => leaving.attempt(self).map_err(failed),
+            Later::Unregister { stopped } => stopped.attempt(self),
             Later::Retire { track } => track.retire(api).map(|()| true).map_err(failed),
             Later::Unload { hall, raw, asked } => {
                 let unload = || {
@@ -189,8 +195,8 @@ impl Core {
         later.retain(|what| match what {
             Later::Unload { hall, .. } | Later::Close { hall, .. } => hall.id != context,
             Later::Retire { track } => track.context != context,
-            // Memory that is mapped is the device's.
-            Later::Unmap { .. } => true,
+            // Memory that is mapped is the device's, and words are the primary context's.
+            Later::Unmap { .. } | Later::Unregister { .. } => true,
         });
         tracks
     }

@@ -32,6 +32,7 @@
 //! | share it, or a part of it | [`Block::share`], [`Block::view`] |
 //! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
 //! | use memory of another process | [`Device::import`], [`Imported`], [`Part`] |
+//! | let streams of several processes wait for each other | [`Device::clock`], [`Stream::write_word`], [`Stream::wait_word`] |
 //! | run a kernel | [`Device::module`], [`Module::kernel`], [`Stream::launch`] |
 //! | know whose memory it is | [`Device::owner_of`], [`Device::blocks`], [`ledger`] |
 //! | see what happened when | [`Device::record`], [`timeline`] |
@@ -42,6 +43,7 @@
 
 mod arena;
 mod block;
+mod clock;
 mod context;
 mod core;
 mod counters;
@@ -76,6 +78,7 @@ mod vector;
 
 pub use arena::{Arena, Piece, Scope};
 pub use block::{Block, Plain, Shared, Source, Target, Unordered, View, ViewMut};
+pub use clock::Clock;
 pub use context::Context;
 pub use device::{Adopted, Adoption, Device};
 pub use error::{Closed, Error, Result};
