@@ -188,23 +188,22 @@ fn a_stream_of_another_device_is_refused() {
 #[test]
 fn what_is_no_shared_memory_or_of_another_length_is_refused_and_nothing_is_left() {
     let own = own();
-    let descriptor = shared::memory(2 * CHUNK);
-    drop(own.device.import(descriptor.as_fd(), 2 * CHUNK, Permission::Read).unwrap());
-    own.device.tidy().unwrap();
+    drop(import(&own, &shared::memory(CHUNK), Permission::Read));
     let free_bytes = own.device.free_bytes().unwrap();
-    let import =
+    let descriptor = shared::memory(2 * CHUNK);
+    let refusal =
         |descriptor: &dyn AsFd, bytes| own.device.import(descriptor.as_fd(), bytes, Permission::ReadWrite).unwrap_err();
     for other in [OwnedFd::from(File::open("/dev/null").unwrap()), shared::words(2 * CHUNK)] {
-        let refused = import(&other, 2 * CHUNK);
+        let refused = refusal(&other, 2 * CHUNK);
         assert!(matches!(refused, Error::NotShared { .. }), "{refused:?}");
     }
     for wrong in [0, 1, 4096, CHUNK, 2 * CHUNK - 1, 3 * CHUNK, 1 << 60, u64::MAX, u64::MAX - CHUNK + 1] {
-        let refused = import(&descriptor, wrong);
+        let refused = refusal(&descriptor, wrong);
         assert!(matches!(refused, Error::OtherLength { bytes } if bytes == wrong), "{wrong}: {refused:?}");
     }
-    own.device.tidy().unwrap();
-    assert_eq!(own.device.free_bytes().unwrap(), free_bytes);
     own.device.import(descriptor.as_fd(), 2 * CHUNK, Permission::Read).unwrap();
+    drop(descriptor);
+    assert_eq!(own.device.free_bytes().unwrap(), free_bytes);
     assert!(own.device.troubles().is_empty());
 }
 
