@@ -13,7 +13,7 @@ use freehold::{Error, Imported, Part, Permission, Result, Stream};
 use freehold_driver::cuda::faults::Faults;
 use freehold_driver::cuda::{
     Api, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, address, allocation,
-    context, copy, fill, mapping,
+    context, copy, device, fill, mapping,
 };
 use own::{N, Own, grid, opened};
 use shared::CHUNK;
@@ -78,6 +78,14 @@ impl Drop for Exporter {
         address::free(&self.api, self.start, CHUNK as usize).unwrap();
         context::pop_current(&self.api).unwrap();
     }
+}
+
+#[test]
+fn a_device_has_the_name_that_its_driver_gives_it() {
+    let (own, opened) = (own(), opened());
+    let uuid = own.device.uuid().unwrap();
+    assert_eq!(uuid, device::uuid(&opened.api, opened.device).unwrap().bytes);
+    assert_ne!(uuid, [0; 16]);
 }
 
 #[test]
