@@ -142,7 +142,8 @@ impl Uses {
 
     /// The last uses in all streams.
     pub(crate) fn all(&self) -> Vec<Mark> {
-        let mut marks = vec![self.at_home()];
+        // Work has positions from 1 on.
+        let mut marks: Vec<Mark> = Some(self.at_home()).filter(|mark| mark.position > 0).into_iter().collect();
         self.abroad().into_iter().for_each(|mark| note_in(&mut marks, mark));
         marks
     }
