@@ -15,9 +15,10 @@ use crate::block::sealed::Sealed;
 use crate::block::{Block, Plain, Source, Target, View, ViewMut};
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::imported::Permission;
 use crate::ledger::Mark;
 use crate::stream::{Stream, Used};
-use crate::uses::{Access, Uses};
+use crate::uses::{Access, Trail, Uses};
 
 /// Pieces begin at multiples of this.
 const ALIGNMENT_BYTES: u64 = 256;
@@ -73,22 +74,14 @@ struct Region {
 struct Past {
     /// The last position in the arena's stream.
     home: u64,
-    /// The last use in each other stream, and between which addresses its uses lie.
-    abroad: Vec<(Mark, Range<u64>)>,
+    /// Those in other streams.
+    abroad: Trail,
 }
 
 impl Past {
-    fn note(&mut self, uses: &Uses, range: Range<u64>) {
+    fn note(&mut self, uses: &Uses, range: &Range<u64>) {
         self.home = self.home.max(uses.at_home().position);
-        for mark in uses.abroad() {
-            match self.abroad.iter_mut().find(|(known, _)| known.stream == mark.stream) {
-                Some((known, known_range)) => {
-                    known.position = known.position.max(mark.position);
-                    *known_range = known_range.start.min(range.start)..known_range.end.max(range.end);
-                }
-                None => self.abroad.push((mark, range.clone())),
-            }
-        }
+        uses.abroad().into_iter().for_each(|mark| self.abroad.note(mark, range));
     }
 }
 
@@ -102,7 +95,7 @@ impl Arena {
         let block = Block::alloc(stream, bytes, None, Location::caller())?;
         let mut past = Past::default();
         // Whoever had the memory before the arena.
-        past.note(Target::used(&block, Access::Write).uses, 0..bytes as u64);
+        past.note(Target::used(&block, Access::Write).uses, &(0..bytes as u64));
         Ok(Self { block, taken_bytes: 0, pieces: Vec::new(), past })
     }
 
@@ -131,12 +124,8 @@ impl Arena {
         let core = &context.inner.core;
         let range = self.taken_bytes..self.taken_bytes + bytes;
         let uses = Uses::begin(Mark { stream: self.block.stream(), position: self.past.home });
-        self.past.abroad.retain(|&(mark, _)| !core.has_passed(mark));
-        for (mark, used) in &self.past.abroad {
-            if used.start < range.end && range.start < used.end {
-                uses.note_unordered(*mark, Access::Write);
-            }
-        }
+        self.past.abroad.forget(|mark| core.has_passed(mark));
+        self.past.abroad.within(&range).for_each(|mark| uses.note_unordered(mark, Access::Write));
         self.taken_bytes = range.end.next_multiple_of(ALIGNMENT_BYTES).min(capacity_bytes);
         let region = Arc::new(Region { range, context, uses });
         self.pieces.push(region.clone());
@@ -145,7 +134,7 @@ impl Arena {
 
     fn rewind(&mut self, start_bytes: u64) {
         while let Some(region) = self.pieces.pop_if(|region| region.range.start >= start_bytes) {
-            self.past.note(&region.uses, region.range.clone());
+            self.past.note(&region.uses, &region.range);
         }
         self.taken_bytes = start_bytes;
     }
@@ -157,9 +146,7 @@ impl Drop for Arena {
         self.rewind(0);
         let Used { uses, .. } = Target::used(&self.block, Access::Write);
         uses.note_unordered(Mark { stream: self.block.stream(), position: self.past.home }, Access::Write);
-        for &(mark, _) in &self.past.abroad {
-            uses.note_unordered(mark, Access::Write);
-        }
+        self.past.abroad.marks().for_each(|mark| uses.note_unordered(mark, Access::Write));
     }
 }
 
@@ -244,7 +231,7 @@ impl<T: Plain> Piece<'_, T> {
 
     fn whole(&self, access: Access) -> Used<'_> {
         let Region { uses, context, .. } = &*self.region;
-        Used { uses, context, base: self.address, access, is_ordered: true }
+        Used { uses, context, base: self.address, access, is_ordered: true, permission: Permission::ReadWrite }
     }
 }
 

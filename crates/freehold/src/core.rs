@@ -143,6 +143,10 @@ impl Core {
         })
     }
 
+    pub(crate) fn writes_words(&self) -> bool {
+        self.writes_words
+    }
+
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -52,6 +52,13 @@ impl Device {
         device::name(&self.core().api, self.core().ordinal).map_err(|error| self.core().failed(error))
     }
 
+    /// What tells the device from all others, in every process.
+    pub fn uuid(&self) -> Result<[u8; 16]> {
+        self.core().check()?;
+        let uuid = device::uuid(&self.core().api, self.core().ordinal).map_err(|error| self.core().failed(error))?;
+        Ok(uuid.bytes)
+    }
+
     /// The table of the driver's functions, for other people's code.
     pub fn api(&self) -> &Api {
         &self.core().api

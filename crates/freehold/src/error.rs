@@ -39,6 +39,22 @@ pub enum Error {
     ArgumentSize { kernel: Arc<str>, index: usize, wanted_bytes: usize, given_bytes: usize },
     #[error("a launch has at least one block of at least one thread")]
     EmptyGrid,
+    #[error("{base:#x} is imported to be read alone: import it with `Permission::ReadWrite` to write there")]
+    ReadOnly { base: u64 },
+    #[error("the descriptor names no memory that a device shares: {code}")]
+    NotShared { code: CUerror },
+    #[error("the descriptor names memory of another length than {bytes} bytes: import as much as was exported")]
+    OtherLength { bytes: u64 },
+    #[error("{part_bytes} bytes from {offset_bytes} on are no part of an import of {bytes}")]
+    OutsideOfImport { offset_bytes: u64, part_bytes: u64, bytes: u64 },
+    #[error("a part at {offset_bytes} bytes holds no elements that lie at multiples of {alignment_bytes}")]
+    Misaligned { offset_bytes: u64, alignment_bytes: usize },
+    #[error("{words} words need {wanted_bytes} bytes, and the descriptor has {bytes}")]
+    ClockShort { words: usize, wanted_bytes: u64, bytes: u64 },
+    #[error("others can cut the descriptor's memory short: make it a memfd, and seal it with F_SEAL_SHRINK")]
+    ClockNotSealed,
+    #[error("word {word} is none of a clock of {words}; the first is 0")]
+    NoSuchWord { word: usize, words: usize },
     #[error("{what} of {of} cannot be used in a stream of {within}")]
     OtherContext { what: &'static str, of: ContextId, within: ContextId },
     #[error("{what} of another device cannot be used here")]
@@ -86,6 +102,9 @@ pub enum Error {
     Faulted(Arc<Fault>),
     #[error(transparent)]
     Call(#[from] CallError),
+
+    #[error("streams of this device neither write nor await words, which clocks are made of")]
+    NoWords,
 
     // The system's.
     #[error(transparent)]

@@ -7,6 +7,7 @@ use freehold_driver::cuda::CUdeviceptr;
 
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::imported::Permission;
 use crate::ledger::{Mark, Owner};
 use crate::pool::Refusal;
 use crate::stream::{Stream, Used};
@@ -87,7 +88,14 @@ impl Holding {
     }
 
     pub(crate) fn used(&self, access: Access) -> Used<'_> {
-        Used { uses: &self.uses, context: &self.context, base: self.address.0, access, is_ordered: true }
+        Used {
+            uses: &self.uses,
+            context: &self.context,
+            base: self.address.0,
+            access,
+            is_ordered: true,
+            permission: Permission::ReadWrite,
+        }
     }
 
     /// What the ledger has of it, unless it went with its context.

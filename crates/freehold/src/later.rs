@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use freehold_driver::cuda::{CUmodule, CallError, context, module};
 
+use crate::clock::Stopped;
 use crate::core::{Core, Hall, PRIMARY};
 use crate::current::within;
 use crate::error::Result;
+use crate::leaving::Leaving;
 use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
-use crate::vector::Leaving;
 
 /// What is to be done when nothing of its context is pending.
 #[derive(Debug)]
@@ -28,9 +29,13 @@ pub(crate) enum Later {
         hall: Arc<Hall>,
         marks: OnceLock<Vec<Mark>>,
     },
-    /// Memory of a vector, which its work is to pass first.
+    /// Memory of a vector or an import, which its work is to pass first.
     Unmap {
         leaving: Arc<Leaving>,
+    },
+    /// Words that streams of several processes used.
+    Unregister {
+        stopped: Stopped,
     },
     /// A stream that could not be marked when it was dropped.
     Retire {
@@ -101,6 +106,7 @@ impl Core {
         let (api, failed) = (&self.api, |error| self.failed(error));
         match what {
             Later::Unmap { leaving } => leaving.attempt(self).map_err(failed),
+            Later::Unregister { stopped } => stopped.attempt(self),
             Later::Retire { track } => track.retire(api).map(|()| true).map_err(failed),
             Later::Unload { hall, raw, asked } => {
                 let unload = || {
@@ -141,17 +147,17 @@ impl Core {
         }
     }
 
-    /// Unmaps memory of vectors that their work has passed. Whether any waited for that.
+    /// Unmaps memory of vectors and imports that their work has passed. Whether any waited for that.
     pub(crate) fn unmap_passed(&self) -> std::result::Result<bool, CallError> {
         let waiting = self.later.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_vectors = waiting.iter().filter_map(|what| match what {
+        let leaving = waiting.iter().filter_map(|what| match what {
             Later::Unmap { leaving } => Some(leaving.clone()),
             _ => None,
         });
-        let of_vectors: Vec<_> = of_vectors.collect();
+        let leaving: Vec<_> = leaving.collect();
         drop(waiting);
-        of_vectors.iter().try_for_each(|leaving| leaving.attempt(self).map(drop))?;
-        Ok(!of_vectors.is_empty())
+        leaving.iter().try_for_each(|leaving| leaving.attempt(self).map(drop))?;
+        Ok(!leaving.is_empty())
     }
 
     /// Makes a call that waits for all work of a context, if there is none.
@@ -189,8 +195,8 @@ impl Core {
         later.retain(|what| match what {
             Later::Unload { hall, .. } | Later::Close { hall, .. } => hall.id != context,
             Later::Retire { track } => track.context != context,
-            // Memory that is mapped is the device's.
-            Later::Unmap { .. } => true,
+            // Memory that is mapped is the device's, and words are the primary context's.
+            Later::Unmap { .. } | Later::Unregister { .. } => true,
         });
         tracks
     }

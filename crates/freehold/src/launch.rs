@@ -8,6 +8,7 @@ use crate::arena::Piece;
 use crate::block::sealed::Sealed;
 use crate::block::{Block, Plain, Shared, Source, Target, Unordered, View, ViewMut};
 use crate::error::{Error, Result};
+use crate::imported::Part;
 use crate::module::Kernel;
 use crate::stream::{Stream, Used};
 use crate::uses::Access;
@@ -116,8 +117,8 @@ macro_rules! targets {
     )*};
 }
 
-sources!(Block<T> Shared<T> View<'_, T> ViewMut<'_, T> DeviceVec<T> Piece<'_, T>);
-targets!(Block<T> ViewMut<'_, T> DeviceVec<T> Piece<'_, T>);
+sources!(Block<T> Shared<T> View<'_, T> ViewMut<'_, T> DeviceVec<T> Piece<'_, T> Part<T>);
+targets!(Block<T> ViewMut<'_, T> DeviceVec<T> Piece<'_, T> Part<T>);
 
 impl<T: Plain> Argument for Unordered<'_, T> {
     type Word = u64;

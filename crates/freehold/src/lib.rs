@@ -31,6 +31,8 @@
 //! | know why there was none | [`Error::OutOfMemory`], [`Shortage`] |
 //! | share it, or a part of it | [`Block::share`], [`Block::view`] |
 //! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
+//! | use memory of another process | [`Device::import`], [`Imported`], [`Part`] |
+//! | let streams of several processes wait for each other | [`Device::clock`], [`Stream::write_word`], [`Stream::wait_word`] |
 //! | run a kernel | [`Device::module`], [`Module::kernel`], [`Stream::launch`] |
 //! | know whose memory it is | [`Device::owner_of`], [`Device::blocks`], [`ledger`] |
 //! | see what happened when | [`Device::record`], [`timeline`] |
@@ -41,6 +43,7 @@
 
 mod arena;
 mod block;
+mod clock;
 mod context;
 mod core;
 mod counters;
@@ -53,8 +56,10 @@ mod fork;
 pub mod guest;
 mod holding;
 mod image;
+mod imported;
 mod later;
 mod launch;
+mod leaving;
 #[forbid(unsafe_code)]
 pub mod ledger;
 mod module;
@@ -73,6 +78,7 @@ mod vector;
 
 pub use arena::{Arena, Piece, Scope};
 pub use block::{Block, Plain, Shared, Source, Target, Unordered, View, ViewMut};
+pub use clock::Clock;
 pub use context::Context;
 pub use device::{Adopted, Adoption, Device};
 pub use error::{Closed, Error, Result};
@@ -80,6 +86,7 @@ pub use event::Event;
 pub use fault::{Fault, Suspect};
 pub use freehold_driver::cuda::function::Parameter;
 pub use image::Image;
+pub use imported::{Imported, Part, Permission};
 pub use launch::{Argument, Arguments, Grid, Value};
 pub use module::{Kernel, Module};
 pub use pool::Totals;

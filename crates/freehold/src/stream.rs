@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::current::within;
 use crate::error::{Closed, Error, Result};
 use crate::event::Event;
+use crate::imported::Permission;
 use crate::later::Later;
 use crate::ledger::{ContextId, Mark, StreamId};
 use crate::track::Track;
@@ -35,6 +36,8 @@ pub struct Used<'a> {
     pub(crate) base: u64,
     pub(crate) access: Access,
     pub(crate) is_ordered: bool,
+    /// What may be done with it.
+    pub(crate) permission: Permission,
 }
 
 /// Makes a stream and an event for others to wait for it. The context is current.
@@ -338,7 +341,7 @@ impl Stream {
     /// Lets the next work wait for what it must not overtake. Whether it has to wait for anything.
     #[inline]
     pub(crate) fn order(&self, used: &[Used<'_>]) -> Result<bool> {
-        let mut waits = false;
+        // All are looked at before the driver hears of any.
         for used in used {
             let context = &used.context.inner;
             if context.is_closed() {
@@ -347,9 +350,12 @@ impl Stream {
             if !Arc::ptr_eq(&context.core, &self.context.inner.core) {
                 return Err(Error::OtherDevice { what: "a block" });
             }
-            if !used.is_ordered {
-                continue;
+            if used.access == Access::Write && used.permission == Permission::Read {
+                return Err(Error::ReadOnly { base: used.base });
             }
+        }
+        let mut waits = false;
+        for used in used.iter().filter(|used| used.is_ordered) {
             let mut marks = Vec::new();
             used.uses.before(self.track.id, used.access, |mark| marks.push(mark));
             if !marks.is_empty() {
@@ -359,7 +365,7 @@ impl Stream {
         Ok(waits)
     }
 
-    fn order_after(&self, marks: &[Mark]) -> Result<bool> {
+    pub(crate) fn order_after(&self, marks: &[Mark]) -> Result<bool> {
         let core = &self.context.inner.core;
         let mut waits = false;
         for mark in marks {

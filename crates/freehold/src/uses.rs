@@ -4,6 +4,7 @@
 //! streams take a lock. That a write excludes all other uses of the same elements while it is put into its stream is the
 //! borrow checker's doing; reads, and writes to parts that share nothing, come from several threads at once.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -139,6 +140,14 @@ impl Uses {
         Mark { stream: self.home, position: self.last.load(Ordering::Acquire) }
     }
 
+    /// The last uses in all streams.
+    pub(crate) fn all(&self) -> Vec<Mark> {
+        // Work has positions from 1 on.
+        let mut marks: Vec<Mark> = Some(self.at_home()).filter(|mark| mark.position > 0).into_iter().collect();
+        self.abroad().into_iter().for_each(|mark| note_in(&mut marks, mark));
+        marks
+    }
+
     /// The uses in other streams that may still be pending.
     pub(crate) fn abroad(&self) -> Vec<Mark> {
         if !self.has_elsewhere.load(Ordering::Acquire) {
@@ -150,6 +159,39 @@ impl Uses {
 
     fn elsewhere(&self) -> MutexGuard<'_, Elsewhere> {
         self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What places were used for that nobody has any more: the last use in each stream, and between which addresses its uses lie.
+#[derive(Debug, Default)]
+pub(crate) struct Trail {
+    last: Vec<(Mark, Range<u64>)>,
+}
+
+impl Trail {
+    pub(crate) fn note(&mut self, mark: Mark, range: &Range<u64>) {
+        match self.last.iter_mut().find(|(known, _)| known.stream == mark.stream) {
+            Some((known, known_range)) => {
+                known.position = known.position.max(mark.position);
+                *known_range = known_range.start.min(range.start)..known_range.end.max(range.end);
+            }
+            None => self.last.push((mark, range.clone())),
+        }
+    }
+
+    /// Forgets uses that have passed.
+    pub(crate) fn forget(&mut self, has_passed: impl Fn(Mark) -> bool) {
+        self.last.retain(|&(mark, _)| !has_passed(mark));
+    }
+
+    /// The uses that may have been of a range.
+    pub(crate) fn within(&self, range: &Range<u64>) -> impl Iterator<Item = Mark> {
+        let meets = move |used: &Range<u64>| used.start < range.end && range.start < used.end;
+        self.last.iter().filter(move |(_, used)| meets(used)).map(|&(mark, _)| mark)
+    }
+
+    pub(crate) fn marks(&self) -> impl Iterator<Item = Mark> {
+        self.last.iter().map(|&(mark, _)| mark)
     }
 }
 

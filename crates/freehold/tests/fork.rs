@@ -3,10 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod own;
+mod shared;
+
+use std::os::fd::AsFd;
 
 use freehold::ledger::WrongRelease;
-use freehold::{Error, Result};
+use freehold::{Error, Permission, Result};
 use own::{N, Own, grid};
+use shared::CHUNK;
 
 /// Forks, and returns the exit status of the child, which ends with what `run` gives.
 fn forked(run: impl FnOnce() -> u8) -> i32 {
@@ -41,14 +45,29 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
     let address = blocks.pop().unwrap().into_address().0;
     other.launch(&own.kernels.add, grid(), (&mut blocks[1], 7_u32, N as u32)).unwrap();
     let event = other.event().unwrap();
+    let (memory, words) = (shared::memory(CHUNK), shared::words(8));
+    let imported = own.device.import(memory.as_fd(), CHUNK, Permission::ReadWrite).unwrap();
+    let mut part = imported.part::<u32>(&stream, 0, N).unwrap();
+    stream.write(&mut part, &[5; N]).unwrap();
+    let clock = own.device.clock(words.as_fd(), 1).unwrap();
+    clock.write(0, 1);
 
     // What the child takes out of these stays in the parent's, which are other memory.
     let (mut held, mut gone) = (Some(blocks.pop().unwrap()), Some((other, shared, blocks.pop().unwrap())));
+    let mut foreign = Some((imported, part, clock));
     let refused = forked(|| {
         let wrong_release = || own.device.release(address);
         let taken = held.take().unwrap();
         let (taken, closed) = taken.close().unwrap_err();
+        let (imported, part, clock) = foreign.take().unwrap();
         let outcomes = [
+            refuses(own.device.import(memory.as_fd(), CHUNK, Permission::Read).map(drop)),
+            refuses(own.device.clock(words.as_fd(), 1).map(drop)),
+            refuses(imported.part::<u32>(&stream, 0, N).map(drop)),
+            refuses(part.gather(&stream)),
+            refuses(stream.write_word(&clock, 0, 2)),
+            !part.pending(),
+            refuses(own.device.uuid().map(drop)),
             refuses(Err(closed)),
             refuses(stream.alloc::<u32>(N).map(drop)),
             refuses(stream.upload(&[1_u32; N]).map(drop)),
@@ -62,11 +81,14 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
             refuses(taken.release_now().map_err(|(_, error)| error)),
             matches!(wrong_release(), Err(Error::WrongRelease(WrongRelease::ForkedChild { process, .. })) if process == parent),
         ];
-        drop(gone.take());
+        drop((gone.take(), imported, part, clock));
         outcomes.iter().filter(|&&refused| refused).count() as u8
     });
-    assert_eq!(refused, 12);
+    assert_eq!(refused, 19);
 
+    let (imported, part, clock) = foreign.unwrap();
+    assert_eq!((stream.download(&part).unwrap(), clock.read(0)), (vec![5; N], 1));
+    drop((imported, part, clock));
     let (other, shared, first) = gone.unwrap();
     assert_eq!(other.download(&held.unwrap()).unwrap(), [8; N]);
     assert_eq!(other.download(&first).unwrap(), [0; N]);

@@ -282,6 +282,12 @@ fn a_release_of_what_is_not_ours_says_whose_it_is() {
         refusal(&ledger, BASE + 512),
         "512 bytes at 0x7f0000000200, allocated at HERE is imported from process 42: close it instead"
     );
+    let of_nobody_known = Entry { kind: Kind::Imported, process: 0, ..entry(BASE + 1024, 512) };
+    ledger.enter(of_nobody_known).expect("the span is nobody's");
+    assert_eq!(
+        refusal(&ledger, BASE + 1024),
+        "512 bytes at 0x7f0000000400, allocated at HERE is imported: close it instead"
+    );
     ledger.end_context(CONTEXT, Duration::from_secs(2));
     assert_eq!(
         refusal(&ledger, BASE),

@@ -4,10 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod own;
+mod shared;
 
-use freehold::{Adoption, Block, Context, Error, Result, Shared, Stream};
+use std::os::fd::AsFd;
+
+use freehold::{Adoption, Block, Context, Error, Permission, Result, Shared, Stream};
 use freehold_driver::cuda::CUdeviceptr;
 use own::{Gate, Kernels, N, Own, grid};
+use shared::CHUNK;
 
 /// More than an upload takes through small buffers.
 const LARGE: usize = 8 << 20;
@@ -180,6 +184,39 @@ impl Scene {
         });
     }
 
+    /// Memory and words of other processes, which come and go while kernels run and wait.
+    fn others(&self) {
+        let (device, memory, words) = (&self.own.device, shared::memory(CHUNK), shared::words(8));
+        let imported = self.call("import", || device.import(memory.as_fd(), CHUNK, Permission::ReadWrite));
+        let mut part = self.call("part", || imported.part::<u32>(&self.idle, 0, N));
+        let kernel = &self.own.kernels.add;
+        self.call("launch with a part", || self.busy.launch(kernel, grid(), (&mut part, 1_u32, N as u32)));
+        self.call("launch with a part in use", || self.idle.launch(kernel, grid(), (&mut part, 1_u32, N as u32)));
+        assert!(self.call("pending", || Ok(part.pending())));
+        self.call("gather", || part.gather(&self.idle));
+        self.call("import that is refused", || {
+            assert!(device.import(words.as_fd(), CHUNK, Permission::Read).is_err());
+            Ok(())
+        });
+        let clock = self.call("clock", || device.clock(words.as_fd(), 1));
+        self.call("write_word", || self.busy.write_word(&clock, 0, 1));
+        self.call("wait_word", || self.idle.wait_word(&clock, 0, 1));
+        assert_eq!(self.call("read", || Ok(clock.read(0))), 0);
+        self.call("drop of an import in use", || {
+            drop((part, imported));
+            Ok(())
+        });
+        self.call("drop of a clock in use", || {
+            drop(clock);
+            Ok(())
+        });
+        let unused = self.call("clock", || device.clock(words.as_fd(), 1));
+        self.call("drop of a clock that nobody uses", || {
+            drop(unused);
+            Ok(())
+        });
+    }
+
     fn device(&self) {
         let device = &self.own.device;
         self.call("tidy", || device.tidy());
@@ -223,6 +260,7 @@ fn no_call_waits_for_kernels_unless_it_promises_to() {
     scene.streams(dropped, closed);
     scene.modules(first, duplicate);
     scene.contexts(others);
+    scene.others();
     scene.device();
     scene.gate.open();
     assert_eq!(scene.busy.download(&kept).unwrap(), [2; N]);

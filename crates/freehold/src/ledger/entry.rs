@@ -83,6 +83,7 @@ pub struct Entry {
     pub capacity_bytes: u64,
     pub context: ContextId,
     pub stream: Option<StreamId>,
+    /// The process that made it; 0 of imported memory where that is not known.
     pub process: u32,
     pub kind: Kind,
     pub tag: Option<Arc<str>>,
@@ -96,6 +97,7 @@ pub struct Owner {
     pub bytes: u64,
     pub context: ContextId,
     pub stream: Option<StreamId>,
+    /// As of [`Entry`].
     pub process: u32,
     pub kind: Kind,
     pub tag: Option<Arc<str>>,

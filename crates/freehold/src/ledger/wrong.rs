@@ -31,7 +31,7 @@ pub enum WrongRelease {
     NeverAllocated { address: u64 },
     #[error("{of} is memory of others: release it where it was allocated")]
     Adopted { of: Box<Owner> },
-    #[error("{of} is imported from process {}: close it instead", of.process)]
+    #[error("{of} is imported{}: close it instead", Origin(of.process))]
     Imported { of: Box<Owner> },
     #[error(
         "{}gone with their context{}: release blocks before their context is destroyed",
@@ -80,6 +80,15 @@ impl fmt::Display for Span<'_> {
         }
         let (file, line) = (self.allocated_at.file(), self.allocated_at.line());
         write!(f, "{} bytes at {:#x}, allocated at {file}:{line}, are ", self.bytes, self.base)
+    }
+}
+
+/// Where imported memory comes from, if that is known.
+struct Origin(u32);
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { Ok(()) } else { write!(f, " from process {}", self.0) }
     }
 }
 

@@ -8,12 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::cuda::{
     Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
-    CUmemAllocationProp, CUmemGenericAllocationHandle, CUstreamCaptureMode, CallError, address, allocation, capture,
-    mapping,
+    CUmemAllocationProp, CUmemGenericAllocationHandle, CallError, address, allocation, mapping,
 };
 
 use super::heap::{Chunk, Need, PAGE_BYTES};
-use crate::current::within;
+use crate::current::calmly;
 
 /// Addresses are reserved for so many times the device's memory, and at least so many.
 const ADDRESSES_TIMES: u64 = 8;
@@ -295,17 +294,4 @@ impl Supply {
     pub(crate) fn free_addresses(&self, api: &Api) -> Result<(), CallError> {
         address::free(api, CUdeviceptr(self.base), self.bytes as usize)
     }
-}
-
-/// Calls the driver with a context current, and so that a capture in any thread does not mind.
-fn calmly<R>(api: &Api, current: CUcontext, call: impl FnOnce() -> Result<R, CallError>) -> Result<R, CallError> {
-    within(api, current, || {
-        let before = capture::exchange_mode(api, CUstreamCaptureMode::RELAXED)?;
-        let outcome = call();
-        // As with the context: one that may be of the moment is asked for again.
-        match capture::exchange_mode(api, before).or_else(|_| capture::exchange_mode(api, before)) {
-            Ok(_) => outcome,
-            Err(error) => outcome.and(Err(error)),
-        }
-    })
 }

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUdeviceptr, address};
 
-use super::leaving::{Addresses, Leaving};
 use crate::context::Context;
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::ledger::{BlockId, Entry, Gone, Kind, Mark, NotEntered, Owner, Release};
+use crate::imported::Permission;
+use crate::leaving::{Addresses, Ground, Leaving};
+use crate::ledger::{BlockId, Entry, Gone, Kind, Mark, Owner};
 use crate::pool::{Chunk, Grown, Need, PAGE_BYTES};
 use crate::stream::{Stream, Used};
-use crate::uses::{Access, Uses, note_in};
+use crate::uses::{Access, Uses};
 
 /// A chunk that is kept serves where it is longer than the wish by so small a part of it at the most.
 const SURPLUS_PART: u64 = 8;
@@ -59,7 +60,14 @@ impl Mapped {
     }
 
     pub(super) fn used(&self, access: Access) -> Used<'_> {
-        Used { uses: &self.uses, context: &self.context, base: self.base, access, is_ordered: true }
+        Used {
+            uses: &self.uses,
+            context: &self.context,
+            base: self.base,
+            access,
+            is_ordered: true,
+            permission: Permission::ReadWrite,
+        }
     }
 
     pub(super) fn owner(&self) -> Option<Owner> {
@@ -125,24 +133,14 @@ impl Mapped {
     fn enter(&mut self, core: &Core, bytes: u64) -> Result<()> {
         // Nothing is entered for a context that is closed.
         let _shared = self.context.inner.enter()?;
-        let mut ledger = core.ledger();
-        loop {
-            let entered = match self.block {
-                // The context is being closed by another thread.
-                Some(block) if ledger.owner(block).is_none() => {
-                    return Err(Error::ContextClosed { context: self.context.id() });
-                }
-                Some(block) => ledger.resize(block, bytes),
-                None => ledger.enter(self.entry(core, bytes)).map(|block| self.block = Some(block)),
-            };
-            match entered {
-                // Memory of others at these addresses is theirs no more: they freed it.
-                Err(NotEntered::Overlap { with, .. }) if with.kind != Kind::Own => {
-                    ledger.forget(with.block, Gone::GivenBack);
-                }
-                outcome => return Ok(outcome?),
-            }
-        }
+        let block = core.entering(|ledger| match self.block {
+            // The context is being closed by another thread.
+            Some(block) if ledger.owner(block).is_none() => Err(Error::ContextClosed { context: self.context.id() }),
+            Some(block) => Ok(ledger.resize(block, bytes).map(|()| block)?),
+            None => Ok(ledger.enter(self.entry(core, bytes))?),
+        })?;
+        self.block = Some(block);
+        Ok(())
     }
 
     fn entry(&self, core: &Core, bytes: u64) -> Entry {
@@ -179,7 +177,7 @@ impl Mapped {
         let chunks = self.chunks.split_off(kept);
         self.mapped_bytes -= length(&chunks);
         self.leaving.leave(&core, chunks, &marks);
-        self.unmap(&core);
+        self.leaving.go(&core);
         Ok(())
     }
 
@@ -193,17 +191,9 @@ impl Mapped {
 
     /// The uses that may be pending.
     fn pending(&self, core: &Core) -> Vec<Mark> {
-        let mut marks = vec![self.uses.at_home()];
-        self.uses.abroad().into_iter().for_each(|mark| note_in(&mut marks, mark));
+        let mut marks = self.uses.all();
         marks.retain(|&mark| !core.has_passed(mark));
         marks
-    }
-
-    /// Unmaps what has been passed by now. What fails is done later.
-    fn unmap(&self, core: &Core) {
-        if let Err(error) = self.leaving.attempt(core) {
-            core.trouble(core.failed(error));
-        }
     }
 }
 
@@ -214,22 +204,9 @@ impl Drop for Mapped {
             return;
         }
         let marks = self.pending(&core);
-        if core.is_good()
-            && let Err(error) = core.mark(&marks)
-        {
-            // Without them it is heard of when their streams have nothing left to do.
-            core.trouble(error);
-        }
-        let mut ledger = core.ledger();
-        if let Some(block) = self.block.filter(|&block| ledger.owner(block).is_some()) {
-            ledger.release(block, Release { marks: marks.clone(), released_at: None, when: core.now() });
-        }
-        drop(ledger);
-        let addresses = Addresses { base: self.base, bytes: self.room_bytes, block: self.block };
-        self.leaving.end(&core, std::mem::take(&mut self.chunks), &marks, addresses);
-        if core.is_good() {
-            self.unmap(&core);
-        }
+        let addresses = Some(Addresses { base: self.base, bytes: self.room_bytes });
+        let chunks = std::mem::take(&mut self.chunks);
+        self.leaving.end(&core, Ground { chunks, addresses, block: self.block, ..Ground::default() }, &marks);
     }
 }
 

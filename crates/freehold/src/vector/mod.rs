@@ -1,7 +1,6 @@
 //! Vectors: typed memory of a device that grows. Where the device can map memory to addresses, a vector has its addresses once
 //! and for all and grows by a mapping behind what is there (`mapped`); elsewhere it is copied into a longer block.
 
-mod leaving;
 mod mapped;
 
 use std::marker::PhantomData;
@@ -19,8 +18,6 @@ use crate::error::{Error, Result};
 use crate::ledger::Owner;
 use crate::stream::{Stream, Used};
 use crate::uses::Access;
-
-pub(crate) use self::leaving::Leaving;
 
 /// Elements in device memory that can become more. Growing keeps the address and the elements, copies nothing and waits for
 /// nothing, whatever kernels run meanwhile; see [`grows_in_place`](Self::grows_in_place) for devices that cannot.

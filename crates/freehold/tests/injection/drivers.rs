@@ -1,13 +1,15 @@
 //! The driver that scenarios run on, and what is asked of it behind their back: how much memory is free, which context is
 //! current. Its table remembers the contexts and the memory that it made, and can lack the words that streams write.
 
-use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
-use std::{env, process};
+use std::ffi::c_void;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUerror, CUmemAllocationProp,
+    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUerror, CUmemAllocationHandleType, CUmemAllocationProp,
     CUmemGenericAllocationHandle, CUresult, CUstream, address, allocation, context, mapping, memory, primary,
 };
+
+use crate::shared;
 
 /// One test at a time: they look at the memory of all of the device.
 static TURN: Mutex<()> = Mutex::new(());
@@ -38,7 +40,7 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn open() -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        move_in();
+        shared::move_in();
         let opened = freehold::open::open(None).unwrap();
         let plain = *PLAIN.get_or_init(|| opened.api);
         let primary = Mutex::new(primary::retain(&plain, opened.device).unwrap());
@@ -49,6 +51,7 @@ impl Machine {
             cuMemAddressFree: free_addresses,
             cuMemCreate: create_memory,
             cuMemRelease: release_memory,
+            cuMemImportFromShareableHandle: import_memory,
             cuMemMap: map,
             cuMemUnmap: unmap,
             ..plain
@@ -73,6 +76,12 @@ impl Machine {
         let info = memory::info(&self.plain).unwrap();
         context::pop_current(&self.plain).unwrap();
         info.free_bytes
+    }
+
+    /// The addresses that were reserved and not given back, and the mappings there.
+    pub(crate) fn left(&self) -> (usize, usize) {
+        let made = made();
+        (made.addresses.len(), made.mappings.len())
     }
 
     /// The context that is current in this thread.
@@ -116,19 +125,6 @@ impl Drop for Machine {
             primary::release(&self.plain, self.ordinal).unwrap();
         }
     }
-}
-
-/// Gives this process a software machine of its own, unless its starter has named one: what it finds free is then nobody
-/// else's to take.
-fn move_in() {
-    const VARIABLE: &str = "FREEHOLD_SOFT_MACHINE";
-    static MOVED: Once = Once::new();
-    MOVED.call_once(|| {
-        if env::var_os(VARIABLE).is_none() {
-            // SAFETY: nothing in this process reads its environment but the standard library, which guards it by a lock.
-            unsafe { env::set_var(VARIABLE, format!("injection-{}", process::id())) };
-        }
-    });
 }
 
 fn created() -> MutexGuard<'static, Vec<CUcontext>> {
@@ -187,6 +183,18 @@ unsafe extern "C" fn create_memory(
 ) -> CUresult {
     // SAFETY: as above.
     unsafe { (plain().cuMemCreate)(to, bytes, prop, flags) }?;
+    // SAFETY: the driver wrote a handle there.
+    made().memory.push(unsafe { *to });
+    Ok(())
+}
+
+unsafe extern "C" fn import_memory(
+    to: *mut CUmemGenericAllocationHandle,
+    shareable: *mut c_void,
+    kind: CUmemAllocationHandleType,
+) -> CUresult {
+    // SAFETY: as above.
+    unsafe { (plain().cuMemImportFromShareableHandle)(to, shareable, kind) }?;
     // SAFETY: the driver wrote a handle there.
     made().memory.push(unsafe { *to });
     Ok(())

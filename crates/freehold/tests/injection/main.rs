@@ -8,6 +8,8 @@
 
 mod drivers;
 mod scenarios;
+#[path = "../shared/mod.rs"]
+mod shared;
 
 macro_rules! examples {
     ($($name:ident $path:literal)*) => {$(
@@ -53,10 +55,11 @@ const EXAMPLES: [Scenario; 9] = scenarios! {
     module_twice::run wrong_releases::run vector::run arena::run
 };
 
-const OTHERS: [Scenario; 14] = scenarios! {
+const OTHERS: [Scenario; 16] = scenarios! {
     scenarios::three_streams scenarios::dropped_abroad scenarios::releases scenarios::closings
     scenarios::context_with_blocks scenarios::contexts_dropped scenarios::by_address scenarios::copies
     scenarios::events scenarios::streams_dropped scenarios::memory_back scenarios::memory_moved scenarios::modules scenarios::threads
+    scenarios::imports scenarios::clocks
 };
 
 /// Blocks that scenarios let go of, and that are still there where their release failed.
@@ -72,8 +75,9 @@ const PAIRS: [(Function, Function); 3] = [
     (Function::cuModuleLoadDataEx, Function::cuModuleUnload),
 ];
 const CONTEXTS: (Function, Function) = (Function::cuCtxCreate_v2, Function::cuCtxDestroy_v2);
-const LASTING: [(Function, Function); 3] = [
+const LASTING: [(Function, Function); 4] = [
     CONTEXTS,
+    (Function::cuMemHostRegister_v2, Function::cuMemHostUnregister),
     (Function::cuMemHostAlloc, Function::cuMemFreeHost),
     (Function::cuDevicePrimaryCtxRetain, Function::cuDevicePrimaryCtxRelease_v2),
 ];
@@ -142,6 +146,7 @@ fn sweep(machine: &Machine, scenario: &Scenario, code: CUerror) -> u64 {
         }
         calls.check_nothing_is_left();
         assert_eq!(machine.free_bytes(), free_bytes, "memory is left");
+        assert_eq!(machine.left(), (0, 0), "addresses or mappings are left");
         if !fired {
             outcome.unwrap();
             return case.nth - 1;
@@ -231,12 +236,13 @@ const ASKED_TWICE: [Function; 6] = [
 const THREADED: [&str; 2] = ["shared_references :: run", "scenarios :: threads"];
 
 /// Calls that may wait for the device. Pinned memory is not among them: a page that cannot be used goes back at once.
-const WAITING: [Function; 5] = [
+const WAITING: [Function; 6] = [
     Function::cuCtxSynchronize,
     Function::cuEventSynchronize,
     Function::cuCtxDestroy_v2,
     Function::cuMemFree_v2,
     Function::cuModuleUnload,
+    Function::cuMemHostUnregister,
 ];
 
 /// Runs the scenario with a fault that stays at call after call. How many calls were made to fail.

@@ -2,7 +2,11 @@
 //!
 //! Whatever comes back with an error is looked at: it is to be as it was.
 
-use freehold::{Block, Device, Error, Grid, Image, Kernel, Result, Stream};
+use std::os::fd::AsFd;
+
+use freehold::{Block, Device, Error, Grid, Image, Kernel, Permission, Result, Stream};
+
+use crate::shared::{self, CHUNK};
 
 /// The name of blocks that are left to their addresses, and may stay where a release fails.
 pub(crate) const LET_GO: &str = "let go";
@@ -301,4 +305,50 @@ pub(crate) fn threads(device: &Device) -> Result<()> {
         workers.map(|worker| worker.join().expect("a worker does not panic"))
     });
     outcomes.into_iter().collect()
+}
+
+/// Memory of others: mapped twice, used in two streams, and left while it is used.
+pub(crate) fn imports(device: &Device) -> Result<()> {
+    let (more, spend) = (kernel(device, "add")?, kernel(device, "spend")?);
+    let descriptor = shared::memory(CHUNK);
+    let (stream, other) = (device.stream()?, device.stream()?);
+    let read = device.import(descriptor.as_fd(), CHUNK, Permission::Read)?;
+    for round in 1..3_u32 {
+        let written = device.import(descriptor.as_fd(), CHUNK, Permission::ReadWrite)?;
+        let mut part = written.part::<u32>(&stream, 4096, 64)?;
+        stream.fill_bytes(&mut part, 0)?;
+        other.launch(&spend, Grid::line(1, 1), (200_000_u64,))?;
+        other.launch(&more, Grid::line(1, 64), (&mut part, round, 64_u32))?;
+        part.gather(&stream)?;
+        drop((part, written));
+        let seen = read.part::<u32>(&stream, 4096, 64)?;
+        assert_eq!(stream.download(&seen)?, [round; 64]);
+    }
+    match device.import(descriptor.as_fd(), 2 * CHUNK, Permission::Read) {
+        Err(Error::OtherLength { .. }) => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => panic!("more was imported than there is"),
+    }
+}
+
+/// Words that two streams write and await, left while they do.
+pub(crate) fn clocks(device: &Device) -> Result<()> {
+    let descriptor = shared::words(64);
+    let (stream, other) = (device.stream()?, device.stream()?);
+    let seen = match device.clock(descriptor.as_fd(), 8) {
+        // There are devices without.
+        Err(Error::NoWords) => return Ok(()),
+        outcome => outcome?,
+    };
+    // A wait is only put in where the write that it is for is on its way.
+    let clock = device.clock(descriptor.as_fd(), 2)?;
+    for turn in 1..4 {
+        stream.write_word(&clock, 0, turn)?;
+        other.wait_word(&clock, 0, turn)?;
+        other.write_word(&clock, 1, turn)?;
+    }
+    drop(clock);
+    other.synchronize()?;
+    assert_eq!([seen.read(0), seen.read(1)], [3, 3]);
+    Ok(())
 }

@@ -1,0 +1,338 @@
+//! Memory of another process inside this one: what a descriptor names is mapped, cut into typed parts, and unmapped behind the
+//! last work with it. Knows nothing of how descriptors travel, nor of what other processes do there meanwhile.
+
+use std::marker::PhantomData;
+use std::ops::{Range, RangeBounds};
+use std::os::fd::BorrowedFd;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use freehold_driver::cuda::{
+    CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, CallError, Function,
+    address, allocation, mapping,
+};
+
+use crate::block::sealed::Sealed;
+use crate::block::{Plain, Source, Target, View, ViewMut};
+use crate::context::Context;
+use crate::core::{Core, PRIMARY};
+use crate::current::calmly;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::fault;
+use crate::leaving::{Addresses, Ground, Leaving};
+use crate::ledger::{BlockId, Entry, Kind, Mark};
+use crate::pool::PAGE_BYTES;
+use crate::stream::{Stream, Used};
+use crate::uses::{Access, Trail, Uses};
+
+/// What this process may do with memory that it imports. The device itself refuses a write where there is no right to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    Read,
+    ReadWrite,
+}
+
+/// Memory that another process shares by a descriptor, mapped in this one. A handle: the mapping goes when the last handle and
+/// the last [`Part`] are gone and all work with it has passed, and nothing waits for that.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// The primary one: mapped memory is the device's.
+    context: Context,
+    addresses: Addresses,
+    permission: Permission,
+    block: BlockId,
+    /// What parts were used for that are gone.
+    past: Mutex<Trail>,
+}
+
+impl Device {
+    /// Maps the memory that a descriptor names, which may be closed afterwards: all `bytes` that were exported.
+    ///
+    /// # Errors
+    /// [`Error::NotShared`] where the descriptor is of something else, [`Error::OtherLength`] where it is of more memory or
+    /// less. Nothing of it is left here then.
+    #[track_caller]
+    pub fn import(&self, descriptor: BorrowedFd<'_>, bytes: u64, permission: Permission) -> Result<Imported> {
+        Imported::new(&self.primary, descriptor, bytes, permission, Location::caller())
+    }
+}
+
+impl Imported {
+    fn new(
+        context: &Context,
+        descriptor: BorrowedFd<'_>,
+        bytes: u64,
+        permission: Permission,
+        at: &'static Location<'static>,
+    ) -> Result<Self> {
+        let core = &context.inner.core;
+        core.tidy()?;
+        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) || bytes > core.pool.supply.total_bytes {
+            return Err(Error::OtherLength { bytes });
+        }
+        let mut ground = Ground::default();
+        let made = make(core, &mut ground, descriptor, bytes, permission)
+            .map_err(|error| refused(core, error, bytes))
+            .and_then(|addresses| Ok((addresses, enter(core, addresses, at)?)));
+        match made {
+            Ok((addresses, block)) => {
+                let past = Mutex::default();
+                let inner = Inner { context: context.clone(), addresses, permission, block, past };
+                Ok(Self { inner: Arc::new(inner) })
+            }
+            Err(error) => {
+                Arc::<Leaving>::default().end(core, ground, &[]);
+                Err(error)
+            }
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.inner.addresses.bytes
+    }
+
+    pub fn address(&self) -> CUdeviceptr {
+        CUdeviceptr(self.inner.addresses.base)
+    }
+
+    pub fn permission(&self) -> Permission {
+        self.inner.permission
+    }
+
+    /// `len` elements from `offset_bytes` on, which live in `stream`. Uses of one part are ordered across streams, and behind
+    /// those of parts that were dropped; parts that overlap know nothing of each other, nor of other processes.
+    ///
+    /// # Errors
+    /// [`Error::OutsideOfImport`], [`Error::Misaligned`] where elements cannot lie there, [`Error::NothingAsked`] for no bytes.
+    pub fn part<T: Plain>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<Part<T>> {
+        let core = &self.inner.context.inner.core;
+        core.check()?;
+        if !Arc::ptr_eq(&stream.context.inner.core, core) {
+            return Err(Error::OtherDevice { what: "a stream" });
+        }
+        let range = self.range_of::<T>(offset_bytes, len)?;
+        let uses = Uses::begin(Mark { stream: stream.id(), position: 0 });
+        let mut past = self.inner.past();
+        past.forget(|mark| core.has_passed(mark));
+        past.within(&range).for_each(|mark| uses.note_unordered(mark, Access::Write));
+        drop(past);
+        Ok(Part { import: self.inner.clone(), uses, range, len, elements: PhantomData })
+    }
+
+    /// The bytes of elements, from the import's first on.
+    fn range_of<T>(&self, offset_bytes: u64, len: usize) -> Result<Range<u64>> {
+        let (element_bytes, alignment_bytes) = (size_of::<T>(), align_of::<T>());
+        let part_bytes =
+            len.checked_mul(element_bytes).ok_or(Error::TooManyElements { elements: len, element_bytes })? as u64;
+        if part_bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        let bytes = self.bytes();
+        let end = offset_bytes.checked_add(part_bytes).filter(|&end| end <= bytes);
+        let end = end.ok_or(Error::OutsideOfImport { offset_bytes, part_bytes, bytes })?;
+        if !(self.inner.addresses.base + offset_bytes).is_multiple_of(alignment_bytes as u64) {
+            return Err(Error::Misaligned { offset_bytes, alignment_bytes });
+        }
+        Ok(offset_bytes..end)
+    }
+}
+
+/// Imports, reserves addresses and maps. What was made is in `ground`, whatever failed then.
+fn make(
+    core: &Core,
+    ground: &mut Ground,
+    descriptor: BorrowedFd<'_>,
+    bytes: u64,
+    permission: Permission,
+) -> std::result::Result<Addresses, CallError> {
+    let (api, length) = (&core.api, bytes as usize);
+    let flags = match permission {
+        Permission::Read => CUmemAccess_flags::PROT_READ,
+        Permission::ReadWrite => CUmemAccess_flags::PROT_READWRITE,
+    };
+    let location = CUmemLocation { kind: CUmemLocationType::DEVICE, id: core.ordinal.0 };
+    calmly(api, core.primary, || {
+        let handle = allocation::import(api, descriptor)?;
+        ground.handle = Some(handle);
+        let start = address::reserve(api, length, PAGE_BYTES as usize, CUdeviceptr::NULL)?;
+        let addresses = Addresses { base: start.0, bytes };
+        ground.addresses = Some(addresses);
+        mapping::map(api, start, length, 0, handle)?;
+        ground.mapping = Some(addresses);
+        mapping::set_access(api, start, length, &[CUmemAccessDesc { location, flags }])?;
+        // The mapping keeps the memory.
+        allocation::release(api, handle)?;
+        ground.handle = None;
+        Ok(addresses)
+    })
+}
+
+/// What a refused call says of the descriptor.
+fn refused(core: &Core, error: CallError, bytes: u64) -> Error {
+    let is_about_it = error.code != CUerror::OUT_OF_MEMORY && !fault::stays(error.code);
+    match error.call {
+        Function::cuMemImportFromShareableHandle if is_about_it => Error::NotShared { code: error.code },
+        Function::cuMemMap if is_about_it => Error::OtherLength { bytes },
+        _ => core.failed(error),
+    }
+}
+
+fn enter(core: &Core, addresses: Addresses, at: &'static Location<'static>) -> Result<BlockId> {
+    let entry = || Entry {
+        base: addresses.base,
+        bytes: addresses.bytes,
+        capacity_bytes: addresses.bytes,
+        context: PRIMARY,
+        stream: None,
+        // A descriptor does not say.
+        process: 0,
+        kind: Kind::Imported,
+        tag: None,
+        allocated_at: at,
+    };
+    core.entering(|ledger| Ok(ledger.enter(entry())?))
+}
+
+impl Inner {
+    fn past(&self) -> MutexGuard<'_, Trail> {
+        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let core = &self.context.inner.core;
+        if core.is_child() {
+            return;
+        }
+        let mut past = self.past();
+        past.forget(|mark| core.has_passed(mark));
+        let marks: Vec<Mark> = past.marks().collect();
+        let addresses = Some(self.addresses);
+        let ground = Ground { mapping: addresses, addresses, block: Some(self.block), ..Ground::default() };
+        Arc::<Leaving>::default().end(core, ground, &marks);
+    }
+}
+
+/// Elements in imported memory, used like a [`Block`](crate::Block).
+#[derive(Debug)]
+pub struct Part<T> {
+    import: Arc<Inner>,
+    uses: Uses,
+    /// In bytes, from the import's first on.
+    range: Range<u64>,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T: Plain> Part<T> {
+    pub fn address(&self) -> CUdeviceptr {
+        CUdeviceptr(self.base())
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// What it is a part of.
+    pub fn import(&self) -> Imported {
+        Imported { inner: self.import.clone() }
+    }
+
+    /// The elements of a range.
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
+        View::new(self.whole(Access::Read), 0, self.len, range)
+    }
+
+    /// The elements of a range, to write.
+    pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
+        ViewMut::new(self.whole(Access::Read), self.len, range)
+    }
+
+    /// Whether work of this process with the part is not known to have passed, its own or that of dropped parts which lay
+    /// there. No driver is asked: what nobody was told of is taken for pending.
+    pub fn pending(&self) -> bool {
+        let core = self.core();
+        !core.is_child() && self.uses.all().into_iter().any(|mark| !core.has_passed(mark))
+    }
+
+    /// Lets the work that is put into `stream` from now on wait, on the device, for all uses of the part so far.
+    pub fn gather(&self, stream: &Stream) -> Result<()> {
+        stream.context.inner.check()?;
+        if !Arc::ptr_eq(&stream.context.inner.core, self.core()) {
+            return Err(Error::OtherDevice { what: "a stream" });
+        }
+        stream.order_after(&self.uses.all()).map(drop)
+    }
+
+    fn whole(&self, access: Access) -> Used<'_> {
+        let Inner { context, permission, .. } = &*self.import;
+        Used { uses: &self.uses, context, base: self.base(), access, is_ordered: true, permission: *permission }
+    }
+}
+
+impl<T> Part<T> {
+    fn core(&self) -> &Arc<Core> {
+        &self.import.context.inner.core
+    }
+
+    fn base(&self) -> u64 {
+        self.import.addresses.base + self.range.start
+    }
+}
+
+impl<T> Drop for Part<T> {
+    /// Leaves its uses to the import, which goes behind them.
+    fn drop(&mut self) {
+        let core = self.core();
+        if core.is_child() {
+            return;
+        }
+        let mut marks = self.uses.all();
+        marks.retain(|&mark| !core.has_passed(mark));
+        if !marks.is_empty() {
+            let mut past = self.import.past();
+            marks.into_iter().for_each(|mark| past.note(mark, &self.range));
+        }
+    }
+}
+
+impl<T> Sealed for Part<T> {}
+
+impl<T: Plain> Source<T> for Part<T> {
+    fn address(&self) -> CUdeviceptr {
+        Part::address(self)
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn used(&self) -> Used<'_> {
+        self.whole(Access::Read)
+    }
+}
+
+impl<T: Plain> Target<T> for Part<T> {
+    fn address(&self) -> CUdeviceptr {
+        Part::address(self)
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn used(&self, access: Access) -> Used<'_> {
+        self.whole(access)
+    }
+}
