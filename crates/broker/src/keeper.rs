@@ -110,7 +110,8 @@ impl Keeper<'_> {
                 Ok(Letter::Drop(what)) => {
                     self.held.remove(&what);
                 }
-                Ok(Letter::All) => {}
+                // It serves: whatever ends it was not there when it began.
+                Ok(Letter::All) => self.failures = 0,
                 Ok(Letter::Stop) => return Ok(Ended::Stopped),
                 Err(NotReceived::Nothing) => {}
                 Err(NotReceived::Closed) => return Ok(Ended::Died),

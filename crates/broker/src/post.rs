@@ -112,6 +112,11 @@ pub(crate) fn stop(socket: impl AsFd) -> Result<(), Errno> {
     send(socket, &[STOP], None)
 }
 
+/// The broker has taken over everything, and serves.
+pub(crate) fn serves(socket: impl AsFd) -> Result<(), Errno> {
+    send(socket, &[ALL], None)
+}
+
 /// Everything, and the word that it was that.
 pub(crate) fn hold_all(socket: impl AsFd, all: &BTreeMap<Kept, OwnedFd>) -> Result<(), Errno> {
     all.iter().try_for_each(|(&what, descriptor)| hold(&socket, what, descriptor))?;

@@ -1,2 +1,65 @@
-//! Real processes: keeper, broker, cleaner and tenants, started and killed.
-fn main() {}
+//! Real processes: keeper, broker, cleaner and tenants, started and killed. Random kills are drawn from a seed, which is printed
+//! and taken from FREEHOLD_SEED.
+//!
+//! This program is all of these processes: the words behind its name say which.
+
+mod stage;
+mod storm;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use freehold_broker::{Config, keeper, play};
+
+use stage::Stage;
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let first = words.first().and_then(|word| word.to_str()).unwrap_or("");
+    let rest = words.get(1..).unwrap_or(&[]);
+    let program = std::env::current_exe().expect("a program has a path");
+    match first {
+        "part" => {
+            let (part, config) = Config::parse(program, vec!["part".into()], rest).expect("the words of a part");
+            outcome(play(part, config))
+        }
+        "serve" => outcome(keeper::run(&stage::config(rest[0].clone().into()), None, || println!("ready"))),
+        "tenant" => storm::tenant(&rest[0], rest[1].to_str().and_then(|seed| seed.parse().ok()).expect("a seed")),
+        // As with any test program, a word chooses the tests whose names have it.
+        word => run(word),
+    }
+}
+
+fn outcome(outcome: std::io::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Test = (&'static str, fn(&Stage));
+
+const TESTS: &[Test] = &[
+    ("a_lease_comes_and_goes", storm::a_lease_comes_and_goes),
+    ("what_is_published_outlives_its_process_the_broker_and_the_keeper", storm::published_outlives_all),
+    ("a_request_is_answered_once_whoever_answers", storm::a_request_is_answered_once),
+    ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", storm::killed_tenants),
+    ("brokers_and_keepers_are_killed_and_nothing_is_lost", storm::killed_brokers),
+];
+
+fn run(word: &str) -> ExitCode {
+    let word = if word.starts_with('-') { "" } else { word };
+    let chosen: Vec<&Test> = TESTS.iter().filter(|(name, _)| name.contains(word)).collect();
+    println!("\nrunning {} tests", chosen.len());
+    let mut failed = 0;
+    for (name, test) in chosen {
+        let outcome = std::panic::catch_unwind(|| test(&Stage::new()));
+        println!("test {name} ... {}", if outcome.is_ok() { "ok" } else { "FAILED" });
+        failed += u32::from(outcome.is_err());
+    }
+    println!("\n{failed} failed\n");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -118,6 +118,8 @@ pub struct Link {
     refused: Vec<Refusal>,
     /// Replies that are on their way and nobody waits for.
     unanswered: u32,
+    /// Whether the broker was told of the end.
+    is_over: bool,
 }
 
 impl Link {
@@ -156,6 +158,7 @@ impl Link {
             leave: VecDeque::new(),
             refused: Vec::new(),
             unanswered: 0,
+            is_over: false,
         })
     }
 
@@ -434,8 +437,21 @@ impl Link {
         }
     }
 
-    /// Gives up everything, and hangs up.
+    /// Gives up everything, and hangs up. Whoever attached segments has unmapped them.
     pub fn close(mut self) -> Result<(), LinkError> {
-        self.call(Request::Bye).map(drop)
+        let outcome = self.call(Request::Bye).map(drop);
+        self.is_over = true;
+        outcome
+    }
+}
+
+impl Drop for Link {
+    /// As [`close`](Self::close), without a word from the broker.
+    fn drop(&mut self) {
+        if !self.is_over {
+            let (slot, _) = Framed { number: u32::MAX, is_again: false, message: Request::Bye }.encode();
+            // Where nobody hears it, the broker hears that the connection ends.
+            let _ = socket::send(&self.socket, &slot, &[], &[]);
+        }
     }
 }

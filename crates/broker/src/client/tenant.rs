@@ -40,12 +40,13 @@ pub struct Broker {
     inner: Arc<Inner>,
 }
 
+/// What is mapped goes first, and then the connection: the broker takes who says goodbye for one that has nothing mapped.
 #[derive(Debug)]
 struct Inner {
+    books: Mutex<Books>,
     device: Device,
     link: Mutex<Link>,
     tenant: Id,
-    books: Mutex<Books>,
 }
 
 #[derive(Debug)]
@@ -358,14 +359,3 @@ impl<T: Plain> Drop for Lease<T> {
     }
 }
 
-impl Drop for Inner {
-    /// Gives up what is left. A process that ends does not have to: the broker hears of it.
-    fn drop(&mut self) {
-        let books = self.books.get_mut().unwrap_or_else(PoisonError::into_inner);
-        books.segments.clear();
-        let link = self.link.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = link.call(Request::Bye) {
-            tracing::debug!(target: "freehold", %error, "the broker was not told of the end");
-        }
-    }
-}

@@ -180,7 +180,10 @@ impl Daemon {
         daemon.watch(&daemon.keeper, Source::Keeper)?;
         daemon.watch(daemon.helper.socket(), Source::Helper)?;
         daemon.resume()?;
-        Ok(daemon)
+        match post::serves(&daemon.keeper) {
+            Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(daemon),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn watch(&self, what: impl AsFd, source: Source) -> Result<(), Errno> {

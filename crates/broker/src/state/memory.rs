@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::room::{GRANULE_BYTES, Room};
+use super::room::{GRANULE_BYTES, Room, span_bytes};
 use super::shelf::index;
 use super::{Attachment, Block, Effect, Lease, Segment, Stage, State, Thing, Touched, Waiting, World};
 use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, Request};
@@ -27,7 +27,7 @@ impl State {
         };
         let Some(bytes) = bytes else { return Err(full(self)) };
         self.check_leases(wanted.tenant)?;
-        if let Some(reply) = self.reserve_own(wanted, bytes) {
+        if let Some(reply) = self.reserve_own(wanted) {
             return Ok(Some(reply));
         }
         let segment_bytes = bytes.next_multiple_of(PAGE_BYTES);
@@ -38,7 +38,7 @@ impl State {
         }
         if let Some(clean) = self.clean(segment_bytes) {
             self.own(clean, wanted.tenant, Stage::Live);
-            return Ok(self.reserve_own(wanted, bytes));
+            return Ok(self.reserve_own(wanted));
         }
         self.make_room(segment_bytes);
         if self.made_bytes().saturating_add(segment_bytes) > self.limits.budget_bytes {
@@ -78,16 +78,16 @@ impl State {
     }
 
     /// Memory of the segments that a tenant has.
-    fn reserve_own(&mut self, wanted: Waiting, bytes: u64) -> Option<Reply> {
+    fn reserve_own(&mut self, wanted: Waiting) -> Option<Reply> {
         let own = &self.tenants.get(wanted.tenant)?.segments;
         let (segment, offset) = own.iter().find_map(|&segment| {
-            let offset = self.segments.get_mut(segment)?.room.take(bytes)?;
+            let offset = self.segments.get_mut(segment)?.room.take(span_bytes(wanted.bytes))?;
             Some((segment, offset))
         })?;
         let block = self.blocks.add(Block {
             segment,
             offset,
-            bytes,
+            bytes: wanted.bytes,
             leases: 0,
             is_named: false,
         });
@@ -178,8 +178,7 @@ impl State {
         let reply = match outcome {
             Ok(()) => {
                 self.own(segment, wanted.tenant, Stage::Live);
-                let bytes = wanted.bytes.next_multiple_of(GRANULE_BYTES);
-                self.reserve_own(wanted, bytes).expect("a segment was made that is long enough")
+                self.reserve_own(wanted).expect("a segment was made that is long enough")
             }
             Err(code) => {
                 self.forget(segment);
@@ -270,7 +269,7 @@ impl State {
         self.touch(Touched::Block(index(block)));
         let segment = self.segments.get_mut(released.segment).expect("a block lies in a segment");
         segment.blocks.remove(&block);
-        segment.room.give(released.offset, released.bytes);
+        segment.room.give(released.offset, span_bytes(released.bytes));
         self.settle(released.segment);
     }
 

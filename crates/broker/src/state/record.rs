@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::room::Room;
+use super::room::{Room, span_bytes};
 use super::shelf::{Shelf, index};
 use super::{
     Attachment, Block, Host, Lease, Limits, Named, Peer, Quota, Segment, Stage, State, Tenant, Thing, Touched,
@@ -223,7 +223,7 @@ impl State {
         self.blocks = shelf(records(Kind::Block), |id, words| {
             let (segment, offset, bytes) = (Id(words[0]), words[1], words[2]);
             let within = self.segments.get_mut(segment).filter(|within| within.stage == Stage::Live)?;
-            if !within.room.take_at(offset, bytes) {
+            if bytes > within.bytes || !within.room.take_at(offset, span_bytes(bytes)) {
                 return None;
             }
             within.blocks.insert(id);

@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 /// Blocks begin at multiples of this, as those of a driver do.
 pub(crate) const GRANULE_BYTES: u64 = 512;
 
+/// What a block of so many bytes takes.
+pub(crate) fn span_bytes(bytes: u64) -> u64 {
+    bytes.next_multiple_of(GRANULE_BYTES)
+}
+
 /// What is free of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Room {

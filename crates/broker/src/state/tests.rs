@@ -45,7 +45,7 @@ fn check(state: &State) {
             assert!(pair[0].offset + pair[0].bytes <= pair[1].offset, "two blocks of {id:?} overlap");
         }
         let mut room = Room::new(segment.bytes);
-        assert!(spans.iter().all(|block| room.take_at(block.offset, block.bytes)));
+        assert!(spans.iter().all(|block| room.take_at(block.offset, room::span_bytes(block.bytes))));
         assert_eq!(room, segment.room, "what is not a block's is free");
         assert!(segment.blocks.is_empty() || segment.stage == Stage::Live);
         let is_used = !segment.blocks.is_empty() || !segment.attached.is_empty();

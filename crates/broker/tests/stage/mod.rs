@@ -1,0 +1,149 @@
+//! A broker of its own for one test, on a software device of its own.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use freehold_broker::wire::{Reply, Request, Sums};
+use freehold_broker::{Config, Link};
+
+pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
+
+/// How long anything may take before a test says that it hangs.
+const LONGEST: Duration = Duration::from_secs(30);
+
+pub(crate) fn config(socket: PathBuf) -> Config {
+    Config {
+        program: std::env::current_exe().expect("a program has a path"),
+        before: vec!["part".into()],
+        socket,
+        device: Some("soft".to_owned()),
+        memory_bytes: MEMORY_BYTES,
+        spin_us: 20,
+    }
+}
+
+pub(crate) struct Stage {
+    folder: PathBuf,
+    serve: Child,
+}
+
+impl Stage {
+    /// A broker that serves.
+    pub(crate) fn new() -> Self {
+        static STAGES: AtomicU32 = AtomicU32::new(0);
+        let number = STAGES.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("freehold-stage-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for the socket");
+        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        command.arg("serve").arg(folder.join("broker")).stdout(Stdio::piped());
+        command.env("FREEHOLD_SOFT_MACHINE", format!("stage-{}-{number}", std::process::id()));
+        let mut serve = command.spawn().expect("this program runs");
+        let mut line = String::new();
+        let output = serve.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut line).expect("the broker says that it is ready");
+        assert_eq!(line, "ready\n");
+        Self { folder, serve }
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.join("broker")
+    }
+
+    pub(crate) fn link(&self) -> Link {
+        Link::connect(&self.socket()).expect("a broker serves")
+    }
+
+    /// The processes of a part, by what they were told.
+    pub(crate) fn processes(&self, part: &str) -> Vec<u32> {
+        let socket = self.socket();
+        let is_ours = |process: &u32| {
+            let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+            let words: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();
+            words.contains(&part.as_bytes()) && words.contains(&socket.as_os_str().as_encoded_bytes())
+        };
+        let all = std::fs::read_dir("/proc").expect("there are processes").filter_map(|entry| {
+            entry.ok()?.file_name().to_str()?.parse().ok()
+        });
+        all.filter(is_ours).collect()
+    }
+
+    /// Kills a part, and does not wait until it is dead.
+    pub(crate) fn kill(&self, part: &str) -> bool {
+        let processes = self.processes(part);
+        processes.iter().for_each(|&process| kill(process));
+        !processes.is_empty()
+    }
+
+    /// How many descriptors a part has open.
+    pub(crate) fn descriptors(&self, part: &str) -> usize {
+        let process = *self.processes(part).first().expect("the part is there");
+        std::fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // The keeper last: it would start the broker again.
+        for part in ["serve", "keeper", "broker", "cleaner", "tenant", "serve", "keeper", "broker"] {
+            self.kill(part);
+        }
+        let _ = self.serve.wait();
+        until("all processes are gone", || {
+            ["serve", "keeper", "broker"].iter().all(|part| !self.kill(part)).then_some(())
+        });
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub(crate) fn kill(process: u32) {
+    let process = rustix::process::Pid::from_raw(process.cast_signed()).expect("a process has a number");
+    // It may be gone already.
+    let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+}
+
+/// Looks again and again until there is something.
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < LONGEST, "waited {LONGEST:?} until {what}");
+        std::thread::yield_now();
+    }
+}
+
+pub(crate) fn sums(link: &mut Link) -> Sums {
+    match link.call(Request::Totals).expect("a broker serves").reply {
+        Reply::Sums(sums) => sums,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A number from a seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+pub(crate) fn seed() -> u64 {
+    let given = std::env::var("FREEHOLD_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| u64::from(std::process::id()) << 16 | 1);
+    println!("FREEHOLD_SEED={seed}");
+    seed
+}
+
+pub(crate) fn start_tenant(socket: &Path, seed: u64) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+    command.arg("tenant").arg(socket).arg(seed.to_string()).stdout(Stdio::piped());
+    command.spawn().expect("this program runs")
+}
