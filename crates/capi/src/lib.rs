@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use freehold::guest::{Guest, Unkept};
+use freehold::guest::{self, Guest};
 use freehold::ledger::{State, WrongRelease};
 use freehold::{Error, open};
 use freehold_driver::cuda::CUstream as Stream;
@@ -59,12 +59,7 @@ pub struct FreeholdOwner {
 /// Null where there is none, or no byte was asked for: freehold_last_error says why.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_alloc(size: ssize_t, device: c_int, stream: CUstream) -> *mut c_void {
-    if let Some(guest) = open::known_guest(device)
-        && let Some(address) = guest.alloc_kept(size as u64, stream_of(stream))
-    {
-        return pointer(address);
-    }
-    alloc_slowly(size, device, |guest, bytes| guest.alloc(bytes, stream_of(stream)))
+    pointer(guest::alloc_kept(size as u64, device, stream_of(stream), alloc_unkept))
 }
 
 /// As freehold_alloc, of zeros, which are written in the order of the stream.
@@ -86,11 +81,8 @@ pub extern "C" fn freehold_free(ptr: *mut c_void, size: ssize_t, device: c_int, 
 #[unsafe(no_mangle)]
 #[expect(unused_variables, reason = "the arguments are those of freehold_free, which PyTorch calls")]
 pub extern "C" fn freehold_try_free(ptr: *mut c_void, size: ssize_t, device: c_int, stream: CUstream) -> c_int {
-    let Some(guest) = open::known_guest(device) else { return free_nowhere(ptr, device) };
-    match guest.free_kept(ptr as u64, stream_of(stream)) {
-        Ok(()) => FreeholdError::None as c_int,
-        Err(unkept) => free_slowly(guest, ptr, stream, unkept),
-    }
+    const { assert!(FreeholdError::None as c_int == 0, "that is what a release returns that went well") };
+    guest::free_kept(ptr as u64, device, stream_of(stream), free_unkept)
 }
 
 /// Gives a block another size, in the order of a stream: where it lies if that can be, and else elsewhere, with the contents
@@ -262,6 +254,12 @@ fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
     }
 }
 
+/// freehold_alloc where its thread keeps nothing.
+#[cold]
+extern "C" fn alloc_unkept(size: u64, device: c_int, stream: Stream) -> u64 {
+    alloc_slowly(size as isize, device, |guest, bytes| guest.alloc_unkept(bytes, stream)).addr() as u64
+}
+
 /// What asks for memory and is not served at once.
 #[cold]
 fn alloc_slowly(size: isize, device: c_int, alloc: impl FnOnce(&Guest, u64) -> freehold::Result<u64>) -> *mut c_void {
@@ -280,24 +278,21 @@ fn alloc_slowly(size: isize, device: c_int, alloc: impl FnOnce(&Guest, u64) -> f
 }
 
 #[cold]
-fn free_slowly(guest: &Guest, ptr: *mut c_void, stream: CUstream, unkept: Unkept) -> c_int {
-    if ptr.is_null() {
+extern "C" fn free_unkept(address: u64, device: c_int, stream: Stream) -> c_int {
+    if address == 0 {
         return FreeholdError::None as c_int;
     }
+    let Some(guest) = open::known_guest(device) else { return free_nowhere(address, device) };
     guarded(|| {
-        let freed = guest.free_unkept(ptr as u64, stream_of(stream), unkept);
+        let freed = guest.free_unkept(address, stream);
         freed.map_err(|error| of_other_device(error.into(), guest.ordinal()))
     })
 }
 
 /// A release on a device of which nothing was asked yet.
-#[cold]
-fn free_nowhere(ptr: *mut c_void, device: c_int) -> c_int {
-    if ptr.is_null() {
-        return FreeholdError::None as c_int;
-    }
+fn free_nowhere(address: u64, device: c_int) -> c_int {
     guarded(|| {
-        let never = Error::from(WrongRelease::NeverAllocated { address: ptr as u64 });
+        let never = Error::from(WrongRelease::NeverAllocated { address });
         Err(of_other_device(never.into(), device))
     })
 }

@@ -47,7 +47,6 @@ pub(crate) struct Core {
     /// Whether streams can write words.
     writes_words: bool,
     pub(crate) process: u32,
-    family: Family,
     opened: Instant,
     /// Who owns what is not of the pool.
     ledger: Mutex<Ledger>,
@@ -117,7 +116,7 @@ impl Core {
         let writes_words = device::attribute(&api, ordinal, CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS)? != 0;
         let family = Family::new().map_err(|error| Error::System { kind: error.kind() })?;
         let total_bytes = device::total_bytes(&api, ordinal)? as u64;
-        let pool = within(&api, primary, || Pool::new(&api, ordinal, total_bytes))?;
+        let pool = within(&api, primary, || Pool::new(&api, ordinal, total_bytes, family))?;
         Ok(Self {
             api,
             ordinal,
@@ -125,7 +124,6 @@ impl Core {
             is_adopted: false,
             writes_words,
             process: std::process::id(),
-            family,
             opened: Instant::now(),
             ledger: Mutex::default(),
             tracks: Mutex::default(),
@@ -158,7 +156,7 @@ impl Core {
 
     /// Refuses a call in a forked child, and after a fault.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.family.is_child() {
+        if self.is_child() {
             return Err(Error::ForkedChild { process: self.process });
         }
         match self.fault.get() {
@@ -170,11 +168,11 @@ impl Core {
     /// Whether the driver can be called at all: not in a forked child, and not after a fault.
     #[inline]
     pub(crate) fn is_good(&self) -> bool {
-        !self.family.is_child() && self.fault.get().is_none()
+        self.pool.book.family.is_well()
     }
 
     pub(crate) fn is_child(&self) -> bool {
-        self.family.is_child()
+        self.pool.book.family.is_child()
     }
 
     /// What a refused call means. The first fault that stays is kept, with the kernels that may have made it.
@@ -182,13 +180,19 @@ impl Core {
         if !fault::stays(error.code) {
             return Error::Call(error);
         }
-        Error::Faulted(self.fault.get_or_init(|| Arc::new(self.fault_of(error))).clone())
+        self.failed_for_good(error)
+    }
+
+    fn failed_for_good(&self, error: CallError) -> Error {
+        let fault = self.fault.get_or_init(|| Arc::new(self.fault_of(error)));
+        self.pool.book.family.note_failure();
+        Error::Faulted(fault.clone())
     }
 
     /// What it means that the driver twice refused to wait: whether the device still uses memory of the host nobody can tell,
     /// so that it is taken for failed, whatever the code.
     pub(crate) fn lost(&self, error: CallError) -> Error {
-        Error::Faulted(self.fault.get_or_init(|| Arc::new(self.fault_of(error))).clone())
+        self.failed_for_good(error)
     }
 
     fn fault_of(&self, noticed: CallError) -> Fault {
@@ -494,7 +498,7 @@ impl Core {
 
     /// Takes a block back by its address, or says why that cannot be.
     pub(crate) fn taken(&self, address: u64) -> Result<Holding> {
-        if self.family.is_child() {
+        if self.is_child() {
             return Err(WrongRelease::ForkedChild { address, process: self.process }.into());
         }
         self.check()?;

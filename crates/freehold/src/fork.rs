@@ -1,5 +1,5 @@
 //! Whether this process is a fork of the one that opened the device: its driver answers the child nothing (fact 0.6), and
-//! memory shared with the device is not there.
+//! memory shared with the device is not there. And whether the device has failed: who asks for both reads one byte.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -10,7 +10,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 const BYTES: usize = 4096;
 
-/// A page that the system makes zero in a child. The byte at its start is 1 in the process that made it.
+/// A page that the system makes zero in a child. The byte at its start is 1 in the process that made it, and the next one is
+/// until the device fails.
 #[derive(Debug)]
 pub(crate) struct Family {
     page: NonNull<c_void>,
@@ -18,7 +19,7 @@ pub(crate) struct Family {
 
 // SAFETY: `page` is not `Send` as a pointer; it is memory of this value alone, read through atomics.
 unsafe impl Send for Family {}
-// SAFETY: as above: all that is done with the page is an atomic load.
+// SAFETY: as above: all that is done with the page is atomic.
 unsafe impl Sync for Family {}
 
 impl Family {
@@ -28,19 +29,30 @@ impl Family {
         let family = Self { page: NonNull::new(page).expect("the kernel maps nothing at null unless it is asked to") };
         // SAFETY: the page is ours, and holds nothing yet.
         unsafe { madvise(page, BYTES, Advice::LinuxWipeOnFork) }?;
-        family.byte().store(1, Ordering::Relaxed);
+        family.bytes().iter().for_each(|byte| byte.store(1, Ordering::Relaxed));
         Ok(family)
     }
 
     #[inline]
     pub(crate) fn is_child(&self) -> bool {
-        self.byte().load(Ordering::Relaxed) == 0
+        self.bytes()[0].load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether this is the process that made it, and the device has not failed.
+    #[inline]
+    pub(crate) fn is_well(&self) -> bool {
+        self.bytes()[1].load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes that the device has failed.
+    pub(crate) fn note_failure(&self) {
+        self.bytes()[1].store(0, Ordering::Relaxed);
     }
 
     #[inline]
-    fn byte(&self) -> &AtomicU8 {
+    fn bytes(&self) -> &[AtomicU8; 2] {
         // SAFETY: the page is mapped, readable and writable until `self` is dropped, and any byte is a good `AtomicU8`.
-        unsafe { self.page.cast::<AtomicU8>().as_ref() }
+        unsafe { self.page.cast::<[AtomicU8; 2]>().as_ref() }
     }
 }
 
@@ -58,6 +70,14 @@ mod tests {
 
     #[test]
     fn the_process_that_made_it_is_no_child() {
-        assert!(!Family::new().unwrap().is_child());
+        let family = Family::new().unwrap();
+        assert!(!family.is_child() && family.is_well());
+    }
+
+    #[test]
+    fn a_failed_device_makes_no_child() {
+        let family = Family::new().unwrap();
+        family.note_failure();
+        assert!(!family.is_child() && !family.is_well());
     }
 }

@@ -6,6 +6,7 @@
 //! checked guest asks the driver for the stream's id each time instead.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
@@ -16,7 +17,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ledger::{Mark, Owner, WrongRelease};
 use crate::pool::record::{Stage, State};
-use crate::pool::{Key, Refusal, Returned};
+use crate::pool::{Key, Pool, Refusal};
 use crate::track::{Track, Trust};
 
 /// A device as other people's code sees it. There is one for each number, for the whole of a process.
@@ -31,19 +32,58 @@ pub struct Guest {
     uses: Mutex<HashMap<u32, Vec<Arc<Track>>>>,
 }
 
-/// A block that was not taken back at once, and what is known of it. Whoever has it owes the rest of the release.
-#[derive(Debug)]
-#[must_use]
-pub struct Unkept(Option<Returned>);
-
-/// More than this is never kept by a thread.
-const KEPT_BYTES_MAX: u64 = 1 << 40;
+/// What a thread may keep.
+const IN_MAGAZINES: RangeInclusive<u64> = 1..=1 << 40;
 
 /// A longer block is moved where no more than this is left of it: what it gives up is worth a copy.
 const MOVED_BYTES_MAX: u64 = 64 << 10;
 
 /// What a stream is known by: its handle, or its id. The default stream of a thread is another for each.
 type Name = (u64, Option<ThreadId>);
+
+/// What is asked where the warm path has nothing: bytes or an address, the number of the guest, and a stream.
+pub type Otherwise<R> = extern "C" fn(u64, i32, CUstream) -> R;
+
+/// Memory that this thread keeps for a stream of the guest of this number, as [`Guest::alloc`]. Where it keeps none, the device
+/// has failed or the guest is checked, what `otherwise` says, which is asked with the same arguments.
+///
+/// To ask it is the last thing that is done, and nothing unwinds, so that nothing has to be put aside for either.
+pub extern "C" fn alloc_kept(bytes: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<u64>) -> u64 {
+    if !IN_MAGAZINES.contains(&bytes) {
+        return otherwise(bytes, ordinal, stream);
+    }
+    match Pool::take_at_once(Key::foreign(ordinal, stream.0 as u64), bytes) {
+        Some(taken) => taken.base,
+        None => alloc_fetched(bytes, ordinal, stream, otherwise),
+    }
+}
+
+/// As [`alloc_kept`], where nothing is kept that fits: it is fetched of the stream's lot.
+#[inline(never)]
+extern "C" fn alloc_fetched(bytes: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<u64>) -> u64 {
+    match Pool::take_fetched(Key::foreign(ordinal, stream.0 as u64), bytes) {
+        Some(taken) => taken.base,
+        None => otherwise(bytes, ordinal, stream),
+    }
+}
+
+/// Lets this thread keep memory in the order of a stream of the guest of this number, as [`Guest::free`]: zero. Where it cannot,
+/// what `otherwise` says, which is asked with the same arguments.
+pub extern "C" fn free_kept(address: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<i32>) -> i32 {
+    if Pool::put_at_once(Key::foreign(ordinal, stream.0 as u64), address) {
+        return 0;
+    }
+    free_making_room(address, ordinal, stream, otherwise)
+}
+
+/// As [`free_kept`], where there is no room: it is made.
+#[inline(never)]
+extern "C" fn free_making_room(address: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<i32>) -> i32 {
+    if Pool::put_kept(Key::foreign(ordinal, stream.0 as u64), address) {
+        return 0;
+    }
+    otherwise(address, ordinal, stream)
+}
 
 impl Guest {
     pub(crate) fn new(device: &Device, ordinal: i32, is_checked: bool) -> Self {
@@ -57,19 +97,11 @@ impl Guest {
     /// [`Error::NothingAsked`] for no bytes, [`Error::Short`] where there is not so much.
     #[inline]
     pub fn alloc(&self, bytes: u64, stream: CUstream) -> Result<u64> {
-        match self.alloc_kept(bytes, stream) {
-            Some(base) => Ok(base),
-            None => self.alloc_slowly(bytes, stream),
+        let key = Key::foreign(self.ordinal, stream.0 as u64);
+        match Some(bytes).filter(|bytes| IN_MAGAZINES.contains(bytes)).and_then(|bytes| Pool::take_kept(key, bytes)) {
+            Some(taken) => Ok(taken.base),
+            None => self.alloc_unkept(bytes, stream),
         }
-    }
-
-    /// What of [`alloc`](Self::alloc) needs no lock, no driver, and cannot fail otherwise than by having nothing.
-    #[inline(always)]
-    pub fn alloc_kept(&self, bytes: u64, stream: CUstream) -> Option<u64> {
-        if self.is_checked || bytes.wrapping_sub(1) >= KEPT_BYTES_MAX || !self.core.is_good() {
-            return None;
-        }
-        Some(self.core.pool.take_kept(self.key(stream), bytes)?.base)
     }
 
     /// Takes memory back in the order of a stream: work that was put into it before may still use the block.
@@ -78,33 +110,8 @@ impl Guest {
     /// [`Error::WrongRelease`], which says which wrong it is; the block at the address is as it was.
     #[inline]
     pub fn free(&self, address: u64, stream: CUstream) -> Result<()> {
-        self.free_kept(address, stream).or_else(|unkept| self.free_unkept(address, stream, unkept))
-    }
-
-    /// What of [`free`](Self::free) needs no lock and no driver. What is left to be done is to be told to
-    /// [`free_unkept`](Self::free_unkept).
-    #[inline(always)]
-    pub fn free_kept(&self, address: u64, stream: CUstream) -> std::result::Result<(), Unkept> {
-        if self.is_checked || !self.core.is_good() {
-            return Err(Unkept(None));
-        }
-        self.core.pool.put_kept(self.key(stream), address).map_err(|returned| Unkept(Some(returned)))
-    }
-
-    /// The rest of a [`free`](Self::free) that [`free_kept`](Self::free_kept) began.
-    #[cold]
-    pub fn free_unkept(&self, address: u64, stream: CUstream, unkept: Unkept) -> Result<()> {
-        // This thread's magazines found it, and other streams have used it.
-        if let Unkept(Some(Returned::Used(record, state))) = unkept {
-            return match self.stream(stream) {
-                Ok((_, track)) => self.free_used(record, state, &track),
-                Err(error) => {
-                    self.core.pool.book.records.at(record).return_to_owner(state);
-                    Err(error)
-                }
-            };
-        }
-        self.free_slowly(address, stream)
+        let is_kept = Pool::put_kept(Key::foreign(self.ordinal, stream.0 as u64), address);
+        if is_kept { Ok(()) } else { self.free_unkept(address, stream) }
     }
 
     /// As [`alloc`](Self::alloc), of zeros: they are written in the order of the stream.
@@ -160,13 +167,9 @@ impl Guest {
         }
     }
 
-    #[inline]
-    fn key(&self, stream: CUstream) -> Key {
-        Key::foreign(self.ordinal, stream.0 as u64)
-    }
-
+    /// As [`alloc`](Self::alloc), where this thread keeps nothing that fits.
     #[cold]
-    fn alloc_slowly(&self, bytes: u64, stream: CUstream) -> Result<u64> {
+    pub fn alloc_unkept(&self, bytes: u64, stream: CUstream) -> Result<u64> {
         if bytes == 0 {
             return Err(Error::NothingAsked);
         }
@@ -176,7 +179,7 @@ impl Guest {
             return Err(Error::Short { wanted_bytes: bytes });
         }
         let (key, track) = self.stream(stream)?;
-        if let Some(taken) = self.core.pool.take_kept(key, bytes) {
+        if let Some(taken) = Pool::take_kept(key, bytes) {
             return Ok(taken.base);
         }
         match self.core.pool.take(&self.core, key, &track, bytes) {
@@ -186,8 +189,9 @@ impl Guest {
         }
     }
 
+    /// As [`free`](Self::free), where this thread could not keep the block as it was.
     #[cold]
-    fn free_slowly(&self, address: u64, stream: CUstream) -> Result<()> {
+    pub fn free_unkept(&self, address: u64, stream: CUstream) -> Result<()> {
         if self.core.is_child() {
             return Err(WrongRelease::ForkedChild { address, process: self.core.process }.into());
         }
@@ -196,18 +200,12 @@ impl Guest {
         track.mark_release(&self.core.api).map_err(|error| self.core.failed(error))?;
         // A thread that only frees keeps what it frees, too.
         self.core.pool.equip(key, &track);
-        match self.core.pool.put_kept(key, address) {
-            Ok(()) => Ok(()),
-            Err(Returned::Unknown) => Err(self.wrong(address)),
-            Err(Returned::Used(record, state)) => self.free_used(record, state, &track),
-            Err(Returned::Elsewhere) => {
-                let Some(found) = self.core.pool.book.record_at(address) else {
-                    return Err(self.wrong(address));
-                };
-                let state = found.disown(address).map_err(|_| self.wrong(address))?;
-                self.free_used(found.number(), state, &track)
-            }
+        if Pool::put_kept(key, address) {
+            return Ok(());
         }
+        let record = self.core.pool.book.record_at(address).ok_or_else(|| self.wrong(address))?;
+        let state = record.disown(address).map_err(|_| self.wrong(address))?;
+        self.free_used(record.number(), state, &track)
     }
 
     /// Takes back a block that several streams have used, or one whose own stream is another than `track`.
@@ -343,7 +341,7 @@ impl Guest {
     /// The track of a stream, and what this thread finds its magazines by.
     fn stream(&self, stream: CUstream) -> Result<(Key, Arc<Track>)> {
         let name = self.name(stream)?;
-        let key = Key::foreign(self.ordinal, name.0);
+        let key = if self.is_checked { Key::checked } else { Key::foreign }(self.ordinal, name.0);
         if let Some(track) = self.streams().get(&name) {
             return Ok((key, track.clone()));
         }

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::imported::Permission;
 use crate::ledger::{Mark, Owner};
-use crate::pool::Refusal;
+use crate::pool::{Pool, Refusal};
 use crate::stream::{Stream, Used};
 use crate::timeline::Allocation;
 use crate::track::Track;
@@ -51,7 +51,7 @@ impl Holding {
         })?;
         let key = pool.key(track);
         let _shared = context.inner.kept_open();
-        let taken = match pool.take_kept(key, wanted_bytes) {
+        let taken = match Pool::take_kept(key, wanted_bytes) {
             Some(taken) => Ok(taken),
             // If the context is closed meanwhile, the memory goes with it.
             None => context.inner.enter().and_then(|_shared| {

@@ -47,7 +47,9 @@ mod sync {
 }
 
 mod shelf {
-    pub(crate) trait Numbered: Default {
+    /// # Safety
+    /// As in the library, whose shelf is not used here.
+    pub(crate) unsafe trait Numbered {
         fn set_number(&self, number: u32);
     }
 }
@@ -59,7 +61,7 @@ mod turn;
 
 use loom::sync::Arc;
 use loom::thread;
-use record::{Record, Stage};
+use record::{Record, Site, Stage};
 use turn::{Closed, Turn};
 
 const BASE: u64 = 4096;
@@ -121,7 +123,7 @@ fn nobody_enters_what_is_closed_and_nothing_is_left_there() {
 
 fn owned(bytes: u64) -> Arc<Record> {
     let record = Record::default();
-    record.begin(BASE, 1024, 7, 0, 0, 0);
+    record.begin(BASE, 1024, 7, 0, Site::at_place(0), 0);
     record.own(bytes);
     Arc::new(record)
 }
@@ -158,7 +160,7 @@ fn who_looks_never_sees_a_mixture_of_two_owners() {
         let owner = thread::spawn(move || {
             other.disown(BASE).unwrap();
             other.end();
-            other.begin(2 * BASE, 2048, 8, 1, 0, 0);
+            other.begin(2 * BASE, 2048, 8, 1, Site::at_place(0), 0);
             other.own(20);
         });
         let seen = record.seen();
@@ -178,7 +180,7 @@ fn a_release_of_the_block_before_does_not_take_the_one_that_follows() {
         let owner = thread::spawn(move || {
             if other.disown(BASE).is_ok() {
                 other.end();
-                other.begin(2 * BASE, 2048, 8, 1, 0, 0);
+                other.begin(2 * BASE, 2048, 8, 1, Site::at_place(0), 0);
                 other.own(20);
                 return true;
             }
@@ -187,5 +189,49 @@ fn a_release_of_the_block_before_does_not_take_the_one_that_follows() {
         let was_first = record.disown(BASE).is_ok();
         assert!(was_first != owner.join().unwrap());
         assert_eq!(record.disown(2 * BASE).is_ok(), !was_first);
+    });
+}
+
+/// The release of the warm path: whether it was taken, and of which ownership and stream.
+fn release_at_once(record: &Record) -> Option<(u64, u32)> {
+    let state = record.owned_at(BASE)?;
+    let stream = record.stream();
+    record.disown_from(state).then(|| (state.generation(), stream))
+}
+
+#[test]
+fn a_release_at_once_is_taken_or_a_use_elsewhere_is_noted_and_never_both() {
+    check(|| {
+        let record = owned(10);
+        let (user, owner) = (record.clone(), record.clone());
+        let noted = thread::spawn(move || user.note_used_elsewhere(BASE).is_ok());
+        let is_taken = thread::spawn(move || release_at_once(&owner).is_some()).join().unwrap();
+        assert!(is_taken != noted.join().unwrap());
+        assert_eq!(record.state().is_used_elsewhere(), !is_taken);
+    });
+}
+
+#[test]
+fn of_two_releases_at_once_each_takes_an_ownership_of_its_own_and_knows_its_stream() {
+    check(|| {
+        let record = owned(10);
+        let first = record.state().generation();
+        let other = record.clone();
+        let owner = thread::spawn(move || {
+            let taken = release_at_once(&other)?;
+            other.end();
+            other.begin(BASE, 2048, 8, 1, Site::at_place(0), 0);
+            other.own(20);
+            Some(taken)
+        });
+        let taken = release_at_once(&record);
+        match owner.join().unwrap() {
+            // What is released here is the block before, or the one that follows.
+            None => assert_eq!(taken, Some((first, 7))),
+            Some(before) => {
+                assert_eq!(before, (first, 7));
+                assert!([None, Some((first + 2, 8))].contains(&taken), "{taken:?}");
+            }
+        }
     });
 }

@@ -8,6 +8,7 @@ use super::record::{Gone, Record};
 use super::shelf::Shelf;
 use super::slab::Slab;
 use super::table::{Entry, Table};
+use crate::fork::Family;
 
 /// Numbers of pools: no two of a process have the same, ever.
 static POOLS: AtomicU32 = AtomicU32::new(0);
@@ -17,6 +18,7 @@ pub(crate) struct Book {
     pub(crate) number: u32,
     /// The process that made the pool. Its forks have a copy, whose locks may be held for ever.
     pub(crate) process: u32,
+    pub(crate) family: Family,
     pub(crate) records: Shelf<Record>,
     pub(crate) slabs: Shelf<Slab>,
     pub(crate) table: Table,
@@ -26,10 +28,11 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    pub(crate) fn new(table: Table) -> Self {
+    pub(crate) fn new(table: Table, family: Family) -> Self {
         Self {
             number: POOLS.fetch_add(1, Ordering::Relaxed),
             process: std::process::id(),
+            family,
             records: Shelf::new(),
             slabs: Shelf::new(),
             table,
@@ -92,13 +95,13 @@ impl Book {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::record::Stage;
+    use crate::pool::record::{Site, Stage};
 
     #[test]
     fn a_block_is_disowned_once() {
         let records = Shelf::<Record>::new();
         let record = records.at(records.add(1));
-        record.begin(4096, 1024, 7, 0, 0, 0);
+        record.begin(4096, 1024, 7, 0, Site::at_place(0), 0);
         assert_eq!(record.disown(4096).unwrap_err().stage(), Stage::Parked);
         record.own(1000);
         assert_eq!(record.disown(4097).unwrap_err().stage(), Stage::Owned);

@@ -25,18 +25,8 @@ impl Class {
     /// The class that serves so many bytes; none serves more than [`SMALL_BYTES_MAX`].
     #[inline]
     pub(crate) fn of(bytes: u64) -> Option<Self> {
-        if bytes > SMALL_BYTES_MAX {
-            return None;
-        }
-        let steps = bytes.div_ceil(STEP_BYTES).max(1);
-        if steps <= EVEN {
-            return Some(Self(steps as u8 - 1));
-        }
-        // The last step of a doubling belongs to it, not to the next.
-        let last = steps - 1;
-        let doubling = last.ilog2() - EVEN.ilog2();
-        let eighth = (last >> doubling) - EVEN;
-        Some(Self((EVEN + u64::from(doubling) * EVEN + eighth) as u8))
+        let last = bytes.saturating_sub(1) / STEP_BYTES;
+        BY_LAST_STEP.get(last as usize).copied().map(Self)
     }
 
     #[inline]
@@ -84,6 +74,24 @@ impl Class {
         (0..CLASSES as u8).map(Self)
     }
 }
+
+/// The class of each number of steps that a block has before its last one.
+const BY_LAST_STEP: [u8; (SMALL_BYTES_MAX / STEP_BYTES) as usize] = {
+    let mut classes = [0; (SMALL_BYTES_MAX / STEP_BYTES) as usize];
+    let mut last = 0;
+    while last < classes.len() as u64 {
+        classes[last as usize] = if last < EVEN {
+            last as u8
+        } else {
+            // The last step of a doubling belongs to it, not to the next.
+            let doubling = last.ilog2() - EVEN.ilog2();
+            let eighth = (last >> doubling) - EVEN;
+            (EVEN + doubling as u64 * EVEN + eighth) as u8
+        };
+        last += 1;
+    }
+    classes
+};
 
 /// What a thread keeps of one class, in bytes, and in blocks at the least and the most.
 const KEPT_BYTES: u64 = 256 << 10;

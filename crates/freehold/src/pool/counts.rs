@@ -1,39 +1,45 @@
-//! How much was handed out and taken back: by a thread, by a lot, by all.
+//! How much owners have: of what a thread handed out and took back, of what a lot did, of all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How much was handed out and taken back, ever. A rack's are written by its thread alone.
+/// What was handed out less what was taken back. Of one thread it may be less than nothing, where others handed out what it
+/// took back: the sums of all wrap to what is there.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    pub(crate) handed_blocks: AtomicU64,
-    pub(crate) handed_bytes: AtomicU64,
-    pub(crate) taken_blocks: AtomicU64,
-    pub(crate) taken_bytes: AtomicU64,
+    pub(crate) blocks: AtomicU64,
+    pub(crate) bytes: AtomicU64,
 }
 
 impl Counts {
     /// For the one thread that writes them.
     #[inline]
     pub(crate) fn hand(&self, bytes: u64) {
-        bump(&self.handed_blocks, 1);
-        bump(&self.handed_bytes, bytes);
+        bump(&self.blocks, 1);
+        bump(&self.bytes, bytes);
     }
 
     /// For the one thread that writes them.
     #[inline]
     pub(crate) fn take(&self, bytes: u64) {
-        bump(&self.taken_blocks, 1);
-        bump(&self.taken_bytes, bytes);
+        bump(&self.blocks, 1_u64.wrapping_neg());
+        bump(&self.bytes, bytes.wrapping_neg());
+    }
+
+    /// For any thread.
+    pub(crate) fn hand_shared(&self, bytes: u64) {
+        self.blocks.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// For any thread.
+    pub(crate) fn take_shared(&self, bytes: u64) {
+        self.blocks.fetch_sub(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn add(&self, other: &Self) {
-        for (to, from) in self.all().into_iter().zip(other.all()) {
-            to.fetch_add(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn all(&self) -> [&AtomicU64; 4] {
-        [&self.handed_blocks, &self.handed_bytes, &self.taken_blocks, &self.taken_bytes]
+        self.blocks.fetch_add(other.blocks.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.bytes.fetch_add(other.bytes.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use self::inside::{Inside, SLAB, Waiting};
+use self::inside::{Inside, Waiting};
 use super::book::Book;
 use super::class::{CLASSES, Class, SMALL_BYTES_MAX};
 use super::counts::Counts;
 use super::heap::{Chunk, GRANULE_BYTES, Heap, Need, Taken};
 use super::rack::Rack;
-use super::record::{Gone, Record, Seen, Stage};
+use super::record::{Gone, Record, Seen, Site, Stage};
 use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
 
@@ -144,12 +144,11 @@ impl Lot {
     pub(crate) fn exchange(&self, book: &Book, given: &[u32], from: &Track, bytes: u64) -> Option<u32> {
         let inside = &mut *self.inside();
         inside.asked = book.misses.load(Ordering::Relaxed);
-        for &record in given {
-            inside.give_from(book, record, from, &[]);
-        }
         if from.id != inside.home.id {
+            given.iter().for_each(|&record| inside.give_from(book, record, from, &[]));
             return None;
         }
+        given.iter().for_each(|&record| inside.give(book, record));
         let taken = inside.heap.take(bytes)?;
         Some(inside.begin(book, self.number, taken, inside.home.id.0))
     }
@@ -221,7 +220,7 @@ impl Lot {
     /// Makes a slab of a block that was taken of this lot's heap.
     pub(crate) fn add_slab(&self, book: &Book, class: Class, block: u32) {
         let block = book.records.at(block);
-        let (base, place, position) = (block.base(), block.place(), block.position());
+        let (base, site, position) = (block.base(), block.site(), block.position());
         assert_eq!(block.lot(), self.number, "a slab lies on the ground of its lot");
         let inside = &mut *self.inside();
         let blocks = (block.capacity_bytes() / class.bytes()) as u32;
@@ -237,9 +236,10 @@ impl Lot {
         for (index, record) in slab.records().enumerate() {
             let at = base + index as u64 * class.bytes();
             let record = book.records.at(record);
-            record.begin(at, class.bytes(), inside.home.id.0, self.number, number | SLAB, position);
+            let site = Site::in_slab(number, class.index());
+            record.begin(at, class.bytes(), inside.home.id.0, self.number, site, position);
         }
-        slab.settle(base, place);
+        slab.settle(base, site.place().expect("a slab is made of a place"));
         book.table.set_slab(base, block.capacity_bytes(), number);
         inside.list(book, number);
         // The place is the slab's now.
@@ -313,10 +313,12 @@ impl Lot {
     /// of the lot's stream.
     pub(crate) fn resize(&self, record: &Record, bytes: u64) -> bool {
         let inside = &mut *self.inside();
-        let is_place = record.place() & SLAB == 0 && bytes > SMALL_BYTES_MAX;
-        if is_place && record.stream() == inside.home.id.0 {
+        let place = record.site().place().filter(|_| bytes > SMALL_BYTES_MAX);
+        if let Some(place) = place
+            && record.stream() == inside.home.id.0
+        {
             let position = inside.home.edge();
-            if inside.heap.resize(record.place(), bytes, position) {
+            if inside.heap.resize(place, bytes, position) {
                 record.resize(bytes, bytes.next_multiple_of(GRANULE_BYTES));
                 return true;
             }
@@ -478,8 +480,7 @@ impl Lot {
         for record in book.records.iter().filter(|record| record.lot() == self.number) {
             let state = record.state();
             if state.stage() == Stage::Owned && record.disown_described(state.generation(), None, when) {
-                self.counts.taken_blocks.fetch_add(1, Ordering::Relaxed);
-                self.counts.taken_bytes.fetch_add(record.bytes(), Ordering::Relaxed);
+                self.counts.take_shared(record.bytes());
                 record.set_stage(Stage::Ended);
                 inside.note_gone(Gone::of(record));
                 disowned.push((record.number(), record.seen()));
@@ -495,14 +496,16 @@ impl Lot {
         inside.partial.iter_mut().for_each(Vec::clear);
         let is_here = |record: &&Record| record.lot() == self.number && record.state().stage() != Stage::Vacant;
         for record in book.records.iter().filter(is_here) {
-            let slab = record.place();
-            if slab & SLAB == 0 {
-                book.table.clear(record.base(), 1);
-                inside.vacant.push(record.number());
-            } else if record.number() == book.slabs.at(slab & !SLAB).records().start {
-                let slab = book.slabs.at(slab & !SLAB);
-                book.table.clear(slab.base(), slab.bytes());
-                inside.bare[slab.class().index()].push(slab.number());
+            match record.site().slab().map(|slab| book.slabs.at(slab)) {
+                None => {
+                    book.table.clear(record.base(), 1);
+                    inside.vacant.push(record.number());
+                }
+                Some(slab) if record.number() == slab.records().start => {
+                    book.table.clear(slab.base(), slab.bytes());
+                    inside.bare[slab.class().index()].push(slab.number());
+                }
+                Some(_) => {}
             }
             record.end();
         }

@@ -16,13 +16,12 @@ mod counts;
 mod ground;
 #[forbid(unsafe_code)]
 mod heap;
+mod here;
 #[forbid(unsafe_code)]
 mod lot;
 mod rack;
 pub(crate) mod record;
-#[forbid(unsafe_code)]
 mod shelf;
-#[forbid(unsafe_code)]
 mod slab;
 mod supply;
 mod sync;
@@ -43,10 +42,11 @@ use self::counts::Counts;
 use self::ground::Origin;
 use self::lot::Lot;
 use self::rack::Rack;
-use self::record::{Gone, Record, Seen, Stage, State};
+use self::record::{Gone, Record, Seen, Stage};
 use self::supply::Supply;
 use self::table::Table;
 use crate::core::Core;
+use crate::fork::Family;
 use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
 
@@ -81,11 +81,11 @@ impl From<CallError> for Refusal {
 }
 
 impl Pool {
-    pub(crate) fn new(api: &Api, device: CUdevice, total_bytes: u64) -> Result<Self, CallError> {
+    pub(crate) fn new(api: &Api, device: CUdevice, total_bytes: u64, family: Family) -> Result<Self, CallError> {
         let supply = Supply::new(api, device, total_bytes)?;
         let table = Table::new(supply.base, supply.bytes).expect("a table is memory only where it is written");
         Ok(Self {
-            book: Arc::new(Book::new(table)),
+            book: Arc::new(Book::new(table, family)),
             supply,
             lots: Mutex::default(),
             threshold_bytes: AtomicU64::new(u64::MAX),
@@ -115,13 +115,30 @@ impl Pool {
         Key::own(self.book.number, track.id.0)
     }
 
-    /// A block that this thread keeps, or else one of the stream's lot, for an owner. Calls no driver.
+    /// A block that this thread keeps, for an owner: the warm path. It calls nothing.
     #[inline(always)]
-    pub(crate) fn take_kept(&self, key: Key, bytes: u64) -> Option<Taken> {
-        rack::within(key, |_, rack| {
+    pub(crate) fn take_at_once(key: Key, bytes: u64) -> Option<Taken> {
+        rack::at_once(key, |entered| {
             let record = match Class::of(bytes) {
-                Some(class) => rack.take_small(class, bytes).or_else(|| rack.refill(class, bytes)),
-                None => rack.take_large(bytes).or_else(|| rack.exchange_large(bytes)),
+                Some(class) => entered.take_small(class, bytes),
+                None => entered.take_large(bytes),
+            };
+            record.map(Taken::of)
+        })
+    }
+
+    /// A block that this thread keeps, or else one of the stream's lot, for an owner. Calls no driver.
+    pub(crate) fn take_kept(key: Key, bytes: u64) -> Option<Taken> {
+        Self::take_at_once(key, bytes).or_else(|| Self::take_fetched(key, bytes))
+    }
+
+    /// A block of the stream's lot, for an owner. Calls no driver.
+    pub(crate) fn take_fetched(key: Key, bytes: u64) -> Option<Taken> {
+        rack::within(key, |entered| {
+            let record = match Class::of(bytes) {
+                // There may be some: the magazine was not looked at where another thread wanted in.
+                Some(class) => entered.take_small(class, bytes).or_else(|| entered.refill(class, bytes)),
+                None => entered.exchange_large(bytes),
             };
             record.map(Taken::of)
         })?
@@ -144,7 +161,7 @@ impl Pool {
         core.mark_each(&unmarked)?;
         let mut has_borrowed = false;
         loop {
-            if let Some(taken) = self.take_kept(key, bytes) {
+            if let Some(taken) = Self::take_kept(key, bytes) {
                 return Ok(taken);
             }
             // The magazines, or the lot, may have gone with the stream meanwhile.
@@ -171,7 +188,7 @@ impl Pool {
 
     /// Gives this thread magazines for a stream, if it has none. A thread that is ending gets none.
     pub(crate) fn equip(&self, key: Key, track: &Arc<Track>) {
-        if rack::within(key, |_, _| ()).is_none() {
+        if !rack::is_there(key) {
             rack::add(key, Arc::new(Rack::new(self.book.clone(), self.lot_of(track), track.clone())));
         }
     }
@@ -180,9 +197,8 @@ impl Pool {
     fn hand(&self, key: Key, lot: &Lot, record: u32, bytes: u64) -> Taken {
         let record = self.book.records.at(record);
         record.own(bytes);
-        if rack::within(key, |rack, _| rack.counts.hand(bytes)).is_none() {
-            lot.counts.handed_blocks.fetch_add(1, Ordering::Relaxed);
-            lot.counts.handed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if rack::within(key, |entered| entered.rack.counts.hand(bytes)).is_none() {
+            lot.counts.hand_shared(bytes);
         }
         Taken::of(record)
     }
@@ -193,37 +209,40 @@ impl Pool {
         let before = record.bytes();
         let is_resized = lot.resize(record, bytes);
         if is_resized {
-            lot.counts.handed_bytes.fetch_add(bytes, Ordering::Relaxed);
-            lot.counts.taken_bytes.fetch_add(before, Ordering::Relaxed);
+            lot.counts.bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
         }
         is_resized
     }
 
-    /// Takes back a block by its address, in the order of the stream that this thread's rack is for: the warm path. The
-    /// others are told why it is not one for it.
+    /// Takes back a block by its address, in the order of the stream that this thread's rack is for, if there is room: the
+    /// warm path. It calls nothing. Whether it could: otherwise nothing has changed.
     #[inline(always)]
-    pub(crate) fn put_kept(&self, key: Key, address: u64) -> Result<(), Returned> {
-        let Some(record) = self.book.record_at(address) else { return Err(Returned::Unknown) };
-        let put = rack::within(key, |rack, entered| {
-            if record.stream() != rack.stream {
-                return Err(Returned::Elsewhere);
-            }
-            match record.disown(address) {
-                Ok(state) if state.is_used_elsewhere() => Err(Returned::Used(record.number(), state)),
-                Ok(_) => {
-                    entered.put(record);
-                    Ok(())
-                }
-                Err(_) => Err(Returned::Unknown),
-            }
+    pub(crate) fn put_at_once(key: Key, address: u64) -> bool {
+        rack::at_once(key, |entered| {
+            let rack = entered.rack;
+            let record = rack.book.record_at(address)?;
+            let state = record.owned_at(address)?;
+            (record.stream() == rack.stream && entered.put_at_once(record, state)).then_some(())
+        })
+        .is_some()
+    }
+
+    /// As [`put_at_once`](Self::put_at_once), with room made. Whether this thread has it now: otherwise nothing has changed.
+    pub(crate) fn put_kept(key: Key, address: u64) -> bool {
+        let put = rack::within(key, |entered| {
+            let rack = entered.rack;
+            let record = rack.book.record_at(address)?;
+            let state = record.owned_at(address)?;
+            let is_here = record.stream() == rack.stream && record.disown_from(state);
+            is_here.then(|| entered.put(record))
         });
-        put.unwrap_or(Err(Returned::Elsewhere))
+        put.flatten().is_some()
     }
 
     /// Keeps a block that its owner has given up in this thread, in the order of the block's own stream. Whether it could.
     pub(crate) fn put_own(&self, key: Key, record: &Record) -> bool {
-        let put = rack::within(key, |rack, entered| {
-            let is_own = record.stream() == rack.stream;
+        let put = rack::within(key, |entered| {
+            let is_own = record.stream() == entered.rack.stream;
             if is_own {
                 entered.put(record);
             }
@@ -237,8 +256,7 @@ impl Pool {
     pub(crate) fn put(&self, record: u32, from: Option<&Track>, marks: &[Mark]) {
         let record = self.book.records.at(record);
         let lot = self.book.lot(record.lot());
-        lot.counts.taken_blocks.fetch_add(1, Ordering::Relaxed);
-        lot.counts.taken_bytes.fetch_add(record.bytes(), Ordering::Relaxed);
+        lot.counts.take_shared(record.bytes());
         match from {
             Some(from) => lot.give(&self.book, record.number(), from, marks),
             None => lot.give(&self.book, record.number(), &lot.home(), marks),
@@ -323,12 +341,10 @@ impl Pool {
             released_blocks += blocks;
             released_bytes += bytes;
         }
-        let [handed_blocks, handed_bytes, taken_blocks, taken_bytes] =
-            total.all().map(|count| count.load(Ordering::Relaxed));
-        let owned_bytes = handed_bytes.wrapping_sub(taken_bytes);
+        let owned_bytes = total.bytes.load(Ordering::Relaxed);
         let reserved_bytes = self.supply.reserved_bytes();
         Totals {
-            owned_blocks: handed_blocks.wrapping_sub(taken_blocks),
+            owned_blocks: total.blocks.load(Ordering::Relaxed),
             owned_bytes,
             released_blocks,
             released_bytes,
@@ -366,15 +382,4 @@ impl Taken {
     fn of(record: &Record) -> Self {
         Self { record: record.number(), base: record.base() }
     }
-}
-
-/// Why a block is not taken back on the warm path.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Returned {
-    /// There is no block that somebody has at the address.
-    Unknown,
-    /// The block is in the order of another stream.
-    Elsewhere,
-    /// Other streams used it. It is nobody's now: who is told this puts it back.
-    Used(u32, State),
 }

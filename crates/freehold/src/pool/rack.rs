@@ -11,9 +11,10 @@ use super::book::Book;
 use super::class::{CLASSES, Class, KEPT_MAX};
 use super::counts::Counts;
 use super::heap::GRANULE_BYTES;
+use super::here;
 use super::lot::Lot;
-use super::record::Record;
-use super::turn::{self, Closed, Turn};
+use super::record::{Record, State};
+use super::turn::{self, Turn};
 use crate::track::Track;
 
 /// How many blocks that fit no class are kept.
@@ -23,10 +24,11 @@ const LARGE: usize = 8;
 const SLOTS: usize = 16;
 
 /// In lines of its own: neighbours are other threads'.
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(crate) struct Rack {
     /// The stream whose order the blocks here are in.
     pub(crate) stream: u32,
+    /// Written by the rack's thread alone.
     pub(crate) counts: Counts,
     /// Whether the lot's counts hold those of this rack, which is closed. Written under the lock of the lot's racks.
     pub(crate) is_counted: AtomicBool,
@@ -42,8 +44,11 @@ impl std::fmt::Debug for Rack {
     }
 }
 
+#[repr(C)]
 struct Inside {
-    small: [Magazine; CLASSES],
+    /// How many blocks of each class there are, and their records.
+    counts: [u8; CLASSES],
+    small: [[u32; KEPT_MAX]; CLASSES],
     /// The last blocks that were given up, by their lengths in granules.
     large_granules: [u32; LARGE],
     large: [u32; LARGE],
@@ -51,15 +56,9 @@ struct Inside {
     next_large: usize,
 }
 
-#[derive(Clone, Copy)]
-struct Magazine {
-    count: u32,
-    records: [u32; KEPT_MAX],
-}
-
 /// The right to be inside, of the rack's thread.
 pub(crate) struct Entered<'a> {
-    rack: &'a Rack,
+    pub(crate) rack: &'a Rack,
     turn: turn::Entered<'a, Inside>,
 }
 
@@ -73,7 +72,8 @@ impl Rack {
             lot,
             track,
             inside: Turn::new(Inside {
-                small: [Magazine { count: 0, records: [0; KEPT_MAX] }; CLASSES],
+                counts: [0; CLASSES],
+                small: [[0; KEPT_MAX]; CLASSES],
                 large_granules: [0; LARGE],
                 large: [0; LARGE],
                 next_large: 0,
@@ -81,10 +81,22 @@ impl Rack {
         }
     }
 
-    /// Goes inside. For the rack's thread alone, which is not inside already. Who finds the rack closed looks for another.
+    /// Goes inside, unless somebody else wants in, the device has failed, or this is a fork, whose locks may be held for ever.
+    /// For the rack's thread alone, which is not inside already.
     #[inline]
-    pub(crate) fn enter(&self) -> Result<Entered<'_>, Closed> {
-        Ok(Entered { rack: self, turn: self.inside.enter()? })
+    fn enter_at_once(&self) -> Option<Entered<'_>> {
+        if !self.book.family.is_well() {
+            return None;
+        }
+        Some(Entered { rack: self, turn: self.inside.enter_at_once()? })
+    }
+
+    /// As [`enter_at_once`](Self::enter_at_once), behind who is there. Who finds the rack closed looks for another.
+    fn enter(&self) -> Option<Entered<'_>> {
+        if !self.book.family.is_well() {
+            return None;
+        }
+        Some(Entered { rack: self, turn: self.inside.enter().ok()? })
     }
 
     /// Gives all blocks here to the lots that they lie on, from any thread but inside the rack. With `close` the rack is used
@@ -129,10 +141,10 @@ impl<'a> Entered<'a> {
     #[inline]
     pub(crate) fn take_small(&mut self, class: Class, bytes: u64) -> Option<&'a Record> {
         let rack = self.rack;
-        let magazine = &mut self.inside().small[class.index()];
-        let last = magazine.count.checked_sub(1)?;
-        magazine.count = last;
-        let record = rack.book.records.at(magazine.records[last as usize % KEPT_MAX]);
+        let inside = self.inside();
+        let last = inside.counts[class.index()].checked_sub(1)?;
+        inside.counts[class.index()] = last;
+        let record = rack.book.records.at(inside.small[class.index()][usize::from(last) % KEPT_MAX]);
         record.own(bytes);
         rack.counts.hand(bytes);
         Some(record)
@@ -154,51 +166,60 @@ impl<'a> Entered<'a> {
         Some(record)
     }
 
-    /// Keeps a block that its owner gave up.
+    /// Takes a block from its owner and keeps it, if its state is still `state` and there is room. Whether it did: otherwise
+    /// nothing has changed.
     #[inline]
-    pub(crate) fn put(&mut self, record: &Record) {
-        self.rack.counts.take(record.bytes());
-        let capacity_bytes = record.capacity_bytes();
-        match Class::of(capacity_bytes) {
-            Some(class) => self.put_small(class, record.number()),
-            None => self.put_large((capacity_bytes / GRANULE_BYTES) as u32, record.number()),
-        }
-    }
-
-    #[inline]
-    fn put_small(&mut self, class: Class, record: u32) {
-        let magazine = &mut self.inside().small[class.index()];
-        if magazine.count as usize >= class.kept() {
-            self.spill(class);
-        }
-        let magazine = &mut self.inside().small[class.index()];
-        magazine.records[magazine.count as usize % KEPT_MAX] = record;
-        magazine.count += 1;
-    }
-
-    #[inline]
-    fn put_large(&mut self, granules: u32, record: u32) {
+    pub(crate) fn put_at_once(&mut self, record: &Record, state: State) -> bool {
+        let rack = self.rack;
         let inside = self.inside();
-        let index = inside.next_large;
-        inside.next_large = (index + 1) % LARGE;
-        let evicted = (inside.large_granules[index] != 0).then_some(inside.large[index]);
-        inside.large_granules[index] = granules;
-        inside.large[index] = record;
-        if let Some(evicted) = evicted {
-            self.rack.give_up(evicted);
+        match record.site().class().map(Class::at) {
+            Some(class) => {
+                if !inside.has_room(class) || !record.disown_from(state) {
+                    return false;
+                }
+                inside.add(class, record.number());
+            }
+            None => {
+                if !inside.has_large_room() || !record.disown_from(state) {
+                    return false;
+                }
+                inside.add_large(record);
+            }
+        }
+        rack.counts.take(record.bytes());
+        true
+    }
+
+    /// Keeps a block that its owner gave up, and gives up others where there is no room.
+    pub(crate) fn put(&mut self, record: &Record) {
+        let rack = self.rack;
+        rack.counts.take(record.bytes());
+        match record.site().class().map(Class::at) {
+            Some(class) => {
+                if !self.inside().has_room(class) {
+                    self.spill(class);
+                }
+                self.inside().add(class, record.number());
+            }
+            None => {
+                if let Some(evicted) = self.inside().evict() {
+                    rack.give_up(evicted);
+                }
+                self.inside().add_large(record);
+            }
         }
     }
 
     /// Gives the older half of a magazine to the lots.
-    #[cold]
     fn spill(&mut self, class: Class) {
         let rack = self.rack;
-        let magazine = &mut self.inside().small[class.index()];
-        let spilled = (magazine.count / 2 + 1).min(magazine.count) as usize;
-        let records: [u32; KEPT_MAX] = magazine.records;
-        magazine.records.copy_within(spilled.., 0);
-        magazine.count -= spilled as u32;
-        rack.give_up_all(&records[..spilled]);
+        let inside = self.inside();
+        let (count, records) = (&mut inside.counts[class.index()], &mut inside.small[class.index()]);
+        let spilled = (*count / 2 + 1).min(*count);
+        *count -= spilled;
+        let older = *records;
+        records.copy_within(usize::from(spilled).., 0);
+        rack.give_up_all(&older[..usize::from(spilled)]);
     }
 
     /// Gives all kept blocks that fit no class to the lots, and takes one of the lot's heap, which sees them as one with what
@@ -206,21 +227,24 @@ impl<'a> Entered<'a> {
     #[inline(never)]
     pub(crate) fn exchange_large(&mut self, bytes: u64) -> Option<&'a Record> {
         let rack = self.rack;
-        let mut kept = [0; LARGE];
+        let mut own = [0; LARGE];
         let mut count = 0;
         let inside = self.inside();
-        for (granules, &record) in inside.large_granules.iter_mut().zip(&inside.large) {
-            if std::mem::take(granules) == 0 {
-                continue;
-            }
+        let bit = |(index, &granules)| u32::from(granules != 0) << index;
+        // A bit for each: most often there is one, and only what is there is looked at.
+        let mut kept = (0..LARGE).zip(&inside.large_granules).map(bit).fold(0, |all, one| all | one);
+        while kept != 0 {
+            let record = inside.large[kept.trailing_zeros() as usize % LARGE];
+            kept &= kept - 1;
             if rack.book.records.at(record).lot() == rack.lot.number {
-                kept[count] = record;
+                own[count % LARGE] = record;
                 count += 1;
             } else {
                 rack.give_up(record);
             }
         }
-        let record = rack.lot.exchange(&rack.book, &kept[..count], &rack.track, bytes)?;
+        inside.large_granules = [0; LARGE];
+        let record = rack.lot.exchange(&rack.book, &own[..count.min(LARGE)], &rack.track, bytes)?;
         let record = rack.book.records.at(record);
         record.own(bytes);
         rack.counts.hand(bytes);
@@ -231,22 +255,52 @@ impl<'a> Entered<'a> {
     #[cold]
     pub(crate) fn refill(&mut self, class: Class, bytes: u64) -> Option<&'a Record> {
         let rack = self.rack;
-        let magazine = &mut self.inside().small[class.index()];
+        let inside = self.inside();
         let count = class.kept() / 2 + 1;
-        rack.lot.take_small(&rack.book, rack.stream, class, count, |record| {
-            magazine.records[magazine.count as usize % KEPT_MAX] = record;
-            magazine.count += 1;
-        });
+        rack.lot.take_small(&rack.book, rack.stream, class, count, |record| inside.add(class, record));
         self.take_small(class, bytes)
     }
 }
 
 impl Inside {
+    #[inline]
+    fn has_room(&self, class: Class) -> bool {
+        usize::from(self.counts[class.index()]) < class.kept()
+    }
+
+    /// Whether the next block that fits no class takes no other's place.
+    #[inline]
+    fn has_large_room(&self) -> bool {
+        self.large_granules[self.next_large % LARGE] == 0
+    }
+
+    /// Keeps a block that fits no class where there is room.
+    #[inline]
+    fn add_large(&mut self, record: &Record) {
+        let index = self.next_large % LARGE;
+        self.next_large = index + 1;
+        self.large_granules[index] = (record.capacity_bytes() / GRANULE_BYTES) as u32;
+        self.large[index] = record.number();
+    }
+
+    /// Makes room for a block that fits no class: the one that was there.
+    fn evict(&mut self) -> Option<u32> {
+        let index = self.next_large % LARGE;
+        (std::mem::take(&mut self.large_granules[index]) != 0).then_some(self.large[index])
+    }
+
+    /// Puts a block into a magazine that has room.
+    #[inline]
+    fn add(&mut self, class: Class, record: u32) {
+        let count = &mut self.counts[class.index()];
+        self.small[class.index()][usize::from(*count) % KEPT_MAX] = record;
+        *count += 1;
+    }
+
     fn drain(&mut self) -> Vec<u32> {
         let mut records = Vec::new();
-        for magazine in &mut self.small {
-            records.extend_from_slice(&magazine.records[..magazine.count as usize]);
-            magazine.count = 0;
+        for (count, magazine) in self.counts.iter_mut().zip(&self.small) {
+            records.extend_from_slice(&magazine[..usize::from(std::mem::take(count))]);
         }
         for (granules, record) in self.large_granules.iter_mut().zip(self.large) {
             if std::mem::take(granules) != 0 {
@@ -260,38 +314,55 @@ impl Inside {
 /// What a thread finds its racks by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// A number or a handle, all bits of it: a driver may tell its handles apart by any of them.
+    /// A number, a handle or an id, all bits of it: a driver may tell its handles apart by any of them.
     stream: u64,
-    /// Whose numbers or handles those are.
-    space: u32,
+    /// Whose numbers or handles those are: a pool, or a device, and above that number which of the three.
+    space: u64,
 }
+
+const OWN: u64 = 1 << 32;
+const CHECKED: u64 = 2 << 32;
 
 impl Key {
     /// A stream of the library's own: its number never comes again.
     #[inline]
     pub(crate) fn own(pool: u32, stream: u32) -> Self {
-        Self { stream: u64::from(stream), space: pool << 1 }
+        Self { stream: u64::from(stream), space: OWN | u64::from(pool) }
     }
 
     /// A stream that other people's code names by its handle. The handle may come again: then the rack is closed first.
     #[inline]
     pub(crate) fn foreign(device: i32, handle: u64) -> Self {
-        Self { stream: handle, space: (device as u32) << 1 | 1 }
+        Self { stream: handle, space: u64::from(device as u32) }
+    }
+
+    /// A stream that other people's code names by its handle, and that the driver says the id of.
+    pub(crate) fn checked(device: i32, id: u64) -> Self {
+        Self { stream: id, space: CHECKED | u64::from(device as u32) }
+    }
+
+    /// That of no stream.
+    const fn nobodys() -> Self {
+        Self { stream: 0, space: u64::MAX }
     }
 
     #[inline]
     fn slot(self) -> usize {
-        let word = self.stream ^ u64::from(self.space) << 32;
+        let word = self.stream ^ self.space << 32;
         (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % SLOTS
     }
 }
 
 thread_local! {
+    /// The racks that this thread finds at once, through `here`. Apart from its list of them, which goes when the thread ends.
+    static FOUND: [Slot; SLOTS] = const { [const { Slot::empty() }; SLOTS] };
+
     /// The racks of this thread.
-    static DESK: Desk = const { Desk { slots: [const { Slot::empty() }; SLOTS], racks: RefCell::new(Vec::new()) } };
+    static DESK: Desk = const { Desk { racks: RefCell::new(Vec::new()) } };
 }
 
-/// A rack that was found by its key. Null where there is none.
+/// A rack that was found by its key. A rack, or null and nobody's key.
+#[repr(align(32))]
 struct Slot {
     key: Cell<Key>,
     rack: Cell<*const Rack>,
@@ -299,35 +370,55 @@ struct Slot {
 
 impl Slot {
     const fn empty() -> Self {
-        Self { key: Cell::new(Key { stream: 0, space: 0 }), rack: Cell::new(ptr::null()) }
+        Self { key: Cell::new(Key::nobodys()), rack: Cell::new(ptr::null()) }
     }
 
-    fn set(&self, key: Key, rack: *const Rack) {
+    fn set(&self, key: Key, rack: &Rack) {
         self.key.set(key);
         self.rack.set(rack);
+    }
+
+    fn clear(&self) {
+        self.key.set(Key::nobodys());
+        self.rack.set(ptr::null());
     }
 }
 
 struct Desk {
-    slots: [Slot; SLOTS],
     racks: RefCell<Vec<(Key, Arc<Rack>)>>,
 }
 
-/// Calls `act` inside this thread's rack for a key. Nothing where there is none, or where the thread is ending.
+/// Calls `act` inside this thread's rack for a key, if it is found at once and nobody else wants in.
 #[inline(always)]
-pub(crate) fn within<R>(key: Key, act: impl FnOnce(&Rack, &mut Entered<'_>) -> R) -> Option<R> {
-    DESK.try_with(|desk| {
-        let slot = &desk.slots[key.slot()];
-        // SAFETY: a rack in a slot is in the list of the same thread, which keeps it, until it is taken from both.
-        if let Some(rack) = unsafe { slot.rack.get().as_ref() }
-            && slot.key.get() == key
-            && let Ok(mut entered) = rack.enter()
-        {
-            return Some(act(rack, &mut entered));
-        }
-        desk.within_listed(key, act)
+pub(crate) fn at_once<R>(key: Key, act: impl FnOnce(&mut Entered<'_>) -> Option<R>) -> Option<R> {
+    found(key, |rack| act(&mut rack?.enter_at_once()?))
+}
+
+/// Calls `act` inside this thread's rack for a key. Nothing where there is none, or where the thread is ending.
+#[inline]
+pub(crate) fn within<R>(key: Key, act: impl FnOnce(&mut Entered<'_>) -> R) -> Option<R> {
+    found(key, |rack| match rack.and_then(Rack::enter) {
+        Some(mut entered) => Some(act(&mut entered)),
+        None => within_listed(key, act),
     })
-    .ok()?
+}
+
+/// Calls `act` with the rack that this thread finds at once.
+#[inline(always)]
+fn found<R>(key: Key, act: impl FnOnce(Option<&Rack>) -> R) -> R {
+    // SAFETY: null, or the slots of this thread, which need no drop and so last until it has ended; nobody else touches them.
+    let slots = unsafe { here::get().cast::<[Slot; SLOTS]>().as_ref() };
+    let Some(slot) = slots.map(|slots| &slots[key.slot()]).filter(|slot| slot.key.get() == key) else {
+        return act(None);
+    };
+    // SAFETY: a slot with somebody's key has a rack that is in the list of the same thread, which keeps it, until it is
+    // taken from both.
+    act(Some(unsafe { &*slot.rack.get() }))
+}
+
+/// Whether this thread has a rack for a key.
+pub(crate) fn is_there(key: Key) -> bool {
+    listed(key).is_some()
 }
 
 /// Gives this thread a rack for a key. Whether it took it: a thread that is ending takes none.
@@ -339,21 +430,33 @@ pub(crate) fn add(key: Key, rack: Arc<Rack>) -> bool {
     added.is_ok()
 }
 
-impl Desk {
-    #[cold]
-    fn within_listed<R>(&self, key: Key, act: impl FnOnce(&Rack, &mut Entered<'_>) -> R) -> Option<R> {
-        self.forget_closed();
-        let rack = self.racks.borrow().iter().find(|(found, _)| *found == key).map(|(_, rack)| rack.clone())?;
-        self.slots[key.slot()].set(key, Arc::as_ptr(&rack));
-        let mut entered = rack.enter().ok()?;
-        Some(act(&rack, &mut entered))
-    }
+#[cold]
+fn within_listed<R>(key: Key, act: impl FnOnce(&mut Entered<'_>) -> R) -> Option<R> {
+    let rack = listed(key)?;
+    FOUND.with(|slots| {
+        slots[key.slot()].set(key, &rack);
+        here::set(ptr::from_ref(slots).cast());
+    });
+    let mut entered = rack.enter()?;
+    Some(act(&mut entered))
+}
 
+/// This thread's rack for a key, unless it is closed or the thread is ending.
+fn listed(key: Key) -> Option<Arc<Rack>> {
+    let racks = DESK.try_with(|desk| {
+        desk.forget_closed();
+        desk.racks.borrow().iter().find(|(found, _)| *found == key).map(|(_, rack)| rack.clone())
+    });
+    racks.ok()?
+}
+
+impl Desk {
     fn forget_closed(&self) {
-        let is_closed = |rack: &Rack| rack.inside.is_closed();
+        // In a fork the locks that tell may be held for ever.
+        let is_closed = |rack: &Rack| !rack.book.family.is_child() && rack.inside.is_closed();
         let closed: Vec<_> = self.racks.borrow_mut().extract_if(.., |(_, rack)| is_closed(rack)).collect();
         for (key, _) in closed {
-            self.slots[key.slot()].set(key, ptr::null());
+            FOUND.with(|found| found[key.slot()].clear());
         }
     }
 }
@@ -362,9 +465,7 @@ impl Drop for Desk {
     /// What an ending thread kept goes to the lots, but for those of a parent.
     fn drop(&mut self) {
         let process = std::process::id();
-        for slot in &self.slots {
-            slot.rack.set(ptr::null());
-        }
+        FOUND.with(|found| found.iter().for_each(Slot::clear));
         for (_, rack) in self.racks.borrow_mut().drain(..) {
             if rack.book.process == process {
                 rack.empty(true);

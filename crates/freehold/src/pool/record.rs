@@ -69,9 +69,44 @@ impl State {
     }
 }
 
-/// One block. A line of the cache to itself: neighbours are other threads'.
+/// Where a block lies in its lot: in a place of the heap, or in a slab, of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Site(u32);
+
+/// In the site of a slab's block. The class is above the slab's number, which is less than 2^24.
+const SLAB: u32 = 1 << 31;
+const CLASS_SHIFT: u32 = 24;
+
+impl Site {
+    #[inline]
+    pub(crate) fn at_place(place: u32) -> Self {
+        assert!(place & SLAB == 0, "a heap has fewer than 2^31 places");
+        Self(place)
+    }
+
+    pub(crate) fn in_slab(slab: u32, class: usize) -> Self {
+        Self(SLAB | (class as u32) << CLASS_SHIFT | slab)
+    }
+
+    #[inline]
+    pub(crate) fn place(self) -> Option<u32> {
+        (self.0 & SLAB == 0).then_some(self.0)
+    }
+
+    pub(crate) fn slab(self) -> Option<u32> {
+        (self.0 & SLAB != 0).then_some(self.0 & ((1 << CLASS_SHIFT) - 1))
+    }
+
+    /// The class of a slab's block.
+    #[inline]
+    pub(crate) fn class(self) -> Option<usize> {
+        (self.0 & SLAB != 0).then_some(((self.0 & !SLAB) >> CLASS_SHIFT) as usize)
+    }
+}
+
+/// One block. Lines of the cache to itself: neighbours are other threads'. What the warm path touches is in the first.
 #[derive(Debug, Default)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(crate) struct Record {
     state: AtomicU64,
     base: AtomicU64,
@@ -83,8 +118,8 @@ pub(crate) struct Record {
     stream: AtomicU32,
     /// The lot on whose ground it lies.
     lot: AtomicU32,
-    /// Its place there, or its slab.
-    place: AtomicU32,
+    /// A [`Site`].
+    site: AtomicU32,
     number: AtomicU32,
     /// The position in its stream behind which nobody uses the block: written where the library counts the stream's work.
     position: AtomicU64,
@@ -145,7 +180,8 @@ impl Gone {
     }
 }
 
-impl Numbered for Record {
+// SAFETY: all fields are atomic numbers and pointers: zero is a good value of each, and none needs a drop.
+unsafe impl Numbered for Record {
     fn set_number(&self, number: u32) {
         self.number.store(number, Ordering::Relaxed);
     }
@@ -183,8 +219,8 @@ impl Record {
     }
 
     #[inline]
-    pub(crate) fn place(&self) -> u32 {
-        self.place.load(Ordering::Relaxed)
+    pub(crate) fn site(&self) -> Site {
+        Site(self.site.load(Ordering::Relaxed))
     }
 
     #[inline]
@@ -276,24 +312,32 @@ impl Record {
         })
     }
 
-    /// Takes the block from its owner, once: who comes second is told the state.
+    /// The state of a block that somebody has and no other stream uses, if it begins at `base`.
     #[inline]
-    pub(crate) fn disown(&self, base: u64) -> Result<State, State> {
+    pub(crate) fn owned_at(&self, base: u64) -> Option<State> {
         let state = self.state();
-        if state.stage() != Stage::Owned || self.base() != base {
-            return Err(state);
-        }
-        let parked = state.with(Stage::Parked).0;
-        match self.state.compare_exchange(state.0, parked, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => Ok(state),
-            Err(_) => self.disown_again(base),
-        }
+        (state.0 & (STAGE | USED) == Stage::Owned as u64 && self.base() == base).then_some(state)
     }
 
-    /// A use elsewhere may have been noted at the same time.
-    #[cold]
-    fn disown_again(&self, base: u64) -> Result<State, State> {
-        self.disown(base)
+    /// Takes the block from its owner if its state is still that. Then what was read of the record since is true.
+    #[inline]
+    pub(crate) fn disown_from(&self, state: State) -> bool {
+        let parked = state.with(Stage::Parked).0;
+        self.state.compare_exchange(state.0, parked, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes the block from its owner, once: who comes second is told the state.
+    pub(crate) fn disown(&self, base: u64) -> Result<State, State> {
+        loop {
+            let state = self.state();
+            if state.stage() != Stage::Owned || self.base() != base {
+                return Err(state);
+            }
+            // A use elsewhere may be noted at the same time.
+            if self.disown_from(state) {
+                return Ok(state);
+            }
+        }
     }
 
     /// Undoes a [`disown`](Self::disown) that came to nothing. For who did it.
@@ -321,7 +365,7 @@ impl Record {
     }
 
     /// Gives the record a block, which is parked.
-    pub(crate) fn begin(&self, base: u64, capacity_bytes: u64, stream: u32, lot: u32, place: u32, position: u64) {
+    pub(crate) fn begin(&self, base: u64, capacity_bytes: u64, stream: u32, lot: u32, site: Site, position: u64) {
         let state = State(self.state.load(Ordering::Relaxed));
         fence(Ordering::Release);
         self.base.store(base, Ordering::Relaxed);
@@ -329,7 +373,7 @@ impl Record {
         self.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
         self.stream.store(stream, Ordering::Relaxed);
         self.lot.store(lot, Ordering::Relaxed);
-        self.place.store(place, Ordering::Relaxed);
+        self.site.store(site.0, Ordering::Relaxed);
         self.position.store(position, Ordering::Relaxed);
         let parked = state.with(Stage::Parked).undescribed().0.wrapping_add(GENERATION);
         self.state.store(parked, Ordering::Release);

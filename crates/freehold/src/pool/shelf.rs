@@ -1,63 +1,97 @@
 //! Things found by a number, which stay where they are until all of them go. Read without a lock.
+//!
+//! All that there can ever be have their addresses from the beginning, and memory only where one was written.
 
-use std::sync::OnceLock;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Things of a chunk, and chunks at the most.
-const CHUNK: usize = 2048;
-const CHUNKS: usize = 8192;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+/// Things at the most.
+const MOST: usize = 1 << 24;
 
 /// What knows its number.
-pub(crate) trait Numbered: Default {
+///
+/// # Safety
+/// All zeros are a good value, and one that needs no drop.
+pub(crate) unsafe trait Numbered {
     fn set_number(&self, number: u32);
 }
 
-#[derive(Debug)]
 pub(crate) struct Shelf<T> {
-    chunks: Box<[OnceLock<Box<[T; CHUNK]>>; CHUNKS]>,
+    things: NonNull<[T; MOST]>,
     next: AtomicU32,
+    owns: PhantomData<T>,
+}
+
+// SAFETY: `things` is not `Send` as a pointer; it is memory of this value alone, and `T`s can be sent.
+unsafe impl<T: Send> Send for Shelf<T> {}
+// SAFETY: as above: all that is done with the things is to lend them, which `T` lets several threads have.
+unsafe impl<T: Sync> Sync for Shelf<T> {}
+
+impl<T> fmt::Debug for Shelf<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shelf").field("next", &self.next).finish_non_exhaustive()
+    }
 }
 
 impl<T: Numbered> Shelf<T> {
     pub(crate) fn new() -> Self {
-        Self { chunks: boxed(OnceLock::new), next: AtomicU32::new(0) }
+        const { assert!(align_of::<T>() <= 4096, "a mapping begins with a page") };
+        // Nothing is set aside for what may never be written.
+        let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: the kernel chooses the address, so that no mapping of anybody's is replaced.
+        let things = unsafe { mmap_anonymous(null_mut(), size_of::<[T; MOST]>(), access, kind) };
+        let things = NonNull::new(things.expect("a shelf is memory only where it is written").cast());
+        let things = things.expect("the kernel maps nothing at null unless it is asked to");
+        Self { things, next: AtomicU32::new(0), owns: PhantomData }
     }
 
+    /// The thing of a number that [`add`](Self::add) gave.
     #[inline]
     pub(crate) fn at(&self, number: u32) -> &T {
-        let chunk = self.chunks[number as usize / CHUNK % CHUNKS].get();
-        &chunk.expect("a number is of a thing that was made")[number as usize % CHUNK]
+        &self.things()[number as usize % MOST]
     }
 
     /// Makes `count` things whose numbers follow each other. The first number.
     pub(crate) fn add(&self, count: u32) -> u32 {
         let first = self.next.fetch_add(count, Ordering::Relaxed);
-        let end = first.checked_add(count).filter(|&end| end as usize <= CHUNK * CHUNKS);
+        let end = first.checked_add(count).filter(|&end| end as usize <= MOST);
         for number in first..end.expect("a pool has fewer than 2^24 blocks and places for them") {
-            let things = self.chunks[number as usize / CHUNK].get_or_init(|| boxed(T::default));
-            things[number as usize % CHUNK].set_number(number);
+            self.at(number).set_number(number);
         }
         first
     }
 
     /// All that were made.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        (0..self.next.load(Ordering::Acquire) as usize)
-            .filter_map(|number| self.chunks[number / CHUNK].get().map(|things| &things[number % CHUNK]))
+        self.things()[..(self.next.load(Ordering::Acquire) as usize).min(MOST)].iter()
+    }
+
+    #[inline]
+    fn things(&self) -> &[T; MOST] {
+        // SAFETY: the mapping is of this length, begins with a page, lasts as long as `self`, is written through shared
+        // references alone, and was zeros, which are good `T`s.
+        unsafe { self.things.as_ref() }
     }
 }
 
-fn boxed<T, const N: usize>(make: impl Fn() -> T) -> Box<[T; N]> {
-    let things: Box<[T]> = (0..N).map(|_| make()).collect();
-    let Ok(things) = things.try_into() else { unreachable!("an array has as many things as were made for it") };
-    things
+impl<T> Drop for Shelf<T> {
+    fn drop(&mut self) {
+        // SAFETY: the things are `self`'s own mapping of this length, and nothing refers to it any more.
+        let unmapped = unsafe { munmap(self.things.as_ptr().cast(), size_of::<[T; MOST]>()) };
+        unmapped.expect("the whole of a mapping can be unmapped");
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    impl Numbered for AtomicU32 {
+    // SAFETY: zero is a good number, and numbers need no drop.
+    unsafe impl Numbered for AtomicU32 {
         fn set_number(&self, number: u32) {
             self.store(number, Ordering::Relaxed);
         }

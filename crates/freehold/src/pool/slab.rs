@@ -27,7 +27,8 @@ pub(crate) struct Slab {
     number: AtomicU32,
 }
 
-impl Numbered for Slab {
+// SAFETY: all fields are atomic numbers and pointers: zero is a good value of each, and none needs a drop.
+unsafe impl Numbered for Slab {
     fn set_number(&self, number: u32) {
         self.number.store(number, Ordering::Relaxed);
     }

@@ -8,6 +8,7 @@ use std::sync::PoisonError;
 
 use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering, UnsafeCell, barrier, yield_now};
 
+#[repr(C)]
 pub(crate) struct Turn<T> {
     /// Whether the thread is inside.
     busy: AtomicBool,
@@ -20,7 +21,7 @@ pub(crate) struct Turn<T> {
 }
 
 // SAFETY: `inside` is not `Sync`. It is touched by the thread between `enter` and the drop of its guard, and by others with
-// the door held after they saw that the thread is outside: see `enter` and `take_over`.
+// the door held after they saw that the thread is outside: see `enter_at_once` and `take`.
 unsafe impl<T: Send> Sync for Turn<T> {}
 
 /// The right to be inside, of the thread.
@@ -43,23 +44,29 @@ impl<T> Turn<T> {
         }
     }
 
-    /// Goes inside. For the thread alone, which is not inside already.
+    /// Goes inside, if nobody else wants in. For the thread alone, which is not inside already.
     #[inline]
-    pub(crate) fn enter(&self) -> Result<Entered<'_, T>, Closed> {
+    pub(crate) fn enter_at_once(&self) -> Option<Entered<'_, T>> {
         self.busy.store(true, Ordering::Relaxed);
         barrier::light(self.barrier);
         if self.wanted.load(Ordering::Acquire) {
-            return self.enter_behind();
+            self.busy.store(false, Ordering::Release);
+            return None;
         }
-        Ok(Entered { turn: self })
+        Some(Entered { turn: self })
     }
 
-    /// Waits for who is inside.
-    #[cold]
-    fn enter_behind(&self) -> Result<Entered<'_, T>, Closed> {
-        self.busy.store(false, Ordering::Release);
-        let is_closed = *self.door();
-        if is_closed { Err(Closed) } else { self.enter() }
+    /// Goes inside, behind who is there. For the thread alone, which is not inside already.
+    pub(crate) fn enter(&self) -> Result<Entered<'_, T>, Closed> {
+        loop {
+            if let Some(entered) = self.enter_at_once() {
+                return Ok(entered);
+            }
+            let is_closed = *self.door();
+            if is_closed {
+                return Err(Closed);
+            }
+        }
     }
 
     /// Takes over from the thread while `act` runs, from any thread but inside.

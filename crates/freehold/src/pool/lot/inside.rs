@@ -6,12 +6,9 @@ use std::sync::Arc;
 use super::super::book::Book;
 use super::super::class::CLASSES;
 use super::super::heap::{Heap, Taken};
-use super::super::record::{Gone, Record, Stage};
+use super::super::record::{Gone, Record, Site, Stage};
 use crate::ledger::Mark;
 use crate::track::Track;
-
-/// A record's place that is a slab's number.
-pub(super) const SLAB: u32 = 1 << 31;
 
 /// How many records are made at once for a lot.
 const RECORDS: u32 = 64;
@@ -59,7 +56,8 @@ impl Inside {
             self.vacant.extend((first..first + RECORDS).rev());
         }
         let number = self.vacant.pop().expect("records were just made");
-        book.records.at(number).begin(taken.base, taken.bytes, stream, lot, taken.place, taken.position);
+        let site = Site::at_place(taken.place);
+        book.records.at(number).begin(taken.base, taken.bytes, stream, lot, site, taken.position);
         book.table.set_record(taken.base, number);
         number
     }
@@ -82,8 +80,8 @@ impl Inside {
     /// Takes back a block that is free in the order of the lot's stream.
     pub(super) fn give(&mut self, book: &Book, number: u32) {
         let record = book.records.at(number);
-        let place = record.place();
-        if place & SLAB == 0 {
+        let site = record.site();
+        if let Some(place) = site.place() {
             self.note_gone(Gone::of(record));
             book.table.clear(record.base(), 1);
             let position = self.position_of(record);
@@ -91,7 +89,7 @@ impl Inside {
             self.vacant.push(number);
             return self.heap.give(place, position);
         }
-        let slab = book.slabs.at(place & !SLAB);
+        let slab = book.slabs.at(site.slab().expect("what is no place is a slab's"));
         let was_full = slab.is_full();
         slab.give(number);
         if was_full {

@@ -1,0 +1,94 @@
+//! One pointer of each thread, which the warm path reads first. Null until it is set.
+//!
+//! In a shared library `thread_local` is a call, because the library may be loaded when threads have started: all that is in
+//! registers is put aside for it. These eight bytes are in what is set aside for each thread when it starts (the initial-exec
+//! model, as other allocators have it): two loads. Elsewhere than on Linux with glibc they are a `thread_local`.
+
+pub(super) use model::{get, set};
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
+mod model {
+    use std::arch::{asm, global_asm};
+
+    global_asm!(
+        ".pushsection .tbss.freehold_here,\"awT\",@nobits",
+        ".p2align 3",
+        ".globl freehold_here",
+        ".hidden freehold_here",
+        ".type freehold_here,@object",
+        ".size freehold_here,8",
+        "freehold_here:",
+        ".zero 8",
+        ".popsection",
+    );
+
+    #[inline(always)]
+    pub(crate) fn get() -> *const () {
+        let here;
+        // SAFETY: the offset of the thread's own eight bytes is loaded, and then what they hold: a pointer, or zeros.
+        unsafe {
+            asm!(
+                "mov {here}, qword ptr [rip + freehold_here@GOTTPOFF]",
+                "mov {here}, qword ptr fs:[{here}]",
+                here = out(reg) here,
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+        here
+    }
+
+    pub(crate) fn set(here: *const ()) {
+        // SAFETY: the offset of the thread's own eight bytes is loaded, and they are written, which nobody has a reference to.
+        unsafe {
+            asm!(
+                "mov {at}, qword ptr [rip + freehold_here@GOTTPOFF]",
+                "mov qword ptr fs:[{at}], {here}",
+                at = out(reg) _,
+                here = in(reg) here,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri))))]
+mod model {
+    use std::cell::Cell;
+    use std::ptr;
+
+    thread_local! {
+        static HERE: Cell<*const ()> = const { Cell::new(ptr::null()) };
+    }
+
+    #[inline]
+    pub(crate) fn get() -> *const () {
+        HERE.get()
+    }
+
+    pub(crate) fn set(here: *const ()) {
+        HERE.set(here);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr;
+
+    #[test]
+    fn each_thread_has_its_own_which_is_null_at_first() {
+        let mine = 1;
+        set(ptr::from_ref(&mine).cast());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(get().is_null());
+                let others = 2;
+                set(ptr::from_ref(&others).cast());
+                assert_eq!(get(), ptr::from_ref(&others).cast());
+            });
+        });
+        assert_eq!(get(), ptr::from_ref(&mine).cast());
+        set(ptr::null());
+        assert!(get().is_null());
+    }
+}
