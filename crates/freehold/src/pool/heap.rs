@@ -133,9 +133,16 @@ impl Heap {
         }
     }
 
-    /// Adds reserved addresses, with nothing mapped. Both are whole pages.
+    /// Adds reserved addresses, with nothing mapped. Both are whole pages. Those that follow a region lengthen it: what is
+    /// free at its end goes on behind it.
     pub(crate) fn add_region(&mut self, base: u64, bytes: u64) {
         assert!(base.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES), "a region is whole pages");
+        if let Some(index) = self.regions.iter().position(|region| region.base + region.bytes == base) {
+            let last = self.at(base - 1).expect("the end of a region lies in it");
+            self.regions[index].bytes += bytes;
+            let hole = self.add_place(base, granules_of(bytes), Kind::Taken, last, NONE);
+            return self.settle_hole(hole);
+        }
         let hole = self.add_place(base, granules_of(bytes), Kind::Hole, NONE, NONE);
         self.holes.push(hole);
         self.regions.push(Region { base, bytes, first: hole });

@@ -117,8 +117,7 @@ struct Run {
     heap: Heap,
     /// The list: spans by address, of all regions.
     model: Vec<Span>,
-    /// Where regions begin: spans on both sides are two.
-    bounds: Vec<u64>,
+    regions: u32,
     chunks: Vec<Chunk>,
     taken: Vec<Taken>,
     position: u64,
@@ -130,7 +129,7 @@ impl Run {
         Self {
             heap: Heap::new(),
             model: Vec::new(),
-            bounds: Vec::new(),
+            regions: 0,
             chunks: Vec::new(),
             taken: Vec::new(),
             position: 1,
@@ -146,7 +145,7 @@ impl Run {
             58..75 => self.grow(),
             75..83 => self.empty(),
             83..97 => self.resize(),
-            97..99 if self.bounds.len() < 6 => self.add_region(),
+            97..99 if self.regions < 6 => self.add_region(),
             99 if self.numbers.below(20) == 0 => self.free_all(),
             _ => self.look(),
         }
@@ -154,13 +153,14 @@ impl Run {
     }
 
     fn add_region(&mut self) {
-        // Some regions are neighbours by address. They stay two.
+        // Some regions are neighbours by address. They become one.
         let end = self.model.last().map_or(1 << 40, Span::end);
         let base = end + self.numbers.below(2) * PAGE_BYTES;
         let bytes = PAGE_BYTES * (1 + self.numbers.below(16));
         self.heap.add_region(base, bytes);
-        self.bounds.push(base);
+        self.regions += 1;
         self.model.push(Span { base, bytes, what: What::Hole });
+        self.merge();
     }
 
     /// Makes a span of the list something else.
@@ -176,14 +176,13 @@ impl Run {
     }
 
     fn merge(&mut self) {
-        let bounds = &self.bounds;
         self.model.dedup_by(|later, earlier| {
             let joined = match (earlier.what, later.what) {
                 (What::Hole, What::Hole) => What::Hole,
                 (What::Free(one), What::Free(other)) => What::Free(one.max(other)),
                 _ => return false,
             };
-            if earlier.end() != later.base || bounds.contains(&later.base) {
+            if earlier.end() != later.base {
                 return false;
             }
             (earlier.bytes, earlier.what) = (earlier.bytes + later.bytes, joined);
@@ -200,7 +199,7 @@ impl Run {
     }
 
     fn is_before_a_hole(&self, span: &Span) -> bool {
-        let is_next = |other: &&Span| other.base == span.end() && !self.bounds.contains(&other.base);
+        let is_next = |other: &&Span| other.base == span.end();
         self.model.iter().find(is_next).is_some_and(|other| other.what == What::Hole)
     }
 
@@ -338,7 +337,7 @@ impl Run {
         };
         let wanted = bytes.next_multiple_of(GRANULE_BYTES);
         let end = taken.base + taken.bytes;
-        let after = self.model.iter().find(|span| span.base == end && !self.bounds.contains(&end));
+        let after = self.model.iter().find(|span| span.base == end);
         let room = after.filter(|span| matches!(span.what, What::Free(_))).map_or(0, |span| span.bytes);
         let could = self.heap.resize(taken.place, bytes, self.position);
         assert_eq!(could, wanted <= taken.bytes + room, "a block grows where what follows it is free and enough");
@@ -412,4 +411,30 @@ fn a_range_is_found_behind_any_number_of_shorter_ones_of_its_bin() {
     taken.iter().for_each(|taken| heap.give(taken.place, 1));
     heap.assert_sound();
     assert_eq!(heap.take(770 * GRANULE_BYTES).map(|found| found.base), Some(1 << 40));
+}
+
+#[test]
+fn a_block_lies_across_two_regions_that_are_neighbours() {
+    let mut heap = Heap::new();
+    heap.add_region(1 << 40, 2 * PAGE_BYTES);
+    heap.fill(Chunk { base: 1 << 40, bytes: 2 * PAGE_BYTES, handle: 1 }, 0);
+    heap.take(PAGE_BYTES).unwrap();
+    // What is free at the end of the first is used: two pages are lacking of three.
+    heap.add_region((1 << 40) + 2 * PAGE_BYTES, 4 * PAGE_BYTES);
+    let need = heap.need(3 * PAGE_BYTES, 0).unwrap();
+    assert_eq!((need.base, need.bytes), ((1 << 40) + 2 * PAGE_BYTES, 2 * PAGE_BYTES));
+    heap.fill(Chunk { base: need.base, bytes: need.bytes, handle: 2 }, 0);
+    assert_eq!(heap.take(3 * PAGE_BYTES).map(|taken| taken.base), Some((1 << 40) + PAGE_BYTES));
+    heap.assert_sound();
+}
+
+#[test]
+fn a_block_lies_across_no_gap_between_regions() {
+    let mut heap = Heap::new();
+    heap.add_region(1 << 40, 2 * PAGE_BYTES);
+    heap.fill(Chunk { base: 1 << 40, bytes: 2 * PAGE_BYTES, handle: 1 }, 0);
+    heap.add_region((1 << 40) + 3 * PAGE_BYTES, 4 * PAGE_BYTES);
+    let need = heap.need(3 * PAGE_BYTES, 0).unwrap();
+    assert_eq!((need.base, need.bytes), ((1 << 40) + 3 * PAGE_BYTES, 3 * PAGE_BYTES));
+    heap.assert_sound();
 }
