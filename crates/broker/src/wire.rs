@@ -44,9 +44,11 @@ pub enum Policy {
 /// none: there is nothing to wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
-    /// Whose clock.
-    pub tenant: u32,
+    /// Whose clock. Work of one that is gone has passed.
+    pub tenant: Id,
+    /// Of 16 bits.
     pub word: u32,
+    /// Of 48 bits.
     pub value: u64,
 }
 
@@ -68,7 +70,7 @@ pub enum Request {
     /// The descriptor of a segment in which the tenant has a lease.
     Attach { segment: Id },
     /// The descriptor of another tenant's clock.
-    Clock { tenant: u32 },
+    Clock { tenant: Id },
     /// Leased memory gets a name, ready when the point has passed. The lease stays.
     Publish { lease: Id, policy: Policy, point: Point, name: Name },
     /// The number of a name.
@@ -124,7 +126,7 @@ pub enum Reply {
         offset: u64,
         bytes: u64,
         point: Point,
-        from: u32,
+        from: Id,
     },
     /// Unasked: nobody has anything in a segment any more. It is to be unmapped, and detached.
     Leave {
@@ -207,6 +209,9 @@ pub struct Framed<M> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMessage;
 
+const VALUE_BITS: u32 = 48;
+const VALUE_MAX: u64 = (1 << VALUE_BITS) - 1;
+
 const AGAIN: u64 = 1 << 16;
 
 struct Words(Slot);
@@ -237,12 +242,12 @@ fn high(word: u64) -> u32 {
 }
 
 impl Point {
-    fn words(self) -> [u64; 2] {
-        [pair(self.tenant, self.word), self.value]
+    pub(crate) fn words(self) -> [u64; 2] {
+        [self.tenant.0, u64::from(self.word) << VALUE_BITS | self.value & VALUE_MAX]
     }
 
-    fn of(words: [u64; 2]) -> Self {
-        Self { tenant: low(words[0]), word: high(words[0]), value: words[1] }
+    pub(crate) fn of(words: [u64; 2]) -> Self {
+        Self { tenant: Id(words[0]), word: (words[1] >> VALUE_BITS) as u32, value: words[1] & VALUE_MAX }
     }
 }
 
@@ -299,7 +304,7 @@ impl Framed<Request> {
             }
             Request::Detach { segment } => (6, &[segment.0], ""),
             Request::Attach { segment } => (7, &[segment.0], ""),
-            Request::Clock { tenant } => (8, &[u64::from(*tenant)], ""),
+            Request::Clock { tenant } => (8, &[tenant.0], ""),
             Request::Publish { lease, policy, point, name } => {
                 let [at, value] = point.words();
                 (9, &[lease.0, at, value, policy.word()], name.as_str())
@@ -340,10 +345,7 @@ impl Framed<Request> {
             5 => (Request::Give { lease: Id(slot[1]), to: Id(slot[4]), point }, 4, false),
             6 => (Request::Detach { segment: Id(slot[1]) }, 1, false),
             7 => (Request::Attach { segment: Id(slot[1]) }, 1, false),
-            8 => {
-                let tenant = u32::try_from(slot[1]).map_err(|_| malformed(NoMessage))?;
-                (Request::Clock { tenant }, 1, false)
-            }
+            8 => (Request::Clock { tenant: Id(slot[1]) }, 1, false),
             9 => {
                 let policy = Policy::of(slot[4]).map_err(malformed)?;
                 (Request::Publish { lease: Id(slot[1]), policy, point, name: name()? }, 4, true)
@@ -398,7 +400,7 @@ impl Framed<Reply> {
             ),
             Reply::Given { lease, segment, offset, bytes, point, from } => {
                 let [at, value] = point.words();
-                words(109, &[lease.0, segment.0, *offset, *bytes, at, value, u64::from(*from)])
+                words(109, &[lease.0, segment.0, *offset, *bytes, at, value, from.0])
             }
             Reply::Leave { segment } => words(110, &[segment.0]),
             Reply::Resumed => words(111, &[]),
@@ -443,7 +445,7 @@ impl Framed<Reply> {
                 offset: slot[3],
                 bytes: slot[4],
                 point: point(5),
-                from: low(slot[7]),
+                from: Id(slot[7]),
             },
             110 => Reply::Leave { segment: Id(slot[1]) },
             111 => Reply::Resumed,

@@ -4,11 +4,11 @@ use freehold_broker::Name;
 use freehold_broker::wire::{Access, Framed, Id, Point, Policy, Refusal, Reply, Request, Sums};
 
 fn name() -> Name {
-    Name::parse("model/weights").unwrap()
+    Name::parse("model/weights").expect("a name")
 }
 
-const POINT: Point = Point { tenant: 3, word: 5, value: 9 };
-const AT: u64 = 5 << 32 | 3;
+const POINT: Point = Point { tenant: Id(3), word: 5, value: 9 };
+const WHEN: u64 = 5 << 48 | 9;
 
 fn requests() -> Vec<(Request, [u64; 8], &'static str)> {
     let point = POINT;
@@ -22,14 +22,14 @@ fn requests() -> Vec<(Request, [u64; 8], &'static str)> {
         (Request::Hello { version: 1 }, words(1, &[1 << 32 | 0x4448_5246]), ""),
         (Request::Reserve { bytes: 4096 }, words(2, &[4096]), ""),
         (Request::Lease { name: Id(11), access: Access::Write }, words(3, &[11, 1]), ""),
-        (Request::Return { lease: Id(12), point }, words(4, &[12, AT, 9]), ""),
-        (Request::Give { lease: Id(12), to: Id(13), point }, words(5, &[12, AT, 9, 13]), ""),
+        (Request::Return { lease: Id(12), point }, words(4, &[12, 3, WHEN]), ""),
+        (Request::Give { lease: Id(12), to: Id(13), point }, words(5, &[12, 3, WHEN, 13]), ""),
         (Request::Detach { segment: Id(14) }, words(6, &[14]), ""),
         (Request::Attach { segment: Id(14) }, words(7, &[14]), ""),
-        (Request::Clock { tenant: 3 }, words(8, &[3]), ""),
+        (Request::Clock { tenant: Id(3) }, words(8, &[3]), ""),
         (
             Request::Publish { lease: Id(12), policy: Policy::Open, point, name: name() },
-            words(9, &[12, AT, 9, 2]),
+            words(9, &[12, 3, WHEN, 2]),
             "model/weights",
         ),
         (Request::Find { name: name() }, words(10, &[]), "model/weights"),
@@ -104,14 +104,14 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
         (
             Reply::Granted { lease, segment, offset, bytes, point, access: Access::Write },
             102,
-            &[12, 14, 512, 4096, AT, 9, 1],
+            &[12, 14, 512, 4096, 3, WHEN, 1],
         ),
         (Reply::Done, 104, &[]),
         (Reply::Number { id: Id(11), bytes: 4096 }, 105, &[11, 4096]),
         (Reply::Told, 106, &[]),
         (Reply::Descriptor { bytes: 4096 }, 107, &[4096]),
         (Reply::Sums(sums), 108, &[1, 2, 3, 4, 5, 7 << 32 | 6, 8]),
-        (Reply::Given { lease, segment, offset, bytes, point, from: 3 }, 109, &[12, 14, 512, 4096, AT, 9, 3]),
+        (Reply::Given { lease, segment, offset, bytes, point, from: Id(3) }, 109, &[12, 14, 512, 4096, 3, WHEN, 3]),
         (Reply::Leave { segment }, 110, &[14]),
         (Reply::Resumed, 111, &[]),
         (Reply::Refused(Refusal::Malformed), 201, &[]),

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "as in any test")]
 
+mod blocks;
 mod stage;
 mod storm;
 
@@ -26,10 +27,15 @@ fn main() -> ExitCode {
             outcome(play(part, config))
         }
         "serve" => outcome(keeper::run(&stage::config(rest[0].clone().into()), None, || println!("ready"))),
-        "tenant" => storm::tenant(&rest[0], rest[1].to_str().and_then(|seed| seed.parse().ok()).expect("a seed")),
+        "tenant" => storm::tenant(&rest[0], number(&rest[1])),
+        "device" => blocks::process(&rest[0], rest[1].to_str().expect("a task"), number(&rest[2])),
         // As with any test program, a word chooses the tests whose names have it.
         word => run(word),
     }
+}
+
+fn number(word: &OsString) -> u64 {
+    word.to_str().and_then(|word| word.parse().ok()).expect("a number")
 }
 
 fn outcome(outcome: std::io::Result<()>) -> ExitCode {
@@ -48,6 +54,14 @@ const TESTS: &[Test] = &[
     ("a_lease_comes_and_goes", storm::a_lease_comes_and_goes),
     ("what_is_published_outlives_its_process_the_broker_and_the_keeper", storm::published_outlives_all),
     ("a_request_is_answered_once_whoever_answers", storm::a_request_is_answered_once),
+    ("what_a_dead_process_published_is_read", blocks::what_a_dead_process_published_is_read),
+    ("a_lease_for_reading_is_not_written", blocks::a_lease_for_reading_is_not_written),
+    (
+        "a_writer_that_dies_changes_nothing_and_one_that_publishes_does",
+        blocks::a_writer_that_dies_changes_nothing_and_one_that_publishes_does,
+    ),
+    ("what_was_given_outlives_its_giver", blocks::what_was_given_outlives_its_giver),
+    ("memory_of_the_dead_is_zeros_to_others", blocks::memory_of_the_dead_is_zeros_to_others),
     ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", storm::killed_tenants),
     ("brokers_and_keepers_are_killed_and_nothing_is_lost", storm::killed_brokers),
 ];

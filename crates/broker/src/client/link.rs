@@ -90,8 +90,8 @@ pub struct Granted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
     pub granted: Granted,
-    /// Who gave it: the place of its tenant.
-    pub from: u32,
+    /// Who gave it.
+    pub from: Id,
 }
 
 /// What came over the socket: a reply, its text, its descriptors.

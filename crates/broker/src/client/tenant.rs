@@ -14,7 +14,7 @@ use freehold::{Clock, Device, Imported, Part, Permission, Plain, Source, Stream}
 use super::link::{Granted, Link, LinkError};
 use crate::name::{Name, NotAName};
 use crate::place;
-use crate::wire::{Access, Id, Point, Policy, Reply, Request, Sums};
+use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, Request, Sums};
 
 /// Streams that write words behind the work of leases: work that takes long holds up the words of its own stream only.
 const MARKERS: usize = 4;
@@ -59,8 +59,8 @@ struct Inner {
 struct Books {
     /// Segments that are mapped here, for reading or for both.
     segments: HashMap<(Id, bool), Imported>,
-    /// The clocks of others, by the place of their tenant.
-    clocks: HashMap<u32, Arc<Clock>>,
+    /// The clocks of others.
+    clocks: HashMap<Id, Arc<Clock>>,
     own: Arc<Clock>,
     markers: Vec<Marker>,
     next: usize,
@@ -257,7 +257,11 @@ impl Broker {
         if point.value == 0 {
             return Ok(());
         }
-        let clock = self.clock(point.tenant)?;
+        let clock = match self.clock(point.tenant) {
+            // All of its work has passed.
+            Err(Error::Link(LinkError::Refused { refusal: Refusal::NoTenant, .. })) => return Ok(()),
+            clock => clock?,
+        };
         let (word, value) = (point.word as usize, point.value);
         if word < clock.len() && clock.read(word).wrapping_sub(value).cast_signed() < 0 {
             stream.wait_word(&clock, word, value)?;
@@ -265,9 +269,9 @@ impl Broker {
         Ok(())
     }
 
-    fn clock(&self, tenant: u32) -> Result<Arc<Clock>> {
+    fn clock(&self, tenant: Id) -> Result<Arc<Clock>> {
         let books = self.books();
-        if tenant == self.inner.tenant.0 as u32 {
+        if tenant == self.inner.tenant {
             return Ok(books.own.clone());
         }
         if let Some(known) = books.clocks.get(&tenant) {
@@ -295,7 +299,7 @@ impl Broker {
         part.gather(&marker.stream)?;
         marker.stream.write_word(&own, word, marker.written + 1)?;
         marker.written += 1;
-        Ok(Point { tenant: self.inner.tenant.0 as u32, word: word as u32, value: marker.written })
+        Ok(Point { tenant: self.inner.tenant, word: word as u32, value: marker.written })
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {

@@ -556,7 +556,8 @@ impl World for Tenants<'_> {
     }
 
     fn has_passed(&self, point: Point) -> bool {
-        self.0.get(&point.tenant).is_none_or(|connection| connection.has_passed(point))
+        let connection = self.0.get(&(index(point.tenant) as u32)).filter(|known| known.tenant == point.tenant);
+        connection.is_none_or(|connection| connection.has_passed(point))
     }
 }
 

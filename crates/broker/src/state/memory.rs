@@ -396,7 +396,7 @@ impl State {
     fn tell_given(&mut self, lease: Id, point: Point) {
         let Lease { holder, block, by: (from, _), .. } = *self.leases.get(lease).expect("it was given");
         let Block { segment, offset, bytes, .. } = *self.blocks.get(block).expect("it is leased");
-        let from = index(from) as u32;
+
         self.effects
             .push(Effect::Tell { to: holder, reply: Reply::Given { lease, segment, offset, bytes, point, from } });
     }

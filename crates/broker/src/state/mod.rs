@@ -418,12 +418,12 @@ impl State {
             }
             Request::Attach { segment } => self.attach(from, number, segment).map(|()| None),
             Request::Clock { tenant } => {
-                let (id, other) = self.tenants.at(tenant as usize).ok_or(Refusal::NoTenant)?;
+                let other = self.tenants.get(tenant).ok_or(Refusal::NoTenant)?;
                 if other.peer.user != self.user_of(from) {
                     return Err(Refusal::NotAllowed { user: other.peer.user });
                 }
                 let bytes = u64::from(CLOCK_WORDS) * 8;
-                self.effects.push(Effect::Hand { to: from, number, what: Thing::Clock(id), bytes });
+                self.effects.push(Effect::Hand { to: from, number, what: Thing::Clock(tenant), bytes });
                 Ok(None)
             }
             Request::Publish { lease, policy, point, name } => {
@@ -480,7 +480,7 @@ impl State {
         if point.word >= CLOCK_WORDS {
             return Err(Refusal::Malformed);
         }
-        Ok(Point { tenant: index(tenant) as u32, ..point })
+        Ok(Point { tenant, ..point })
     }
 
     fn quota(&mut self, from: Id, user: u32, bytes: u64) -> Result<Reply, Refusal> {

@@ -106,13 +106,8 @@ fn name_of(words: &[u64]) -> Option<Name> {
     Name::parse(text).ok()
 }
 
-fn point_words(point: Point) -> [u64; 2] {
-    [pair(point.tenant, point.word), point.value]
-}
-
 fn point_of(words: &[u64]) -> Point {
-    let (tenant, word) = halves(words[0]);
-    Point { tenant, word, value: words[1] }
+    Point::of([words[0], words[1]])
 }
 
 impl State {
@@ -133,12 +128,12 @@ impl State {
             Touched::Lease(index) => of(&self.leases, index, |lease| {
                 let access = u64::from(lease.access == Access::Write);
                 let name = lease.name.map_or(0, |name| name.0);
-                let [at, value] = point_words(lease.ending.unwrap_or_default());
+                let [at, value] = lease.ending.unwrap_or_default().words();
                 let (by, number) = (lease.by.0.0, u64::from(lease.by.1));
                 vec![lease.holder.0, lease.block.0, access, name, by, number, at, value, lease.order]
             }),
             Touched::Name(index) => of(&self.named, index, |named| {
-                let [at, value] = point_words(named.ready);
+                let [at, value] = named.ready.words();
                 let mut words = vec![named.block.0, pair(named.user, named.process), named.policy.word()];
                 words.extend([named.version, named.since, at, value]);
                 words.extend(name_words(&named.name));

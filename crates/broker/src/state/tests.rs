@@ -112,7 +112,7 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
     };
     let leases: Vec<Id> = state.tenants.get(tenant).unwrap().leases.iter().copied().collect();
     let others: Vec<Id> = state.leases.iter().map(|(id, _)| id).collect();
-    let point = Point { tenant: 0, word: random.below(600) as u32, value: random.below(3) };
+    let point = Point { tenant: Id(0), word: random.below(600) as u32, value: random.below(3) };
     let name = Name::parse(&format!("n/{}", random.below(5))).unwrap();
     let message = match random.below(20) {
         0 => {

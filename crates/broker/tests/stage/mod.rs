@@ -27,6 +27,8 @@ pub(crate) fn config(socket: PathBuf) -> Config {
 
 pub(crate) struct Stage {
     folder: PathBuf,
+    /// The software device's, which all processes of the stage share.
+    machine: String,
     serve: Child,
 }
 
@@ -39,13 +41,14 @@ impl Stage {
         std::fs::create_dir_all(&folder).expect("a folder for the socket");
         let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
         command.arg("serve").arg(folder.join("broker")).stdout(Stdio::piped());
-        command.env("FREEHOLD_SOFT_MACHINE", format!("stage-{}-{number}", std::process::id()));
+        let machine = format!("stage-{}-{number}", std::process::id());
+        command.env("FREEHOLD_SOFT_MACHINE", &machine);
         let mut serve = command.spawn().expect("this program runs");
         let mut line = String::new();
         let output = serve.stdout.take().expect("it is piped");
         BufReader::new(output).read_line(&mut line).expect("the broker says that it is ready");
         assert_eq!(line, "ready\n");
-        Self { folder, serve }
+        Self { folder, machine, serve }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -54,6 +57,30 @@ impl Stage {
 
     pub(crate) fn link(&self) -> Link {
         Link::connect(&self.socket()).expect("a broker serves")
+    }
+
+    fn device_command(&self, task: &str, to: u64) -> Command {
+        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        command.arg("device").arg(self.socket()).arg(task).arg(to.to_string());
+        command.env("FREEHOLD_SOFT_MACHINE", &self.machine).stdout(Stdio::piped());
+        command
+    }
+
+    /// Lets a process do something with a device: what it said, unless it was killed.
+    pub(crate) fn device(&self, task: &str, to: u64) -> Option<String> {
+        let output = self.device_command(task, to).output().expect("this program runs");
+        output.status.code()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+    }
+
+    /// Starts a process that does something with a device: it, and who it is at the broker.
+    pub(crate) fn start_device(&self, task: &str) -> (Child, u64) {
+        let mut child = self.device_command(task, 0).spawn().expect("this program runs");
+        let mut line = String::new();
+        let output = child.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut line).expect("it says who it is");
+        let tenant = line.trim_end().parse().expect("a number");
+        (child, tenant)
     }
 
     /// The processes of a part, by what they were told.
