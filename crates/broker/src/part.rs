@@ -30,7 +30,7 @@ pub enum Part {
 /// What all processes of a broker have to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The program that is started again, and what it is told before the words of [`Config::words`].
+    /// The program that is started again, and what it is told before the words of its part.
     pub program: PathBuf,
     pub before: Vec<OsString>,
     /// Where tenants find the broker.
@@ -60,7 +60,7 @@ impl Config {
         words
     }
 
-    /// What [`words`](Self::words) said. Nothing where they are none.
+    /// What the words of a part say, of a process that was started so. Nothing where they are none.
     pub fn parse(program: PathBuf, before: Vec<OsString>, words: &[OsString]) -> Option<(Part, Self)> {
         let [part, device, memory, spin, socket] = words else { return None };
         let part = match part.to_str()? {
