@@ -37,6 +37,8 @@ pub enum Error {
     ArgumentCount { kernel: Arc<str>, wanted: usize, given: usize },
     #[error("argument {index} of kernel {kernel} has {wanted_bytes} bytes, {given_bytes} were given; the first is 0")]
     ArgumentSize { kernel: Arc<str>, index: usize, wanted_bytes: usize, given_bytes: usize },
+    #[error("the block at {address:#x} is this process's alone; ask for one with alloc_shareable to export it")]
+    NotShareable { address: u64 },
     #[error("a launch has at least one block of at least one thread")]
     EmptyGrid,
     #[error("{what} of {of} cannot be used in a stream of {within}")]
@@ -78,6 +80,8 @@ pub enum Error {
     TooManyTags { tag: Arc<str> },
 
     // The device's.
+    #[error("the device cannot share memory with other processes by descriptors; copy through the host instead")]
+    CannotShare,
     #[error("{0}")]
     OutOfMemory(Box<Shortage>),
     #[error("{wanted_bytes} bytes cannot be had")]

@@ -179,7 +179,7 @@ impl Guest {
         if let Some(taken) = self.core.pool.take_kept(key, bytes) {
             return Ok(taken.base);
         }
-        match self.core.pool.take(&self.core, key, &track, bytes) {
+        match self.core.take(&self.core.pool, key, &track, bytes) {
             Ok(taken) => Ok(taken.base),
             Err(Refusal::Short) => Err(Error::Short { wanted_bytes: bytes }),
             Err(Refusal::Call(error)) => Err(self.core.failed(error)),
@@ -228,7 +228,7 @@ impl Guest {
             self.core.pool.book.records.at(record).return_to_owner(state);
             return Err(error);
         }
-        self.core.put_back(record, &marks);
+        self.core.put_back(&self.core.pool, record, &marks);
         Ok(())
     }
 
@@ -276,14 +276,14 @@ impl Guest {
         let name = self.name(stream)?;
         let Some(track) = self.streams().remove(&name) else { return Ok(()) };
         track.retire(&self.core.api).map_err(|error| self.core.failed(error))?;
-        self.core.pool.close_racks(&track);
+        self.core.pools().for_each(|pool| pool.close_racks(&track));
         self.core.tidy()
     }
 
     /// Gives memory that nobody has back to the driver until no more than `keep_bytes` are left. How many bytes went.
     pub fn trim(&self, keep_bytes: u64) -> Result<u64> {
         self.core.check()?;
-        self.core.pool.trim(&self.core, keep_bytes).map_err(|error| self.core.failed(error))
+        self.core.trim_pools(keep_bytes)
     }
 
     /// Lets the pool have no more than so many bytes of the driver from now on. What it has stays until it is trimmed.
@@ -298,8 +298,7 @@ impl Guest {
 
     /// Whether an address is one of those that this device's blocks lie at.
     pub fn has(&self, address: u64) -> bool {
-        let supply = &self.core.pool.supply;
-        address.wrapping_sub(supply.base) < supply.bytes
+        self.core.pools().any(|pool| pool.supply.has(address))
     }
 
     /// Why an address could not be released: for those at which nobody has a block.
@@ -327,7 +326,7 @@ impl Guest {
     /// Why so many bytes cannot be had, in words.
     pub fn explain(&self, wanted_bytes: u64) -> Result<String> {
         self.core.check()?;
-        Ok(self.core.shortage(wanted_bytes)?.to_string())
+        Ok(self.core.shortage(&self.core.pool, wanted_bytes)?.to_string())
     }
 
     /// Who owns the block that an address lies in.
@@ -369,7 +368,7 @@ impl Guest {
         let lost: Vec<_> = self.streams().extract_if(|_, track| track.raw == stream).map(|(_, track)| track).collect();
         for track in &lost {
             track.lose();
-            self.core.pool.close_racks(track);
+            self.core.pools().for_each(|pool| pool.close_racks(track));
         }
         if lost.is_empty() { Ok(()) } else { self.core.tidy() }
     }

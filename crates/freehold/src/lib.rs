@@ -30,6 +30,7 @@
 //! | know how much there is, and give some back | [`Device::totals`], [`Device::live_by_tag`], [`Device::trim_to`], [`Device::set_release_threshold`] |
 //! | know why there was none | [`Error::OutOfMemory`], [`Shortage`] |
 //! | share it, or a part of it | [`Block::share`], [`Block::view`] |
+//! | let another process have it | [`Stream::alloc_shareable`], [`Block::export`] |
 //! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
 //! | run a kernel | [`Device::module`], [`Module::kernel`], [`Stream::launch`] |
 //! | know whose memory it is | [`Device::owner_of`], [`Device::blocks`], [`ledger`] |
@@ -60,6 +61,8 @@ pub mod ledger;
 mod module;
 pub mod open;
 mod pool;
+#[forbid(unsafe_code)]
+mod sharing;
 mod shortage;
 mod staging;
 mod stream;
@@ -83,6 +86,7 @@ pub use image::Image;
 pub use launch::{Argument, Arguments, Grid, Value};
 pub use module::{Kernel, Module};
 pub use pool::Totals;
+pub use sharing::Exported;
 pub use shortage::Shortage;
 pub use stream::{Stream, Used};
 pub use uses::Access;

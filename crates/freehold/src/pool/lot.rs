@@ -40,7 +40,7 @@ pub(crate) struct Lot {
 }
 
 impl Lot {
-    pub(crate) fn new(number: u32, home: Arc<Track>) -> Self {
+    pub(crate) fn new(number: u32, home: Arc<Track>, heap: Heap) -> Self {
         Self {
             number,
             context: AtomicU32::new(home.context.0),
@@ -48,7 +48,7 @@ impl Lot {
                 home,
                 is_orphan: false,
                 is_anybodys: false,
-                heap: Heap::new(),
+                heap,
                 partial: [const { Vec::new() }; CLASSES],
                 bare: [const { Vec::new() }; CLASSES],
                 slab_blocks: [0; CLASSES],
@@ -461,6 +461,11 @@ impl Lot {
     pub(crate) fn taken_at(&self, address: u64) -> Option<u64> {
         let inside = self.inside();
         if inside.heap.has(address) { inside.heap.taken_at(address) } else { None }
+    }
+
+    /// The chunk that an address lies in.
+    pub(crate) fn chunk_at(&self, address: u64) -> Option<Chunk> {
+        self.inside().heap.chunk_at(address)
     }
 
     /// The block that went last from an address.

@@ -3,8 +3,9 @@
 //!
 //! Calls the driver, under its own lock and no other. None of these calls waits for the device.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::cuda::{
     Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
@@ -22,18 +23,34 @@ const ADDRESSES_BYTES_MIN: u64 = 128 << 30;
 /// A lot's first region.
 const REGION_BYTES_MIN: u64 = 32 << 20;
 
+/// Who can have the memory of a pool's chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// This process.
+    Process,
+    /// Other processes too, chunk by chunk: so a block lies in one chunk.
+    Others,
+}
+
+/// What all pools of a device have together.
+#[derive(Debug)]
+struct Purse {
+    /// The most that they may have.
+    budget_bytes: AtomicU64,
+    /// What they have: mapped, or kept for later.
+    reserved_bytes: AtomicU64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Supply {
+    pub(crate) reach: Reach,
     prop: CUmemAllocationProp,
     access: [CUmemAccessDesc; 1],
     pub(crate) base: u64,
     pub(crate) bytes: u64,
     /// All memory of the device.
     pub(crate) total_bytes: u64,
-    /// The most that the pool may have.
-    budget_bytes: AtomicU64,
-    /// What it has: mapped, or kept for later.
-    reserved_bytes: AtomicU64,
+    purse: Arc<Purse>,
     inside: Mutex<Inside>,
 }
 
@@ -100,6 +117,16 @@ pub(crate) enum Grown {
 impl Supply {
     /// Reserves addresses.
     pub(crate) fn new(api: &Api, device: CUdevice, total_bytes: u64) -> Result<Self, CallError> {
+        let purse = Purse { budget_bytes: AtomicU64::new(u64::MAX), reserved_bytes: AtomicU64::new(0) };
+        Self::with(api, device, total_bytes, Reach::Process, Arc::new(purse))
+    }
+
+    /// As [`new`](Self::new), for memory that other processes can have, out of the same budget.
+    pub(crate) fn for_others(&self, api: &Api, device: CUdevice) -> Result<Self, CallError> {
+        Self::with(api, device, self.total_bytes, Reach::Others, self.purse.clone())
+    }
+
+    fn with(api: &Api, device: CUdevice, total_bytes: u64, reach: Reach, purse: Arc<Purse>) -> Result<Self, CallError> {
         let mut bytes = (total_bytes * ADDRESSES_TIMES).max(ADDRESSES_BYTES_MIN).next_multiple_of(1 << 30);
         let base = loop {
             match address::reserve(api, bytes as usize, PAGE_BYTES as usize, CUdeviceptr::NULL) {
@@ -109,30 +136,32 @@ impl Supply {
                 Err(error) => return Err(error),
             }
         };
-        let prop = CUmemAllocationProp::on_device(device, CUmemAllocationHandleType::NONE);
+        let handles = match reach {
+            Reach::Process => CUmemAllocationHandleType::NONE,
+            Reach::Others => CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR,
+        };
+        let prop = CUmemAllocationProp::on_device(device, handles);
         let access = [CUmemAccessDesc { location: prop.location, flags: CUmemAccess_flags::PROT_READWRITE }];
-        Ok(Self {
-            prop,
-            access,
-            base,
-            bytes,
-            total_bytes,
-            budget_bytes: AtomicU64::new(u64::MAX),
-            reserved_bytes: AtomicU64::new(0),
-            inside: Mutex::default(),
-        })
+        Ok(Self { reach, prop, access, base, bytes, total_bytes, purse, inside: Mutex::default() })
     }
 
+    /// What the driver gave, to all pools of the device.
     pub(crate) fn reserved_bytes(&self) -> u64 {
-        self.reserved_bytes.load(Ordering::Relaxed)
+        self.purse.reserved_bytes.load(Ordering::Relaxed)
     }
 
+    /// What all pools of the device may have.
     pub(crate) fn budget_bytes(&self) -> u64 {
-        self.budget_bytes.load(Ordering::Relaxed)
+        self.purse.budget_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_budget_bytes(&self, bytes: u64) {
-        self.budget_bytes.store(bytes, Ordering::Relaxed);
+        self.purse.budget_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether an address is one of those that were reserved.
+    pub(crate) fn has(&self, address: u64) -> bool {
+        address.wrapping_sub(self.base) < self.bytes
     }
 
     /// The most that one block can ever have.
@@ -182,7 +211,8 @@ impl Supply {
         }
     }
 
-    /// Maps chunks that are kept side by side, and a new one for what they lack.
+    /// Maps chunks that are kept side by side, and a new one for what they lack. Where a block lies in one chunk, those that are
+    /// too short go back to the driver instead, for one that is not.
     pub(crate) fn assemble(
         &self,
         api: &Api,
@@ -190,6 +220,14 @@ impl Supply {
         inside: &mut Inside,
         need: Need,
     ) -> Result<Grown, CallError> {
+        if self.reach == Reach::Others {
+            if let grown @ Grown::Chunks(_) = self.grow(api, current, inside, need)? {
+                return Ok(grown);
+            }
+            let keep_bytes = self.reserved_bytes().saturating_sub(need.bytes);
+            self.release(api, current, inside, keep_bytes)?;
+            return self.grow(api, current, inside, need);
+        }
         inside.kept.sort_unstable_by_key(|piece| std::cmp::Reverse(piece.bytes));
         let (mut pieces, mut bytes, mut index) = (Vec::new(), 0, 0);
         while bytes < need.bytes && index < inside.kept.len() {
@@ -219,7 +257,7 @@ impl Supply {
         }
         match calmly(api, current, || allocation::create(api, bytes as usize, &self.prop)) {
             Ok(handle) => {
-                self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+                self.purse.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
                 Ok(Some(Piece { handle: handle.0, bytes }))
             }
             Err(error) if error.code == CUerror::OUT_OF_MEMORY => Ok(None),
@@ -287,8 +325,13 @@ impl Supply {
         let Some(piece) = inside.kept.last().copied() else { return Ok(0) };
         calmly(api, current, || allocation::release(api, CUmemGenericAllocationHandle(piece.handle)))?;
         inside.kept.pop();
-        self.reserved_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
+        self.purse.reserved_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
         Ok(piece.bytes)
+    }
+
+    /// A descriptor of a chunk that other processes can have.
+    pub(crate) fn export(&self, api: &Api, current: CUcontext, chunk: Chunk) -> Result<OwnedFd, CallError> {
+        calmly(api, current, || allocation::export(api, CUmemGenericAllocationHandle(chunk.handle)))
     }
 
     /// Gives the addresses back, to which nothing is mapped any more.

@@ -53,10 +53,11 @@ const EXAMPLES: [Scenario; 9] = scenarios! {
     module_twice::run wrong_releases::run vector::run arena::run
 };
 
-const OTHERS: [Scenario; 14] = scenarios! {
+const OTHERS: [Scenario; 15] = scenarios! {
     scenarios::three_streams scenarios::dropped_abroad scenarios::releases scenarios::closings
     scenarios::context_with_blocks scenarios::contexts_dropped scenarios::by_address scenarios::copies
-    scenarios::events scenarios::streams_dropped scenarios::memory_back scenarios::memory_moved scenarios::modules scenarios::threads
+    scenarios::events scenarios::streams_dropped scenarios::memory_back scenarios::memory_moved scenarios::shared_abroad
+    scenarios::modules scenarios::threads
 };
 
 /// Blocks that scenarios let go of, and that are still there where their release failed.
