@@ -43,6 +43,12 @@ pub enum FreeholdError {
     NullArgument = 13,
     /// The library is wrong: please report the text.
     Internal = 14,
+    /// So much more may not be live under the tag, or one that it is within.
+    TagBudget = 15,
+    /// More names than the library counts were to have a budget.
+    TooManyTags = 16,
+    /// A text that has to be UTF-8 is not.
+    NotText = 17,
 }
 
 /// A call that failed.
@@ -51,6 +57,7 @@ pub(crate) enum Failure {
     Negative { bytes: isize },
     WrongDevice { address: u64, asked: c_int, of: c_int },
     NullArgument { name: &'static str },
+    NotText { name: &'static str },
     Panicked { text: String },
     Library { device: Option<c_int>, error: Error },
 }
@@ -73,6 +80,7 @@ impl Failure {
             Self::Negative { .. } => FreeholdError::NothingAsked,
             Self::WrongDevice { .. } => FreeholdError::WrongDevice,
             Self::NullArgument { .. } => FreeholdError::NullArgument,
+            Self::NotText { .. } => FreeholdError::NotText,
             Self::Panicked { .. } => FreeholdError::Internal,
             Self::Library { error, .. } => code_of(error),
         }
@@ -94,6 +102,8 @@ fn code_of(error: &Error) -> FreeholdError {
             }
             WrongRelease::ForkedChild { .. } => FreeholdError::ForkedChild,
         },
+        Error::BudgetFull { .. } => FreeholdError::TagBudget,
+        Error::TooManyTags { .. } => FreeholdError::TooManyTags,
         Error::ForkedChild { .. } => FreeholdError::ForkedChild,
         Error::Open(_) => FreeholdError::NoDevice,
         Error::Call(_) => FreeholdError::Driver,
@@ -111,7 +121,8 @@ impl fmt::Display for Failure {
             Self::WrongDevice { address, asked, of } => {
                 write!(f, "{address:#x} is memory of device {of}, not of device {asked}: name that one")
             }
-            Self::NullArgument { name } => write!(f, "{name} is null, and has to point to where the answer goes"),
+            Self::NullArgument { name } => write!(f, "{name} is null, and has to point to something"),
+            Self::NotText { name } => write!(f, "{name} is not UTF-8: give it as text of that encoding"),
             Self::Panicked { text } => write!(f, "the library is wrong, please report this: {text}"),
             Self::Library { device, error } => write_error(f, *device, error),
         }

@@ -483,6 +483,16 @@ impl Core {
         totals
     }
 
+    /// Counts bytes for a name, unless that is more than it may have.
+    pub(crate) fn charge(&self, tag: Option<&str>, wanted_bytes: u64) -> Result<u32> {
+        self.tags.charge(tag, wanted_bytes).map_err(|full| Error::BudgetFull {
+            tag: full.tag,
+            wanted_bytes,
+            live_bytes: full.live_bytes,
+            budget_bytes: full.budget_bytes,
+        })
+    }
+
     /// Why so many bytes of a pool cannot be had.
     pub(crate) fn short_of(&self, pool: &Pool, wanted_bytes: u64) -> Error {
         match self.shortage(pool, wanted_bytes) {

@@ -29,6 +29,9 @@ pub struct Guest {
     streams: Mutex<HashMap<Name, Arc<Track>>>,
     /// The streams that use a block beside its own, by its record.
     uses: Mutex<HashMap<u32, Vec<Arc<Track>>>>,
+    /// The names that blocks count for, by their records. These say that others use them, so that their release comes to where
+    /// this is looked at.
+    tagged: Mutex<HashMap<u32, u32>>,
 }
 
 /// A block that was not taken back at once, and what is known of it. Whoever has it owes the rest of the release.
@@ -48,7 +51,7 @@ type Name = (u64, Option<ThreadId>);
 impl Guest {
     pub(crate) fn new(device: &Device, ordinal: i32, is_checked: bool) -> Self {
         let core = device.primary.inner.core.clone();
-        Self { core, ordinal, is_checked, streams: Mutex::default(), uses: Mutex::default() }
+        Self { core, ordinal, is_checked, streams: Mutex::default(), uses: Mutex::default(), tagged: Mutex::default() }
     }
 
     /// Memory for work in a stream, used again where it can be.
@@ -117,6 +120,37 @@ impl Guest {
         }
     }
 
+    /// As [`alloc`](Self::alloc), under a name that has it counted until it is freed. That takes a lock, and so does the release.
+    ///
+    /// # Errors
+    /// As for [`alloc`](Self::alloc), and [`Error::BudgetFull`] where the name, or one that it is within, may not have so much.
+    pub fn alloc_tagged(&self, bytes: u64, stream: CUstream, tag: &str) -> Result<u64> {
+        self.core.check()?;
+        let number = self.core.charge(Some(tag), bytes)?;
+        let discharge = |_: &Error| self.core.tags.discharge(number, u32::MAX, bytes);
+        let base = self.alloc(bytes, stream).inspect_err(discharge)?;
+        let record = self.core.pool.book.record_at(base).expect("a block that was just handed out has a record");
+        self.core.tags.name_uncounted(number, record.number(), Some(tag));
+        // In the list before the record says that there is something.
+        self.tagged().insert(record.number(), number);
+        record.note_used_elsewhere(base).expect("nobody else knows the block yet");
+        Ok(base)
+    }
+
+    /// Says how much may be live under a name, and those within it, from now on.
+    ///
+    /// # Errors
+    /// [`Error::TooManyTags`] beyond 4096 names.
+    pub fn set_tag_budget(&self, tag: &str, bytes: u64) -> Result<()> {
+        if self.core.tags.set_budget(tag, bytes) { Ok(()) } else { Err(Error::TooManyTags { tag: tag.into() }) }
+    }
+
+    /// What is live under a name, and those within it.
+    pub fn tag_bytes(&self, tag: &str) -> u64 {
+        // The locks may be held for ever in a fork.
+        if self.core.is_child() { 0 } else { self.core.tags.live_bytes(tag) }
+    }
+
     /// Gives a block other bytes: where it lies if that can be, or else elsewhere, with its contents copied in the order of
     /// the stream.
     ///
@@ -148,7 +182,7 @@ impl Guest {
                 return Ok(address);
             }
         }
-        let base = self.alloc(bytes, stream)?;
+        let base = self.alloc_as(record.number(), seen.bytes, bytes, stream)?;
         let copied_bytes = seen.bytes.min(bytes) as usize;
         let copied = self.core.named(|api| {
             copy::device_to_device_async(api, CUdeviceptr(base), CUdeviceptr(address), copied_bytes, stream)
@@ -158,6 +192,17 @@ impl Guest {
             Ok(()) => Ok(base),
             Err(error) => self.free(base, stream).and(Err(error)),
         }
+    }
+
+    /// Memory under the name of a block that goes when its contents are moved here. It does not count twice meanwhile.
+    fn alloc_as(&self, record: u32, had_bytes: u64, bytes: u64, stream: CUstream) -> Result<u64> {
+        let tag = self.tagged().get(&record).copied();
+        let named = tag.and_then(|tag| Some((tag, self.core.tags.name(tag, record)?)));
+        let Some((tag, name)) = named else { return self.alloc(bytes, stream) };
+        self.core.tags.discharge_part(tag, had_bytes);
+        let moved = self.alloc_tagged(bytes, stream, &name);
+        self.core.tags.charge_anyway(&name, had_bytes);
+        moved
     }
 
     #[inline]
@@ -227,6 +272,11 @@ impl Guest {
             }
             self.core.pool.book.records.at(record).return_to_owner(state);
             return Err(error);
+        }
+        if state.is_used_elsewhere()
+            && let Some(tag) = self.tagged().remove(&record)
+        {
+            self.core.tags.discharge(tag, record, self.core.pool.book.records.at(record).bytes());
         }
         self.core.put_back(&self.core.pool, record, &marks);
         Ok(())
@@ -386,6 +436,10 @@ impl Guest {
 
     fn streams(&self) -> MutexGuard<'_, HashMap<Name, Arc<Track>>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tagged(&self) -> MutexGuard<'_, HashMap<u32, u32>> {
+        self.tagged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn uses(&self) -> MutexGuard<'_, HashMap<u32, Vec<Arc<Track>>>> {

@@ -45,12 +45,7 @@ impl Holding {
         let (pool, track) = (core.pool_for(reach)?, &stream.track);
         let asked = core.timeline.is_on().then(|| (core.now(), pool.supply.reserved_bytes()));
         let wanted_bytes = bytes as u64;
-        let charged = core.tags.charge(tag, wanted_bytes).map_err(|full| Error::BudgetFull {
-            tag: full.tag,
-            wanted_bytes,
-            live_bytes: full.live_bytes,
-            budget_bytes: full.budget_bytes,
-        })?;
+        let charged = core.charge(tag, wanted_bytes)?;
         let key = pool.key(track);
         let _shared = context.inner.kept_open();
         let taken = match pool.take_kept(key, wanted_bytes) {
