@@ -1,8 +1,9 @@
-//! The context that is current in a thread: made ours for a call that needs one, and then the thread's own again.
+//! The context that is current in a thread: made ours for a call that needs one, and then the thread's own again. And calls
+//! that a capture in any thread does not bear, made so that it does.
 //!
 //! Work that names its stream needs no current context: the driver takes the stream's.
 
-use freehold_driver::cuda::{Api, CUcontext, CallError, context};
+use freehold_driver::cuda::{Api, CUcontext, CUstreamCaptureMode, CallError, capture, context};
 
 /// Calls `act` with `wanted` current. The thread's own current context, or none, is current again afterwards.
 pub(crate) fn within<R>(
@@ -20,4 +21,21 @@ pub(crate) fn within<R>(
         Ok(_) => outcome,
         Err(error) => outcome.and(Err(error)),
     }
+}
+
+/// Calls the driver with a context current, and so that a capture in any thread does not mind.
+pub(crate) fn calmly<R>(
+    api: &Api,
+    current: CUcontext,
+    call: impl FnOnce() -> Result<R, CallError>,
+) -> Result<R, CallError> {
+    within(api, current, || {
+        let before = capture::exchange_mode(api, CUstreamCaptureMode::RELAXED)?;
+        let outcome = call();
+        // As with the context: one that may be of the moment is asked for again.
+        match capture::exchange_mode(api, before).or_else(|_| capture::exchange_mode(api, before)) {
+            Ok(_) => outcome,
+            Err(error) => outcome.and(Err(error)),
+        }
+    })
 }

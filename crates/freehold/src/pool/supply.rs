@@ -9,12 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::cuda::{
     Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
-    CUmemAllocationProp, CUmemGenericAllocationHandle, CUstreamCaptureMode, CallError, address, allocation, capture,
-    mapping,
+    CUmemAllocationProp, CUmemGenericAllocationHandle, CallError, address, allocation, mapping,
 };
 
 use super::heap::{Chunk, Need, PAGE_BYTES};
-use crate::current::within;
+use crate::current::calmly;
 
 /// Addresses are reserved for so many times the device's memory, and at least so many.
 const ADDRESSES_TIMES: u64 = 8;
@@ -62,6 +61,8 @@ pub(crate) struct Inside {
     spare: Vec<(u64, u64)>,
     /// Chunks that are mapped nowhere.
     kept: Vec<Piece>,
+    /// Chunks that are mapped where nobody knows of them, because the driver refused to unmap them.
+    stranded: Vec<Chunk>,
 }
 
 impl Inside {
@@ -199,6 +200,7 @@ impl Supply {
         inside: &mut Inside,
         need: Need,
     ) -> Result<Grown, CallError> {
+        self.unmap_stranded(api, current, inside)?;
         let fitting =
             inside.kept.iter().enumerate().filter(|(_, piece)| (need.bytes..=need.room_bytes).contains(&piece.bytes));
         if let Some((index, _)) = fitting.min_by_key(|(_, piece)| piece.bytes) {
@@ -220,6 +222,7 @@ impl Supply {
         inside: &mut Inside,
         need: Need,
     ) -> Result<Grown, CallError> {
+        self.unmap_stranded(api, current, inside)?;
         if self.reach == Reach::Others {
             if let grown @ Grown::Chunks(_) = self.grow(api, current, inside, need)? {
                 return Ok(grown);
@@ -286,10 +289,17 @@ impl Supply {
         });
         let Err(error) = mapped else { return Ok(Grown::Chunks(chunks)) };
         inside.kept.extend(pieces.split_off(chunks.len()));
-        for chunk in chunks {
+        inside.stranded.append(&mut chunks);
+        self.unmap_stranded(api, current, inside).and(Err(error))
+    }
+
+    /// Unmaps what the driver refused to unmap before, and keeps it. What lies in the way of other chunks goes so.
+    fn unmap_stranded(&self, api: &Api, current: CUcontext, inside: &mut Inside) -> Result<(), CallError> {
+        while let Some(&chunk) = inside.stranded.last() {
             self.keep(api, current, inside, chunk)?;
+            inside.stranded.pop();
         }
-        Err(error)
+        Ok(())
     }
 
     /// Unmaps a chunk that nothing uses any more, and keeps its memory for later.
@@ -313,6 +323,7 @@ impl Supply {
         inside: &mut Inside,
         keep_bytes: u64,
     ) -> Result<u64, CallError> {
+        self.unmap_stranded(api, current, inside)?;
         let mut freed_bytes = 0;
         while self.reserved_bytes() > keep_bytes && !inside.kept.is_empty() {
             freed_bytes += self.release_one(api, current, inside)?;
@@ -338,17 +349,4 @@ impl Supply {
     pub(crate) fn free_addresses(&self, api: &Api) -> Result<(), CallError> {
         address::free(api, CUdeviceptr(self.base), self.bytes as usize)
     }
-}
-
-/// Calls the driver with a context current, and so that a capture in any thread does not mind.
-fn calmly<R>(api: &Api, current: CUcontext, call: impl FnOnce() -> Result<R, CallError>) -> Result<R, CallError> {
-    within(api, current, || {
-        let before = capture::exchange_mode(api, CUstreamCaptureMode::RELAXED)?;
-        let outcome = call();
-        // As with the context: one that may be of the moment is asked for again.
-        match capture::exchange_mode(api, before).or_else(|_| capture::exchange_mode(api, before)) {
-            Ok(_) => outcome,
-            Err(error) => outcome.and(Err(error)),
-        }
-    })
 }
