@@ -78,6 +78,8 @@ enum freehold_error {
   FREEHOLD_ERROR_TOO_MANY_TAGS = 16,
   // A text that has to be UTF-8 is not.
   FREEHOLD_ERROR_NOT_TEXT = 17,
+  // The stream is being captured.
+  FREEHOLD_ERROR_STREAM_CAPTURED = 18,
 };
 
 // Who has a block.
@@ -153,7 +155,7 @@ int freehold_record_use(void *ptr,
 // Says that a stream is about to be destroyed: its handle may be another stream's afterwards. Call it before
 // cuStreamDestroy, on whatever device the stream is. Its blocks stay as they are.
 //
-// Returns a freehold_error.
+// Returns a freehold_error: FREEHOLD_ERROR_STREAM_CAPTURED, and the stream is known as before, until its capture is ended.
 int freehold_stream_retire(CUstream stream);
 
 // The bytes of a device that the library has of the driver: those of live blocks, and those that are kept for others.

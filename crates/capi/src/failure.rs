@@ -49,6 +49,8 @@ pub enum FreeholdError {
     TooManyTags = 16,
     /// A text that has to be UTF-8 is not.
     NotText = 17,
+    /// The stream is being captured.
+    StreamCaptured = 18,
 }
 
 /// A call that failed.
@@ -102,6 +104,7 @@ fn code_of(error: &Error) -> FreeholdError {
             }
             WrongRelease::ForkedChild { .. } => FreeholdError::ForkedChild,
         },
+        Error::StreamCaptured => FreeholdError::StreamCaptured,
         Error::BudgetFull { .. } => FreeholdError::TagBudget,
         Error::TooManyTags { .. } => FreeholdError::TooManyTags,
         Error::ForkedChild { .. } => FreeholdError::ForkedChild,

@@ -146,7 +146,7 @@ pub extern "C" fn freehold_record_use(ptr: *mut c_void, stream: CUstream) -> c_i
 /// Says that a stream is about to be destroyed: its handle may be another stream's afterwards. Call it before
 /// cuStreamDestroy, on whatever device the stream is. Its blocks stay as they are.
 ///
-/// Returns a freehold_error.
+/// Returns a freehold_error: FREEHOLD_ERROR_STREAM_CAPTURED, and the stream is known as before, until its capture is ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_stream_retire(stream: CUstream) -> c_int {
     guarded(|| open::known_guests().try_for_each(|guest| guest.retire(stream_of(stream))).map_err(Failure::from))

@@ -21,6 +21,8 @@ pub enum Error {
     TooManyElements { elements: usize, element_bytes: usize },
     #[error(transparent)]
     WrongRelease(#[from] WrongRelease),
+    #[error("the stream is being captured: end the capture, and say then that the stream is gone")]
+    StreamCaptured,
     #[error(transparent)]
     NotEntered(#[from] NotEntered),
     #[error("elements {start} to {end} are no part of a block of {elements}")]

@@ -321,11 +321,23 @@ impl Guest {
 
     /// Says that a stream is about to be destroyed, or was used for the last time: its handle means another one from now on.
     /// Unknown ones are none of ours.
+    ///
+    /// # Errors
+    /// [`Error::StreamCaptured`] while the stream is captured, which is known as before.
     pub fn retire(&self, stream: CUstream) -> Result<()> {
         self.core.check()?;
         let name = self.name(stream)?;
-        let Some(track) = self.streams().remove(&name) else { return Ok(()) };
-        track.retire(&self.core.api).map_err(|error| self.core.failed(error))?;
+        let Some(track) = self.streams().get(&name).cloned() else { return Ok(()) };
+        let failed = |error| self.core.failed(error);
+        // Its last mark could not be made, and tells when others may have what was released in it.
+        if !track.can_be_marked(&self.core.api).map_err(failed)? {
+            return Err(Error::StreamCaptured);
+        }
+        self.streams().remove(&name);
+        if let Err(error) = track.retire(&self.core.api) {
+            self.streams().entry(name).or_insert(track);
+            return Err(failed(error));
+        }
         self.core.pools().for_each(|pool| pool.close_racks(&track));
         self.core.tidy()
     }
