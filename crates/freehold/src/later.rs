@@ -52,6 +52,11 @@ impl Core {
         self.tracks_of(context).iter().all(|track| track.is_idle())
     }
 
+    /// Whether nothing of ours is pending anywhere.
+    pub(crate) fn is_all_idle(&self) -> bool {
+        self.tracks().live.values().all(|track| track.is_idle())
+    }
+
     /// Does what waited and can be done without waiting: streams that have passed their last work are forgotten, modules
     /// unloaded, contexts destroyed.
     pub(crate) fn tidy(&self) -> Result<()> {

@@ -56,7 +56,7 @@ impl Core {
         }
         let failed = |error| self.failed(error);
         let can_share = CUdevice_attribute::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
-        if device::attribute(&self.api, self.ordinal, can_share).map_err(failed)? == 0 {
+        if !self.pool.supply.maps() || device::attribute(&self.api, self.ordinal, can_share).map_err(failed)? == 0 {
             return Err(Error::CannotShare);
         }
         let made = self.named(|api| self.pool.for_others(api, self.ordinal)).map_err(failed)?;

@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use freehold_driver::cuda::{Api, CUdevice, CallError};
+use freehold_driver::cuda::{Api, CUcontext, CUdevice, CallError};
 
 use self::book::Book;
 use self::class::Class;
@@ -82,8 +82,8 @@ impl From<CallError> for Refusal {
 }
 
 impl Pool {
-    pub(crate) fn new(api: &Api, device: CUdevice, total_bytes: u64) -> Result<Self, CallError> {
-        Ok(Self::of(Supply::new(api, device, total_bytes)?))
+    pub(crate) fn new(api: &Api, current: CUcontext, device: CUdevice, total_bytes: u64) -> Result<Self, CallError> {
+        Ok(Self::of(Supply::new(api, current, device, total_bytes)?))
     }
 
     /// A pool beside this one whose blocks other processes can have.
@@ -132,6 +132,10 @@ impl Pool {
 
     /// What can be mapped anew of what is free.
     pub(crate) fn movable_bytes(&self, core: &Core) -> u64 {
+        // Where memory is not mapped, what is free stays where it is.
+        if !self.supply.maps() {
+            return 0;
+        }
         let lots = self.book.lots();
         let free_bytes: u64 = lots.iter().map(|lot| lot.emptiable_bytes(|mark| core.has_passed(mark))).sum();
         free_bytes + self.supply.kept_bytes()

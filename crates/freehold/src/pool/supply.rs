@@ -3,13 +3,16 @@
 //!
 //! Calls the driver, under its own lock and no other. None of these calls waits for the device.
 
+mod whole;
+
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
-    CUmemAllocationProp, CUmemGenericAllocationHandle, CallError, address, allocation, mapping,
+    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc,
+    CUmemAllocationHandleType, CUmemAllocationProp, CUmemGenericAllocationHandle, CallError, address, allocation,
+    device, mapping,
 };
 
 use super::heap::{Chunk, Need, PAGE_BYTES};
@@ -31,6 +34,15 @@ pub(crate) enum Reach {
     Others,
 }
 
+/// How memory gets its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Making {
+    /// It is mapped to addresses that were reserved.
+    Mapped,
+    /// It comes with addresses of its own.
+    Whole,
+}
+
 /// What all pools of a device have together.
 #[derive(Debug)]
 struct Purse {
@@ -43,6 +55,7 @@ struct Purse {
 #[derive(Debug)]
 pub(crate) struct Supply {
     pub(crate) reach: Reach,
+    making: Making,
     prop: CUmemAllocationProp,
     access: [CUmemAccessDesc; 1],
     pub(crate) base: u64,
@@ -116,10 +129,27 @@ pub(crate) enum Grown {
 }
 
 impl Supply {
-    /// Reserves addresses.
-    pub(crate) fn new(api: &Api, device: CUdevice, total_bytes: u64) -> Result<Self, CallError> {
+    /// Reserves addresses, where the device can map memory to some. The context is current.
+    pub(crate) fn new(api: &Api, current: CUcontext, device: CUdevice, total_bytes: u64) -> Result<Self, CallError> {
         let purse = Purse { budget_bytes: AtomicU64::new(u64::MAX), reserved_bytes: AtomicU64::new(0) };
-        Self::with(api, device, total_bytes, Reach::Process, Arc::new(purse))
+        let purse = Arc::new(purse);
+        let can_map = CUdevice_attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+        if device::attribute(api, device, can_map)? == 0 {
+            return Self::whole(api, current, device, total_bytes, purse);
+        }
+        match Self::with(api, device, total_bytes, Reach::Process, purse.clone()) {
+            Err(error) if error.code == CUerror::NOT_SUPPORTED => Self::whole(api, current, device, total_bytes, purse),
+            outcome => outcome,
+        }
+    }
+
+    /// Whether memory is mapped to addresses, so that chunks can lie side by side.
+    pub(crate) fn maps(&self) -> bool {
+        self.making == Making::Mapped
+    }
+
+    fn count(&self, bytes: u64) {
+        self.purse.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// As [`new`](Self::new), for memory that other processes can have, out of the same budget.
@@ -137,13 +167,18 @@ impl Supply {
                 Err(error) => return Err(error),
             }
         };
-        let handles = match reach {
-            Reach::Process => CUmemAllocationHandleType::NONE,
-            Reach::Others => CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR,
-        };
-        let prop = CUmemAllocationProp::on_device(device, handles);
-        let access = [CUmemAccessDesc { location: prop.location, flags: CUmemAccess_flags::PROT_READWRITE }];
-        Ok(Self { reach, prop, access, base, bytes, total_bytes, purse, inside: Mutex::default() })
+        let (prop, access) = access_to(device, reach);
+        Ok(Self {
+            reach,
+            making: Making::Mapped,
+            prop,
+            access,
+            base,
+            bytes,
+            total_bytes,
+            purse,
+            inside: Mutex::default(),
+        })
     }
 
     /// What the driver gave, to all pools of the device.
@@ -260,7 +295,7 @@ impl Supply {
         }
         match calmly(api, current, || allocation::create(api, bytes as usize, &self.prop)) {
             Ok(handle) => {
-                self.purse.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+                self.count(bytes);
                 Ok(Some(Piece { handle: handle.0, bytes }))
             }
             Err(error) if error.code == CUerror::OUT_OF_MEMORY => Ok(None),
@@ -310,7 +345,9 @@ impl Supply {
         inside: &mut Inside,
         chunk: Chunk,
     ) -> Result<(), CallError> {
-        calmly(api, current, || mapping::unmap(api, CUdeviceptr(chunk.base), chunk.bytes as usize))?;
+        if self.maps() {
+            calmly(api, current, || mapping::unmap(api, CUdeviceptr(chunk.base), chunk.bytes as usize))?;
+        }
         inside.kept.push(Piece { handle: chunk.handle, bytes: chunk.bytes });
         Ok(())
     }
@@ -334,7 +371,10 @@ impl Supply {
     /// Gives the memory that was kept last back to the driver. How many bytes went.
     pub(crate) fn release_one(&self, api: &Api, current: CUcontext, inside: &mut Inside) -> Result<u64, CallError> {
         let Some(piece) = inside.kept.last().copied() else { return Ok(0) };
-        calmly(api, current, || allocation::release(api, CUmemGenericAllocationHandle(piece.handle)))?;
+        calmly(api, current, || match self.making {
+            Making::Mapped => allocation::release(api, CUmemGenericAllocationHandle(piece.handle)),
+            Making::Whole => Self::free_whole(api, piece),
+        })?;
         inside.kept.pop();
         self.purse.reserved_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
         Ok(piece.bytes)
@@ -347,6 +387,16 @@ impl Supply {
 
     /// Gives the addresses back, to which nothing is mapped any more.
     pub(crate) fn free_addresses(&self, api: &Api) -> Result<(), CallError> {
-        address::free(api, CUdeviceptr(self.base), self.bytes as usize)
+        if self.maps() { address::free(api, CUdeviceptr(self.base), self.bytes as usize) } else { Ok(()) }
     }
+}
+
+/// What memory of a device is like, and who of its devices can use it.
+fn access_to(device: CUdevice, reach: Reach) -> (CUmemAllocationProp, [CUmemAccessDesc; 1]) {
+    let handles = match reach {
+        Reach::Process => CUmemAllocationHandleType::NONE,
+        Reach::Others => CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR,
+    };
+    let prop = CUmemAllocationProp::on_device(device, handles);
+    (prop, [CUmemAccessDesc { location: prop.location, flags: CUmemAccess_flags::PROT_READWRITE }])
 }
