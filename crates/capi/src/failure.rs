@@ -92,7 +92,7 @@ impl Failure {
 fn code_of(error: &Error) -> FreeholdError {
     match error {
         Error::NothingAsked => FreeholdError::NothingAsked,
-        Error::OutOfMemory { .. } | Error::Short { .. } => FreeholdError::OutOfMemory,
+        Error::OutOfMemory { .. } | Error::Short { .. } | Error::TooManyBlocks { .. } => FreeholdError::OutOfMemory,
         Error::WrongRelease(wrong) => match wrong {
             WrongRelease::Interior { .. } => FreeholdError::Interior,
             WrongRelease::AlreadyReleased { .. } | WrongRelease::ContextDestroyed { .. } => {

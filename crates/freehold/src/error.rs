@@ -86,6 +86,10 @@ pub enum Error {
     CannotShare,
     #[error("{0}")]
     OutOfMemory(Box<Shortage>),
+    #[error(
+        "the pool tells {blocks_max} blocks apart, and has handed out and kept so many; release some, or ask for fewer and longer ones"
+    )]
+    TooManyBlocks { blocks_max: usize },
     #[error("{wanted_bytes} bytes cannot be had")]
     Short { wanted_bytes: u64 },
     #[error("{0}")]

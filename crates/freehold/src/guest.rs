@@ -16,7 +16,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ledger::{Mark, Owner, WrongRelease};
 use crate::pool::record::{Stage, State};
-use crate::pool::{Key, Refusal, Returned};
+use crate::pool::{BLOCKS_MAX, Key, Refusal, Returned};
 use crate::track::{Track, Trust};
 
 /// A device as other people's code sees it. There is one for each number, for the whole of a process.
@@ -227,6 +227,7 @@ impl Guest {
         match self.core.take(&self.core.pool, key, &track, bytes) {
             Ok(taken) => Ok(taken.base),
             Err(Refusal::Short) => Err(Error::Short { wanted_bytes: bytes }),
+            Err(Refusal::TooMany) => Err(Error::TooManyBlocks { blocks_max: BLOCKS_MAX }),
             Err(Refusal::Call(error)) => Err(self.core.failed(error)),
         }
     }

@@ -8,7 +8,7 @@ use freehold_driver::cuda::CUdeviceptr;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::ledger::{Mark, Owner};
-use crate::pool::{Pool, Reach, Refusal};
+use crate::pool::{BLOCKS_MAX, Pool, Reach, Refusal};
 use crate::sharing::Exported;
 use crate::stream::{Stream, Used};
 use crate::timeline::Allocation;
@@ -54,6 +54,7 @@ impl Holding {
             None => context.inner.enter().and_then(|_shared| {
                 core.take(pool, key, track, wanted_bytes).map_err(|refusal| match refusal {
                     Refusal::Short => core.short_of(pool, wanted_bytes),
+                    Refusal::TooMany => Error::TooManyBlocks { blocks_max: BLOCKS_MAX },
                     Refusal::Call(error) => core.failed(error),
                 })
             }),

@@ -97,7 +97,7 @@ impl Pool {
         {
             return Ok(record);
         }
-        Err(Refusal::Short)
+        Err(if lot.has_record(&self.book) { Refusal::Short } else { Refusal::TooMany })
     }
 
     /// Ground of another lot, or newly mapped.
@@ -234,6 +234,9 @@ impl Pool {
         bytes: u64,
         spare_bytes: u64,
     ) -> Result<Option<u32>, CallError> {
+        if !lot.has_record(&self.book) {
+            return Ok(None);
+        }
         let mut need = lot.need(bytes, spare_bytes);
         if need.is_none() {
             let room_bytes = bytes.next_multiple_of(heap::PAGE_BYTES) + spare_bytes;

@@ -30,6 +30,9 @@ mod sync;
 mod table;
 mod turn;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,6 +56,7 @@ use crate::track::Track;
 
 pub(crate) use self::heap::{Chunk, Need, PAGE_BYTES};
 pub(crate) use self::rack::Key;
+pub(crate) use self::shelf::THINGS_MAX as BLOCKS_MAX;
 pub(crate) use self::supply::{Grown, Reach};
 
 #[derive(Debug)]
@@ -72,6 +76,8 @@ pub(crate) struct Pool {
 pub(crate) enum Refusal {
     /// So much cannot be had, or not now.
     Short,
+    /// There are as many blocks as the pool can tell apart.
+    TooMany,
     Call(CallError),
 }
 
@@ -169,6 +175,9 @@ impl Pool {
         let lot = self.lot_of(track);
         self.equip(key, track);
         let Some(class) = Class::of(bytes) else {
+            if !lot.has_record(&self.book) {
+                return Err(Refusal::TooMany);
+            }
             let record = self.ground(core, &lot, track, bytes, Origin::Any)?;
             return Ok(self.hand(key, &lot, record, bytes));
         };
@@ -189,7 +198,7 @@ impl Pool {
             }
             let slab_bytes = lot.next_slab_bytes(class);
             if let Some(block) = lot.take_large(&self.book, slab_bytes) {
-                lot.add_slab(&self.book, class, block);
+                self.settle(&lot, track, class, block)?;
                 continue;
             }
             if !has_borrowed && let Some(record) = self.borrow_small(core, &lot, track, class)? {
@@ -197,8 +206,17 @@ impl Pool {
             }
             has_borrowed = true;
             let block = self.ground(core, &lot, track, slab_bytes, Origin::Own)?;
-            lot.add_slab(&self.book, class, block);
+            self.settle(&lot, track, class, block)?;
         }
+    }
+
+    /// Makes a slab of ground for one.
+    fn settle(&self, lot: &Lot, track: &Track, class: Class, block: u32) -> Result<(), Refusal> {
+        if lot.add_slab(&self.book, class, block) {
+            return Ok(());
+        }
+        lot.give(&self.book, block, track, &[]);
+        Err(Refusal::TooMany)
     }
 
     /// Gives this thread magazines for a stream, if it has none. A thread that is ending gets none.

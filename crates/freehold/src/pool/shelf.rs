@@ -5,7 +5,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Things of a chunk, and chunks at the most.
 const CHUNK: usize = 2048;
-const CHUNKS: usize = 8192;
+const CHUNKS: usize = if cfg!(test) { 64 } else { 8192 };
+
+/// How many things there are at the most.
+pub(crate) const THINGS_MAX: usize = CHUNK * CHUNKS;
+
+/// How many of them are for who has begun what cannot be refused any more.
+const SPARE: usize = 16 << 10;
 
 /// What knows its number.
 pub(crate) trait Numbered: Default {
@@ -29,11 +35,16 @@ impl<T: Numbered> Shelf<T> {
         &chunk.expect("a number is of a thing that was made")[number as usize % CHUNK]
     }
 
+    /// Whether so few can be made that nobody is to begin what needs one.
+    pub(crate) fn is_full(&self) -> bool {
+        self.next.load(Ordering::Relaxed) as usize + SPARE > THINGS_MAX
+    }
+
     /// Makes `count` things whose numbers follow each other. The first number.
     pub(crate) fn add(&self, count: u32) -> u32 {
         let first = self.next.fetch_add(count, Ordering::Relaxed);
-        let end = first.checked_add(count).filter(|&end| end as usize <= CHUNK * CHUNKS);
-        for number in first..end.expect("a pool has fewer than 2^24 blocks and places for them") {
+        let end = first.checked_add(count).filter(|&end| end as usize <= THINGS_MAX);
+        for number in first..end.expect("who finds the shelf full begins nothing") {
             let things = self.chunks[number as usize / CHUNK].get_or_init(|| boxed(T::default));
             things[number as usize % CHUNK].set_number(number);
         }
