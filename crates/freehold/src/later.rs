@@ -155,7 +155,11 @@ impl Core {
         });
         let of_vectors: Vec<_> = of_vectors.collect();
         drop(waiting);
-        of_vectors.iter().try_for_each(|leaving| leaving.attempt(self).map(drop))?;
+        let unmapped = of_vectors.iter().try_for_each(|leaving| leaving.attempt(self).map(drop));
+        // What has gone is listed anew when there is more.
+        let is_there = |what: &Later| !matches!(what, Later::Unmap { leaving } if !leaving.is_listed());
+        self.later.lock().unwrap_or_else(PoisonError::into_inner).retain(is_there);
+        unmapped?;
         Ok(!of_vectors.is_empty())
     }
 
@@ -229,5 +233,27 @@ impl Core {
             within(&self.api, hall.raw, free).map_err(|error| self.failed(error))?;
         }
         Ok(freed_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::vector::DeviceVec;
+
+    #[test]
+    fn a_vector_that_gives_memory_back_again_and_again_waits_in_one_place() {
+        let opened = crate::open::open(None).unwrap();
+        let device = Device::new(opened.api, opened.device).unwrap();
+        let (stream, core) = (device.stream().unwrap(), &device.primary.inner.core);
+        let mut vec = DeviceVec::<u8>::new(&stream).unwrap();
+        for _ in 0..10 {
+            vec.reserve(&stream, 4 << 20).unwrap();
+            vec.shrink_to_fit().unwrap();
+            assert!(core.unmap_passed().unwrap());
+        }
+        let waiting = core.later.lock().unwrap_or_else(PoisonError::into_inner).len();
+        assert!(waiting <= 1, "{waiting} wait");
     }
 }
