@@ -64,7 +64,7 @@ pub extern "C" fn alloc_kept(bytes: u64, ordinal: i32, stream: CUstream, otherwi
 /// As [`alloc_kept`], where nothing is kept that fits: it is fetched of the stream's lot.
 #[inline(never)]
 extern "C" fn alloc_fetched(bytes: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<u64>) -> u64 {
-    match Pool::take_fetched(Key::foreign(ordinal, stream.0 as u64), bytes) {
+    match Pool::take_fetched(Key::foreign(ordinal, by_one_name(stream).0 as u64), bytes) {
         Some(taken) => taken.base,
         None => otherwise(bytes, ordinal, stream),
     }
@@ -82,10 +82,15 @@ pub extern "C" fn free_kept(address: u64, ordinal: i32, stream: CUstream, otherw
 /// As [`free_kept`], where there is no room: it is made.
 #[inline(never)]
 extern "C" fn free_making_room(address: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<i32>) -> i32 {
-    if Pool::put_kept(Key::foreign(ordinal, stream.0 as u64), address) {
+    if Pool::put_kept(Key::foreign(ordinal, by_one_name(stream).0 as u64), address) {
         return 0;
     }
     otherwise(address, ordinal, stream)
+}
+
+/// The legacy default stream has two names, of which its magazines are found by one: the warm path does not know the other.
+fn by_one_name(stream: CUstream) -> CUstream {
+    if stream == CUstream::LEGACY { CUstream::NULL } else { stream }
 }
 
 impl Guest {
@@ -437,9 +442,7 @@ impl Guest {
     fn name(&self, stream: CUstream) -> Result<Name> {
         let thread = (stream == CUstream::PER_THREAD).then(|| std::thread::current().id());
         if !self.is_checked {
-            // Both name the legacy default stream.
-            let stream = if stream == CUstream::LEGACY { CUstream::NULL } else { stream };
-            return Ok((stream.0 as u64, thread));
+            return Ok((by_one_name(stream).0 as u64, thread));
         }
         let id = self.core.named(|api| stream::id(api, stream)).map_err(|error| self.core.failed(error))?;
         Ok((id, None))
