@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::pool::{Key, PAGE_BYTES, Pool, Reach, Refusal, Taken};
 use crate::track::Track;
 
-/// What another process needs to have a block: it imports the descriptor (`cuMemImportFromShareableHandle`), maps all of the
-/// chunk, and finds the block at its offset.
+/// What another process needs to have a block: it imports the descriptor with all of the chunk's bytes
+/// ([`Device::import`](crate::Device::import), or the driver's own calls), and finds the block at its offset.
 #[derive(Debug)]
 pub struct Exported {
     /// Of the chunk that the block lies in. Other blocks that were asked for with

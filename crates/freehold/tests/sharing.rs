@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::process::{self, Command, Stdio};
 use std::sync::OnceLock;
 
-use freehold::{Block, Device, DeviceVec, Error, Stream, Totals};
+use freehold::{Block, Device, DeviceVec, Error, Permission, Stream, Totals};
 use freehold_driver::cuda::{
     Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
     CUmemAllocationProp, CUresult, address, allocation, context, copy, mapping, primary,
@@ -87,6 +87,25 @@ fn another_process_sees_the_bytes_of_a_block_that_is_exported_and_writes_them() 
     for (block, value) in blocks.iter().zip([10, 12, 13, 13]) {
         assert!(stream.download(block).unwrap().iter().all(|found| *found == value));
     }
+}
+
+#[test]
+fn a_block_that_is_exported_is_a_part_of_what_is_imported_at_its_offset() {
+    own_machine();
+    let own = Own::new();
+    let [stream] = own.streams();
+    // Two blocks of one slab, of which only the second begins where it is imported.
+    let _first = stream.alloc_shareable::<u8>(1000).unwrap();
+    let mut block = stream.alloc_shareable::<u8>(1000).unwrap();
+    stream.fill_bytes(&mut block, 7).unwrap();
+    stream.synchronize().unwrap();
+    let exported = block.export().unwrap();
+    let import = own.device.import(exported.descriptor.as_fd(), exported.chunk_bytes, Permission::ReadWrite).unwrap();
+    let mut part = import.part::<u8>(&stream, exported.offset_bytes, exported.bytes as usize).unwrap();
+    assert_eq!(stream.download(&part).unwrap(), [7; 1000]);
+    stream.fill_bytes(&mut part, 8).unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(stream.download(&block).unwrap(), [8; 1000]);
 }
 
 /// Both processes of a test are on one machine, which is nobody else's.

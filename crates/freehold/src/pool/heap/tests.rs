@@ -461,6 +461,22 @@ fn a_block_lies_across_two_regions_that_are_neighbours() {
 }
 
 #[test]
+fn regions_of_a_parted_heap_stay_two_and_go_one_by_one() {
+    let mut heap = Heap::parted();
+    let chunks = [(1, 1 << 40), (2, (1 << 40) + PAGE_BYTES)];
+    for chunk in chunks.map(|(handle, base)| Chunk { base, bytes: PAGE_BYTES, handle }) {
+        heap.add_region(chunk.base, PAGE_BYTES);
+        heap.fill(chunk, 0);
+    }
+    assert!(heap.take(2 * PAGE_BYTES).is_none());
+    heap.empty(Chunk { base: 1 << 40, bytes: PAGE_BYTES, handle: 1 });
+    assert_eq!(heap.take_bare_regions(), [(1 << 40, PAGE_BYTES)]);
+    assert_eq!(heap.need(PAGE_BYTES, 0).map(|need| need.base), None);
+    assert_eq!(heap.take(PAGE_BYTES).map(|taken| taken.base), Some((1 << 40) + PAGE_BYTES));
+    heap.assert_sound();
+}
+
+#[test]
 fn a_block_lies_across_no_gap_between_regions() {
     let mut heap = Heap::new();
     heap.add_region(1 << 40, 2 * PAGE_BYTES);
