@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use freehold::open;
 use freehold_driver::cuda::{
-    Api, CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, CallError, address,
-    allocation, context, fill, mapping, primary,
+    Api, CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, CallError,
+    address, allocation, context, fill, mapping, primary,
 };
 use rustix::net::RecvFlags;
 

@@ -81,7 +81,11 @@ impl Keeper<'_> {
     }
 
     fn restart(&mut self) -> io::Result<OwnedFd> {
-        if self.started.elapsed() < SHORT { self.failures += 1 } else { self.failures = 0 }
+        if self.started.elapsed() < SHORT {
+            self.failures += 1
+        } else {
+            self.failures = 0
+        }
         if self.failures >= FAILURES_MAX {
             return Err(io::Error::other("the broker ends as soon as it is started: what it says above is why"));
         }

@@ -13,6 +13,27 @@ use rustix::thread::futex;
 
 use crate::shared::Shared;
 
+/// Waits a moment for another process, without the system where there are processors enough: giver, broker and taker spin, and
+/// something has to be left for their work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spin {
+    is_crowded: bool,
+}
+
+/// On fewer processors, who spins lets others run.
+const PROCESSORS_MIN: usize = 4;
+
+impl Spin {
+    pub(crate) fn new() -> Self {
+        Self { is_crowded: std::thread::available_parallelism().map_or(1, usize::from) < PROCESSORS_MIN }
+    }
+
+    #[inline]
+    pub(crate) fn moment(self) {
+        if self.is_crowded { std::thread::yield_now() } else { std::hint::spin_loop() }
+    }
+}
+
 /// One message.
 pub(crate) type Slot = [u64; SLOT_WORDS];
 

@@ -41,12 +41,7 @@ pub(crate) enum NotReceived {
 }
 
 /// Sends a message without waiting: [`Errno::AGAIN`] where the other side does not read.
-pub(crate) fn send(
-    socket: impl AsFd,
-    slot: &Slot,
-    tail: &[u8],
-    descriptors: &[BorrowedFd<'_>],
-) -> Result<(), Errno> {
+pub(crate) fn send(socket: impl AsFd, slot: &Slot, tail: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {

@@ -91,21 +91,45 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Who the tenant is. Descriptors: its ring, its clock, the broker's bell.
-    Welcome { tenant: Id, ordinal: u32 },
+    Welcome {
+        tenant: Id,
+        ordinal: u32,
+    },
     /// A lease, ready when the point has passed.
-    Granted { lease: Id, segment: Id, offset: u64, bytes: u64, point: Point, access: Access },
+    Granted {
+        lease: Id,
+        segment: Id,
+        offset: u64,
+        bytes: u64,
+        point: Point,
+        access: Access,
+    },
     Done,
     /// A number: of a name, of bytes.
-    Number { id: Id, bytes: u64 },
+    Number {
+        id: Id,
+        bytes: u64,
+    },
     /// Text, in the message's tail.
     Told,
     /// With a descriptor beside it, of so many bytes.
-    Descriptor { bytes: u64 },
+    Descriptor {
+        bytes: u64,
+    },
     Sums(Sums),
     /// Unasked: another tenant gave this one a lease.
-    Given { lease: Id, segment: Id, offset: u64, bytes: u64, point: Point, from: u32 },
+    Given {
+        lease: Id,
+        segment: Id,
+        offset: u64,
+        bytes: u64,
+        point: Point,
+        from: u32,
+    },
     /// Unasked: nobody has anything in a segment any more. It is to be unmapped, and detached.
-    Leave { segment: Id },
+    Leave {
+        segment: Id,
+    },
     /// Unasked, over the socket: another broker serves from now on. Who waits for a reply asks again.
     Resumed,
     Refused(Refusal),
@@ -130,7 +154,9 @@ pub struct Sums {
 pub enum Refusal {
     #[error("the broker did not understand the message: update the program or the broker")]
     Malformed,
-    #[error("the broker speaks version {theirs} of the protocol, and this program {VERSION}: update the older of the two")]
+    #[error(
+        "the broker speaks version {theirs} of the protocol, and this program {VERSION}: update the older of the two"
+    )]
     Version { theirs: u32 },
     #[error("{0}")]
     BadName(#[from] NotAName),

@@ -3,6 +3,8 @@
 //!
 //! This program is all of these processes: the words behind its name say which.
 
+#![allow(clippy::unwrap_used, reason = "as in any test")]
+
 mod stage;
 mod storm;
 

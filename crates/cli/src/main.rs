@@ -55,6 +55,9 @@ enum Command {
     Quota(broker::names::QuotaArguments),
     /// Show who holds what at the broker, live; q leaves
     Top(broker::top::Arguments),
+    /// Be the other process of `bench share`
+    #[command(hide = true)]
+    SharePartner(bench::share::partner::Arguments),
     /// Be one of the processes of a broker
     #[command(hide = true)]
     Part(broker::serve::PartArguments),
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Drop(arguments) => broker::names::drop_name(&arguments),
         Command::Quota(arguments) => broker::names::quota(&arguments),
         Command::Top(arguments) => broker::top::run(&arguments),
+        Command::SharePartner(arguments) => bench::share::partner::run(&arguments),
         Command::Part(arguments) => broker::serve::part(&arguments),
         Command::Experiment(arguments) => lab::child::run(&arguments),
         Command::Partner(device) => lab::child::partner(&device),

@@ -10,7 +10,7 @@ use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use crate::ring::{RING_BYTES, Used};
+use crate::ring::{RING_BYTES, Spin, Used};
 use crate::shared::Shared;
 use crate::socket::{self, NotReceived};
 use crate::state::CLOCK_WORDS;
@@ -112,6 +112,7 @@ pub struct Link {
     tenant: Id,
     number: u32,
     pub patience: Patience,
+    spin: Spin,
     given: VecDeque<Given>,
     leave: VecDeque<Id>,
     /// Refusals of what nobody waited for.
@@ -153,6 +154,7 @@ impl Link {
             clock: Shared::open(clock, CLOCK_WORDS as usize * 8)?,
             tenant,
             number: 0,
+            spin: Spin::new(),
             patience: Patience::For(Duration::from_micros(50)),
             given: VecDeque::new(),
             leave: VecDeque::new(),
@@ -217,12 +219,12 @@ impl Link {
 
     /// Waits for a lease that somebody gives.
     pub fn wait_given(&mut self) -> Result<Given, LinkError> {
-        loop {
-            if let Some(given) = self.given() {
-                return Ok(given);
-            }
-            self.wait(|link| !link.given.is_empty())?;
-        }
+        let mut given = None;
+        self.wait(|link| {
+            given = link.given();
+            given.is_some()
+        })?;
+        Ok(given.expect("it was waited for"))
     }
 
     /// The next segment that nobody has anything in any more: it is to be unmapped, and then detached.
@@ -342,7 +344,7 @@ impl Link {
             if is_so(self) {
                 return Ok(());
             }
-            std::hint::spin_loop();
+            self.spin.moment();
             turns += 1;
             if !turns.is_multiple_of(256) {
                 continue;

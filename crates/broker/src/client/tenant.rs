@@ -27,9 +27,15 @@ pub enum Error {
     #[error(transparent)]
     Name(#[from] NotAName),
     #[error(transparent)]
-    Device(#[from] freehold::Error),
+    Device(Box<freehold::Error>),
     #[error("{bytes} bytes are not a whole number of elements of {element_bytes}")]
     Elements { bytes: u64, element_bytes: usize },
+}
+
+impl From<freehold::Error> for Error {
+    fn from(error: freehold::Error) -> Self {
+        Self::Device(Box::new(error))
+    }
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -141,7 +147,13 @@ impl Broker {
     }
 
     /// Copies a block into memory of the broker's, in the order of a stream, and gives that a name.
-    pub fn publish_copy<T: Plain>(&self, stream: &Stream, name: &str, from: &impl Source<T>, policy: Policy) -> Result<()> {
+    pub fn publish_copy<T: Plain>(
+        &self,
+        stream: &Stream,
+        name: &str,
+        from: &impl Source<T>,
+        policy: Policy,
+    ) -> Result<()> {
         let mut lease = self.reserve::<T>(stream, from.len())?;
         stream.copy(from, &mut *lease)?;
         self.publish(name, lease, policy).map_err(|(_, error)| error)
@@ -200,7 +212,7 @@ impl Broker {
             Ok(part) => Ok(Lease {
                 broker: self.clone(),
                 id: granted.lease,
-                part: Some(part),
+                part: Box::new(part),
                 access: granted.access,
                 point: Point::default(),
                 is_over: false,
@@ -297,7 +309,7 @@ impl Broker {
 pub struct Lease<T: Plain> {
     broker: Broker,
     id: Id,
-    part: Option<Part<T>>,
+    part: Box<Part<T>>,
     access: Access,
     /// Behind the work that was told of when it was published.
     point: Point,
@@ -310,7 +322,7 @@ impl<T: Plain> Lease<T> {
     }
 
     fn part(&self) -> &Part<T> {
-        self.part.as_ref().expect("a lease has its part until it is dropped")
+        &self.part
     }
 
     /// Gives it back. Nothing waits: it is somebody else's when the work with it has passed.
@@ -347,7 +359,7 @@ impl<T: Plain> Deref for Lease<T> {
 
 impl<T: Plain> DerefMut for Lease<T> {
     fn deref_mut(&mut self) -> &mut Part<T> {
-        self.part.as_mut().expect("a lease has its part until it is dropped")
+        &mut self.part
     }
 }
 
@@ -358,4 +370,3 @@ impl<T: Plain> Drop for Lease<T> {
         }
     }
 }
-

@@ -23,6 +23,7 @@ use crate::journal::Journal;
 use crate::maker::Maker;
 use crate::part::{Config, Part};
 use crate::post::{self, Kept, Letter};
+use crate::ring::Spin;
 use crate::shared::Shared;
 use crate::signals;
 use crate::socket::NotReceived;
@@ -269,6 +270,7 @@ impl Daemon {
         let mut events = Vec::with_capacity(256);
         let mut last_work = Instant::now();
         let mut turns = 0u32;
+        let moment = Spin::new();
         while !self.is_stopping {
             turns = turns.wrapping_add(1);
             let mut has_worked = self.serve_rings()?;
@@ -280,7 +282,7 @@ impl Daemon {
             if has_worked {
                 last_work = Instant::now();
             } else if is_awake {
-                std::hint::spin_loop();
+                moment.moment();
             }
         }
         Ok(())

@@ -84,27 +84,14 @@ impl State {
             let offset = self.segments.get_mut(segment)?.room.take(span_bytes(wanted.bytes))?;
             Some((segment, offset))
         })?;
-        let block = self.blocks.add(Block {
-            segment,
-            offset,
-            bytes: wanted.bytes,
-            leases: 0,
-            is_named: false,
-        });
+        let block = self.blocks.add(Block { segment, offset, bytes: wanted.bytes, leases: 0, is_named: false });
         self.segments.get_mut(segment).expect("it has room").blocks.insert(block);
         self.touch(Touched::Block(index(block)));
         Some(self.grant(wanted.tenant, wanted.number, block, Access::Write, wanted.name))
     }
 
     /// A lease of a block for a tenant.
-    pub(super) fn grant(
-        &mut self,
-        tenant: Id,
-        number: u32,
-        block: Id,
-        access: Access,
-        name: Option<Id>,
-    ) -> Reply {
+    pub(super) fn grant(&mut self, tenant: Id, number: u32, block: Id, access: Access, name: Option<Id>) -> Reply {
         // It may have been dropped while the driver made memory.
         let name = name.filter(|&name| self.named.get(name).is_some());
         self.order += 1;
@@ -321,7 +308,9 @@ impl State {
 
     /// A segment is all zeros, or could not be made so.
     pub(crate) fn cleaned(&mut self, id: Id, is_clean: bool) {
-        let Some(segment) = self.segments.get_mut(id).filter(|segment| segment.stage == Stage::Cleaning) else { return };
+        let Some(segment) = self.segments.get_mut(id).filter(|segment| segment.stage == Stage::Cleaning) else {
+            return;
+        };
         if !is_clean {
             self.close(id);
             return;
@@ -408,7 +397,8 @@ impl State {
         let Lease { holder, block, by: (from, _), .. } = *self.leases.get(lease).expect("it was given");
         let Block { segment, offset, bytes, .. } = *self.blocks.get(block).expect("it is leased");
         let from = index(from) as u32;
-        self.effects.push(Effect::Tell { to: holder, reply: Reply::Given { lease, segment, offset, bytes, point, from } });
+        self.effects
+            .push(Effect::Tell { to: holder, reply: Reply::Given { lease, segment, offset, bytes, point, from } });
     }
 
     /// The reply to a request that a broker which is gone may have carried out, if it has.

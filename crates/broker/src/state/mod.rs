@@ -175,18 +175,43 @@ struct Waiting {
 /// What is to be done, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    Reply { to: Id, number: u32, reply: Reply },
+    Reply {
+        to: Id,
+        number: u32,
+        reply: Reply,
+    },
     /// Unasked, over the ring.
-    Tell { to: Id, reply: Reply },
+    Tell {
+        to: Id,
+        reply: Reply,
+    },
     /// Names and what is known of them, in lines.
-    Text { to: Id, number: u32, text: String },
+    Text {
+        to: Id,
+        number: u32,
+        text: String,
+    },
     /// A descriptor, beside the reply.
-    Hand { to: Id, number: u32, what: Thing, bytes: u64 },
-    Make { segment: Id, bytes: u64 },
-    Clean { segment: Id },
-    Close { what: Thing },
+    Hand {
+        to: Id,
+        number: u32,
+        what: Thing,
+        bytes: u64,
+    },
+    Make {
+        segment: Id,
+        bytes: u64,
+    },
+    Clean {
+        segment: Id,
+    },
+    Close {
+        what: Thing,
+    },
     /// A connection is over, by its own wish.
-    Part { tenant: Id },
+    Part {
+        tenant: Id,
+    },
 }
 
 /// What has a descriptor.
@@ -332,7 +357,8 @@ impl State {
         for segment in waiting {
             self.waiting.remove(&segment);
         }
-        let ending = self.ending.iter().copied().filter(|&lease| self.leases.get(lease).is_some_and(|it| it.holder == tenant));
+        let ending =
+            self.ending.iter().copied().filter(|&lease| self.leases.get(lease).is_some_and(|it| it.holder == tenant));
         let leases: Vec<Id> = ending.chain(gone.leases).collect();
         leases.into_iter().for_each(|lease| self.end_lease(lease, None));
         for (segment, _) in gone.attached {
@@ -367,12 +393,7 @@ impl State {
     }
 
     /// The reply, unless it comes later or another way.
-    fn answer(
-        &mut self,
-        from: Id,
-        asked: Framed<Request>,
-        world: &impl World,
-    ) -> Result<Option<Reply>, Refusal> {
+    fn answer(&mut self, from: Id, asked: Framed<Request>, world: &impl World) -> Result<Option<Reply>, Refusal> {
         let Framed { number, is_again, message } = asked;
         if is_again && let Some(reply) = self.answer_again(from, number, &message) {
             return Ok(Some(reply));
@@ -485,7 +506,10 @@ impl State {
     }
 
     fn quota_of(&self, user: u32) -> u64 {
-        self.quotas.iter().find(|(_, quota)| quota.user == user).map_or(self.limits.user_bytes, |(_, quota)| quota.bytes)
+        self.quotas
+            .iter()
+            .find(|(_, quota)| quota.user == user)
+            .map_or(self.limits.user_bytes, |(_, quota)| quota.bytes)
     }
 
     /// What a user has, in whole segments.
@@ -506,7 +530,12 @@ impl State {
             made_bytes: self.made_bytes(),
             leased_bytes: blocks().filter(|block| block.leases > 0).map(|block| block.bytes).sum(),
             named_bytes: blocks().filter(|block| block.is_named).map(|block| block.bytes).sum(),
-            leaving_bytes: self.segments.iter().filter(|(_, segment)| leaving(segment.stage)).map(|(_, s)| s.bytes).sum(),
+            leaving_bytes: self
+                .segments
+                .iter()
+                .filter(|(_, segment)| leaving(segment.stage))
+                .map(|(_, s)| s.bytes)
+                .sum(),
             tenants: self.tenants.len() as u32,
             names: self.named.len() as u32,
             leases: self.leases.len() as u32,

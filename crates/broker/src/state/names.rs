@@ -93,13 +93,7 @@ impl State {
     }
 
     /// A lease of what has a name.
-    pub(super) fn lease(
-        &mut self,
-        from: Id,
-        number: u32,
-        name: Id,
-        access: Access,
-    ) -> Result<Option<Reply>, Refusal> {
+    pub(super) fn lease(&mut self, from: Id, number: u32, name: Id, access: Access) -> Result<Option<Reply>, Refusal> {
         let named = self.allowed(from, name)?;
         let (block, readers) = (named.block, named.readers);
         let busy = Refusal::Busy { readers, writers: u32::from(named.writer.is_some()) };

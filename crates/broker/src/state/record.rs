@@ -29,16 +29,8 @@ pub(crate) enum Kind {
 const NAME_WORDS: usize = 1 + NAME_BYTES_MAX / 8;
 
 impl Kind {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Tenant,
-        Self::Segment,
-        Self::Block,
-        Self::Lease,
-        Self::Name,
-        Self::Host,
-        Self::Attachment,
-        Self::Quota,
-    ];
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Tenant, Self::Segment, Self::Block, Self::Lease, Self::Name, Self::Host, Self::Attachment, Self::Quota];
 
     /// How many words a record has.
     pub(crate) const fn words(self) -> usize {
@@ -137,9 +129,7 @@ impl State {
                 let owner = segment.owner.map_or(0, |owner| owner.0);
                 vec![segment.bytes, segment.stage as u64, owner, u64::from(segment.user)]
             }),
-            Touched::Block(index) => of(&self.blocks, index, |block| {
-                vec![block.segment.0, block.offset, block.bytes]
-            }),
+            Touched::Block(index) => of(&self.blocks, index, |block| vec![block.segment.0, block.offset, block.bytes]),
             Touched::Lease(index) => of(&self.leases, index, |lease| {
                 let access = u64::from(lease.access == Access::Write);
                 let name = lease.name.map_or(0, |name| name.0);
@@ -159,22 +149,16 @@ impl State {
                 words.extend(name_words(&host.name));
                 words
             }),
-            Touched::Attachment(index) => of(&self.attachments, index, |attached| {
-                vec![attached.tenant.0, attached.segment.0]
-            }),
-            Touched::Quota(index) => {
-                of(&self.quotas, index, |quota| vec![u64::from(quota.user), quota.bytes])
+            Touched::Attachment(index) => {
+                of(&self.attachments, index, |attached| vec![attached.tenant.0, attached.segment.0])
             }
+            Touched::Quota(index) => of(&self.quotas, index, |quota| vec![u64::from(quota.user), quota.bytes]),
         }
     }
 
     /// What the records of a broker that is gone tell. `has` says which descriptors are still there: what lost its own is no
     /// more.
-    pub(crate) fn recover(
-        limits: Limits,
-        records: impl Fn(Kind) -> Vec<Record>,
-        has: impl Fn(Thing) -> bool,
-    ) -> Self {
+    pub(crate) fn recover(limits: Limits, records: impl Fn(Kind) -> Vec<Record>, has: impl Fn(Thing) -> bool) -> Self {
         let mut state = Self::new(limits);
         state.quotas = shelf(records(Kind::Quota), |_, words| {
             Some(Quota { user: u32::try_from(words[0]).ok()?, bytes: words[1] })
@@ -267,9 +251,8 @@ impl State {
     fn mend_writers(&mut self) {
         let names: Vec<(Id, Policy)> = self.named.iter().map(|(id, named)| (id, named.policy)).collect();
         for (name, policy) in names {
-            let is_writer = |lease: &Lease| {
-                lease.name == Some(name) && lease.access == Access::Write && lease.ending.is_none()
-            };
+            let is_writer =
+                |lease: &Lease| lease.name == Some(name) && lease.access == Access::Write && lease.ending.is_none();
             let writers: Vec<Id> = self.leases.iter().filter(|(_, lease)| is_writer(lease)).map(|(id, _)| id).collect();
             if policy == Policy::Open || writers.len() < 2 {
                 continue;

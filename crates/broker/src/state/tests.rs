@@ -218,9 +218,21 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
             touched[cut..].iter().for_each(|&one| pages.put(&state, one));
             let whole = State::recover(limits(), |kind| pages.records(kind), |_| true);
             check(&whole);
-            assert_eq!(whole.leases.iter().collect::<Vec<_>>(), state.leases.iter().collect::<Vec<_>>(), "no lease is lost");
-            assert_eq!(whole.named.iter().collect::<Vec<_>>(), state.named.iter().collect::<Vec<_>>(), "no name is lost");
-            assert_eq!(whole.blocks.iter().collect::<Vec<_>>(), state.blocks.iter().collect::<Vec<_>>(), "no block is lost");
+            assert_eq!(
+                whole.leases.iter().collect::<Vec<_>>(),
+                state.leases.iter().collect::<Vec<_>>(),
+                "no lease is lost"
+            );
+            assert_eq!(
+                whole.named.iter().collect::<Vec<_>>(),
+                state.named.iter().collect::<Vec<_>>(),
+                "no name is lost"
+            );
+            assert_eq!(
+                whole.blocks.iter().collect::<Vec<_>>(),
+                state.blocks.iter().collect::<Vec<_>>(),
+                "no block is lost"
+            );
         }
     }
 }

@@ -64,9 +64,9 @@ impl Stage {
             let words: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();
             words.contains(&part.as_bytes()) && words.contains(&socket.as_os_str().as_encoded_bytes())
         };
-        let all = std::fs::read_dir("/proc").expect("there are processes").filter_map(|entry| {
-            entry.ok()?.file_name().to_str()?.parse().ok()
-        });
+        let all = std::fs::read_dir("/proc")
+            .expect("there are processes")
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         all.filter(is_ours).collect()
     }
 

@@ -205,13 +205,18 @@ pub(crate) fn killed_tenants(stage: &Stage) {
         let killed = Instant::now();
         tenant.wait().unwrap();
         drop_all(&mut link);
-        until("the dead tenant's memory is free", || (sums(&mut link).leases == 1 && sums(&mut link).leaving_bytes == 0).then_some(()));
+        until("the dead tenant's memory is free", || {
+            (sums(&mut link).leases == 1 && sums(&mut link).leaving_bytes == 0).then_some(())
+        });
         slowest = slowest.max(killed.elapsed());
         let now = stage.descriptors("broker");
         let first = *descriptors.get_or_insert(now);
         assert!(now <= first + 64, "descriptors stay: {first} at first, {now} now");
     }
-    println!("killed in each state: {}", counts.iter().map(|(&state, count)| format!("{}:{count} ", state as char)).collect::<String>());
+    println!(
+        "killed in each state: {}",
+        counts.iter().map(|(&state, count)| format!("{}:{count} ", state as char)).collect::<String>()
+    );
     println!("memory was free again after {slowest:?} at the most");
     let listed = link.call(Request::List { after: None }).unwrap().text;
     assert!(listed.starts_with("survivor\t1048576\t"), "{listed:?}");

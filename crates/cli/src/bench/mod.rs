@@ -10,6 +10,7 @@ mod progress;
 mod release;
 pub(crate) mod report;
 mod rig;
+pub(crate) mod share;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -38,6 +39,10 @@ enum What {
     ///
     /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
     Pool(pool::PoolArguments),
+    /// Measure memory that goes from process to process through a broker, beside a socket and a copy
+    ///
+    /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    Share(share::ShareArguments),
 }
 
 #[derive(clap::Args)]
@@ -64,6 +69,8 @@ enum BenchError {
     Driver(#[from] CallError),
     #[error("a kernel of {kernel_ms} ms ended before what was to be measured beside it")]
     KernelEnded { kernel_ms: u64 },
+    #[error("{0}")]
+    Processes(String),
     #[error("the figures cannot be printed: {0}")]
     Print(io::Error),
     #[error(transparent)]
@@ -78,6 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let figures = match &arguments.what {
         What::Release(arguments) => release(arguments),
         What::Pool(arguments) => pool::run(arguments),
+        What::Share(arguments) => share::run(arguments),
     };
     match figures.and_then(|text| print(&text)) {
         Ok(()) => ExitCode::SUCCESS,

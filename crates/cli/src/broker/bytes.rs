@@ -16,7 +16,8 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
         "TB" => 1000 * 1000 * 1000 * 1000,
         _ => return Err(format!("{text:?} is no size: say a number and a unit, as in 8GiB")),
     };
-    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no size: say a number and a unit, as in 8GiB"))?;
+    let number: u64 =
+        number.parse().map_err(|_| format!("{text:?} is no size: say a number and a unit, as in 8GiB"))?;
     number.checked_mul(factor).ok_or_else(|| format!("{text:?} is more than can be counted"))
 }
 

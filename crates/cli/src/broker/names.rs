@@ -106,8 +106,10 @@ fn try_list(arguments: &ListArguments) -> Result<(), Failure> {
 /// Names in columns.
 pub(crate) fn table(listed: &[Listed]) -> Vec<String> {
     let width = listed.iter().map(|one| one.name.len()).max().unwrap_or(0).max(4);
-    let mut lines =
-        vec![format!("{:width$}  {:>10}  {:>8}  {:>7}  {:>6}  {:>8}", "name", "size", "owner", "readers", "writer", "age")];
+    let mut lines = vec![format!(
+        "{:width$}  {:>10}  {:>8}  {:>7}  {:>6}  {:>8}",
+        "name", "size", "owner", "readers", "writer", "age"
+    )];
     lines.extend(listed.iter().map(|one| {
         let writer = if one.writers > 0 { "yes" } else { "-" };
         let (size, age) = (bytes::show(one.bytes), age(one.age_s));

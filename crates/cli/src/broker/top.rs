@@ -71,7 +71,17 @@ fn lines(link: &mut Link) -> Result<Vec<String>, LinkError> {
     let (sums, listed) = look(link)?;
     let part = |bytes: u64| 40 * bytes / sums.budget_bytes.max(1);
     let (made, leased) = (part(sums.made_bytes) as usize, part(sums.leased_bytes.max(sums.named_bytes)) as usize);
-    let bar: String = (0..40).map(|at| if at < leased { '█' } else if at < made { '▒' } else { '·' }).collect();
+    let bar: String = (0..40)
+        .map(|at| {
+            if at < leased {
+                '█'
+            } else if at < made {
+                '▒'
+            } else {
+                '·'
+            }
+        })
+        .collect();
     let mut lines = vec![
         format!("{bar}  {} of {}", bytes::show(sums.made_bytes), bytes::show(sums.budget_bytes)),
         format!(

@@ -3,15 +3,15 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freehold_driver::cuda::CUerror;
+use rustix::time::{ClockId, clock_gettime};
 
 use super::kernel::{Find, Run};
 
 #[derive(Debug)]
 pub(super) struct Crew {
-    start: Instant,
     /// A kernel that runs longer is ended.
     limit: Option<Duration>,
     rotation: Mutex<Rotation>,
@@ -33,16 +33,18 @@ struct Rotation {
 }
 
 impl Crew {
-    pub(super) fn new(start: Instant, limit: Option<Duration>) -> Self {
-        Self { start, limit, rotation: Mutex::default(), news: Condvar::new() }
+    pub(super) fn new(limit: Option<Duration>) -> Self {
+        Self { limit, rotation: Mutex::default(), news: Condvar::new() }
     }
 
     fn rotation(&self) -> MutexGuard<'_, Rotation> {
         self.rotation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The device's time, the same in all processes.
     fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        let now = clock_gettime(ClockId::Monotonic);
+        now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
     }
 
     /// Runs a kernel to its end. One of a single block stays on the calling thread.

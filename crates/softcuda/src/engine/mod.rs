@@ -56,7 +56,7 @@ impl Engine {
                 Schedule::Eager => Some(Steps::eager()),
                 Schedule::Seed(seed) => Some(Steps::seeded(seed)),
             },
-            crew: Arc::new(Crew::new(start, kernel_limit)),
+            crew: Arc::new(Crew::new(kernel_limit)),
             kernel_limit,
         });
         if engine.steps.is_some() {

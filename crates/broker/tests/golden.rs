@@ -1,0 +1,185 @@
+//! The bytes of every message: what `docs/protocol.md` says, held against what is sent.
+
+use freehold_broker::Name;
+use freehold_broker::wire::{Access, Framed, Id, Point, Policy, Refusal, Reply, Request, Sums};
+
+fn name() -> Name {
+    Name::parse("model/weights").unwrap()
+}
+
+const POINT: Point = Point { tenant: 3, word: 5, value: 9 };
+const AT: u64 = 5 << 32 | 3;
+
+fn requests() -> Vec<(Request, [u64; 8], &'static str)> {
+    let point = POINT;
+    let words = |kind: u64, words: &[u64]| {
+        let mut slot = [0; 8];
+        slot[0] = 7 << 32 | kind;
+        slot[1..=words.len()].copy_from_slice(words);
+        slot
+    };
+    vec![
+        (Request::Hello { version: 1 }, words(1, &[1 << 32 | 0x4448_5246]), ""),
+        (Request::Reserve { bytes: 4096 }, words(2, &[4096]), ""),
+        (Request::Lease { name: Id(11), access: Access::Write }, words(3, &[11, 1]), ""),
+        (Request::Return { lease: Id(12), point }, words(4, &[12, AT, 9]), ""),
+        (Request::Give { lease: Id(12), to: Id(13), point }, words(5, &[12, AT, 9, 13]), ""),
+        (Request::Detach { segment: Id(14) }, words(6, &[14]), ""),
+        (Request::Attach { segment: Id(14) }, words(7, &[14]), ""),
+        (Request::Clock { tenant: 3 }, words(8, &[3]), ""),
+        (
+            Request::Publish { lease: Id(12), policy: Policy::Open, point, name: name() },
+            words(9, &[12, AT, 9, 2]),
+            "model/weights",
+        ),
+        (Request::Find { name: name() }, words(10, &[]), "model/weights"),
+        (Request::List { after: None }, words(11, &[]), ""),
+        (Request::List { after: Some(name()) }, words(11, &[]), "model/weights"),
+        (Request::Drop { name: name() }, words(12, &[]), "model/weights"),
+        (Request::Quota { user: 1000, bytes: 1 << 30 }, words(13, &[1000, 1 << 30]), ""),
+        (Request::Totals, words(14, &[]), ""),
+        (Request::Host { bytes: 4096, name: name() }, words(15, &[4096]), "model/weights"),
+        (Request::Bye, words(16, &[]), ""),
+    ]
+}
+
+#[test]
+fn every_request_has_its_bytes_and_is_read_from_them() {
+    for (message, slot, text) in requests() {
+        let framed = Framed { number: 7, is_again: false, message };
+        assert_eq!(framed.encode(), (slot, text), "{:?}", framed.message);
+        assert_eq!(Framed::<Request>::decode(&slot, text.as_bytes()), Ok(framed));
+    }
+}
+
+#[test]
+fn a_request_that_is_asked_again_has_a_bit() {
+    let (slot, _) = Framed { number: 7, is_again: true, message: Request::Totals }.encode();
+    assert_eq!(slot, [7 << 32 | 1 << 16 | 14, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn words_without_a_meaning_are_zero() {
+    for (message, slot, text) in requests() {
+        for word in 1..8 {
+            let mut spoilt = slot;
+            if spoilt[word] != 0 {
+                continue;
+            }
+            spoilt[word] = 1 << 63;
+            let decoded = Framed::<Request>::decode(&spoilt, text.as_bytes());
+            // A word that may be zero and has a meaning is read as what it is.
+            assert!(decoded.is_err() || decoded.unwrap().message != message, "{message:?}, word {word}");
+        }
+        let mut spoilt = slot;
+        spoilt[0] |= 1 << 20;
+        assert_eq!(Framed::<Request>::decode(&spoilt, text.as_bytes()), Err((7, Refusal::Malformed)));
+    }
+}
+
+#[test]
+fn a_text_that_is_no_name_says_which_rule_it_breaks() {
+    let (slot, _) = Framed { number: 7, is_again: false, message: Request::Find { name: name() } }.encode();
+    let refused = |text: &[u8]| Framed::<Request>::decode(&slot, text).unwrap_err().1.to_string();
+    assert_eq!(refused(b""), "a name has at least one letter: say one such as model/weights");
+    assert_eq!(refused(b"a/../b"), "a part of a name does not begin with '.' or '-', and part 2 does");
+    assert_eq!(refused(b"a\xffb"), "a name has letters, digits, '-', '_', '.' and '/', and byte 1 is none of them");
+}
+
+#[test]
+fn every_reply_has_its_bytes_and_is_read_from_them() {
+    let (lease, segment, offset, bytes, point) = (Id(12), Id(14), 512, 4096, POINT);
+    let sums = Sums {
+        budget_bytes: 1,
+        made_bytes: 2,
+        leased_bytes: 3,
+        named_bytes: 4,
+        leaving_bytes: 5,
+        tenants: 6,
+        names: 7,
+        leases: 8,
+    };
+    let replies: Vec<(Reply, u64, &[u64])> = vec![
+        (Reply::Welcome { tenant: Id(13), ordinal: 1 }, 101, &[13, 1]),
+        (
+            Reply::Granted { lease, segment, offset, bytes, point, access: Access::Write },
+            102,
+            &[12, 14, 512, 4096, AT, 9, 1],
+        ),
+        (Reply::Done, 104, &[]),
+        (Reply::Number { id: Id(11), bytes: 4096 }, 105, &[11, 4096]),
+        (Reply::Told, 106, &[]),
+        (Reply::Descriptor { bytes: 4096 }, 107, &[4096]),
+        (Reply::Sums(sums), 108, &[1, 2, 3, 4, 5, 7 << 32 | 6, 8]),
+        (Reply::Given { lease, segment, offset, bytes, point, from: 3 }, 109, &[12, 14, 512, 4096, AT, 9, 3]),
+        (Reply::Leave { segment }, 110, &[14]),
+        (Reply::Resumed, 111, &[]),
+        (Reply::Refused(Refusal::Malformed), 201, &[]),
+        (Reply::Refused(Refusal::Version { theirs: 2 }), 202, &[2]),
+        (Reply::Refused(Refusal::NoLease), 204, &[]),
+        (Reply::Refused(Refusal::NoName), 205, &[]),
+        (Reply::Refused(Refusal::ForeignName), 206, &[]),
+        (Reply::Refused(Refusal::NameTaken), 207, &[]),
+        (Reply::Refused(Refusal::Busy { readers: 2, writers: 1 }), 208, &[2, 1]),
+        (Reply::Refused(Refusal::NoSegment), 209, &[]),
+        (Reply::Refused(Refusal::ReadOnly), 210, &[]),
+        (Reply::Refused(Refusal::UserQuota { limit_bytes: 1, had_bytes: 2, wanted_bytes: 3 }), 211, &[1, 2, 3]),
+        (Reply::Refused(Refusal::Full { free_bytes: 1, budget_bytes: 2, wanted_bytes: 3 }), 212, &[1, 2, 3]),
+        (Reply::Refused(Refusal::TooMany { limit: 4 }), 213, &[4]),
+        (Reply::Refused(Refusal::NoTenant), 214, &[]),
+        (Reply::Refused(Refusal::NotTaken { waiting: 5 }), 215, &[5]),
+        (Reply::Refused(Refusal::Device { code: 2 }), 216, &[2]),
+        (Reply::Refused(Refusal::NothingAsked), 217, &[]),
+        (Reply::Refused(Refusal::NotAllowed { user: 6 }), 218, &[6]),
+        (Reply::Refused(Refusal::OtherBytes { bytes: 7 }), 219, &[7]),
+    ];
+    for (message, kind, words) in replies {
+        let mut slot = [0; 8];
+        slot[0] = 7 << 32 | kind;
+        slot[1..=words.len()].copy_from_slice(words);
+        let framed = Framed { number: 7, is_again: false, message };
+        assert_eq!(framed.encode(), slot, "{:?}", framed.message);
+        assert_eq!(Framed::<Reply>::decode(&slot), Ok(framed));
+    }
+}
+
+/// Bytes that are no message: no panic, and an answer for each.
+#[test]
+fn a_million_random_messages_are_each_read_or_refused() {
+    let seed = std::env::var("FREEHOLD_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0x5eed_u64);
+    println!("FREEHOLD_SEED={seed}");
+    let mut state = seed;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut read = 0;
+    for _ in 0..1_000_000 {
+        let mut slot = [0; 8];
+        slot[0] = random() << 32 | (random() % 20) | u64::from(random() % 64 == 0) << 17;
+        for word in &mut slot[1..] {
+            *word = match random() % 12 {
+                0 => random(),
+                1 => random() % 4,
+                _ => 0,
+            };
+        }
+        let letters = if random() % 2 == 0 { 0 } else { random() % 16 };
+        let tail: Vec<u8> = (0..letters).map(|_| b"ab/.-\xff\0Z"[(random() % 8) as usize]).collect();
+        match Framed::<Request>::decode(&slot, &tail) {
+            Ok(framed) => {
+                let (again, text) = framed.encode();
+                assert_eq!(Framed::<Request>::decode(&again, text.as_bytes()).as_ref(), Ok(&framed));
+                read += 1;
+            }
+            Err((number, refusal)) => {
+                assert_eq!(u64::from(number), slot[0] >> 32);
+                assert!(matches!(refusal, Refusal::Malformed | Refusal::BadName(_)), "{refusal:?}");
+            }
+        }
+        let _ = Framed::<Reply>::decode(&slot);
+    }
+    assert!(read > 10_000, "some are messages: {read}");
+}

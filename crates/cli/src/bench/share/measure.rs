@@ -1,0 +1,160 @@
+//! What is measured of memory that goes from process to process.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use freehold::{Device, Grid, Image, Permission, open};
+use freehold_broker::wire::Point;
+use freehold_broker::{Broker, Link, Patience};
+
+use super::partner::Task;
+use super::report::{Report, Row, Target};
+use super::{Effort, Scene, failed};
+use crate::bench::Result;
+use crate::bench::measure::timed;
+use crate::bench::progress::Progress;
+
+/// A kernel that says when it began and when it ended.
+pub(super) const STAMP: &str = include_str!("stamp.ptx");
+
+/// How long the giver's kernel runs: long enough that the taker waits for it.
+const KERNEL_NS: u64 = 1_000_000;
+
+pub(super) fn all(scene: &Scene, device: Option<&str>, effort: Effort) -> Result<Report> {
+    let opened = open::device(device)?;
+    let progress = Progress::new(8);
+    let broken = |error: freehold_broker::LinkError| failed("the broker", error);
+    let mut rows = Vec::new();
+    let socket = progress.one("a socket", || over_socket(scene, effort.hand_overs.min(20_000)))?;
+    rows.push(Row::new("socket", "a message to another process and back, by half: a socket", socket, vec![]));
+    let spinning = progress.one("hand-over, spinning", || hand_over(scene, Task::Spin, effort.hand_overs))?;
+    let targets = vec![Target::Median(1e3), Target::P99(3e3)];
+    rows.push(Row::new("hand-over-spinning", "hand-over of a leased block, spinning", spinning, targets));
+    let asleep = progress.one("hand-over, asleep", || hand_over(scene, Task::Sleep, effort.sleeps))?;
+    rows.push(Row::new("hand-over-asleep", "likewise, asleep", asleep, vec![Target::P99(15e3)]));
+    let pairs = progress.one("leases", || pairs(scene, effort.pairs).map_err(broken))?;
+    rows.push(Row::new("pair", "lease and return, one tenant", pairs, vec![Target::Median(1e3)]));
+    let small = progress.one("attach 2 MiB", || attach(scene, &opened, 2 << 20, effort.attaches))?;
+    rows.push(Row::new("attach-2m", "cold attach of a segment of 2 MiB", small, vec![Target::Median(200e3)]));
+    let large = progress.one("attach 1 GiB", || attach(scene, &opened, 1 << 30, effort.attaches))?;
+    rows.push(Row::new("attach-1g", "likewise of 1 GiB", large, vec![Target::Median(500e3)]));
+    let copies = progress.one("copies", || copies(&opened, effort.attaches))?;
+    rows.push(Row::new("copy-2m", "2 MiB by copies: to the host and back to the device", copies, vec![]));
+    let kernels = progress.one("kernels", || kernels(scene, &opened, effort.kernels))?;
+    let what = "a kernel's end to the other process's kernel that waits for it";
+    rows.push(Row::new("kernel-to-kernel", what, kernels, vec![Target::Median(150e3)]));
+    progress.end();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(Report { device: opened.name()?, processors, rows })
+}
+
+/// One way of a message between two processes, both in the kernel.
+fn over_socket(scene: &Scene, count: usize) -> Result<Vec<f64>> {
+    let (mut ours, theirs) = UnixStream::pair().map_err(|error| failed("a socket", error))?;
+    let _partner = scene.start(Task::Echo, 0, Some(theirs.into()))?;
+    let mut message = [7; 64];
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (outcome, ns) = timed(|| ours.write_all(&message).and_then(|()| ours.read_exact(&mut message)));
+        outcome.map_err(|error| failed("a socket", error))?;
+        times.push(ns / 2.0);
+    }
+    Ok(times)
+}
+
+/// One way of a lease from tenant to tenant. Half of there and back.
+fn hand_over(scene: &Scene, task: Task, count: usize) -> Result<Vec<f64>> {
+    let broken = |error: freehold_broker::LinkError| failed("the broker", error);
+    let mut link = Link::connect(&scene.socket()).map_err(broken)?;
+    link.patience = if task == Task::Spin { Patience::Spin } else { Patience::For(Duration::ZERO) };
+    let (_partner, to) = scene.start(task, link.tenant().0, None)?;
+    let mut lease = link.reserve(4096).map_err(broken)?.lease;
+    let mut times = Vec::with_capacity(count);
+    for turn in 0..count + count / 10 {
+        let start = Instant::now();
+        link.give(lease, to, Point::default()).map_err(broken)?;
+        lease = link.wait_given().map_err(broken)?.granted.lease;
+        // The first ones warm up what there is.
+        if turn >= count / 10 {
+            times.push(start.elapsed().as_nanos() as f64 / 2.0);
+        }
+    }
+    Ok(times)
+}
+
+fn pairs(scene: &Scene, count: usize) -> std::result::Result<Vec<f64>, freehold_broker::LinkError> {
+    const BATCH: usize = 1000;
+    let mut link = Link::connect(&scene.socket())?;
+    link.patience = Patience::Spin;
+    let mut times = Vec::with_capacity(count / BATCH);
+    for _ in 0..count.div_ceil(BATCH) {
+        let start = Instant::now();
+        for _ in 0..BATCH {
+            let granted = link.reserve(4096)?;
+            link.give_back(granted.lease, Point::default())?;
+        }
+        times.push(start.elapsed().as_nanos() as f64 / BATCH as f64);
+    }
+    Ok(times)
+}
+
+/// From a lease in a new segment to memory that can be used.
+fn attach(scene: &Scene, device: &Device, bytes: u64, count: usize) -> Result<Vec<f64>> {
+    let broken = |error: freehold_broker::LinkError| failed("the broker", error);
+    let mut link = Link::connect(&scene.socket()).map_err(broken)?;
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
+        let granted = link.reserve(bytes).map_err(broken)?;
+        let start = Instant::now();
+        let (descriptor, bytes) = link.attach(granted.segment).map_err(broken)?;
+        let import = device.import(descriptor.as_fd(), bytes, Permission::ReadWrite)?;
+        times.push(start.elapsed().as_nanos() as f64);
+        drop(import);
+        device.tidy()?;
+        link.give_back(granted.lease, Point::default()).map_err(broken)?;
+        while let Some(segment) = link.to_leave() {
+            link.detach(segment).map_err(broken)?;
+        }
+    }
+    Ok(times)
+}
+
+fn copies(device: &Device, count: usize) -> Result<Vec<f64>> {
+    let stream = device.stream()?;
+    let mut block = stream.alloc::<u8>(2 << 20)?;
+    let mut host = vec![0; 2 << 20];
+    (0..count.max(10))
+        .map(|_| {
+            let (outcome, ns) = timed(|| {
+                stream.read(&block, &mut host)?;
+                stream.write(&mut block, &host)?;
+                stream.synchronize()
+            });
+            outcome.map(|()| ns).map_err(Into::into)
+        })
+        .collect()
+}
+
+/// From the end of this process's kernel to the beginning of the other's, by the device's clock.
+fn kernels(scene: &Scene, device: &Device, count: usize) -> Result<Vec<f64>> {
+    let broken = |error: freehold_broker::Error| failed("the broker", error);
+    let broker = Broker::connect_at(device, &scene.socket()).map_err(broken)?;
+    broker.link().patience = Patience::Spin;
+    let stream = device.stream()?;
+    let stamp = device.module(&Image::ptx(STAMP)?)?.kernel("stamp")?;
+    let (_partner, to) = scene.start(Task::Kernel, broker.tenant().0, None)?;
+    let mut lease = broker.reserve::<u64>(&stream, 4).map_err(broken)?;
+    let mut times = Vec::with_capacity(count);
+    for turn in 0..count + 2 {
+        stream.launch(&stamp, Grid::line(1, 1), (&mut lease.view_mut(0..2)?, KERNEL_NS))?;
+        broker.give(lease, to).map_err(|(_, error)| broken(error))?;
+        lease = broker.receive::<u64>(&stream).map_err(broken)?;
+        let stamps = stream.download(&*lease)?;
+        if turn >= 2 {
+            times.push(stamps[2] as f64 - stamps[1] as f64);
+        }
+    }
+    Ok(times)
+}

@@ -1,0 +1,125 @@
+//! `freehold bench share`: what memory costs that goes from process to process, beside a socket and beside a copy.
+//!
+//! The broker and the other process are started for it, and end with it.
+
+mod measure;
+pub(crate) mod partner;
+mod report;
+
+use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use freehold_broker::wire::Id;
+
+use super::{BenchError, Result};
+use crate::lab::table::Look;
+
+#[derive(clap::Args)]
+pub(crate) struct ShareArguments {
+    /// Print one JSON object, with times in nanoseconds
+    #[arg(long)]
+    json: bool,
+    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    #[arg(long)]
+    device: Option<String>,
+    /// Measure a few times only: whether it works, not what it costs
+    #[arg(long)]
+    quick: bool,
+}
+
+/// How often things are measured.
+#[derive(Clone, Copy)]
+struct Effort {
+    hand_overs: usize,
+    sleeps: usize,
+    pairs: usize,
+    attaches: usize,
+    kernels: usize,
+}
+
+const FULL: Effort = Effort { hand_overs: 100_000, sleeps: 5_000, pairs: 1_000_000, attaches: 40, kernels: 100 };
+const QUICK: Effort = Effort { hand_overs: 500, sleeps: 50, pairs: 2_000, attaches: 3, kernels: 5 };
+
+pub(super) fn run(arguments: &ShareArguments) -> Result<String> {
+    let effort = if arguments.quick { QUICK } else { FULL };
+    let scene = Scene::new(arguments.device.as_deref())?;
+    let report = measure::all(&scene, arguments.device.as_deref(), effort)?;
+    Ok(if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
+}
+
+/// A broker of its own, in a folder of its own.
+struct Scene {
+    folder: PathBuf,
+    serve: Child,
+    device: Option<String>,
+}
+
+fn failed(what: &str, error: impl std::fmt::Display) -> BenchError {
+    BenchError::Processes(format!("{what}: {error}"))
+}
+
+impl Scene {
+    fn new(device: Option<&str>) -> Result<Self> {
+        let folder = std::env::temp_dir().join(format!("freehold-share-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|error| failed("a folder for the socket", error))?;
+        let mut command = Self::program()?;
+        // The broker looks for requests for as long as anything is measured.
+        command.args(["serve", "--memory", "4GiB", "--spin", "10000", "--socket"]).arg(folder.join("broker"));
+        if let Some(device) = device {
+            command.args(["--device", device]);
+        }
+        let mut serve = command.stdout(Stdio::piped()).spawn().map_err(|error| failed("a broker", error))?;
+        let output = serve.stdout.take().expect("it is piped");
+        let ready = BufReader::new(output).lines().map_while(std::result::Result::ok);
+        if !ready.take(3).any(|line| line.starts_with("a broker of")) {
+            return Err(failed("a broker", "it did not start: what it says above is why"));
+        }
+        Ok(Self { folder, serve, device: device.map(str::to_owned) })
+    }
+
+    fn program() -> Result<Command> {
+        Ok(Command::new(std::env::current_exe().map_err(|error| failed("this program", error))?))
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("broker")
+    }
+
+    /// Starts the other process, which gives everything to `to`: it, and who it is at the broker.
+    fn start(&self, task: partner::Task, to: u64, input: Option<OwnedFd>) -> Result<(Partner, Id)> {
+        let mut command = Self::program()?;
+        command.arg("share-partner").arg(task.word()).arg(to.to_string()).arg("--socket").arg(self.socket());
+        command.stdin(input.map_or_else(Stdio::null, Stdio::from)).stdout(Stdio::piped());
+        if let Some(device) = &self.device {
+            command.args(["--device", device]);
+        }
+        let mut child = command.spawn().map_err(|error| failed("the other process", error))?;
+        let mut line = String::new();
+        let output = child.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut line).map_err(|error| failed("the other process", error))?;
+        let tenant = line.trim_end().parse().map_err(|_| failed("the other process", "it did not say who it is"))?;
+        Ok((Partner(child), Id(tenant)))
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let keeper = rustix::process::Pid::from_child(&self.serve);
+        // The keeper ends its broker. Where it is gone, so is that.
+        let _ = rustix::process::kill_process(keeper, rustix::process::Signal::TERM);
+        let _ = self.serve.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The other process, which ends with this.
+struct Partner(Child);
+
+impl Drop for Partner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,104 @@
+//! The other process of `freehold bench share`: it takes what it is given and gives it back.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use freehold::{Grid, Image, open};
+use freehold_broker::wire::{Id, Point};
+use freehold_broker::{Broker, Link, Patience};
+
+use super::measure::STAMP;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    task: String,
+    /// Who gets everything back
+    to: u64,
+    #[arg(long)]
+    socket: PathBuf,
+    #[arg(long)]
+    device: Option<String>,
+}
+
+/// What it does with what it is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Gives it back at once, spinning.
+    Spin,
+    /// Gives it back at once, asleep until it comes.
+    Sleep,
+    /// Runs a kernel behind the giver's, and gives it back.
+    Kernel,
+    /// Echoes what comes over its standard input, a socket: no broker.
+    Echo,
+}
+
+impl Task {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Spin => "spin",
+            Self::Sleep => "sleep",
+            Self::Kernel => "kernel",
+            Self::Echo => "echo",
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let outcome = match arguments.task.as_str() {
+        "spin" => hand_back(arguments, Patience::Spin),
+        "sleep" => hand_back(arguments, Patience::For(Duration::ZERO)),
+        "kernel" => kernels(arguments),
+        "echo" => echo(),
+        _ => Err("a benchmark starts its processes itself: say `freehold bench share`".into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn hand_back(arguments: &Arguments, patience: Patience) -> Outcome {
+    let mut link = Link::connect(&arguments.socket)?;
+    link.patience = patience;
+    println!("{}", link.tenant().0);
+    loop {
+        let given = link.wait_given()?;
+        link.give(given.granted.lease, Id(arguments.to), Point::default())?;
+    }
+}
+
+fn kernels(arguments: &Arguments) -> Outcome {
+    let device = open::device(arguments.device.as_deref())?;
+    let stream = device.stream()?;
+    let stamp = device.module(&Image::ptx(STAMP)?)?.kernel("stamp")?;
+    let broker = Broker::connect_at(&device, &arguments.socket)?;
+    broker.link().patience = Patience::Spin;
+    println!("{}", broker.tenant().0);
+    loop {
+        let mut lease = broker.receive::<u64>(&stream)?;
+        stream.launch(&stamp, Grid::line(1, 1), (&mut lease.view_mut(2..4)?, 0u64))?;
+        broker.give(lease, Id(arguments.to)).map_err(|(_, error)| error)?;
+    }
+}
+
+fn echo() -> Outcome {
+    let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    println!("0");
+    let mut message = [0; 64];
+    loop {
+        if socket.read_exact(&mut message).is_err() {
+            return Ok(());
+        }
+        socket.write_all(&message)?;
+    }
+}

@@ -1,0 +1,100 @@
+//! The figures of sharing as a table for a person, or as one JSON object.
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use crate::bench::report::{line, time, widths};
+use crate::lab::table::Look;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) device: String,
+    /// How many threads can run at once: a hand-over has three that spin.
+    pub(super) processors: usize,
+    pub(super) rows: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    id: &'static str,
+    what: &'static str,
+    median_ns: f64,
+    p99_ns: f64,
+    targets: Vec<Target>,
+    met: Option<bool>,
+}
+
+/// What is to be kept to, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Target {
+    Median(f64),
+    P99(f64),
+}
+
+impl Row {
+    /// # Panics
+    /// If nothing was measured.
+    pub(super) fn new(id: &'static str, what: &'static str, mut times: Vec<f64>, targets: Vec<Target>) -> Self {
+        times.sort_unstable_by(f64::total_cmp);
+        let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
+        let (median_ns, p99_ns) = (at(0.5), at(0.99));
+        let is_met = |target: &Target| match *target {
+            Target::Median(most) => median_ns <= most,
+            Target::P99(most) => p99_ns <= most,
+        };
+        let met = (!targets.is_empty()).then(|| targets.iter().all(is_met));
+        Self { id, what, median_ns, p99_ns, targets, met }
+    }
+}
+
+const NAMES: [&str; 4] = ["what", "median", "99 %", "target"];
+
+impl Report {
+    pub(super) fn json(&self) -> String {
+        serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
+    }
+
+    pub(super) fn table(&self, look: Look) -> String {
+        let cells = |row: &Row| {
+            let targets = row.targets.iter().map(|target| match *target {
+                Target::Median(most) => format!("median ≤ {}", time(most)),
+                Target::P99(most) => format!("99 % ≤ {}", time(most)),
+            });
+            let targets: Vec<String> = targets.collect();
+            [row.what.to_owned(), time(row.median_ns), time(row.p99_ns), targets.join(", ")]
+        };
+        let rows: Vec<[String; 4]> = self.rows.iter().map(cells).collect();
+        let (widths, is_number) = (widths(&NAMES, &rows), [false, true, true, false]);
+        let (bold, dimmed) = (look.style(Style::new().bold()), look.style(Style::new().dimmed()));
+        let names = line(&NAMES.map(str::to_owned), &widths, &is_number);
+        let mut text = format!("{bold}{}, {} processors{bold:#}\n\n", self.device, self.processors);
+        text.push_str(&format!("{dimmed}{}{dimmed:#}\n", names.trim_end()));
+        for (row, cells) in self.rows.iter().zip(&rows) {
+            let (verdict, style) = match row.met {
+                Some(true) => ("met", AnsiColor::Green.on_default()),
+                Some(false) => ("missed", AnsiColor::Red.on_default().bold()),
+                None => ("", Style::new()),
+            };
+            let style = look.style(style);
+            let line = format!("{}{style}{verdict}{style:#}", line(cells, &widths, &is_number));
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_targets_of_a_row_are_to_be_met() {
+        let times = || (1..=100).map(f64::from).collect::<Vec<_>>();
+        let met = |targets| Row::new("id", "what", times(), targets).met;
+        assert_eq!(met(vec![]), None);
+        assert_eq!(met(vec![Target::Median(50.0), Target::P99(99.0)]), Some(true));
+        assert_eq!(met(vec![Target::Median(50.0), Target::P99(98.0)]), Some(false));
+    }
+}
