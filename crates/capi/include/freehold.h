@@ -72,6 +72,14 @@ enum freehold_error {
   FREEHOLD_ERROR_NULL_ARGUMENT = 13,
   // The library is wrong: please report the text.
   FREEHOLD_ERROR_INTERNAL = 14,
+  // So much more may not be live under the tag, or one that it is within.
+  FREEHOLD_ERROR_TAG_BUDGET = 15,
+  // More names than the library counts were to have a budget.
+  FREEHOLD_ERROR_TOO_MANY_TAGS = 16,
+  // A text that has to be UTF-8 is not.
+  FREEHOLD_ERROR_NOT_TEXT = 17,
+  // The stream is being captured.
+  FREEHOLD_ERROR_STREAM_CAPTURED = 18,
 };
 
 // Who has a block.
@@ -106,6 +114,16 @@ void *freehold_alloc(ssize_t size,
 // As freehold_alloc, of zeros, which are written in the order of the stream.
 void *freehold_alloc_zeroed(ssize_t size, int device, CUstream stream);
 
+// As freehold_alloc, counted for a tag until it is released: see freehold_set_tag_budget. This takes a lock, and so does the
+// release.
+//
+// A tag is text in UTF-8 that ends with a zero. One with slashes is within those before them: what is live as `model/cache` counts for
+// `model`, too. 4096 tags are counted, with those that they are within; blocks of further ones count for none.
+void *freehold_alloc_tagged(ssize_t size,
+                            int device,
+                            CUstream stream,
+                            const char *tag);
+
 // Releases a block in the order of a stream: PyTorch's signature. Work that was put into the stream before may still use the
 // block; it is not used again before that work is done. Nothing waits.
 //
@@ -137,7 +155,7 @@ int freehold_record_use(void *ptr,
 // Says that a stream is about to be destroyed: its handle may be another stream's afterwards. Call it before
 // cuStreamDestroy, on whatever device the stream is. Its blocks stay as they are.
 //
-// Returns a freehold_error.
+// Returns a freehold_error: FREEHOLD_ERROR_STREAM_CAPTURED, and the stream is known as before, until its capture is ended.
 int freehold_stream_retire(CUstream stream);
 
 // The bytes of a device that the library has of the driver: those of live blocks, and those that are kept for others.
@@ -159,6 +177,18 @@ int freehold_trim(int device,
 // Returns a freehold_error.
 int freehold_set_budget(int device,
                         size_t bytes);
+
+// Lets no more than so many bytes of a device be live under a tag, and those within it, from now on; SIZE_MAX is no limit.
+// What would be more is refused with FREEHOLD_ERROR_TAG_BUDGET. What is live already stays.
+//
+// Returns a freehold_error.
+int freehold_set_tag_budget(int device,
+                            const char *tag,
+                            size_t bytes);
+
+// The bytes of a device that are live under a tag, and those within it. 0 for a tag that is not text, too.
+size_t freehold_tag_bytes(int device,
+                          const char *tag);
 
 // Says who has the block that an address lies in, at its beginning or further in.
 //

@@ -43,6 +43,14 @@ pub enum FreeholdError {
     NullArgument = 13,
     /// The library is wrong: please report the text.
     Internal = 14,
+    /// So much more may not be live under the tag, or one that it is within.
+    TagBudget = 15,
+    /// More names than the library counts were to have a budget.
+    TooManyTags = 16,
+    /// A text that has to be UTF-8 is not.
+    NotText = 17,
+    /// The stream is being captured.
+    StreamCaptured = 18,
 }
 
 /// A call that failed.
@@ -51,6 +59,7 @@ pub(crate) enum Failure {
     Negative { bytes: isize },
     WrongDevice { address: u64, asked: c_int, of: c_int },
     NullArgument { name: &'static str },
+    NotText { name: &'static str },
     Panicked { text: String },
     Library { device: Option<c_int>, error: Error },
 }
@@ -73,6 +82,7 @@ impl Failure {
             Self::Negative { .. } => FreeholdError::NothingAsked,
             Self::WrongDevice { .. } => FreeholdError::WrongDevice,
             Self::NullArgument { .. } => FreeholdError::NullArgument,
+            Self::NotText { .. } => FreeholdError::NotText,
             Self::Panicked { .. } => FreeholdError::Internal,
             Self::Library { error, .. } => code_of(error),
         }
@@ -82,7 +92,7 @@ impl Failure {
 fn code_of(error: &Error) -> FreeholdError {
     match error {
         Error::NothingAsked => FreeholdError::NothingAsked,
-        Error::OutOfMemory { .. } | Error::Short { .. } => FreeholdError::OutOfMemory,
+        Error::OutOfMemory { .. } | Error::Short { .. } | Error::TooManyBlocks { .. } => FreeholdError::OutOfMemory,
         Error::WrongRelease(wrong) => match wrong {
             WrongRelease::Interior { .. } => FreeholdError::Interior,
             WrongRelease::AlreadyReleased { .. } | WrongRelease::ContextDestroyed { .. } => {
@@ -94,6 +104,9 @@ fn code_of(error: &Error) -> FreeholdError {
             }
             WrongRelease::ForkedChild { .. } => FreeholdError::ForkedChild,
         },
+        Error::StreamCaptured => FreeholdError::StreamCaptured,
+        Error::BudgetFull { .. } => FreeholdError::TagBudget,
+        Error::TooManyTags { .. } => FreeholdError::TooManyTags,
         Error::ForkedChild { .. } => FreeholdError::ForkedChild,
         Error::Open(_) => FreeholdError::NoDevice,
         Error::Call(_) => FreeholdError::Driver,
@@ -111,7 +124,8 @@ impl fmt::Display for Failure {
             Self::WrongDevice { address, asked, of } => {
                 write!(f, "{address:#x} is memory of device {of}, not of device {asked}: name that one")
             }
-            Self::NullArgument { name } => write!(f, "{name} is null, and has to point to where the answer goes"),
+            Self::NullArgument { name } => write!(f, "{name} is null, and has to point to something"),
+            Self::NotText { name } => write!(f, "{name} is not UTF-8: give it as text of that encoding"),
             Self::Panicked { text } => write!(f, "the library is wrong, please report this: {text}"),
             Self::Library { device, error } => write_error(f, *device, error),
         }

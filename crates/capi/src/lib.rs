@@ -6,7 +6,7 @@
 
 mod failure;
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
@@ -68,6 +68,29 @@ pub extern "C" fn freehold_alloc_zeroed(size: ssize_t, device: c_int, stream: CU
     alloc_slowly(size, device, |guest, bytes| guest.alloc_zeroed(bytes, stream_of(stream)))
 }
 
+/// As freehold_alloc, counted for a tag until it is released: see freehold_set_tag_budget. This takes a lock, and so does the
+/// release.
+///
+/// A tag is text in UTF-8 that ends with a zero. One with slashes is within those before them: what is live as `model/cache` counts for
+/// `model`, too. 4096 tags are counted, with those that they are within; blocks of further ones count for none.
+#[unsafe(no_mangle)]
+#[expect(clippy::missing_safety_doc, reason = "the comment is the header's, which says what a tag is")]
+pub unsafe extern "C" fn freehold_alloc_tagged(
+    size: ssize_t,
+    device: c_int,
+    stream: CUstream,
+    tag: *const c_char,
+) -> *mut c_void {
+    // SAFETY: the caller's promise is this function's.
+    match unsafe { text("tag", tag) } {
+        Ok(tag) => alloc_slowly(size, device, |guest, bytes| guest.alloc_tagged(bytes, stream_of(stream), tag)),
+        Err(failure) => {
+            failure::note(failure);
+            ptr::null_mut()
+        }
+    }
+}
+
 /// Releases a block in the order of a stream: PyTorch's signature. Work that was put into the stream before may still use the
 /// block; it is not used again before that work is done. Nothing waits.
 ///
@@ -115,7 +138,7 @@ pub extern "C" fn freehold_record_use(ptr: *mut c_void, stream: CUstream) -> c_i
 /// Says that a stream is about to be destroyed: its handle may be another stream's afterwards. Call it before
 /// cuStreamDestroy, on whatever device the stream is. Its blocks stay as they are.
 ///
-/// Returns a freehold_error.
+/// Returns a freehold_error: FREEHOLD_ERROR_STREAM_CAPTURED, and the stream is known as before, until its capture is ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_stream_retire(stream: CUstream) -> c_int {
     guarded(|| open::known_guests().try_for_each(|guest| guest.retire(stream_of(stream))).map_err(Failure::from))
@@ -153,6 +176,35 @@ pub extern "C" fn freehold_set_budget(device: c_int, bytes: usize) -> c_int {
         guest(device)?.set_budget_bytes(if bytes == usize::MAX { u64::MAX } else { bytes as u64 });
         Ok(())
     })
+}
+
+/// Lets no more than so many bytes of a device be live under a tag, and those within it, from now on; SIZE_MAX is no limit.
+/// What would be more is refused with FREEHOLD_ERROR_TAG_BUDGET. What is live already stays.
+///
+/// Returns a freehold_error.
+#[unsafe(no_mangle)]
+#[expect(clippy::missing_safety_doc, reason = "the comment is the header's, which says what a tag is")]
+pub unsafe extern "C" fn freehold_set_tag_budget(device: c_int, tag: *const c_char, bytes: usize) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise is this function's.
+        let tag = unsafe { text("tag", tag) }?;
+        let bytes = if bytes == usize::MAX { u64::MAX } else { bytes as u64 };
+        guest(device)?.set_tag_budget(tag, bytes).map_err(Failure::from)
+    })
+}
+
+/// The bytes of a device that are live under a tag, and those within it. 0 for a tag that is not text, too.
+#[unsafe(no_mangle)]
+#[expect(clippy::missing_safety_doc, reason = "the comment is the header's, which says what a tag is")]
+pub unsafe extern "C" fn freehold_tag_bytes(device: c_int, tag: *const c_char) -> usize {
+    // SAFETY: the caller's promise is this function's.
+    match unsafe { text("tag", tag) } {
+        Ok(tag) => open::known_guest(device).map_or(0, |guest| guest.tag_bytes(tag) as usize),
+        Err(failure) => {
+            failure::note(failure);
+            0
+        }
+    }
 }
 
 /// Says who has the block that an address lies in, at its beginning or further in.
@@ -208,6 +260,19 @@ pub extern "C" fn freehold_cupy_free(stream: *mut c_void, ptr: *mut c_void, devi
 #[inline]
 fn stream_of(stream: CUstream) -> Stream {
     Stream(stream as usize as _)
+}
+
+/// What a pointer of C's to text says.
+///
+/// # Safety
+/// It is null or points to a text that ends with a zero and outlives `'a`.
+unsafe fn text<'a>(name: &'static str, at: *const c_char) -> Result<&'a str, Failure> {
+    if at.is_null() {
+        return Err(Failure::NullArgument { name });
+    }
+    // SAFETY: it is not null, and the caller vouches for the rest.
+    let text = unsafe { CStr::from_ptr(at) };
+    text.to_str().map_err(|_| Failure::NotText { name })
 }
 
 #[inline]

@@ -6,11 +6,10 @@
 use std::hint::black_box;
 use std::panic::Location;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use freehold::ledger::{BlockId, ContextId, Entry, Gone, Kind, Ledger, Release, StreamId};
+use freehold::ledger::{BlockId, ContextId, Entry, Gone, Kind, Ledger, StreamId};
 
 const BASE: u64 = 0x7f00_0000_0000;
 
@@ -137,19 +136,6 @@ fn forget_and_enter(bencher: Bencher, count: usize) {
             let (entry, block) = &mut full.blocks[place];
             full.ledger.forget(*block, Gone::GivenBack);
             *block = full.ledger.enter(entry.clone()).expect("its place is empty");
-        }
-    });
-}
-
-#[divan::bench(args = [1_000, 1_000_000])]
-fn release_and_reuse(bencher: Bencher, count: usize) {
-    let mut full = Full::new(count, None);
-    bencher.counter(ItemsCount::new(ROW)).bench_local(|| {
-        for place in full.places() {
-            let (entry, block) = &mut full.blocks[place];
-            let release = Release { marks: Vec::new(), released_at: None, when: Duration::from_secs(1) };
-            full.ledger.release(*block, release);
-            *block = full.ledger.reuse(*block, entry.bytes, entry.context, entry.stream, None, entry.allocated_at);
         }
     });
 }

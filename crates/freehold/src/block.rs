@@ -14,6 +14,8 @@ use crate::error::{Closed, Error, Result};
 use crate::event::Event;
 use crate::holding::Holding;
 use crate::ledger::{Owner, StreamId};
+use crate::pool::Reach;
+use crate::sharing::Exported;
 use crate::stream::{Stream, Used};
 use crate::uses::Access;
 
@@ -70,7 +72,17 @@ impl<T: Plain> Block<T> {
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
-        Ok(Self::holding(Holding::alloc(stream, Self::bytes_of(len)?, tag, at)?))
+        Self::alloc_within(stream, len, Reach::Process, tag, at)
+    }
+
+    pub(crate) fn alloc_within(
+        stream: &Stream,
+        len: usize,
+        reach: Reach,
+        tag: Option<&str>,
+        at: &'static Location<'static>,
+    ) -> Result<Self> {
+        Ok(Self::holding(Holding::alloc(stream, Self::bytes_of(len)?, reach, tag, at)?))
     }
 
     fn bytes_of(len: usize) -> Result<usize> {
@@ -146,7 +158,8 @@ impl<T: Plain> Block<T> {
             return Ok(true);
         }
         let tag = self.owner().and_then(|owner| owner.tag);
-        let mut other = Self::alloc(stream, len, tag.as_deref(), Location::caller())?;
+        let reach = self.holding.reach();
+        let mut other = Self::alloc_within(stream, len, reach, tag.as_deref(), Location::caller())?;
         let kept = len.min(self.len());
         stream.copy(&self.view(..kept)?, &mut other.view_mut(..kept)?)?;
         *self = other;
@@ -183,6 +196,17 @@ impl<T: Plain> Block<T> {
             Ok(()) => Ok(()),
             Err(error) => Err((self, error)),
         }
+    }
+
+    /// What another process needs to have the memory of a block that was asked for with [`Stream::alloc_shareable`].
+    ///
+    /// What the other process does with it is not known here: whoever exports a block keeps it until the other side is done,
+    /// and orders the work of both. A block that is released is handed out again in this process while others still reach it.
+    ///
+    /// # Errors
+    /// [`Error::NotShareable`] for any other block.
+    pub fn export(&self) -> Result<Exported> {
+        self.holding.export()
     }
 
     /// Lets go of the block for other people's code: from now on it is released by its address, with

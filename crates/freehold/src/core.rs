@@ -64,6 +64,8 @@ pub(crate) struct Core {
     pub(crate) tags: Tags,
     pub(crate) timeline: Timeline,
     pub(crate) pool: Pool,
+    /// The pool of blocks that other processes can have.
+    pub(crate) shareable: OnceLock<Pool>,
     /// Blocks that other people's code has by their addresses.
     let_go: Mutex<HashMap<u64, Holding>>,
 }
@@ -116,7 +118,7 @@ impl Core {
         let writes_words = device::attribute(&api, ordinal, CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS)? != 0;
         let family = Family::new().map_err(|error| Error::System { kind: error.kind() })?;
         let total_bytes = device::total_bytes(&api, ordinal)? as u64;
-        let pool = within(&api, primary, || Pool::new(&api, ordinal, total_bytes, family))?;
+        let pool = within(&api, primary, || Pool::new(&api, primary, ordinal, total_bytes, family))?;
         Ok(Self {
             api,
             ordinal,
@@ -137,6 +139,7 @@ impl Core {
             tags: Tags::default(),
             timeline: Timeline::default(),
             pool,
+            shareable: OnceLock::new(),
             let_go: Mutex::default(),
         })
     }
@@ -383,36 +386,43 @@ impl Core {
 
     // Blocks by their addresses.
 
-    /// Gives a block that nobody owns any more to the pool, in the order of its own stream and behind marks.
-    pub(crate) fn put_back(&self, record: u32, marks: &[Mark]) {
-        let own = StreamId(self.pool.book.records.at(record).stream());
+    /// Gives a block that nobody owns any more to its pool, in the order of its own stream and behind marks.
+    pub(crate) fn put_back(&self, pool: &Pool, record: u32, marks: &[Mark]) {
+        let own = StreamId(pool.book.records.at(record).stream());
         // A track that is gone has passed everything.
-        self.pool.put(record, self.track(own).as_deref(), marks);
+        pool.put(record, self.track(own).as_deref(), marks);
     }
 
     /// Who owns the block that an address lies in.
     pub(crate) fn owner_of(&self, address: u64) -> Option<Owner> {
-        match self.pool.seen_at(address) {
-            Some((record, seen)) => Some(self.owner(record, seen)),
+        match self.seen_at(address) {
+            Some((pool, record, seen)) => Some(self.owner(pool, record, seen)),
             None => self.ledger().owner_of(address),
         }
     }
 
-    /// Who owns a block of the pool, while one ownership of it lasts.
-    pub(crate) fn owner_of_record(&self, record: u32, generation: u64) -> Option<Owner> {
-        let seen = self.pool.book.records.at(record).seen();
-        (seen.state.stage() == Stage::Owned && seen.state.generation() == generation).then(|| self.owner(record, seen))
+    fn seen_at(&self, address: u64) -> Option<(&Pool, u32, Seen)> {
+        self.pools().find_map(|pool| pool.seen_at(address).map(|(record, seen)| (pool, record, seen)))
+    }
+
+    /// Who owns a block of a pool, while one ownership of it lasts.
+    pub(crate) fn owner_of_record(&self, pool: &Pool, record: u32, generation: u64) -> Option<Owner> {
+        let seen = pool.book.records.at(record).seen();
+        let is_it = seen.state.stage() == Stage::Owned && seen.state.generation() == generation;
+        is_it.then(|| self.owner(pool, record, seen))
     }
 
     /// All blocks of our own that somebody has, by address.
     pub(crate) fn owned(&self) -> Vec<Owner> {
-        let pooled = self.pool.owned().into_iter().map(|(record, seen)| self.owner(record, seen));
+        let of_pool = |pool| move |(record, seen)| self.owner(pool, record, seen);
+        let pooled = self.pools().flat_map(|pool| pool.owned().into_iter().map(of_pool(pool)));
         let mut owned: Vec<_> = pooled.chain(self.ledger().owned()).collect();
         owned.sort_unstable_by_key(|owner| owner.base);
         owned
     }
 
-    fn owner(&self, record: u32, seen: Seen) -> Owner {
+    fn owner(&self, pool: &Pool, record: u32, seen: Seen) -> Owner {
+        let number = pool.number_of(record);
         let state = match seen.state.stage() {
             Stage::Owned => State::Owned,
             Stage::Waiting => State::Released { waiting_for: seen.waiting_for },
@@ -421,24 +431,23 @@ impl Core {
         Owner {
             base: seen.base,
             bytes: seen.bytes,
-            context: self.pool.context_of(seen.lot),
+            context: pool.context_of(seen.lot),
             stream: Some(StreamId(seen.stream)),
             process: self.process,
             kind: Kind::Own,
-            tag: seen.described.and_then(|described| self.tags.name(described.tag, record)),
+            tag: seen.described.and_then(|described| self.tags.name(described.tag, number)),
             allocated_at: seen.described.map_or(Location::caller(), |described| described.allocated_at),
             state,
-            block: BlockId::of_pool(record, seen.state.generation() as u32),
+            block: BlockId::of_pool(number, seen.state.generation() as u32),
         }
     }
 
     /// Whether a release of an address would be right, and if not, what is wrong with it.
     pub(crate) fn releasable(&self, address: u64) -> std::result::Result<Owner, WrongRelease> {
-        let found = self.pool.seen_at(address);
-        if let Some((record, seen)) = found
+        if let Some((pool, record, seen)) = self.seen_at(address)
             && seen.state.stage() == Stage::Owned
         {
-            let of = self.owner(record, seen);
+            let of = self.owner(pool, record, seen);
             let offset_bytes = address - of.base;
             return if offset_bytes == 0 {
                 Ok(of)
@@ -446,7 +455,7 @@ impl Core {
                 Err(WrongRelease::Interior { of: Box::new(of), offset_bytes })
             };
         }
-        let Some(gone) = self.pool.gone_at(address) else {
+        let Some(gone) = self.pools().find_map(|pool| pool.gone_at(address)) else {
             let ledger = self.ledger();
             let block = ledger.releasable(address)?;
             let of = ledger.owner(block).expect("a block that can be released has an owner");
@@ -469,18 +478,32 @@ impl Core {
 
     /// How much memory there is in which state.
     pub(crate) fn totals(&self) -> Totals {
-        let (mut totals, vectors) = (self.pool.totals(), self.ledger().totals());
+        let mut totals = Totals::default();
+        self.pools().for_each(|pool| pool.add_to(&mut totals));
+        let vectors = self.ledger().totals();
+        totals.reserved_bytes = self.pool.supply.reserved_bytes();
+        let taken_bytes = totals.owned_bytes + totals.released_bytes + vectors.held_bytes;
+        totals.cached_bytes = totals.reserved_bytes.saturating_sub(taken_bytes);
         totals.owned_blocks += vectors.owned_blocks;
         totals.owned_bytes += vectors.owned_bytes;
         totals.released_blocks += vectors.released_blocks + vectors.free_blocks;
         totals.released_bytes += vectors.released_bytes + vectors.free_bytes;
-        totals.cached_bytes = totals.cached_bytes.saturating_sub(vectors.held_bytes);
         totals
     }
 
-    /// Why so many bytes cannot be had.
-    pub(crate) fn short_of(&self, wanted_bytes: u64) -> Error {
-        match self.shortage(wanted_bytes) {
+    /// Counts bytes for a name, unless that is more than it may have.
+    pub(crate) fn charge(&self, tag: Option<&str>, wanted_bytes: u64) -> Result<u32> {
+        self.tags.charge(tag, wanted_bytes).map_err(|full| Error::BudgetFull {
+            tag: full.tag,
+            wanted_bytes,
+            live_bytes: full.live_bytes,
+            budget_bytes: full.budget_bytes,
+        })
+    }
+
+    /// Why so many bytes of a pool cannot be had.
+    pub(crate) fn short_of(&self, pool: &Pool, wanted_bytes: u64) -> Error {
+        match self.shortage(pool, wanted_bytes) {
             Ok(shortage) => Error::OutOfMemory(Box::new(shortage)),
             Err(error) => error,
         }
@@ -553,8 +576,10 @@ impl Drop for Core {
         if self.trim(&hall, 0).is_err() || self.totals().reserved_bytes > 0 {
             return;
         }
-        if self.named(|api| self.pool.supply.free_addresses(api)).is_err() {
-            return;
+        for pool in self.pools() {
+            if self.named(|api| pool.supply.free_addresses(api)).is_err() {
+                return;
+            }
         }
         // SAFETY: every slot was of a track, and there are none any more.
         let free = || unsafe { self.counters.free(&self.api) };

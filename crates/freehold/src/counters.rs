@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use freehold_driver::cuda::{Api, CUcontext, CUdeviceptr, CallError, host, host_alloc_flags};
 
-use crate::current::within;
+use crate::current::calmly;
 
 const PAGE_BYTES: usize = 4096;
 
@@ -72,7 +72,7 @@ impl Counters {
     fn add_page(&self, api: &Api, primary: CUcontext) -> Result<(), CallError> {
         // Pinned memory of the primary context that is portable is seen by streams of all contexts.
         let flags = host_alloc_flags::PORTABLE | host_alloc_flags::DEVICEMAP;
-        let (start, address) = within(api, primary, || {
+        let (start, address) = calmly(api, primary, || {
             let start = host::alloc_with_flags(api, PAGE_BYTES, flags)?;
             let address = host::device_address(api, start, 0).or_else(|error| {
                 // SAFETY: the page was made above, and nobody knows of it.

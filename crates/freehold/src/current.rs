@@ -1,4 +1,5 @@
-//! The context that is current in a thread: made ours for a call that needs one, and then the thread's own again.
+//! The context that is current in a thread: made ours for a call that needs one, and then the thread's own again. And calls
+//! that a capture in any thread does not bear, made so that it does.
 //!
 //! Work that names its stream needs no current context: the driver takes the stream's.
 

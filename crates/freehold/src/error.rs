@@ -21,6 +21,8 @@ pub enum Error {
     TooManyElements { elements: usize, element_bytes: usize },
     #[error(transparent)]
     WrongRelease(#[from] WrongRelease),
+    #[error("the stream is being captured: end the capture, and say then that the stream is gone")]
+    StreamCaptured,
     #[error(transparent)]
     NotEntered(#[from] NotEntered),
     #[error("elements {start} to {end} are no part of a block of {elements}")]
@@ -37,6 +39,8 @@ pub enum Error {
     ArgumentCount { kernel: Arc<str>, wanted: usize, given: usize },
     #[error("argument {index} of kernel {kernel} has {wanted_bytes} bytes, {given_bytes} were given; the first is 0")]
     ArgumentSize { kernel: Arc<str>, index: usize, wanted_bytes: usize, given_bytes: usize },
+    #[error("the block at {address:#x} is this process's alone; ask for one with alloc_shareable to export it")]
+    NotShareable { address: u64 },
     #[error("a launch has at least one block of at least one thread")]
     EmptyGrid,
     #[error("{base:#x} is imported to be read alone: import it with `Permission::ReadWrite` to write there")]
@@ -94,8 +98,14 @@ pub enum Error {
     TooManyTags { tag: Arc<str> },
 
     // The device's.
+    #[error("the device cannot share memory with other processes by descriptors; copy through the host instead")]
+    CannotShare,
     #[error("{0}")]
     OutOfMemory(Box<Shortage>),
+    #[error(
+        "the pool tells {blocks_max} blocks apart, and has handed out and kept so many; release some, or ask for fewer and longer ones"
+    )]
+    TooManyBlocks { blocks_max: usize },
     #[error("{wanted_bytes} bytes cannot be had")]
     Short { wanted_bytes: u64 },
     #[error("{0}")]

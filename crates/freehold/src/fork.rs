@@ -3,6 +3,7 @@
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::io;
@@ -10,23 +11,37 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 const BYTES: usize = 4096;
 
-/// A page that the system makes zero in a child. The byte at its start is 1 in the process that made it, and the next one is
-/// until the device fails.
-#[derive(Debug)]
+/// What the pools of a device ask whether they may go on. The byte at the page's start is 1 in the process that made it, and
+/// the next one is until the device fails.
+#[derive(Clone, Debug)]
 pub(crate) struct Family {
-    page: NonNull<c_void>,
+    /// Where the page is: who asks follows one pointer.
+    bytes: NonNull<[AtomicU8; 2]>,
+    /// Keeps the page, for who only looks.
+    _page: Arc<Page>,
 }
 
-// SAFETY: `page` is not `Send` as a pointer; it is memory of this value alone, read through atomics.
+/// A page that the system makes zero in a child.
+#[derive(Debug)]
+struct Page {
+    start: NonNull<c_void>,
+}
+
+// SAFETY: `bytes` is not `Send` as a pointer; it is memory of `_page`, read and written through atomics.
 unsafe impl Send for Family {}
 // SAFETY: as above: all that is done with the page is atomic.
 unsafe impl Sync for Family {}
+// SAFETY: `start` is not `Send` as a pointer; it is memory of this value alone, which any thread may unmap.
+unsafe impl Send for Page {}
+// SAFETY: as above: nothing is done with the page through a shared reference to this.
+unsafe impl Sync for Page {}
 
 impl Family {
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: the kernel chooses the address, so that no mapping of anybody's is replaced.
         let page = unsafe { mmap_anonymous(null_mut(), BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }?;
-        let family = Self { page: NonNull::new(page).expect("the kernel maps nothing at null unless it is asked to") };
+        let start = NonNull::new(page).expect("the kernel maps nothing at null unless it is asked to");
+        let family = Self { bytes: start.cast(), _page: Arc::new(Page { start }) };
         // SAFETY: the page is ours, and holds nothing yet.
         unsafe { madvise(page, BYTES, Advice::LinuxWipeOnFork) }?;
         family.bytes().iter().for_each(|byte| byte.store(1, Ordering::Relaxed));
@@ -51,15 +66,16 @@ impl Family {
 
     #[inline]
     fn bytes(&self) -> &[AtomicU8; 2] {
-        // SAFETY: the page is mapped, readable and writable until `self` is dropped, and any byte is a good `AtomicU8`.
-        unsafe { self.page.cast::<[AtomicU8; 2]>().as_ref() }
+        // SAFETY: the page is mapped, readable and writable until `self` is dropped at the earliest, and any byte is a good
+        // `AtomicU8`.
+        unsafe { self.bytes.as_ref() }
     }
 }
 
-impl Drop for Family {
+impl Drop for Page {
     fn drop(&mut self) {
         // SAFETY: the page is `self`'s own mapping of this length, and nothing refers to it any more.
-        let unmapped = unsafe { munmap(self.page.as_ptr(), BYTES) };
+        let unmapped = unsafe { munmap(self.start.as_ptr(), BYTES) };
         unmapped.expect("the whole of a mapping can be unmapped");
     }
 }
@@ -79,5 +95,14 @@ mod tests {
         let family = Family::new().unwrap();
         family.note_failure();
         assert!(!family.is_child() && !family.is_well());
+    }
+
+    #[test]
+    fn a_failure_is_noted_for_all_that_share_a_page() {
+        let family = Family::new().unwrap();
+        let other = family.clone();
+        family.note_failure();
+        drop(family);
+        assert!(!other.is_child() && !other.is_well());
     }
 }

@@ -17,7 +17,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ledger::{Mark, Owner, WrongRelease};
 use crate::pool::record::{Stage, State};
-use crate::pool::{Key, Pool, Refusal};
+use crate::pool::{BLOCKS_MAX, Key, Pool, Refusal};
 use crate::track::{Track, Trust};
 
 /// A device as other people's code sees it. There is one for each number, for the whole of a process.
@@ -30,6 +30,9 @@ pub struct Guest {
     streams: Mutex<HashMap<Name, Arc<Track>>>,
     /// The streams that use a block beside its own, by its record.
     uses: Mutex<HashMap<u32, Vec<Arc<Track>>>>,
+    /// The names that blocks count for, by their records. These say that others use them, so that their release comes to where
+    /// this is looked at.
+    tagged: Mutex<HashMap<u32, u32>>,
 }
 
 /// What a thread may keep.
@@ -61,7 +64,7 @@ pub extern "C" fn alloc_kept(bytes: u64, ordinal: i32, stream: CUstream, otherwi
 /// As [`alloc_kept`], where nothing is kept that fits: it is fetched of the stream's lot.
 #[inline(never)]
 extern "C" fn alloc_fetched(bytes: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<u64>) -> u64 {
-    match Pool::take_fetched(Key::foreign(ordinal, stream.0 as u64), bytes) {
+    match Pool::take_fetched(Key::foreign(ordinal, by_one_name(stream).0 as u64), bytes) {
         Some(taken) => taken.base,
         None => otherwise(bytes, ordinal, stream),
     }
@@ -79,16 +82,21 @@ pub extern "C" fn free_kept(address: u64, ordinal: i32, stream: CUstream, otherw
 /// As [`free_kept`], where there is no room: it is made.
 #[inline(never)]
 extern "C" fn free_making_room(address: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<i32>) -> i32 {
-    if Pool::put_kept(Key::foreign(ordinal, stream.0 as u64), address) {
+    if Pool::put_kept(Key::foreign(ordinal, by_one_name(stream).0 as u64), address) {
         return 0;
     }
     otherwise(address, ordinal, stream)
 }
 
+/// The legacy default stream has two names, of which its magazines are found by one: the warm path does not know the other.
+fn by_one_name(stream: CUstream) -> CUstream {
+    if stream == CUstream::LEGACY { CUstream::NULL } else { stream }
+}
+
 impl Guest {
     pub(crate) fn new(device: &Device, ordinal: i32, is_checked: bool) -> Self {
         let core = device.primary.inner.core.clone();
-        Self { core, ordinal, is_checked, streams: Mutex::default(), uses: Mutex::default() }
+        Self { core, ordinal, is_checked, streams: Mutex::default(), uses: Mutex::default(), tagged: Mutex::default() }
     }
 
     /// Memory for work in a stream, used again where it can be.
@@ -124,6 +132,37 @@ impl Guest {
         }
     }
 
+    /// As [`alloc`](Self::alloc), under a name that has it counted until it is freed. That takes a lock, and so does the release.
+    ///
+    /// # Errors
+    /// As for [`alloc`](Self::alloc), and [`Error::BudgetFull`] where the name, or one that it is within, may not have so much.
+    pub fn alloc_tagged(&self, bytes: u64, stream: CUstream, tag: &str) -> Result<u64> {
+        self.core.check()?;
+        let number = self.core.charge(Some(tag), bytes)?;
+        let discharge = |_: &Error| self.core.tags.discharge(number, u32::MAX, bytes);
+        let base = self.alloc(bytes, stream).inspect_err(discharge)?;
+        let record = self.core.pool.book.record_at(base).expect("a block that was just handed out has a record");
+        self.core.tags.name_uncounted(number, record.number(), Some(tag));
+        // In the list before the record says that there is something.
+        self.tagged().insert(record.number(), number);
+        record.note_used_elsewhere(base).expect("nobody else knows the block yet");
+        Ok(base)
+    }
+
+    /// Says how much may be live under a name, and those within it, from now on.
+    ///
+    /// # Errors
+    /// [`Error::TooManyTags`] beyond 4096 names.
+    pub fn set_tag_budget(&self, tag: &str, bytes: u64) -> Result<()> {
+        if self.core.tags.set_budget(tag, bytes) { Ok(()) } else { Err(Error::TooManyTags { tag: tag.into() }) }
+    }
+
+    /// What is live under a name, and those within it.
+    pub fn tag_bytes(&self, tag: &str) -> u64 {
+        // The locks may be held for ever in a fork.
+        if self.core.is_child() { 0 } else { self.core.tags.live_bytes(tag) }
+    }
+
     /// Gives a block other bytes: where it lies if that can be, or else elsewhere, with its contents copied in the order of
     /// the stream.
     ///
@@ -155,7 +194,7 @@ impl Guest {
                 return Ok(address);
             }
         }
-        let base = self.alloc(bytes, stream)?;
+        let base = self.alloc_as(record.number(), seen.bytes, bytes, stream)?;
         let copied_bytes = seen.bytes.min(bytes) as usize;
         let copied = self.core.named(|api| {
             copy::device_to_device_async(api, CUdeviceptr(base), CUdeviceptr(address), copied_bytes, stream)
@@ -165,6 +204,17 @@ impl Guest {
             Ok(()) => Ok(base),
             Err(error) => self.free(base, stream).and(Err(error)),
         }
+    }
+
+    /// Memory under the name of a block that goes when its contents are moved here. It does not count twice meanwhile.
+    fn alloc_as(&self, record: u32, had_bytes: u64, bytes: u64, stream: CUstream) -> Result<u64> {
+        let tag = self.tagged().get(&record).copied();
+        let named = tag.and_then(|tag| Some((tag, self.core.tags.name(tag, record)?)));
+        let Some((tag, name)) = named else { return self.alloc(bytes, stream) };
+        self.core.tags.discharge_part(tag, had_bytes);
+        let moved = self.alloc_tagged(bytes, stream, &name);
+        self.core.tags.charge_anyway(&name, had_bytes);
+        moved
     }
 
     /// As [`alloc`](Self::alloc), where this thread keeps nothing that fits.
@@ -182,9 +232,10 @@ impl Guest {
         if let Some(taken) = Pool::take_kept(key, bytes) {
             return Ok(taken.base);
         }
-        match self.core.pool.take(&self.core, key, &track, bytes) {
+        match self.core.take(&self.core.pool, key, &track, bytes) {
             Ok(taken) => Ok(taken.base),
             Err(Refusal::Short) => Err(Error::Short { wanted_bytes: bytes }),
+            Err(Refusal::TooMany) => Err(Error::TooManyBlocks { blocks_max: BLOCKS_MAX }),
             Err(Refusal::Call(error)) => Err(self.core.failed(error)),
         }
     }
@@ -226,7 +277,12 @@ impl Guest {
             self.core.pool.book.records.at(record).return_to_owner(state);
             return Err(error);
         }
-        self.core.put_back(record, &marks);
+        if state.is_used_elsewhere()
+            && let Some(tag) = self.tagged().remove(&record)
+        {
+            self.core.tags.discharge(tag, record, self.core.pool.book.records.at(record).bytes());
+        }
+        self.core.put_back(&self.core.pool, record, &marks);
         Ok(())
     }
 
@@ -269,19 +325,31 @@ impl Guest {
 
     /// Says that a stream is about to be destroyed, or was used for the last time: its handle means another one from now on.
     /// Unknown ones are none of ours.
+    ///
+    /// # Errors
+    /// [`Error::StreamCaptured`] while the stream is captured, which is known as before.
     pub fn retire(&self, stream: CUstream) -> Result<()> {
         self.core.check()?;
         let name = self.name(stream)?;
-        let Some(track) = self.streams().remove(&name) else { return Ok(()) };
-        track.retire(&self.core.api).map_err(|error| self.core.failed(error))?;
-        self.core.pool.close_racks(&track);
+        let Some(track) = self.streams().get(&name).cloned() else { return Ok(()) };
+        let failed = |error| self.core.failed(error);
+        // Its last mark could not be made, and tells when others may have what was released in it.
+        if !track.can_be_marked(&self.core.api).map_err(failed)? {
+            return Err(Error::StreamCaptured);
+        }
+        self.streams().remove(&name);
+        if let Err(error) = track.retire(&self.core.api) {
+            self.streams().entry(name).or_insert(track);
+            return Err(failed(error));
+        }
+        self.core.pools().for_each(|pool| pool.close_racks(&track));
         self.core.tidy()
     }
 
     /// Gives memory that nobody has back to the driver until no more than `keep_bytes` are left. How many bytes went.
     pub fn trim(&self, keep_bytes: u64) -> Result<u64> {
         self.core.check()?;
-        self.core.pool.trim(&self.core, keep_bytes).map_err(|error| self.core.failed(error))
+        self.core.trim_pools(keep_bytes)
     }
 
     /// Lets the pool have no more than so many bytes of the driver from now on. What it has stays until it is trimmed.
@@ -296,8 +364,7 @@ impl Guest {
 
     /// Whether an address is one of those that this device's blocks lie at.
     pub fn has(&self, address: u64) -> bool {
-        let supply = &self.core.pool.supply;
-        address.wrapping_sub(supply.base) < supply.bytes
+        self.core.pools().any(|pool| pool.supply.has(address))
     }
 
     /// Why an address could not be released: for those at which nobody has a block.
@@ -325,7 +392,7 @@ impl Guest {
     /// Why so many bytes cannot be had, in words.
     pub fn explain(&self, wanted_bytes: u64) -> Result<String> {
         self.core.check()?;
-        Ok(self.core.shortage(wanted_bytes)?.to_string())
+        Ok(self.core.shortage(&self.core.pool, wanted_bytes)?.to_string())
     }
 
     /// Who owns the block that an address lies in.
@@ -367,7 +434,7 @@ impl Guest {
         let lost: Vec<_> = self.streams().extract_if(|_, track| track.raw == stream).map(|(_, track)| track).collect();
         for track in &lost {
             track.lose();
-            self.core.pool.close_racks(track);
+            self.core.pools().for_each(|pool| pool.close_racks(track));
         }
         if lost.is_empty() { Ok(()) } else { self.core.tidy() }
     }
@@ -375,9 +442,7 @@ impl Guest {
     fn name(&self, stream: CUstream) -> Result<Name> {
         let thread = (stream == CUstream::PER_THREAD).then(|| std::thread::current().id());
         if !self.is_checked {
-            // Both name the legacy default stream.
-            let stream = if stream == CUstream::LEGACY { CUstream::NULL } else { stream };
-            return Ok((stream.0 as u64, thread));
+            return Ok((by_one_name(stream).0 as u64, thread));
         }
         let id = self.core.named(|api| stream::id(api, stream)).map_err(|error| self.core.failed(error))?;
         Ok((id, None))
@@ -385,6 +450,10 @@ impl Guest {
 
     fn streams(&self) -> MutexGuard<'_, HashMap<Name, Arc<Track>>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tagged(&self) -> MutexGuard<'_, HashMap<u32, u32>> {
+        self.tagged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn uses(&self) -> MutexGuard<'_, HashMap<u32, Vec<Arc<Track>>>> {

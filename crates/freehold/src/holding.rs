@@ -9,7 +9,8 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::imported::Permission;
 use crate::ledger::{Mark, Owner};
-use crate::pool::{Pool, Refusal};
+use crate::pool::{BLOCKS_MAX, Pool, Reach, Refusal};
+use crate::sharing::Exported;
 use crate::stream::{Stream, Used};
 use crate::timeline::Allocation;
 use crate::track::Track;
@@ -18,8 +19,9 @@ use crate::uses::{Access, Uses};
 /// One block, owned. Dropping it releases it, from any thread, without waiting.
 #[derive(Debug)]
 pub(crate) struct Holding {
-    /// The number of its record, and which ownership of it this is.
-    pub(crate) record: u32,
+    /// Which pool it is of, the number of its record there, and which ownership of it this is.
+    reach: Reach,
+    record: u32,
     generation: u64,
     pub(crate) address: CUdeviceptr,
     pub(crate) bytes: usize,
@@ -34,29 +36,26 @@ impl Holding {
     pub(crate) fn alloc(
         stream: &Stream,
         bytes: usize,
+        reach: Reach,
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
         let context = &stream.context;
         context.inner.check()?;
         let core = &context.inner.core;
-        let (pool, track) = (&core.pool, &stream.track);
+        let (pool, track) = (core.pool_for(reach)?, &stream.track);
         let asked = core.timeline.is_on().then(|| (core.now(), pool.supply.reserved_bytes()));
         let wanted_bytes = bytes as u64;
-        let charged = core.tags.charge(tag, wanted_bytes).map_err(|full| Error::BudgetFull {
-            tag: full.tag,
-            wanted_bytes,
-            live_bytes: full.live_bytes,
-            budget_bytes: full.budget_bytes,
-        })?;
+        let charged = core.charge(tag, wanted_bytes)?;
         let key = pool.key(track);
         let _shared = context.inner.kept_open();
         let taken = match Pool::take_kept(key, wanted_bytes) {
             Some(taken) => Ok(taken),
             // If the context is closed meanwhile, the memory goes with it.
             None => context.inner.enter().and_then(|_shared| {
-                pool.take(core, key, track, wanted_bytes).map_err(|refusal| match refusal {
-                    Refusal::Short => core.short_of(wanted_bytes),
+                core.take(pool, key, track, wanted_bytes).map_err(|refusal| match refusal {
+                    Refusal::Short => core.short_of(pool, wanted_bytes),
+                    Refusal::TooMany => Error::TooManyBlocks { blocks_max: BLOCKS_MAX },
                     Refusal::Call(error) => core.failed(error),
                 })
             }),
@@ -68,13 +67,14 @@ impl Holding {
             if is_owned { Ok((taken, record)) } else { Err(Error::ContextClosed { context: context.id() }) }
         });
         let (taken, record) = owned.inspect_err(|_| core.tags.discharge(charged, u32::MAX, wanted_bytes))?;
-        core.tags.name_uncounted(charged, taken.record, tag);
+        core.tags.name_uncounted(charged, pool.number_of(taken.record), tag);
         if let Some((asked, reserved_bytes)) = asked {
             let is_reuse = pool.supply.reserved_bytes() == reserved_bytes;
             let what = Allocation { base: taken.base, bytes, tag, at, is_reuse, asked };
             core.timeline.allocated(what, track, core.now(), core.totals());
         }
         Ok(Self {
+            reach,
             record: taken.record,
             generation: record.state().generation(),
             address: CUdeviceptr(taken.base),
@@ -98,11 +98,38 @@ impl Holding {
         }
     }
 
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    fn pool(&self) -> &Pool {
+        self.context.inner.core.pool_of(self.reach)
+    }
+
+    /// What another process needs to have the memory.
+    pub(crate) fn export(&self) -> Result<Exported> {
+        self.context.inner.check()?;
+        if self.reach == Reach::Process {
+            return Err(Error::NotShareable { address: self.address.0 });
+        }
+        // The chunk stays while the block does, and the block while its context is not closed.
+        let _shared = self.context.inner.enter()?;
+        let (core, pool) = (&self.context.inner.core, self.pool());
+        let chunk = pool.chunk_of(pool.book.records.at(self.record));
+        let exported = pool.supply.export(&core.api, core.primary, chunk);
+        Ok(Exported {
+            descriptor: exported.map_err(|error| core.failed(error))?,
+            chunk_bytes: chunk.bytes,
+            offset_bytes: self.address.0 - chunk.base,
+            bytes: self.bytes as u64,
+        })
+    }
+
     /// What the ledger has of it, unless it went with its context.
     pub(crate) fn owner(&self) -> Option<Owner> {
         let core = &self.context.inner.core;
         // The locks may be held for ever in a fork, by threads that are not there.
-        if core.is_child() { None } else { core.owner_of_record(self.record, self.generation) }
+        if core.is_child() { None } else { core.owner_of_record(self.pool(), self.record, self.generation) }
     }
 
     /// Gives the block another name.
@@ -114,9 +141,9 @@ impl Holding {
         let bytes = self.bytes as u64;
         // A name is no reason to refuse what is there already.
         let tag = core.tags.charge_anyway(name, bytes);
-        let record = core.pool.book.records.at(self.record);
-        core.tags.discharge(record.tag(), self.record, bytes);
-        core.tags.name_uncounted(tag, self.record, Some(name));
+        let (record, number) = (self.pool().book.records.at(self.record), self.pool().number_of(self.record));
+        core.tags.discharge(record.tag(), number, bytes);
+        core.tags.name_uncounted(tag, number, Some(name));
         record.set_tag(tag);
     }
 
@@ -124,7 +151,7 @@ impl Holding {
     pub(crate) fn resize(&mut self, bytes: usize) -> Result<bool> {
         self.context.inner.check()?;
         let core = &self.context.inner.core;
-        let (record, had) = (core.pool.book.records.at(self.record), self.bytes);
+        let (record, had) = (self.pool().book.records.at(self.record), self.bytes);
         // The name counts what is live.
         if self.owner().is_none() || bytes > had && record.tag() != crate::tags::NONE {
             return Ok(false);
@@ -133,7 +160,7 @@ impl Holding {
         if bytes < had && !self.pending_abroad().is_empty() {
             return Ok(false);
         }
-        if !core.pool.resize(record, bytes as u64) {
+        if !self.pool().resize(record, bytes as u64) {
             return Ok(false);
         }
         core.tags.discharge_part(record.tag(), had.saturating_sub(bytes) as u64);
@@ -174,7 +201,7 @@ impl Holding {
         let _shared = inner.enter()?;
         let span = self.address.0..self.address.0 + self.bytes as u64;
         self.give_up(&[], at);
-        if let Err(error) = core.pool.give_back(core, span) {
+        if let Err(error) = core.pool_of(self.reach).give_back(core, span) {
             core.trouble(core.failed(error));
         }
         Ok(())
@@ -200,16 +227,17 @@ impl Holding {
         // Until the pool has the block, which is nobody's meanwhile.
         let _shared = self.context.inner.kept_open();
         let when = core.now();
-        let (pool, record) = (&core.pool, core.pool.book.records.at(self.record));
+        let pool = core.pool_of(self.reach);
+        let record = pool.book.records.at(self.record);
         let tag = record.tag();
         // Another thread may have closed the context meanwhile, and the block with it.
         if !record.disown_described(self.generation, at, when) {
             return;
         }
         record.set_position(self.last_at_home().position);
-        core.tags.discharge(tag, self.record, self.bytes as u64);
+        core.tags.discharge(tag, pool.number_of(self.record), self.bytes as u64);
         if !marks.is_empty() || !pool.put_own(pool.key(&self.home), record) {
-            core.put_back(self.record, marks);
+            core.put_back(pool, self.record, marks);
         }
         if core.timeline.is_on() {
             core.timeline.released(self.address.0, at, when, core.now(), core.totals());

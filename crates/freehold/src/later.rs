@@ -57,6 +57,11 @@ impl Core {
         self.tracks_of(context).iter().all(|track| track.is_idle())
     }
 
+    /// Whether nothing of ours is pending anywhere.
+    pub(crate) fn is_all_idle(&self) -> bool {
+        self.tracks().live.values().all(|track| track.is_idle())
+    }
+
     /// Does what waited and can be done without waiting: streams that have passed their last work are forgotten, modules
     /// unloaded, contexts destroyed.
     pub(crate) fn tidy(&self) -> Result<()> {
@@ -88,7 +93,7 @@ impl Core {
                 continue;
             }
             let slot = track.end(&self.api).map_err(|error| self.failed(error))?;
-            self.pool.end_stream(&track);
+            self.pools().for_each(|pool| pool.end_stream(&track));
             for other in self.tracks().live.values() {
                 other.forget(track.id);
             }
@@ -136,7 +141,7 @@ impl Core {
                     let tracks = self.forget_context(hall.id);
                     context::destroy(api, hall.raw)?;
                     hall.is_destroyed.store(true, Ordering::Release);
-                    self.pool.end_context(hall.id);
+                    self.pools().for_each(|pool| pool.end_context(hall.id));
                     for track in &tracks {
                         track.slot().into_iter().for_each(|slot| self.counters.give_back(slot));
                     }
@@ -156,7 +161,11 @@ impl Core {
         });
         let leaving: Vec<_> = leaving.collect();
         drop(waiting);
-        leaving.iter().try_for_each(|leaving| leaving.attempt(self).map(drop))?;
+        let unmapped = leaving.iter().try_for_each(|leaving| leaving.attempt(self).map(drop));
+        // What has gone is listed anew when there is more.
+        let is_there = |what: &Later| !matches!(what, Later::Unmap { leaving } if !leaving.is_listed());
+        self.later.lock().unwrap_or_else(PoisonError::into_inner).retain(is_there);
+        unmapped?;
         Ok(!leaving.is_empty())
     }
 
@@ -204,23 +213,53 @@ impl Core {
     /// Ends all blocks of a context: what is done with them later says so. Their memory stays until the context is gone.
     pub(crate) fn end_blocks(&self, context: ContextId) {
         let now = self.now();
-        for (record, seen) in self.pool.disown_context(context, now) {
-            if let Some(described) = seen.described {
-                self.tags.discharge(described.tag, record, seen.bytes);
+        for pool in self.pools() {
+            for (record, seen) in pool.disown_context(context, now) {
+                if let Some(described) = seen.described {
+                    self.tags.discharge(described.tag, pool.number_of(record), seen.bytes);
+                }
             }
         }
         self.ledger().end_context(context, now);
     }
 
-    /// Gives memory that nobody has back to the driver until the pool has no more than `keep_bytes`, and what uploads went
+    /// Gives memory that nobody has back to the driver until the pools have no more than `keep_bytes`. How many bytes went.
+    pub(crate) fn trim_pools(&self, keep_bytes: u64) -> Result<u64> {
+        let trimmed = self.pools().map(|pool| pool.trim(self, keep_bytes)).sum::<std::result::Result<_, _>>();
+        trimmed.map_err(|error| self.failed(error))
+    }
+
+    /// Gives memory that nobody has back to the driver until the pools have no more than `keep_bytes`, and what uploads went
     /// through where nothing of the context is pending. How many bytes of the device went.
     pub(crate) fn trim(&self, hall: &Hall, keep_bytes: u64) -> Result<u64> {
-        let freed_bytes = self.pool.trim(self, keep_bytes).map_err(|error| self.failed(error))?;
+        let freed_bytes = self.trim_pools(keep_bytes)?;
         let Ok(_alone) = hall.gate.try_write() else { return Ok(freed_bytes) };
         if hall.id == PRIMARY && self.is_idle(hall.id) {
             let free = || self.staging.free(&self.api, |mark| self.has_passed(mark));
             within(&self.api, hall.raw, free).map_err(|error| self.failed(error))?;
         }
         Ok(freed_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::vector::DeviceVec;
+
+    #[test]
+    fn a_vector_that_gives_memory_back_again_and_again_waits_in_one_place() {
+        let opened = crate::open::open(None).unwrap();
+        let device = Device::new(opened.api, opened.device).unwrap();
+        let (stream, core) = (device.stream().unwrap(), &device.primary.inner.core);
+        let mut vec = DeviceVec::<u8>::new(&stream).unwrap();
+        for _ in 0..10 {
+            vec.reserve(&stream, 4 << 20).unwrap();
+            vec.shrink_to_fit().unwrap();
+            assert!(core.unmap_passed().unwrap());
+        }
+        let waiting = core.later.lock().unwrap_or_else(PoisonError::into_inner).len();
+        assert!(waiting <= 1, "{waiting} wait");
     }
 }

@@ -115,6 +115,11 @@ impl Leaving {
         Ok(true)
     }
 
+    /// Whether it waits among what is to be done later.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.inside().is_listed
+    }
+
     fn list(self: &Arc<Self>, core: &Core) {
         if !std::mem::replace(&mut self.inside().is_listed, true) {
             core.later(Later::Unmap { leaving: self.clone() });

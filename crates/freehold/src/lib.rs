@@ -30,6 +30,7 @@
 //! | know how much there is, and give some back | [`Device::totals`], [`Device::live_by_tag`], [`Device::trim_to`], [`Device::set_release_threshold`] |
 //! | know why there was none | [`Error::OutOfMemory`], [`Shortage`] |
 //! | share it, or a part of it | [`Block::share`], [`Block::view`] |
+//! | let another process have it | [`Stream::alloc_shareable`], [`Block::export`] |
 //! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
 //! | use memory of another process | [`Device::import`], [`Imported`], [`Part`] |
 //! | let streams of several processes wait for each other | [`Device::clock`], [`Stream::write_word`], [`Stream::wait_word`] |
@@ -65,6 +66,8 @@ pub mod ledger;
 mod module;
 pub mod open;
 mod pool;
+#[forbid(unsafe_code)]
+mod sharing;
 mod shortage;
 mod staging;
 mod stream;
@@ -90,6 +93,7 @@ pub use imported::{Imported, Part, Permission};
 pub use launch::{Argument, Arguments, Grid, Value};
 pub use module::{Kernel, Module};
 pub use pool::Totals;
+pub use sharing::Exported;
 pub use shortage::Shortage;
 pub use stream::{Stream, Used};
 pub use uses::Access;

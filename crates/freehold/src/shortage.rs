@@ -7,7 +7,7 @@ use freehold_driver::cuda::memory;
 
 use crate::core::Core;
 use crate::error::Result;
-use crate::pool::Totals;
+use crate::pool::{Pool, Totals};
 
 /// How many names an explanation tells of.
 const TAGS_TOLD: usize = 5;
@@ -48,12 +48,14 @@ pub enum Remedy {
 }
 
 impl Core {
-    /// What a request for so many bytes would meet.
-    pub(crate) fn shortage(&self, wanted_bytes: u64) -> Result<Shortage> {
+    /// What a request of a pool for so many bytes would meet.
+    pub(crate) fn shortage(&self, pool: &Pool, wanted_bytes: u64) -> Result<Shortage> {
         let info = self.named(memory::info).map_err(|error| self.failed(error))?;
         let totals = self.totals();
-        let (longest_bytes, movable_bytes) = self.pool.largest_bytes(self);
-        let budget_bytes = self.pool.supply.budget_bytes();
+        let longest_bytes = pool.longest_bytes();
+        // What is another pool's goes back to the driver first.
+        let movable_bytes: u64 = self.pools().map(|pool| pool.movable_bytes(self)).sum();
+        let budget_bytes = pool.supply.budget_bytes();
         let (device_free_bytes, device_total_bytes) = (info.free_bytes as u64, info.total_bytes as u64);
         let new_bytes = device_free_bytes.min(budget_bytes.saturating_sub(totals.reserved_bytes));
         let mut shortage = Shortage {

@@ -13,6 +13,7 @@ use crate::event::Event;
 use crate::imported::Permission;
 use crate::later::Later;
 use crate::ledger::{ContextId, Mark, StreamId};
+use crate::pool::Reach;
 use crate::track::Track;
 use crate::uses::{Access, Uses};
 
@@ -88,6 +89,16 @@ impl Stream {
     #[track_caller]
     pub fn alloc_tagged<T: Plain>(&self, len: usize, tag: &str) -> Result<Block<T>> {
         Block::alloc(self, len, Some(tag), std::panic::Location::caller())
+    }
+
+    /// [`alloc`](Self::alloc) of memory that other processes can have: see [`Block::export`]. It shares no memory that can be
+    /// exported with blocks of the other kinds.
+    ///
+    /// # Errors
+    /// As for [`alloc`](Self::alloc), and [`Error::CannotShare`] where the device cannot share memory.
+    #[track_caller]
+    pub fn alloc_shareable<T: Plain>(&self, len: usize) -> Result<Block<T>> {
+        Block::alloc_within(self, len, Reach::Others, None, std::panic::Location::caller())
     }
 
     /// A block of zeros.

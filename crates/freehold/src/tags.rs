@@ -121,6 +121,13 @@ impl Tags {
         true
     }
 
+    /// What is live under a name, and those within it.
+    pub(crate) fn live_bytes(&self, name: &str) -> u64 {
+        let known = self.known();
+        let tag = known.numbers.get(name).map(|&number| &known.tags[number as usize - 1]);
+        tag.map_or(0, |tag| tag.live_bytes.load(Ordering::Relaxed))
+    }
+
     /// What is live under each name that has something, the most first.
     pub(crate) fn live(&self) -> Vec<(Arc<str>, u64)> {
         let known = self.known();
@@ -198,6 +205,7 @@ mod tests {
         let cache = tags.charge(Some("model/cache"), 100).unwrap();
         tags.charge(Some("model"), 10).unwrap();
         assert_eq!(tags.live(), [("model".into(), 110), ("model/cache".into(), 100)]);
+        assert_eq!(["model", "model/cache", "cache"].map(|name| tags.live_bytes(name)), [110, 100, 0]);
         tags.discharge(cache, 1, 100);
         assert_eq!(tags.live(), [("model".into(), 10)]);
     }

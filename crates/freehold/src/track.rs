@@ -149,7 +149,7 @@ impl Track {
     }
 
     /// Whether the stream can be named by this thread, and is not being captured: then no mark can be made.
-    fn can_be_marked(&self, api: &Api) -> Result<bool, CallError> {
+    pub(crate) fn can_be_marked(&self, api: &Api) -> Result<bool, CallError> {
         if self.thread.is_some_and(|thread| thread != std::thread::current().id()) {
             return Ok(false);
         }
@@ -209,7 +209,8 @@ impl Track {
     /// mark comes behind
     /// the work that it tells of, and that work may be known to be done before the mark is.
     pub(crate) fn has_ended(&self) -> bool {
-        if !self.is_retired() || !self.is_idle() {
+        // What was released while the stream was captured waits for a mark that could not be made.
+        if !self.is_retired() || !self.is_idle() || !self.has_passed(self.edge()) {
             return false;
         }
         let signals = self.signals();

@@ -1,6 +1,6 @@
 //! The record of who owns which span of device memory, and when it may be used again.
 //!
-//! A block goes `Owned -> Released{marks} -> Free`, and from `Free` to its next owner. The ledger decides; it calls no
+//! A block goes `Owned -> Released{marks}`, or at once to `Free` where there are none, and is forgotten. The ledger decides; it calls no
 //! driver, reads no clock, and does not know in which process it runs. It lives behind a lock that its keeper holds
 //! for a moment: an operation costs about as much as its cache misses, except those that list blocks.
 
@@ -11,8 +11,6 @@ mod record;
 mod traces;
 mod wrong;
 
-use std::panic::Location;
-use std::sync::Arc;
 use std::time::Duration;
 
 pub use entry::{BlockId, ContextId, Entry, Gone, Kind, Mark, Owner, Release, State, StreamId, Totals};
@@ -108,61 +106,6 @@ impl Ledger {
         self.count(block.index, Totals::add);
     }
 
-    /// Drops the marks of a released block that have passed, and says whether it is free.
-    pub fn settle(&mut self, block: BlockId, passed: &mut dyn FnMut(Mark) -> bool) -> bool {
-        let stage = self.live_mut(block).stage;
-        if stage != Stage::Released {
-            return stage == Stage::Free;
-        }
-        let marks = &mut self.records.rest_mut(block.index).marks;
-        marks.retain(|&mark| !passed(mark));
-        let left = marks.len() as u32;
-        self.records.line_mut(block.index).waiting_for = left;
-        if left > 0 {
-            return false;
-        }
-        self.count(block.index, Totals::subtract);
-        self.records.line_mut(block.index).stage = Stage::Free;
-        self.count(block.index, Totals::add);
-        true
-    }
-
-    /// What a released block still waits for; of others, nothing.
-    pub fn marks(&self, block: BlockId) -> &[Mark] {
-        assert!(self.records.live(block).is_some(), "a block is asked for while its id's generation lasts");
-        &self.records.rest(block.index).marks
-    }
-
-    /// Gives a free block of our own to a new owner. The id that it had is over.
-    pub fn reuse(
-        &mut self,
-        block: BlockId,
-        bytes: u64,
-        context: ContextId,
-        stream: Option<StreamId>,
-        tag: Option<Arc<str>>,
-        allocated_at: &'static Location<'static>,
-    ) -> BlockId {
-        let record = self.live_mut(block);
-        assert_eq!(record.stage, Stage::Free, "a block is reused when nobody owns or uses it");
-        assert_eq!(record.kind, Kind::Own, "memory of others is not ours to reuse");
-        self.count(block.index, Totals::subtract);
-        let rest = self.records.rest_mut(block.index);
-        assert!((1..=rest.capacity_bytes).contains(&bytes), "a block is reused for what fits into it");
-        rest.unset_release();
-        let record = self.records.line_mut(block.index);
-        record.bytes = bytes;
-        record.context = context;
-        record.set_stream(stream);
-        record.tag = tag;
-        record.allocated_at = allocated_at;
-        record.stage = Stage::Owned;
-        record.generation = record.generation.wrapping_add(1);
-        let block = record.id(block.index);
-        self.count(block.index, Totals::add);
-        block
-    }
-
     /// Gives an owned block more bytes behind what it has, or fewer. It keeps its id; what it has is all that it asked for.
     ///
     /// # Errors
@@ -226,18 +169,9 @@ impl Ledger {
         blocks
     }
 
-    /// The owned blocks of our own in a context, by base.
-    pub fn owned_by(&self, context: ContextId) -> Vec<Owner> {
-        self.list(|record| is_owned(record) && record.context == context)
-    }
-
     /// The owned blocks of our own, by base.
     pub fn owned(&self) -> Vec<Owner> {
         self.list(is_owned)
-    }
-
-    pub fn retag(&mut self, block: BlockId, tag: Option<Arc<str>>) {
-        self.live_mut(block).tag = tag;
     }
 
     /// How much there is in each state, without counting it anew.

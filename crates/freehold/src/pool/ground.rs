@@ -105,7 +105,7 @@ impl Pool {
         {
             return Ok(record);
         }
-        Err(Refusal::Short)
+        Err(if lot.has_record(&self.book) { Refusal::Short } else { Refusal::TooMany })
     }
 
     /// Ground of another lot, or newly mapped.
@@ -223,7 +223,10 @@ impl Pool {
         if let Some(record) = self.grow_at(core, lot, &mut inside, bytes, 0)? {
             return Ok(Some(record));
         }
-        // Chunks that are kept may be too long for the room that there is.
+        // Chunks that are kept may be too long for the room that there is. One that is not mapped is its own room.
+        if !self.supply.maps() {
+            return Ok(None);
+        }
         match inside.longest_kept_bytes() {
             0 => Ok(None),
             longest => self.grow_at(core, lot, &mut inside, bytes, longest),
@@ -239,6 +242,9 @@ impl Pool {
         bytes: u64,
         spare_bytes: u64,
     ) -> Result<Option<u32>, CallError> {
+        if !lot.has_record(&self.book) {
+            return Ok(None);
+        }
         let mut need = lot.need(bytes, spare_bytes);
         if need.is_none() {
             let room_bytes = bytes.next_multiple_of(heap::PAGE_BYTES) + spare_bytes;
@@ -276,6 +282,9 @@ impl Pool {
         room_bytes: u64,
         had_bytes: u64,
     ) -> Result<Option<(u64, u64)>, CallError> {
+        if !self.supply.maps() {
+            return self.whole_region(core, inside, room_bytes);
+        }
         if let Some(region) = self.supply.region(inside, room_bytes, had_bytes) {
             return Ok(Some(region));
         }
@@ -293,7 +302,29 @@ impl Pool {
         Ok(self.supply.region(inside, room_bytes, had_bytes))
     }
 
+    /// A chunk for a region of its own, where memory comes with its addresses.
+    fn whole_region(&self, core: &Core, inside: &mut Inside, room_bytes: u64) -> Result<Option<(u64, u64)>, CallError> {
+        let (api, current, lots) = (&core.api, core.primary, self.book.lots());
+        if let found @ Some(_) = self.supply.find_whole(api, current, inside, room_bytes)? {
+            return Ok(found);
+        }
+        self.recall(core, &lots)?;
+        for lot in &lots {
+            let chunks = lot.empty(u64::MAX, |mark| core.has_passed(mark));
+            self.keep(core, inside, lot, &chunks)?;
+        }
+        // To give memory back would wait for all work.
+        if core.is_all_idle() && inside.longest_kept_bytes() < room_bytes {
+            let keep_bytes = self.supply.reserved_bytes().saturating_sub(room_bytes);
+            self.supply.release(api, current, inside, keep_bytes)?;
+        }
+        self.supply.find_whole(api, current, inside, room_bytes)
+    }
+
     fn grown(&self, core: &Core, inside: &mut Inside, own: Option<&Lot>, need: heap::Need) -> Result<Grown, CallError> {
+        if !self.supply.maps() {
+            return Ok(Grown::Chunks(vec![self.supply.take_whole(inside, need.base)]));
+        }
         let (api, current) = (&core.api, core.primary);
         let lots = self.book.lots();
         let reserved_bytes = self.supply.reserved_bytes();
@@ -378,6 +409,10 @@ impl Pool {
                 return Err(error);
             }
         }
+        if !self.supply.maps() {
+            // A chunk is a region, whose addresses go with it.
+            drop(lot.take_bare_regions());
+        }
         Ok(())
     }
 
@@ -386,6 +421,10 @@ impl Pool {
         let (api, current) = (&core.api, core.primary);
         let lots = self.book.lots();
         self.recall(core, &lots)?;
+        // Without mappings, to give memory back would wait for all work.
+        if !self.supply.maps() && !core.is_all_idle() {
+            return Ok(0);
+        }
         let mut inside = self.supply.lock();
         let mut freed_bytes = self.supply.release(api, current, &mut inside, keep_bytes)?;
         for lot in &lots {

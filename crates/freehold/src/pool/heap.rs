@@ -117,11 +117,19 @@ pub(crate) struct Heap {
     chunks: BTreeMap<u64, Chunk>,
     mapped_bytes: u64,
     free_bytes: u64,
+    /// Whether free ranges end where their chunk does, so that every place lies in one.
+    is_parted: bool,
 }
 
 impl Heap {
+    /// A heap whose places each lie in one chunk.
+    pub(crate) fn parted() -> Self {
+        Self { is_parted: true, ..Self::new() }
+    }
+
     pub(crate) fn new() -> Self {
         Self {
+            is_parted: false,
             places: Places::default(),
             vacant: NONE,
             free: Bins::new(),
@@ -134,10 +142,11 @@ impl Heap {
     }
 
     /// Adds reserved addresses, with nothing mapped. Both are whole pages. Those that follow a region lengthen it: what is
-    /// free at its end goes on behind it.
+    /// free at its end goes on behind it. Where a place lies in one chunk nothing would, and regions stay as they came.
     pub(crate) fn add_region(&mut self, base: u64, bytes: u64) {
         assert!(base.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES), "a region is whole pages");
-        if let Some(index) = self.regions.iter().position(|region| region.base + region.bytes == base) {
+        let is_behind = |region: &Region| region.base + region.bytes == base && !self.is_parted;
+        if let Some(index) = self.regions.iter().position(is_behind) {
             let last = self.at(base - 1).expect("the end of a region lies in it");
             self.regions[index].bytes += bytes;
             let hole = self.add_place(base, granules_of(bytes), Kind::Taken, last, NONE);
@@ -260,16 +269,32 @@ impl Heap {
     /// Makes a place free, one with its free neighbours.
     fn settle_free(&mut self, mut place: u32) {
         let (before, after) = (self.place(place).before, self.place(place).after);
-        if after != NONE && self.place(after).kind.is_free() {
+        if after != NONE && self.place(after).kind.is_free() && !self.is_parted_at(after) {
             self.unlist(after);
             self.join(place, after);
         }
-        if before != NONE && self.place(before).kind.is_free() {
+        if before != NONE && self.place(before).kind.is_free() && !self.is_parted_at(place) {
             self.unlist(before);
             self.join(before, place);
             place = before;
         }
         self.set_free(place);
+        let before = self.place(place).before;
+        // No hole follows any more.
+        if before != NONE && self.place(before).kind == Kind::Top {
+            self.set_free(before);
+        }
+    }
+
+    /// Whether a place does not become one with what lies before it.
+    fn is_parted_at(&self, place: u32) -> bool {
+        self.is_parted && self.chunks.contains_key(&self.place(place).base)
+    }
+
+    /// The chunk that an address lies in.
+    pub(crate) fn chunk_at(&self, address: u64) -> Option<Chunk> {
+        let (_, &chunk) = self.chunks.range(..=address).next_back()?;
+        (address - chunk.base < chunk.bytes).then_some(chunk)
     }
 
     /// Lets a place swallow the one behind it.
@@ -298,6 +323,7 @@ impl Heap {
         let needs = self.holes.iter().filter_map(|&hole| {
             let hole = self.place(hole);
             let beside = Some(hole.before).filter(|&before| before != NONE && self.place(before).kind == Kind::Top);
+            let beside = beside.filter(|_| !self.is_parted);
             let there = beside.map_or(0, |beside| self.bytes_of(beside));
             let need = bytes.saturating_sub(there).max(1).next_multiple_of(PAGE_BYTES);
             let room_bytes = u64::from(hole.granules) * GRANULE_BYTES;
@@ -371,7 +397,7 @@ impl Heap {
     /// Makes everything free that is mapped, whoever has it.
     pub(crate) fn free_all(&mut self) {
         let (chunks, regions) = (std::mem::take(&mut self.chunks), std::mem::take(&mut self.regions));
-        *self = Self::new();
+        *self = Self { is_parted: self.is_parted, ..Self::new() };
         for region in regions {
             self.add_region(region.base, region.bytes);
         }
@@ -390,6 +416,9 @@ impl Heap {
         }
         let after = self.place(place).after;
         if wanted > had && (after == NONE || !self.place(after).kind.is_free() || self.bytes_of(after) < wanted - had) {
+            return false;
+        }
+        if wanted > had && self.is_parted_at(after) {
             return false;
         }
         if wanted > had {

@@ -40,7 +40,7 @@ pub(crate) struct Lot {
 }
 
 impl Lot {
-    pub(crate) fn new(number: u32, home: Arc<Track>) -> Self {
+    pub(crate) fn new(number: u32, home: Arc<Track>, heap: Heap) -> Self {
         Self {
             number,
             context: AtomicU32::new(home.context.0),
@@ -48,7 +48,7 @@ impl Lot {
                 home,
                 is_orphan: false,
                 is_anybodys: false,
-                heap: Heap::new(),
+                heap,
                 partial: [const { Vec::new() }; CLASSES],
                 bare: [const { Vec::new() }; CLASSES],
                 slab_blocks: [0; CLASSES],
@@ -136,8 +136,16 @@ impl Lot {
     /// A block that fits no class, of the heap.
     pub(crate) fn take_large(&self, book: &Book, bytes: u64) -> Option<u32> {
         let inside = &mut *self.inside();
+        if !inside.has_record(book) {
+            return None;
+        }
         let taken = inside.heap.take(bytes)?;
         Some(inside.begin(book, self.number, taken, inside.home.id.0))
+    }
+
+    /// Whether a block can be made here: a record is left for one.
+    pub(crate) fn has_record(&self, book: &Book) -> bool {
+        self.inside().has_record(book)
     }
 
     /// Takes back blocks that `from` gave up in its order, and takes one that fits no class.
@@ -149,6 +157,9 @@ impl Lot {
             return None;
         }
         given.iter().for_each(|&record| inside.give(book, record));
+        if !inside.has_record(book) {
+            return None;
+        }
         let taken = inside.heap.take(bytes)?;
         Some(inside.begin(book, self.number, taken, inside.home.id.0))
     }
@@ -156,6 +167,9 @@ impl Lot {
     /// A block of this lot's heap for another stream: one that this lot's stream has passed.
     pub(crate) fn lend(&self, book: &Book, bytes: u64, to: u32, has_passed: impl Fn(Mark) -> bool) -> Option<u32> {
         let inside = &mut *self.inside();
+        if !inside.has_record(book) {
+            return None;
+        }
         let stream = inside.home.id;
         let taken = inside.heap.take_if(bytes, |position| has_passed(Mark { stream, position }))?;
         let taken = Taken { position: 0, ..taken };
@@ -205,6 +219,9 @@ impl Lot {
     /// As [`lend`](Self::lend), of a range that the lot's stream has not passed: it has to be waited for.
     pub(crate) fn lend_unpassed(&self, book: &Book, bytes: u64, to: u32) -> Option<(u32, Mark)> {
         let inside = &mut *self.inside();
+        if !inside.has_record(book) {
+            return None;
+        }
         let taken = inside.heap.take(bytes)?;
         // Whatever the range's own position, everything up to now is behind this one.
         let mark = Mark { stream: inside.home.id, position: inside.home.edge() };
@@ -217,8 +234,10 @@ impl Lot {
         class.slab_bytes(class.slab_blocks(self.inside().slab_blocks[class.index()]))
     }
 
-    /// Makes a slab of a block that was taken of this lot's heap.
-    pub(crate) fn add_slab(&self, book: &Book, class: Class, block: u32) {
+    /// Makes a slab of a block that was taken of this lot's heap. Whether records are left for its blocks: the block is as it was
+    /// otherwise.
+    #[must_use]
+    pub(crate) fn add_slab(&self, book: &Book, class: Class, block: u32) -> bool {
         let block = book.records.at(block);
         let (base, site, position) = (block.base(), block.site(), block.position());
         assert_eq!(block.lot(), self.number, "a slab lies on the ground of its lot");
@@ -226,6 +245,9 @@ impl Lot {
         let blocks = (block.capacity_bytes() / class.bytes()) as u32;
         let bare = &mut inside.bare[class.index()];
         let fitting = bare.iter().position(|&number| book.slabs.at(number).blocks() == blocks);
+        if fitting.is_none() && book.records.is_full() {
+            return false;
+        }
         let number = fitting.map(|index| bare.swap_remove(index)).unwrap_or_else(|| {
             let number = book.slabs.add(1);
             book.slabs.at(number).equip(class, blocks, book.records.add(blocks));
@@ -245,6 +267,7 @@ impl Lot {
         // The place is the slab's now.
         block.end();
         inside.vacant.push(block.number());
+        true
     }
 
     /// Takes back a block that `from` gave up in its order, behind marks of other streams.
@@ -463,6 +486,11 @@ impl Lot {
     pub(crate) fn taken_at(&self, address: u64) -> Option<u64> {
         let inside = self.inside();
         if inside.heap.has(address) { inside.heap.taken_at(address) } else { None }
+    }
+
+    /// The chunk that an address lies in.
+    pub(crate) fn chunk_at(&self, address: u64) -> Option<Chunk> {
+        self.inside().heap.chunk_at(address)
     }
 
     /// The block that went last from an address.

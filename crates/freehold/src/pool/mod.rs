@@ -29,17 +29,21 @@ mod sync;
 mod table;
 mod turn;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use freehold_driver::cuda::{Api, CUdevice, CallError};
+use freehold_driver::cuda::{Api, CUcontext, CUdevice, CallError};
 
 use self::book::Book;
 use self::class::Class;
 use self::counts::Counts;
 use self::ground::Origin;
+use self::heap::Heap;
 use self::lot::Lot;
 use self::rack::Rack;
 use self::record::{Gone, Record, Seen, Stage};
@@ -52,7 +56,8 @@ use crate::track::Track;
 
 pub(crate) use self::heap::{Chunk, Need, PAGE_BYTES};
 pub(crate) use self::rack::Key;
-pub(crate) use self::supply::Grown;
+pub(crate) use self::shelf::THINGS_MAX as BLOCKS_MAX;
+pub(crate) use self::supply::{Grown, Reach};
 
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -71,6 +76,8 @@ pub(crate) struct Pool {
 pub(crate) enum Refusal {
     /// So much cannot be had, or not now.
     Short,
+    /// There are as many blocks as the pool can tell apart.
+    TooMany,
     Call(CallError),
 }
 
@@ -81,16 +88,45 @@ impl From<CallError> for Refusal {
 }
 
 impl Pool {
-    pub(crate) fn new(api: &Api, device: CUdevice, total_bytes: u64, family: Family) -> Result<Self, CallError> {
-        let supply = Supply::new(api, device, total_bytes)?;
+    pub(crate) fn new(
+        api: &Api,
+        current: CUcontext,
+        device: CUdevice,
+        total_bytes: u64,
+        family: Family,
+    ) -> Result<Self, CallError> {
+        Ok(Self::of(Supply::new(api, current, device, total_bytes)?, family))
+    }
+
+    /// A pool beside this one whose blocks other processes can have.
+    pub(crate) fn for_others(&self, api: &Api, device: CUdevice) -> Result<Self, CallError> {
+        Ok(Self::of(self.supply.for_others(api, device)?, self.book.family.clone()))
+    }
+
+    fn of(supply: Supply, family: Family) -> Self {
         let table = Table::new(supply.base, supply.bytes).expect("a table is memory only where it is written");
-        Ok(Self {
+        Self {
             book: Arc::new(Book::new(table, family)),
             supply,
             lots: Mutex::default(),
             threshold_bytes: AtomicU64::new(u64::MAX),
             turn: AtomicUsize::new(0),
-        })
+        }
+    }
+
+    /// A number for a record of this pool that is no other's of the device.
+    pub(crate) fn number_of(&self, record: u32) -> u32 {
+        match self.supply.reach {
+            Reach::Process => record,
+            // A pool has fewer than 2^24 records.
+            Reach::Others => record | 1 << 24,
+        }
+    }
+
+    /// The chunk that the block of a record lies in, which is live.
+    pub(crate) fn chunk_of(&self, record: &Record) -> Chunk {
+        let chunk = self.book.lot(record.lot()).chunk_at(record.base());
+        chunk.expect("a block lies in a chunk")
     }
 
     pub(crate) fn threshold_bytes(&self) -> u64 {
@@ -101,12 +137,20 @@ impl Pool {
         self.threshold_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// The longest range that is free anywhere, and what can be mapped anew of what is free.
-    pub(crate) fn largest_bytes(&self, core: &Core) -> (u64, u64) {
+    /// The longest range that is free anywhere.
+    pub(crate) fn longest_bytes(&self) -> u64 {
+        self.book.lots().iter().map(|lot| lot.free_bytes().1).max().unwrap_or(0)
+    }
+
+    /// What can be mapped anew of what is free.
+    pub(crate) fn movable_bytes(&self, core: &Core) -> u64 {
+        // Where memory is not mapped, what is free stays where it is.
+        if !self.supply.maps() {
+            return 0;
+        }
         let lots = self.book.lots();
-        let longest = lots.iter().map(|lot| lot.free_bytes().1).max().unwrap_or(0);
-        let movable = lots.iter().map(|lot| lot.emptiable_bytes(|mark| core.has_passed(mark))).sum::<u64>();
-        (longest, movable + self.supply.kept_bytes())
+        let free_bytes: u64 = lots.iter().map(|lot| lot.emptiable_bytes(|mark| core.has_passed(mark))).sum();
+        free_bytes + self.supply.kept_bytes()
     }
 
     /// What this thread finds the magazines of one of the library's streams by.
@@ -154,6 +198,9 @@ impl Pool {
         let lot = self.lot_of(track);
         self.equip(key, track);
         let Some(class) = Class::of(bytes) else {
+            if !lot.has_record(&self.book) {
+                return Err(Refusal::TooMany);
+            }
             let record = self.ground(core, &lot, track, bytes, Origin::Any)?;
             return Ok(self.hand(key, &lot, record, bytes));
         };
@@ -174,7 +221,7 @@ impl Pool {
             }
             let slab_bytes = lot.next_slab_bytes(class);
             if let Some(block) = lot.take_large(&self.book, slab_bytes) {
-                lot.add_slab(&self.book, class, block);
+                self.settle(&lot, track, class, block)?;
                 continue;
             }
             if !has_borrowed && let Some(record) = self.borrow_small(core, &lot, track, class)? {
@@ -182,8 +229,17 @@ impl Pool {
             }
             has_borrowed = true;
             let block = self.ground(core, &lot, track, slab_bytes, Origin::Own)?;
-            lot.add_slab(&self.book, class, block);
+            self.settle(&lot, track, class, block)?;
         }
+    }
+
+    /// Makes a slab of ground for one.
+    fn settle(&self, lot: &Lot, track: &Track, class: Class, block: u32) -> Result<(), Refusal> {
+        if lot.add_slab(&self.book, class, block) {
+            return Ok(());
+        }
+        lot.give(&self.book, block, track, &[]);
+        Err(Refusal::TooMany)
     }
 
     /// Gives this thread magazines for a stream, if it has none. A thread that is ending gets none.
@@ -302,7 +358,8 @@ impl Pool {
         lots.entry(track.id.0)
             .or_insert_with(|| {
                 let orphan = self.book.lots().into_iter().find(|lot| lot.adopt(track));
-                orphan.unwrap_or_else(|| self.book.add_lot(|number| Lot::new(number, track.clone())))
+                let heap = || if self.supply.assembles() { Heap::new() } else { Heap::parted() };
+                orphan.unwrap_or_else(|| self.book.add_lot(|number| Lot::new(number, track.clone(), heap())))
             })
             .clone()
     }
@@ -331,30 +388,21 @@ impl Pool {
         lots.iter().for_each(|lot| lot.clear(&self.book));
     }
 
-    /// How much memory there is in which state.
-    pub(crate) fn totals(&self) -> Totals {
+    /// Adds what somebody has of this pool, and what waits for marks.
+    pub(crate) fn add_to(&self, totals: &mut Totals) {
         let total = Counts::default();
-        let (mut released_blocks, mut released_bytes) = (0, 0);
         for lot in self.book.lots() {
             lot.add_to(&total);
             let (blocks, bytes) = lot.waiting(&self.book);
-            released_blocks += blocks;
-            released_bytes += bytes;
+            totals.released_blocks += blocks;
+            totals.released_bytes += bytes;
         }
-        let owned_bytes = total.bytes.load(Ordering::Relaxed);
-        let reserved_bytes = self.supply.reserved_bytes();
-        Totals {
-            owned_blocks: total.blocks.load(Ordering::Relaxed),
-            owned_bytes,
-            released_blocks,
-            released_bytes,
-            cached_bytes: reserved_bytes.saturating_sub(owned_bytes + released_bytes),
-            reserved_bytes,
-        }
+        totals.owned_blocks += total.blocks.load(Ordering::Relaxed);
+        totals.owned_bytes += total.bytes.load(Ordering::Relaxed);
     }
 }
 
-/// How much memory the pool has, in which state.
+/// How much memory a device's pools have, in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub owned_blocks: u64,

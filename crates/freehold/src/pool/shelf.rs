@@ -9,8 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Things at the most.
-const MOST: usize = 1 << 24;
+/// How many things there are at the most.
+pub(crate) const THINGS_MAX: usize = if cfg!(test) { 1 << 17 } else { 1 << 24 };
+
+/// How many of them are for who has begun what cannot be refused any more.
+const SPARE: usize = 16 << 10;
 
 /// What knows its number.
 ///
@@ -21,7 +24,7 @@ pub(crate) unsafe trait Numbered {
 }
 
 pub(crate) struct Shelf<T> {
-    things: NonNull<[T; MOST]>,
+    things: NonNull<[T; THINGS_MAX]>,
     next: AtomicU32,
     owns: PhantomData<T>,
 }
@@ -43,7 +46,7 @@ impl<T: Numbered> Shelf<T> {
         // Nothing is set aside for what may never be written.
         let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: the kernel chooses the address, so that no mapping of anybody's is replaced.
-        let things = unsafe { mmap_anonymous(null_mut(), size_of::<[T; MOST]>(), access, kind) };
+        let things = unsafe { mmap_anonymous(null_mut(), size_of::<[T; THINGS_MAX]>(), access, kind) };
         let things = NonNull::new(things.expect("a shelf is memory only where it is written").cast());
         let things = things.expect("the kernel maps nothing at null unless it is asked to");
         Self { things, next: AtomicU32::new(0), owns: PhantomData }
@@ -52,14 +55,19 @@ impl<T: Numbered> Shelf<T> {
     /// The thing of a number that [`add`](Self::add) gave.
     #[inline]
     pub(crate) fn at(&self, number: u32) -> &T {
-        &self.things()[number as usize % MOST]
+        &self.things()[number as usize % THINGS_MAX]
+    }
+
+    /// Whether so few can be made that nobody is to begin what needs one.
+    pub(crate) fn is_full(&self) -> bool {
+        self.next.load(Ordering::Relaxed) as usize + SPARE > THINGS_MAX
     }
 
     /// Makes `count` things whose numbers follow each other. The first number.
     pub(crate) fn add(&self, count: u32) -> u32 {
         let first = self.next.fetch_add(count, Ordering::Relaxed);
-        let end = first.checked_add(count).filter(|&end| end as usize <= MOST);
-        for number in first..end.expect("a pool has fewer than 2^24 blocks and places for them") {
+        let end = first.checked_add(count).filter(|&end| end as usize <= THINGS_MAX);
+        for number in first..end.expect("who finds the shelf full begins nothing") {
             self.at(number).set_number(number);
         }
         first
@@ -67,11 +75,11 @@ impl<T: Numbered> Shelf<T> {
 
     /// All that were made.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.things()[..(self.next.load(Ordering::Acquire) as usize).min(MOST)].iter()
+        self.things()[..(self.next.load(Ordering::Acquire) as usize).min(THINGS_MAX)].iter()
     }
 
     #[inline]
-    fn things(&self) -> &[T; MOST] {
+    fn things(&self) -> &[T; THINGS_MAX] {
         // SAFETY: the mapping is of this length, begins with a page, lasts as long as `self`, is written through shared
         // references alone, and was zeros, which are good `T`s.
         unsafe { self.things.as_ref() }
@@ -81,7 +89,7 @@ impl<T: Numbered> Shelf<T> {
 impl<T> Drop for Shelf<T> {
     fn drop(&mut self) {
         // SAFETY: the things are `self`'s own mapping of this length, and nothing refers to it any more.
-        let unmapped = unsafe { munmap(self.things.as_ptr().cast(), size_of::<[T; MOST]>()) };
+        let unmapped = unsafe { munmap(self.things.as_ptr().cast(), size_of::<[T; THINGS_MAX]>()) };
         unmapped.expect("the whole of a mapping can be unmapped");
     }
 }

@@ -3,12 +3,16 @@
 //!
 //! Calls the driver, under its own lock and no other. None of these calls waits for the device.
 
+mod whole;
+
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
-    CUmemAllocationProp, CUmemGenericAllocationHandle, CallError, address, allocation, mapping,
+    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc,
+    CUmemAllocationHandleType, CUmemAllocationProp, CUmemGenericAllocationHandle, CallError, address, allocation,
+    device, mapping,
 };
 
 use super::heap::{Chunk, Need, PAGE_BYTES};
@@ -21,18 +25,44 @@ const ADDRESSES_BYTES_MIN: u64 = 128 << 30;
 /// A lot's first region.
 const REGION_BYTES_MIN: u64 = 32 << 20;
 
+/// Who can have the memory of a pool's chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// This process.
+    Process,
+    /// Other processes too, chunk by chunk: so a block lies in one chunk.
+    Others,
+}
+
+/// How memory gets its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Making {
+    /// It is mapped to addresses that were reserved.
+    Mapped,
+    /// It comes with addresses of its own.
+    Whole,
+}
+
+/// What all pools of a device have together.
+#[derive(Debug)]
+struct Purse {
+    /// The most that they may have.
+    budget_bytes: AtomicU64,
+    /// What they have: mapped, or kept for later.
+    reserved_bytes: AtomicU64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Supply {
+    pub(crate) reach: Reach,
+    making: Making,
     prop: CUmemAllocationProp,
     access: [CUmemAccessDesc; 1],
     pub(crate) base: u64,
     pub(crate) bytes: u64,
     /// All memory of the device.
     pub(crate) total_bytes: u64,
-    /// The most that the pool may have.
-    budget_bytes: AtomicU64,
-    /// What it has: mapped, or kept for later.
-    reserved_bytes: AtomicU64,
+    purse: Arc<Purse>,
     inside: Mutex<Inside>,
 }
 
@@ -44,6 +74,8 @@ pub(crate) struct Inside {
     spare: Vec<(u64, u64)>,
     /// Chunks that are mapped nowhere.
     kept: Vec<Piece>,
+    /// Chunks that are mapped where nobody knows of them, because the driver refused to unmap them.
+    stranded: Vec<Chunk>,
 }
 
 impl Inside {
@@ -97,8 +129,40 @@ pub(crate) enum Grown {
 }
 
 impl Supply {
-    /// Reserves addresses.
-    pub(crate) fn new(api: &Api, device: CUdevice, total_bytes: u64) -> Result<Self, CallError> {
+    /// Reserves addresses, where the device can map memory to some. The context is current.
+    pub(crate) fn new(api: &Api, current: CUcontext, device: CUdevice, total_bytes: u64) -> Result<Self, CallError> {
+        let purse = Purse { budget_bytes: AtomicU64::new(u64::MAX), reserved_bytes: AtomicU64::new(0) };
+        let purse = Arc::new(purse);
+        let can_map = CUdevice_attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+        if device::attribute(api, device, can_map)? == 0 {
+            return Self::whole(api, current, device, total_bytes, purse);
+        }
+        match Self::with(api, device, total_bytes, Reach::Process, purse.clone()) {
+            Err(error) if error.code == CUerror::NOT_SUPPORTED => Self::whole(api, current, device, total_bytes, purse),
+            outcome => outcome,
+        }
+    }
+
+    /// Whether memory is mapped to addresses, so that chunks can lie side by side.
+    pub(crate) fn maps(&self) -> bool {
+        self.making == Making::Mapped
+    }
+
+    /// Whether a block may lie in chunks that are side by side.
+    pub(crate) fn assembles(&self) -> bool {
+        self.maps() && self.reach == Reach::Process
+    }
+
+    fn count(&self, bytes: u64) {
+        self.purse.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// As [`new`](Self::new), for memory that other processes can have, out of the same budget.
+    pub(crate) fn for_others(&self, api: &Api, device: CUdevice) -> Result<Self, CallError> {
+        Self::with(api, device, self.total_bytes, Reach::Others, self.purse.clone())
+    }
+
+    fn with(api: &Api, device: CUdevice, total_bytes: u64, reach: Reach, purse: Arc<Purse>) -> Result<Self, CallError> {
         let mut bytes = (total_bytes * ADDRESSES_TIMES).max(ADDRESSES_BYTES_MIN).next_multiple_of(1 << 30);
         let base = loop {
             match address::reserve(api, bytes as usize, PAGE_BYTES as usize, CUdeviceptr::NULL) {
@@ -108,30 +172,37 @@ impl Supply {
                 Err(error) => return Err(error),
             }
         };
-        let prop = CUmemAllocationProp::on_device(device, CUmemAllocationHandleType::NONE);
-        let access = [CUmemAccessDesc { location: prop.location, flags: CUmemAccess_flags::PROT_READWRITE }];
+        let (prop, access) = access_to(device, reach);
         Ok(Self {
+            reach,
+            making: Making::Mapped,
             prop,
             access,
             base,
             bytes,
             total_bytes,
-            budget_bytes: AtomicU64::new(u64::MAX),
-            reserved_bytes: AtomicU64::new(0),
+            purse,
             inside: Mutex::default(),
         })
     }
 
+    /// What the driver gave, to all pools of the device.
     pub(crate) fn reserved_bytes(&self) -> u64 {
-        self.reserved_bytes.load(Ordering::Relaxed)
+        self.purse.reserved_bytes.load(Ordering::Relaxed)
     }
 
+    /// What all pools of the device may have.
     pub(crate) fn budget_bytes(&self) -> u64 {
-        self.budget_bytes.load(Ordering::Relaxed)
+        self.purse.budget_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_budget_bytes(&self, bytes: u64) {
-        self.budget_bytes.store(bytes, Ordering::Relaxed);
+        self.purse.budget_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether an address is one of those that were reserved.
+    pub(crate) fn has(&self, address: u64) -> bool {
+        address.wrapping_sub(self.base) < self.bytes
     }
 
     /// The most that one block can ever have.
@@ -169,6 +240,7 @@ impl Supply {
         inside: &mut Inside,
         need: Need,
     ) -> Result<Grown, CallError> {
+        self.unmap_stranded(api, current, inside)?;
         let fitting =
             inside.kept.iter().enumerate().filter(|(_, piece)| (need.bytes..=need.room_bytes).contains(&piece.bytes));
         if let Some((index, _)) = fitting.min_by_key(|(_, piece)| piece.bytes) {
@@ -181,7 +253,8 @@ impl Supply {
         }
     }
 
-    /// Maps chunks that are kept side by side, and a new one for what they lack.
+    /// Maps chunks that are kept side by side, and a new one for what they lack. Where a block lies in one chunk, those that are
+    /// too short go back to the driver instead, for one that is not.
     pub(crate) fn assemble(
         &self,
         api: &Api,
@@ -189,6 +262,15 @@ impl Supply {
         inside: &mut Inside,
         need: Need,
     ) -> Result<Grown, CallError> {
+        self.unmap_stranded(api, current, inside)?;
+        if self.reach == Reach::Others {
+            if let grown @ Grown::Chunks(_) = self.grow(api, current, inside, need)? {
+                return Ok(grown);
+            }
+            let keep_bytes = self.reserved_bytes().saturating_sub(need.bytes);
+            self.release(api, current, inside, keep_bytes)?;
+            return self.grow(api, current, inside, need);
+        }
         inside.kept.sort_unstable_by_key(|piece| std::cmp::Reverse(piece.bytes));
         let (mut pieces, mut bytes, mut index) = (Vec::new(), 0, 0);
         while bytes < need.bytes && index < inside.kept.len() {
@@ -218,7 +300,7 @@ impl Supply {
         }
         match calmly(api, current, || allocation::create(api, bytes as usize, &self.prop)) {
             Ok(handle) => {
-                self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+                self.count(bytes);
                 Ok(Some(Piece { handle: handle.0, bytes }))
             }
             Err(error) if error.code == CUerror::OUT_OF_MEMORY => Ok(None),
@@ -247,10 +329,17 @@ impl Supply {
         });
         let Err(error) = mapped else { return Ok(Grown::Chunks(chunks)) };
         inside.kept.extend(pieces.split_off(chunks.len()));
-        for chunk in chunks {
+        inside.stranded.append(&mut chunks);
+        self.unmap_stranded(api, current, inside).and(Err(error))
+    }
+
+    /// Unmaps what the driver refused to unmap before, and keeps it. What lies in the way of other chunks goes so.
+    fn unmap_stranded(&self, api: &Api, current: CUcontext, inside: &mut Inside) -> Result<(), CallError> {
+        while let Some(&chunk) = inside.stranded.last() {
             self.keep(api, current, inside, chunk)?;
+            inside.stranded.pop();
         }
-        Err(error)
+        Ok(())
     }
 
     /// Unmaps a chunk that nothing uses any more, and keeps its memory for later.
@@ -261,7 +350,9 @@ impl Supply {
         inside: &mut Inside,
         chunk: Chunk,
     ) -> Result<(), CallError> {
-        calmly(api, current, || mapping::unmap(api, CUdeviceptr(chunk.base), chunk.bytes as usize))?;
+        if self.maps() {
+            calmly(api, current, || mapping::unmap(api, CUdeviceptr(chunk.base), chunk.bytes as usize))?;
+        }
         inside.kept.push(Piece { handle: chunk.handle, bytes: chunk.bytes });
         Ok(())
     }
@@ -274,6 +365,7 @@ impl Supply {
         inside: &mut Inside,
         keep_bytes: u64,
     ) -> Result<u64, CallError> {
+        self.unmap_stranded(api, current, inside)?;
         let mut freed_bytes = 0;
         while self.reserved_bytes() > keep_bytes && !inside.kept.is_empty() {
             freed_bytes += self.release_one(api, current, inside)?;
@@ -284,14 +376,32 @@ impl Supply {
     /// Gives the memory that was kept last back to the driver. How many bytes went.
     pub(crate) fn release_one(&self, api: &Api, current: CUcontext, inside: &mut Inside) -> Result<u64, CallError> {
         let Some(piece) = inside.kept.last().copied() else { return Ok(0) };
-        calmly(api, current, || allocation::release(api, CUmemGenericAllocationHandle(piece.handle)))?;
+        calmly(api, current, || match self.making {
+            Making::Mapped => allocation::release(api, CUmemGenericAllocationHandle(piece.handle)),
+            Making::Whole => Self::free_whole(api, piece),
+        })?;
         inside.kept.pop();
-        self.reserved_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
+        self.purse.reserved_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
         Ok(piece.bytes)
+    }
+
+    /// A descriptor of a chunk that other processes can have.
+    pub(crate) fn export(&self, api: &Api, current: CUcontext, chunk: Chunk) -> Result<OwnedFd, CallError> {
+        calmly(api, current, || allocation::export(api, CUmemGenericAllocationHandle(chunk.handle)))
     }
 
     /// Gives the addresses back, to which nothing is mapped any more.
     pub(crate) fn free_addresses(&self, api: &Api) -> Result<(), CallError> {
-        address::free(api, CUdeviceptr(self.base), self.bytes as usize)
+        if self.maps() { address::free(api, CUdeviceptr(self.base), self.bytes as usize) } else { Ok(()) }
     }
+}
+
+/// What memory of a device is like, and who of its devices can use it.
+fn access_to(device: CUdevice, reach: Reach) -> (CUmemAllocationProp, [CUmemAccessDesc; 1]) {
+    let handles = match reach {
+        Reach::Process => CUmemAllocationHandleType::NONE,
+        Reach::Others => CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR,
+    };
+    let prop = CUmemAllocationProp::on_device(device, handles);
+    (prop, [CUmemAccessDesc { location: prop.location, flags: CUmemAccess_flags::PROT_READWRITE }])
 }

@@ -122,10 +122,11 @@ impl Mapped {
         }
         // Other vectors may have memory that their work has passed, and a chunk that is too long is better than none.
         core.unmap_passed().map_err(failed)?;
+        core.make_room(&core.pool, missing_bytes).map_err(failed)?;
         let any = Need::beyond(self.base + had_bytes, missing_bytes, room_bytes);
         match core.pool.gather_beyond(core, any).map_err(failed)? {
             Grown::Chunks(chunks) => Ok(chunks),
-            Grown::Nothing => Err(core.short_of(missing_bytes)),
+            Grown::Nothing => Err(core.short_of(&core.pool, missing_bytes)),
         }
     }
 

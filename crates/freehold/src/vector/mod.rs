@@ -67,9 +67,10 @@ impl<T: Plain> DeviceVec<T> {
         if bytes == 0 {
             return Err(Error::NothingAsked);
         }
+        // Asked of the driver each time, which tells of a fault that nobody has noticed.
         let can_map = CUdevice_attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
         let can_map = device::attribute(&core.api, core.ordinal, can_map).map_err(|error| core.failed(error))?;
-        let ground = if can_map != 0 {
+        let ground = if can_map != 0 && core.pool.supply.maps() {
             Ground::Mapped(Mapped::new(stream, bytes as u64, at)?)
         } else {
             Ground::Copied(Block::alloc(stream, 1, None, at)?)

@@ -1,5 +1,5 @@
 //! The driver that scenarios run on, and what is asked of it behind their back: how much memory is free, which context is
-//! current. Its table remembers the contexts and the memory that it made, and can lack the words that streams write.
+//! current. Its table remembers the contexts and the memory that it made, and can lack the words that streams write, or mappings.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -62,6 +62,12 @@ impl Machine {
     pub(crate) fn without_words() -> Self {
         let mut machine = Self::open();
         machine.api = Api { cuDeviceGetAttribute: attribute, cuStreamWriteValue64_v2: write, ..machine.api };
+        machine
+    }
+
+    pub(crate) fn without_mapping() -> Self {
+        let mut machine = Self::open();
+        machine.api = Api { cuDeviceGetAttribute: attribute_of_mapping, ..machine.api };
         machine
     }
 
@@ -231,6 +237,16 @@ unsafe extern "C" fn attribute(to: *mut i32, attribute: CUdevice_attribute, devi
     // SAFETY: as above.
     unsafe { (plain().cuDeviceGetAttribute)(to, attribute, device) }?;
     if attribute == CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS {
+        // SAFETY: the driver wrote a number there.
+        unsafe { *to = 0 };
+    }
+    Ok(())
+}
+
+unsafe extern "C" fn attribute_of_mapping(to: *mut i32, attribute: CUdevice_attribute, device: CUdevice) -> CUresult {
+    // SAFETY: as above.
+    unsafe { (plain().cuDeviceGetAttribute)(to, attribute, device) }?;
+    if attribute == CUdevice_attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED {
         // SAFETY: the driver wrote a number there.
         unsafe { *to = 0 };
     }

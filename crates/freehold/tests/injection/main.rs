@@ -55,11 +55,11 @@ const EXAMPLES: [Scenario; 9] = scenarios! {
     module_twice::run wrong_releases::run vector::run arena::run
 };
 
-const OTHERS: [Scenario; 16] = scenarios! {
+const OTHERS: [Scenario; 17] = scenarios! {
     scenarios::three_streams scenarios::dropped_abroad scenarios::releases scenarios::closings
     scenarios::context_with_blocks scenarios::contexts_dropped scenarios::by_address scenarios::copies
-    scenarios::events scenarios::streams_dropped scenarios::memory_back scenarios::memory_moved scenarios::modules scenarios::threads
-    scenarios::imports scenarios::clocks
+    scenarios::events scenarios::streams_dropped scenarios::memory_back scenarios::memory_moved scenarios::shared_abroad
+    scenarios::modules scenarios::threads scenarios::imports scenarios::clocks
 };
 
 /// Blocks that scenarios let go of, and that are still there where their release failed.
@@ -220,6 +220,18 @@ fn for_every_n_the_nth_call_fails_and_nothing_is_lost_where_streams_write_no_wor
     let machine = Machine::without_words();
     sweep_all(&machine, &OTHERS, CUerror::INVALID_VALUE);
     machine.with_context(|| sweep_all(&machine, &OTHERS, CUerror::OUT_OF_MEMORY));
+}
+
+#[test]
+fn for_every_n_the_nth_call_fails_and_nothing_is_lost_where_memory_is_not_mapped() {
+    let machine = Machine::without_mapping();
+    // Chunks are neither moved nor shared there.
+    let is_there =
+        |scenario: &&Scenario| !["memory_moved", "shared_abroad"].iter().any(|no| scenario.name.ends_with(no));
+    for scenario in OTHERS.iter().filter(is_there) {
+        sweep_all(&machine, std::slice::from_ref(scenario), CUerror::INVALID_VALUE);
+        sweep_all(&machine, std::slice::from_ref(scenario), CUerror::OUT_OF_MEMORY);
+    }
 }
 
 /// Calls that are made once more where they fail: a fault that stays is met again.

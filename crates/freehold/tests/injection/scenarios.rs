@@ -266,6 +266,25 @@ pub(crate) fn memory_moved(device: &Device) -> Result<()> {
     Ok(())
 }
 
+/// Memory that other processes can have, which makes room for other memory and gets it back.
+pub(crate) fn shared_abroad(device: &Device) -> Result<()> {
+    device.set_budget(8 << 20);
+    let stream = device.stream()?;
+    let mut x = stream.alloc_shareable::<u32>(64)?;
+    stream.fill_bytes(&mut x, 1)?;
+    let exported = x.export()?;
+    assert_eq!((exported.chunk_bytes, exported.bytes), (2 << 20, 256));
+    let large = stream.alloc_shareable::<u8>(6 << 20)?;
+    drop(large);
+    stream.synchronize()?;
+    let private = stream.zeros::<u8>(6 << 20)?;
+    assert_eq!(stream.download(&x)?, [0x0101_0101; 64]);
+    drop((private, x, exported));
+    device.synchronize()?;
+    device.trim()?;
+    Ok(())
+}
+
 /// What a module says of itself.
 pub(crate) fn modules(device: &Device) -> Result<()> {
     let module = device.module(&image()?)?;

@@ -1,12 +1,9 @@
 //! The ledger as a list: each question is a scan. Knows only what the ledger's documentation says.
 
 use std::panic::Location;
-use std::sync::Arc;
 use std::time::Duration;
 
-use freehold::ledger::{
-    BlockId, ContextId, Entry, Gone, Kind, Mark, Owner, Release, State, StreamId, Totals, WrongRelease,
-};
+use freehold::ledger::{BlockId, ContextId, Entry, Gone, Kind, Mark, Owner, Release, State, Totals, WrongRelease};
 
 /// Numbers that follow from a seed.
 pub(crate) struct Numbers(pub(crate) u64);
@@ -171,33 +168,6 @@ impl Model {
         block.marks = release.marks;
     }
 
-    pub(crate) fn settle(&mut self, place: usize, passed: &mut dyn FnMut(Mark) -> bool) -> bool {
-        let block = &mut self.blocks[place];
-        if let Some(State::Released { .. }) = block.state {
-            block.marks.retain(|&mark| !passed(mark));
-            block.state = Some(match block.marks.len() {
-                0 => State::Free,
-                count => State::Released { waiting_for: count as u32 },
-            });
-        }
-        block.state == Some(State::Free)
-    }
-
-    pub(crate) fn reuse(
-        &mut self,
-        place: usize,
-        bytes: u64,
-        context: ContextId,
-        stream: Option<StreamId>,
-        tag: Option<Arc<str>>,
-        allocated_at: &'static Location<'static>,
-    ) {
-        let block = &mut self.blocks[place];
-        block.entry = Entry { bytes, context, stream, tag, allocated_at, ..block.entry.clone() };
-        block.state = Some(State::Owned);
-        block.released = None;
-    }
-
     pub(crate) fn forget(&mut self, place: usize, why: Gone) {
         let block = &mut self.blocks[place];
         block.state = None;
@@ -222,10 +192,10 @@ impl Model {
         ended.into_iter().map(|(_, id)| id).collect()
     }
 
-    pub(crate) fn owned(&self, condition: impl Fn(&Entry) -> bool) -> Vec<Owner> {
+    pub(crate) fn owned(&self) -> Vec<Owner> {
         let owned = |block: &Block| block.state == Some(State::Owned) && block.entry.kind == Kind::Own;
         let mut owners: Vec<Owner> = (0..self.blocks.len())
-            .filter(|&place| owned(&self.blocks[place]) && condition(&self.blocks[place].entry))
+            .filter(|&place| owned(&self.blocks[place]))
             .filter_map(|place| self.owner(place))
             .collect();
         owners.sort_unstable_by_key(|owner| owner.base);

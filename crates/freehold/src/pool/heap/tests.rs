@@ -53,7 +53,9 @@ impl Heap {
                     Kind::Vacant | Kind::Taken => {}
                 }
                 let after = (place.after != NONE).then(|| self.place(place.after).kind);
+                let is_one = place.after == NONE || !self.is_parted_at(place.after);
                 match place.kind {
+                    Kind::Free if !is_one => assert_ne!(after, Some(Kind::Hole), "a top is before a hole"),
                     Kind::Free => assert!(!matches!(after, Some(Kind::Free | Kind::Top | Kind::Hole)), "{after:?}"),
                     Kind::Top => assert_eq!(after, Some(Kind::Hole), "a top is before a hole"),
                     Kind::Hole => assert_ne!(after, Some(Kind::Hole), "two holes are one"),
@@ -75,6 +77,13 @@ impl Heap {
         self.assert_sums(&spans);
         spans.sort_unstable_by_key(|span| span.base);
         spans
+    }
+
+    fn assert_parted(&self, taken: &[Taken]) {
+        let chunk_at = |address| self.chunk_at(address).expect("what is taken is mapped").base;
+        for taken in taken.iter().filter(|_| self.is_parted) {
+            assert_eq!(chunk_at(taken.base), chunk_at(taken.base + taken.bytes - 1), "{taken:?} lies in two chunks");
+        }
     }
 
     fn assert_sums(&self, spans: &[Span]) {
@@ -118,6 +127,8 @@ struct Run {
     /// The list: spans by address, of all regions.
     model: Vec<Span>,
     regions: u32,
+    /// Where regions of a parted heap begin: spans on both sides are two.
+    bounds: Vec<u64>,
     chunks: Vec<Chunk>,
     taken: Vec<Taken>,
     position: u64,
@@ -125,11 +136,12 @@ struct Run {
 }
 
 impl Run {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, heap: Heap) -> Self {
         Self {
-            heap: Heap::new(),
+            heap,
             model: Vec::new(),
             regions: 0,
+            bounds: Vec::new(),
             chunks: Vec::new(),
             taken: Vec::new(),
             position: 1,
@@ -150,15 +162,17 @@ impl Run {
             _ => self.look(),
         }
         assert_eq!(self.heap.assert_sound(), self.model);
+        self.heap.assert_parted(&self.taken);
     }
 
     fn add_region(&mut self) {
-        // Some regions are neighbours by address. They become one.
+        // Some regions are neighbours by address. They become one, of a heap that is not parted.
         let end = self.model.last().map_or(1 << 40, Span::end);
         let base = end + self.numbers.below(2) * PAGE_BYTES;
         let bytes = PAGE_BYTES * (1 + self.numbers.below(16));
         self.heap.add_region(base, bytes);
         self.regions += 1;
+        self.bounds.extend(Some(base).filter(|_| self.heap.is_parted));
         self.model.push(Span { base, bytes, what: What::Hole });
         self.merge();
     }
@@ -175,14 +189,21 @@ impl Run {
         self.merge();
     }
 
+    /// Whether a chunk begins at an address, of a heap that parts what is free there.
+    fn is_parted_at(&self, address: u64) -> bool {
+        self.heap.is_parted && self.chunks.iter().any(|chunk| chunk.base == address) || self.bounds.contains(&address)
+    }
+
     fn merge(&mut self) {
+        let chunks = self.chunks.iter().map(|chunk| chunk.base).filter(|_| self.heap.is_parted);
+        let bounds: Vec<_> = chunks.chain(self.bounds.iter().copied()).collect();
         self.model.dedup_by(|later, earlier| {
             let joined = match (earlier.what, later.what) {
                 (What::Hole, What::Hole) => What::Hole,
                 (What::Free(one), What::Free(other)) => What::Free(one.max(other)),
                 _ => return false,
             };
-            if earlier.end() != later.base {
+            if earlier.end() != later.base || bounds.contains(&later.base) {
                 return false;
             }
             (earlier.bytes, earlier.what) = (earlier.bytes + later.bytes, joined);
@@ -199,7 +220,7 @@ impl Run {
     }
 
     fn is_before_a_hole(&self, span: &Span) -> bool {
-        let is_next = |other: &&Span| other.base == span.end();
+        let is_next = |other: &&Span| other.base == span.end() && !self.bounds.contains(&other.base);
         self.model.iter().find(is_next).is_some_and(|other| other.what == What::Hole)
     }
 
@@ -284,7 +305,9 @@ impl Run {
         let mut mapped = 0;
         while mapped < need.bytes {
             let room = (need.room_bytes - mapped) / PAGE_BYTES;
-            let bytes = PAGE_BYTES * (1 + self.numbers.below(room.min(4)));
+            // A parted heap has use for one chunk only.
+            let least = if self.heap.is_parted { need.bytes / PAGE_BYTES } else { 1 };
+            let bytes = PAGE_BYTES * (least + self.numbers.below((room - least + 1).min(4)));
             let chunk = Chunk { base: need.base + mapped, bytes, handle: self.numbers.0 };
             self.fill(chunk);
             mapped += bytes;
@@ -337,7 +360,7 @@ impl Run {
         };
         let wanted = bytes.next_multiple_of(GRANULE_BYTES);
         let end = taken.base + taken.bytes;
-        let after = self.model.iter().find(|span| span.base == end);
+        let after = self.model.iter().find(|span| span.base == end && !self.is_parted_at(end));
         let room = after.filter(|span| matches!(span.what, What::Free(_))).map_or(0, |span| span.bytes);
         let could = self.heap.resize(taken.place, bytes, self.position);
         assert_eq!(could, wanted <= taken.bytes + room, "a block grows where what follows it is free and enough");
@@ -382,9 +405,18 @@ impl Run {
 
 #[test]
 fn random_operations_leave_what_a_list_of_spans_says() {
+    under_seeds(Heap::new);
+}
+
+#[test]
+fn random_operations_on_a_parted_heap_leave_what_a_list_says_and_no_place_in_two_chunks() {
+    under_seeds(Heap::parted);
+}
+
+fn under_seeds(heap: fn() -> Heap) {
     let only = std::env::var("FREEHOLD_SEED").ok().map(|seed| seed.parse().expect("FREEHOLD_SEED is a number"));
     for seed in only.map_or(1..=SEEDS, |seed| seed..=seed) {
-        let mut run = Run::new(seed);
+        let mut run = Run::new(seed, heap());
         run.add_region();
         println!("FREEHOLD_SEED={seed}");
         (0..STEPS).for_each(|_| run.step());
@@ -425,6 +457,22 @@ fn a_block_lies_across_two_regions_that_are_neighbours() {
     assert_eq!((need.base, need.bytes), ((1 << 40) + 2 * PAGE_BYTES, 2 * PAGE_BYTES));
     heap.fill(Chunk { base: need.base, bytes: need.bytes, handle: 2 }, 0);
     assert_eq!(heap.take(3 * PAGE_BYTES).map(|taken| taken.base), Some((1 << 40) + PAGE_BYTES));
+    heap.assert_sound();
+}
+
+#[test]
+fn regions_of_a_parted_heap_stay_two_and_go_one_by_one() {
+    let mut heap = Heap::parted();
+    let chunks = [(1, 1 << 40), (2, (1 << 40) + PAGE_BYTES)];
+    for chunk in chunks.map(|(handle, base)| Chunk { base, bytes: PAGE_BYTES, handle }) {
+        heap.add_region(chunk.base, PAGE_BYTES);
+        heap.fill(chunk, 0);
+    }
+    assert!(heap.take(2 * PAGE_BYTES).is_none());
+    heap.empty(Chunk { base: 1 << 40, bytes: PAGE_BYTES, handle: 1 });
+    assert_eq!(heap.take_bare_regions(), [(1 << 40, PAGE_BYTES)]);
+    assert_eq!(heap.need(PAGE_BYTES, 0).map(|need| need.base), None);
+    assert_eq!(heap.take(PAGE_BYTES).map(|taken| taken.base), Some((1 << 40) + PAGE_BYTES));
     heap.assert_sound();
 }
 

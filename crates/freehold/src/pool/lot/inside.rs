@@ -49,6 +49,11 @@ pub(super) struct Waiting {
 }
 
 impl Inside {
+    /// Whether a block can be made: a record is left for one.
+    pub(super) fn has_record(&self, book: &Book) -> bool {
+        !self.vacant.is_empty() || !book.records.is_full()
+    }
+
     /// Makes a block of a place.
     pub(super) fn begin(&mut self, book: &Book, lot: u32, taken: Taken, stream: u32) -> u32 {
         if self.vacant.is_empty() {

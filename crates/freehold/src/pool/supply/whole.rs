@@ -1,0 +1,123 @@
+//! Memory of a device that cannot map it to addresses: a chunk comes from the driver with addresses of its own, is a region of
+//! its lot as a whole, and keeps its addresses until it goes back. No chunk is made of others, so that a request may find
+//! none although enough is free in pieces.
+
+use std::sync::Arc;
+
+use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CallError, memory};
+
+use super::{Inside, Making, Piece, Purse, Reach, Supply, access_to};
+use crate::current::calmly;
+use crate::pool::heap::{Chunk, PAGE_BYTES};
+
+/// Addresses that the pool can tell apart, on both sides of the first chunk: so many times the device's memory, and at least
+/// so many. A driver gives addresses that lie together.
+const WINDOW_TIMES: u64 = 4;
+const WINDOW_BYTES_MIN: u64 = 64 << 30;
+
+/// The shortest chunk, where there is room for one.
+const CHUNK_BYTES_MIN: u64 = 16 << 20;
+
+impl Supply {
+    /// Takes the first chunk, which tells where the driver's addresses are.
+    pub(super) fn whole(
+        api: &Api,
+        current: CUcontext,
+        device: CUdevice,
+        total_bytes: u64,
+        purse: Arc<Purse>,
+    ) -> Result<Self, CallError> {
+        let window_bytes = (total_bytes * WINDOW_TIMES).max(WINDOW_BYTES_MIN).next_multiple_of(PAGE_BYTES);
+        let (prop, access) = access_to(device, Reach::Process);
+        let mut supply = Self {
+            reach: Reach::Process,
+            making: Making::Whole,
+            prop,
+            access,
+            base: 0,
+            bytes: u64::MAX,
+            total_bytes,
+            purse,
+            inside: Default::default(),
+        };
+        let first = supply.create_whole(api, current, PAGE_BYTES)?;
+        let Some(first) = first else {
+            return Err(CallError {
+                call: freehold_driver::cuda::Function::cuMemAlloc_v2,
+                code: CUerror::OUT_OF_MEMORY,
+            });
+        };
+        supply.base = base_of(first).saturating_sub(window_bytes);
+        supply.bytes = base_of(first) - supply.base + window_bytes;
+        supply.lock().kept.push(first);
+        Ok(supply)
+    }
+
+    /// A chunk for a region of its own: one that is kept, or else a new one. Its base and its length; it is kept until
+    /// [`take_whole`](Self::take_whole).
+    pub(in crate::pool) fn find_whole(
+        &self,
+        api: &Api,
+        current: CUcontext,
+        inside: &mut Inside,
+        wanted_bytes: u64,
+    ) -> Result<Option<(u64, u64)>, CallError> {
+        let fitting = inside.kept.iter().filter(|piece| piece.bytes >= wanted_bytes);
+        let found = match fitting.min_by_key(|piece| piece.bytes).copied() {
+            Some(piece) => Some(piece),
+            None => {
+                let wish = self.create_whole(api, current, wanted_bytes.max(CHUNK_BYTES_MIN))?;
+                let made = match wish {
+                    None if wanted_bytes < CHUNK_BYTES_MIN => self.create_whole(api, current, wanted_bytes)?,
+                    wish => wish,
+                };
+                inside.kept.extend(made);
+                made
+            }
+        };
+        Ok(found.map(|piece| (base_of(piece), piece.bytes)))
+    }
+
+    /// Takes the chunk that was found at a base.
+    pub(in crate::pool) fn take_whole(&self, inside: &mut Inside, base: u64) -> Chunk {
+        let index = inside.kept.iter().position(|&piece| base_of(piece) == base);
+        let Piece { handle, bytes } = inside.kept.swap_remove(index.expect("a chunk is taken when it was found"));
+        Chunk { base, bytes, handle }
+    }
+
+    /// New memory with its addresses, if there is some, the budget allows it, and the pool can tell the addresses apart.
+    fn create_whole(&self, api: &Api, current: CUcontext, bytes: u64) -> Result<Option<Piece>, CallError> {
+        if self.reserved_bytes().saturating_add(bytes) > self.budget_bytes() {
+            return Ok(None);
+        }
+        let make = |bytes: u64| match calmly(api, current, || memory::alloc(api, bytes as usize)) {
+            Ok(start) => Ok(Some(start)),
+            Err(error) if error.code == CUerror::OUT_OF_MEMORY => Ok(None),
+            Err(error) => Err(error),
+        };
+        let free = |start| calmly(api, current, || memory::free(api, start));
+        let Some(mut start) = make(bytes)? else { return Ok(None) };
+        if !start.0.is_multiple_of(PAGE_BYTES) {
+            free(start)?;
+            let Some(longer) = make(bytes + PAGE_BYTES)? else { return Ok(None) };
+            start = longer;
+        }
+        let piece = Piece { handle: start.0, bytes };
+        if !self.has(base_of(piece)) || !self.has(base_of(piece) + bytes) {
+            free(start)?;
+            return Ok(None);
+        }
+        self.count(bytes);
+        Ok(Some(piece))
+    }
+
+    /// Gives a chunk back to the driver, which waits for all work of the context.
+    pub(super) fn free_whole(api: &Api, piece: Piece) -> Result<(), CallError> {
+        memory::free(api, CUdeviceptr(piece.handle))
+    }
+}
+
+/// Where a piece's whole pages begin. The driver's own address is its handle.
+fn base_of(piece: Piece) -> u64 {
+    piece.handle.next_multiple_of(PAGE_BYTES)
+}

@@ -1,0 +1,99 @@
+//! Blocks that other processes can have: the pool that they are of, beside the device's own, and descriptors of their memory.
+//!
+//! The pool is made when the first such block is asked for. Both have one budget, and each makes room for the other.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use freehold_driver::cuda::{CUdevice_attribute, CallError, device};
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::pool::{Key, PAGE_BYTES, Pool, Reach, Refusal, Taken};
+use crate::track::Track;
+
+/// What another process needs to have a block: it imports the descriptor with all of the chunk's bytes
+/// ([`Device::import`](crate::Device::import), or the driver's own calls), and finds the block at its offset.
+#[derive(Debug)]
+pub struct Exported {
+    /// Of the chunk that the block lies in. Other blocks that were asked for with
+    /// [`Stream::alloc_shareable`](crate::Stream::alloc_shareable) may lie there too, and whoever imports it can reach them; no
+    /// others do. The chunk's memory lives as long as this does, or a mapping of it, whatever becomes of the block.
+    pub descriptor: OwnedFd,
+    pub chunk_bytes: u64,
+    /// Where the block begins in the chunk.
+    pub offset_bytes: u64,
+    pub bytes: u64,
+}
+
+impl Core {
+    /// The pools that there are.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = &Pool> {
+        std::iter::once(&self.pool).chain(self.shareable.get())
+    }
+
+    /// The pool of blocks that were handed out.
+    #[inline]
+    pub(crate) fn pool_of(&self, reach: Reach) -> &Pool {
+        match reach {
+            Reach::Process => &self.pool,
+            Reach::Others => self.shareable.get().expect("a pool that has handed out blocks was made"),
+        }
+    }
+
+    /// As [`pool_of`](Self::pool_of), made if there is none yet.
+    pub(crate) fn pool_for(&self, reach: Reach) -> Result<&Pool> {
+        match reach {
+            Reach::Process => Ok(&self.pool),
+            Reach::Others => self.shareable(),
+        }
+    }
+
+    #[cold]
+    fn shareable(&self) -> Result<&Pool> {
+        if let Some(pool) = self.shareable.get() {
+            return Ok(pool);
+        }
+        let failed = |error| self.failed(error);
+        let can_share = CUdevice_attribute::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
+        if !self.pool.supply.maps() || device::attribute(&self.api, self.ordinal, can_share).map_err(failed)? == 0 {
+            return Err(Error::CannotShare);
+        }
+        let made = self.named(|api| self.pool.for_others(api, self.ordinal)).map_err(failed)?;
+        if let Err(made) = self.shareable.set(made) {
+            // Another thread was faster.
+            self.named(|api| made.supply.free_addresses(api)).map_err(failed)?;
+        }
+        Ok(self.pool_of(Reach::Others))
+    }
+
+    /// A block of a pool for work in a stream, from wherever one can be had.
+    #[cold]
+    pub(crate) fn take(
+        &self,
+        pool: &Pool,
+        key: Key,
+        track: &Arc<Track>,
+        bytes: u64,
+    ) -> std::result::Result<Taken, Refusal> {
+        match pool.take(self, key, track, bytes) {
+            Err(Refusal::Short) if self.make_room(pool, bytes)? => pool.take(self, key, track, bytes),
+            outcome => outcome,
+        }
+    }
+
+    /// Gives what the other pool has and nobody uses back to the driver, so that a pool can have so much. Whether any went.
+    pub(crate) fn make_room(&self, pool: &Pool, bytes: u64) -> std::result::Result<bool, CallError> {
+        if bytes > pool.supply.most_bytes() {
+            return Ok(false);
+        }
+        // A small block lies in a slab, which is longer.
+        let wanted_bytes = bytes.next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
+        let keep_bytes = pool.supply.reserved_bytes().saturating_sub(wanted_bytes);
+        let mut freed_bytes = 0;
+        for other in self.pools().filter(|other| other.supply.reach != pool.supply.reach) {
+            freed_bytes += other.trim(self, keep_bytes)?;
+        }
+        Ok(freed_bytes > 0)
+    }
+}
