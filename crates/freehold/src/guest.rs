@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use freehold_driver::cuda::{CUdeviceptr, CUstream, copy, fill, stream};
+use freehold_driver::cuda::{CUdeviceptr, CUerror, CUstream, CUstreamCaptureStatus, copy, fill, stream};
 
 use crate::core::Core;
 use crate::device::Device;
@@ -34,6 +34,9 @@ pub struct Guest {
     /// this is looked at.
     tagged: Mutex<HashMap<u32, u32>>,
 }
+
+/// Part of the name of a stream that was first seen while it was captured: no id of the driver's has it.
+const CAPTURED: u64 = 1 << 63;
 
 /// What a thread may keep.
 const IN_MAGAZINES: RangeInclusive<u64> = 1..=1 << 40;
@@ -444,8 +447,22 @@ impl Guest {
         if !self.is_checked {
             return Ok((by_one_name(stream).0 as u64, thread));
         }
+        if self.is_captured(stream)? {
+            // Who asks a stream that is captured for its id spoils the capture. It is taken for the last that had its handle.
+            let known = self.streams().iter().find(|(_, track)| track.raw == stream).map(|(&name, _)| name);
+            return Ok(known.unwrap_or((CAPTURED | stream.0 as u64, thread)));
+        }
         let id = self.core.named(|api| stream::id(api, stream)).map_err(|error| self.core.failed(error))?;
         Ok((id, None))
+    }
+
+    fn is_captured(&self, stream: CUstream) -> Result<bool> {
+        match self.core.named(|api| stream::capture_status(api, stream)) {
+            Ok(status) => Ok(status != CUstreamCaptureStatus::NONE),
+            // The legacy default stream waits for streams that are captured.
+            Err(error) if error.code == CUerror::STREAM_CAPTURE_IMPLICIT => Ok(true),
+            Err(error) => Err(self.core.failed(error)),
+        }
     }
 
     fn streams(&self) -> MutexGuard<'_, HashMap<Name, Arc<Track>>> {

@@ -1,7 +1,7 @@
 //! Memory without an address, which lives as long as a handle, a mapping or a descriptor of it does.
 
 use std::ffi::{c_int, c_void};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 use super::api::Api;
@@ -70,6 +70,9 @@ pub fn export(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result<Own
 /// The memory that a descriptor names. The descriptor may be closed afterwards.
 pub fn import(api: &Api, descriptor: BorrowedFd<'_>) -> Result<CUmemGenericAllocationHandle, CallError> {
     let mut allocation = CUmemGenericAllocationHandle::default();
+    // The driver takes number 0 for no descriptor. Another number of it is never that; without one the driver says no.
+    let another = if descriptor.as_raw_fd() == 0 { descriptor.try_clone_to_owned().ok() } else { None };
+    let descriptor = another.as_ref().map_or(descriptor, AsFd::as_fd);
     let shareable = ptr::without_provenance_mut::<c_void>(descriptor.as_raw_fd() as usize);
     let kind = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR;
     // SAFETY: `allocation` outlives the call, which writes one handle to it; the pointer is the descriptor's number

@@ -178,6 +178,10 @@ pub(crate) fn cuMemImportFromShareableHandle(
         CUmemAllocationHandleType::NONE => return Err(CUerror::INVALID_VALUE),
         _ => return Err(CUerror::NOT_SUPPORTED),
     }
+    // Descriptor 0 is a null pointer.
+    if shareable.0 == 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
     let (memory, label) = take_in(shareable, Content::Allocation)?;
     let device = i32::try_from(label.device).map(CUdevice).map_err(|_| CUerror::INVALID_VALUE)?;
     let ordinal = world.device(device).map_err(|_| CUerror::INVALID_VALUE)?.ordinal;

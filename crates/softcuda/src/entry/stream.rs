@@ -55,7 +55,9 @@ pub(crate) fn cuStreamGetFlags(stream: CUstream, flags: Out<u32>) -> CUresult {
 }
 
 pub(crate) fn cuStreamGetId(stream: CUstream, id: Out<u64>) -> CUresult {
-    id.set(lane(world()?, stream)?.stream.queue.id);
+    let lane = lane(world()?, stream)?;
+    lane.stream.refuse_captured(CUerror::STREAM_CAPTURE_UNSUPPORTED)?;
+    id.set(lane.stream.queue.id);
     Ok(())
 }
 

@@ -230,6 +230,11 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             Ok([one, two, two].map(|handle| code(allocation::release(b, handle))).join(", "))
         },
     },
+    Experiment {
+        id: Id(6, 6, 21),
+        did: "import memory by a descriptor whose number is 0, and by another of it",
+        run: by_number_zero,
+    },
 ];
 
 /// What exporting as `kind` answers. A descriptor that comes of it stays open until the process ends.
@@ -514,4 +519,17 @@ fn imported_by_two(b: &Bench) -> Answer {
     let second = others[1].holds(places[1], 4096)?;
     others[1].does(Ask::Fill { at: places[1], value: 0x22, bytes: 4096 })?;
     Ok(format!("{second}, {}, here {}", others[0].holds(places[0], 4096)?, all(&b.bytes_at(ours.start, 4096)?)))
+}
+
+fn by_number_zero(b: &Bench) -> Answer {
+    b.begin()?;
+    let handle = allocation::create(b, PAGE, &shareable(b))?;
+    let exported = allocation::export(b, handle)?;
+    // SAFETY: the call takes two numbers; standard input is nobody's in this process.
+    let zero = unsafe { libc::dup2(exported.as_raw_fd(), 0) };
+    if zero != 0 {
+        return Err(std::io::Error::last_os_error().into());
+    }
+    let by_zero = code(imported_as(b, 0, HandleType::POSIX_FILE_DESCRIPTOR));
+    Ok(format!("{by_zero}, {}", code(allocation::import(b, exported.as_fd()))))
 }

@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use freehold_driver::cuda::{CUcontext, CUstream, CallError, context, stream, stream_flags};
+use freehold_driver::cuda::{
+    CUcontext, CUstream, CUstreamCaptureMode, CallError, capture, context, stream, stream_flags,
+};
 
 use super::{Answer, Experiment};
 use crate::lab::answers::{code, either, or_code, paced, ready};
@@ -20,6 +22,16 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: Id(2, 5, 1),
         did: "destroy a stream and create another: its handle and its id",
         run: handle_comes_back,
+    },
+    Experiment {
+        id: Id(2, 5, 2),
+        did: "ask a stream that is captured for its id, and another one; then end the capture",
+        run: |b| id_while_captured(b, CUstreamCaptureMode::RELAXED),
+    },
+    Experiment {
+        id: Id(2, 5, 3),
+        did: "the same with a capture that minds what other threads do",
+        run: |b| id_while_captured(b, CUstreamCaptureMode::GLOBAL),
     },
     Experiment {
         id: Id(2, 11, 1),
@@ -119,6 +131,14 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: without_context,
     },
 ];
+
+fn id_while_captured(b: &Bench, mode: CUstreamCaptureMode) -> Answer {
+    b.begin()?;
+    let (captured, other) = (stream::create(b, NON_BLOCKING)?, stream::create(b, NON_BLOCKING)?);
+    capture::begin(b, captured, mode)?;
+    let (own, others) = (code(stream::id(b, captured)), code(stream::id(b, other)));
+    Ok(format!("{own}, {others}, {}", code(capture::end(b, captured))))
+}
 
 fn without_context(b: &Bench) -> Answer {
     b.begin()?;
