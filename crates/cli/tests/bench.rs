@@ -183,10 +183,10 @@ fn the_workloads_are_written_as_text_a_file_for_each() {
     };
     assert_eq!(
         text(&output.stdout),
-        line("random-1m.ops", 20_966, 543_341_607)
-            + &line("random-64m.ops", 20_150, 5_779_889_371)
+        line("random-1m.ops", 21_002, 557_601_033)
+            + &line("random-64m.ops", 20_588, 22_727_281_683)
             + &line("transformer.ops", 39_704, 4_179_396_512)
-            + &line("caches.ops", 20_072, 4_287_725_568)
+            + &line("caches.ops", 20_178, 7_291_797_504)
     );
     let written = std::fs::read_to_string(place.join("random-1m.ops")).expect("the file was written");
     assert!(written.starts_with("# random-1m\na 0 1028153 0\na 1 811213 0\n"), "{}", &written[..80]);
