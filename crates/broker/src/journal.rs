@@ -25,6 +25,8 @@ const IS_SECOND: u64 = 2;
 pub(crate) struct Journal {
     shared: Shared,
     limits: Limits,
+    /// Where the records of each kind begin.
+    tables: [usize; Kind::ALL.len()],
 }
 
 /// Words of the header.
@@ -55,7 +57,7 @@ impl Journal {
         shared.word(at::USER).store(limits.user_bytes, Ordering::Relaxed);
         shared.word(at::KEPT).store(limits.kept_bytes, Ordering::Relaxed);
         shared.word(at::MAGIC).store(MAGIC, Ordering::Release);
-        Ok(Self { shared, limits })
+        Ok(Self { shared, limits, tables: Kind::ALL.map(|kind| table(&limits, kind)) })
     }
 
     /// The journal of a broker that is gone. [`Errno::INVAL`] where it is none.
@@ -69,7 +71,7 @@ impl Journal {
         limits.budget_bytes = shared.word(at::BUDGET).load(Ordering::Relaxed);
         limits.user_bytes = shared.word(at::USER).load(Ordering::Relaxed);
         limits.kept_bytes = shared.word(at::KEPT).load(Ordering::Relaxed);
-        Ok(Self { shared, limits })
+        Ok(Self { shared, limits, tables: Kind::ALL.map(|kind| table(&limits, kind)) })
     }
 
     pub(crate) fn limits(&self) -> Limits {
@@ -82,18 +84,18 @@ impl Journal {
 
     /// Writes down what changed, in the order in which it did.
     pub(crate) fn write(&self, state: &mut State) {
-        for touched in state.take_touched() {
+        state.write_touched(|state, touched| {
             let (kind, index) = touched.kind();
-            self.put(kind, index, &state.record(touched));
-        }
+            state.record(touched, |id, words| self.put(kind, index, id, words));
+        });
     }
 
-    fn put(&self, kind: Kind, index: usize, record: &Record) {
+    fn put(&self, kind: Kind, index: usize, id: Id, words: Option<&[u64]>) {
         assert!(index < kind.count(&self.limits), "there are no more of a kind than the journal has records");
-        let offset = table(&self.limits, kind) + index * record_bytes(kind);
+        let offset = self.tables[kind as usize] + index * record_bytes(kind);
         let first = self.shared.word(offset);
-        let generation = record.id.0 & !0xffff_ffff;
-        let Some(words) = &record.words else {
+        let generation = id.0 & !0xffff_ffff;
+        let Some(words) = words else {
             first.store(generation, Ordering::Release);
             return;
         };
@@ -109,7 +111,7 @@ impl Journal {
 
     /// All records of a kind.
     pub(crate) fn records(&self, kind: Kind) -> Vec<Record> {
-        let table = table(&self.limits, kind);
+        let table = self.tables[kind as usize];
         let mut records = Vec::new();
         for index in 0..kind.count(&self.limits) {
             let offset = table + index * record_bytes(kind);

@@ -5,7 +5,7 @@
 mod connection;
 mod helper;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -107,6 +107,8 @@ pub(crate) struct Daemon {
     maker: Maker,
     maker_bell: Arc<OwnedFd>,
     helper: Helper,
+    /// Room for effects.
+    spare: Vec<Effect>,
     is_stopping: bool,
 }
 
@@ -174,6 +176,7 @@ impl Daemon {
             maker,
             maker_bell,
             helper,
+            spare: Vec::new(),
             is_stopping: false,
         };
         daemon.listen()?;
@@ -470,8 +473,13 @@ impl Daemon {
     /// Writes the journal, and does what the state wants. `asked` is whose request it was, and how it came.
     fn carry_out(&mut self, asked: Option<(Id, Route)>) -> io::Result<()> {
         self.journal.write(&mut self.state);
-        let mut effects = VecDeque::from(self.state.take_effects());
-        while let Some(effect) = effects.pop_front() {
+        let spare = std::mem::take(&mut self.spare);
+        let mut effects = self.state.take_effects(spare);
+        let mut at = 0;
+        while at < effects.len() {
+            // What is done leaves something in its place that costs nothing.
+            let effect = std::mem::replace(&mut effects[at], Effect::Part { tenant: Id::default() });
+            at += 1;
             match effect {
                 Effect::Reply { to, number, reply } => {
                     let route = asked.filter(|&(from, _)| from == to).map_or(Route::Ring, |(_, route)| route);
@@ -506,10 +514,12 @@ impl Daemon {
                 Effect::Part { tenant } => {
                     self.state.end(tenant);
                     self.journal.write(&mut self.state);
-                    effects.extend(self.state.take_effects());
+                    effects.extend(self.state.take_effects(Vec::new()));
                 }
             }
         }
+        effects.clear();
+        self.spare = effects;
         Ok(())
     }
 

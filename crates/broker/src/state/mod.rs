@@ -304,14 +304,18 @@ impl State {
         }
     }
 
-    /// What is to be done for what was said last.
-    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
-        std::mem::take(&mut self.effects)
+    /// What is to be done for what was said last. Gets an empty list in its place, whose room is used again.
+    pub(crate) fn take_effects(&mut self, empty: Vec<Effect>) -> Vec<Effect> {
+        debug_assert!(empty.is_empty(), "what was to be done was done");
+        std::mem::replace(&mut self.effects, empty)
     }
 
-    /// The records that changed. They are written before the effects are carried out.
-    pub(crate) fn take_touched(&mut self) -> Vec<Touched> {
-        std::mem::take(&mut self.touched)
+    /// Calls `write` for each record that changed, in that order. Before the effects are carried out.
+    pub(crate) fn write_touched(&mut self, mut write: impl FnMut(&Self, Touched)) {
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.iter().for_each(|&one| write(self, one));
+        touched.clear();
+        self.touched = touched;
     }
 
     fn touch(&mut self, what: Touched) {

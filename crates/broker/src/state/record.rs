@@ -106,48 +106,69 @@ fn name_of(words: &[u64]) -> Option<Name> {
     Name::parse(text).ok()
 }
 
+fn lease_words(lease: &Lease) -> [u64; 9] {
+    let access = u64::from(lease.access == Access::Write);
+    let name = lease.name.map_or(0, |name| name.0);
+    let [at, value] = lease.ending.unwrap_or_default().words();
+    let (by, number) = (lease.by.0.0, u64::from(lease.by.1));
+    [lease.holder.0, lease.block.0, access, name, by, number, at, value, lease.order]
+}
+
 fn point_of(words: &[u64]) -> Point {
     Point::of([words[0], words[1]])
 }
 
 impl State {
-    /// The record of a thing, as it is now.
-    pub(crate) fn record(&self, touched: Touched) -> Record {
-        fn of<T>(shelf: &Shelf<T>, index: usize, words: impl FnOnce(&T) -> Vec<u64>) -> Record {
-            Record { id: shelf.last_at(index), words: shelf.at(index).map(|(_, thing)| words(thing)) }
-        }
+    /// Calls `put` with the record of a thing, as it is now: its id, and its words while it is there.
+    pub(crate) fn record<R>(&self, touched: Touched, put: impl FnOnce(Id, Option<&[u64]>) -> R) -> R {
         match touched {
-            Touched::Tenant(index) => of(&self.tenants, index, |tenant| {
-                vec![pair(tenant.peer.user, tenant.peer.process), u64::from(tenant.is_fenced)]
-            }),
-            Touched::Segment(index) => of(&self.segments, index, |segment| {
-                let owner = segment.owner.map_or(0, |owner| owner.0);
-                vec![segment.bytes, segment.stage as u64, owner, u64::from(segment.user)]
-            }),
-            Touched::Block(index) => of(&self.blocks, index, |block| vec![block.segment.0, block.offset, block.bytes]),
-            Touched::Lease(index) => of(&self.leases, index, |lease| {
-                let access = u64::from(lease.access == Access::Write);
-                let name = lease.name.map_or(0, |name| name.0);
-                let [at, value] = lease.ending.unwrap_or_default().words();
-                let (by, number) = (lease.by.0.0, u64::from(lease.by.1));
-                vec![lease.holder.0, lease.block.0, access, name, by, number, at, value, lease.order]
-            }),
-            Touched::Name(index) => of(&self.named, index, |named| {
-                let [at, value] = named.ready.words();
-                let mut words = vec![named.block.0, pair(named.user, named.process), named.policy.word()];
-                words.extend([named.version, named.since, at, value]);
-                words.extend(name_words(&named.name));
-                words
-            }),
-            Touched::Host(index) => of(&self.hosts, index, |host| {
-                let mut words = vec![host.bytes, u64::from(host.user)];
-                words.extend(name_words(&host.name));
-                words
-            }),
-            Touched::Attachment(index) => {
-                of(&self.attachments, index, |attached| vec![attached.tenant.0, attached.segment.0])
-            }
-            Touched::Quota(index) => of(&self.quotas, index, |quota| vec![u64::from(quota.user), quota.bytes]),
+            Touched::Tenant(index) => match self.tenants.at(index) {
+                Some((id, tenant)) => {
+                    put(id, Some(&[pair(tenant.peer.user, tenant.peer.process), u64::from(tenant.is_fenced)]))
+                }
+                None => put(self.tenants.last_at(index), None),
+            },
+            Touched::Segment(index) => match self.segments.at(index) {
+                Some((id, segment)) => {
+                    let owner = segment.owner.map_or(0, |owner| owner.0);
+                    put(id, Some(&[segment.bytes, segment.stage as u64, owner, u64::from(segment.user)]))
+                }
+                None => put(self.segments.last_at(index), None),
+            },
+            Touched::Block(index) => match self.blocks.at(index) {
+                Some((id, block)) => put(id, Some(&[block.segment.0, block.offset, block.bytes])),
+                None => put(self.blocks.last_at(index), None),
+            },
+            Touched::Lease(index) => match self.leases.at(index) {
+                Some((id, lease)) => put(id, Some(&lease_words(lease))),
+                None => put(self.leases.last_at(index), None),
+            },
+            Touched::Name(index) => match self.named.at(index) {
+                Some((id, named)) => {
+                    let [at, value] = named.ready.words();
+                    let mut words = vec![named.block.0, pair(named.user, named.process), named.policy.word()];
+                    words.extend([named.version, named.since, at, value]);
+                    words.extend(name_words(&named.name));
+                    put(id, Some(&words))
+                }
+                None => put(self.named.last_at(index), None),
+            },
+            Touched::Host(index) => match self.hosts.at(index) {
+                Some((id, host)) => {
+                    let mut words = vec![host.bytes, u64::from(host.user)];
+                    words.extend(name_words(&host.name));
+                    put(id, Some(&words))
+                }
+                None => put(self.hosts.last_at(index), None),
+            },
+            Touched::Attachment(index) => match self.attachments.at(index) {
+                Some((id, attached)) => put(id, Some(&[attached.tenant.0, attached.segment.0])),
+                None => put(self.attachments.last_at(index), None),
+            },
+            Touched::Quota(index) => match self.quotas.at(index) {
+                Some((id, quota)) => put(id, Some(&[u64::from(quota.user), quota.bytes])),
+                None => put(self.quotas.last_at(index), None),
+            },
         }
     }
 

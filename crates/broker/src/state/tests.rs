@@ -12,7 +12,8 @@ struct Pages(BTreeMap<(usize, usize), Record>);
 impl Pages {
     fn put(&mut self, state: &State, touched: Touched) {
         let (kind, index) = touched.kind();
-        self.0.insert((kind as usize, index), state.record(touched));
+        let record = state.record(touched, |id, words| Record { id, words: words.map(<[u64]>::to_vec) });
+        self.0.insert((kind as usize, index), record);
     }
 
     fn records(&self, kind: Kind) -> Vec<Record> {
@@ -202,14 +203,15 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
         for number in 0..400 {
             step(&mut state, &mut random, &mut making, &mut cleaning, number);
             check(&state);
-            for effect in state.take_effects() {
+            for effect in state.take_effects(Vec::new()) {
                 match effect {
                     Effect::Make { segment, .. } => making.push(segment),
                     Effect::Clean { segment } => cleaning.push(segment),
                     _ => {}
                 }
             }
-            let touched = state.take_touched();
+            let mut touched = Vec::new();
+            state.write_touched(|_, one| touched.push(one));
             // A broker dies behind the first so many records.
             let cut = random.below(touched.len() as u64 + 1) as usize;
             touched[..cut].iter().for_each(|&one| pages.put(&state, one));
@@ -243,7 +245,7 @@ fn connected(state: &mut State) -> Id {
 
 fn ask(state: &mut State, from: Id, message: Request) -> Vec<Effect> {
     state.request(from, Framed { number: 1, is_again: false, message }, &Coins { is_full: false, has_passed: true });
-    state.take_effects()
+    state.take_effects(Vec::new())
 }
 
 /// A lease of new memory.
@@ -251,7 +253,7 @@ fn reserved(state: &mut State, from: Id, bytes: u64) -> Id {
     let mut effects = ask(state, from, Request::Reserve { bytes });
     if let Some(Effect::Make { segment, .. }) = effects.first() {
         state.made(*segment, Ok(()));
-        effects = state.take_effects();
+        effects = state.take_effects(Vec::new());
     }
     match effects.as_slice() {
         [Effect::Reply { reply: Reply::Granted { lease, .. }, .. }] => *lease,
@@ -350,7 +352,7 @@ fn what_a_dead_tenant_had_is_cleaned_before_anybody_has_it() {
     state.fence(tenant);
     assert!(state.leases.get(lease).is_some(), "the device may still work for it");
     state.end(tenant);
-    assert!(state.take_effects().contains(&Effect::Clean { segment }));
+    assert!(state.take_effects(Vec::new()).contains(&Effect::Clean { segment }));
     let next = connected(&mut state);
     let effects = ask(&mut state, next, Request::Reserve { bytes: 4096 });
     assert!(matches!(effects.as_slice(), [Effect::Make { .. }]), "{effects:?}");
