@@ -256,6 +256,8 @@ pub(crate) fn killed_brokers(stage: &Stage) {
             let keepers = stage.processes("keeper").len() + stage.processes("serve").len();
             (keepers > 0 && !stage.processes("broker").is_empty()).then_some(())
         });
+        // A broker that answers now has given everything to the keeper that is there: before, the death of both loses all.
+        sums(&mut link);
     }
     println!("a broker answered after {slowest:?} at the most");
     for tenant in &mut tenants {
