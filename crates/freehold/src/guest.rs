@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use freehold_driver::cuda::{CUdeviceptr, CUerror, CUstream, CUstreamCaptureStatus, copy, fill, stream};
+use freehold_driver::cuda::{CUdeviceptr, CUerror, CUstream, CUstreamCaptureStatus, capture, copy, fill, stream};
 
 use crate::core::Core;
 use crate::device::Device;
@@ -157,6 +157,7 @@ impl Guest {
     /// # Errors
     /// [`Error::TooManyTags`] beyond 4096 names.
     pub fn set_tag_budget(&self, tag: &str, bytes: u64) -> Result<()> {
+        self.core.check()?;
         if self.core.tags.set_budget(tag, bytes) { Ok(()) } else { Err(Error::TooManyTags { tag: tag.into() }) }
     }
 
@@ -447,20 +448,20 @@ impl Guest {
         if !self.is_checked {
             return Ok((by_one_name(stream).0 as u64, thread));
         }
-        if self.is_captured(stream)? {
-            // Who asks a stream that is captured for its id spoils the capture. It is taken for the last that had its handle.
-            let known = self.streams().iter().find(|(_, track)| track.raw == stream).map(|(&name, _)| name);
-            return Ok(known.unwrap_or((CAPTURED | stream.0 as u64, thread)));
+        // Who asks a stream that is captured for its id spoils the capture. The capture has one too.
+        if let Some(capture) = self.capture_of(stream)? {
+            return Ok((CAPTURED | capture, thread));
         }
         let id = self.core.named(|api| stream::id(api, stream)).map_err(|error| self.core.failed(error))?;
         Ok((id, None))
     }
 
-    fn is_captured(&self, stream: CUstream) -> Result<bool> {
-        match self.core.named(|api| stream::capture_status(api, stream)) {
-            Ok(status) => Ok(status != CUstreamCaptureStatus::NONE),
-            // The legacy default stream waits for streams that are captured.
-            Err(error) if error.code == CUerror::STREAM_CAPTURE_IMPLICIT => Ok(true),
+    /// The id of the capture that a stream takes part in.
+    fn capture_of(&self, stream: CUstream) -> Result<Option<u64>> {
+        match self.core.named(|api| capture::info(api, stream)) {
+            Ok(info) => Ok((info.status != CUstreamCaptureStatus::NONE).then_some(info.id)),
+            // The legacy default stream waits for streams that are captured, and takes part in none.
+            Err(error) if error.code == CUerror::STREAM_CAPTURE_IMPLICIT => Ok(None),
             Err(error) => Err(self.core.failed(error)),
         }
     }

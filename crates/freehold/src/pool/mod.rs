@@ -397,8 +397,10 @@ impl Pool {
             totals.released_blocks += blocks;
             totals.released_bytes += bytes;
         }
-        totals.owned_blocks += total.blocks.load(Ordering::Relaxed);
-        totals.owned_bytes += total.bytes.load(Ordering::Relaxed);
+        // While threads go on, what one took back may be seen before another handed it out.
+        let [blocks, bytes] = [&total.blocks, &total.bytes].map(|sum| sum.load(Ordering::Relaxed).cast_signed().max(0));
+        totals.owned_blocks += blocks.cast_unsigned();
+        totals.owned_bytes += bytes.cast_unsigned();
     }
 }
 

@@ -153,6 +153,13 @@ impl Supply {
         self.maps() && self.reach == Reach::Process
     }
 
+    /// Counts bytes that are to be made, unless that is more than the budget. Another supply has the same budget.
+    fn set_aside(&self, bytes: u64) -> bool {
+        let budget_bytes = self.budget_bytes();
+        let within = |reserved: u64| reserved.checked_add(bytes).filter(|&sum| sum <= budget_bytes);
+        self.purse.reserved_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
+    }
+
     fn count(&self, bytes: u64) {
         self.purse.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -295,14 +302,15 @@ impl Supply {
 
     /// New memory, if there is some and the budget allows it.
     fn create(&self, api: &Api, current: CUcontext, bytes: u64) -> Result<Option<Piece>, CallError> {
-        if self.reserved_bytes().saturating_add(bytes) > self.budget_bytes() {
+        if !self.set_aside(bytes) {
             return Ok(None);
         }
-        match calmly(api, current, || allocation::create(api, bytes as usize, &self.prop)) {
-            Ok(handle) => {
-                self.count(bytes);
-                Ok(Some(Piece { handle: handle.0, bytes }))
-            }
+        let created = calmly(api, current, || allocation::create(api, bytes as usize, &self.prop));
+        if created.is_err() {
+            self.purse.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        match created {
+            Ok(handle) => Ok(Some(Piece { handle: handle.0, bytes })),
             Err(error) if error.code == CUerror::OUT_OF_MEMORY => Ok(None),
             Err(error) => Err(error),
         }
