@@ -14,7 +14,7 @@ use rustix::net::RecvFlags;
 
 use crate::part::{Config, Part};
 use crate::post::{self, Kept, Letter};
-use crate::signals::{Signals, forget_children};
+use crate::signals::{Signals, forget_children, raise_descriptors};
 use crate::socket::NotReceived;
 
 /// A broker that ends so soon has not served anybody.
@@ -31,6 +31,7 @@ const FAILURES_MAX: u32 = 8;
 pub fn run(config: &Config, post: Option<OwnedFd>, mut is_ready: impl FnMut()) -> io::Result<()> {
     let signals = Signals::block()?;
     forget_children();
+    raise_descriptors()?;
     let mut keeper = Keeper { config, held: BTreeMap::new(), failures: 0, started: Instant::now() };
     let mut broker = match post {
         Some(post) => post,

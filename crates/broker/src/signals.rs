@@ -1,4 +1,5 @@
-//! The signals that end a process, as a descriptor that can be waited for; and children that nobody waits for.
+//! What a process of the broker's asks of the system once: the signals that end it as a descriptor that can be waited for,
+//! children that nobody waits for, and descriptors enough.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -43,4 +44,12 @@ impl AsFd for Signals {
 pub(crate) fn forget_children() {
     // SAFETY: no function is set, only that nothing is to be done; no thread of this process waits for children.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+}
+
+/// As many descriptors as the system allows: each segment and each tenant has some.
+pub(crate) fn raise_descriptors() -> io::Result<()> {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    Ok(setrlimit(Resource::Nofile, limit)?)
 }

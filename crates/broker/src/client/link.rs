@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::ring::{RING_BYTES, Spin, Used};
@@ -137,6 +138,11 @@ impl Link {
             Errno::ACCESS | Errno::PERM => LinkError::NotAllowed { path: path.to_owned() },
             error => LinkError::System(error),
         })?;
+        // Whoever can write to a folder can listen there: what is put into a broker's memory is the broker's to see.
+        let (theirs, own) = (socket_peercred(&socket)?.uid.as_raw(), rustix::process::getuid().as_raw());
+        if theirs != own && theirs != 0 && own != 0 {
+            return Err(LinkError::NotAllowed { path: path.to_owned() });
+        }
         let (slot, _) = Framed { number: 0, is_again: false, message: Request::Hello { version: VERSION } }.encode();
         socket::send(&socket, &slot, &[], &[])?;
         let received = socket::receive(&socket, RecvFlags::empty())?;
@@ -345,7 +351,7 @@ impl Link {
                 return Ok(());
             }
             self.spin.moment();
-            turns += 1;
+            turns = turns.wrapping_add(1);
             if !turns.is_multiple_of(256) {
                 continue;
             }

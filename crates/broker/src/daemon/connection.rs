@@ -11,8 +11,8 @@ use rustix::fs::Mode;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::sockopt::{set_socket_passcred, socket_peercred};
 use rustix::net::{
-    AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen as start_listening,
-    socket_with,
+    AddressFamily, RecvFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+    listen as start_listening, shutdown, socket_with,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -315,6 +315,8 @@ impl Daemon {
         let tenant = connection.tenant;
         connection.is_parted = true;
         let connection = &self.connections[&at];
+        // Others hold the socket too: only so does the tenant hear that it is over. It may be gone already.
+        let _ = shutdown(&connection.socket, Shutdown::Both);
         self.unwatch(&connection.socket);
         self.unwatch(&connection.bell);
         self.state.fence(tenant);

@@ -118,7 +118,7 @@ pub(crate) struct Daemon {
 /// What the system refused, in a way that no broker can go on after.
 pub(crate) fn run(config: Config, post: OwnedFd) -> io::Result<()> {
     signals::forget_children();
-    raise_descriptors()?;
+    signals::raise_descriptors()?;
     let mut held = BTreeMap::new();
     loop {
         match post::receive(&post, RecvFlags::empty()) {
@@ -127,20 +127,14 @@ pub(crate) fn run(config: Config, post: OwnedFd) -> io::Result<()> {
             }
             Ok(Letter::All) => break,
             Ok(Letter::Stop) | Err(NotReceived::Closed) => return Ok(()),
-            Ok(Letter::Drop(_)) | Err(NotReceived::Nothing | NotReceived::Malformed) => {}
+            Ok(Letter::Drop(_)) | Err(NotReceived::Nothing) => {}
+            // Who begins without something would end what lives.
+            Err(NotReceived::Malformed) => return Err(Errno::MFILE.into()),
             Err(NotReceived::Failed(error)) => return Err(error.into()),
         }
     }
     let mut daemon = Daemon::new(config, post, held)?;
     daemon.serve()
-}
-
-/// As many descriptors as the system allows: each segment and each tenant has some.
-fn raise_descriptors() -> io::Result<()> {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
 impl Daemon {

@@ -68,10 +68,12 @@ impl State {
         if held >= self.limits.tenant_leases {
             return Err(Refusal::TooMany { limit: self.limits.tenant_leases as u64 });
         }
-        if self.leases.len() >= self.limits.leases {
+        // Those that wait for the driver will have one each.
+        let awaited = self.waiting.len();
+        if self.leases.len() + awaited >= self.limits.leases {
             return Err(Refusal::TooMany { limit: self.limits.leases as u64 });
         }
-        if self.blocks.len() >= self.limits.blocks {
+        if self.blocks.len() + awaited >= self.limits.blocks {
             return Err(Refusal::TooMany { limit: self.limits.blocks as u64 });
         }
         Ok(())
@@ -363,7 +365,9 @@ impl State {
         point: Point,
         world: &impl World,
     ) -> Result<Reply, Refusal> {
-        self.held(from, lease)?;
+        if self.held(from, lease)?.access == Access::Read {
+            return Err(Refusal::ReadOnly);
+        }
         let point = self.own_point(from, point)?;
         let user = self.user_of(from);
         let receiver = self.tenants.get(to).filter(|tenant| !tenant.is_fenced).ok_or(Refusal::NoTenant)?;

@@ -85,6 +85,8 @@ pub(crate) struct Tenant {
     pub(crate) segments: BTreeSet<Id>,
     /// Its connection is gone, and it may not be: nothing of it is anybody else's before it is.
     pub(crate) is_fenced: bool,
+    /// It has said goodbye, and work of its own may not have passed: it ends when that has.
+    is_leaving: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,6 +275,8 @@ pub(crate) struct State {
     order: u64,
     /// Leases that were given back, until their points have passed.
     ending: BTreeSet<Id>,
+    /// Tenants that have said goodbye, until their points have passed.
+    leaving: BTreeSet<Id>,
     attachments: Shelf<Attachment>,
     quotas: Shelf<Quota>,
     /// Seconds, as the shell counts them.
@@ -296,6 +300,7 @@ impl State {
             waiting: BTreeMap::new(),
             order: 0,
             ending: BTreeSet::new(),
+            leaving: BTreeSet::new(),
             attachments: Shelf::default(),
             quotas: Shelf::default(),
             now: 0,
@@ -339,6 +344,7 @@ impl State {
             leases: BTreeSet::new(),
             segments: BTreeSet::new(),
             is_fenced: false,
+            is_leaving: false,
         });
         self.touch(Touched::Tenant(index(tenant)));
         Ok(tenant)
@@ -355,6 +361,7 @@ impl State {
 
     /// A tenant's process has ended, and the device has done with it; or it has given up everything.
     pub(crate) fn end(&mut self, tenant: Id) {
+        self.leaving.remove(&tenant);
         let Some(gone) = self.tenants.get(tenant).cloned() else { return };
         let waiting: Vec<Id> =
             self.waiting.iter().filter(|(_, waiting)| waiting.tenant == tenant).map(|(&segment, _)| segment).collect();
@@ -412,6 +419,8 @@ impl State {
                 self.give_back(lease, self.own_point(from, point)?, world);
                 Ok(Some(Reply::Done))
             }
+            // It was given, and the taker has done with it.
+            Request::Give { lease, .. } if is_again && self.held(from, lease).is_err() => Ok(Some(Reply::Done)),
             Request::Give { lease, to, point } => self.give(from, number, lease, to, point, world).map(Some),
             Request::Detach { segment } => {
                 if !self.tenants.get(from).is_some_and(|tenant| tenant.attached.contains_key(&segment)) {
@@ -445,7 +454,14 @@ impl State {
             Request::Host { bytes, name } => self.host(from, number, bytes, name).map(|()| None),
             Request::Bye => {
                 self.effects.push(Effect::Reply { to: from, number, reply: Reply::Done });
-                self.effects.push(Effect::Part { tenant: from });
+                if self.has_open_points(from, world) {
+                    let leaving = self.tenants.get_mut(from).expect("it asks");
+                    (leaving.is_fenced, leaving.is_leaving) = (true, true);
+                    self.touch(Touched::Tenant(index(from)));
+                    self.leaving.insert(from);
+                } else {
+                    self.effects.push(Effect::Part { tenant: from });
+                }
                 Ok(None)
             }
         }
@@ -461,9 +477,17 @@ impl State {
         held.ok_or(Refusal::NoLease)
     }
 
-    /// Whether some leases were given back whose points have not passed.
+    /// Whether some leases were given back, or tenants have gone, whose points have not passed.
     pub(crate) fn is_ending(&self) -> bool {
-        !self.ending.is_empty()
+        !self.ending.is_empty() || !self.leaving.is_empty()
+    }
+
+    /// Whether somebody may wait for work of a tenant that has not passed.
+    fn has_open_points(&self, tenant: Id, world: &impl World) -> bool {
+        let ending = self.ending.iter().filter_map(|&lease| self.leases.get(lease)?.ending);
+        let ready = self.named.iter().map(|(_, named)| named.ready);
+        let is_open = |point: Point| point.value > 0 && point.tenant == tenant && !world.has_passed(point);
+        ending.chain(ready).any(is_open)
     }
 
     /// Ends the leases that were given back and whose points have passed.
@@ -474,6 +498,9 @@ impl State {
         };
         let passed: Vec<Id> = self.ending.iter().copied().filter(has_passed).collect();
         passed.into_iter().for_each(|lease| self.end_lease(lease, Some(Point::default())));
+        let gone: Vec<Id> =
+            self.leaving.iter().copied().filter(|&tenant| !self.has_open_points(tenant, world)).collect();
+        gone.into_iter().for_each(|tenant| self.end(tenant));
     }
 
     /// A point of a tenant's own clock: nobody speaks for another.

@@ -183,7 +183,14 @@ impl State {
             let (user, process) = halves(words[0]);
             let (attached, leases, segments) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
             let peer = Peer { user, process };
-            has(Thing::Clock(id)).then_some(Tenant { peer, attached, leases, segments, is_fenced: words[1] != 0 })
+            has(Thing::Clock(id)).then_some(Tenant {
+                peer,
+                attached,
+                leases,
+                segments,
+                is_fenced: words[1] != 0,
+                is_leaving: false,
+            })
         });
         state.hosts = shelf(records(Kind::Host), |id, words| {
             let user = u32::try_from(words[1]).ok()?;
