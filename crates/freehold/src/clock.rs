@@ -17,7 +17,7 @@ use rustix::param::page_size;
 
 use crate::context::Context;
 use crate::core::{Core, Hall};
-use crate::current::within;
+use crate::current::calmly;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::later::Later;
@@ -168,11 +168,13 @@ impl Words {
         if !fcntl_get_seals(descriptor).is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
             return Err(Error::ClockNotSealed);
         }
-        let had_bytes = u64::try_from(fstat(descriptor).map_err(of_system)?.st_size).unwrap_or(0);
+        let found = fstat(descriptor).map_err(of_system)?;
+        let had_bytes = u64::try_from(found.st_size).unwrap_or(0);
         if had_bytes < bytes as u64 {
             return Err(Error::ClockShort { words, wanted_bytes: bytes as u64, bytes: had_bytes });
         }
-        let mapped_bytes = bytes.next_multiple_of(page_size());
+        // A file of huge pages is mapped, and unmapped, in those.
+        let mapped_bytes = bytes.next_multiple_of(page_size().max(usize::try_from(found.st_blksize).unwrap_or(0)));
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: the kernel chooses the address, so that no mapping of anybody's is replaced.
         let start = unsafe { mmap(null_mut(), mapped_bytes, protection, flags, descriptor, 0) }.map_err(of_system)?;
@@ -191,7 +193,7 @@ impl Words {
     fn register(self, core: &Core, hall: &Arc<Hall>) -> std::result::Result<CUdeviceptr, CallError> {
         let (api, mut is_registered) = (&core.api, false);
         let flags = host_register_flags::PORTABLE | host_register_flags::DEVICEMAP;
-        let registered = within(api, core.primary, || {
+        let registered = calmly(api, core.primary, || {
             // SAFETY: the mapping stays until the words are unregistered; only atomics refer to it.
             unsafe { host::register(api, self.start.as_ptr(), self.mapped_bytes, flags) }?;
             is_registered = true;
@@ -224,7 +226,7 @@ impl Stopped {
             }
         }
         let unregister = || {
-            within(&core.api, core.primary, || {
+            calmly(&core.api, core.primary, || {
                 // SAFETY: all work with the words has passed, and no more comes: their clock is gone.
                 unsafe { host::unregister(&core.api, self.words.start.as_ptr()) }
             })

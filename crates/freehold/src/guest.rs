@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
@@ -16,7 +17,7 @@ use crate::core::Core;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ledger::{Mark, Owner, WrongRelease};
-use crate::pool::record::{Stage, State};
+use crate::pool::record::{Record, Stage, State};
 use crate::pool::{BLOCKS_MAX, Key, Pool, Refusal};
 use crate::track::{Track, Trust};
 
@@ -67,9 +68,11 @@ pub extern "C" fn alloc_kept(bytes: u64, ordinal: i32, stream: CUstream, otherwi
 /// As [`alloc_kept`], where nothing is kept that fits: it is fetched of the stream's lot.
 #[inline(never)]
 extern "C" fn alloc_fetched(bytes: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<u64>) -> u64 {
-    match Pool::take_fetched(Key::foreign(ordinal, by_one_name(stream).0 as u64), bytes) {
-        Some(taken) => taken.base,
-        None => otherwise(bytes, ordinal, stream),
+    let key = Key::foreign(ordinal, by_one_name(stream).0 as u64);
+    // Nothing unwinds into C: what went wrong here goes wrong again where it is told of.
+    match catch_unwind(|| Pool::take_fetched(key, bytes)) {
+        Ok(Some(taken)) => taken.base,
+        Ok(None) | Err(_) => otherwise(bytes, ordinal, stream),
     }
 }
 
@@ -85,10 +88,11 @@ pub extern "C" fn free_kept(address: u64, ordinal: i32, stream: CUstream, otherw
 /// As [`free_kept`], where there is no room: it is made.
 #[inline(never)]
 extern "C" fn free_making_room(address: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<i32>) -> i32 {
-    if Pool::put_kept(Key::foreign(ordinal, by_one_name(stream).0 as u64), address) {
-        return 0;
+    let key = Key::foreign(ordinal, by_one_name(stream).0 as u64);
+    match catch_unwind(|| Pool::put_kept(key, address)) {
+        Ok(true) => 0,
+        Ok(false) | Err(_) => otherwise(address, ordinal, stream),
     }
-    otherwise(address, ordinal, stream)
 }
 
 /// The legacy default stream has two names, of which its magazines are found by one: the warm path does not know the other.
@@ -183,7 +187,7 @@ impl Guest {
         let (_, track) = self.stream(stream)?;
         let pool = &self.core.pool;
         let wrong = || self.wrong(address);
-        let record = pool.book.record_at(address).ok_or_else(wrong)?;
+        let record = self.lent_at(address)?;
         let seen = record.seen();
         if seen.state.stage() != Stage::Owned || seen.base != address {
             return Err(wrong());
@@ -258,9 +262,15 @@ impl Guest {
         if Pool::put_kept(key, address) {
             return Ok(());
         }
-        let record = self.core.pool.book.record_at(address).ok_or_else(|| self.wrong(address))?;
+        let record = self.lent_at(address)?;
         let state = record.disown(address).map_err(|_| self.wrong(address))?;
         self.free_used(record.number(), state, &track)
+    }
+
+    /// The record of an address, unless somebody in this process holds the block otherwise than by its address.
+    fn lent_at(&self, address: u64) -> Result<&Record> {
+        let record = self.core.pool.book.record_at(address).filter(|record| !record.state().is_held());
+        record.ok_or_else(|| self.wrong(address))
     }
 
     /// Takes back a block that several streams have used, or one whose own stream is another than `track`.
@@ -298,9 +308,8 @@ impl Guest {
     pub fn record_use(&self, address: u64, stream: CUstream) -> Result<()> {
         self.core.check()?;
         let (_, track) = self.stream(stream)?;
-        let pool = &self.core.pool;
         let wrong = || self.wrong(address);
-        let record = pool.book.record_at(address).ok_or_else(wrong)?;
+        let record = self.lent_at(address)?;
         if record.stream() == track.id.0 {
             let seen = record.seen();
             let is_there = seen.state.stage() == Stage::Owned && seen.base == address;

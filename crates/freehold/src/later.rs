@@ -9,7 +9,7 @@ use freehold_driver::cuda::{CUmodule, CallError, context, module};
 
 use crate::clock::Stopped;
 use crate::core::{Core, Hall, PRIMARY};
-use crate::current::within;
+use crate::current::{calmly, within};
 use crate::error::Result;
 use crate::leaving::Leaving;
 use crate::ledger::{ContextId, Mark};
@@ -119,7 +119,7 @@ impl Core {
                     if hall.is_destroyed.load(Ordering::Acquire) {
                         return Ok(());
                     }
-                    within(api, hall.raw, || module::unload(api, *raw))
+                    calmly(api, hall.raw, || module::unload(api, *raw))
                 };
                 let unloaded = self.alone(hall, unload).map_err(failed)?;
                 if unloaded && self.timeline.is_on() {

@@ -16,7 +16,7 @@ use freehold_driver::cuda::{
 
 use crate::core::Hall;
 use crate::counters::Slot;
-use crate::current::within;
+use crate::current::{calmly, within};
 use crate::ledger::{ContextId, Mark, StreamId};
 
 /// How many launches a track remembers by name.
@@ -241,7 +241,7 @@ impl Track {
         let _shared = self.hall.enter();
         let mut signals = self.signals();
         while let Some(&(mark, position)) = signals.events.front() {
-            if !event::query(api, mark)? {
+            if !calmly(api, self.hall.raw, || event::query(api, mark))? {
                 break;
             }
             self.note_passed(position);

@@ -54,6 +54,11 @@ impl State {
         self.0 & USED != 0
     }
 
+    /// Whether the owner has the block by a handle, and not by its address alone.
+    pub(crate) fn is_held(self) -> bool {
+        self.stage() == Stage::Owned && self.0 & DESCRIBED != 0
+    }
+
     #[inline]
     fn with(self, stage: Stage) -> Self {
         Self(self.0 & !(STAGE | USED) | stage as u64)
