@@ -110,15 +110,7 @@ impl Report {
         let names = line(&NAMES.map(str::to_owned), &widths, &IS_NUMBER);
         let mut text = format!("{bold}{heading}{bold:#}\n\n{dimmed}{}{dimmed:#}\n", names.trim_end());
         for (row, cells) in self.rows.iter().zip(&rows) {
-            let (verdict, style) = match row.met {
-                Some(true) => ("met", AnsiColor::Green.on_default()),
-                Some(false) => ("missed", AnsiColor::Red.on_default().bold()),
-                None => ("", Style::new()),
-            };
-            let style = look.style(style);
-            let line = format!("{}{style}{verdict}{style:#}", line(cells, &widths, &IS_NUMBER));
-            text.push_str(line.trim_end());
-            text.push('\n');
+            text.push_str(&judged(&line(cells, &widths, &IS_NUMBER), row.met, look));
         }
         text
     }
@@ -142,6 +134,17 @@ pub(crate) fn line<const N: usize>(cells: &[String; N], widths: &[usize; N], is_
         line.push_str(&if *is_number { format!("{cell:>width$}  ") } else { format!("{cell:width$}  ") });
     }
     line
+}
+
+/// A line of cells with whether its target is met.
+pub(crate) fn judged(line: &str, met: Option<bool>, look: Look) -> String {
+    let (verdict, style) = match met {
+        Some(true) => ("met", AnsiColor::Green.on_default()),
+        Some(false) => ("missed", AnsiColor::Red.on_default().bold()),
+        None => ("", Style::new()),
+    };
+    let style = look.style(style);
+    format!("{line}{style}{verdict}{style:#}").trim_end().to_owned() + "\n"
 }
 
 /// A time with three digits that count.

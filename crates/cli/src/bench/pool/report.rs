@@ -1,10 +1,10 @@
 //! The figures of allocators as a table for a person, or as one JSON object.
 
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use serde::Serialize;
 
 use super::super::measure::tenths;
-use super::super::report::{line, time, widths};
+use super::super::report::{judged, line, time, widths};
 use crate::lab::table::Look;
 
 #[derive(Debug, Serialize)]
@@ -159,15 +159,7 @@ impl Report {
         let names = line(&NAMES.map(str::to_owned), &widths, &IS_NUMBER);
         let mut text = format!("{bold}{heading}{bold:#}\n{}\n\n{dimmed}{}{dimmed:#}\n", self.host(), names.trim_end());
         for (row, cells) in self.rows.iter().zip(&rows) {
-            let (verdict, style) = match row.met {
-                Some(true) => ("met", AnsiColor::Green.on_default()),
-                Some(false) => ("missed", AnsiColor::Red.on_default().bold()),
-                None => ("", Style::new()),
-            };
-            let style = look.style(style);
-            let line = format!("{}{style}{verdict}{style:#}", line(cells, &widths, &IS_NUMBER));
-            text.push_str(line.trim_end());
-            text.push('\n');
+            text.push_str(&judged(&line(cells, &widths, &IS_NUMBER), row.met, look));
         }
         text
     }

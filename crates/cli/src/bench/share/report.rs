@@ -1,9 +1,9 @@
 //! The figures of sharing as a table for a person, or as one JSON object.
 
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use serde::Serialize;
 
-use crate::bench::report::{line, time, widths};
+use crate::bench::report::{judged, line, time, widths};
 use crate::lab::table::Look;
 
 #[derive(Debug, Serialize)]
@@ -71,15 +71,7 @@ impl Report {
         let mut text = format!("{bold}{}, {} processors{bold:#}\n\n", self.device, self.processors);
         text.push_str(&format!("{dimmed}{}{dimmed:#}\n", names.trim_end()));
         for (row, cells) in self.rows.iter().zip(&rows) {
-            let (verdict, style) = match row.met {
-                Some(true) => ("met", AnsiColor::Green.on_default()),
-                Some(false) => ("missed", AnsiColor::Red.on_default().bold()),
-                None => ("", Style::new()),
-            };
-            let style = look.style(style);
-            let line = format!("{}{style}{verdict}{style:#}", line(cells, &widths, &is_number));
-            text.push_str(line.trim_end());
-            text.push('\n');
+            text.push_str(&judged(&line(cells, &widths, &is_number), row.met, look));
         }
         text
     }
