@@ -11,6 +11,7 @@ mod name;
 mod part;
 pub mod place;
 mod post;
+mod refusal;
 mod ring;
 mod shared;
 mod signals;

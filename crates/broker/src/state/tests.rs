@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::record::{Kind, Record};
 use super::*;
+use crate::wire::{Framed, Request};
 
 /// The journal as a list of records: what is written last is what is there.
 #[derive(Clone, Default)]
