@@ -30,6 +30,10 @@ pub enum Refusal {
     ReadOnly,
     #[error("the user may have {limit_bytes} bytes and has {had_bytes}: {wanted_bytes} more were asked for")]
     UserQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
+    #[error(
+        "this process may have {limit_bytes} bytes and has {had_bytes}: {wanted_bytes} more were asked for; return some first"
+    )]
+    TenantQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
     #[error("the broker has {free_bytes} bytes left of {budget_bytes}: {wanted_bytes} were asked for")]
     Full { free_bytes: u64, budget_bytes: u64, wanted_bytes: u64 },
     #[error("this is more than {limit} at once")]
@@ -80,6 +84,7 @@ impl Refusal {
             Self::NothingAsked => (217, [0; 3]),
             Self::NotAllowed { user } => (218, [u64::from(user), 0, 0]),
             Self::OtherBytes { bytes } => (219, [bytes, 0, 0]),
+            Self::TenantQuota { limit_bytes, had_bytes, wanted_bytes } => (220, [limit_bytes, had_bytes, wanted_bytes]),
         }
     }
 
@@ -114,6 +119,7 @@ impl Refusal {
             217 => Self::NothingAsked,
             218 => Self::NotAllowed { user: first as u32 },
             219 => Self::OtherBytes { bytes: first },
+            220 => Self::TenantQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
             _ => return Err(NoMessage),
         })
     }

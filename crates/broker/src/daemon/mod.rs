@@ -142,19 +142,22 @@ impl Daemon {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let maker_bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let maker = Maker::start(config.device.clone(), maker_bell.clone());
+        let own_user = rustix::process::getuid().as_raw();
         let (journal, state) = match held.get(&Kept::Journal) {
             Some(journal) => {
                 let journal = Journal::open(fcntl_dupfd_cloexec(journal, 0)?)?;
                 let has = |thing| held.contains_key(&kept(thing));
-                let state = State::recover(journal.limits(), |kind| journal.records(kind), has);
+                let state = State::recover(journal.limits(), own_user, |kind| journal.records(kind), has);
                 (journal, state)
             }
             None => {
-                let limits = Limits::new(config.memory_bytes);
+                let mut limits = Limits::new(config.memory_bytes);
+                limits.user_bytes = config.terms.user_bytes.unwrap_or(limits.user_bytes);
+                limits.tenant_bytes = config.terms.tenant_bytes.unwrap_or(limits.tenant_bytes);
                 let journal = Journal::create(limits)?;
                 held.insert(Kept::Journal, journal.shared().another_file()?);
                 post::hold(&keeper, Kept::Journal, &held[&Kept::Journal])?;
-                (journal, State::new(limits))
+                (journal, State::new(limits, own_user))
             }
         };
         let helper = Helper::start(&config)?;
@@ -197,7 +200,7 @@ impl Daemon {
     /// Opens the socket, unless a broker before this one has.
     fn listen(&mut self) -> io::Result<()> {
         if !self.held.contains_key(&Kept::Listener) {
-            let listener = connection::listen(&self.config.socket)?;
+            let listener = connection::listen(&self.config.socket, self.config.terms.group)?;
             self.hold(Kept::Listener, listener)?;
         }
         self.watch(&self.held[&Kept::Listener], Source::Listener)?;

@@ -4,6 +4,7 @@
 //! A segment is memory of the device with a descriptor. A block is a span of a segment, and lives as long as a lease or a name
 //! does. What nobody has any more leaves: tenants unmap it, it is overwritten with zeros, and then it is anybody's.
 
+mod counts;
 mod limits;
 mod memory;
 mod names;
@@ -16,6 +17,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use self::counts::{Counts, Step};
 pub(crate) use self::limits::Limits;
 use self::room::Room;
 use self::shelf::{Shelf, index};
@@ -125,6 +127,7 @@ pub(crate) struct Named {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Waiting {
     tenant: Id,
+    user: u32,
     number: u32,
     bytes: u64,
     /// The name that is to be written.
@@ -219,6 +222,9 @@ pub(crate) struct Quota {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     limits: Limits,
+    /// Who runs the broker.
+    own_user: u32,
+    counts: Counts,
     pub(crate) tenants: Shelf<Tenant>,
     pub(crate) segments: Shelf<Segment>,
     pub(crate) blocks: Shelf<Block>,
@@ -243,9 +249,11 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits, own_user: u32) -> Self {
         Self {
             limits,
+            own_user,
+            counts: Counts::default(),
             tenants: Shelf::default(),
             segments: Shelf::default(),
             blocks: Shelf::default(),
@@ -291,8 +299,7 @@ impl State {
         if self.tenants.len() >= self.limits.tenants {
             return Err(Refusal::TooMany { limit: self.limits.tenants as u64 });
         }
-        let same = self.tenants.iter().filter(|(_, tenant)| tenant.peer.user == peer.user).count();
-        if same >= self.limits.user_tenants {
+        if self.counts.user(peer.user).connections >= self.limits.user_tenants as u64 {
             return Err(Refusal::TooMany { limit: self.limits.user_tenants as u64 });
         }
         let tenant = self.tenants.add(Tenant {
@@ -303,6 +310,7 @@ impl State {
             is_fenced: false,
             is_leaving: false,
         });
+        self.counts.connection(peer.user, Step::Add);
         self.touch(Touched::Tenant(index(tenant)));
         Ok(tenant)
     }
@@ -323,7 +331,7 @@ impl State {
         let waiting: Vec<Id> =
             self.waiting.iter().filter(|(_, waiting)| waiting.tenant == tenant).map(|(&segment, _)| segment).collect();
         for segment in waiting {
-            self.waiting.remove(&segment);
+            self.take_waiting(segment);
         }
         let ending =
             self.ending.iter().copied().filter(|&lease| self.leases.get(lease).is_some_and(|it| it.holder == tenant));
@@ -333,13 +341,14 @@ impl State {
             self.detach(tenant, segment);
         }
         for segment in gone.segments {
-            if let Some(left) = self.segments.get_mut(segment) {
-                left.owner = None;
+            if self.segments.get(segment).is_some() {
+                self.change_segment(segment, |left| left.owner = None);
                 self.touch(Touched::Segment(index(segment)));
                 self.settle(segment);
             }
         }
         self.tenants.remove(tenant);
+        self.counts.connection(gone.peer.user, Step::Take);
         self.touch(Touched::Tenant(index(tenant)));
         self.effects.push(Effect::Close { what: Thing::Clock(tenant) });
     }

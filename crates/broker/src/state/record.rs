@@ -174,8 +174,13 @@ impl State {
 
     /// What the records of a broker that is gone tell. `has` says which descriptors are still there: what lost its own is no
     /// more.
-    pub(crate) fn recover(limits: Limits, records: impl Fn(Kind) -> Vec<Record>, has: impl Fn(Thing) -> bool) -> Self {
-        let mut state = Self::new(limits);
+    pub(crate) fn recover(
+        limits: Limits,
+        own_user: u32,
+        records: impl Fn(Kind) -> Vec<Record>,
+        has: impl Fn(Thing) -> bool,
+    ) -> Self {
+        let mut state = Self::new(limits, own_user);
         state.quotas = shelf(records(Kind::Quota), |_, words| {
             Some(Quota { user: u32::try_from(words[0]).ok()?, bytes: words[1] })
         });
@@ -239,9 +244,9 @@ impl State {
         self.named = shelf(records(Kind::Name), |_, words| {
             let (user, process) = halves(words[1]);
             let (block, policy) = (Id(words[0]), Policy::of(words[2]).ok()?);
-            self.blocks.get_mut(block)?.is_named = true;
             let (version, since, ready) = (words[3], words[4], point_of(&words[5..]));
             let name = name_of(&words[7..])?;
+            self.blocks.get_mut(block)?.is_named = true;
             Some(Named { name, block, user, process, policy, version, since, ready, readers: 0, writer: None })
         });
     }
@@ -300,6 +305,7 @@ impl State {
         for (segment, owner) in owned {
             self.tenants.get_mut(owner).expect("an owner is there").segments.insert(segment);
         }
+        self.counts = self.recounted();
         let blocks: Vec<Id> = self.blocks.iter().map(|(id, _)| id).collect();
         blocks.into_iter().for_each(|block| self.release(block));
         let segments: Vec<_> = self.segments.iter().map(|(id, segment)| (id, segment.stage)).collect();
@@ -308,8 +314,7 @@ impl State {
                 Stage::Live => self.settle(id),
                 // What was to be done for these may have been done by half.
                 Stage::Leaving | Stage::Cleaning => {
-                    let segment = self.segments.get_mut(id).expect("it was listed");
-                    segment.stage = Stage::Live;
+                    self.change_segment(id, |segment| segment.stage = Stage::Live);
                     self.settle(id);
                 }
                 Stage::Making | Stage::Clean => {}

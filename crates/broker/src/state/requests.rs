@@ -1,7 +1,7 @@
 //! What a tenant asks, and what it is answered: which request is whose work, and what is asked of everything alike.
 
 use super::shelf::index;
-use super::{CLOCK_WORDS, Effect, Lease, Quota, Stage, State, Thing, Touched, Waiting, World};
+use super::{CLOCK_WORDS, Effect, Lease, Quota, State, Thing, Touched, Waiting, World};
 use crate::wire::{Framed, Id, Point, Refusal, Reply, Request, Sums};
 
 impl State {
@@ -34,8 +34,10 @@ impl State {
         }
         match message {
             Request::Hello { .. } => Err(Refusal::Malformed),
-            Request::Reserve { bytes } => self.reserve(Waiting { tenant: from, number, bytes, name: None }),
-            Request::Lease { name, access } => self.lease(from, number, name, access),
+            Request::Reserve { bytes } => {
+                self.reserve(Waiting { tenant: from, user: self.user_of(from), number, bytes, name: None })
+            }
+            Request::Lease { name, access } => self.lease(from, number, name, access, world),
             Request::Return { lease, .. } if is_again && self.held(from, lease).is_err() => Ok(Some(Reply::Done)),
             Request::Return { lease, point } => {
                 self.held(from, lease)?;
@@ -65,7 +67,7 @@ impl State {
             Request::Publish { lease, policy, point, name } => {
                 self.publish(from, lease, policy, point, name, is_again).map(Some)
             }
-            Request::Find { name } => self.find(from, &name).map(Some),
+            Request::Find { name } => self.find(&name).map(Some),
             Request::List { after } => {
                 let text = self.list(after.as_ref());
                 self.effects.push(Effect::Text { to: from, number, text });
@@ -139,10 +141,10 @@ impl State {
 
     pub(super) fn quota(&mut self, from: Id, user: u32, bytes: u64) -> Result<Reply, Refusal> {
         let asking = self.user_of(from);
+        if (bytes > 0 || user != asking) && !self.is_own(asking) {
+            return Err(Refusal::NotAllowed { user: self.own_user });
+        }
         if bytes > 0 {
-            if asking != 0 && asking != self.limits_user() {
-                return Err(Refusal::NotAllowed { user: self.limits_user() });
-            }
             let known = self.quotas.iter().find(|(_, quota)| quota.user == user).map(|(id, _)| id);
             if known.is_none() && self.quotas.len() >= self.limits.quotas {
                 return Err(Refusal::TooMany { limit: self.limits.quotas as u64 });
@@ -151,12 +153,12 @@ impl State {
             self.quotas.get_mut(id).expect("it was found or made").bytes = bytes;
             self.touch(Touched::Quota(index(id)));
         }
-        Ok(Reply::Number { id: Id(self.quota_of(user)), bytes: self.user_bytes(user) })
+        Ok(Reply::Number { id: Id(self.quota_of(user)), bytes: self.counts.user(user).bytes })
     }
 
-    /// The user that the broker runs as, who may change quotas.
-    pub(super) fn limits_user(&self) -> u32 {
-        rustix::process::getuid().as_raw()
+    /// Whether a user runs the broker, or could as well.
+    pub(super) fn is_own(&self, user: u32) -> bool {
+        user == self.own_user || user == 0
     }
 
     pub(super) fn quota_of(&self, user: u32) -> u64 {
@@ -166,30 +168,13 @@ impl State {
             .map_or(self.limits.user_bytes, |(_, quota)| quota.bytes)
     }
 
-    /// What a user has, in whole segments.
-    pub(super) fn user_bytes(&self, user: u32) -> u64 {
-        let of_user = self.segments.iter().filter(|(_, segment)| segment.user == user && segment.stage != Stage::Clean);
-        of_user.map(|(_, segment)| segment.bytes).sum()
-    }
-
-    pub(super) fn made_bytes(&self) -> u64 {
-        self.segments.iter().map(|(_, segment)| segment.bytes).sum()
-    }
-
     pub(crate) fn sums(&self) -> Sums {
-        let leaving = |stage| matches!(stage, Stage::Leaving | Stage::Cleaning);
-        let blocks = || self.blocks.iter().map(|(_, block)| block);
         Sums {
             budget_bytes: self.limits.budget_bytes,
-            made_bytes: self.made_bytes(),
-            leased_bytes: blocks().filter(|block| block.leases > 0).map(|block| block.bytes).sum(),
-            named_bytes: blocks().filter(|block| block.is_named).map(|block| block.bytes).sum(),
-            leaving_bytes: self
-                .segments
-                .iter()
-                .filter(|(_, segment)| leaving(segment.stage))
-                .map(|(_, s)| s.bytes)
-                .sum(),
+            made_bytes: self.counts.made_bytes,
+            leased_bytes: self.counts.leased_bytes,
+            named_bytes: self.counts.named_bytes,
+            leaving_bytes: self.counts.leaving_bytes,
             tenants: self.tenants.len() as u32,
             names: self.named.len() as u32,
             leases: self.leases.len() as u32,

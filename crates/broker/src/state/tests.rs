@@ -82,7 +82,8 @@ fn check(state: &State) {
             assert_eq!(named.writer, of_name(Access::Write).next());
         }
     }
-    assert!(state.made_bytes() <= state.limits.budget_bytes);
+    assert_eq!(state.counts, state.recounted(), "what is counted is what is there");
+    assert!(state.counts.made_bytes <= state.limits.budget_bytes);
 }
 
 /// Rings have room and work has passed, or not, as a coin says.
@@ -101,6 +102,9 @@ impl World for Coins {
     }
 }
 
+/// Who runs the broker.
+const OWN: u32 = 7;
+
 fn limits() -> Limits {
     Limits { kept_bytes: 16 << 20, user_tenants: 6, user_names: 8, ..Limits::new(64 << 20) }
 }
@@ -109,7 +113,7 @@ fn limits() -> Limits {
 fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: &mut Vec<Id>, number: u32) {
     let tenants: Vec<Id> = state.tenants.iter().map(|(id, _)| id).collect();
     let Some(tenant) = random.of(&tenants) else {
-        state.connect(Peer { user: 7, process: number }).unwrap();
+        state.connect(Peer { user: OWN, process: number }).unwrap();
         return;
     };
     let leases: Vec<Id> = state.tenants.get(tenant).unwrap().leases.iter().copied().collect();
@@ -199,7 +203,7 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
     println!("FREEHOLD_SEED={seed}");
     let mut random = Random(seed);
     for _ in 0..40 {
-        let (mut state, mut pages) = (State::new(limits()), Pages::default());
+        let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
         let (mut making, mut cleaning) = (Vec::new(), Vec::new());
         for number in 0..400 {
             step(&mut state, &mut random, &mut making, &mut cleaning, number);
@@ -216,10 +220,10 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
             // A broker dies behind the first so many records.
             let cut = random.below(touched.len() as u64 + 1) as usize;
             touched[..cut].iter().for_each(|&one| pages.put(&state, one));
-            let mended = State::recover(limits(), |kind| pages.records(kind), |_| true);
+            let mended = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
             check(&mended);
             touched[cut..].iter().for_each(|&one| pages.put(&state, one));
-            let whole = State::recover(limits(), |kind| pages.records(kind), |_| true);
+            let whole = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
             check(&whole);
             assert_eq!(
                 whole.leases.iter().collect::<Vec<_>>(),
@@ -241,11 +245,20 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
 }
 
 fn connected(state: &mut State) -> Id {
-    state.connect(Peer { user: 7, process: 1 }).unwrap()
+    connected_as(state, OWN)
+}
+
+fn connected_as(state: &mut State, user: u32) -> Id {
+    state.connect(Peer { user, process: 1 }).unwrap()
 }
 
 fn ask(state: &mut State, from: Id, message: Request) -> Vec<Effect> {
-    state.request(from, Framed { number: 1, is_again: false, message }, &Coins { is_full: false, has_passed: true });
+    ask_with(state, from, message, true)
+}
+
+/// Asks while work has passed, or has not.
+fn ask_with(state: &mut State, from: Id, message: Request, has_passed: bool) -> Vec<Effect> {
+    state.request(from, Framed { number: 1, is_again: false, message }, &Coins { is_full: false, has_passed });
     state.take_effects(Vec::new())
 }
 
@@ -271,7 +284,7 @@ fn refused(effects: &[Effect]) -> &Refusal {
 
 #[test]
 fn a_lease_is_its_holders_alone() {
-    let mut state = State::new(limits());
+    let mut state = State::new(limits(), OWN);
     let (one, other) = (connected(&mut state), connected(&mut state));
     let lease = reserved(&mut state, one, 100);
     let point = Point::default();
@@ -283,7 +296,7 @@ fn a_lease_is_its_holders_alone() {
 
 #[test]
 fn small_leases_of_a_tenant_share_a_segment_and_of_two_tenants_never() {
-    let mut state = State::new(limits());
+    let mut state = State::new(limits(), OWN);
     let (one, other) = (connected(&mut state), connected(&mut state));
     let leases = [(one, 0), (one, 512), (other, 0)].map(|(tenant, offset)| (reserved(&mut state, tenant, 100), offset));
     let place = |lease: Id| {
@@ -300,7 +313,7 @@ fn small_leases_of_a_tenant_share_a_segment_and_of_two_tenants_never() {
 
 #[test]
 fn quotas_count_for_a_user_however_many_connections_it_has() {
-    let mut state = State::new(Limits { user_bytes: 4 << 20, ..limits() });
+    let mut state = State::new(Limits { user_bytes: 4 << 20, ..limits() }, OWN);
     let (one, other) = (connected(&mut state), connected(&mut state));
     reserved(&mut state, one, 2 << 20);
     reserved(&mut state, other, 2 << 20);
@@ -310,7 +323,7 @@ fn quotas_count_for_a_user_however_many_connections_it_has() {
 
 #[test]
 fn a_dead_writer_leaves_what_was_published_last() {
-    let mut state = State::new(limits());
+    let mut state = State::new(limits(), OWN);
     let (publisher, writer) = (connected(&mut state), connected(&mut state));
     let lease = reserved(&mut state, publisher, 4096);
     let name = Name::parse("a").unwrap();
@@ -327,7 +340,7 @@ fn a_dead_writer_leaves_what_was_published_last() {
 
 #[test]
 fn a_dead_writer_in_place_drops_the_name() {
-    let mut state = State::new(limits());
+    let mut state = State::new(limits(), OWN);
     let (publisher, writer) = (connected(&mut state), connected(&mut state));
     let lease = reserved(&mut state, publisher, 4096);
     let (name, point) = (Name::parse("a").unwrap(), Point::default());
@@ -346,7 +359,7 @@ fn a_dead_writer_in_place_drops_the_name() {
 
 #[test]
 fn what_a_dead_tenant_had_is_cleaned_before_anybody_has_it() {
-    let mut state = State::new(limits());
+    let mut state = State::new(limits(), OWN);
     let tenant = connected(&mut state);
     let lease = reserved(&mut state, tenant, 4096);
     let segment = state.blocks.get(state.leases.get(lease).unwrap().block).unwrap().segment;
@@ -359,4 +372,131 @@ fn what_a_dead_tenant_had_is_cleaned_before_anybody_has_it() {
     assert!(matches!(effects.as_slice(), [Effect::Make { .. }]), "{effects:?}");
     state.cleaned(segment, true);
     assert_eq!(state.segments.get(segment).unwrap().stage, Stage::Clean);
+}
+
+fn published(state: &mut State, from: Id, name: &str, policy: Policy) -> Id {
+    let lease = reserved(state, from, 4096);
+    let (point, name) = (Point::default(), Name::parse(name).unwrap());
+    let effects = ask(state, from, Request::Publish { lease, policy, point, name });
+    match effects.as_slice() {
+        [Effect::Reply { reply: Reply::Number { id, .. }, .. }] => *id,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_tenant_has_no_more_than_its_own_quota() {
+    let mut state = State::new(Limits { tenant_bytes: 4 << 20, ..limits() }, OWN);
+    let (one, other) = (connected(&mut state), connected(&mut state));
+    reserved(&mut state, one, 3 << 20);
+    let limit = Refusal::TenantQuota { limit_bytes: 4 << 20, had_bytes: 4 << 20, wanted_bytes: 2 << 20 };
+    assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 2 << 20 })), &limit);
+    reserved(&mut state, other, 2 << 20);
+}
+
+#[test]
+fn what_waits_for_the_driver_counts_for_its_tenant() {
+    let mut state = State::new(Limits { tenant_bytes: 4 << 20, user_waiting: 1, ..limits() }, OWN);
+    let (one, other) = (connected(&mut state), connected(&mut state));
+    let effects = ask(&mut state, one, Request::Reserve { bytes: 2 << 20 });
+    assert!(matches!(effects.as_slice(), [Effect::Make { .. }]), "{effects:?}");
+    let limit = Refusal::TenantQuota { limit_bytes: 4 << 20, had_bytes: 2 << 20, wanted_bytes: 3 << 20 };
+    assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 3 << 20 })), &limit);
+    assert_eq!(
+        refused(&ask(&mut state, other, Request::Reserve { bytes: 2 << 20 })),
+        &Refusal::TooMany { limit: 1 },
+        "another connection gains nothing"
+    );
+}
+
+#[test]
+fn leases_count_for_a_user_and_those_that_end_too() {
+    let mut state = State::new(Limits { tenant_leases: 3, user_leases: 4, ..limits() }, OWN);
+    let (one, other) = (connected(&mut state), connected(&mut state));
+    let leases = [0; 3].map(|_| reserved(&mut state, one, 512));
+    assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 512 })), &Refusal::TooMany { limit: 3 });
+    let point = Point { tenant: one, word: 1, value: 5 };
+    ask_with(&mut state, one, Request::Return { lease: leases[0], point }, false);
+    assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 512 })), &Refusal::TooMany { limit: 3 });
+    reserved(&mut state, other, 512);
+    assert_eq!(refused(&ask(&mut state, other, Request::Reserve { bytes: 512 })), &Refusal::TooMany { limit: 4 });
+    state.pass(&Coins { is_full: false, has_passed: true });
+    reserved(&mut state, one, 512);
+}
+
+#[test]
+fn connections_and_names_count_for_a_user() {
+    let mut state = State::new(Limits { user_tenants: 2, user_names: 2, ..limits() }, OWN);
+    let (one, other) = (connected(&mut state), connected(&mut state));
+    assert_eq!(state.connect(Peer { user: OWN, process: 1 }), Err(Refusal::TooMany { limit: 2 }));
+    published(&mut state, one, "a", Policy::Restore);
+    published(&mut state, other, "b", Policy::Restore);
+    let lease = reserved(&mut state, other, 512);
+    let (policy, point, name) = (Policy::Restore, Point::default(), Name::parse("c").unwrap());
+    let effects = ask(&mut state, other, Request::Publish { lease, policy, point, name });
+    assert_eq!(refused(&effects), &Refusal::TooMany { limit: 2 });
+    let stranger = connected_as(&mut state, 8);
+    published(&mut state, stranger, "d", Policy::Restore);
+}
+
+#[test]
+fn memory_of_the_host_counts_for_a_user_until_its_name_is_dropped() {
+    let mut state = State::new(Limits { user_host_bytes: 8192, ..limits() }, OWN);
+    let tenant = connected(&mut state);
+    let name = |text| Name::parse(text).unwrap();
+    ask(&mut state, tenant, Request::Host { bytes: 8192, name: name("a") });
+    let limit = Refusal::UserQuota { limit_bytes: 8192, had_bytes: 8192, wanted_bytes: 1 };
+    assert_eq!(refused(&ask(&mut state, tenant, Request::Host { bytes: 1, name: name("b") })), &limit);
+    let stranger = connected_as(&mut state, 8);
+    assert_eq!(refused(&ask(&mut state, stranger, Request::Drop { name: name("a") })), &Refusal::ForeignName);
+    let effects = ask(&mut state, tenant, Request::Drop { name: name("a") });
+    assert!(
+        matches!(effects.as_slice(), [Effect::Close { what: Thing::Host(_) }, Effect::Reply { .. }]),
+        "{effects:?}"
+    );
+    ask(&mut state, tenant, Request::Host { bytes: 8192, name: name("b") });
+    check(&state);
+}
+
+#[test]
+fn another_user_reads_a_name_and_neither_writes_nor_drops_it() {
+    let mut state = State::new(limits(), OWN);
+    let (publisher, stranger) = (connected_as(&mut state, 8), connected_as(&mut state, 9));
+    let id = published(&mut state, publisher, "a", Policy::Open);
+    let name = Name::parse("a").unwrap();
+    let effects = ask(&mut state, stranger, Request::Lease { name: id, access: Access::Read });
+    assert!(matches!(effects.as_slice(), [Effect::Reply { reply: Reply::Granted { .. }, .. }]), "{effects:?}");
+    let write = Request::Lease { name: id, access: Access::Write };
+    assert_eq!(refused(&ask(&mut state, stranger, write)), &Refusal::ForeignName);
+    assert_eq!(refused(&ask(&mut state, stranger, Request::Drop { name: name.clone() })), &Refusal::ForeignName);
+    let own = connected(&mut state);
+    ask(&mut state, own, Request::Drop { name });
+    assert!(state.names.is_empty(), "who runs the broker may");
+}
+
+#[test]
+fn another_user_reads_only_what_is_ready() {
+    let mut state = State::new(limits(), OWN);
+    let (publisher, stranger) = (connected_as(&mut state, 8), connected_as(&mut state, 9));
+    let lease = reserved(&mut state, publisher, 4096);
+    let (policy, name) = (Policy::Restore, Name::parse("a").unwrap());
+    let point = Point { tenant: publisher, word: 1, value: 5 };
+    ask_with(&mut state, publisher, Request::Publish { lease, policy, point, name: name.clone() }, false);
+    let read = Request::Lease { name: state.names[&name], access: Access::Read };
+    let effects = ask_with(&mut state, stranger, read.clone(), false);
+    assert_eq!(refused(&effects), &Refusal::Busy { readers: 1, writers: 1 });
+    let effects = ask_with(&mut state, stranger, read, true);
+    assert!(matches!(effects.as_slice(), [Effect::Reply { reply: Reply::Granted { .. }, .. }]), "{effects:?}");
+}
+
+#[test]
+fn only_who_runs_the_broker_sets_quotas_and_asks_for_those_of_others() {
+    let mut state = State::new(limits(), OWN);
+    let (own, stranger) = (connected(&mut state), connected_as(&mut state, 9));
+    let refusal = Refusal::NotAllowed { user: OWN };
+    assert_eq!(refused(&ask(&mut state, stranger, Request::Quota { user: 9, bytes: 1 << 30 })), &refusal);
+    assert_eq!(refused(&ask(&mut state, stranger, Request::Quota { user: OWN, bytes: 0 })), &refusal);
+    ask(&mut state, own, Request::Quota { user: 9, bytes: 2 << 20 });
+    let limit = Refusal::UserQuota { limit_bytes: 2 << 20, had_bytes: 0, wanted_bytes: 3 << 20 };
+    assert_eq!(refused(&ask(&mut state, stranger, Request::Reserve { bytes: 3 << 20 })), &limit);
 }
