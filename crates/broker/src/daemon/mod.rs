@@ -18,7 +18,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::RecvFlags;
 
 use self::connection::{Connection, Greetings};
-use self::helper::Helper;
+use self::helper::{Helper, Stain};
 use crate::journal::Journal;
 use crate::maker::Maker;
 use crate::part::{Config, Part};
@@ -420,12 +420,12 @@ impl Daemon {
 
     fn hear_helper(&mut self) -> io::Result<()> {
         match self.helper.hear() {
-            Ok(Some((segment, is_clean))) => self.state.cleaned(segment, is_clean),
+            Ok(Some((what, is_clean))) => self.state.cleaned(what, is_clean),
             Ok(None) => {}
             Err(_) => {
                 self.unwatch(self.helper.socket());
                 let lost = self.helper.restart(&self.config, &self.held)?;
-                lost.into_iter().for_each(|segment| self.state.cleaned(segment, false));
+                lost.into_iter().for_each(|what| self.state.cleaned(what, false));
                 self.watch(self.helper.socket(), Source::Helper)?;
             }
         }
@@ -501,10 +501,10 @@ impl Daemon {
                     }
                     self.maker.make(segment, bytes);
                 }
-                Effect::Clean { segment } => {
-                    let bytes = self.state.segments.get(segment).map_or(0, |segment| segment.bytes);
+                Effect::Clean { what, segment, offset, bytes } => {
+                    let whole_bytes = self.state.segments.get(segment).map_or(0, |segment| segment.bytes);
                     if let Some(descriptor) = self.held.get(&Kept::Segment(segment)) {
-                        self.helper.clean(segment, bytes, descriptor);
+                        self.helper.clean(what, Stain { segment, whole_bytes, offset, bytes }, descriptor);
                     }
                 }
                 Effect::Close { what } => self.close(what)?,

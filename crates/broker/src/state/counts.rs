@@ -79,11 +79,13 @@ pub(crate) struct BlockCount {
     bytes: u64,
     is_leased: bool,
     is_named: bool,
+    is_dirty: bool,
 }
 
 impl BlockCount {
     pub(crate) fn of(block: &Block) -> Self {
-        Self { bytes: block.bytes, is_leased: block.leases > 0, is_named: block.is_named }
+        let Block { bytes, is_named, is_dirty, leases, .. } = *block;
+        Self { bytes, is_leased: leases > 0, is_named, is_dirty }
     }
 }
 
@@ -131,6 +133,9 @@ impl Counts {
         }
         if counted.is_named {
             step.apply(&mut self.named_bytes, counted.bytes);
+        }
+        if counted.is_dirty {
+            step.apply(&mut self.leaving_bytes, counted.bytes);
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::counts::{BlockCount, SegmentCount, Step};
 use super::room::{Room, span_bytes};
 use super::shelf::index;
-use super::{Attachment, Block, Effect, Lease, Segment, Stage, State, Thing, Touched, Waiting, World};
+use super::{Attachment, Block, Dirty, Effect, Lease, Segment, Stage, State, Thing, Touched, Waiting, World};
 use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, Request};
 
 /// What a driver makes and maps at once.
@@ -68,6 +68,7 @@ impl State {
             user: wanted.user,
             room: Room::new(segment_bytes),
             blocks: BTreeSet::new(),
+            spoilt: BTreeSet::new(),
             attached: BTreeSet::new(),
         };
         let counted = SegmentCount::of(&made);
@@ -120,7 +121,16 @@ impl State {
             let offset = self.segments.get_mut(segment)?.room.take(span_bytes(wanted.bytes))?;
             Some((segment, offset))
         })?;
-        let block = self.blocks.add(Block { segment, offset, bytes: wanted.bytes, leases: 0, is_named: false });
+        let block = Block {
+            segment,
+            offset,
+            bytes: wanted.bytes,
+            leases: 0,
+            is_named: false,
+            is_foreign: false,
+            is_dirty: false,
+        };
+        let block = self.blocks.add(block);
         self.change_segment(segment, |segment| segment.blocks.insert(block));
         self.touch(Touched::Block(index(block)));
         Some(self.grant(wanted.tenant, wanted.number, block, Access::Write, wanted.name))
@@ -130,6 +140,9 @@ impl State {
     pub(super) fn grant(&mut self, tenant: Id, number: u32, block: Id, access: Access, name: Option<Id>) -> Reply {
         // It may have been dropped while the driver made memory.
         let name = name.filter(|&name| self.named.get(name).is_some());
+        if access == Access::Write {
+            self.mark_foreign(block, tenant);
+        }
         self.order += 1;
         let (by, order) = ((tenant, number), self.order);
         let lease = self.leases.add(Lease { holder: tenant, block, access, name, by, ending: None, order });
@@ -153,6 +166,17 @@ impl State {
             }
         }
         Reply::Granted { lease, segment, offset, bytes, point, access }
+    }
+
+    /// Remembers that a tenant may write to a block, if it lies in a segment of another's. Before the lease is written down: a
+    /// broker that comes after knows of none without knowing this.
+    fn mark_foreign(&mut self, block: Id, tenant: Id) {
+        let marked = self.blocks.get_mut(block).expect("it is leased");
+        let owner = self.segments.get(marked.segment).and_then(|segment| segment.owner);
+        if owner.is_some_and(|owner| owner != tenant) && !marked.is_foreign {
+            marked.is_foreign = true;
+            self.touch(Touched::Block(index(block)));
+        }
     }
 
     /// A segment of zeros that is anybody's.
@@ -281,11 +305,23 @@ impl State {
         self.touch(Touched::Name(index(name)));
     }
 
-    /// Gives a block's bytes back, if nobody has it.
+    /// Gives a block's bytes back, if nobody has it. To the owner of its segment alone they go as they are.
     pub(super) fn release(&mut self, block: Id) {
-        if !self.blocks.get(block).is_some_and(|block| block.leases == 0 && !block.is_named) {
+        let is_free = |block: &&Block| block.leases == 0 && !block.is_named && !block.is_dirty;
+        let Some(&Block { segment, offset, bytes, is_foreign, .. }) = self.blocks.get(block).filter(is_free) else {
+            return;
+        };
+        if is_foreign && self.segments.get(segment).is_some_and(|segment| segment.owner.is_some()) {
+            self.change_block(block, |block| block.is_dirty = true);
+            self.touch(Touched::Block(index(block)));
+            let (what, bytes) = (Dirty::Block(block), span_bytes(bytes));
+            self.effects.push(Effect::Clean { what, segment, offset, bytes });
             return;
         }
+        self.remove_block(block);
+    }
+
+    fn remove_block(&mut self, block: Id) {
         let released = self.blocks.remove(block).expect("it is there");
         self.counts.block(BlockCount::of(&released), Step::Take);
         self.touch(Touched::Block(index(block)));
@@ -299,7 +335,7 @@ impl State {
     /// Sees what becomes of a segment without blocks.
     pub(super) fn settle(&mut self, id: Id) {
         let segment = self.segments.get(id).expect("it is there");
-        if segment.stage != Stage::Live || !segment.blocks.is_empty() {
+        if segment.stage != Stage::Live || segment.blocks.len() > segment.spoilt.len() {
             return;
         }
         if let Some(owner) = segment.owner {
@@ -307,6 +343,16 @@ impl State {
                 return;
             }
             self.tenants.get_mut(owner).expect("it owns").segments.remove(&id);
+        }
+        let spoilt = std::mem::take(&mut self.segments.get_mut(id).expect("it is there").spoilt);
+        for block in spoilt {
+            let gone = self.blocks.remove(block).expect("a segment's block is there");
+            self.counts.block(BlockCount::of(&gone), Step::Take);
+            self.touch(Touched::Block(index(block)));
+            self.change_segment(id, |segment| {
+                segment.blocks.remove(&block);
+                segment.room.give(gone.offset, span_bytes(gone.bytes));
+            });
         }
         let attached: Vec<Id> = self.change_segment(id, |segment| {
             (segment.owner, segment.stage) = (None, Stage::Leaving);
@@ -330,11 +376,30 @@ impl State {
         }
         self.change_segment(id, |segment| segment.stage = Stage::Cleaning);
         self.touch(Touched::Segment(index(id)));
-        self.effects.push(Effect::Clean { segment: id });
+        let bytes = self.segments.get(id).expect("it is there").bytes;
+        self.effects.push(Effect::Clean { what: Dirty::Segment(id), segment: id, offset: 0, bytes });
     }
 
-    /// A segment is all zeros, or could not be made so.
-    pub(crate) fn cleaned(&mut self, id: Id, is_clean: bool) {
+    /// Something is all zeros, or could not be made so.
+    pub(crate) fn cleaned(&mut self, what: Dirty, is_clean: bool) {
+        match what {
+            Dirty::Segment(segment) => self.cleaned_segment(segment, is_clean),
+            Dirty::Block(block) => self.cleaned_block(block, is_clean),
+        }
+    }
+
+    fn cleaned_block(&mut self, id: Id, is_clean: bool) {
+        let Some(block) = self.blocks.get(id).filter(|block| block.is_dirty) else { return };
+        let segment = block.segment;
+        if is_clean {
+            self.remove_block(id);
+            return;
+        }
+        self.segments.get_mut(segment).expect("a block lies in a segment").spoilt.insert(id);
+        self.settle(segment);
+    }
+
+    fn cleaned_segment(&mut self, id: Id, is_clean: bool) {
         if self.segments.get(id).is_none_or(|segment| segment.stage != Stage::Cleaning) {
             return;
         }
@@ -410,6 +475,7 @@ impl State {
         self.order += 1;
         (given.holder, given.by, given.order) = (to, (from, number), self.order);
         let name = given.name;
+        self.mark_foreign(given.block, to);
         // The new one is written first: a broker that comes after finds one of them, or both.
         let new = self.leases.add(given);
         self.touch(Touched::Lease(index(new)));

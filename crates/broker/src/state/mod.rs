@@ -71,6 +71,8 @@ pub(crate) struct Segment {
     pub(crate) user: u32,
     room: Room,
     blocks: BTreeSet<Id>,
+    /// Those that could not be overwritten: they go with the segment.
+    spoilt: BTreeSet<Id>,
     /// Tenants that have its descriptor.
     attached: BTreeSet<Id>,
 }
@@ -82,6 +84,10 @@ pub(crate) struct Block {
     pub(crate) bytes: u64,
     leases: u32,
     is_named: bool,
+    /// Somebody other than the segment's owner could write to it: it is the owner's again as zeros.
+    is_foreign: bool,
+    /// Nobody has it, and it is being overwritten with zeros.
+    is_dirty: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,8 +170,12 @@ pub(crate) enum Effect {
         segment: Id,
         bytes: u64,
     },
+    /// Overwrite bytes of a segment with zeros.
     Clean {
+        what: Dirty,
         segment: Id,
+        offset: u64,
+        bytes: u64,
     },
     Close {
         what: Thing,
@@ -174,6 +184,13 @@ pub(crate) enum Effect {
     Part {
         tenant: Id,
     },
+}
+
+/// What is overwritten with zeros: all of a segment, or a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Dirty {
+    Segment(Id),
+    Block(Id),
 }
 
 /// What has a descriptor.

@@ -36,8 +36,7 @@ impl Kind {
     pub(crate) const fn words(self) -> usize {
         match self {
             Self::Tenant | Self::Attachment | Self::Quota => 2,
-            Self::Segment => 4,
-            Self::Block => 3,
+            Self::Segment | Self::Block => 4,
             Self::Lease => 9,
             Self::Name => 7 + NAME_WORDS,
             Self::Host => 2 + NAME_WORDS,
@@ -136,7 +135,9 @@ impl State {
                 None => put(self.segments.last_at(index), None),
             },
             Touched::Block(index) => match self.blocks.at(index) {
-                Some((id, block)) => put(id, Some(&[block.segment.0, block.offset, block.bytes])),
+                Some((id, block)) => {
+                    put(id, Some(&[block.segment.0, block.offset, block.bytes, u64::from(block.is_foreign)]))
+                }
                 None => put(self.blocks.last_at(index), None),
             },
             Touched::Lease(index) => match self.leases.at(index) {
@@ -213,6 +214,7 @@ impl State {
                 user: u32::try_from(words[3]).ok()?,
                 room: Room::new(words[0]),
                 blocks: BTreeSet::new(),
+                spoilt: BTreeSet::new(),
                 attached: BTreeSet::new(),
             })
         });
@@ -239,7 +241,9 @@ impl State {
                 return None;
             }
             within.blocks.insert(id);
-            Some(Block { segment, offset, bytes, leases: 0, is_named: false })
+            // What was being overwritten is, from the beginning.
+            let is_foreign = words[3] != 0;
+            Some(Block { segment, offset, bytes, leases: 0, is_named: false, is_foreign, is_dirty: false })
         });
         self.named = shelf(records(Kind::Name), |_, words| {
             let (user, process) = halves(words[1]);

@@ -1,5 +1,7 @@
 //! The state under random requests, and under a death between any two records of the journal.
 
+mod users;
+
 use std::collections::BTreeMap;
 
 use super::record::{Kind, Record};
@@ -60,7 +62,8 @@ fn check(state: &State) {
         assert!(state.segments.get(block.segment).unwrap().blocks.contains(&id));
         let leases = state.leases.iter().filter(|(_, lease)| lease.block == id).count();
         assert_eq!(block.leases as usize, leases);
-        assert!(leases > 0 || block.is_named, "a block is somebody's");
+        assert!(leases > 0 || block.is_named || block.is_dirty, "a block is somebody's");
+        assert!(!block.is_dirty || (leases == 0 && !block.is_named), "nobody has what is overwritten");
     }
     for (id, lease) in state.leases.iter() {
         let holder = state.tenants.get(lease.holder).unwrap();
@@ -110,7 +113,7 @@ fn limits() -> Limits {
 }
 
 /// One random thing that happens.
-fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: &mut Vec<Id>, number: u32) {
+fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: &mut Vec<Dirty>, number: u32) {
     let tenants: Vec<Id> = state.tenants.iter().map(|(id, _)| id).collect();
     let Some(tenant) = random.of(&tenants) else {
         state.connect(Peer { user: OWN, process: number }).unwrap();
@@ -181,9 +184,9 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
                 making.retain(|&other| other != segment);
                 let code = if random.below(8) == 0 { Err(2) } else { Ok(()) };
                 state.made(segment, code);
-            } else if let Some(segment) = random.of(cleaning) {
-                cleaning.retain(|&other| other != segment);
-                state.cleaned(segment, random.below(8) != 0);
+            } else if let Some(what) = random.of(cleaning) {
+                cleaning.retain(|&other| other != what);
+                state.cleaned(what, random.below(8) != 0);
             }
             return;
         }
@@ -211,7 +214,7 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
             for effect in state.take_effects(Vec::new()) {
                 match effect {
                     Effect::Make { segment, .. } => making.push(segment),
-                    Effect::Clean { segment } => cleaning.push(segment),
+                    Effect::Clean { what, .. } => cleaning.push(what),
                     _ => {}
                 }
             }
@@ -236,8 +239,8 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
                 "no name is lost"
             );
             assert_eq!(
-                whole.blocks.iter().collect::<Vec<_>>(),
-                state.blocks.iter().collect::<Vec<_>>(),
+                whole.blocks.iter().filter(|(_, block)| !block.is_dirty).collect::<Vec<_>>(),
+                state.blocks.iter().filter(|(_, block)| !block.is_dirty).collect::<Vec<_>>(),
                 "no block is lost"
             );
         }
@@ -354,7 +357,7 @@ fn a_dead_writer_in_place_drops_the_name() {
     );
     state.end(writer);
     assert!(state.names.is_empty());
-    assert_eq!(state.blocks.len(), 0);
+    assert_eq!((state.sums().named_bytes, state.sums().leaving_bytes), (0, 4096));
 }
 
 #[test]
@@ -366,11 +369,12 @@ fn what_a_dead_tenant_had_is_cleaned_before_anybody_has_it() {
     state.fence(tenant);
     assert!(state.leases.get(lease).is_some(), "the device may still work for it");
     state.end(tenant);
-    assert!(state.take_effects(Vec::new()).contains(&Effect::Clean { segment }));
+    let (what, bytes) = (Dirty::Segment(segment), 2 << 20);
+    assert!(state.take_effects(Vec::new()).contains(&Effect::Clean { what, segment, offset: 0, bytes }));
     let next = connected(&mut state);
     let effects = ask(&mut state, next, Request::Reserve { bytes: 4096 });
     assert!(matches!(effects.as_slice(), [Effect::Make { .. }]), "{effects:?}");
-    state.cleaned(segment, true);
+    state.cleaned(what, true);
     assert_eq!(state.segments.get(segment).unwrap().stage, Stage::Clean);
 }
 
@@ -384,119 +388,56 @@ fn published(state: &mut State, from: Id, name: &str, policy: Policy) -> Id {
     }
 }
 
-#[test]
-fn a_tenant_has_no_more_than_its_own_quota() {
-    let mut state = State::new(Limits { tenant_bytes: 4 << 20, ..limits() }, OWN);
-    let (one, other) = (connected(&mut state), connected(&mut state));
-    reserved(&mut state, one, 3 << 20);
-    let limit = Refusal::TenantQuota { limit_bytes: 4 << 20, had_bytes: 4 << 20, wanted_bytes: 2 << 20 };
-    assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 2 << 20 })), &limit);
-    reserved(&mut state, other, 2 << 20);
+/// A block of one tenant's segment that another has had.
+fn foreign(state: &mut State) -> (Id, Id, Dirty) {
+    let (owner, taker) = (connected(state), connected(state));
+    let lease = reserved(state, owner, 1000);
+    let point = Point::default();
+    let effects = ask(state, owner, Request::Give { lease, to: taker, point });
+    let Some(Effect::Tell { reply: Reply::Given { lease, segment, .. }, .. }) = effects.first() else {
+        panic!("{effects:?}")
+    };
+    let block = state.leases.get(*lease).unwrap().block;
+    let effects = ask(state, taker, Request::Return { lease: *lease, point });
+    let what = Dirty::Block(block);
+    assert_eq!(effects[0], Effect::Clean { what, segment: *segment, offset: 0, bytes: 1024 });
+    (owner, *segment, what)
 }
 
 #[test]
-fn what_waits_for_the_driver_counts_for_its_tenant() {
-    let mut state = State::new(Limits { tenant_bytes: 4 << 20, user_waiting: 1, ..limits() }, OWN);
-    let (one, other) = (connected(&mut state), connected(&mut state));
-    let effects = ask(&mut state, one, Request::Reserve { bytes: 2 << 20 });
-    assert!(matches!(effects.as_slice(), [Effect::Make { .. }]), "{effects:?}");
-    let limit = Refusal::TenantQuota { limit_bytes: 4 << 20, had_bytes: 2 << 20, wanted_bytes: 3 << 20 };
-    assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 3 << 20 })), &limit);
-    assert_eq!(
-        refused(&ask(&mut state, other, Request::Reserve { bytes: 2 << 20 })),
-        &Refusal::TooMany { limit: 1 },
-        "another connection gains nothing"
-    );
-}
-
-#[test]
-fn leases_count_for_a_user_and_those_that_end_too() {
-    let mut state = State::new(Limits { tenant_leases: 3, user_leases: 4, ..limits() }, OWN);
-    let (one, other) = (connected(&mut state), connected(&mut state));
-    let leases = [0; 3].map(|_| reserved(&mut state, one, 512));
-    assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 512 })), &Refusal::TooMany { limit: 3 });
-    let point = Point { tenant: one, word: 1, value: 5 };
-    ask_with(&mut state, one, Request::Return { lease: leases[0], point }, false);
-    assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 512 })), &Refusal::TooMany { limit: 3 });
-    reserved(&mut state, other, 512);
-    assert_eq!(refused(&ask(&mut state, other, Request::Reserve { bytes: 512 })), &Refusal::TooMany { limit: 4 });
-    state.pass(&Coins { is_full: false, has_passed: true });
-    reserved(&mut state, one, 512);
-}
-
-#[test]
-fn connections_and_names_count_for_a_user() {
-    let mut state = State::new(Limits { user_tenants: 2, user_names: 2, ..limits() }, OWN);
-    let (one, other) = (connected(&mut state), connected(&mut state));
-    assert_eq!(state.connect(Peer { user: OWN, process: 1 }), Err(Refusal::TooMany { limit: 2 }));
-    published(&mut state, one, "a", Policy::Restore);
-    published(&mut state, other, "b", Policy::Restore);
-    let lease = reserved(&mut state, other, 512);
-    let (policy, point, name) = (Policy::Restore, Point::default(), Name::parse("c").unwrap());
-    let effects = ask(&mut state, other, Request::Publish { lease, policy, point, name });
-    assert_eq!(refused(&effects), &Refusal::TooMany { limit: 2 });
-    let stranger = connected_as(&mut state, 8);
-    published(&mut state, stranger, "d", Policy::Restore);
-}
-
-#[test]
-fn memory_of_the_host_counts_for_a_user_until_its_name_is_dropped() {
-    let mut state = State::new(Limits { user_host_bytes: 8192, ..limits() }, OWN);
-    let tenant = connected(&mut state);
-    let name = |text| Name::parse(text).unwrap();
-    ask(&mut state, tenant, Request::Host { bytes: 8192, name: name("a") });
-    let limit = Refusal::UserQuota { limit_bytes: 8192, had_bytes: 8192, wanted_bytes: 1 };
-    assert_eq!(refused(&ask(&mut state, tenant, Request::Host { bytes: 1, name: name("b") })), &limit);
-    let stranger = connected_as(&mut state, 8);
-    assert_eq!(refused(&ask(&mut state, stranger, Request::Drop { name: name("a") })), &Refusal::ForeignName);
-    let effects = ask(&mut state, tenant, Request::Drop { name: name("a") });
-    assert!(
-        matches!(effects.as_slice(), [Effect::Close { what: Thing::Host(_) }, Effect::Reply { .. }]),
-        "{effects:?}"
-    );
-    ask(&mut state, tenant, Request::Host { bytes: 8192, name: name("b") });
+fn what_another_tenant_had_is_its_owners_again_as_zeros() {
+    let mut state = State::new(limits(), OWN);
+    let (owner, segment, what) = foreign(&mut state);
+    assert_eq!(state.sums().leaving_bytes, 1000);
+    let next = reserved(&mut state, owner, 1000);
+    let offset = |state: &State, lease| state.blocks.get(state.leases.get(lease).unwrap().block).unwrap().offset;
+    assert_eq!(offset(&state, next), 1024, "it is not there yet");
+    state.cleaned(what, true);
     check(&state);
+    let next = reserved(&mut state, owner, 1000);
+    assert_eq!((offset(&state, next), state.sums().leaving_bytes), (0, 0));
+    assert_eq!(state.segments.get(segment).unwrap().owner, Some(owner));
 }
 
 #[test]
-fn another_user_reads_a_name_and_neither_writes_nor_drops_it() {
+fn what_nobody_else_had_is_its_owners_at_once() {
     let mut state = State::new(limits(), OWN);
-    let (publisher, stranger) = (connected_as(&mut state, 8), connected_as(&mut state, 9));
-    let id = published(&mut state, publisher, "a", Policy::Open);
-    let name = Name::parse("a").unwrap();
-    let effects = ask(&mut state, stranger, Request::Lease { name: id, access: Access::Read });
-    assert!(matches!(effects.as_slice(), [Effect::Reply { reply: Reply::Granted { .. }, .. }]), "{effects:?}");
-    let write = Request::Lease { name: id, access: Access::Write };
-    assert_eq!(refused(&ask(&mut state, stranger, write)), &Refusal::ForeignName);
-    assert_eq!(refused(&ask(&mut state, stranger, Request::Drop { name: name.clone() })), &Refusal::ForeignName);
-    let own = connected(&mut state);
-    ask(&mut state, own, Request::Drop { name });
-    assert!(state.names.is_empty(), "who runs the broker may");
+    let owner = connected(&mut state);
+    let lease = reserved(&mut state, owner, 1000);
+    let effects = ask(&mut state, owner, Request::Return { lease, point: Point::default() });
+    assert_eq!(effects, [Effect::Reply { to: owner, number: 1, reply: Reply::Done }]);
 }
 
 #[test]
-fn another_user_reads_only_what_is_ready() {
+fn what_cannot_be_overwritten_goes_with_its_segment() {
     let mut state = State::new(limits(), OWN);
-    let (publisher, stranger) = (connected_as(&mut state, 8), connected_as(&mut state, 9));
-    let lease = reserved(&mut state, publisher, 4096);
-    let (policy, name) = (Policy::Restore, Name::parse("a").unwrap());
-    let point = Point { tenant: publisher, word: 1, value: 5 };
-    ask_with(&mut state, publisher, Request::Publish { lease, policy, point, name: name.clone() }, false);
-    let read = Request::Lease { name: state.names[&name], access: Access::Read };
-    let effects = ask_with(&mut state, stranger, read.clone(), false);
-    assert_eq!(refused(&effects), &Refusal::Busy { readers: 1, writers: 1 });
-    let effects = ask_with(&mut state, stranger, read, true);
-    assert!(matches!(effects.as_slice(), [Effect::Reply { reply: Reply::Granted { .. }, .. }]), "{effects:?}");
-}
-
-#[test]
-fn only_who_runs_the_broker_sets_quotas_and_asks_for_those_of_others() {
-    let mut state = State::new(limits(), OWN);
-    let (own, stranger) = (connected(&mut state), connected_as(&mut state, 9));
-    let refusal = Refusal::NotAllowed { user: OWN };
-    assert_eq!(refused(&ask(&mut state, stranger, Request::Quota { user: 9, bytes: 1 << 30 })), &refusal);
-    assert_eq!(refused(&ask(&mut state, stranger, Request::Quota { user: OWN, bytes: 0 })), &refusal);
-    ask(&mut state, own, Request::Quota { user: 9, bytes: 2 << 20 });
-    let limit = Refusal::UserQuota { limit_bytes: 2 << 20, had_bytes: 0, wanted_bytes: 3 << 20 };
-    assert_eq!(refused(&ask(&mut state, stranger, Request::Reserve { bytes: 3 << 20 })), &limit);
+    let (owner, segment, what) = foreign(&mut state);
+    state.cleaned(what, false);
+    check(&state);
+    let next = reserved(&mut state, owner, 1000);
+    assert_eq!(state.blocks.get(state.leases.get(next).unwrap().block).unwrap().offset, 1024);
+    state.end(owner);
+    let (what, bytes) = (Dirty::Segment(segment), 2 << 20);
+    assert!(state.take_effects(Vec::new()).contains(&Effect::Clean { what, segment, offset: 0, bytes }));
+    check(&state);
 }
