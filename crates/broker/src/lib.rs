@@ -22,5 +22,5 @@ pub mod wire;
 
 pub use client::{Answer, Broker, Error, Given, Granted, Lease, Link, LinkError, Patience, Result};
 pub use name::{Name, NotAName};
-pub use part::{Config, Part, Terms, play};
+pub use part::{Config, Part, Probed, Terms, play};
 pub use wire::{Access, Policy};

@@ -48,6 +48,8 @@ pub struct Config {
     pub socket: PathBuf,
     /// The device, as for `freehold::open`.
     pub device: Option<String>,
+    /// Its UUID as [`probe`](Self::probe) told it, its first byte the lowest. 0 where nobody asked.
+    pub device_uuid: u128,
     /// The most memory of the device.
     pub memory_bytes: u64,
     /// How long the broker looks for the next request before it sleeps.
@@ -68,7 +70,8 @@ impl Config {
         let Terms { group, user_bytes, tenant_bytes } = self.terms;
         let numbers = [Some(self.memory_bytes), Some(self.spin_us), group.map(u64::from), user_bytes, tenant_bytes];
         let numbers = numbers.map(|number| number.map_or("-".to_owned(), |number| number.to_string()));
-        let mut words: Vec<OsString> = [part, device].into_iter().map(OsString::from).collect();
+        let uuid = self.device_uuid.to_string();
+        let mut words: Vec<OsString> = [part, device, &uuid].into_iter().map(OsString::from).collect();
         words.extend(numbers.into_iter().map(OsString::from));
         words.push(self.socket.clone().into());
         words
@@ -76,7 +79,7 @@ impl Config {
 
     /// What the words of a part say, of a process that was started so. Nothing where they are none.
     pub fn parse(program: PathBuf, before: Vec<OsString>, words: &[OsString]) -> Option<(Part, Self)> {
-        let [part, device, memory, spin, group, user, tenant, socket] = words else { return None };
+        let [part, device, uuid, memory, spin, group, user, tenant, socket] = words else { return None };
         let part = match part.to_str()? {
             "keeper" => Part::Keeper,
             "broker" => Part::Broker,
@@ -91,19 +94,21 @@ impl Config {
         let group = wish(group)?.map(u32::try_from).transpose().ok()?;
         let terms = Terms { group, user_bytes: wish(user)?, tenant_bytes: wish(tenant)? };
         let (memory_bytes, spin_us) = (number(memory)?, number(spin)?);
-        Some((part, Self { program, before, socket: socket.into(), device, memory_bytes, spin_us, terms }))
+        let device_uuid = uuid.to_str()?.parse().ok()?;
+        let socket = socket.into();
+        Some((part, Self { program, before, socket, device, device_uuid, memory_bytes, spin_us, terms }))
     }
 
-    /// What the device is, and how much memory it has. Another process asks it: the one that keeps descriptors never has to do
+    /// What the device is. Another process asks it: the one that keeps descriptors never has to do
     /// with a driver.
     ///
     /// # Errors
     /// Why it cannot be used, in a sentence.
-    pub fn probe(&self) -> io::Result<(String, u64)> {
+    pub fn probe(&self) -> io::Result<Probed> {
         let mut command = Command::new(&self.program);
         let output = command.args(&self.before).args(self.words(Part::Probe)).stdin(Stdio::null()).output()?;
         let text = String::from_utf8_lossy(&output.stdout);
-        match text.trim_end().split_once(' ').and_then(|(bytes, why)| Some((why.to_owned(), bytes.parse().ok()?))) {
+        match Probed::parse(text.trim_end()) {
             Some(found) if output.status.success() => Ok(found),
             _ => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim_end().to_owned())),
         }
@@ -117,6 +122,24 @@ impl Config {
         // What a terminal says to one process is not said to all: the keeper decides.
         command.process_group(0);
         Ok((command.spawn()?, ours))
+    }
+}
+
+/// What a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probed {
+    /// In words, and why it was chosen.
+    pub what: String,
+    pub total_bytes: u64,
+    /// Its first byte the lowest.
+    pub uuid: u128,
+}
+
+impl Probed {
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.splitn(3, ' ');
+        let (total_bytes, uuid) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        Some(Self { what: words.next()?.to_owned(), total_bytes, uuid })
     }
 }
 
@@ -138,7 +161,8 @@ pub fn play(part: Part, config: Config) -> io::Result<()> {
 fn probe(device: Option<&str>) -> io::Result<()> {
     let opened = open::open(device).map_err(io::Error::other)?;
     let total = device::total_bytes(&opened.api, opened.device).map_err(io::Error::other)?;
-    println!("{total} {}", opened.why);
+    let uuid = device::uuid(&opened.api, opened.device).map_err(io::Error::other)?;
+    println!("{total} {} {}", u128::from_le_bytes(uuid.bytes), opened.why);
     Ok(())
 }
 
@@ -160,6 +184,7 @@ mod tests {
                 before: vec!["part".into()],
                 socket: "/run/freehold/broker".into(),
                 device: Some("soft".to_owned()),
+                device_uuid: 7 << 100,
                 memory_bytes: 1 << 30,
                 spin_us: 50,
                 terms,

@@ -44,6 +44,10 @@ pub enum Refusal {
     NotTaken { waiting: u32 },
     #[error("the device refused with code {code}")]
     Device { code: u32 },
+    #[error(
+        "the GPU is gone or broken (code {code}): look at `nvidia-smi`, and start the broker again when it is back"
+    )]
+    DeviceGone { code: u32 },
     #[error("no bytes were asked for")]
     NothingAsked,
     #[error("only user {user} may do that")]
@@ -87,6 +91,7 @@ impl Refusal {
             Self::NotAllowed { user } => (218, [u64::from(user), 0, 0]),
             Self::OtherBytes { bytes } => (219, [bytes, 0, 0]),
             Self::NoDescriptors => (221, [0; 3]),
+            Self::DeviceGone { code } => (222, [u64::from(code), 0, 0]),
             Self::TenantQuota { limit_bytes, had_bytes, wanted_bytes } => (220, [limit_bytes, had_bytes, wanted_bytes]),
         }
     }
@@ -123,6 +128,7 @@ impl Refusal {
             218 => Self::NotAllowed { user: first as u32 },
             219 => Self::OtherBytes { bytes: first },
             221 => Self::NoDescriptors,
+            222 => Self::DeviceGone { code: first as u32 },
             220 => Self::TenantQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
             _ => return Err(NoMessage),
         })

@@ -97,7 +97,8 @@ pub enum Reply {
     /// Who the tenant is. Descriptors: its ring, its clock, the broker's bell.
     Welcome {
         tenant: Id,
-        ordinal: u32,
+        /// The UUID of the device, its first byte the lowest. 0 where it is not known.
+        device: u128,
     },
     /// A lease, ready when the point has passed.
     Granted {
@@ -334,7 +335,7 @@ impl Framed<Reply> {
     pub fn encode(&self) -> Slot {
         let words = |kind: u16, words: &[u64]| Words::begin(kind, self.number).with(words);
         match &self.message {
-            Reply::Welcome { tenant, ordinal } => words(101, &[tenant.0, u64::from(*ordinal)]),
+            Reply::Welcome { tenant, device } => words(101, &[tenant.0, *device as u64, (*device >> 64) as u64]),
             Reply::Granted { lease, segment, offset, bytes, point, access } => {
                 let [at, value] = point.words();
                 words(102, &[lease.0, segment.0, *offset, *bytes, at, value, access.word()])
@@ -373,7 +374,7 @@ impl Framed<Reply> {
     pub fn decode(slot: &Slot) -> Result<Self, NoMessage> {
         let point = |at: usize| Point::of([slot[at], slot[at + 1]]);
         let message = match slot[0] as u16 {
-            101 => Reply::Welcome { tenant: Id(slot[1]), ordinal: u32::try_from(slot[2]).map_err(|_| NoMessage)? },
+            101 => Reply::Welcome { tenant: Id(slot[1]), device: u128::from(slot[2]) | u128::from(slot[3]) << 64 },
             102 => Reply::Granted {
                 lease: Id(slot[1]),
                 segment: Id(slot[2]),

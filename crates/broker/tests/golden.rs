@@ -100,7 +100,7 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
         leases: 8,
     };
     let replies: Vec<(Reply, u64, &[u64])> = vec![
-        (Reply::Welcome { tenant: Id(13), ordinal: 1 }, 101, &[13, 1]),
+        (Reply::Welcome { tenant: Id(13), device: 2 << 64 | 1 }, 101, &[13, 1, 2]),
         (
             Reply::Granted { lease, segment, offset, bytes, point, access: Access::Write },
             102,
@@ -134,6 +134,7 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
         (Reply::Refused(Refusal::OtherBytes { bytes: 7 }), 219, &[7]),
         (Reply::Refused(Refusal::TenantQuota { limit_bytes: 1, had_bytes: 2, wanted_bytes: 3 }), 220, &[1, 2, 3]),
         (Reply::Refused(Refusal::NoDescriptors), 221, &[]),
+        (Reply::Refused(Refusal::DeviceGone { code: 46 }), 222, &[46]),
     ];
     for (message, kind, words) in replies {
         let mut slot = [0; 8];

@@ -294,7 +294,7 @@ impl Daemon {
         let Newcomer { socket, process, ring, clock, bell } = newcomer;
         let connected = self.state.connect(peer);
         let message = match &connected {
-            Ok(tenant) => Reply::Welcome { tenant: *tenant, ordinal: 0 },
+            Ok(tenant) => Reply::Welcome { tenant: *tenant, device: self.config.device_uuid },
             Err(refusal) => Reply::Refused(refusal.clone()),
         };
         let slot = Framed { number, is_again: false, message }.encode();

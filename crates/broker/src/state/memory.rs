@@ -14,6 +14,10 @@ const PAGE_BYTES: u64 = 2 << 20;
 /// Segments without blocks that a tenant keeps, so that its next request finds one: in bytes.
 const IDLE_BYTES: u64 = 64 << 20;
 
+/// The driver's codes for a device that is not there, or not to be used any more: unavailable, no device, an invalid one, memory
+/// that cannot be corrected, a system that is not ready, unknown.
+const GONE: [u32; 6] = [46, 100, 101, 214, 802, 999];
+
 /// More than any device has, and few enough that sums of them can be counted.
 const BYTES_MAX: u64 = 1 << 50;
 
@@ -231,7 +235,8 @@ impl State {
                 // The driver has no memory left: that says more than its code.
                 match code {
                     2 => Reply::Refused(Refusal::Full { free_bytes: 0, budget_bytes, wanted_bytes: made_bytes }),
-                    _ => Reply::Refused(Refusal::Device { code }),
+                    code if GONE.contains(&code) => Reply::Refused(Refusal::DeviceGone { code }),
+                    code => Reply::Refused(Refusal::Device { code }),
                 }
             }
         };

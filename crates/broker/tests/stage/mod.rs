@@ -20,6 +20,7 @@ pub(crate) fn config(socket: PathBuf, group: Option<u32>) -> Config {
         before: vec!["part".into()],
         socket,
         device: Some("soft".to_owned()),
+        device_uuid: 0,
         memory_bytes: MEMORY_BYTES,
         spin_us: 20,
         terms: Terms { group, ..Terms::default() },

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-use freehold_broker::{Config, Terms, keeper, place};
+use freehold_broker::{Config, Probed, Terms, keeper, place};
 
 use super::{At, Failure, bytes};
 
@@ -59,6 +59,7 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         before: vec![PART.into()],
         socket: arguments.at.path(),
         device: arguments.device.clone(),
+        device_uuid: 0,
         memory_bytes: 0,
         spin_us: arguments.spin,
         terms: Terms {
@@ -71,7 +72,9 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         ErrorKind::PermissionDenied => Failure::Wrong(error.to_string()),
         _ => failed(error),
     })?;
-    let (device, total_bytes) = config.probe().map_err(|error| Failure::Wrong(error.to_string()))?;
+    let Probed { what: device, total_bytes, uuid } =
+        config.probe().map_err(|error| Failure::Wrong(error.to_string()))?;
+    config.device_uuid = uuid;
     config.memory_bytes = arguments.memory.unwrap_or(total_bytes / 2);
     if config.memory_bytes < 2 << 20 || config.memory_bytes > total_bytes {
         let (wish, has) = (bytes::show(config.memory_bytes), bytes::show(total_bytes));

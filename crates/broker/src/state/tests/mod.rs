@@ -461,3 +461,20 @@ fn what_cannot_be_overwritten_goes_with_its_segment() {
     assert!(state.take_effects(Vec::new()).contains(&Effect::Clean { what, segment, offset: 0, bytes }));
     check(&state);
 }
+
+#[test]
+fn a_device_that_is_gone_is_told_in_a_sentence() {
+    for (code, said) in [
+        (46, "the GPU is gone or broken (code 46): look at `nvidia-smi`, and start the broker again when it is back"),
+        (1, "the device refused with code 1"),
+        (2, "the broker has 0 bytes left of 67108864: 2097152 were asked for"),
+    ] {
+        let mut state = State::new(limits(), OWN);
+        let tenant = connected(&mut state);
+        let effects = ask(&mut state, tenant, Request::Reserve { bytes: 100 });
+        let [Effect::Make { segment, .. }] = effects.as_slice() else { panic!("{effects:?}") };
+        state.made(*segment, Err(code));
+        assert_eq!(refused(&state.take_effects(Vec::new())).to_string(), said);
+        check(&state);
+    }
+}
