@@ -5,6 +5,7 @@
 //! does. What nobody has any more leaves: tenants unmap it, it is overwritten with zeros, and then it is anybody's.
 
 mod counts;
+mod handing;
 mod limits;
 mod memory;
 mod names;

@@ -1,0 +1,131 @@
+//! How memory goes from hand to hand: descriptors of segments, leases that are given to others, and what is answered to a request
+//! that was asked before.
+
+use super::counts::Step;
+use super::memory::within;
+use super::shelf::index;
+use super::{Attachment, Block, Effect, Lease, State, Thing, Touched, World};
+use crate::wire::{Access, Id, Point, Refusal, Reply, Request};
+
+impl State {
+    /// Hands out a segment's descriptor to who has a lease in it.
+    pub(super) fn attach(&mut self, from: Id, number: u32, id: Id) -> Result<(), Refusal> {
+        let tenant = self.tenants.get(from).expect("it asks");
+        let mut blocks = tenant.leases.iter().filter_map(|&lease| self.blocks.get(self.leases.get(lease)?.block));
+        if !blocks.any(|block| block.segment == id) {
+            return Err(Refusal::NoSegment);
+        }
+        if !tenant.attached.contains_key(&id) {
+            let user = tenant.peer.user;
+            within(self.counts.user(user).attachments, self.limits.user_attachments)?;
+            within(self.attachments.len() as u64, self.limits.attachments)?;
+            self.counts.attachment(user, Step::Add);
+            let record = self.attachments.add(Attachment { tenant: from, segment: id });
+            self.tenants.get_mut(from).expect("it asks").attached.insert(id, record);
+            self.touch(Touched::Attachment(index(record)));
+        }
+        let segment = self.segments.get_mut(id).expect("a block lies in a segment");
+        segment.attached.insert(from);
+        let bytes = segment.bytes;
+        self.effects.push(Effect::Hand { to: from, number, what: Thing::Segment(id), bytes });
+        Ok(())
+    }
+
+    pub(super) fn detach(&mut self, tenant: Id, id: Id) {
+        if let Some(record) = self.tenants.get_mut(tenant).and_then(|tenant| tenant.attached.remove(&id)) {
+            self.attachments.remove(record);
+            self.counts.attachment(self.user_of(tenant), Step::Take);
+            self.touch(Touched::Attachment(index(record)));
+        }
+        if let Some(segment) = self.segments.get_mut(id) {
+            segment.attached.remove(&tenant);
+            self.leave(id);
+        }
+    }
+
+    /// Makes a lease another tenant's.
+    pub(super) fn give(
+        &mut self,
+        from: Id,
+        number: u32,
+        lease: Id,
+        to: Id,
+        point: Point,
+        world: &impl World,
+    ) -> Result<Reply, Refusal> {
+        if self.held(from, lease)?.access == Access::Read {
+            return Err(Refusal::ReadOnly);
+        }
+        let point = self.own_point(from, point)?;
+        let user = self.user_of(from);
+        let receiver = self.tenants.get(to).filter(|tenant| !tenant.is_fenced).ok_or(Refusal::NoTenant)?;
+        if receiver.peer.user != user {
+            return Err(Refusal::NotAllowed { user: receiver.peer.user });
+        }
+        self.check_leases(to)?;
+        world.has_room(to).map_err(|waiting| Refusal::NotTaken { waiting })?;
+        // Under another number: who gave it has it no more.
+        let mut given = self.leases.get(lease).expect("it is held").clone();
+        self.order += 1;
+        (given.holder, given.by, given.order) = (to, (from, number), self.order);
+        let name = given.name;
+        self.mark_foreign(given.block, to);
+        // The new one is written first: a broker that comes after finds one of them, or both.
+        let new = self.leases.add(given);
+        self.touch(Touched::Lease(index(new)));
+        self.leases.remove(lease);
+        self.touch(Touched::Lease(index(lease)));
+        self.tenants.get_mut(from).expect("it asks").leases.remove(&lease);
+        self.tenants.get_mut(to).expect("it receives").leases.insert(new);
+        self.counts.lease(from, user, Step::Take);
+        self.counts.lease(to, user, Step::Add);
+        if let Some(named) = name.and_then(|name| self.named.get_mut(name))
+            && named.writer == Some(lease)
+        {
+            named.writer = Some(new);
+        }
+        self.tell_given(new, point);
+        Ok(Reply::Done)
+    }
+
+    fn tell_given(&mut self, lease: Id, point: Point) {
+        let Lease { holder, block, by: (from, _), .. } = *self.leases.get(lease).expect("it was given");
+        let Block { segment, offset, bytes, .. } = *self.blocks.get(block).expect("it is leased");
+
+        self.effects
+            .push(Effect::Tell { to: holder, reply: Reply::Given { lease, segment, offset, bytes, point, from } });
+    }
+
+    /// The reply to a request that a broker which is gone may have carried out, if it has.
+    pub(super) fn answer_again(&mut self, from: Id, number: u32, asked: &Request) -> Option<Reply> {
+        if !matches!(asked, Request::Reserve { .. } | Request::Lease { .. } | Request::Give { .. }) {
+            return None;
+        }
+        let made = self.leases.iter().find(|(_, lease)| lease.by == (from, number)).map(|(id, _)| id)?;
+        match *asked {
+            Request::Reserve { .. } | Request::Lease { .. } => {
+                let Lease { block, access, name, .. } = *self.leases.get(made)?;
+                let Block { segment, offset, bytes, .. } = *self.blocks.get(block)?;
+                let named = name.and_then(|name| self.named.get(name));
+                let point = named.filter(|named| named.block == block).map_or(Point::default(), |named| named.ready);
+                Some(Reply::Granted { lease: made, segment, offset, bytes, point, access })
+            }
+            Request::Give { lease, point, .. } => {
+                let point = self.own_point(from, point).ok()?;
+                // The new one was written first.
+                if self.held(from, lease).is_ok() {
+                    self.leases.remove(lease);
+                    self.touch(Touched::Lease(index(lease)));
+                    let giver = self.tenants.get_mut(from)?;
+                    giver.leases.remove(&lease);
+                    self.counts.lease(from, giver.peer.user, Step::Take);
+                    let block = self.leases.get(made)?.block;
+                    self.change_block(block, |block| block.leases -= 1);
+                }
+                self.tell_given(made, point);
+                Some(Reply::Done)
+            }
+            _ => None,
+        }
+    }
+}
