@@ -148,3 +148,29 @@ impl Keeper<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::part::Terms;
+
+    #[test]
+    fn a_keeper_that_has_half_of_everything_starts_no_broker() {
+        let config = Config {
+            program: "/nowhere/freehold".into(),
+            before: Vec::new(),
+            socket: "/nowhere/broker".into(),
+            device: None,
+            device_uuid: 0,
+            memory_bytes: 0,
+            spin_us: 0,
+            terms: Terms::default(),
+        };
+        let mut keeper =
+            Keeper { config: &config, held: Held::new(), has_all: false, failures: 0, started: Instant::now() };
+        let refused = keeper.restart().unwrap_err().to_string();
+        assert_eq!(refused, "the broker ended before its new keeper had everything: start it again");
+        keeper.has_all = true;
+        assert_eq!(keeper.restart().unwrap_err().kind(), io::ErrorKind::NotFound, "now it is tried");
+    }
+}

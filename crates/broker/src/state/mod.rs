@@ -47,6 +47,8 @@ pub(crate) struct Tenant {
     pub(crate) segments: BTreeSet<Id>,
     /// What waits for words of its clock, and for which values.
     due: BTreeSet<(u32, u64, Due)>,
+    /// The number of the last request of its that dropped a name. Asked again, it drops none that came since.
+    dropped: u32,
     /// Its connection is gone, and it may not be: nothing of it is anybody else's before it is.
     pub(crate) is_fenced: bool,
     /// It has said goodbye, and work of its own may not have passed: it ends when that has.
@@ -339,6 +341,7 @@ impl State {
             leases: BTreeSet::new(),
             segments: BTreeSet::new(),
             due: BTreeSet::new(),
+            dropped: 0,
             is_fenced: false,
             is_leaving: false,
         });

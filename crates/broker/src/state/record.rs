@@ -36,7 +36,8 @@ impl Kind {
     /// How many words a record has.
     pub(crate) const fn words(self) -> usize {
         match self {
-            Self::Tenant | Self::Attachment | Self::Quota => 2,
+            Self::Attachment | Self::Quota => 2,
+            Self::Tenant => 3,
             Self::Segment | Self::Block => 4,
             Self::Lease => 9,
             Self::Name => 9 + NAME_WORDS,
@@ -123,13 +124,10 @@ impl State {
     pub(crate) fn record<R>(&self, touched: Touched, put: impl FnOnce(Id, Option<&[u64]>) -> R) -> R {
         match touched {
             Touched::Tenant(index) => match self.tenants.at(index) {
-                Some((id, tenant)) => put(
-                    id,
-                    Some(&[
-                        pair(tenant.peer.user, tenant.peer.process),
-                        u64::from(tenant.is_fenced) + u64::from(tenant.is_leaving),
-                    ]),
-                ),
+                Some((id, tenant)) => {
+                    let over = u64::from(tenant.is_fenced) + u64::from(tenant.is_leaving);
+                    put(id, Some(&[pair(tenant.peer.user, tenant.peer.process), over, u64::from(tenant.dropped)]))
+                }
                 None => put(self.tenants.last_at(index), None),
             },
             Touched::Segment(index) => match self.segments.at(index) {
@@ -201,6 +199,7 @@ impl State {
                 leases,
                 segments,
                 due: BTreeSet::new(),
+                dropped: words[2] as u32,
                 is_fenced: words[1] != 0,
                 is_leaving: words[1] == 2,
             })

@@ -74,7 +74,15 @@ impl State {
                 self.effects.push(Effect::Text { to: from, number, text });
                 Ok(None)
             }
-            Request::Drop { name } => self.drop_name(from, &name, is_again).map(|()| Some(Reply::Done)),
+            Request::Drop { name } => {
+                let is_done = is_again && self.tenants.get(from).is_some_and(|tenant| tenant.dropped == number);
+                if !is_done {
+                    self.drop_name(from, &name, is_again)?;
+                    self.tenants.get_mut(from).expect("it asks").dropped = number;
+                    self.touch(Touched::Tenant(index(from)));
+                }
+                Ok(Some(Reply::Done))
+            }
             Request::Quota { user, bytes } => self.quota(from, user, bytes).map(Some),
             Request::Totals => Ok(Some(Reply::Sums(self.sums()))),
             Request::Host { bytes, name } => self.host(from, number, bytes, name).map(|()| None),

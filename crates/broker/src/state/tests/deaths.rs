@@ -191,3 +191,20 @@ fn a_goodbye_outlives_the_broker() {
     state.pass(&PASSED);
     assert_eq!(state.tenants.len(), 0);
 }
+
+#[test]
+fn a_drop_that_is_repeated_drops_no_name_that_came_since() {
+    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let (one, other) = (connected(&mut state), connected(&mut state));
+    published(&mut state, one, "a", Policy::Restore);
+    ask(&mut state, one, Request::Drop { name: name() });
+    assert!(state.names.is_empty());
+    let mut state = recovered(&mut state, &mut pages, usize::MAX);
+    published(&mut state, other, "a", Policy::Restore);
+    let message = Request::Drop { name: name() };
+    state.request(one, Framed { number: 1, is_again: true, message: message.clone() }, &PASSED);
+    let reply = Effect::Reply { to: one, number: 1, reply: Reply::Done };
+    assert_eq!((state.take_effects(Vec::new()), state.names.len()), (vec![reply], 1));
+    state.request(one, Framed { number: 2, is_again: true, message }, &PASSED);
+    assert!(state.names.is_empty(), "another request is another drop");
+}
