@@ -25,6 +25,21 @@ pub(crate) struct Account {
     pub(crate) host_bytes: u64,
 }
 
+impl Account {
+    const NONE: Self = Self {
+        bytes: 0,
+        idle_bytes: 0,
+        segments: 0,
+        leases: 0,
+        names: 0,
+        connections: 0,
+        attachments: 0,
+        waiting: 0,
+        hosts: 0,
+        host_bytes: 0,
+    };
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) made_bytes: u64,
@@ -90,12 +105,12 @@ impl BlockCount {
 }
 
 impl Counts {
-    pub(crate) fn user(&self, user: u32) -> Account {
-        self.users.get(&user).copied().unwrap_or_default()
+    pub(crate) fn user(&self, user: u32) -> &Account {
+        self.users.get(&user).unwrap_or(&Account::NONE)
     }
 
-    pub(crate) fn tenant(&self, tenant: Id) -> Account {
-        self.tenants.get(&tenant).copied().unwrap_or_default()
+    pub(crate) fn tenant(&self, tenant: Id) -> &Account {
+        self.tenants.get(&tenant).unwrap_or(&Account::NONE)
     }
 
     pub(crate) fn segment(&mut self, id: Id, counted: SegmentCount, step: Step) {
@@ -173,11 +188,16 @@ impl Counts {
 }
 
 /// Changes an account. Who has nothing has none.
+#[inline]
 fn account<K: Ord + Copy>(accounts: &mut BTreeMap<K, Account>, whose: K, change: impl FnOnce(&mut Account)) {
-    let account = accounts.entry(whose).or_default();
-    change(account);
-    if *account == Account::default() {
-        accounts.remove(&whose);
+    match accounts.get_mut(&whose) {
+        Some(account) => {
+            change(account);
+            if *account == Account::NONE {
+                accounts.remove(&whose);
+            }
+        }
+        None => change(accounts.entry(whose).or_default()),
     }
 }
 
