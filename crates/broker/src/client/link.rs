@@ -350,10 +350,12 @@ impl Link {
             if is_so(self) {
                 return Ok(());
             }
-            self.spin.moment();
-            turns = turns.wrapping_add(1);
-            if !turns.is_multiple_of(256) {
-                continue;
+            if self.patience != Patience::For(Duration::ZERO) {
+                self.spin.moment();
+                turns = turns.wrapping_add(1);
+                if !turns.is_multiple_of(256) {
+                    continue;
+                }
             }
             let began = *since.get_or_insert_with(Instant::now);
             let has_patience = match self.patience {

@@ -19,6 +19,9 @@ use crate::bench::progress::Progress;
 /// A kernel that says when it began and when it ended.
 pub(super) const STAMP: &str = include_str!("stamp.ptx");
 
+/// After so long without a request the broker sleeps, and so does a taker that has no patience.
+const SLEEP_AFTER: Duration = Duration::from_micros(300);
+
 /// How long the giver's kernel runs: long enough that the taker waits for it.
 const KERNEL_NS: u64 = 1_000_000;
 
@@ -73,6 +76,10 @@ fn hand_over(scene: &Scene, task: Task, count: usize) -> Result<Vec<f64>> {
     let mut lease = link.reserve(4096).map_err(broken)?.lease;
     let mut times = Vec::with_capacity(count);
     for turn in 0..count + count / 10 {
+        if task == Task::Sleep {
+            let last = Instant::now();
+            while last.elapsed() < SLEEP_AFTER {}
+        }
         let start = Instant::now();
         link.give(lease, to, Point::default()).map_err(broken)?;
         lease = link.wait_given().map_err(broken)?.granted.lease;
