@@ -1,5 +1,7 @@
 //! A broker of its own for one test, on a software device of its own.
 
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -43,6 +45,7 @@ impl Stage {
         command.arg("serve").arg(folder.join("broker")).stdout(Stdio::piped());
         let machine = format!("stage-{}-{number}", std::process::id());
         command.env("FREEHOLD_SOFT_MACHINE", &machine);
+        command.stderr(File::create(folder.join("said")).expect("a file for what the processes say"));
         let mut serve = command.spawn().expect("this program runs");
         let mut line = String::new();
         let output = serve.stdout.take().expect("it is piped");
@@ -53,6 +56,11 @@ impl Stage {
 
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join("broker")
+    }
+
+    /// What keeper, broker and cleaner have said to whoever watches them.
+    pub(crate) fn said(&self) -> String {
+        std::fs::read_to_string(self.folder.join("said")).expect("the file is there")
     }
 
     pub(crate) fn link(&self) -> Link {
@@ -71,6 +79,14 @@ impl Stage {
         let output = self.device_command(task, to).output().expect("this program runs");
         output.status.code()?;
         Some(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+    }
+
+    /// Runs a process of this stage to its end: what it said, unless it failed.
+    pub(crate) fn process(&self, words: &[OsString]) -> Option<String> {
+        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        command.args(words).env("FREEHOLD_SOFT_MACHINE", &self.machine).stderr(Stdio::inherit());
+        let output = command.output().expect("this program runs");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
     }
 
     /// Starts a process that does something with a device: it, and who it is at the broker.
@@ -121,6 +137,9 @@ impl Drop for Stage {
         until("all processes are gone", || {
             ["serve", "keeper", "broker"].iter().all(|part| !self.kill(part)).then_some(())
         });
+        if std::thread::panicking() {
+            eprintln!("{}", self.said());
+        }
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -139,6 +158,22 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(begun.elapsed() < LONGEST, "waited {LONGEST:?} until {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Looks again and again until what is seen is what is wanted.
+pub(crate) fn until_is<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, mut look: impl FnMut() -> T) {
+    let begun = Instant::now();
+    loop {
+        let seen = look();
+        if seen == wanted {
+            return;
+        }
+        assert!(
+            begun.elapsed() < LONGEST,
+            "waited {LONGEST:?} until {what}: {wanted:?} is wanted, and {seen:?} is seen"
+        );
         std::thread::yield_now();
     }
 }
