@@ -7,6 +7,7 @@
 
 mod attacks;
 mod blocks;
+mod noise;
 mod raw;
 mod stage;
 mod storm;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         "device" => blocks::process(&rest[0], rest[1].to_str().expect("a task"), number(&rest[2])),
         "attacker" => attacks::attacker(rest),
         "heir" => attacks::heir(),
+        "noise" => noise::process(rest),
         // As with any test program, a word chooses the tests whose names have it.
         word => run(word),
     }
@@ -67,6 +69,7 @@ const TESTS: &[Test] = &[
     ("what_was_given_outlives_its_giver", blocks::what_was_given_outlives_its_giver),
     ("memory_of_the_dead_is_zeros_to_others", blocks::memory_of_the_dead_is_zeros_to_others),
     ("every_attack_is_refused_and_no_neighbour_loses_anything", attacks::every_attack_is_refused),
+    ("a_million_malformed_messages_leave_the_broker_as_it_was", noise::a_million_malformed_messages),
     ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", storm::killed_tenants),
     ("brokers_and_keepers_are_killed_and_nothing_is_lost", storm::killed_brokers),
 ];

@@ -48,7 +48,7 @@ fn median_and_last(times: &[u64]) -> String {
 pub(super) struct Standing {
     sums: Sums,
     /// Of broker and keeper, without those of segments.
-    descriptors: [i64; 2],
+    descriptors: [usize; 2],
 }
 
 pub(super) struct Neighbour {
@@ -111,9 +111,8 @@ impl Neighbour {
     }
 
     pub(super) fn standing(&mut self, stage: &Stage) -> Standing {
+        let descriptors = stage.descriptors(&mut self.one, "serve");
         let mut sums = sums(&mut self.one);
-        let segments = (sums.made_bytes / (2 << 20)).cast_signed();
-        let descriptors = ["broker", "serve"].map(|part| stage.descriptors(part) as i64 - segments);
         // Clean memory that is kept for whoever comes next is nobody's.
         sums.made_bytes = 0;
         Standing { sums, descriptors }

@@ -27,6 +27,18 @@ pub(crate) fn config(socket: PathBuf) -> Config {
     }
 }
 
+/// Segments are multiples of this.
+const SEGMENT_BYTES: u64 = 2 << 20;
+
+/// The descriptors of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Of segments, in bytes.
+    pub(crate) memory_bytes: u64,
+    /// Of anything else, how many.
+    pub(crate) others: usize,
+}
+
 pub(crate) struct Stage {
     folder: PathBuf,
     /// The software device's, which all processes of the stage share.
@@ -120,10 +132,31 @@ impl Stage {
         !processes.is_empty()
     }
 
-    /// How many descriptors a part has open.
-    pub(crate) fn descriptors(&self, part: &str) -> usize {
+    /// What the descriptors of a part are of.
+    pub(crate) fn held(&self, part: &str) -> Held {
         let process = *self.processes(part).first().expect("the part is there");
-        std::fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count)
+        let mut held = Held::default();
+        for entry in std::fs::read_dir(format!("/proc/{process}/fd")).expect("a process has descriptors").flatten() {
+            let of = std::fs::read_link(entry.path()).unwrap_or_default();
+            if of.to_string_lossy().starts_with("/memfd:freehold-memory") {
+                // The file of a segment has a page more than the segment.
+                let bytes = std::fs::metadata(entry.path()).map_or(0, |file| file.len());
+                held.memory_bytes += bytes - bytes % SEGMENT_BYTES;
+            } else {
+                held.others += 1;
+            }
+        }
+        held
+    }
+
+    /// Waits until broker and keeper have the descriptors of all memory that was made, each once. What else they have.
+    pub(crate) fn descriptors(&self, link: &mut Link, keeper: &str) -> [usize; 2] {
+        until("broker and keeper have one descriptor for each segment", || {
+            let made_bytes = sums(link).made_bytes;
+            let held = ["broker", keeper].map(|part| self.held(part));
+            let is_all = held.iter().all(|held| held.memory_bytes == made_bytes);
+            (is_all && sums(link).made_bytes == made_bytes).then_some(held.map(|held| held.others))
+        })
     }
 }
 
