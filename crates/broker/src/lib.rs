@@ -11,6 +11,7 @@ mod name;
 mod part;
 pub mod place;
 mod post;
+mod refusal;
 mod ring;
 mod shared;
 mod signals;
@@ -21,5 +22,5 @@ pub mod wire;
 
 pub use client::{Answer, Broker, Error, Given, Granted, Lease, Link, LinkError, Patience, Result};
 pub use name::{Name, NotAName};
-pub use part::{Config, Part, play};
+pub use part::{Config, Part, Terms, play};
 pub use wire::{Access, Policy};

@@ -18,7 +18,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::RecvFlags;
 
 use self::connection::{Connection, Greetings};
-use self::helper::Helper;
+use self::helper::{Helper, Stain};
 use crate::journal::Journal;
 use crate::maker::Maker;
 use crate::part::{Config, Part};
@@ -145,19 +145,22 @@ impl Daemon {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let maker_bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let maker = Maker::start(config.device.clone(), maker_bell.clone());
+        let own_user = rustix::process::getuid().as_raw();
         let (journal, state) = match held.get(&Kept::Journal) {
             Some(journal) => {
                 let journal = Journal::open(fcntl_dupfd_cloexec(journal, 0)?)?;
                 let has = |thing| held.contains_key(&kept(thing));
-                let state = State::recover(journal.limits(), |kind| journal.records(kind), has);
+                let state = State::recover(journal.limits(), own_user, |kind| journal.records(kind), has);
                 (journal, state)
             }
             None => {
-                let limits = Limits::new(config.memory_bytes);
+                let mut limits = Limits::new(config.memory_bytes);
+                limits.user_bytes = config.terms.user_bytes.unwrap_or(limits.user_bytes);
+                limits.tenant_bytes = config.terms.tenant_bytes.unwrap_or(limits.tenant_bytes);
                 let journal = Journal::create(limits)?;
                 held.insert(Kept::Journal, journal.shared().another_file()?);
                 post::hold(&keeper, Kept::Journal, &held[&Kept::Journal])?;
-                (journal, State::new(limits))
+                (journal, State::new(limits, own_user))
             }
         };
         let helper = Helper::start(&config)?;
@@ -200,7 +203,7 @@ impl Daemon {
     /// Opens the socket, unless a broker before this one has.
     fn listen(&mut self) -> io::Result<()> {
         if !self.held.contains_key(&Kept::Listener) {
-            let listener = connection::listen(&self.config.socket)?;
+            let listener = connection::listen(&self.config.socket, self.config.terms.group)?;
             self.hold(Kept::Listener, listener)?;
         }
         self.watch(&self.held[&Kept::Listener], Source::Listener)?;
@@ -430,12 +433,12 @@ impl Daemon {
 
     fn hear_helper(&mut self) -> io::Result<()> {
         match self.helper.hear() {
-            Ok(Some((segment, is_clean))) => self.state.cleaned(segment, is_clean),
+            Ok(Some((what, is_clean))) => self.state.cleaned(what, is_clean),
             Ok(None) => {}
             Err(_) => {
                 self.unwatch(self.helper.socket());
                 let lost = self.helper.restart(&self.config, &self.held)?;
-                lost.into_iter().for_each(|segment| self.state.cleaned(segment, false));
+                lost.into_iter().for_each(|what| self.state.cleaned(what, false));
                 self.watch(self.helper.socket(), Source::Helper)?;
             }
         }
@@ -511,10 +514,10 @@ impl Daemon {
                     }
                     self.maker.make(segment, bytes);
                 }
-                Effect::Clean { segment } => {
-                    let bytes = self.state.segments.get(segment).map_or(0, |segment| segment.bytes);
+                Effect::Clean { what, segment, offset, bytes } => {
+                    let whole_bytes = self.state.segments.get(segment).map_or(0, |segment| segment.bytes);
                     if let Some(descriptor) = self.held.get(&Kept::Segment(segment)) {
-                        self.helper.clean(segment, bytes, descriptor);
+                        self.helper.clean(what, Stain { segment, whole_bytes, offset, bytes }, descriptor);
                     }
                 }
                 Effect::Close { what } => self.close(what)?,

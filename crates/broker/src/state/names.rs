@@ -1,12 +1,11 @@
 //! Names: what is published, who may lease it, and what becomes of it.
 
+use super::counts::Step;
+use super::memory::within;
 use super::shelf::index;
-use super::{Effect, Host, Named, State, Thing, Touched, Waiting};
+use super::{Effect, Host, Named, State, Thing, Touched, Waiting, World};
 use crate::name::{Name, distance};
 use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, TAIL_BYTES_MAX};
-
-/// The most bytes of memory of the host under one name.
-const HOST_BYTES_MAX: u64 = 1 << 36;
 
 impl State {
     /// Gives leased memory a name. A lease for writing of a name takes the name's place.
@@ -38,8 +37,7 @@ impl State {
             let before = std::mem::replace(&mut named.block, block);
             self.touch(Touched::Name(index(known)));
             if before != block {
-                let old = self.blocks.get_mut(before).expect("a name has a block");
-                old.is_named = false;
+                self.change_block(before, |old| old.is_named = false);
                 self.touch(Touched::Block(index(before)));
                 self.release(before);
             }
@@ -48,11 +46,8 @@ impl State {
                 return Err(Refusal::ReadOnly);
             }
             let user = self.user_of(from);
-            let of_user = self.named.iter().filter(|(_, named)| named.user == user).count();
-            let limit = if of_user >= self.limits.user_names { self.limits.user_names } else { self.limits.names };
-            if of_user >= limit || self.named.len() >= limit {
-                return Err(Refusal::TooMany { limit: limit as u64 });
-            }
+            within(self.counts.user(user).names, self.limits.user_names)?;
+            within(self.named.len() as u64, self.limits.names)?;
             let process = self.tenants.get(from).expect("it asks").peer.process;
             let named = Named {
                 name: name.clone(),
@@ -67,11 +62,12 @@ impl State {
                 writer: None,
             };
             let id = self.named.add(named);
+            self.counts.name(user, Step::Add);
             self.names.insert(name.clone(), id);
             self.touch(Touched::Name(index(id)));
         }
         let id = self.names[&name];
-        self.blocks.get_mut(block).expect("it is leased").is_named = true;
+        self.change_block(block, |block| block.is_named = true);
         self.touch(Touched::Block(index(block)));
         // From now on it is written by who leases the name for that.
         let published = self.leases.get_mut(lease).expect("it is held");
@@ -80,23 +76,34 @@ impl State {
         Ok(Reply::Number { id, bytes: 0 })
     }
 
-    pub(super) fn find(&self, from: Id, name: &Name) -> Result<Reply, Refusal> {
+    pub(super) fn find(&self, name: &Name) -> Result<Reply, Refusal> {
         let id = *self.names.get(name).ok_or(Refusal::NoName)?;
-        let named = self.allowed(from, id)?;
+        let named = self.named.get(id).expect("a name has a record");
         let bytes = self.blocks.get(named.block).expect("a name has a block").bytes;
         Ok(Reply::Number { id, bytes })
     }
 
-    fn allowed(&self, from: Id, name: Id) -> Result<&Named, Refusal> {
+    /// A lease of what has a name. All users read, and its own writes.
+    pub(super) fn lease(
+        &mut self,
+        from: Id,
+        number: u32,
+        name: Id,
+        access: Access,
+        world: &impl World,
+    ) -> Result<Option<Reply>, Refusal> {
         let named = self.named.get(name).ok_or(Refusal::NoName)?;
-        if named.user == self.user_of(from) { Ok(named) } else { Err(Refusal::ForeignName) }
-    }
-
-    /// A lease of what has a name.
-    pub(super) fn lease(&mut self, from: Id, number: u32, name: Id, access: Access) -> Result<Option<Reply>, Refusal> {
-        let named = self.allowed(from, name)?;
-        let (block, readers) = (named.block, named.readers);
+        let (block, readers, user) = (named.block, named.readers, self.user_of(from));
         let busy = Refusal::Busy { readers, writers: u32::from(named.writer.is_some()) };
+        if named.user != user {
+            if access == Access::Write {
+                return Err(Refusal::ForeignName);
+            }
+            // A clock is its user's alone, so that another cannot wait for it.
+            if named.ready.value > 0 && !world.has_passed(named.ready) {
+                return Err(Refusal::Busy { readers, writers: 1 });
+            }
+        }
         self.check_leases(from)?;
         match (named.policy, access) {
             (Policy::Open, _) | (Policy::Restore, Access::Read) => {}
@@ -116,31 +123,46 @@ impl State {
                     return Err(busy);
                 }
                 let bytes = self.blocks.get(block).expect("a name has a block").bytes;
-                return self.reserve(Waiting { tenant: from, number, bytes, name: Some(name) });
+                return self.reserve(Waiting { tenant: from, user, number, bytes, name: Some(name) });
             }
         }
         Ok(Some(self.grant(from, number, block, access, Some(name))))
     }
 
+    /// Takes a name away, of memory of the device or of the host. Its user does that, or who runs the broker.
     pub(super) fn drop_name(&mut self, from: Id, name: &Name, is_again: bool) -> Result<(), Refusal> {
-        let Some(&id) = self.names.get(name) else {
+        let user = self.user_of(from);
+        let may_drop = |owner: u32| owner == user || self.is_own(user);
+        if let Some(&id) = self.names.get(name) {
+            if !may_drop(self.named.get(id).expect("a name has a record").user) {
+                return Err(Refusal::ForeignName);
+            }
+            self.unname(id);
+            return Ok(());
+        }
+        let Some(&id) = self.host_names.get(name) else {
             return if is_again { Ok(()) } else { Err(Refusal::NoName) };
         };
-        self.allowed(from, id)?;
-        self.unname(id);
+        if !may_drop(self.hosts.get(id).expect("a name has a record").user) {
+            return Err(Refusal::ForeignName);
+        }
+        let gone = self.hosts.remove(id).expect("it was found");
+        self.counts.host(&gone, Step::Take);
+        self.host_names.remove(name);
+        self.touch(Touched::Host(index(id)));
+        self.effects.push(Effect::Close { what: Thing::Host(id) });
         Ok(())
     }
 
     /// Takes a name from its block, which goes with the last lease of it.
     pub(super) fn unname(&mut self, id: Id) {
         let Some(named) = self.named.remove(id) else { return };
+        self.counts.name(named.user, Step::Take);
         self.touch(Touched::Name(index(id)));
         self.names.remove(&named.name);
-        if let Some(block) = self.blocks.get_mut(named.block) {
-            block.is_named = false;
-            self.touch(Touched::Block(index(named.block)));
-            self.release(named.block);
-        }
+        self.change_block(named.block, |block| block.is_named = false);
+        self.touch(Touched::Block(index(named.block)));
+        self.release(named.block);
     }
 
     /// The names behind one, a line each, as many as a message holds: name, bytes, user, process, readers, writers, seconds,
@@ -167,7 +189,7 @@ impl State {
     }
 
     pub(crate) fn is_nameless(&self, name: &Name) -> bool {
-        !self.names.contains_key(name)
+        !self.names.contains_key(name) && !self.host_names.contains_key(name)
     }
 
     /// The names that are most like one that is not there.
@@ -195,15 +217,16 @@ impl State {
                 if bytes == 0 {
                     return Err(Refusal::NoName);
                 }
-                if bytes > HOST_BYTES_MAX {
-                    return Err(Refusal::TooMany { limit: HOST_BYTES_MAX });
+                let account = self.counts.user(user);
+                let (limit_bytes, had_bytes) = (self.limits.user_host_bytes, account.host_bytes);
+                if bytes > limit_bytes - had_bytes {
+                    return Err(Refusal::UserQuota { limit_bytes, had_bytes, wanted_bytes: bytes });
                 }
-                let of_user = self.hosts.iter().filter(|(_, host)| host.user == user).count();
-                let limit = if of_user >= self.limits.user_names { self.limits.user_names } else { self.limits.hosts };
-                if of_user >= limit || self.hosts.len() >= limit {
-                    return Err(Refusal::TooMany { limit: limit as u64 });
-                }
-                let id = self.hosts.add(Host { name: name.clone(), bytes, user });
+                within(account.hosts, self.limits.user_hosts)?;
+                within(self.hosts.len() as u64, self.limits.hosts)?;
+                let host = Host { name: name.clone(), bytes, user };
+                self.counts.host(&host, Step::Add);
+                let id = self.hosts.add(host);
                 self.host_names.insert(name, id);
                 self.touch(Touched::Host(index(id)));
                 id

@@ -36,8 +36,7 @@ impl Kind {
     pub(crate) const fn words(self) -> usize {
         match self {
             Self::Tenant | Self::Attachment | Self::Quota => 2,
-            Self::Segment => 4,
-            Self::Block => 3,
+            Self::Segment | Self::Block => 4,
             Self::Lease => 9,
             Self::Name => 7 + NAME_WORDS,
             Self::Host => 2 + NAME_WORDS,
@@ -136,7 +135,9 @@ impl State {
                 None => put(self.segments.last_at(index), None),
             },
             Touched::Block(index) => match self.blocks.at(index) {
-                Some((id, block)) => put(id, Some(&[block.segment.0, block.offset, block.bytes])),
+                Some((id, block)) => {
+                    put(id, Some(&[block.segment.0, block.offset, block.bytes, u64::from(block.is_foreign)]))
+                }
                 None => put(self.blocks.last_at(index), None),
             },
             Touched::Lease(index) => match self.leases.at(index) {
@@ -174,8 +175,13 @@ impl State {
 
     /// What the records of a broker that is gone tell. `has` says which descriptors are still there: what lost its own is no
     /// more.
-    pub(crate) fn recover(limits: Limits, records: impl Fn(Kind) -> Vec<Record>, has: impl Fn(Thing) -> bool) -> Self {
-        let mut state = Self::new(limits);
+    pub(crate) fn recover(
+        limits: Limits,
+        own_user: u32,
+        records: impl Fn(Kind) -> Vec<Record>,
+        has: impl Fn(Thing) -> bool,
+    ) -> Self {
+        let mut state = Self::new(limits, own_user);
         state.quotas = shelf(records(Kind::Quota), |_, words| {
             Some(Quota { user: u32::try_from(words[0]).ok()?, bytes: words[1] })
         });
@@ -208,6 +214,7 @@ impl State {
                 user: u32::try_from(words[3]).ok()?,
                 room: Room::new(words[0]),
                 blocks: BTreeSet::new(),
+                spoilt: BTreeSet::new(),
                 attached: BTreeSet::new(),
             })
         });
@@ -234,14 +241,16 @@ impl State {
                 return None;
             }
             within.blocks.insert(id);
-            Some(Block { segment, offset, bytes, leases: 0, is_named: false })
+            // What was being overwritten is, from the beginning.
+            let is_foreign = words[3] != 0;
+            Some(Block { segment, offset, bytes, leases: 0, is_named: false, is_foreign, is_dirty: false })
         });
         self.named = shelf(records(Kind::Name), |_, words| {
             let (user, process) = halves(words[1]);
             let (block, policy) = (Id(words[0]), Policy::of(words[2]).ok()?);
-            self.blocks.get_mut(block)?.is_named = true;
             let (version, since, ready) = (words[3], words[4], point_of(&words[5..]));
             let name = name_of(&words[7..])?;
+            self.blocks.get_mut(block)?.is_named = true;
             Some(Named { name, block, user, process, policy, version, since, ready, readers: 0, writer: None })
         });
     }
@@ -300,6 +309,7 @@ impl State {
         for (segment, owner) in owned {
             self.tenants.get_mut(owner).expect("an owner is there").segments.insert(segment);
         }
+        self.counts = self.recounted();
         let blocks: Vec<Id> = self.blocks.iter().map(|(id, _)| id).collect();
         blocks.into_iter().for_each(|block| self.release(block));
         let segments: Vec<_> = self.segments.iter().map(|(id, segment)| (id, segment.stage)).collect();
@@ -308,8 +318,7 @@ impl State {
                 Stage::Live => self.settle(id),
                 // What was to be done for these may have been done by half.
                 Stage::Leaving | Stage::Cleaning => {
-                    let segment = self.segments.get_mut(id).expect("it was listed");
-                    segment.stage = Stage::Live;
+                    self.change_segment(id, |segment| segment.stage = Stage::Live);
                     self.settle(id);
                 }
                 Stage::Making | Stage::Clean => {}
