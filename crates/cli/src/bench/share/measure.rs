@@ -25,7 +25,7 @@ const SLEEP_AFTER: Duration = Duration::from_micros(300);
 /// How long the giver's kernel runs: long enough that the taker waits for it.
 const KERNEL_NS: u64 = 1_000_000;
 
-pub(super) fn all(scene: &Scene, device: Option<&str>, effort: Effort) -> Result<Report> {
+pub(super) fn all(scene: &Scene, sleepy: &Scene, device: Option<&str>, effort: Effort) -> Result<Report> {
     let opened = open::device(device)?;
     let progress = Progress::new(8);
     let broken = |error: freehold_broker::LinkError| failed("the broker", error);
@@ -35,8 +35,13 @@ pub(super) fn all(scene: &Scene, device: Option<&str>, effort: Effort) -> Result
     let spinning = progress.one("hand-over, spinning", || hand_over(scene, Task::Spin, effort.hand_overs))?;
     let targets = vec![Target::Median(1e3), Target::P99(3e3)];
     rows.push(Row::new("hand-over-spinning", "hand-over of a leased block, spinning", spinning, targets));
-    let asleep = progress.one("hand-over, asleep", || hand_over(scene, Task::Sleep, effort.sleeps))?;
-    rows.push(Row::new("hand-over-asleep", "likewise, asleep", asleep, vec![Target::P99(15e3)]));
+    let asleep = progress.one("hand-over, asleep", || hand_over(sleepy, Task::Sleep, effort.sleeps))?;
+    rows.push(Row::new(
+        "hand-over-asleep",
+        "likewise, broker and taker asleep",
+        asleep,
+        vec![Target::P99(15e3)],
+    ));
     let pairs = progress.one("leases", || pairs(scene, effort.pairs).map_err(broken))?;
     rows.push(Row::new("pair", "lease and return, one tenant", pairs, vec![Target::Median(1e3)]));
     let small = progress.one("attach 2 MiB", || attach(scene, &opened, 2 << 20, effort.attaches))?;
