@@ -36,12 +36,7 @@ pub(super) fn all(scene: &Scene, sleepy: &Scene, device: Option<&str>, effort: E
     let targets = vec![Target::Median(1e3), Target::P99(3e3)];
     rows.push(Row::new("hand-over-spinning", "hand-over of a leased block, spinning", spinning, targets));
     let asleep = progress.one("hand-over, asleep", || hand_over(sleepy, Task::Sleep, effort.sleeps))?;
-    rows.push(Row::new(
-        "hand-over-asleep",
-        "likewise, broker and taker asleep",
-        asleep,
-        vec![Target::P99(15e3)],
-    ));
+    rows.push(Row::new("hand-over-asleep", "likewise, broker and taker asleep", asleep, vec![Target::P99(15e3)]));
     let pairs = progress.one("leases", || pairs(scene, effort.pairs).map_err(broken))?;
     rows.push(Row::new("pair", "lease and return, one tenant", pairs, vec![Target::Median(1e3)]));
     let small = progress.one("attach 2 MiB", || attach(scene, &opened, 2 << 20, effort.attaches))?;
