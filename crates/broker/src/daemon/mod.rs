@@ -241,7 +241,7 @@ impl Daemon {
             match Connection::resume(tenant, &self.held) {
                 Ok(connection) => self.add(connection)?,
                 // It was not yet told that it is one.
-                Err(_) => self.state.end(tenant),
+                Err(_) => self.state.end(tenant, &Tenants(&self.connections)),
             }
         }
         let known = |what: &Kept| match *what {
@@ -396,7 +396,7 @@ impl Daemon {
             Source::Connection(at) => self.hear(at),
             Source::Process(at) => match self.connections.get(&at).map(|connection| connection.tenant) {
                 Some(tenant) => {
-                    self.state.end(tenant);
+                    self.state.end(tenant, &Tenants(&self.connections));
                     self.carry_out(None)
                 }
                 None => Ok(()),
@@ -522,7 +522,7 @@ impl Daemon {
                 }
                 Effect::Close { what } => self.close(what)?,
                 Effect::Part { tenant } => {
-                    self.state.end(tenant);
+                    self.state.end(tenant, &Tenants(&self.connections));
                     self.journal.write(&mut self.state);
                     effects.extend(self.state.take_effects(Vec::new()));
                 }

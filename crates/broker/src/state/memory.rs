@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::counts::{BlockCount, SegmentCount, Step};
 use super::room::{Room, span_bytes};
 use super::shelf::index;
-use super::{Attachment, Block, Dirty, Effect, Lease, Segment, Stage, State, Thing, Touched, Waiting, World};
+use super::{Attachment, Block, Dirty, Due, Effect, Lease, Segment, Stage, State, Thing, Touched, Waiting, World};
 use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, Request};
 
 /// What a driver makes and maps at once.
@@ -254,7 +254,7 @@ impl State {
         ending.ending = Some(point);
         let ended = ending.clone();
         self.touch(Touched::Lease(index(lease)));
-        self.ending.insert(lease);
+        self.add_due(point, Due::Lease(lease));
         if let Some(holder) = self.tenants.get_mut(ended.holder) {
             holder.leases.remove(&lease);
         }
@@ -267,7 +267,9 @@ impl State {
     /// Ends a lease; without a point if its process has ended before it was given back.
     pub(super) fn end_lease(&mut self, lease: Id, point: Option<Point>) {
         let Some(ended) = self.leases.remove(lease) else { return };
-        self.ending.remove(&lease);
+        if let Some(point) = ended.ending {
+            self.remove_due(point, Due::Lease(lease));
+        }
         self.touch(Touched::Lease(index(lease)));
         let holder = self.tenants.get_mut(ended.holder).expect("who has a lease is there");
         holder.leases.remove(&lease);
@@ -292,8 +294,8 @@ impl State {
         let is_in_place = named.block == ended.block;
         match point {
             Some(point) if is_in_place => {
-                named.ready = point;
                 named.version += 1;
+                self.set_ready(name, point);
             }
             // Half of it may be written.
             None if is_in_place && named.policy == Policy::Drop => {

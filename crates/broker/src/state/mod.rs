@@ -8,6 +8,7 @@ mod counts;
 mod limits;
 mod memory;
 mod names;
+mod points;
 pub(crate) mod record;
 mod requests;
 mod room;
@@ -19,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::counts::{Counts, Step};
 pub(crate) use self::limits::Limits;
+use self::points::Due;
 use self::room::Room;
 use self::shelf::{Shelf, index};
 use crate::name::Name;
@@ -42,6 +44,8 @@ pub(crate) struct Tenant {
     pub(crate) leases: BTreeSet<Id>,
     /// Segments from which it gets memory.
     pub(crate) segments: BTreeSet<Id>,
+    /// What waits for words of its clock, and for which values.
+    due: BTreeSet<(u32, u64, Due)>,
     /// Its connection is gone, and it may not be: nothing of it is anybody else's before it is.
     pub(crate) is_fenced: bool,
     /// It has said goodbye, and work of its own may not have passed: it ends when that has.
@@ -124,9 +128,18 @@ pub(crate) struct Named {
     /// In seconds, as the broker's shell counts them.
     pub(crate) since: u64,
     ready: Point,
+    /// What it stood for, until what it stands for now is whole.
+    before: Option<Before>,
     pub(crate) readers: u32,
     /// The lease of its one writer. Where the policy lets all write, there is none that counts.
     pub(crate) writer: Option<Id>,
+}
+
+/// A state of a name that was whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Before {
+    block: Id,
+    version: u64,
 }
 
 /// A request whose reply has to wait for the driver.
@@ -253,8 +266,8 @@ pub(crate) struct State {
     waiting: BTreeMap<Id, Waiting>,
     /// How many leases were made.
     order: u64,
-    /// Leases that were given back, until their points have passed.
-    ending: BTreeSet<Id>,
+    /// Tenants for whose work something waits.
+    due: BTreeSet<Id>,
     /// Tenants that have said goodbye, until their points have passed.
     leaving: BTreeSet<Id>,
     attachments: Shelf<Attachment>,
@@ -281,7 +294,7 @@ impl State {
             host_names: BTreeMap::new(),
             waiting: BTreeMap::new(),
             order: 0,
-            ending: BTreeSet::new(),
+            due: BTreeSet::new(),
             leaving: BTreeSet::new(),
             attachments: Shelf::default(),
             quotas: Shelf::default(),
@@ -324,6 +337,7 @@ impl State {
             attached: BTreeMap::new(),
             leases: BTreeSet::new(),
             segments: BTreeSet::new(),
+            due: BTreeSet::new(),
             is_fenced: false,
             is_leaving: false,
         });
@@ -342,16 +356,20 @@ impl State {
     }
 
     /// A tenant's process has ended, and the device has done with it; or it has given up everything.
-    pub(crate) fn end(&mut self, tenant: Id) {
+    pub(crate) fn end(&mut self, tenant: Id, world: &impl World) {
         self.leaving.remove(&tenant);
+        self.pass_of(tenant, world);
+        self.abandon(tenant);
         let Some(gone) = self.tenants.get(tenant).cloned() else { return };
         let waiting: Vec<Id> =
             self.waiting.iter().filter(|(_, waiting)| waiting.tenant == tenant).map(|(&segment, _)| segment).collect();
         for segment in waiting {
             self.take_waiting(segment);
         }
-        let ending =
-            self.ending.iter().copied().filter(|&lease| self.leases.get(lease).is_some_and(|it| it.holder == tenant));
+        let ending = gone.due.iter().filter_map(|&(_, _, due)| match due {
+            Due::Lease(lease) => Some(lease),
+            Due::Name(_) => None,
+        });
         let leases: Vec<Id> = ending.chain(gone.leases).collect();
         leases.into_iter().for_each(|lease| self.end_lease(lease, None));
         for (segment, _) in gone.attached {

@@ -3,77 +3,103 @@
 use super::counts::Step;
 use super::memory::within;
 use super::shelf::index;
-use super::{Effect, Host, Named, State, Thing, Touched, Waiting, World};
+use super::{Before, Due, Effect, Host, Named, Peer, State, Thing, Touched, Waiting, World};
 use crate::name::{Name, distance};
 use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, TAIL_BYTES_MAX};
+
+/// What a tenant publishes, and how.
+#[derive(Debug)]
+pub(super) struct Publication {
+    pub(super) lease: Id,
+    pub(super) policy: Policy,
+    pub(super) point: Point,
+    pub(super) name: Name,
+}
 
 impl State {
     /// Gives leased memory a name. A lease for writing of a name takes the name's place.
     pub(super) fn publish(
         &mut self,
         from: Id,
-        lease: Id,
-        policy: Policy,
-        point: Point,
-        name: Name,
+        publication: Publication,
         is_again: bool,
+        world: &impl World,
     ) -> Result<Reply, Refusal> {
+        let Publication { lease, policy, point, name } = publication;
         let point = self.own_point(from, point)?;
         let held = self.held(from, lease)?;
-        let (block, of) = (held.block, held.name);
-        let known = self.names.get(&name).copied();
-        if let Some(known) = known {
-            let named = self.named.get_mut(known).expect("a name has a record");
-            if is_again && named.block == block {
-                return Ok(Reply::Number { id: known, bytes: 0 });
+        let (block, of, access) = (held.block, held.name, held.access);
+        let id = match self.names.get(&name).copied() {
+            Some(known) => {
+                let named = self.named.get(known).expect("a name has a record");
+                // A broker that is gone may have written the name, and not the lease.
+                if !is_again || named.block != block {
+                    if of != Some(known) || named.writer != Some(lease) {
+                        return Err(Refusal::NameTaken);
+                    }
+                    self.replace(known, block, point, world);
+                }
+                known
             }
-            if of != Some(known) || named.writer != Some(lease) {
-                return Err(Refusal::NameTaken);
-            }
-            named.version += 1;
-            named.ready = point;
-            named.writer = None;
-            named.readers += 1;
-            let before = std::mem::replace(&mut named.block, block);
-            self.touch(Touched::Name(index(known)));
-            if before != block {
-                self.change_block(before, |old| old.is_named = false);
-                self.touch(Touched::Block(index(before)));
-                self.release(before);
-            }
-        } else {
-            if held.access == Access::Read || of.is_some() {
-                return Err(Refusal::ReadOnly);
-            }
-            let user = self.user_of(from);
-            within(self.counts.user(user).names, self.limits.user_names)?;
-            within(self.named.len() as u64, self.limits.names)?;
-            let process = self.tenants.get(from).expect("it asks").peer.process;
-            let named = Named {
-                name: name.clone(),
-                block,
-                user,
-                process,
-                policy,
-                version: 1,
-                since: self.now,
-                ready: point,
-                readers: 1,
-                writer: None,
-            };
-            let id = self.named.add(named);
-            self.counts.name(user, Step::Add);
-            self.names.insert(name.clone(), id);
-            self.touch(Touched::Name(index(id)));
-        }
-        let id = self.names[&name];
+            None if access == Access::Read || of.is_some() => return Err(Refusal::ReadOnly),
+            None => self.add_name(from, block, policy, point, name)?,
+        };
         self.change_block(block, |block| block.is_named = true);
         self.touch(Touched::Block(index(block)));
         // From now on it is written by who leases the name for that.
         let published = self.leases.get_mut(lease).expect("it is held");
+        let was = (published.access, published.name);
         (published.access, published.name) = (Access::Read, Some(id));
         self.touch(Touched::Lease(index(lease)));
+        let named = self.named.get_mut(id).expect("it was found or made");
+        named.readers += u32::from(was != (Access::Read, Some(id)));
+        named.writer = named.writer.filter(|&writer| writer != lease);
         Ok(Reply::Number { id, bytes: 0 })
+    }
+
+    fn add_name(&mut self, from: Id, block: Id, policy: Policy, point: Point, name: Name) -> Result<Id, Refusal> {
+        let Peer { user, process } = self.tenants.get(from).expect("it asks").peer;
+        within(self.counts.user(user).names, self.limits.user_names)?;
+        within(self.named.len() as u64, self.limits.names)?;
+        let named = Named {
+            name: name.clone(),
+            block,
+            user,
+            process,
+            policy,
+            version: 1,
+            since: self.now,
+            ready: Point::default(),
+            before: None,
+            readers: 0,
+            writer: None,
+        };
+        let id = self.named.add(named);
+        self.counts.name(user, Step::Add);
+        self.names.insert(name, id);
+        self.set_ready(id, point);
+        self.touch(Touched::Name(index(id)));
+        Ok(id)
+    }
+
+    /// Has a name stand for another block. What it stood for stays until that is whole, if it was whole itself.
+    fn replace(&mut self, name: Id, block: Id, point: Point, world: &impl World) {
+        let named = self.named.get_mut(name).expect("it is there");
+        let old = Before { block: named.block, version: named.version };
+        let older = named.before.take();
+        let is_whole = named.ready.value == 0 || world.has_passed(named.ready);
+        let is_awaited = point.value > 0 && !world.has_passed(point);
+        named.before = match is_awaited && old.block != block {
+            true if is_whole => Some(old),
+            true => older,
+            false => None,
+        };
+        let kept = named.before;
+        (named.block, named.version) = (block, old.version + 1);
+        self.set_ready(name, if is_awaited { point } else { Point::default() });
+        self.touch(Touched::Name(index(name)));
+        let gone = [Some(old), older].into_iter().flatten().filter(|&state| Some(state) != kept);
+        gone.map(|state| state.block).filter(|&gone| gone != block).for_each(|gone| self.unname_block(gone));
     }
 
     pub(super) fn find(&self, name: &Name) -> Result<Reply, Refusal> {
@@ -160,9 +186,9 @@ impl State {
         self.counts.name(named.user, Step::Take);
         self.touch(Touched::Name(index(id)));
         self.names.remove(&named.name);
-        self.change_block(named.block, |block| block.is_named = false);
-        self.touch(Touched::Block(index(named.block)));
-        self.release(named.block);
+        self.remove_due(named.ready, Due::Name(id));
+        let blocks = [Some(named.block), named.before.map(|before| before.block)];
+        blocks.into_iter().flatten().for_each(|block| self.unname_block(block));
     }
 
     /// The names behind one, a line each, as many as a message holds: name, bytes, user, process, readers, writers, seconds,

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::room::{Room, span_bytes};
 use super::shelf::{Shelf, index};
 use super::{
-    Attachment, Block, Host, Lease, Limits, Named, Peer, Quota, Segment, Stage, State, Tenant, Thing, Touched,
+    Attachment, Before, Block, Due, Host, Lease, Limits, Named, Peer, Quota, Segment, Stage, State, Tenant, Thing,
+    Touched,
 };
 use crate::name::{NAME_BYTES_MAX, Name};
 use crate::wire::{Access, Id, Point, Policy};
@@ -38,7 +39,7 @@ impl Kind {
             Self::Tenant | Self::Attachment | Self::Quota => 2,
             Self::Segment | Self::Block => 4,
             Self::Lease => 9,
-            Self::Name => 7 + NAME_WORDS,
+            Self::Name => 9 + NAME_WORDS,
             Self::Host => 2 + NAME_WORDS,
         }
     }
@@ -122,9 +123,13 @@ impl State {
     pub(crate) fn record<R>(&self, touched: Touched, put: impl FnOnce(Id, Option<&[u64]>) -> R) -> R {
         match touched {
             Touched::Tenant(index) => match self.tenants.at(index) {
-                Some((id, tenant)) => {
-                    put(id, Some(&[pair(tenant.peer.user, tenant.peer.process), u64::from(tenant.is_fenced)]))
-                }
+                Some((id, tenant)) => put(
+                    id,
+                    Some(&[
+                        pair(tenant.peer.user, tenant.peer.process),
+                        u64::from(tenant.is_fenced) + u64::from(tenant.is_leaving),
+                    ]),
+                ),
                 None => put(self.tenants.last_at(index), None),
             },
             Touched::Segment(index) => match self.segments.at(index) {
@@ -148,7 +153,8 @@ impl State {
                 Some((id, named)) => {
                     let [at, value] = named.ready.words();
                     let mut words = vec![named.block.0, pair(named.user, named.process), named.policy.word()];
-                    words.extend([named.version, named.since, at, value]);
+                    let before = named.before.unwrap_or(Before { block: Id(0), version: 0 });
+                    words.extend([named.version, named.since, at, value, before.block.0, before.version]);
                     words.extend(name_words(&named.name));
                     put(id, Some(&words))
                 }
@@ -194,8 +200,9 @@ impl State {
                 attached,
                 leases,
                 segments,
+                due: BTreeSet::new(),
                 is_fenced: words[1] != 0,
-                is_leaving: false,
+                is_leaving: words[1] == 2,
             })
         });
         state.hosts = shelf(records(Kind::Host), |id, words| {
@@ -249,9 +256,14 @@ impl State {
             let (user, process) = halves(words[1]);
             let (block, policy) = (Id(words[0]), Policy::of(words[2]).ok()?);
             let (version, since, ready) = (words[3], words[4], point_of(&words[5..]));
-            let name = name_of(&words[7..])?;
+            let name = name_of(&words[9..])?;
             self.blocks.get_mut(block)?.is_named = true;
-            Some(Named { name, block, user, process, policy, version, since, ready, readers: 0, writer: None })
+            let before = Before { block: Id(words[7]), version: words[8] };
+            let before = self.blocks.get_mut(before.block).map(|block| {
+                block.is_named = true;
+                before
+            });
+            Some(Named { name, block, user, process, policy, version, since, ready, before, readers: 0, writer: None })
         });
     }
 
@@ -261,11 +273,11 @@ impl State {
             let access = if words[2] == 0 { Access::Read } else { Access::Write };
             self.blocks.get(block)?;
             let ending = Some(point_of(&words[6..])).filter(|point| point.value > 0);
+            let tenant = self.tenants.get_mut(holder)?;
             match ending {
-                Some(_) => self.ending.insert(id),
-                None => self.tenants.get_mut(holder)?.leases.insert(id),
+                Some(point) => tenant.due.insert((point.word, point.value, Due::Lease(id))),
+                None => tenant.leases.insert(id),
             };
-            self.tenants.get(holder)?;
             self.blocks.get_mut(block)?.leases += 1;
             let name = Some(Id(words[3])).filter(|name| name.0 != 0);
             if let Some(named) = name.and_then(|name| self.named.get_mut(name)) {
@@ -303,6 +315,10 @@ impl State {
 
     /// Counts what is not written down, and ends what nobody has.
     fn mend(&mut self) {
+        let ready: Vec<_> = self.named.iter().map(|(id, named)| (id, named.ready)).collect();
+        ready.into_iter().for_each(|(name, ready)| self.add_due(ready, Due::Name(name)));
+        self.due = self.tenants.iter().filter(|(_, tenant)| !tenant.due.is_empty()).map(|(id, _)| id).collect();
+        self.leaving = self.tenants.iter().filter(|(_, tenant)| tenant.is_leaving).map(|(id, _)| id).collect();
         self.names = self.named.iter().map(|(id, named)| (named.name.clone(), id)).collect();
         self.host_names = self.hosts.iter().map(|(id, host)| (host.name.clone(), id)).collect();
         let owned: Vec<_> = self.segments.iter().filter_map(|(id, segment)| Some((id, segment.owner?))).collect();

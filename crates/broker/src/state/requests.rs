@@ -1,8 +1,9 @@
 //! What a tenant asks, and what it is answered: which request is whose work, and what is asked of everything alike.
 
+use super::names::Publication;
 use super::shelf::index;
 use super::{CLOCK_WORDS, Effect, Lease, Quota, State, Thing, Touched, Waiting, World};
-use crate::wire::{Framed, Id, Point, Refusal, Reply, Request, Sums};
+use crate::wire::{Framed, Id, Refusal, Reply, Request, Sums};
 
 impl State {
     /// A tenant asks.
@@ -65,7 +66,7 @@ impl State {
                 Ok(None)
             }
             Request::Publish { lease, policy, point, name } => {
-                self.publish(from, lease, policy, point, name, is_again).map(Some)
+                self.publish(from, Publication { lease, policy, point, name }, is_again, world).map(Some)
             }
             Request::Find { name } => self.find(&name).map(Some),
             Request::List { after } => {
@@ -79,8 +80,9 @@ impl State {
             Request::Host { bytes, name } => self.host(from, number, bytes, name).map(|()| None),
             Request::Bye => {
                 self.effects.push(Effect::Reply { to: from, number, reply: Reply::Done });
-                if self.has_open_points(from, world) {
-                    let leaving = self.tenants.get_mut(from).expect("it asks");
+                self.pass_of(from, world);
+                let leaving = self.tenants.get_mut(from).expect("it asks");
+                if !leaving.due.is_empty() {
                     (leaving.is_fenced, leaving.is_leaving) = (true, true);
                     self.touch(Touched::Tenant(index(from)));
                     self.leaving.insert(from);
@@ -100,43 +102,6 @@ impl State {
     pub(super) fn held(&self, tenant: Id, lease: Id) -> Result<&Lease, Refusal> {
         let held = self.leases.get(lease).filter(|held| held.holder == tenant && held.ending.is_none());
         held.ok_or(Refusal::NoLease)
-    }
-
-    /// Whether some leases were given back, or tenants have gone, whose points have not passed.
-    pub(crate) fn is_ending(&self) -> bool {
-        !self.ending.is_empty() || !self.leaving.is_empty()
-    }
-
-    /// Whether somebody may wait for work of a tenant that has not passed.
-    pub(super) fn has_open_points(&self, tenant: Id, world: &impl World) -> bool {
-        let ending = self.ending.iter().filter_map(|&lease| self.leases.get(lease)?.ending);
-        let ready = self.named.iter().map(|(_, named)| named.ready);
-        let is_open = |point: Point| point.value > 0 && point.tenant == tenant && !world.has_passed(point);
-        ending.chain(ready).any(is_open)
-    }
-
-    /// Ends the leases that were given back and whose points have passed.
-    pub(crate) fn pass(&mut self, world: &impl World) {
-        let has_passed = |lease: &Id| {
-            let point = self.leases.get(*lease).and_then(|lease| lease.ending);
-            point.is_none_or(|point| world.has_passed(point))
-        };
-        let passed: Vec<Id> = self.ending.iter().copied().filter(has_passed).collect();
-        passed.into_iter().for_each(|lease| self.end_lease(lease, Some(Point::default())));
-        let gone: Vec<Id> =
-            self.leaving.iter().copied().filter(|&tenant| !self.has_open_points(tenant, world)).collect();
-        gone.into_iter().for_each(|tenant| self.end(tenant));
-    }
-
-    /// A point of a tenant's own clock: nobody speaks for another.
-    pub(super) fn own_point(&self, tenant: Id, point: Point) -> Result<Point, Refusal> {
-        if point.value == 0 {
-            return Ok(Point::default());
-        }
-        if point.word >= CLOCK_WORDS {
-            return Err(Refusal::Malformed);
-        }
-        Ok(Point { tenant, ..point })
     }
 
     pub(super) fn quota(&mut self, from: Id, user: u32, bytes: u64) -> Result<Reply, Refusal> {

@@ -1,5 +1,6 @@
 //! The state under random requests, and under a death between any two records of the journal.
 
+mod deaths;
 mod users;
 
 use std::collections::BTreeMap;
@@ -68,10 +69,26 @@ fn check(state: &State) {
     for (id, lease) in state.leases.iter() {
         let holder = state.tenants.get(lease.holder).unwrap();
         assert_eq!(holder.leases.contains(&id), lease.ending.is_none());
-        assert_eq!(state.ending.contains(&id), lease.ending.is_some());
+        if let Some(point) = lease.ending {
+            assert!(holder.due.contains(&(point.word, point.value, Due::Lease(id))));
+        }
+    }
+    for (id, tenant) in state.tenants.iter() {
+        assert_eq!(state.due.contains(&id), !tenant.due.is_empty());
+        for &(word, value, due) in &tenant.due {
+            let point = Point { tenant: id, word, value };
+            match due {
+                Due::Lease(lease) => assert_eq!(state.leases.get(lease).unwrap().ending, Some(point)),
+                Due::Name(name) => assert_eq!(state.named.get(name).unwrap().ready, point),
+            }
+        }
     }
     for (id, named) in state.named.iter() {
         assert!(state.blocks.get(named.block).unwrap().is_named);
+        if let Some(before) = named.before {
+            assert!(state.blocks.get(before.block).unwrap().is_named && before.block != named.block);
+            assert!(named.ready.value > 0 && named.policy == Policy::Restore);
+        }
         assert_eq!(state.names[&named.name], id);
         let of_name = |access| {
             let leases = state.leases.iter().filter(move |(_, lease)| {
@@ -94,6 +111,8 @@ struct Coins {
     is_full: bool,
     has_passed: bool,
 }
+
+const PASSED: Coins = Coins { is_full: false, has_passed: true };
 
 impl World for Coins {
     fn has_room(&self, _: Id) -> Result<(), u32> {
@@ -133,7 +152,7 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
             return;
         }
         2 => {
-            state.end(tenant);
+            state.end(tenant, &Coins { is_full: false, has_passed: random.below(2) == 0 });
             return;
         }
         3..=5 => Request::Reserve { bytes: 1 + random.below(5 << 20) },
@@ -179,7 +198,7 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
         }
         _ => {
             if random.below(3) == 0 {
-                state.pass(&Coins { is_full: false, has_passed: true });
+                state.pass(&PASSED);
             } else if let Some(segment) = random.of(making) {
                 making.retain(|&other| other != segment);
                 let code = if random.below(8) == 0 { Err(2) } else { Ok(()) };
@@ -336,7 +355,7 @@ fn a_dead_writer_leaves_what_was_published_last() {
     let before = state.named.get(id).unwrap().block;
     let granted = ask(&mut state, writer, Request::Lease { name: id, access: Access::Write });
     assert!(matches!(granted.as_slice(), [Effect::Make { .. }]), "a writer writes elsewhere: {granted:?}");
-    state.end(writer);
+    state.end(writer, &PASSED);
     assert_eq!(state.named.get(id).unwrap().block, before);
     assert_eq!(state.named.get(id).unwrap().writer, None);
 }
@@ -355,7 +374,7 @@ fn a_dead_writer_in_place_drops_the_name() {
         refused(&ask(&mut state, publisher, Request::Lease { name: id, access: Access::Read })),
         &Refusal::Busy { readers: 0, writers: 1 }
     );
-    state.end(writer);
+    state.end(writer, &PASSED);
     assert!(state.names.is_empty());
     assert_eq!((state.sums().named_bytes, state.sums().leaving_bytes), (0, 4096));
 }
@@ -368,7 +387,7 @@ fn what_a_dead_tenant_had_is_cleaned_before_anybody_has_it() {
     let segment = state.blocks.get(state.leases.get(lease).unwrap().block).unwrap().segment;
     state.fence(tenant);
     assert!(state.leases.get(lease).is_some(), "the device may still work for it");
-    state.end(tenant);
+    state.end(tenant, &PASSED);
     let (what, bytes) = (Dirty::Segment(segment), 2 << 20);
     assert!(state.take_effects(Vec::new()).contains(&Effect::Clean { what, segment, offset: 0, bytes }));
     let next = connected(&mut state);
@@ -436,7 +455,7 @@ fn what_cannot_be_overwritten_goes_with_its_segment() {
     check(&state);
     let next = reserved(&mut state, owner, 1000);
     assert_eq!(state.blocks.get(state.leases.get(next).unwrap().block).unwrap().offset, 1024);
-    state.end(owner);
+    state.end(owner, &PASSED);
     let (what, bytes) = (Dirty::Segment(segment), 2 << 20);
     assert!(state.take_effects(Vec::new()).contains(&Effect::Clean { what, segment, offset: 0, bytes }));
     check(&state);

@@ -38,7 +38,7 @@ fn leases_count_for_a_user_and_those_that_end_too() {
     assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 512 })), &Refusal::TooMany { limit: 3 });
     reserved(&mut state, other, 512);
     assert_eq!(refused(&ask(&mut state, other, Request::Reserve { bytes: 512 })), &Refusal::TooMany { limit: 4 });
-    state.pass(&Coins { is_full: false, has_passed: true });
+    state.pass(&PASSED);
     reserved(&mut state, one, 512);
 }
 
