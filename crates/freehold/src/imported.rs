@@ -275,11 +275,6 @@ impl<T: Plain> Part<T> {
         false
     }
 
-    /// What it is a part of.
-    pub fn import(&self) -> Imported {
-        Imported { inner: self.import.clone() }
-    }
-
     /// The elements of a range.
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
         View::new(self.whole(Access::Read), 0, self.len, range)
