@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "as in any test")]
 
 mod blocks;
+mod host;
 mod stage;
 mod storm;
 
@@ -61,6 +62,13 @@ const TESTS: &[Test] = &[
         blocks::a_writer_that_dies_changes_nothing_and_one_that_publishes_does,
     ),
     ("what_was_given_outlives_its_giver", blocks::what_was_given_outlives_its_giver),
+    ("kernels_of_two_processes_add_into_memory_of_the_host", host::kernels_of_two_processes_add),
+    ("memory_of_the_host_outlives_its_maker_and_the_broker", host::it_outlives_its_maker_and_the_broker),
+    ("memory_of_the_host_of_another_length_is_refused", host::another_length_is_refused),
+    ("a_lock_whose_holder_is_killed_is_taken_over", host::a_killed_holder_is_taken_over),
+    ("who_is_killed_while_it_waits_holds_nobody_up", host::a_killed_waiter_holds_nobody_up),
+    ("who_is_killed_before_it_notifies_holds_nobody_up", host::a_killed_notifier_holds_nobody_up),
+    ("a_lock_outlives_processes_that_are_killed_anywhere", host::processes_are_killed_anywhere),
     ("memory_of_the_dead_is_zeros_to_others", blocks::memory_of_the_dead_is_zeros_to_others),
     ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", storm::killed_tenants),
     ("brokers_and_keepers_are_killed_and_nothing_is_lost", storm::killed_brokers),
