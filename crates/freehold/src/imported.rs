@@ -56,8 +56,8 @@ pub(crate) struct Inner {
 /// What goes behind the last work.
 #[derive(Debug)]
 enum Mapped {
-    /// A mapping, which the ledger knows.
-    Device(BlockId),
+    /// A mapping, which the ledger knows, and how it goes.
+    Device(BlockId, Arc<Leaving>),
     Host(Pinned),
 }
 
@@ -92,7 +92,7 @@ impl Imported {
             .and_then(|addresses| Ok((addresses, enter(core, addresses, at)?)));
         match made {
             Ok((addresses, block)) => {
-                let (ground, past) = (Mapped::Device(block), Mutex::default());
+                let (ground, past) = (Mapped::Device(block, Arc::default()), Mutex::default());
                 let inner = Inner { context: context.clone(), addresses, permission, ground, past };
                 Ok(Self { inner: Arc::new(inner) })
             }
@@ -122,6 +122,32 @@ impl Imported {
     /// [`Error::OutsideOfImport`], [`Error::Misaligned`] where elements cannot lie there, [`Error::NothingAsked`] for no bytes.
     pub fn part<T: Plain>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<Part<T>> {
         Inner::part(&self.inner, stream, offset_bytes, len)
+    }
+
+    /// What tells of the mapping's end, without holding it up.
+    pub fn departure(&self) -> Departure {
+        let Mapped::Device(_, leaving) = &self.inner.ground else { unreachable!("an import is of device memory") };
+        Departure { context: self.inner.context.clone(), leaving: leaving.clone() }
+    }
+}
+
+/// Tells when imported memory is mapped here no more: the last handle and the last [`Part`] are gone, their work has passed, and
+/// the driver has unmapped it.
+#[derive(Debug)]
+pub struct Departure {
+    context: Context,
+    leaving: Arc<Leaving>,
+}
+
+impl Departure {
+    /// Whether it is over. Unmaps what waited and can go; nothing is waited for.
+    ///
+    /// # Errors
+    /// What the driver says to that. [`Error::ForkedChild`].
+    pub fn is_over(&self) -> Result<bool> {
+        let core = &self.context.inner.core;
+        core.check()?;
+        self.leaving.is_over(core).map_err(|error| core.failed(error))
     }
 }
 
@@ -240,11 +266,11 @@ impl Drop for Inner {
         past.forget(|mark| core.has_passed(mark));
         let marks: Vec<Mark> = past.marks().collect();
         drop(past);
-        match self.ground {
-            Mapped::Device(block) => {
+        match &self.ground {
+            Mapped::Device(block, leaving) => {
                 let addresses = Some(self.addresses);
-                let ground = Ground { mapping: addresses, addresses, block: Some(block), ..Ground::default() };
-                Arc::<Leaving>::default().end(core, ground, &marks);
+                let ground = Ground { mapping: addresses, addresses, block: Some(*block), ..Ground::default() };
+                leaving.end(core, ground, &marks);
             }
             Mapped::Host(pinned) => pinned.stop(&self.context, marks),
         }

@@ -93,7 +93,7 @@ pub use fork::Family;
 pub use freehold_driver::cuda::function::Parameter;
 pub use hosted::HostMemory;
 pub use image::Image;
-pub use imported::{Imported, Part, Permission};
+pub use imported::{Departure, Imported, Part, Permission};
 pub use launch::{Argument, Arguments, Grid, Value};
 pub use module::{Kernel, Module};
 pub use pool::Totals;
