@@ -20,7 +20,7 @@ mod socket;
 mod state;
 pub mod wire;
 
-pub use client::{Answer, Broker, Error, Given, Granted, Lease, Link, LinkError, Patience, Result};
+pub use client::{Answer, Broker, Error, Given, Granted, Host, HostGuard, Lease, Link, LinkError, Patience, Result};
 pub use name::{Name, NotAName};
 pub use part::{Config, Part, Terms, play};
 pub use wire::{Access, Policy};

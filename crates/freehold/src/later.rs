@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use freehold_driver::cuda::{CUmodule, CallError, context, module};
 
-use crate::clock::Stopped;
 use crate::core::{Core, Hall, PRIMARY};
 use crate::current::{calmly, within};
 use crate::error::Result;
 use crate::leaving::Leaving;
 use crate::ledger::{ContextId, Mark};
+use crate::pinned::Stopped;
 use crate::track::Track;
 
 /// What is to be done when nothing of its context is pending.
@@ -33,7 +33,7 @@ pub(crate) enum Later {
     Unmap {
         leaving: Arc<Leaving>,
     },
-    /// Words that streams of several processes used.
+    /// Memory of the host that streams of several processes used.
     Unregister {
         stopped: Stopped,
     },
@@ -204,7 +204,7 @@ impl Core {
         later.retain(|what| match what {
             Later::Unload { hall, .. } | Later::Close { hall, .. } => hall.id != context,
             Later::Retire { track } => track.context != context,
-            // Memory that is mapped is the device's, and words are the primary context's.
+            // Memory that is mapped is the device's, and memory of the host the primary context's.
             Later::Unmap { .. } | Later::Unregister { .. } => true,
         });
         tracks
