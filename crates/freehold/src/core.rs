@@ -118,7 +118,7 @@ impl Core {
         let writes_words = device::attribute(&api, ordinal, CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS)? != 0;
         let family = Family::new().map_err(|error| Error::System { kind: error.kind() })?;
         let total_bytes = device::total_bytes(&api, ordinal)? as u64;
-        let pool = within(&api, primary, || Pool::new(&api, primary, ordinal, total_bytes, family))?;
+        let pool = Pool::new(&api, primary, ordinal, total_bytes, family)?;
         Ok(Self {
             api,
             ordinal,

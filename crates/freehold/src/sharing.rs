@@ -59,7 +59,10 @@ impl Core {
         if !self.pool.supply.maps() || device::attribute(&self.api, self.ordinal, can_share).map_err(failed)? == 0 {
             return Err(Error::CannotShare);
         }
-        let made = self.named(|api| self.pool.for_others(api, self.ordinal)).map_err(failed)?;
+        let made = self.pool.for_others(&self.api, self.primary, self.ordinal).map_err(|error| match error {
+            Error::Call(error) => self.failed(error),
+            error => error,
+        })?;
         if let Err(made) = self.shareable.set(made) {
             // Another thread was faster.
             self.named(|api| made.supply.free_addresses(api)).map_err(failed)?;

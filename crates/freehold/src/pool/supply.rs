@@ -16,7 +16,7 @@ use freehold_driver::cuda::{
 };
 
 use super::heap::{Chunk, Need, PAGE_BYTES};
-use crate::current::calmly;
+use crate::current::{calmly, within};
 
 /// Addresses are reserved for so many times the device's memory, and at least so many.
 const ADDRESSES_TIMES: u64 = 8;
@@ -396,6 +396,12 @@ impl Supply {
     /// A descriptor of a chunk that other processes can have.
     pub(crate) fn export(&self, api: &Api, current: CUcontext, chunk: Chunk) -> Result<OwnedFd, CallError> {
         calmly(api, current, || allocation::export(api, CUmemGenericAllocationHandle(chunk.handle)))
+    }
+
+    /// Gives back everything, of which nobody has had anything yet.
+    pub(crate) fn close(&self, api: &Api, current: CUcontext) -> Result<(), CallError> {
+        self.release(api, current, &mut self.lock(), 0)?;
+        within(api, current, || self.free_addresses(api))
     }
 
     /// Gives the addresses back, to which nothing is mapped any more.
