@@ -5,13 +5,15 @@
 //! told with [`Guest::retire`] before it is destroyed, because the driver gives its handle to another stream later (fact 2.5). A
 //! checked guest asks the driver for the stream's id each time instead.
 
+mod resize;
+
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use freehold_driver::cuda::{CUdeviceptr, CUerror, CUstream, CUstreamCaptureStatus, capture, copy, fill, stream};
+use freehold_driver::cuda::{CUdeviceptr, CUerror, CUstream, CUstreamCaptureStatus, capture, fill, stream};
 
 use crate::core::Core;
 use crate::device::Device;
@@ -41,9 +43,6 @@ const CAPTURED: u64 = 1 << 63;
 
 /// What a thread may keep.
 const IN_MAGAZINES: RangeInclusive<u64> = 1..=1 << 40;
-
-/// A longer block is moved where no more than this is left of it: what it gives up is worth a copy.
-const MOVED_BYTES_MAX: u64 = 64 << 10;
 
 /// What a stream is known by: its handle, or its id. The default stream of a thread is another for each.
 type Name = (u64, Option<ThreadId>);
@@ -169,60 +168,6 @@ impl Guest {
     pub fn tag_bytes(&self, tag: &str) -> u64 {
         // The locks may be held for ever in a fork.
         if self.core.is_child() { 0 } else { self.core.tags.live_bytes(tag) }
-    }
-
-    /// Gives a block other bytes: where it lies if that can be, or else elsewhere, with its contents copied in the order of
-    /// the stream.
-    ///
-    /// # Errors
-    /// As for [`alloc`](Self::alloc) and [`free`](Self::free). The block is as it was.
-    pub fn realloc(&self, address: u64, bytes: u64, stream: CUstream) -> Result<u64> {
-        if self.core.is_child() {
-            return Err(WrongRelease::ForkedChild { address, process: self.core.process }.into());
-        }
-        self.core.check()?;
-        if bytes == 0 {
-            return Err(Error::NothingAsked);
-        }
-        let (_, track) = self.stream(stream)?;
-        let pool = &self.core.pool;
-        let wrong = || self.wrong(address);
-        let record = self.lent_at(address)?;
-        let seen = record.seen();
-        if seen.state.stage() != Stage::Owned || seen.base != address {
-            return Err(wrong());
-        }
-        // What other streams use is not given up where it lies, nor added to in an order that is not the block's.
-        let is_own = seen.stream == track.id.0 && !seen.state.is_used_elsewhere();
-        let is_worth_moving = seen.capacity_bytes > MOVED_BYTES_MAX && bytes <= MOVED_BYTES_MAX;
-        if is_own && !is_worth_moving {
-            // As where a whole block is given up.
-            track.mark_release(&self.core.api).map_err(|error| self.core.failed(error))?;
-            if pool.resize(record, bytes) {
-                return Ok(address);
-            }
-        }
-        let base = self.alloc_as(record.number(), seen.bytes, bytes, stream)?;
-        let copied_bytes = seen.bytes.min(bytes) as usize;
-        let copied = self.core.named(|api| {
-            copy::device_to_device_async(api, CUdeviceptr(base), CUdeviceptr(address), copied_bytes, stream)
-        });
-        let outcome = copied.map_err(|error| self.core.failed(error)).and_then(|()| self.free(address, stream));
-        match outcome {
-            Ok(()) => Ok(base),
-            Err(error) => self.free(base, stream).and(Err(error)),
-        }
-    }
-
-    /// Memory under the name of a block that goes when its contents are moved here. It does not count twice meanwhile.
-    fn alloc_as(&self, record: u32, had_bytes: u64, bytes: u64, stream: CUstream) -> Result<u64> {
-        let tag = self.tagged().get(&record).copied();
-        let named = tag.and_then(|tag| Some((tag, self.core.tags.name(tag, record)?)));
-        let Some((tag, name)) = named else { return self.alloc(bytes, stream) };
-        self.core.tags.discharge_part(tag, had_bytes);
-        let moved = self.alloc_tagged(bytes, stream, &name);
-        self.core.tags.charge_anyway(&name, had_bytes);
-        moved
     }
 
     /// As [`alloc`](Self::alloc), where this thread keeps nothing that fits.
