@@ -7,6 +7,8 @@
 
 mod captured;
 mod resize;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -198,7 +200,16 @@ impl Guest {
         if let Some(taken) = Pool::take_kept(key, bytes) {
             return Ok(taken.base);
         }
-        match self.core.take(&self.core.pool, key, &track, bytes) {
+        let take = || self.core.take(&self.core.pool, key, &track, bytes);
+        let taken = match take() {
+            Err(Refusal::Short) => match self.core.make_room_alone(&self.core.pool, bytes) {
+                Ok(true) => take(),
+                Ok(false) => Err(Refusal::Short),
+                Err(error) => Err(error.into()),
+            },
+            taken => taken,
+        };
+        match taken {
             Ok(taken) => Ok(taken.base),
             Err(Refusal::Short) => Err(Error::Short { wanted_bytes: bytes }),
             Err(Refusal::TooMany) => Err(Error::TooManyBlocks { blocks_max: BLOCKS_MAX }),
@@ -339,9 +350,16 @@ impl Guest {
         self.ordinal
     }
 
-    /// Whether an address is one of those that this device's blocks lie at.
+    /// Whether an address is one of those that this device's blocks lie at, and no other device's.
     pub fn has(&self, address: u64) -> bool {
-        self.core.pools().any(|pool| pool.supply.has(address))
+        // The locks may be held for ever in a fork, in which any guest refuses.
+        let is_child = self.core.is_child();
+        self.core.pools().any(|pool| if is_child { pool.supply.covers(address) } else { pool.supply.has(address) })
+    }
+
+    /// Whether a block of this device lay at an address, whoever has the address now.
+    pub fn had(&self, address: u64) -> bool {
+        !self.core.is_child() && self.core.pools().any(|pool| pool.gone_at(address).is_some())
     }
 
     /// Why an address could not be released: for those at which nobody has a block.

@@ -85,6 +85,17 @@ impl Core {
         }
     }
 
+    /// Gives what a pool keeps back to the driver, where memory comes with its addresses, so that a request for so much can have
+    /// some in one piece. Whether any went. The caller is in no gate.
+    pub(crate) fn make_room_alone(&self, pool: &Pool, bytes: u64) -> std::result::Result<bool, CallError> {
+        if pool.supply.maps() || bytes > pool.supply.most_bytes() {
+            return Ok(false);
+        }
+        let wanted_bytes = bytes.next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
+        let keep_bytes = pool.supply.reserved_bytes().saturating_sub(wanted_bytes);
+        Ok(pool.release_alone(self, keep_bytes)? > 0)
+    }
+
     /// Gives what the other pool has and nobody uses back to the driver, so that a pool can have so much. Whether any went.
     pub(crate) fn make_room(&self, pool: &Pool, bytes: u64) -> std::result::Result<bool, CallError> {
         if bytes > pool.supply.most_bytes() {

@@ -353,6 +353,14 @@ impl Track {
         Ok(())
     }
 
+    /// Whether everything that was put in has been done, others' work too where they can be asked.
+    pub(crate) fn is_quiet(&self, api: &Api) -> Result<bool, CallError> {
+        self.refresh(api)?;
+        let edge = self.edge();
+        self.ask(api)?;
+        Ok(self.has_passed(edge))
+    }
+
     /// Forgets what was waited for of a stream that has ended.
     pub(crate) fn forget(&self, ended: StreamId) {
         self.waited.lock().unwrap_or_else(PoisonError::into_inner).remove(&ended);
@@ -521,6 +529,10 @@ impl Track {
         signals.spare.clear();
         self.retired.store(true, Ordering::Release);
         self.note_passed(FOREVER);
+    }
+
+    pub(crate) fn hall(&self) -> &Arc<Hall> {
+        &self.hall
     }
 
     pub(crate) fn slot(&self) -> Option<&Slot> {
