@@ -18,6 +18,8 @@ mod signals;
 mod socket;
 #[forbid(unsafe_code)]
 mod state;
+#[cfg(any(test, fuzzing))]
+pub mod trial;
 pub mod wire;
 
 pub use client::{Answer, Broker, Error, Given, Granted, Host, HostGuard, Lease, Link, LinkError, Patience, Result};
