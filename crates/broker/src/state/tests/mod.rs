@@ -112,7 +112,7 @@ pub(crate) struct Coins {
     pub(crate) has_passed: bool,
 }
 
-const PASSED: Coins = Coins { is_full: false, has_passed: true };
+pub(crate) const PASSED: Coins = Coins { is_full: false, has_passed: true };
 
 impl World for Coins {
     fn has_room(&self, _: Id) -> Result<(), u32> {
@@ -125,7 +125,7 @@ impl World for Coins {
 }
 
 /// Who runs the broker.
-const OWN: u32 = 7;
+pub(crate) const OWN: u32 = 7;
 
 pub(crate) fn limits() -> Limits {
     Limits { kept_bytes: 16 << 20, user_tenants: 6, user_names: 8, ..Limits::new(64 << 20) }
