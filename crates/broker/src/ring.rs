@@ -126,9 +126,14 @@ pub(crate) struct Served {
 }
 
 impl Served {
+    /// Of a ring that nobody has used.
     pub(crate) fn new(shared: Shared) -> Self {
-        let served = Self { shared, read: Cell::new(0), is_to_rouse: Cell::new(true) };
-        // A broker before this one may have been killed between a reply and its count.
+        Self { shared, read: Cell::new(0), is_to_rouse: Cell::new(false) }
+    }
+
+    /// Of a ring that another broker served, which may have been killed between a reply and its count.
+    pub(crate) fn resume(shared: Shared) -> Self {
+        let served = Self { is_to_rouse: Cell::new(true), ..Self::new(shared) };
         let replied = served.count(at::REPLIED).load(Ordering::Relaxed);
         if read_slot(&served.shared, at::REPLIES, replied).is_some() {
             served.count(at::REPLIED).store(replied.wrapping_add(1), Ordering::Relaxed);
@@ -357,7 +362,7 @@ mod tests {
         served.reply(&[7; 8]);
         write_slot(&served.shared, at::REPLIES, 1, &[8; 8]);
         assert_eq!((used.reply(), used.reply()), (Some([7; 8]), Some([8; 8])));
-        let next = Served::new(Shared::open(served.shared.another_file().unwrap(), RING_BYTES).unwrap());
+        let next = Served::resume(Shared::open(served.shared.another_file().unwrap(), RING_BYTES).unwrap());
         assert_eq!((next.room(), next.last_reply()), (Ok(SLOTS), Some([8; 8])));
         next.reply(&[9; 8]);
         assert_eq!(used.reply(), Some([9; 8]));

@@ -57,7 +57,7 @@ impl Connection {
         let connection = Self {
             tenant,
             socket: get(Kept::Connection(tenant))?,
-            ring: Served::new(Shared::open(get(Kept::Ring(tenant))?, RING_BYTES)?),
+            ring: Served::resume(Shared::open(get(Kept::Ring(tenant))?, RING_BYTES)?),
             clock: Shared::open(get(Kept::Clock(tenant))?, CLOCK_WORDS as usize * 8)?,
             bell: get(Kept::Bell(tenant))?,
             process: get(Kept::Process(tenant))?,
