@@ -283,7 +283,7 @@ mod tests {
 
     fn ring() -> (Served, Used) {
         let served = Shared::create("ring", RING_BYTES).unwrap();
-        let used = Shared::open(served.another_file().unwrap(), RING_BYTES).unwrap();
+        let used = Shared::open(served.shared_file(), RING_BYTES).unwrap();
         (Served::new(served), Used::new(used))
     }
 

@@ -10,6 +10,7 @@ mod blocks;
 mod host;
 mod noise;
 mod raw;
+mod serving;
 mod stage;
 mod storm;
 
@@ -30,7 +31,11 @@ fn main() -> ExitCode {
             let (part, config) = Config::parse(program, vec!["part".into()], rest).expect("the words of a part");
             outcome(play(part, config))
         }
-        "serve" => outcome(keeper::run(&stage::config(rest[0].clone().into()), None, || println!("ready"))),
+        "serve" => {
+            let group = rest.get(1).map(|word| number(word) as u32);
+            outcome(keeper::run(&stage::config(rest[0].clone().into(), group), None, || println!("ready")))
+        }
+        "stranger" => serving::stranger(rest[0].as_ref(), number(&rest[1]) as u32),
         "tenant" => storm::tenant(&rest[0], number(&rest[1])),
         "device" => blocks::process(&rest[0], rest[1].to_str().expect("a task"), number(&rest[2])),
         "attacker" => attacks::attacker(rest),
@@ -78,6 +83,22 @@ const TESTS: &[Test] = &[
     ("memory_of_the_dead_is_zeros_to_others", blocks::memory_of_the_dead_is_zeros_to_others),
     ("every_attack_is_refused_and_no_neighbour_loses_anything", attacks::every_attack_is_refused),
     ("a_million_malformed_messages_leave_the_broker_as_it_was", noise::a_million_malformed_messages),
+    ("a_stopped_keeper_stops_nobody", serving::a_stopped_keeper_stops_nobody),
+    (
+        "a_stopped_cleaner_stops_nobody_and_a_dead_one_is_replaced",
+        serving::a_stopped_cleaner_stops_nobody_and_a_dead_one_is_replaced,
+    ),
+    ("a_tenant_cannot_make_the_broker_wait_at_its_bell", serving::a_tenant_cannot_make_the_broker_wait_at_its_bell),
+    (
+        "without_descriptors_newcomers_are_refused_in_a_sentence_and_tenants_served",
+        serving::without_descriptors_newcomers_are_refused_in_a_sentence_and_tenants_served,
+    ),
+    ("a_broker_that_takes_over_needs_no_more_descriptors", serving::a_broker_that_takes_over_needs_no_more_descriptors),
+    (
+        "users_of_a_group_read_each_others_names_and_drop_their_own",
+        serving::users_of_a_group_read_each_others_names_and_drop_their_own,
+    ),
+    ("what_another_process_had_is_zeros_to_its_owner", blocks::what_another_process_had_is_zeros_to_its_owner),
     ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", storm::killed_tenants),
     ("brokers_and_keepers_are_killed_and_nothing_is_lost", storm::killed_brokers),
 ];

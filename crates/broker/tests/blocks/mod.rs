@@ -76,6 +76,19 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             stream.synchronize()?;
             stage::kill(std::process::id());
         }
+        "give-and-look" => {
+            // The first bytes of a segment are given away, and are there again when they were overwritten.
+            let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
+            stream.write(&mut *lease, &numbers(3))?;
+            let _rest = broker.reserve::<u32>(&stream, 1)?;
+            broker.give(lease, Id(to)).map_err(|(_, error)| error)?;
+            stage::until("the other has done with it", || {
+                let sums = broker.sums().ok()?;
+                (sums.leases == 1 && sums.leaving_bytes == 0).then_some(())
+            });
+            let again = broker.reserve::<u32>(&stream, 100_000)?;
+            assert!(stream.download(&*again)?.iter().all(|&number| number == 0), "memory of another is seen");
+        }
         "fresh" => {
             let lease = broker.reserve::<u32>(&stream, 100_000)?;
             assert!(stream.download(&*lease)?.iter().all(|&number| number == 0), "memory of others is seen");
@@ -112,6 +125,12 @@ pub(crate) fn what_was_given_outlives_its_giver(stage: &Stage) {
     assert!(taker.wait().unwrap().success());
     let mut link = stage.link();
     stage::until("nothing is left", || (stage::sums(&mut link).leases == 0).then_some(()));
+}
+
+pub(crate) fn what_another_process_had_is_zeros_to_its_owner(stage: &Stage) {
+    let (mut taker, tenant) = stage.start_device("take");
+    assert_eq!(stage.device("give-and-look", tenant), Some(String::new()));
+    assert!(taker.wait().unwrap().success());
 }
 
 pub(crate) fn memory_of_the_dead_is_zeros_to_others(stage: &Stage) {
