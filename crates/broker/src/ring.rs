@@ -55,7 +55,7 @@ mod at {
     pub(super) const REPLIED: usize = 384;
     /// The tenant's: how many replies were taken out.
     pub(super) const READ: usize = 512;
-    /// The tenant's: not zero where it has to be woken.
+    /// The tenant's: not zero where it has to be woken, a bit for each [`Sleeper`](super::Sleeper).
     pub(super) const TENANT_ASLEEP: usize = 640;
     pub(super) const REQUESTS: usize = 4096;
     pub(super) const REPLIES: usize = REQUESTS + super::SLOTS as usize * super::SLOT_BYTES;
@@ -146,7 +146,7 @@ impl Served {
     #[cold]
     fn wake(&self) {
         // Nobody sleeps any more where this fails.
-        let _ = futex::wake(self.count(at::REPLIED), futex::Flags::empty(), 1);
+        let _ = futex::wake(self.count(at::REPLIED), futex::Flags::empty(), i32::MAX.cast_unsigned());
     }
 
     /// Says whether the broker has to be woken. Whether there is a request meanwhile.
@@ -198,22 +198,39 @@ impl Used {
         Some(slot)
     }
 
-    /// Sleeps until there is a reply, or for so long at the most.
+    /// How many replies there were, for [`sleep`](Self::sleep).
+    #[inline]
+    pub(crate) fn replied(&self) -> u32 {
+        self.count(at::REPLIED).load(Ordering::Acquire)
+    }
+
+    /// Sleeps until there are more replies than were [seen](Self::replied), or for so long at the most.
     #[cold]
-    pub(crate) fn sleep(&self, longest: Duration) {
-        let (read, asleep) = (self.count(at::READ).load(Ordering::Relaxed), self.count(at::TENANT_ASLEEP));
-        asleep.store(1, Ordering::Relaxed);
+    pub(crate) fn sleep(&self, sleeper: Sleeper, seen: u32, longest: Duration) {
+        let asleep = self.count(at::TENANT_ASLEEP);
+        asleep.fetch_or(sleeper as u32, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        if self.count(at::REPLIED).load(Ordering::Acquire) == read {
+        if self.replied() == seen {
             let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
-            match futex::wait(self.count(at::REPLIED), futex::Flags::empty(), read, Some(&longest)) {
+            match futex::wait(self.count(at::REPLIED), futex::Flags::empty(), seen, Some(&longest)) {
                 // Woken, or there was a reply already, or it lasted: the caller looks again in each case.
                 Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
                 Err(error) => panic!("a word of the ring can be slept at: {error}"),
             }
         }
-        asleep.store(0, Ordering::Relaxed);
+        asleep.fetch_and(!(sleeper as u32), Ordering::Relaxed);
     }
+}
+
+/// Who of a tenant sleeps at its ring. Each is one thread at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sleeper {
+    /// Who has the connection, and waits for a reply.
+    Holder = 1,
+    /// Who waits for what is given, without the connection.
+    Receiver = 2,
+    /// Who sees to segments that are to be left.
+    Leaver = 4,
 }
 
 #[cfg(test)]
@@ -280,10 +297,11 @@ mod tests {
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
                 loop {
+                    let seen = used.replied();
                     if let Some(slot) = used.reply() {
                         return slot;
                     }
-                    used.sleep(Duration::from_secs(60));
+                    used.sleep(Sleeper::Holder, seen, Duration::from_secs(60));
                 }
             });
             served.reply(&[9; 8]);
