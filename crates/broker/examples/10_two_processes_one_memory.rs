@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use freehold::{Grid, Image, Stream};
-use freehold_broker::{Broker, Config, Host, HostGuard, keeper, play};
+use freehold_broker::{Broker, Config, Host, HostGuard, Terms, keeper, play};
 
 const N: usize = 1000;
 const ROUNDS: u64 = 3;
@@ -67,7 +67,8 @@ fn main() -> Outcome {
         }
         "serve" => {
             let (before, socket) = (vec!["part".into()], PathBuf::from(&words[1]));
-            let config = Config { program, before, socket, device: None, memory_bytes: 64 << 20, spin_us: 20 };
+            let (memory_bytes, terms) = (64 << 20, Terms::default());
+            let config = Config { program, before, socket, device: None, memory_bytes, spin_us: 20, terms };
             Ok(keeper::run(&config, None, || println!("ready"))?)
         }
         who @ ("producer" | "consumer") => side(who, Path::new(&words[1])),

@@ -11,15 +11,18 @@ mod name;
 mod part;
 pub mod place;
 mod post;
+mod refusal;
 mod ring;
 mod shared;
 mod signals;
 mod socket;
 #[forbid(unsafe_code)]
 mod state;
+#[cfg(any(test, fuzzing))]
+pub mod trial;
 pub mod wire;
 
 pub use client::{Answer, Broker, Error, Given, Granted, Host, HostGuard, Lease, Link, LinkError, Patience, Result};
 pub use name::{Name, NotAName};
-pub use part::{Config, Part, play};
+pub use part::{Config, Part, Terms, play};
 pub use wire::{Access, Policy};

@@ -5,8 +5,11 @@
 
 #![allow(clippy::unwrap_used, reason = "as in any test")]
 
+mod attacks;
 mod blocks;
 mod host;
+mod noise;
+mod raw;
 mod stage;
 mod storm;
 
@@ -30,6 +33,9 @@ fn main() -> ExitCode {
         "serve" => outcome(keeper::run(&stage::config(rest[0].clone().into()), None, || println!("ready"))),
         "tenant" => storm::tenant(&rest[0], number(&rest[1])),
         "device" => blocks::process(&rest[0], rest[1].to_str().expect("a task"), number(&rest[2])),
+        "attacker" => attacks::attacker(rest),
+        "heir" => attacks::heir(),
+        "noise" => noise::process(rest),
         // As with any test program, a word chooses the tests whose names have it.
         word => run(word),
     }
@@ -73,6 +79,8 @@ const TESTS: &[Test] = &[
     ("who_is_killed_before_it_notifies_holds_nobody_up", host::a_killed_notifier_holds_nobody_up),
     ("a_lock_outlives_processes_that_are_killed_anywhere", host::processes_are_killed_anywhere),
     ("memory_of_the_dead_is_zeros_to_others", blocks::memory_of_the_dead_is_zeros_to_others),
+    ("every_attack_is_refused_and_no_neighbour_loses_anything", attacks::every_attack_is_refused),
+    ("a_million_malformed_messages_leave_the_broker_as_it_was", noise::a_million_malformed_messages),
     ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", storm::killed_tenants),
     ("brokers_and_keepers_are_killed_and_nothing_is_lost", storm::killed_brokers),
 ];
@@ -83,7 +91,12 @@ fn run(word: &str) -> ExitCode {
     println!("\nrunning {} tests", chosen.len());
     let mut failed = 0;
     for (name, test) in chosen {
-        let outcome = std::panic::catch_unwind(|| test(&Stage::new()));
+        let outcome = std::panic::catch_unwind(|| {
+            let stage = Stage::new();
+            test(&stage);
+            let said = stage.said();
+            assert!(!said.contains("panicked"), "a process of the broker's panicked:\n{said}");
+        });
         println!("test {name} ... {}", if outcome.is_ok() { "ok" } else { "FAILED" });
         failed += u32::from(outcome.is_err());
     }

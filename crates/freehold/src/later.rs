@@ -189,6 +189,28 @@ impl Core {
         call().map(|()| true)
     }
 
+    /// Makes a call that waits for all work of the device, if there is none. The caller is in no gate.
+    pub(crate) fn all_alone(
+        &self,
+        call: impl FnOnce() -> std::result::Result<(), CallError>,
+    ) -> std::result::Result<bool, CallError> {
+        let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
+        // Asked before the gates are taken, which asking enters.
+        for track in &tracks {
+            if !track.is_quiet(&self.api)? {
+                return Ok(false);
+            }
+        }
+        let mut halls: Vec<_> = tracks.iter().map(|track| track.hall()).collect();
+        halls.sort_unstable_by_key(|hall| Arc::as_ptr(hall));
+        halls.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        let gates: Option<Vec<_>> = halls.iter().map(|hall| hall.gate.try_write().ok()).collect();
+        if gates.is_none() || !self.is_all_idle() {
+            return Ok(false);
+        }
+        call().map(|()| true)
+    }
+
     /// Forgets all that lived in a context that is about to be destroyed, so that nobody asks the driver about it. Its
     /// tracks, whose words may still be written until it is.
     fn forget_context(&self, context: ContextId) -> Vec<Arc<Track>> {

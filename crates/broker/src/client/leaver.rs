@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::tenant::{Broker, Inner};
-use crate::ring::{Sleeper, Used};
+use crate::ring::{Doorstep, Sleeper};
 
 /// How long nothing has to come before it sleeps at the ring.
 const BUSY: Duration = Duration::from_millis(10);
@@ -19,12 +19,12 @@ const UNMAP: Duration = Duration::from_millis(1);
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Starts it. It ends with the last handle, or with the connection.
-pub(super) fn start(inner: &Arc<Inner>, ring: Arc<Used>) -> io::Result<()> {
+pub(super) fn start(inner: &Arc<Inner>, ring: Arc<Doorstep>) -> io::Result<()> {
     let tenant = Arc::downgrade(inner);
     thread::Builder::new().name("freehold-leaver".into()).spawn(move || run(&tenant, &ring)).map(drop)
 }
 
-fn run(tenant: &Weak<Inner>, ring: &Used) {
+fn run(tenant: &Weak<Inner>, ring: &Doorstep) {
     loop {
         let seen = ring.replied();
         let Some(inner) = tenant.upgrade() else { return };

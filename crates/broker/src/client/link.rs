@@ -4,7 +4,6 @@ use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use freehold::Family;
@@ -14,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use crate::ring::{RING_BYTES, Sleeper, Spin, Used};
+use crate::ring::{Doorstep, RING_BYTES, Spin, Used};
 use crate::shared::Shared;
 use crate::socket::{self, NotReceived};
 use crate::state::CLOCK_WORDS;
@@ -144,7 +143,7 @@ impl Hasher for Mixed {
 #[derive(Debug)]
 pub struct Link {
     socket: OwnedFd,
-    ring: Arc<Used>,
+    ring: Used,
     bell: OwnedFd,
     clock: Shared,
     tenant: Id,
@@ -199,7 +198,7 @@ impl Link {
         let [ring, clock, bell] = <[OwnedFd; 3]>::try_from(received.descriptors).map_err(|_| LinkError::Malformed)?;
         Ok(Self {
             socket,
-            ring: Arc::new(Used::new(Shared::open(ring, RING_BYTES)?)),
+            ring: Used::new(Shared::open(ring, RING_BYTES)?),
             bell,
             clock: Shared::open(clock, CLOCK_WORDS as usize * 8)?,
             tenant,
@@ -293,8 +292,8 @@ impl Link {
     }
 
     /// What others wait at that do not have the connection, and how.
-    pub(super) fn ring(&self) -> (Arc<Used>, Spin) {
-        (self.ring.clone(), self.spin)
+    pub(super) fn doorstep(&self) -> Result<(Doorstep, Spin), LinkError> {
+        Ok((self.ring.doorstep()?, self.spin))
     }
 
     /// The next segment that nobody has anything in any more: it is to be unmapped, and then detached.
@@ -434,14 +433,15 @@ impl Link {
         let mut since = None;
         let mut turns = 0u32;
         loop {
-            let seen = self.ring.replied();
             if is_so(self) {
                 return Ok(());
             }
-            self.spin.moment();
-            turns = turns.wrapping_add(1);
-            if !turns.is_multiple_of(256) {
-                continue;
+            if self.patience != Patience::For(Duration::ZERO) {
+                self.spin.moment();
+                turns = turns.wrapping_add(1);
+                if !turns.is_multiple_of(256) {
+                    continue;
+                }
             }
             let began = *since.get_or_insert_with(Instant::now);
             let has_patience = match self.patience {
@@ -455,7 +455,7 @@ impl Link {
                 }
                 continue;
             }
-            self.ring.sleep(Sleeper::Holder, seen, LOOK);
+            self.ring.sleep(LOOK);
             if began.elapsed() > LOOK {
                 self.look()?;
             }

@@ -16,7 +16,7 @@ use super::leaver;
 use super::link::{Given, Granted, LOOK, Link, LinkError, Patience};
 use crate::name::{Name, NotAName};
 use crate::place;
-use crate::ring::Sleeper;
+use crate::ring::{Doorstep, Sleeper, Spin};
 use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, Request, Sums};
 
 /// Streams that write words behind the work of leases: work that takes long holds up the words of its own stream only.
@@ -58,6 +58,8 @@ pub(super) struct Inner {
     books: Mutex<Books>,
     device: Device,
     link: Mutex<Link>,
+    doorstep: Arc<Doorstep>,
+    spin: Spin,
     /// Who waits for what is given, one after the other. Taken before the link.
     receiving: Mutex<()>,
     tenant: Id,
@@ -109,10 +111,12 @@ impl Broker {
         let (segments, leaving, clocks) = (HashMap::new(), Vec::new(), HashMap::new());
         let books = Mutex::new(Books { segments, leaving, clocks, own, markers, next: 0 });
         let family = Family::new().map_err(LinkError::from_system)?;
-        let (tenant, ring) = (link.tenant(), link.ring().0);
+        let (tenant, (doorstep, spin)) = (link.tenant(), link.doorstep()?);
+        let (doorstep, device) = (Arc::new(doorstep), device.clone());
         let (link, receiving) = (Mutex::new(link), Mutex::new(()));
-        let inner = Arc::new(Inner { device: device.clone(), link, receiving, tenant, family, books });
-        leaver::start(&inner, ring).map_err(LinkError::from_system)?;
+        let inner = Inner { device, link, doorstep: doorstep.clone(), spin, receiving, tenant, family, books };
+        let inner = Arc::new(inner);
+        leaver::start(&inner, doorstep).map_err(LinkError::from_system)?;
         Ok(Self { inner })
     }
 
@@ -221,9 +225,7 @@ impl Broker {
     fn wait_given(&self) -> Result<Given> {
         self.check()?;
         let _turn = self.inner.receiving.lock().unwrap_or_else(PoisonError::into_inner);
-        let link = self.link()?;
-        let ((ring, spin), patience) = (link.ring(), link.patience);
-        drop(link);
+        let (ring, spin, patience) = (&self.inner.doorstep, self.inner.spin, self.link()?.patience);
         let mut began = Instant::now();
         loop {
             // Counted before it is looked for: whoever takes it out of the ring since then counts too.

@@ -38,7 +38,8 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
             stream.write(&mut *lease, &numbers(1))?;
             broker.publish("numbers", lease, Policy::Restore).map_err(|(_, error)| error)?;
-            stream.synchronize()?;
+            // What is published is ready when a stream of the broker's has come to it.
+            device.synchronize()?;
             stage::kill(std::process::id());
         }
         "read" => {

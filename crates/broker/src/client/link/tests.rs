@@ -13,7 +13,7 @@ fn connected() -> (Link, Served, OwnedFd) {
     let used = Shared::open(served.another_file().unwrap(), RING_BYTES).unwrap();
     let link = Link {
         socket,
-        ring: Arc::new(Used::new(used)),
+        ring: Used::new(used),
         bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap(),
         clock: Shared::create("clock", 4096).unwrap(),
         tenant: Id(1),
