@@ -7,6 +7,7 @@
 
 mod attacks;
 mod blocks;
+mod kills;
 mod noise;
 mod raw;
 mod stage;
@@ -30,7 +31,9 @@ fn main() -> ExitCode {
             outcome(play(part, config))
         }
         "serve" => outcome(keeper::run(&stage::config(rest[0].clone().into()), None, || println!("ready"))),
-        "tenant" => storm::tenant(&rest[0], number(&rest[1])),
+        "tenant" => storm::tenant(rest),
+        "witness" => kills::witness(&rest[0]),
+        "hoarder" => kills::hoarder(rest),
         "device" => blocks::process(&rest[0], rest[1].to_str().expect("a task"), number(&rest[2])),
         "attacker" => attacks::attacker(rest),
         "heir" => attacks::heir(),
@@ -70,8 +73,9 @@ const TESTS: &[Test] = &[
     ("memory_of_the_dead_is_zeros_to_others", blocks::memory_of_the_dead_is_zeros_to_others),
     ("every_attack_is_refused_and_no_neighbour_loses_anything", attacks::every_attack_is_refused),
     ("a_million_malformed_messages_leave_the_broker_as_it_was", noise::a_million_malformed_messages),
-    ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", storm::killed_tenants),
-    ("brokers_and_keepers_are_killed_and_nothing_is_lost", storm::killed_brokers),
+    ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", kills::killed_tenants),
+    ("a_killed_tenant_with_a_thousand_leases_leaves_nothing", kills::killed_hoarders),
+    ("brokers_and_keepers_are_killed_and_nothing_is_lost", kills::killed_brokers),
 ];
 
 fn run(word: &str) -> ExitCode {
