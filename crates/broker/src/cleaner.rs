@@ -2,6 +2,7 @@
 //! nothing that was a tenant's.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 
 use freehold::open;
@@ -31,8 +32,8 @@ pub(crate) fn run(device: Option<&str>, post: impl AsFd) -> io::Result<()> {
             Err(NotReceived::Nothing | NotReceived::Malformed) => continue,
         };
         let Some(descriptor) = received.descriptors.pop() else { continue };
-        let [segment, bytes] = [received.slot[0], received.slot[1]];
-        let is_clean = match clean(&api, device, &descriptor, bytes as usize) {
+        let [_, _, whole, offset, bytes, ..] = received.slot.map(|word| word as usize);
+        let is_clean = match clean(&api, device, &descriptor, whole, offset..offset + bytes) {
             Ok(()) => true,
             Err(error) => {
                 tracing::error!(target: "freehold", %error, "memory could not be cleaned");
@@ -41,7 +42,8 @@ pub(crate) fn run(device: Option<&str>, post: impl AsFd) -> io::Result<()> {
         };
         drop(descriptor);
         let mut reply = Slot::default();
-        (reply[0], reply[1]) = (segment, u64::from(is_clean));
+        reply[..2].copy_from_slice(&received.slot[..2]);
+        reply[2] = u64::from(is_clean);
         match socket::send(&post, &reply, &[], &[]) {
             Ok(()) => {}
             Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => return Ok(()),
@@ -50,7 +52,14 @@ pub(crate) fn run(device: Option<&str>, post: impl AsFd) -> io::Result<()> {
     }
 }
 
-fn clean(api: &Api, device: CUdevice, descriptor: &OwnedFd, bytes: usize) -> Result<(), CallError> {
+/// Overwrites bytes of a segment, which is mapped whole: a driver maps no part of one.
+fn clean(
+    api: &Api,
+    device: CUdevice,
+    descriptor: &OwnedFd,
+    bytes: usize,
+    stained: Range<usize>,
+) -> Result<(), CallError> {
     let handle = allocation::import(api, descriptor.as_fd())?;
     let mapped = (|| {
         let base = address::reserve(api, bytes, 2 << 20, CUdeviceptr::NULL)?;
@@ -58,7 +67,7 @@ fn clean(api: &Api, device: CUdevice, descriptor: &OwnedFd, bytes: usize) -> Res
             let location = CUmemLocation { kind: CUmemLocationType::DEVICE, id: device.0 };
             let access = [CUmemAccessDesc { location, flags: CUmemAccess_flags::PROT_READWRITE }];
             let filled = mapping::set_access(api, base, bytes, &access)
-                .and_then(|()| fill::d8(api, base, 0, bytes))
+                .and_then(|()| fill::d8(api, CUdeviceptr(base.0 + stained.start as u64), 0, stained.len()))
                 .and_then(|()| context::synchronize(api));
             filled.and(mapping::unmap(api, base, bytes))
         });

@@ -13,7 +13,7 @@ use crate::state::{Limits, State};
 use crate::wire::Id;
 
 /// `FRHJ`, and the version of this layout.
-const MAGIC: u64 = u32::from_le_bytes(*b"FRHJ") as u64 | 1 << 32;
+const MAGIC: u64 = u32::from_le_bytes(*b"FRHJ") as u64 | 2 << 32;
 
 const HEADER_BYTES: usize = 4096;
 
@@ -35,6 +35,7 @@ mod at {
     pub(super) const BUDGET: usize = 8;
     pub(super) const USER: usize = 16;
     pub(super) const KEPT: usize = 24;
+    pub(super) const TENANT: usize = 32;
 }
 
 fn record_bytes(kind: Kind) -> usize {
@@ -56,6 +57,7 @@ impl Journal {
         shared.word(at::BUDGET).store(limits.budget_bytes, Ordering::Relaxed);
         shared.word(at::USER).store(limits.user_bytes, Ordering::Relaxed);
         shared.word(at::KEPT).store(limits.kept_bytes, Ordering::Relaxed);
+        shared.word(at::TENANT).store(limits.tenant_bytes, Ordering::Relaxed);
         shared.word(at::MAGIC).store(MAGIC, Ordering::Release);
         Ok(Self { shared, limits, tables: Kind::ALL.map(|kind| table(&limits, kind)) })
     }
@@ -71,6 +73,7 @@ impl Journal {
         limits.budget_bytes = shared.word(at::BUDGET).load(Ordering::Relaxed);
         limits.user_bytes = shared.word(at::USER).load(Ordering::Relaxed);
         limits.kept_bytes = shared.word(at::KEPT).load(Ordering::Relaxed);
+        limits.tenant_bytes = shared.word(at::TENANT).load(Ordering::Relaxed);
         Ok(Self { shared, limits, tables: Kind::ALL.map(|kind| table(&limits, kind)) })
     }
 

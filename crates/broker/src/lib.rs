@@ -11,6 +11,7 @@ mod name;
 mod part;
 pub mod place;
 mod post;
+mod refusal;
 mod ring;
 mod shared;
 mod signals;
@@ -21,7 +22,7 @@ mod state;
 pub mod trial;
 pub mod wire;
 
-pub use client::{Answer, Broker, Error, Given, Granted, Lease, Link, LinkError, Patience, Result};
+pub use client::{Answer, Broker, Error, Given, Granted, Host, HostGuard, Lease, Link, LinkError, Patience, Result};
 pub use name::{Name, NotAName};
-pub use part::{Config, Part, play};
+pub use part::{Config, Part, Terms, play};
 pub use wire::{Access, Policy};

@@ -27,6 +27,17 @@ pub enum Part {
     Probe,
 }
 
+/// Who may use a broker, and how much of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// The group whose users are served too. Without one, only the broker's own user is.
+    pub group: Option<u32>,
+    /// What one user may have, over all of its processes. Without a number, all there is.
+    pub user_bytes: Option<u64>,
+    /// What one process may have.
+    pub tenant_bytes: Option<u64>,
+}
+
 /// What all processes of a broker have to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -41,6 +52,7 @@ pub struct Config {
     pub memory_bytes: u64,
     /// How long the broker looks for the next request before it sleeps.
     pub spin_us: u64,
+    pub terms: Terms,
 }
 
 impl Config {
@@ -53,16 +65,18 @@ impl Config {
             Part::Probe => "probe",
         };
         let device = self.device.as_deref().unwrap_or("-");
-        let numbers = [self.memory_bytes, self.spin_us].map(|number| number.to_string());
-        let [memory, spin] = &numbers;
-        let mut words: Vec<OsString> = [part, device, memory, spin].into_iter().map(OsString::from).collect();
+        let Terms { group, user_bytes, tenant_bytes } = self.terms;
+        let numbers = [Some(self.memory_bytes), Some(self.spin_us), group.map(u64::from), user_bytes, tenant_bytes];
+        let numbers = numbers.map(|number| number.map_or("-".to_owned(), |number| number.to_string()));
+        let mut words: Vec<OsString> = [part, device].into_iter().map(OsString::from).collect();
+        words.extend(numbers.into_iter().map(OsString::from));
         words.push(self.socket.clone().into());
         words
     }
 
     /// What the words of a part say, of a process that was started so. Nothing where they are none.
     pub fn parse(program: PathBuf, before: Vec<OsString>, words: &[OsString]) -> Option<(Part, Self)> {
-        let [part, device, memory, spin, socket] = words else { return None };
+        let [part, device, memory, spin, group, user, tenant, socket] = words else { return None };
         let part = match part.to_str()? {
             "keeper" => Part::Keeper,
             "broker" => Part::Broker,
@@ -72,8 +86,12 @@ impl Config {
         };
         let device = Some(device.to_str()?.to_owned()).filter(|device| device != "-");
         let number = |word: &OsString| word.to_str()?.parse().ok();
+        // A dash is none, and anything else that is no number is no word of ours.
+        let wish = |word: &OsString| if word == "-" { Some(None) } else { number(word).map(Some) };
+        let group = wish(group)?.map(u32::try_from).transpose().ok()?;
+        let terms = Terms { group, user_bytes: wish(user)?, tenant_bytes: wish(tenant)? };
         let (memory_bytes, spin_us) = (number(memory)?, number(spin)?);
-        Some((part, Self { program, before, socket: socket.into(), device, memory_bytes, spin_us }))
+        Some((part, Self { program, before, socket: socket.into(), device, memory_bytes, spin_us, terms }))
     }
 
     /// What the device is, and how much memory it has. Another process asks it: the one that keeps descriptors never has to do
@@ -127,4 +145,27 @@ fn probe(device: Option<&str>) -> io::Result<()> {
 /// Two ends of a socket of whole messages.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_part_say_all_that_it_has_to_know() {
+        let all = Terms { group: Some(100), user_bytes: Some(4096), tenant_bytes: Some(512) };
+        for terms in [Terms::default(), all] {
+            let config = Config {
+                program: "freehold".into(),
+                before: vec!["part".into()],
+                socket: "/run/freehold/broker".into(),
+                device: Some("soft".to_owned()),
+                memory_bytes: 1 << 30,
+                spin_us: 50,
+                terms,
+            };
+            let parsed = Config::parse("freehold".into(), vec!["part".into()], &config.words(Part::Broker));
+            assert_eq!(parsed, Some((Part::Broker, config)));
+        }
+    }
 }

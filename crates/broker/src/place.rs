@@ -1,8 +1,13 @@
 //! Where the broker of a user is found. The only place of this crate that looks at the environment.
 
+use std::ffi::CString;
+use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::mem::MaybeUninit;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Gid, chown};
 
 /// The variable that names another socket.
 pub const VARIABLE: &str = "FREEHOLD_BROKER";
@@ -19,18 +24,77 @@ pub fn socket() -> PathBuf {
     }
 }
 
-/// Makes the folder of a socket, for this user alone, and refuses one that is another user's.
+/// Makes the folder of a socket, for this user alone, or for a group's users to pass through too. One that is another user's is
+/// refused.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] where the folder is another user's or others may write to it.
-pub fn prepare(socket: &Path) -> io::Result<()> {
+/// [`io::ErrorKind::PermissionDenied`] where the folder is another user's, others may write to it, or the group cannot pass.
+pub fn prepare(socket: &Path, group: Option<u32>) -> io::Result<()> {
     let Some(folder) = socket.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    let is_new = !folder.exists();
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if let Some(group) = group.filter(|_| is_new) {
+        chown(folder, None, Some(Gid::from_raw(group)))?;
+        std::fs::set_permissions(folder, Permissions::from_mode(0o710))?;
+    }
+    let refused = |text: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     let found = std::fs::symlink_metadata(folder)?;
     let is_ours = found.is_dir() && found.uid() == rustix::process::getuid().as_raw();
-    if is_ours && found.mode() & 0o022 == 0 {
-        return Ok(());
+    if !is_ours || found.mode() & 0o022 != 0 {
+        let folder = folder.display();
+        return refused(format!("{folder} is not a folder that this user alone can write to: name another socket"));
     }
-    let text = format!("{} is not a folder that this user alone can write to: name another socket", folder.display());
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+    let Some(group) = group else { return Ok(()) };
+    for above in folder.canonicalize()?.ancestors() {
+        let found = std::fs::metadata(above)?;
+        let lets_pass = found.mode() & 0o001 != 0 || (found.gid() == group && found.mode() & 0o010 != 0);
+        if !lets_pass {
+            let above = above.display();
+            return refused(format!("group {group} cannot pass through {above}: name another socket with --socket"));
+        }
+    }
+    Ok(())
+}
+
+/// The number of a group, by its name or number. Nothing where there is none.
+pub fn group(text: &str) -> Option<u32> {
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
+    let name = CString::new(text).ok()?;
+    let mut room = vec![0; 1 << 16];
+    let mut found = MaybeUninit::<libc::group>::uninit();
+    let mut outcome = std::ptr::null_mut();
+    // SAFETY: `name` ends with a zero; `found` is room for a group and `room` for so many bytes of its text; `outcome` is room
+    // for a pointer. All outlive the call.
+    let code =
+        unsafe { libc::getgrnam_r(name.as_ptr(), found.as_mut_ptr(), room.as_mut_ptr(), room.len(), &raw mut outcome) };
+    if code != 0 || outcome.is_null() {
+        return None;
+    }
+    // SAFETY: the call found the group, and wrote all of it.
+    Some(unsafe { found.assume_init() }.gr_gid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_has_a_number() {
+        assert_eq!(group("root"), Some(0));
+        assert_eq!(group("1234"), Some(1234));
+        assert_eq!(group("no-such-group-here"), None);
+        assert_eq!(group("a\0b"), None);
+    }
+
+    #[test]
+    fn a_folder_that_a_group_cannot_pass_through_is_refused() {
+        let folder = std::env::temp_dir().join(format!("freehold-place-{}", std::process::id()));
+        prepare(&folder.join("own/broker"), None).unwrap();
+        assert_eq!(std::fs::metadata(folder.join("own")).unwrap().mode() & 0o777, 0o700);
+        let refused = prepare(&folder.join("own/broker"), Some(4321)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use crate::journal::Journal;
-use crate::state::tests::{Coins, Pages, check, limits};
-use crate::state::{Effect, Peer, State, Thing};
+use crate::state::tests::{Coins, OWN, PASSED, Pages, check, limits};
+use crate::state::{Dirty, Effect, Peer, State, Thing};
 use crate::wire::{Framed, Id, Request};
 
 /// Choices, one byte each. When they are used up, all is over.
@@ -40,18 +40,23 @@ impl Choices<'_> {
     }
 }
 
+fn coins(choices: &mut Choices<'_>) -> Option<Coins> {
+    let byte = choices.byte()?;
+    Some(Coins { is_full: byte & 1 != 0, has_passed: byte & 2 != 0 })
+}
+
 /// A broker without processes.
 struct Trial {
     state: State,
     pages: Pages,
     making: VecDeque<Id>,
-    cleaning: VecDeque<Id>,
+    cleaning: VecDeque<Dirty>,
 }
 
 impl Trial {
     fn new() -> Self {
         let (making, cleaning) = (VecDeque::new(), VecDeque::new());
-        Self { state: State::new(limits()), pages: Pages::default(), making, cleaning }
+        Self { state: State::new(limits(), OWN), pages: Pages::default(), making, cleaning }
     }
 
     fn step(&mut self, choices: &mut Choices<'_>) -> Option<()> {
@@ -61,7 +66,10 @@ impl Trial {
                 let _ = self.state.connect(Peer { user: u32::from(choices.byte()? % 2), process: 1 });
             }
             2 => self.state.fence(choices.of(&tenants)?),
-            3 => self.state.end(choices.of(&tenants)?),
+            3 => {
+                let tenant = choices.of(&tenants)?;
+                self.state.end(tenant, &coins(choices)?);
+            }
             4 | 5 => {
                 let code = choices.byte()?;
                 if let Some(segment) = self.making.pop_front() {
@@ -70,11 +78,11 @@ impl Trial {
             }
             6 => {
                 let is_clean = choices.byte()? < 224;
-                if let Some(segment) = self.cleaning.pop_front() {
-                    self.state.cleaned(segment, is_clean);
+                if let Some(what) = self.cleaning.pop_front() {
+                    self.state.cleaned(what, is_clean);
                 }
             }
-            7 => self.state.pass(&Coins { is_full: false, has_passed: choices.byte()?.is_multiple_of(2) }),
+            7 => self.state.pass(&coins(choices)?),
             8 => self.die(choices),
             _ => self.request(&tenants, choices)?,
         }
@@ -95,8 +103,7 @@ impl Trial {
             *word = self.word(tenants, choices)?;
         }
         let text = choices.text()?;
-        let coins = choices.byte()?;
-        let coins = Coins { is_full: coins & 1 != 0, has_passed: coins & 2 != 0 };
+        let coins = coins(choices)?;
         if let Ok(asked) = Framed::<Request>::decode(&slot, &text) {
             let number = asked.number;
             self.state.request(from, asked, &coins);
@@ -138,9 +145,9 @@ impl Trial {
         for effect in effects {
             match effect {
                 Effect::Make { segment, .. } => self.making.push_back(segment),
-                Effect::Clean { segment } => self.cleaning.push_back(segment),
+                Effect::Clean { what, .. } => self.cleaning.push_back(what),
                 Effect::Part { tenant } => {
-                    self.state.end(tenant);
+                    self.state.end(tenant, &PASSED);
                     let more = self.state.take_effects(Vec::new());
                     self.carry_out(more);
                 }
@@ -153,7 +160,7 @@ impl Trial {
     fn die(&mut self, choices: &mut Choices<'_>) {
         let left = choices.byte().map_or(0, usize::from);
         self.write(left);
-        self.state = State::recover(limits(), |kind| self.pages.records(kind), |_| true);
+        self.state = State::recover(limits(), OWN, |kind| self.pages.records(kind), |_| true);
         self.making.clear();
         self.cleaning.clear();
     }
@@ -228,18 +235,17 @@ pub fn journal(choices: &[u8]) {
         Thing::Clock(_) => has & 2 == 0,
         Thing::Host(_) => has & 4 == 0,
     };
-    let mut state = State::recover(journal.limits(), |kind| journal.records(kind), has);
+    let mut state = State::recover(journal.limits(), OWN, |kind| journal.records(kind), has);
     state.take_effects(Vec::new());
     journal.write(&mut state);
-    let coins = Coins { is_full: false, has_passed: true };
     if let Ok(tenant) = state.connect(Peer { user: 7, process: 1 }) {
         for message in [Request::Totals, Request::Reserve { bytes: 4096 }, Request::List { after: None }] {
-            state.request(tenant, Framed { number: 1, is_again: false, message }, &coins);
+            state.request(tenant, Framed { number: 1, is_again: false, message }, &PASSED);
         }
     }
-    state.pass(&coins);
+    state.pass(&PASSED);
     let tenants: Vec<Id> = state.tenants.iter().map(|(id, _)| id).collect();
-    tenants.into_iter().for_each(|tenant| state.end(tenant));
+    tenants.into_iter().for_each(|tenant| state.end(tenant, &PASSED));
     journal.write(&mut state);
     assert_eq!(state.leases.iter().count(), 0, "nobody is left to hold a lease");
 }

@@ -7,6 +7,7 @@
 
 mod attacks;
 mod blocks;
+mod host;
 mod kills;
 mod noise;
 mod raw;
@@ -70,6 +71,13 @@ const TESTS: &[Test] = &[
         blocks::a_writer_that_dies_changes_nothing_and_one_that_publishes_does,
     ),
     ("what_was_given_outlives_its_giver", blocks::what_was_given_outlives_its_giver),
+    ("kernels_of_two_processes_add_into_memory_of_the_host", host::kernels_of_two_processes_add),
+    ("memory_of_the_host_outlives_its_maker_and_the_broker", host::it_outlives_its_maker_and_the_broker),
+    ("memory_of_the_host_of_another_length_is_refused", host::another_length_is_refused),
+    ("a_lock_whose_holder_is_killed_is_taken_over", host::a_killed_holder_is_taken_over),
+    ("who_is_killed_while_it_waits_holds_nobody_up", host::a_killed_waiter_holds_nobody_up),
+    ("who_is_killed_before_it_notifies_holds_nobody_up", host::a_killed_notifier_holds_nobody_up),
+    ("a_lock_outlives_processes_that_are_killed_anywhere", host::processes_are_killed_anywhere),
     ("memory_of_the_dead_is_zeros_to_others", blocks::memory_of_the_dead_is_zeros_to_others),
     ("every_attack_is_refused_and_no_neighbour_loses_anything", attacks::every_attack_is_refused),
     ("a_million_malformed_messages_leave_the_broker_as_it_was", noise::a_million_malformed_messages),

@@ -42,12 +42,22 @@ pub enum LinkError {
     Malformed,
     #[error("{refusal}{}", nearest(.told))]
     Refused { refusal: Refusal, told: String },
+    #[error(
+        "this process is a fork of the one that connected to the broker: start another program instead of a fork, or connect anew"
+    )]
+    ForkedChild,
     #[error("the system refused: {0}")]
     System(Errno),
 }
 
 fn nearest(told: &str) -> String {
     if told.is_empty() { String::new() } else { format!("; nearest: {}", told.replace('\n', ", ")) }
+}
+
+impl LinkError {
+    pub(super) fn from_system(error: std::io::Error) -> Self {
+        Self::System(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
 }
 
 impl From<Refusal> for LinkError {
@@ -350,10 +360,12 @@ impl Link {
             if is_so(self) {
                 return Ok(());
             }
-            self.spin.moment();
-            turns = turns.wrapping_add(1);
-            if !turns.is_multiple_of(256) {
-                continue;
+            if self.patience != Patience::For(Duration::ZERO) {
+                self.spin.moment();
+                turns = turns.wrapping_add(1);
+                if !turns.is_multiple_of(256) {
+                    continue;
+                }
             }
             let began = *since.get_or_insert_with(Instant::now);
             let has_patience = match self.patience {

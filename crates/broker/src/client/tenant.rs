@@ -30,6 +30,8 @@ pub enum Error {
     Device(Box<freehold::Error>),
     #[error("{bytes} bytes are not a whole number of elements of {element_bytes}")]
     Elements { bytes: u64, element_bytes: usize },
+    #[error("it was not so within {timeout:?}")]
+    TimedOut { timeout: std::time::Duration },
 }
 
 impl From<freehold::Error> for Error {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::Mode;
+use rustix::fs::{Gid, Mode, chmod, chown};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::sockopt::{set_socket_passcred, socket_peercred};
 use rustix::net::{
@@ -76,7 +76,7 @@ impl Connection {
 
     /// Takes a request out whose reply was the last thing that a broker before this one did.
     fn skip_answered(&self) {
-        if let (Ok(Some((number, _))), Some(last)) = (self.ring.peek(), self.ring.last_reply())
+        if let (Some((number, _)), Some(last)) = (self.ring.peek(), self.ring.last_reply())
             && (last[0] >> 32) as u32 == number
             && !matches!(last[0] as u16, 109 | 110)
         {
@@ -93,7 +93,7 @@ impl Connection {
         if self.is_waiting || self.ring.room()? < REPLIES_MAX {
             return Ok(None);
         }
-        let Some((number, slot)) = self.ring.peek()? else { return Ok(None) };
+        let Some((number, slot)) = self.ring.peek() else { return Ok(None) };
         let asked = Framed::<Request>::decode(&slot, &[]).and_then(|mut asked| {
             asked.is_again = std::mem::take(&mut self.is_again);
             asked.number = number;
@@ -164,9 +164,9 @@ pub(super) struct Greetings {
     waiting: BTreeMap<u32, OwnedFd>,
 }
 
-/// Opens the socket that tenants connect to, for this user alone. Whoever served the path before is gone: the keeper has the
-/// lock.
-pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
+/// Opens the socket that tenants connect to, for this user alone or a group's users too. Whoever served the path before is gone:
+/// the keeper has the lock.
+pub(super) fn listen(path: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
     unlink(path);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -174,6 +174,10 @@ pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
     let bound = bind(&listener, &SocketAddrUnix::new(path)?);
     rustix::process::umask(before);
     bound?;
+    if let Some(group) = group {
+        chown(path, None, Some(Gid::from_raw(group)))?;
+        chmod(path, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP)?;
+    }
     start_listening(&listener, 128)?;
     Ok(listener)
 }
@@ -240,7 +244,8 @@ impl Daemon {
         let peer = socket_peercred(socket)?;
         let user = peer.uid.as_raw();
         let own = rustix::process::getuid().as_raw();
-        if user != own && user != 0 {
+        // Where a group is served, the socket's mode says who is in it.
+        if user != own && user != 0 && self.config.terms.group.is_none() {
             return Ok(Err(Refusal::NotAllowed { user: own }));
         }
         let process = peer_process(socket, peer.pid)?;

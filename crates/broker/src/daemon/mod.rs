@@ -18,7 +18,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::RecvFlags;
 
 use self::connection::{Connection, Greetings};
-use self::helper::Helper;
+use self::helper::{Helper, Stain};
 use crate::journal::Journal;
 use crate::maker::Maker;
 use crate::part::{Config, Part};
@@ -33,6 +33,9 @@ use crate::wire::{Framed, Id, Point, Refusal, Reply, Request};
 
 /// How many requests of one tenant are served before the next one's turn.
 const TURN: usize = 32;
+
+/// A request takes as long as so many turns of looking into rings without one.
+const TURNS_SERVED: u32 = 8;
 
 /// A tenant is told of a lease that it was given while so much of its ring is free: the rest is for its replies.
 const ROOM_FOR_GIVEN: u32 = 128;
@@ -142,19 +145,22 @@ impl Daemon {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let maker_bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let maker = Maker::start(config.device.clone(), maker_bell.clone());
+        let own_user = rustix::process::getuid().as_raw();
         let (journal, state) = match held.get(&Kept::Journal) {
             Some(journal) => {
                 let journal = Journal::open(fcntl_dupfd_cloexec(journal, 0)?)?;
                 let has = |thing| held.contains_key(&kept(thing));
-                let state = State::recover(journal.limits(), |kind| journal.records(kind), has);
+                let state = State::recover(journal.limits(), own_user, |kind| journal.records(kind), has);
                 (journal, state)
             }
             None => {
-                let limits = Limits::new(config.memory_bytes);
+                let mut limits = Limits::new(config.memory_bytes);
+                limits.user_bytes = config.terms.user_bytes.unwrap_or(limits.user_bytes);
+                limits.tenant_bytes = config.terms.tenant_bytes.unwrap_or(limits.tenant_bytes);
                 let journal = Journal::create(limits)?;
                 held.insert(Kept::Journal, journal.shared().another_file()?);
                 post::hold(&keeper, Kept::Journal, &held[&Kept::Journal])?;
-                (journal, State::new(limits))
+                (journal, State::new(limits, own_user))
             }
         };
         let helper = Helper::start(&config)?;
@@ -197,7 +203,7 @@ impl Daemon {
     /// Opens the socket, unless a broker before this one has.
     fn listen(&mut self) -> io::Result<()> {
         if !self.held.contains_key(&Kept::Listener) {
-            let listener = connection::listen(&self.config.socket)?;
+            let listener = connection::listen(&self.config.socket, self.config.terms.group)?;
             self.hold(Kept::Listener, listener)?;
         }
         self.watch(&self.held[&Kept::Listener], Source::Listener)?;
@@ -235,7 +241,7 @@ impl Daemon {
             match Connection::resume(tenant, &self.held) {
                 Ok(connection) => self.add(connection)?,
                 // It was not yet told that it is one.
-                Err(_) => self.state.end(tenant),
+                Err(_) => self.state.end(tenant, &Tenants(&self.connections)),
             }
         }
         let known = |what: &Kept| match *what {
@@ -266,43 +272,49 @@ impl Daemon {
         let spin = Duration::from_micros(self.config.spin_us);
         let mut events = Vec::with_capacity(256);
         let mut last_work = Instant::now();
-        let mut turns = 0u32;
+        let (mut turns, mut has_worked, mut is_awake) = (0, false, true);
         let moment = Spin::new();
         while !self.is_stopping {
-            turns = turns.wrapping_add(1);
-            let mut has_worked = self.serve_rings()?;
-            let is_awake = has_worked || last_work.elapsed() < spin;
-            // While rings are busy, the rest is looked at now and then.
-            if !is_awake || turns.is_multiple_of(64) {
-                has_worked |= self.serve_events(&mut events, is_awake)?;
+            let served = self.serve_rings()?;
+            has_worked |= served != 0;
+            is_awake |= has_worked;
+            turns += 1 + served * TURNS_SERVED;
+            // While this spins, neither the clock nor the system is asked in every turn.
+            if is_awake && turns < moment.moments() {
+                if served == 0 {
+                    moment.moment();
+                }
+                continue;
             }
-            if has_worked {
+            turns = 0;
+            is_awake = has_worked || last_work.elapsed() < spin;
+            has_worked |= self.serve_events(&mut events, is_awake)?;
+            if std::mem::take(&mut has_worked) {
                 last_work = Instant::now();
-            } else if is_awake {
-                moment.moment();
+                is_awake = true;
             }
         }
         Ok(())
     }
 
-    /// Serves what is in the rings. Whether something was.
-    fn serve_rings(&mut self) -> io::Result<bool> {
-        let mut has_worked = false;
+    /// Serves what is in the rings: how many requests.
+    fn serve_rings(&mut self) -> io::Result<u32> {
+        let mut served = 0;
         let mut next = 0;
         while let Some((&at, _)) = self.connections.range(next..).next() {
-            has_worked |= self.serve_ring(at)?;
+            served += self.serve_ring(at)?;
             next = at + 1;
         }
-        Ok(has_worked)
+        Ok(served)
     }
 
-    fn serve_ring(&mut self, at: u32) -> io::Result<bool> {
-        let mut has_worked = false;
+    fn serve_ring(&mut self, at: u32) -> io::Result<u32> {
+        let mut served = 0;
         for _ in 0..TURN {
             let Some(connection) = self.connections.get_mut(&at) else { break };
             match connection.next() {
                 Ok(Some((asked, tenant))) => {
-                    has_worked = true;
+                    served += 1;
                     match asked {
                         Ok(asked) => self.ask(tenant, asked, Route::Ring)?,
                         Err((number, refusal)) => self.refuse(tenant, number, refusal, Route::Ring)?,
@@ -315,7 +327,10 @@ impl Daemon {
                 }
             }
         }
-        Ok(has_worked)
+        if let Some(connection) = self.connections.get(&at) {
+            connection.ring.rouse();
+        }
+        Ok(served)
     }
 
     /// Waits for events, unless there is work, and serves them. Whether something came.
@@ -346,6 +361,7 @@ impl Daemon {
         for event in events.iter() {
             self.serve_event(Source::of(event.data.u64()))?;
         }
+        self.connections.values().for_each(|one| one.ring.rouse());
         Ok(has_request || !events.is_empty())
     }
 
@@ -380,7 +396,7 @@ impl Daemon {
             Source::Connection(at) => self.hear(at),
             Source::Process(at) => match self.connections.get(&at).map(|connection| connection.tenant) {
                 Some(tenant) => {
-                    self.state.end(tenant);
+                    self.state.end(tenant, &Tenants(&self.connections));
                     self.carry_out(None)
                 }
                 None => Ok(()),
@@ -417,12 +433,12 @@ impl Daemon {
 
     fn hear_helper(&mut self) -> io::Result<()> {
         match self.helper.hear() {
-            Ok(Some((segment, is_clean))) => self.state.cleaned(segment, is_clean),
+            Ok(Some((what, is_clean))) => self.state.cleaned(what, is_clean),
             Ok(None) => {}
             Err(_) => {
                 self.unwatch(self.helper.socket());
                 let lost = self.helper.restart(&self.config, &self.held)?;
-                lost.into_iter().for_each(|segment| self.state.cleaned(segment, false));
+                lost.into_iter().for_each(|what| self.state.cleaned(what, false));
                 self.watch(self.helper.socket(), Source::Helper)?;
             }
         }
@@ -498,15 +514,15 @@ impl Daemon {
                     }
                     self.maker.make(segment, bytes);
                 }
-                Effect::Clean { segment } => {
-                    let bytes = self.state.segments.get(segment).map_or(0, |segment| segment.bytes);
+                Effect::Clean { what, segment, offset, bytes } => {
+                    let whole_bytes = self.state.segments.get(segment).map_or(0, |segment| segment.bytes);
                     if let Some(descriptor) = self.held.get(&Kept::Segment(segment)) {
-                        self.helper.clean(segment, bytes, descriptor);
+                        self.helper.clean(what, Stain { segment, whole_bytes, offset, bytes }, descriptor);
                     }
                 }
                 Effect::Close { what } => self.close(what)?,
                 Effect::Part { tenant } => {
-                    self.state.end(tenant);
+                    self.state.end(tenant, &Tenants(&self.connections));
                     self.journal.write(&mut self.state);
                     effects.extend(self.state.take_effects(Vec::new()));
                 }

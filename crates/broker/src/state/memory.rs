@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::room::{GRANULE_BYTES, Room, span_bytes};
+use super::counts::{BlockCount, SegmentCount, Step};
+use super::room::{Room, span_bytes};
 use super::shelf::index;
-use super::{Attachment, Block, Effect, Lease, Segment, Stage, State, Thing, Touched, Waiting, World};
+use super::{Attachment, Block, Dirty, Due, Effect, Lease, Segment, Stage, State, Thing, Touched, Waiting, World};
 use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, Request};
 
 /// What a driver makes and maps at once.
@@ -13,70 +14,104 @@ const PAGE_BYTES: u64 = 2 << 20;
 /// Segments without blocks that a tenant keeps, so that its next request finds one: in bytes.
 const IDLE_BYTES: u64 = 64 << 20;
 
+/// More than any device has, and few enough that sums of them can be counted.
+const BYTES_MAX: u64 = 1 << 50;
+
+/// Refuses one more than a limit.
+pub(super) fn within(count: u64, limit: usize) -> Result<(), Refusal> {
+    if count < limit as u64 { Ok(()) } else { Err(Refusal::TooMany { limit: limit as u64 }) }
+}
+
+impl Waiting {
+    /// Of the segment that is made for it.
+    pub(super) fn segment_bytes(&self) -> u64 {
+        span_bytes(self.bytes).next_multiple_of(PAGE_BYTES)
+    }
+}
+
 impl State {
     /// Memory for a tenant, of its own segments, of one that is clean, or of a new one.
     pub(super) fn reserve(&mut self, wanted: Waiting) -> Result<Option<Reply>, Refusal> {
         if wanted.bytes == 0 {
             return Err(Refusal::NothingAsked);
         }
-        let bytes = wanted.bytes.checked_next_multiple_of(GRANULE_BYTES).filter(|&bytes| bytes <= 1 << 50);
         let full = |state: &Self| Refusal::Full {
-            free_bytes: state.limits.budget_bytes - state.made_bytes().min(state.limits.budget_bytes),
+            free_bytes: state.limits.budget_bytes - state.counts.made_bytes.min(state.limits.budget_bytes),
             budget_bytes: state.limits.budget_bytes,
             wanted_bytes: wanted.bytes,
         };
-        let Some(bytes) = bytes else { return Err(full(self)) };
+        if wanted.bytes > BYTES_MAX {
+            return Err(full(self));
+        }
         self.check_leases(wanted.tenant)?;
         if let Some(reply) = self.reserve_own(wanted) {
             return Ok(Some(reply));
         }
-        let segment_bytes = bytes.next_multiple_of(PAGE_BYTES);
-        let user = self.user_of(wanted.tenant);
-        let (limit_bytes, had_bytes) = (self.quota_of(user), self.user_bytes(user));
-        if had_bytes.saturating_add(segment_bytes) > limit_bytes {
-            return Err(Refusal::UserQuota { limit_bytes, had_bytes, wanted_bytes: wanted.bytes });
-        }
+        let segment_bytes = wanted.segment_bytes();
+        self.check_bytes(&wanted)?;
         if let Some(clean) = self.clean(segment_bytes) {
             self.own(clean, wanted.tenant, Stage::Live);
             return Ok(self.reserve_own(wanted));
         }
         self.make_room(segment_bytes);
-        if self.made_bytes().saturating_add(segment_bytes) > self.limits.budget_bytes {
+        if self.counts.made_bytes + segment_bytes > self.limits.budget_bytes {
             return Err(full(self));
         }
-        if self.segments.len() >= self.limits.segments {
-            return Err(Refusal::TooMany { limit: self.limits.segments as u64 });
-        }
-        let segment = self.segments.add(Segment {
+        let account = self.counts.user(wanted.user);
+        within(account.waiting, self.limits.user_waiting)?;
+        within(account.segments, self.limits.user_segments)?;
+        within(self.segments.len() as u64, self.limits.segments)?;
+        let made = Segment {
             bytes: segment_bytes,
             stage: Stage::Making,
             owner: None,
-            user,
+            user: wanted.user,
             room: Room::new(segment_bytes),
             blocks: BTreeSet::new(),
+            spoilt: BTreeSet::new(),
             attached: BTreeSet::new(),
-        });
+        };
+        let counted = SegmentCount::of(&made);
+        let segment = self.segments.add(made);
+        self.counts.segment(segment, counted, Step::Add);
         self.touch(Touched::Segment(index(segment)));
+        self.counts.waiting(&wanted, Step::Add);
         self.waiting.insert(segment, wanted);
         self.effects.push(Effect::Make { segment, bytes: segment_bytes });
         Ok(None)
     }
 
-    /// Refuses one more lease than a tenant may have, or all may.
-    pub(super) fn check_leases(&self, tenant: Id) -> Result<(), Refusal> {
-        let held = self.tenants.get(tenant).map_or(0, |tenant| tenant.leases.len());
-        if held >= self.limits.tenant_leases {
-            return Err(Refusal::TooMany { limit: self.limits.tenant_leases as u64 });
+    /// Forgets that a request waits for a segment: the request.
+    pub(super) fn take_waiting(&mut self, segment: Id) -> Option<Waiting> {
+        let waiting = self.waiting.remove(&segment)?;
+        self.counts.waiting(&waiting, Step::Take);
+        Some(waiting)
+    }
+
+    /// Refuses more bytes than a user may have, or one tenant.
+    fn check_bytes(&self, wanted: &Waiting) -> Result<(), Refusal> {
+        let (wanted_bytes, segment_bytes) = (wanted.bytes, wanted.segment_bytes());
+        let (limit_bytes, had_bytes) = (self.quota_of(wanted.user), self.counts.user(wanted.user).bytes);
+        if had_bytes + segment_bytes > limit_bytes {
+            return Err(Refusal::UserQuota { limit_bytes, had_bytes, wanted_bytes });
         }
-        // Those that wait for the driver will have one each.
-        let awaited = self.waiting.len();
-        if self.leases.len() + awaited >= self.limits.leases {
-            return Err(Refusal::TooMany { limit: self.limits.leases as u64 });
-        }
-        if self.blocks.len() + awaited >= self.limits.blocks {
-            return Err(Refusal::TooMany { limit: self.limits.blocks as u64 });
+        let (limit_bytes, had_bytes) = (self.limits.tenant_bytes, self.counts.tenant(wanted.tenant).bytes);
+        if had_bytes + segment_bytes > limit_bytes {
+            return Err(Refusal::TenantQuota { limit_bytes, had_bytes, wanted_bytes });
         }
         Ok(())
+    }
+
+    /// Refuses one more lease than a tenant may have, or its user, or all.
+    pub(super) fn check_leases(&self, tenant: Id) -> Result<(), Refusal> {
+        // Those that wait for the driver will have one each.
+        let of_tenant = self.counts.tenant(tenant);
+        within(of_tenant.leases + of_tenant.waiting, self.limits.tenant_leases)?;
+        let of_user = self.counts.user(self.user_of(tenant));
+        within(of_user.leases + of_user.waiting, self.limits.user_leases)?;
+        let awaited = self.waiting.len();
+        within((self.leases.len() + awaited) as u64, self.limits.leases)?;
+        within((self.blocks.len() + awaited) as u64, self.limits.blocks)
     }
 
     /// Memory of the segments that a tenant has.
@@ -86,8 +121,17 @@ impl State {
             let offset = self.segments.get_mut(segment)?.room.take(span_bytes(wanted.bytes))?;
             Some((segment, offset))
         })?;
-        let block = self.blocks.add(Block { segment, offset, bytes: wanted.bytes, leases: 0, is_named: false });
-        self.segments.get_mut(segment).expect("it has room").blocks.insert(block);
+        let block = Block {
+            segment,
+            offset,
+            bytes: wanted.bytes,
+            leases: 0,
+            is_named: false,
+            is_foreign: false,
+            is_dirty: false,
+        };
+        let block = self.blocks.add(block);
+        self.change_segment(segment, |segment| segment.blocks.insert(block));
         self.touch(Touched::Block(index(block)));
         Some(self.grant(wanted.tenant, wanted.number, block, Access::Write, wanted.name))
     }
@@ -96,14 +140,20 @@ impl State {
     pub(super) fn grant(&mut self, tenant: Id, number: u32, block: Id, access: Access, name: Option<Id>) -> Reply {
         // It may have been dropped while the driver made memory.
         let name = name.filter(|&name| self.named.get(name).is_some());
+        if access == Access::Write {
+            self.mark_foreign(block, tenant);
+        }
         self.order += 1;
         let (by, order) = ((tenant, number), self.order);
         let lease = self.leases.add(Lease { holder: tenant, block, access, name, by, ending: None, order });
         self.touch(Touched::Lease(index(lease)));
-        self.tenants.get_mut(tenant).expect("it asks").leases.insert(lease);
-        let granted = self.blocks.get_mut(block).expect("it is leased");
-        granted.leases += 1;
-        let (segment, offset, bytes) = (granted.segment, granted.offset, granted.bytes);
+        let holder = self.tenants.get_mut(tenant).expect("it asks");
+        holder.leases.insert(lease);
+        self.counts.lease(tenant, holder.peer.user, Step::Add);
+        let (segment, offset, bytes) = self.change_block(block, |granted| {
+            granted.leases += 1;
+            (granted.segment, granted.offset, granted.bytes)
+        });
         let mut point = Point::default();
         if let Some(named) = name.and_then(|name| self.named.get_mut(name)) {
             match access {
@@ -118,46 +168,53 @@ impl State {
         Reply::Granted { lease, segment, offset, bytes, point, access }
     }
 
+    /// Remembers that a tenant may write to a block, if it lies in a segment of another's. Before the lease is written down: a
+    /// broker that comes after knows of none without knowing this.
+    fn mark_foreign(&mut self, block: Id, tenant: Id) {
+        let marked = self.blocks.get_mut(block).expect("it is leased");
+        let owner = self.segments.get(marked.segment).and_then(|segment| segment.owner);
+        if owner.is_some_and(|owner| owner != tenant) && !marked.is_foreign {
+            marked.is_foreign = true;
+            self.touch(Touched::Block(index(block)));
+        }
+    }
+
     /// A segment of zeros that is anybody's.
     fn clean(&self, bytes: u64) -> Option<Id> {
-        let fits = |segment: &Segment| (bytes..=bytes + bytes / 8).contains(&segment.bytes);
-        let clean = self.segments.iter().filter(|(_, segment)| segment.stage == Stage::Clean && fits(segment));
-        clean.min_by_key(|(_, segment)| segment.bytes).map(|(id, _)| id)
+        let fits = (bytes, Id(0))..=(bytes + bytes / 8, Id(u64::MAX));
+        self.counts.clean.range(fits).next().map(|&(_, id)| id)
     }
 
     /// Gives clean segments back to the driver until so much can be made.
     fn make_room(&mut self, bytes: u64) {
-        while self.made_bytes().saturating_add(bytes) > self.limits.budget_bytes {
-            let clean = self.segments.iter().find(|(_, segment)| segment.stage == Stage::Clean).map(|(id, _)| id);
-            let Some(clean) = clean else { return };
+        while self.counts.made_bytes + bytes > self.limits.budget_bytes {
+            let Some(&(_, clean)) = self.counts.clean.first() else { return };
             self.close(clean);
         }
     }
 
     fn own(&mut self, segment: Id, tenant: Id, stage: Stage) {
         let user = self.user_of(tenant);
-        let owned = self.segments.get_mut(segment).expect("it was found");
-        (owned.stage, owned.owner, owned.user) = (stage, Some(tenant), user);
+        self.change_segment(segment, |owned| (owned.stage, owned.owner, owned.user) = (stage, Some(tenant), user));
         self.tenants.get_mut(tenant).expect("it asks").segments.insert(segment);
         self.touch(Touched::Segment(index(segment)));
     }
 
     fn close(&mut self, segment: Id) {
-        self.segments.remove(segment);
-        self.touch(Touched::Segment(index(segment)));
+        self.forget(segment);
         self.effects.push(Effect::Close { what: Thing::Segment(segment) });
     }
 
     /// The driver has made a segment, or refused with a code.
     pub(crate) fn made(&mut self, segment: Id, outcome: Result<(), u32>) {
-        let waiting = self.waiting.remove(&segment);
-        let Some(made) = self.segments.get_mut(segment) else { return };
+        let waiting = self.take_waiting(segment);
+        let Some(made) = self.segments.get(segment) else { return };
         let (made_bytes, budget_bytes) = (made.bytes, self.limits.budget_bytes);
         let Some(wanted) = waiting.filter(|wanted| self.tenants.get(wanted.tenant).is_some()) else {
             // Who asked for it is gone.
             match outcome {
                 Ok(()) => {
-                    made.stage = Stage::Live;
+                    self.change_segment(segment, |made| made.stage = Stage::Live);
                     self.settle(segment);
                 }
                 Err(_) => self.forget(segment),
@@ -182,7 +239,8 @@ impl State {
     }
 
     fn forget(&mut self, segment: Id) {
-        self.segments.remove(segment);
+        let gone = self.segments.remove(segment).expect("it is there");
+        self.counts.segment(segment, SegmentCount::of(&gone), Step::Take);
         self.touch(Touched::Segment(index(segment)));
     }
 
@@ -196,7 +254,7 @@ impl State {
         ending.ending = Some(point);
         let ended = ending.clone();
         self.touch(Touched::Lease(index(lease)));
-        self.ending.insert(lease);
+        self.add_due(point, Due::Lease(lease));
         if let Some(holder) = self.tenants.get_mut(ended.holder) {
             holder.leases.remove(&lease);
         }
@@ -209,14 +267,14 @@ impl State {
     /// Ends a lease; without a point if its process has ended before it was given back.
     pub(super) fn end_lease(&mut self, lease: Id, point: Option<Point>) {
         let Some(ended) = self.leases.remove(lease) else { return };
-        self.ending.remove(&lease);
+        if let Some(point) = ended.ending {
+            self.remove_due(point, Due::Lease(lease));
+        }
         self.touch(Touched::Lease(index(lease)));
-        if let Some(holder) = self.tenants.get_mut(ended.holder) {
-            holder.leases.remove(&lease);
-        }
-        if let Some(block) = self.blocks.get_mut(ended.block) {
-            block.leases -= 1;
-        }
+        let holder = self.tenants.get_mut(ended.holder).expect("who has a lease is there");
+        holder.leases.remove(&lease);
+        self.counts.lease(ended.holder, holder.peer.user, Step::Take);
+        self.change_block(ended.block, |block| block.leases -= 1);
         match ended.access {
             Access::Read => {
                 if let Some(named) = ended.name.and_then(|name| self.named.get_mut(name)) {
@@ -236,8 +294,8 @@ impl State {
         let is_in_place = named.block == ended.block;
         match point {
             Some(point) if is_in_place => {
-                named.ready = point;
                 named.version += 1;
+                self.set_ready(name, point);
             }
             // Half of it may be written.
             None if is_in_place && named.policy == Policy::Drop => {
@@ -249,38 +307,59 @@ impl State {
         self.touch(Touched::Name(index(name)));
     }
 
-    /// Gives a block's bytes back, if nobody has it.
+    /// Gives a block's bytes back, if nobody has it. To the owner of its segment alone they go as they are.
     pub(super) fn release(&mut self, block: Id) {
-        if !self.blocks.get(block).is_some_and(|block| block.leases == 0 && !block.is_named) {
+        let is_free = |block: &&Block| block.leases == 0 && !block.is_named && !block.is_dirty;
+        let Some(&Block { segment, offset, bytes, is_foreign, .. }) = self.blocks.get(block).filter(is_free) else {
+            return;
+        };
+        if is_foreign && self.segments.get(segment).is_some_and(|segment| segment.owner.is_some()) {
+            self.change_block(block, |block| block.is_dirty = true);
+            self.touch(Touched::Block(index(block)));
+            let (what, bytes) = (Dirty::Block(block), span_bytes(bytes));
+            self.effects.push(Effect::Clean { what, segment, offset, bytes });
             return;
         }
+        self.remove_block(block);
+    }
+
+    fn remove_block(&mut self, block: Id) {
         let released = self.blocks.remove(block).expect("it is there");
+        self.counts.block(BlockCount::of(&released), Step::Take);
         self.touch(Touched::Block(index(block)));
-        let segment = self.segments.get_mut(released.segment).expect("a block lies in a segment");
-        segment.blocks.remove(&block);
-        segment.room.give(released.offset, span_bytes(released.bytes));
+        self.change_segment(released.segment, |segment| {
+            segment.blocks.remove(&block);
+            segment.room.give(released.offset, span_bytes(released.bytes));
+        });
         self.settle(released.segment);
     }
 
     /// Sees what becomes of a segment without blocks.
     pub(super) fn settle(&mut self, id: Id) {
         let segment = self.segments.get(id).expect("it is there");
-        if segment.stage != Stage::Live || !segment.blocks.is_empty() {
+        if segment.stage != Stage::Live || segment.blocks.len() > segment.spoilt.len() {
             return;
         }
         if let Some(owner) = segment.owner {
-            let own = self.tenants.get(owner).map(|tenant| &tenant.segments);
-            let idle = own.into_iter().flatten().filter_map(|&own| self.segments.get(own));
-            let idle_bytes: u64 = idle.filter(|own| own.blocks.is_empty()).map(|own| own.bytes).sum();
-            if idle_bytes <= IDLE_BYTES {
+            if self.counts.tenant(owner).idle_bytes <= IDLE_BYTES {
                 return;
             }
             self.tenants.get_mut(owner).expect("it owns").segments.remove(&id);
         }
-        let segment = self.segments.get_mut(id).expect("it is there");
-        segment.owner = None;
-        segment.stage = Stage::Leaving;
-        let attached: Vec<Id> = segment.attached.iter().copied().collect();
+        let spoilt = std::mem::take(&mut self.segments.get_mut(id).expect("it is there").spoilt);
+        for block in spoilt {
+            let gone = self.blocks.remove(block).expect("a segment's block is there");
+            self.counts.block(BlockCount::of(&gone), Step::Take);
+            self.touch(Touched::Block(index(block)));
+            self.change_segment(id, |segment| {
+                segment.blocks.remove(&block);
+                segment.room.give(gone.offset, span_bytes(gone.bytes));
+            });
+        }
+        let attached: Vec<Id> = self.change_segment(id, |segment| {
+            (segment.owner, segment.stage) = (None, Stage::Leaving);
+            segment.attached.iter().copied().collect()
+        });
         self.touch(Touched::Segment(index(id)));
         self.effects.extend(attached.into_iter().map(|to| Effect::Tell { to, reply: Reply::Leave { segment: id } }));
         self.leave(id);
@@ -288,37 +367,52 @@ impl State {
 
     /// Has a segment overwritten that nobody has mapped any more.
     fn leave(&mut self, id: Id) {
-        let kept: u64 = self
-            .segments
-            .iter()
-            .filter(|(_, segment)| matches!(segment.stage, Stage::Clean | Stage::Cleaning))
-            .map(|(_, segment)| segment.bytes)
-            .sum();
-        let segment = self.segments.get_mut(id).expect("it is there");
+        let segment = self.segments.get(id).expect("it is there");
         if segment.stage != Stage::Leaving || !segment.attached.is_empty() {
             return;
         }
-        if kept + segment.bytes > self.limits.kept_bytes {
+        if self.counts.kept_bytes + segment.bytes > self.limits.kept_bytes {
             // A driver gives no memory out that it has not cleaned.
             self.close(id);
             return;
         }
-        segment.stage = Stage::Cleaning;
+        self.change_segment(id, |segment| segment.stage = Stage::Cleaning);
         self.touch(Touched::Segment(index(id)));
-        self.effects.push(Effect::Clean { segment: id });
+        let bytes = self.segments.get(id).expect("it is there").bytes;
+        self.effects.push(Effect::Clean { what: Dirty::Segment(id), segment: id, offset: 0, bytes });
     }
 
-    /// A segment is all zeros, or could not be made so.
-    pub(crate) fn cleaned(&mut self, id: Id, is_clean: bool) {
-        let Some(segment) = self.segments.get_mut(id).filter(|segment| segment.stage == Stage::Cleaning) else {
+    /// Something is all zeros, or could not be made so.
+    pub(crate) fn cleaned(&mut self, what: Dirty, is_clean: bool) {
+        match what {
+            Dirty::Segment(segment) => self.cleaned_segment(segment, is_clean),
+            Dirty::Block(block) => self.cleaned_block(block, is_clean),
+        }
+    }
+
+    fn cleaned_block(&mut self, id: Id, is_clean: bool) {
+        let Some(block) = self.blocks.get(id).filter(|block| block.is_dirty) else { return };
+        let segment = block.segment;
+        if is_clean {
+            self.remove_block(id);
             return;
-        };
+        }
+        self.segments.get_mut(segment).expect("a block lies in a segment").spoilt.insert(id);
+        self.settle(segment);
+    }
+
+    fn cleaned_segment(&mut self, id: Id, is_clean: bool) {
+        if self.segments.get(id).is_none_or(|segment| segment.stage != Stage::Cleaning) {
+            return;
+        }
         if !is_clean {
             self.close(id);
             return;
         }
-        segment.stage = Stage::Clean;
-        segment.room = Room::new(segment.bytes);
+        self.change_segment(id, |segment| {
+            segment.stage = Stage::Clean;
+            segment.room = Room::new(segment.bytes);
+        });
         self.touch(Touched::Segment(index(id)));
     }
 
@@ -329,17 +423,18 @@ impl State {
         if !blocks.any(|block| block.segment == id) {
             return Err(Refusal::NoSegment);
         }
-        if self.attachments.len() >= self.limits.attachments {
-            return Err(Refusal::TooMany { limit: self.limits.attachments as u64 });
-        }
-        let segment = self.segments.get_mut(id).expect("a block lies in a segment");
-        segment.attached.insert(from);
-        let bytes = segment.bytes;
-        if !self.tenants.get(from).expect("it asks").attached.contains_key(&id) {
+        if !tenant.attached.contains_key(&id) {
+            let user = tenant.peer.user;
+            within(self.counts.user(user).attachments, self.limits.user_attachments)?;
+            within(self.attachments.len() as u64, self.limits.attachments)?;
+            self.counts.attachment(user, Step::Add);
             let record = self.attachments.add(Attachment { tenant: from, segment: id });
             self.tenants.get_mut(from).expect("it asks").attached.insert(id, record);
             self.touch(Touched::Attachment(index(record)));
         }
+        let segment = self.segments.get_mut(id).expect("a block lies in a segment");
+        segment.attached.insert(from);
+        let bytes = segment.bytes;
         self.effects.push(Effect::Hand { to: from, number, what: Thing::Segment(id), bytes });
         Ok(())
     }
@@ -347,6 +442,7 @@ impl State {
     pub(super) fn detach(&mut self, tenant: Id, id: Id) {
         if let Some(record) = self.tenants.get_mut(tenant).and_then(|tenant| tenant.attached.remove(&id)) {
             self.attachments.remove(record);
+            self.counts.attachment(self.user_of(tenant), Step::Take);
             self.touch(Touched::Attachment(index(record)));
         }
         if let Some(segment) = self.segments.get_mut(id) {
@@ -381,6 +477,7 @@ impl State {
         self.order += 1;
         (given.holder, given.by, given.order) = (to, (from, number), self.order);
         let name = given.name;
+        self.mark_foreign(given.block, to);
         // The new one is written first: a broker that comes after finds one of them, or both.
         let new = self.leases.add(given);
         self.touch(Touched::Lease(index(new)));
@@ -388,6 +485,8 @@ impl State {
         self.touch(Touched::Lease(index(lease)));
         self.tenants.get_mut(from).expect("it asks").leases.remove(&lease);
         self.tenants.get_mut(to).expect("it receives").leases.insert(new);
+        self.counts.lease(from, user, Step::Take);
+        self.counts.lease(to, user, Step::Add);
         if let Some(named) = name.and_then(|name| self.named.get_mut(name))
             && named.writer == Some(lease)
         {
@@ -407,6 +506,9 @@ impl State {
 
     /// The reply to a request that a broker which is gone may have carried out, if it has.
     pub(super) fn answer_again(&mut self, from: Id, number: u32, asked: &Request) -> Option<Reply> {
+        if !matches!(asked, Request::Reserve { .. } | Request::Lease { .. } | Request::Give { .. }) {
+            return None;
+        }
         let made = self.leases.iter().find(|(_, lease)| lease.by == (from, number)).map(|(id, _)| id)?;
         match *asked {
             Request::Reserve { .. } | Request::Lease { .. } => {
@@ -419,11 +521,14 @@ impl State {
             Request::Give { lease, point, .. } => {
                 let point = self.own_point(from, point).ok()?;
                 // The new one was written first.
-                if self.leases.remove(lease).is_some() {
+                if self.held(from, lease).is_ok() {
+                    self.leases.remove(lease);
                     self.touch(Touched::Lease(index(lease)));
-                    self.tenants.get_mut(from)?.leases.remove(&lease);
+                    let giver = self.tenants.get_mut(from)?;
+                    giver.leases.remove(&lease);
+                    self.counts.lease(from, giver.peer.user, Step::Take);
                     let block = self.leases.get(made)?.block;
-                    self.blocks.get_mut(block)?.leases -= 1;
+                    self.change_block(block, |block| block.leases -= 1);
                 }
                 self.tell_given(made, point);
                 Some(Reply::Done)

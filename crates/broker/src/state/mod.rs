@@ -4,9 +4,13 @@
 //! A segment is memory of the device with a descriptor. A block is a span of a segment, and lives as long as a lease or a name
 //! does. What nobody has any more leaves: tenants unmap it, it is overwritten with zeros, and then it is anybody's.
 
+mod counts;
+mod limits;
 mod memory;
 mod names;
+mod points;
 pub(crate) mod record;
+mod requests;
 mod room;
 pub(crate) mod shelf;
 #[cfg(any(test, fuzzing))]
@@ -16,59 +20,16 @@ pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use self::counts::{Counts, Step};
+pub(crate) use self::limits::Limits;
+use self::points::Due;
 use self::room::Room;
 use self::shelf::{Shelf, index};
 use crate::name::Name;
-use crate::wire::{Access, Framed, Id, Point, Policy, Refusal, Reply, Request, Sums};
+use crate::wire::{Access, Id, Point, Policy, Refusal, Reply};
 
 /// How many words a clock has.
 pub(crate) const CLOCK_WORDS: u32 = 512;
-
-/// How much may be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
-    pub(crate) budget_bytes: u64,
-    /// Of one user, unless it was given a quota of its own.
-    pub(crate) user_bytes: u64,
-    /// Zeroed memory up to this is kept for whoever comes next. The rest goes back to the driver.
-    pub(crate) kept_bytes: u64,
-    pub(crate) tenants: usize,
-    /// Connections of one user.
-    pub(crate) user_tenants: usize,
-    /// Leases of one tenant.
-    pub(crate) tenant_leases: usize,
-    pub(crate) blocks: usize,
-    pub(crate) segments: usize,
-    /// Names of one user, and of all.
-    pub(crate) user_names: usize,
-    pub(crate) names: usize,
-    /// Leases, memory of the host, attachments and quotas of all.
-    pub(crate) leases: usize,
-    pub(crate) hosts: usize,
-    pub(crate) attachments: usize,
-    pub(crate) quotas: usize,
-}
-
-impl Limits {
-    pub(crate) fn new(budget_bytes: u64) -> Self {
-        Self {
-            budget_bytes,
-            user_bytes: budget_bytes,
-            kept_bytes: (budget_bytes / 8).min(256 << 20),
-            tenants: 1024,
-            user_tenants: 256,
-            tenant_leases: 1 << 14,
-            blocks: 1 << 16,
-            segments: 1 << 14,
-            user_names: 1 << 12,
-            names: 1 << 13,
-            leases: 1 << 16,
-            hosts: 1 << 10,
-            attachments: 1 << 16,
-            quotas: 1 << 8,
-        }
-    }
-}
 
 /// Who is at the other end of a connection, as the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +46,8 @@ pub(crate) struct Tenant {
     pub(crate) leases: BTreeSet<Id>,
     /// Segments from which it gets memory.
     pub(crate) segments: BTreeSet<Id>,
+    /// What waits for words of its clock, and for which values.
+    due: BTreeSet<(u32, u64, Due)>,
     /// Its connection is gone, and it may not be: nothing of it is anybody else's before it is.
     pub(crate) is_fenced: bool,
     /// It has said goodbye, and work of its own may not have passed: it ends when that has.
@@ -114,6 +77,8 @@ pub(crate) struct Segment {
     pub(crate) user: u32,
     room: Room,
     blocks: BTreeSet<Id>,
+    /// Those that could not be overwritten: they go with the segment.
+    spoilt: BTreeSet<Id>,
     /// Tenants that have its descriptor.
     attached: BTreeSet<Id>,
 }
@@ -125,6 +90,10 @@ pub(crate) struct Block {
     pub(crate) bytes: u64,
     leases: u32,
     is_named: bool,
+    /// Somebody other than the segment's owner could write to it: it is the owner's again as zeros.
+    is_foreign: bool,
+    /// Nobody has it, and it is being overwritten with zeros.
+    is_dirty: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,15 +130,25 @@ pub(crate) struct Named {
     /// In seconds, as the broker's shell counts them.
     pub(crate) since: u64,
     ready: Point,
+    /// What it stood for, until what it stands for now is whole.
+    before: Option<Before>,
     pub(crate) readers: u32,
     /// The lease of its one writer. Where the policy lets all write, there is none that counts.
     pub(crate) writer: Option<Id>,
+}
+
+/// A state of a name that was whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Before {
+    block: Id,
+    version: u64,
 }
 
 /// A request whose reply has to wait for the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Waiting {
     tenant: Id,
+    user: u32,
     number: u32,
     bytes: u64,
     /// The name that is to be written.
@@ -206,8 +185,12 @@ pub(crate) enum Effect {
         segment: Id,
         bytes: u64,
     },
+    /// Overwrite bytes of a segment with zeros.
     Clean {
+        what: Dirty,
         segment: Id,
+        offset: u64,
+        bytes: u64,
     },
     Close {
         what: Thing,
@@ -216,6 +199,13 @@ pub(crate) enum Effect {
     Part {
         tenant: Id,
     },
+}
+
+/// What is overwritten with zeros: all of a segment, or a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Dirty {
+    Segment(Id),
+    Block(Id),
 }
 
 /// What has a descriptor.
@@ -264,6 +254,9 @@ pub(crate) struct Quota {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     limits: Limits,
+    /// Who runs the broker.
+    own_user: u32,
+    counts: Counts,
     pub(crate) tenants: Shelf<Tenant>,
     pub(crate) segments: Shelf<Segment>,
     pub(crate) blocks: Shelf<Block>,
@@ -275,8 +268,8 @@ pub(crate) struct State {
     waiting: BTreeMap<Id, Waiting>,
     /// How many leases were made.
     order: u64,
-    /// Leases that were given back, until their points have passed.
-    ending: BTreeSet<Id>,
+    /// Tenants for whose work something waits.
+    due: BTreeSet<Id>,
     /// Tenants that have said goodbye, until their points have passed.
     leaving: BTreeSet<Id>,
     attachments: Shelf<Attachment>,
@@ -288,9 +281,11 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits, own_user: u32) -> Self {
         Self {
             limits,
+            own_user,
+            counts: Counts::default(),
             tenants: Shelf::default(),
             segments: Shelf::default(),
             blocks: Shelf::default(),
@@ -301,7 +296,7 @@ impl State {
             host_names: BTreeMap::new(),
             waiting: BTreeMap::new(),
             order: 0,
-            ending: BTreeSet::new(),
+            due: BTreeSet::new(),
             leaving: BTreeSet::new(),
             attachments: Shelf::default(),
             quotas: Shelf::default(),
@@ -336,8 +331,7 @@ impl State {
         if self.tenants.len() >= self.limits.tenants {
             return Err(Refusal::TooMany { limit: self.limits.tenants as u64 });
         }
-        let same = self.tenants.iter().filter(|(_, tenant)| tenant.peer.user == peer.user).count();
-        if same >= self.limits.user_tenants {
+        if self.counts.user(peer.user).connections >= self.limits.user_tenants as u64 {
             return Err(Refusal::TooMany { limit: self.limits.user_tenants as u64 });
         }
         let tenant = self.tenants.add(Tenant {
@@ -345,9 +339,11 @@ impl State {
             attached: BTreeMap::new(),
             leases: BTreeSet::new(),
             segments: BTreeSet::new(),
+            due: BTreeSet::new(),
             is_fenced: false,
             is_leaving: false,
         });
+        self.counts.connection(peer.user, Step::Add);
         self.touch(Touched::Tenant(index(tenant)));
         Ok(tenant)
     }
@@ -362,216 +358,35 @@ impl State {
     }
 
     /// A tenant's process has ended, and the device has done with it; or it has given up everything.
-    pub(crate) fn end(&mut self, tenant: Id) {
+    pub(crate) fn end(&mut self, tenant: Id, world: &impl World) {
         self.leaving.remove(&tenant);
+        self.pass_of(tenant, world);
+        self.abandon(tenant);
         let Some(gone) = self.tenants.get(tenant).cloned() else { return };
         let waiting: Vec<Id> =
             self.waiting.iter().filter(|(_, waiting)| waiting.tenant == tenant).map(|(&segment, _)| segment).collect();
         for segment in waiting {
-            self.waiting.remove(&segment);
+            self.take_waiting(segment);
         }
-        let ending =
-            self.ending.iter().copied().filter(|&lease| self.leases.get(lease).is_some_and(|it| it.holder == tenant));
+        let ending = gone.due.iter().filter_map(|&(_, _, due)| match due {
+            Due::Lease(lease) => Some(lease),
+            Due::Name(_) => None,
+        });
         let leases: Vec<Id> = ending.chain(gone.leases).collect();
         leases.into_iter().for_each(|lease| self.end_lease(lease, None));
         for (segment, _) in gone.attached {
             self.detach(tenant, segment);
         }
         for segment in gone.segments {
-            if let Some(left) = self.segments.get_mut(segment) {
-                left.owner = None;
+            if self.segments.get(segment).is_some() {
+                self.change_segment(segment, |left| left.owner = None);
                 self.touch(Touched::Segment(index(segment)));
                 self.settle(segment);
             }
         }
         self.tenants.remove(tenant);
+        self.counts.connection(gone.peer.user, Step::Take);
         self.touch(Touched::Tenant(index(tenant)));
         self.effects.push(Effect::Close { what: Thing::Clock(tenant) });
-    }
-
-    /// A tenant asks.
-    pub(crate) fn request(&mut self, from: Id, asked: Framed<Request>, world: &impl World) {
-        let number = asked.number;
-        let outcome = match self.tenants.get(from) {
-            Some(tenant) if !tenant.is_fenced => self.answer(from, asked, world),
-            _ => Err(Refusal::NoTenant),
-        };
-        match outcome {
-            Ok(Some(reply)) => self.effects.push(Effect::Reply { to: from, number, reply }),
-            Ok(None) => {}
-            Err(refusal) => {
-                self.effects.push(Effect::Reply { to: from, number, reply: Reply::Refused(refusal) });
-            }
-        }
-    }
-
-    /// The reply, unless it comes later or another way.
-    fn answer(&mut self, from: Id, asked: Framed<Request>, world: &impl World) -> Result<Option<Reply>, Refusal> {
-        let Framed { number, is_again, message } = asked;
-        if is_again && let Some(reply) = self.answer_again(from, number, &message) {
-            return Ok(Some(reply));
-        }
-        match message {
-            Request::Hello { .. } => Err(Refusal::Malformed),
-            Request::Reserve { bytes } => self.reserve(Waiting { tenant: from, number, bytes, name: None }),
-            Request::Lease { name, access } => self.lease(from, number, name, access),
-            Request::Return { lease, .. } if is_again && self.held(from, lease).is_err() => Ok(Some(Reply::Done)),
-            Request::Return { lease, point } => {
-                self.held(from, lease)?;
-                self.give_back(lease, self.own_point(from, point)?, world);
-                Ok(Some(Reply::Done))
-            }
-            // It was given, and the taker has done with it.
-            Request::Give { lease, .. } if is_again && self.held(from, lease).is_err() => Ok(Some(Reply::Done)),
-            Request::Give { lease, to, point } => self.give(from, number, lease, to, point, world).map(Some),
-            Request::Detach { segment } => {
-                if !self.tenants.get(from).is_some_and(|tenant| tenant.attached.contains_key(&segment)) {
-                    return if is_again { Ok(Some(Reply::Done)) } else { Err(Refusal::NoSegment) };
-                }
-                self.detach(from, segment);
-                Ok(Some(Reply::Done))
-            }
-            Request::Attach { segment } => self.attach(from, number, segment).map(|()| None),
-            Request::Clock { tenant } => {
-                let other = self.tenants.get(tenant).ok_or(Refusal::NoTenant)?;
-                if other.peer.user != self.user_of(from) {
-                    return Err(Refusal::NotAllowed { user: other.peer.user });
-                }
-                let bytes = u64::from(CLOCK_WORDS) * 8;
-                self.effects.push(Effect::Hand { to: from, number, what: Thing::Clock(tenant), bytes });
-                Ok(None)
-            }
-            Request::Publish { lease, policy, point, name } => {
-                self.publish(from, lease, policy, point, name, is_again).map(Some)
-            }
-            Request::Find { name } => self.find(from, &name).map(Some),
-            Request::List { after } => {
-                let text = self.list(after.as_ref());
-                self.effects.push(Effect::Text { to: from, number, text });
-                Ok(None)
-            }
-            Request::Drop { name } => self.drop_name(from, &name, is_again).map(|()| Some(Reply::Done)),
-            Request::Quota { user, bytes } => self.quota(from, user, bytes).map(Some),
-            Request::Totals => Ok(Some(Reply::Sums(self.sums()))),
-            Request::Host { bytes, name } => self.host(from, number, bytes, name).map(|()| None),
-            Request::Bye => {
-                self.effects.push(Effect::Reply { to: from, number, reply: Reply::Done });
-                if self.has_open_points(from, world) {
-                    let leaving = self.tenants.get_mut(from).expect("it asks");
-                    (leaving.is_fenced, leaving.is_leaving) = (true, true);
-                    self.touch(Touched::Tenant(index(from)));
-                    self.leaving.insert(from);
-                } else {
-                    self.effects.push(Effect::Part { tenant: from });
-                }
-                Ok(None)
-            }
-        }
-    }
-
-    fn user_of(&self, tenant: Id) -> u32 {
-        self.tenants.get(tenant).expect("a tenant that asks is there").peer.user
-    }
-
-    /// A lease that a tenant has.
-    fn held(&self, tenant: Id, lease: Id) -> Result<&Lease, Refusal> {
-        let held = self.leases.get(lease).filter(|held| held.holder == tenant && held.ending.is_none());
-        held.ok_or(Refusal::NoLease)
-    }
-
-    /// Whether some leases were given back, or tenants have gone, whose points have not passed.
-    pub(crate) fn is_ending(&self) -> bool {
-        !self.ending.is_empty() || !self.leaving.is_empty()
-    }
-
-    /// Whether somebody may wait for work of a tenant that has not passed.
-    fn has_open_points(&self, tenant: Id, world: &impl World) -> bool {
-        let ending = self.ending.iter().filter_map(|&lease| self.leases.get(lease)?.ending);
-        let ready = self.named.iter().map(|(_, named)| named.ready);
-        let is_open = |point: Point| point.value > 0 && point.tenant == tenant && !world.has_passed(point);
-        ending.chain(ready).any(is_open)
-    }
-
-    /// Ends the leases that were given back and whose points have passed.
-    pub(crate) fn pass(&mut self, world: &impl World) {
-        let has_passed = |lease: &Id| {
-            let point = self.leases.get(*lease).and_then(|lease| lease.ending);
-            point.is_none_or(|point| world.has_passed(point))
-        };
-        let passed: Vec<Id> = self.ending.iter().copied().filter(has_passed).collect();
-        passed.into_iter().for_each(|lease| self.end_lease(lease, Some(Point::default())));
-        let gone: Vec<Id> =
-            self.leaving.iter().copied().filter(|&tenant| !self.has_open_points(tenant, world)).collect();
-        gone.into_iter().for_each(|tenant| self.end(tenant));
-    }
-
-    /// A point of a tenant's own clock: nobody speaks for another.
-    fn own_point(&self, tenant: Id, point: Point) -> Result<Point, Refusal> {
-        if point.value == 0 {
-            return Ok(Point::default());
-        }
-        if point.word >= CLOCK_WORDS {
-            return Err(Refusal::Malformed);
-        }
-        Ok(Point { tenant, ..point })
-    }
-
-    fn quota(&mut self, from: Id, user: u32, bytes: u64) -> Result<Reply, Refusal> {
-        let asking = self.user_of(from);
-        if bytes > 0 {
-            if asking != 0 && asking != self.limits_user() {
-                return Err(Refusal::NotAllowed { user: self.limits_user() });
-            }
-            let known = self.quotas.iter().find(|(_, quota)| quota.user == user).map(|(id, _)| id);
-            if known.is_none() && self.quotas.len() >= self.limits.quotas {
-                return Err(Refusal::TooMany { limit: self.limits.quotas as u64 });
-            }
-            let id = known.unwrap_or_else(|| self.quotas.add(Quota { user, bytes }));
-            self.quotas.get_mut(id).expect("it was found or made").bytes = bytes;
-            self.touch(Touched::Quota(index(id)));
-        }
-        Ok(Reply::Number { id: Id(self.quota_of(user)), bytes: self.user_bytes(user) })
-    }
-
-    /// The user that the broker runs as, who may change quotas.
-    fn limits_user(&self) -> u32 {
-        rustix::process::getuid().as_raw()
-    }
-
-    fn quota_of(&self, user: u32) -> u64 {
-        self.quotas
-            .iter()
-            .find(|(_, quota)| quota.user == user)
-            .map_or(self.limits.user_bytes, |(_, quota)| quota.bytes)
-    }
-
-    /// What a user has, in whole segments.
-    fn user_bytes(&self, user: u32) -> u64 {
-        let of_user = self.segments.iter().filter(|(_, segment)| segment.user == user && segment.stage != Stage::Clean);
-        of_user.map(|(_, segment)| segment.bytes).sum()
-    }
-
-    fn made_bytes(&self) -> u64 {
-        self.segments.iter().map(|(_, segment)| segment.bytes).sum()
-    }
-
-    pub(crate) fn sums(&self) -> Sums {
-        let leaving = |stage| matches!(stage, Stage::Leaving | Stage::Cleaning);
-        let blocks = || self.blocks.iter().map(|(_, block)| block);
-        Sums {
-            budget_bytes: self.limits.budget_bytes,
-            made_bytes: self.made_bytes(),
-            leased_bytes: blocks().filter(|block| block.leases > 0).map(|block| block.bytes).sum(),
-            named_bytes: blocks().filter(|block| block.is_named).map(|block| block.bytes).sum(),
-            leaving_bytes: self
-                .segments
-                .iter()
-                .filter(|(_, segment)| leaving(segment.stage))
-                .map(|(_, s)| s.bytes)
-                .sum(),
-            tenants: self.tenants.len() as u32,
-            names: self.named.len() as u32,
-            leases: self.leases.len() as u32,
-        }
     }
 }

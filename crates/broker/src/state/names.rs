@@ -1,102 +1,135 @@
 //! Names: what is published, who may lease it, and what becomes of it.
 
+use super::counts::Step;
+use super::memory::within;
 use super::shelf::index;
-use super::{Effect, Host, Named, State, Thing, Touched, Waiting};
+use super::{Before, Due, Effect, Host, Named, Peer, State, Thing, Touched, Waiting, World};
 use crate::name::{Name, distance};
 use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, TAIL_BYTES_MAX};
 
-/// The most bytes of memory of the host under one name.
-const HOST_BYTES_MAX: u64 = 1 << 36;
+/// What a tenant publishes, and how.
+#[derive(Debug)]
+pub(super) struct Publication {
+    pub(super) lease: Id,
+    pub(super) policy: Policy,
+    pub(super) point: Point,
+    pub(super) name: Name,
+}
 
 impl State {
     /// Gives leased memory a name. A lease for writing of a name takes the name's place.
     pub(super) fn publish(
         &mut self,
         from: Id,
-        lease: Id,
-        policy: Policy,
-        point: Point,
-        name: Name,
+        publication: Publication,
         is_again: bool,
+        world: &impl World,
     ) -> Result<Reply, Refusal> {
+        let Publication { lease, policy, point, name } = publication;
         let point = self.own_point(from, point)?;
         let held = self.held(from, lease)?;
-        let (block, of) = (held.block, held.name);
-        let known = self.names.get(&name).copied();
-        if let Some(known) = known {
-            let named = self.named.get_mut(known).expect("a name has a record");
-            if is_again && named.block == block {
-                return Ok(Reply::Number { id: known, bytes: 0 });
+        let (block, of, access) = (held.block, held.name, held.access);
+        let id = match self.names.get(&name).copied() {
+            Some(known) => {
+                let named = self.named.get(known).expect("a name has a record");
+                // A broker that is gone may have written the name, and not the lease.
+                if !is_again || named.block != block {
+                    if of != Some(known) || named.writer != Some(lease) {
+                        return Err(Refusal::NameTaken);
+                    }
+                    self.replace(known, block, point, world);
+                }
+                known
             }
-            if of != Some(known) || named.writer != Some(lease) {
-                return Err(Refusal::NameTaken);
-            }
-            named.version += 1;
-            named.ready = point;
-            named.writer = None;
-            named.readers += 1;
-            let before = std::mem::replace(&mut named.block, block);
-            self.touch(Touched::Name(index(known)));
-            if before != block {
-                let old = self.blocks.get_mut(before).expect("a name has a block");
-                old.is_named = false;
-                self.touch(Touched::Block(index(before)));
-                self.release(before);
-            }
-        } else {
-            if held.access == Access::Read || of.is_some() {
-                return Err(Refusal::ReadOnly);
-            }
-            let user = self.user_of(from);
-            let of_user = self.named.iter().filter(|(_, named)| named.user == user).count();
-            let limit = if of_user >= self.limits.user_names { self.limits.user_names } else { self.limits.names };
-            if of_user >= limit || self.named.len() >= limit {
-                return Err(Refusal::TooMany { limit: limit as u64 });
-            }
-            let process = self.tenants.get(from).expect("it asks").peer.process;
-            let named = Named {
-                name: name.clone(),
-                block,
-                user,
-                process,
-                policy,
-                version: 1,
-                since: self.now,
-                ready: point,
-                readers: 1,
-                writer: None,
-            };
-            let id = self.named.add(named);
-            self.names.insert(name.clone(), id);
-            self.touch(Touched::Name(index(id)));
-        }
-        let id = self.names[&name];
-        self.blocks.get_mut(block).expect("it is leased").is_named = true;
+            None if access == Access::Read || of.is_some() => return Err(Refusal::ReadOnly),
+            None => self.add_name(from, block, policy, point, name)?,
+        };
+        self.change_block(block, |block| block.is_named = true);
         self.touch(Touched::Block(index(block)));
         // From now on it is written by who leases the name for that.
         let published = self.leases.get_mut(lease).expect("it is held");
+        let was = (published.access, published.name);
         (published.access, published.name) = (Access::Read, Some(id));
         self.touch(Touched::Lease(index(lease)));
+        let named = self.named.get_mut(id).expect("it was found or made");
+        named.readers += u32::from(was != (Access::Read, Some(id)));
+        named.writer = named.writer.filter(|&writer| writer != lease);
         Ok(Reply::Number { id, bytes: 0 })
     }
 
-    pub(super) fn find(&self, from: Id, name: &Name) -> Result<Reply, Refusal> {
+    fn add_name(&mut self, from: Id, block: Id, policy: Policy, point: Point, name: Name) -> Result<Id, Refusal> {
+        let Peer { user, process } = self.tenants.get(from).expect("it asks").peer;
+        within(self.counts.user(user).names, self.limits.user_names)?;
+        within(self.named.len() as u64, self.limits.names)?;
+        let named = Named {
+            name: name.clone(),
+            block,
+            user,
+            process,
+            policy,
+            version: 1,
+            since: self.now,
+            ready: Point::default(),
+            before: None,
+            readers: 0,
+            writer: None,
+        };
+        let id = self.named.add(named);
+        self.counts.name(user, Step::Add);
+        self.names.insert(name, id);
+        self.set_ready(id, point);
+        self.touch(Touched::Name(index(id)));
+        Ok(id)
+    }
+
+    /// Has a name stand for another block. What it stood for stays until that is whole, if it was whole itself.
+    fn replace(&mut self, name: Id, block: Id, point: Point, world: &impl World) {
+        let named = self.named.get_mut(name).expect("it is there");
+        let old = Before { block: named.block, version: named.version };
+        let older = named.before.take();
+        let is_whole = named.ready.value == 0 || world.has_passed(named.ready);
+        let is_awaited = point.value > 0 && !world.has_passed(point);
+        named.before = match is_awaited && old.block != block {
+            true if is_whole => Some(old),
+            true => older,
+            false => None,
+        };
+        let kept = named.before;
+        (named.block, named.version) = (block, old.version + 1);
+        self.set_ready(name, if is_awaited { point } else { Point::default() });
+        self.touch(Touched::Name(index(name)));
+        let gone = [Some(old), older].into_iter().flatten().filter(|&state| Some(state) != kept);
+        gone.map(|state| state.block).filter(|&gone| gone != block).for_each(|gone| self.unname_block(gone));
+    }
+
+    pub(super) fn find(&self, name: &Name) -> Result<Reply, Refusal> {
         let id = *self.names.get(name).ok_or(Refusal::NoName)?;
-        let named = self.allowed(from, id)?;
+        let named = self.named.get(id).expect("a name has a record");
         let bytes = self.blocks.get(named.block).expect("a name has a block").bytes;
         Ok(Reply::Number { id, bytes })
     }
 
-    fn allowed(&self, from: Id, name: Id) -> Result<&Named, Refusal> {
+    /// A lease of what has a name. All users read, and its own writes.
+    pub(super) fn lease(
+        &mut self,
+        from: Id,
+        number: u32,
+        name: Id,
+        access: Access,
+        world: &impl World,
+    ) -> Result<Option<Reply>, Refusal> {
         let named = self.named.get(name).ok_or(Refusal::NoName)?;
-        if named.user == self.user_of(from) { Ok(named) } else { Err(Refusal::ForeignName) }
-    }
-
-    /// A lease of what has a name.
-    pub(super) fn lease(&mut self, from: Id, number: u32, name: Id, access: Access) -> Result<Option<Reply>, Refusal> {
-        let named = self.allowed(from, name)?;
-        let (block, readers) = (named.block, named.readers);
+        let (block, readers, user) = (named.block, named.readers, self.user_of(from));
         let busy = Refusal::Busy { readers, writers: u32::from(named.writer.is_some()) };
+        if named.user != user {
+            if access == Access::Write {
+                return Err(Refusal::ForeignName);
+            }
+            // A clock is its user's alone, so that another cannot wait for it.
+            if named.ready.value > 0 && !world.has_passed(named.ready) {
+                return Err(Refusal::Busy { readers, writers: 1 });
+            }
+        }
         self.check_leases(from)?;
         match (named.policy, access) {
             (Policy::Open, _) | (Policy::Restore, Access::Read) => {}
@@ -116,31 +149,46 @@ impl State {
                     return Err(busy);
                 }
                 let bytes = self.blocks.get(block).expect("a name has a block").bytes;
-                return self.reserve(Waiting { tenant: from, number, bytes, name: Some(name) });
+                return self.reserve(Waiting { tenant: from, user, number, bytes, name: Some(name) });
             }
         }
         Ok(Some(self.grant(from, number, block, access, Some(name))))
     }
 
+    /// Takes a name away, of memory of the device or of the host. Its user does that, or who runs the broker.
     pub(super) fn drop_name(&mut self, from: Id, name: &Name, is_again: bool) -> Result<(), Refusal> {
-        let Some(&id) = self.names.get(name) else {
+        let user = self.user_of(from);
+        let may_drop = |owner: u32| owner == user || self.is_own(user);
+        if let Some(&id) = self.names.get(name) {
+            if !may_drop(self.named.get(id).expect("a name has a record").user) {
+                return Err(Refusal::ForeignName);
+            }
+            self.unname(id);
+            return Ok(());
+        }
+        let Some(&id) = self.host_names.get(name) else {
             return if is_again { Ok(()) } else { Err(Refusal::NoName) };
         };
-        self.allowed(from, id)?;
-        self.unname(id);
+        if !may_drop(self.hosts.get(id).expect("a name has a record").user) {
+            return Err(Refusal::ForeignName);
+        }
+        let gone = self.hosts.remove(id).expect("it was found");
+        self.counts.host(&gone, Step::Take);
+        self.host_names.remove(name);
+        self.touch(Touched::Host(index(id)));
+        self.effects.push(Effect::Close { what: Thing::Host(id) });
         Ok(())
     }
 
     /// Takes a name from its block, which goes with the last lease of it.
     pub(super) fn unname(&mut self, id: Id) {
         let Some(named) = self.named.remove(id) else { return };
+        self.counts.name(named.user, Step::Take);
         self.touch(Touched::Name(index(id)));
         self.names.remove(&named.name);
-        if let Some(block) = self.blocks.get_mut(named.block) {
-            block.is_named = false;
-            self.touch(Touched::Block(index(named.block)));
-            self.release(named.block);
-        }
+        self.remove_due(named.ready, Due::Name(id));
+        let blocks = [Some(named.block), named.before.map(|before| before.block)];
+        blocks.into_iter().flatten().for_each(|block| self.unname_block(block));
     }
 
     /// The names behind one, a line each, as many as a message holds: name, bytes, user, process, readers, writers, seconds,
@@ -167,7 +215,7 @@ impl State {
     }
 
     pub(crate) fn is_nameless(&self, name: &Name) -> bool {
-        !self.names.contains_key(name)
+        !self.names.contains_key(name) && !self.host_names.contains_key(name)
     }
 
     /// The names that are most like one that is not there.
@@ -195,15 +243,16 @@ impl State {
                 if bytes == 0 {
                     return Err(Refusal::NoName);
                 }
-                if bytes > HOST_BYTES_MAX {
-                    return Err(Refusal::TooMany { limit: HOST_BYTES_MAX });
+                let account = self.counts.user(user);
+                let (limit_bytes, had_bytes) = (self.limits.user_host_bytes, account.host_bytes);
+                if bytes > limit_bytes - had_bytes {
+                    return Err(Refusal::UserQuota { limit_bytes, had_bytes, wanted_bytes: bytes });
                 }
-                let of_user = self.hosts.iter().filter(|(_, host)| host.user == user).count();
-                let limit = if of_user >= self.limits.user_names { self.limits.user_names } else { self.limits.hosts };
-                if of_user >= limit || self.hosts.len() >= limit {
-                    return Err(Refusal::TooMany { limit: limit as u64 });
-                }
-                let id = self.hosts.add(Host { name: name.clone(), bytes, user });
+                within(account.hosts, self.limits.user_hosts)?;
+                within(self.hosts.len() as u64, self.limits.hosts)?;
+                let host = Host { name: name.clone(), bytes, user };
+                self.counts.host(&host, Step::Add);
+                let id = self.hosts.add(host);
                 self.host_names.insert(name, id);
                 self.touch(Touched::Host(index(id)));
                 id

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::room::{Room, span_bytes};
 use super::shelf::{Shelf, index};
 use super::{
-    Attachment, Block, Host, Lease, Limits, Named, Peer, Quota, Segment, Stage, State, Tenant, Thing, Touched,
+    Attachment, Before, Block, Due, Host, Lease, Limits, Named, Peer, Quota, Segment, Stage, State, Tenant, Thing,
+    Touched,
 };
 use crate::name::{NAME_BYTES_MAX, Name};
 use crate::wire::{Access, Id, Point, Policy};
@@ -36,10 +37,9 @@ impl Kind {
     pub(crate) const fn words(self) -> usize {
         match self {
             Self::Tenant | Self::Attachment | Self::Quota => 2,
-            Self::Segment => 4,
-            Self::Block => 3,
+            Self::Segment | Self::Block => 4,
             Self::Lease => 9,
-            Self::Name => 7 + NAME_WORDS,
+            Self::Name => 9 + NAME_WORDS,
             Self::Host => 2 + NAME_WORDS,
         }
     }
@@ -123,9 +123,13 @@ impl State {
     pub(crate) fn record<R>(&self, touched: Touched, put: impl FnOnce(Id, Option<&[u64]>) -> R) -> R {
         match touched {
             Touched::Tenant(index) => match self.tenants.at(index) {
-                Some((id, tenant)) => {
-                    put(id, Some(&[pair(tenant.peer.user, tenant.peer.process), u64::from(tenant.is_fenced)]))
-                }
+                Some((id, tenant)) => put(
+                    id,
+                    Some(&[
+                        pair(tenant.peer.user, tenant.peer.process),
+                        u64::from(tenant.is_fenced) + u64::from(tenant.is_leaving),
+                    ]),
+                ),
                 None => put(self.tenants.last_at(index), None),
             },
             Touched::Segment(index) => match self.segments.at(index) {
@@ -136,7 +140,9 @@ impl State {
                 None => put(self.segments.last_at(index), None),
             },
             Touched::Block(index) => match self.blocks.at(index) {
-                Some((id, block)) => put(id, Some(&[block.segment.0, block.offset, block.bytes])),
+                Some((id, block)) => {
+                    put(id, Some(&[block.segment.0, block.offset, block.bytes, u64::from(block.is_foreign)]))
+                }
                 None => put(self.blocks.last_at(index), None),
             },
             Touched::Lease(index) => match self.leases.at(index) {
@@ -147,7 +153,8 @@ impl State {
                 Some((id, named)) => {
                     let [at, value] = named.ready.words();
                     let mut words = vec![named.block.0, pair(named.user, named.process), named.policy.word()];
-                    words.extend([named.version, named.since, at, value]);
+                    let before = named.before.unwrap_or(Before { block: Id(0), version: 0 });
+                    words.extend([named.version, named.since, at, value, before.block.0, before.version]);
                     words.extend(name_words(&named.name));
                     put(id, Some(&words))
                 }
@@ -174,8 +181,13 @@ impl State {
 
     /// What the records of a broker that is gone tell. `has` says which descriptors are still there: what lost its own is no
     /// more.
-    pub(crate) fn recover(limits: Limits, records: impl Fn(Kind) -> Vec<Record>, has: impl Fn(Thing) -> bool) -> Self {
-        let mut state = Self::new(limits);
+    pub(crate) fn recover(
+        limits: Limits,
+        own_user: u32,
+        records: impl Fn(Kind) -> Vec<Record>,
+        has: impl Fn(Thing) -> bool,
+    ) -> Self {
+        let mut state = Self::new(limits, own_user);
         state.quotas = shelf(records(Kind::Quota), |_, words| {
             Some(Quota { user: u32::try_from(words[0]).ok()?, bytes: words[1] })
         });
@@ -188,8 +200,9 @@ impl State {
                 attached,
                 leases,
                 segments,
+                due: BTreeSet::new(),
                 is_fenced: words[1] != 0,
-                is_leaving: false,
+                is_leaving: words[1] == 2,
             })
         });
         state.hosts = shelf(records(Kind::Host), |id, words| {
@@ -208,6 +221,7 @@ impl State {
                 user: u32::try_from(words[3]).ok()?,
                 room: Room::new(words[0]),
                 blocks: BTreeSet::new(),
+                spoilt: BTreeSet::new(),
                 attached: BTreeSet::new(),
             })
         });
@@ -234,15 +248,22 @@ impl State {
                 return None;
             }
             within.blocks.insert(id);
-            Some(Block { segment, offset, bytes, leases: 0, is_named: false })
+            // What was being overwritten is, from the beginning.
+            let is_foreign = words[3] != 0;
+            Some(Block { segment, offset, bytes, leases: 0, is_named: false, is_foreign, is_dirty: false })
         });
         self.named = shelf(records(Kind::Name), |_, words| {
             let (user, process) = halves(words[1]);
             let (block, policy) = (Id(words[0]), Policy::of(words[2]).ok()?);
-            self.blocks.get_mut(block)?.is_named = true;
             let (version, since, ready) = (words[3], words[4], point_of(&words[5..]));
-            let name = name_of(&words[7..])?;
-            Some(Named { name, block, user, process, policy, version, since, ready, readers: 0, writer: None })
+            let name = name_of(&words[9..])?;
+            self.blocks.get_mut(block)?.is_named = true;
+            let before = Before { block: Id(words[7]), version: words[8] };
+            let before = self.blocks.get_mut(before.block).map(|block| {
+                block.is_named = true;
+                before
+            });
+            Some(Named { name, block, user, process, policy, version, since, ready, before, readers: 0, writer: None })
         });
     }
 
@@ -252,11 +273,11 @@ impl State {
             let access = if words[2] == 0 { Access::Read } else { Access::Write };
             self.blocks.get(block)?;
             let ending = Some(point_of(&words[6..])).filter(|point| point.value > 0);
+            let tenant = self.tenants.get_mut(holder)?;
             match ending {
-                Some(_) => self.ending.insert(id),
-                None => self.tenants.get_mut(holder)?.leases.insert(id),
+                Some(point) => tenant.due.insert((point.word, point.value, Due::Lease(id))),
+                None => tenant.leases.insert(id),
             };
-            self.tenants.get(holder)?;
             self.blocks.get_mut(block)?.leases += 1;
             let name = Some(Id(words[3])).filter(|name| name.0 != 0);
             if let Some(named) = name.and_then(|name| self.named.get_mut(name)) {
@@ -294,12 +315,17 @@ impl State {
 
     /// Counts what is not written down, and ends what nobody has.
     fn mend(&mut self) {
+        let ready: Vec<_> = self.named.iter().map(|(id, named)| (id, named.ready)).collect();
+        ready.into_iter().for_each(|(name, ready)| self.add_due(ready, Due::Name(name)));
+        self.due = self.tenants.iter().filter(|(_, tenant)| !tenant.due.is_empty()).map(|(id, _)| id).collect();
+        self.leaving = self.tenants.iter().filter(|(_, tenant)| tenant.is_leaving).map(|(id, _)| id).collect();
         self.names = self.named.iter().map(|(id, named)| (named.name.clone(), id)).collect();
         self.host_names = self.hosts.iter().map(|(id, host)| (host.name.clone(), id)).collect();
         let owned: Vec<_> = self.segments.iter().filter_map(|(id, segment)| Some((id, segment.owner?))).collect();
         for (segment, owner) in owned {
             self.tenants.get_mut(owner).expect("an owner is there").segments.insert(segment);
         }
+        self.counts = self.recounted();
         let blocks: Vec<Id> = self.blocks.iter().map(|(id, _)| id).collect();
         blocks.into_iter().for_each(|block| self.release(block));
         let segments: Vec<_> = self.segments.iter().map(|(id, segment)| (id, segment.stage)).collect();
@@ -308,8 +334,7 @@ impl State {
                 Stage::Live => self.settle(id),
                 // What was to be done for these may have been done by half.
                 Stage::Leaving | Stage::Cleaning => {
-                    let segment = self.segments.get_mut(id).expect("it was listed");
-                    segment.stage = Stage::Live;
+                    self.change_segment(id, |segment| segment.stage = Stage::Live);
                     self.settle(id);
                 }
                 Stage::Making | Stage::Clean => {}

@@ -15,7 +15,7 @@ const MALFORMED: u16 = 201;
 const BAD_NAME: u16 = 203;
 const NO_LEASE: u16 = 204;
 const FULL: u16 = 212;
-const TOO_MANY: u16 = 213;
+const USER_QUOTA: u16 = 211;
 const NOT_TAKEN: u16 = 215;
 
 const NONE: [u64; 3] = [0; 3];
@@ -74,7 +74,7 @@ pub(super) fn giant_length(attacker: &mut Attacker) {
         attacker.refused(reply, FULL, [0, 256 << 20, wanted]);
     }
     for wanted in [u64::MAX, (1 << 36) + 1] {
-        attacker.refused(raw.ask(message(15, &[wanted]), b"giant", &[]).slot, TOO_MANY, [1 << 36, 0, 0]);
+        attacker.refused(raw.ask(message(15, &[wanted]), b"giant", &[]).slot, USER_QUOTA, [1 << 36, 0, wanted]);
     }
     // A user beyond all users, a count of words beyond all words.
     attacker.refused(raw.ask(message(13, &[1 << 32]), b"", &[]).slot, MALFORMED, NONE);
@@ -288,22 +288,28 @@ pub(super) fn clock_garbage(attacker: &mut Attacker) {
 
 /// Counts that cannot be, those of the broker too.
 pub(super) fn ring_garbage(attacker: &mut Attacker) {
-    let cases = [
-        (at::REQUESTED, SLOTS + 1),
-        (at::REQUESTED, u32::MAX),
-        (at::REQUESTED, 1 << 31),
-        (at::READ, 1),
-        (at::READ, 1 << 31),
-        (at::TAKEN, 1),
-        (at::TAKEN, u32::MAX - SLOTS),
-        (at::REPLIED, SLOTS + 1),
-        (at::REPLIED, u32::MAX),
-    ];
-    for (offset, count) in cases {
+    for count in [SLOTS + 1, u32::MAX] {
         let raw = attacker.connect();
-        raw.ring.half(offset).store(count, Ordering::Release);
+        raw.ring.half(at::REPLIED).store(count, Ordering::Release);
         raw.wake();
         attacker.ended(&raw);
+    }
+    for ahead in [1, 1 << 31] {
+        let raw = attacker.connect();
+        // How many replies were read is looked at when there is not much room any more.
+        for _ in 0..SLOTS / 2 {
+            until("the ring has room", || raw.put(message(4, &[u64::MAX])));
+        }
+        until("all are answered", || (raw.ring.half(at::REPLIED).load(Ordering::Acquire) == SLOTS / 2).then_some(()));
+        raw.ring.half(at::READ).store(SLOTS / 2 + ahead, Ordering::Release);
+        raw.wake();
+        attacker.ended(&raw);
+    }
+    // Where the broker looks for requests is this tenant's loss alone.
+    for count in [1, u32::MAX - SLOTS] {
+        let raw = attacker.connect();
+        raw.ring.half(at::TAKEN).store(count, Ordering::Release);
+        raw.wake();
     }
     // Whether somebody sleeps is a hint.
     let raw = attacker.connect();

@@ -16,7 +16,7 @@ fn numbers(first: u32) -> Vec<u32> {
     (0..100_000).map(|at| first.wrapping_mul(2_654_435_761).wrapping_add(at)).collect()
 }
 
-type Outcome = Result<(), Box<dyn std::error::Error>>;
+pub(crate) type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// A process that does one thing with a device, and says what came of it.
 pub(crate) fn process(socket: &OsStr, task: &str, to: u64) -> ExitCode {
@@ -38,7 +38,8 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
             stream.write(&mut *lease, &numbers(1))?;
             broker.publish("numbers", lease, Policy::Restore).map_err(|(_, error)| error)?;
-            stream.synchronize()?;
+            // What is published is ready when a stream of the broker's has come to it.
+            device.synchronize()?;
             stage::kill(std::process::id());
         }
         "read" => {
@@ -79,7 +80,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             let lease = broker.reserve::<u32>(&stream, 100_000)?;
             assert!(stream.download(&*lease)?.iter().all(|&number| number == 0), "memory of others is seen");
         }
-        other => return Err(format!("{other} is no task").into()),
+        other => return crate::host::act(&broker, &stream, other, to),
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ pub(crate) type Slot = [u64; 8];
 
 /// Where the words of a ring lie.
 pub(crate) mod at {
+    /// This tenant's own count: the broker does not look at it.
     pub(crate) const REQUESTED: usize = 0;
     pub(crate) const TAKEN: usize = 128;
     pub(crate) const BROKER_ASLEEP: usize = 256;
@@ -36,6 +37,13 @@ pub(crate) mod at {
 const RING_BYTES: usize = 36_864;
 const CLOCK_BYTES: usize = 4096;
 pub(crate) const SLOTS: u32 = 256;
+
+/// In the first word of a slot: whether its message is of this lap.
+const LAP: u64 = 1 << 17;
+
+fn lap(count: u32) -> u64 {
+    if (count / SLOTS).is_multiple_of(2) { LAP } else { 0 }
+}
 
 /// The most descriptors that the system carries beside one message.
 pub(crate) const DESCRIPTORS_MAX: usize = 253;
@@ -228,10 +236,10 @@ impl Raw {
         if requested.wrapping_sub(self.ring.half(at::TAKEN).load(Ordering::Acquire)) >= SLOTS {
             return None;
         }
-        slot[0] = slot[0] & 0xffff_ffff | u64::from(requested) << 32;
+        slot[0] = slot[0] & 0xffff_ffff & !LAP | lap(requested) | u64::from(requested) << 32;
         let start = at::REQUESTS + (requested % SLOTS) as usize * 64;
-        for (index, &word) in slot.iter().enumerate() {
-            self.ring.word(start + 8 * index).store(word, Ordering::Relaxed);
+        for (index, &word) in slot.iter().enumerate().rev() {
+            self.ring.word(start + 8 * index).store(word, Ordering::Release);
         }
         self.ring.half(at::REQUESTED).store(requested.wrapping_add(1), Ordering::Release);
         fence(Ordering::SeqCst);
@@ -244,11 +252,12 @@ impl Raw {
     /// Takes the oldest reply out of the ring.
     pub(crate) fn take(&self) -> Option<Slot> {
         let read = self.ring.half(at::READ).load(Ordering::Relaxed);
-        if self.ring.half(at::REPLIED).load(Ordering::Acquire) == read {
+        let start = at::REPLIES + (read % SLOTS) as usize * 64;
+        let mut slot: Slot = std::array::from_fn(|word| self.ring.word(start + 8 * word).load(Ordering::Acquire));
+        if slot[0] & LAP != lap(read) {
             return None;
         }
-        let start = at::REPLIES + (read % SLOTS) as usize * 64;
-        let slot = std::array::from_fn(|word| self.ring.word(start + 8 * word).load(Ordering::Relaxed));
+        slot[0] &= !LAP;
         self.ring.half(at::READ).store(read.wrapping_add(1), Ordering::Release);
         Some(slot)
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use freehold_broker::wire::{Reply, Request, Sums};
-use freehold_broker::{Config, Link};
+use freehold_broker::{Config, Link, Terms};
 
 pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
 
@@ -24,6 +24,7 @@ pub(crate) fn config(socket: PathBuf) -> Config {
         device: Some("soft".to_owned()),
         memory_bytes: MEMORY_BYTES,
         spin_us: 20,
+        terms: Terms::default(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-use freehold_broker::{Config, keeper, place};
+use freehold_broker::{Config, Terms, keeper, place};
 
 use super::{At, Failure, bytes};
 
@@ -16,6 +16,16 @@ pub(crate) struct Arguments {
     /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
     #[arg(long)]
     device: Option<String>,
+    /// A group, by name or number, whose users may use the broker too; each has its own quota, reads what others publish, and
+    /// drops only its own names
+    #[arg(long, value_parser = group, value_name = "NAME")]
+    group: Option<u32>,
+    /// The most memory of one user, over all of its processes, as in 2GiB; `freehold quota` changes it for one
+    #[arg(long, value_parser = bytes::parse, value_name = "SIZE")]
+    user_memory: Option<u64>,
+    /// The most memory of one process
+    #[arg(long, value_parser = bytes::parse, value_name = "SIZE")]
+    tenant_memory: Option<u64>,
     #[command(flatten)]
     at: At,
     /// How long the broker looks for the next request before it sleeps, in microseconds
@@ -37,6 +47,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     super::end(serve(arguments))
 }
 
+fn group(text: &str) -> Result<u32, String> {
+    place::group(text).ok_or_else(|| format!("there is no group {text:?}: `getent group` lists them"))
+}
+
 fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Failed(error.to_string());
     let program = std::env::current_exe().map_err(failed)?;
@@ -47,13 +61,26 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         device: arguments.device.clone(),
         memory_bytes: 0,
         spin_us: arguments.spin,
+        terms: Terms {
+            group: arguments.group,
+            user_bytes: arguments.user_memory,
+            tenant_bytes: arguments.tenant_memory,
+        },
     };
-    place::prepare(&config.socket).map_err(failed)?;
+    place::prepare(&config.socket, arguments.group).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => Failure::Wrong(error.to_string()),
+        _ => failed(error),
+    })?;
     let (device, total_bytes) = config.probe().map_err(|error| Failure::Wrong(error.to_string()))?;
     config.memory_bytes = arguments.memory.unwrap_or(total_bytes / 2);
     if config.memory_bytes < 2 << 20 || config.memory_bytes > total_bytes {
         let (wish, has) = (bytes::show(config.memory_bytes), bytes::show(total_bytes));
         return Err(Failure::Wrong(format!("--memory {wish}: say 2MiB or more, and at most the device's {has}")));
+    }
+    for (option, size) in [("--user-memory", arguments.user_memory), ("--tenant-memory", arguments.tenant_memory)] {
+        if size.is_some_and(|size| size < 2 << 20) {
+            return Err(Failure::Wrong(format!("{option}: say 2MiB or more, which is the least that a device makes")));
+        }
     }
     let is_ready = || {
         println!("{device}");

@@ -1,9 +1,13 @@
 //! The state under random requests, and under a death between any two records of the journal.
 
+mod deaths;
+mod users;
+
 use std::collections::BTreeMap;
 
 use super::record::{Kind, Record};
 use super::*;
+use crate::wire::{Framed, Request};
 
 /// The journal as a list of records: what is written last is what is there.
 #[derive(Clone, Default)]
@@ -59,15 +63,32 @@ pub(crate) fn check(state: &State) {
         assert!(state.segments.get(block.segment).unwrap().blocks.contains(&id));
         let leases = state.leases.iter().filter(|(_, lease)| lease.block == id).count();
         assert_eq!(block.leases as usize, leases);
-        assert!(leases > 0 || block.is_named, "a block is somebody's");
+        assert!(leases > 0 || block.is_named || block.is_dirty, "a block is somebody's");
+        assert!(!block.is_dirty || (leases == 0 && !block.is_named), "nobody has what is overwritten");
     }
     for (id, lease) in state.leases.iter() {
         let holder = state.tenants.get(lease.holder).unwrap();
         assert_eq!(holder.leases.contains(&id), lease.ending.is_none());
-        assert_eq!(state.ending.contains(&id), lease.ending.is_some());
+        if let Some(point) = lease.ending {
+            assert!(holder.due.contains(&(point.word, point.value, Due::Lease(id))));
+        }
+    }
+    for (id, tenant) in state.tenants.iter() {
+        assert_eq!(state.due.contains(&id), !tenant.due.is_empty());
+        for &(word, value, due) in &tenant.due {
+            let point = Point { tenant: id, word, value };
+            match due {
+                Due::Lease(lease) => assert_eq!(state.leases.get(lease).unwrap().ending, Some(point)),
+                Due::Name(name) => assert_eq!(state.named.get(name).unwrap().ready, point),
+            }
+        }
     }
     for (id, named) in state.named.iter() {
         assert!(state.blocks.get(named.block).unwrap().is_named);
+        if let Some(before) = named.before {
+            assert!(state.blocks.get(before.block).unwrap().is_named && before.block != named.block);
+            assert!(named.ready.value > 0 && named.policy == Policy::Restore);
+        }
         assert_eq!(state.names[&named.name], id);
         let of_name = |access| {
             let leases = state.leases.iter().filter(move |(_, lease)| {
@@ -81,7 +102,8 @@ pub(crate) fn check(state: &State) {
             assert_eq!(named.writer, of_name(Access::Write).next());
         }
     }
-    assert!(state.made_bytes() <= state.limits.budget_bytes);
+    assert_eq!(state.counts, state.recounted(), "what is counted is what is there");
+    assert!(state.counts.made_bytes <= state.limits.budget_bytes);
 }
 
 /// Rings have room and work has passed, or not, as a coin says.
@@ -89,6 +111,8 @@ pub(crate) struct Coins {
     pub(crate) is_full: bool,
     pub(crate) has_passed: bool,
 }
+
+pub(crate) const PASSED: Coins = Coins { is_full: false, has_passed: true };
 
 impl World for Coins {
     fn has_room(&self, _: Id) -> Result<(), u32> {
@@ -100,15 +124,18 @@ impl World for Coins {
     }
 }
 
+/// Who runs the broker.
+pub(crate) const OWN: u32 = 7;
+
 pub(crate) fn limits() -> Limits {
     Limits { kept_bytes: 16 << 20, user_tenants: 6, user_names: 8, ..Limits::new(64 << 20) }
 }
 
 /// One random thing that happens.
-fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: &mut Vec<Id>, number: u32) {
+fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: &mut Vec<Dirty>, number: u32) {
     let tenants: Vec<Id> = state.tenants.iter().map(|(id, _)| id).collect();
     let Some(tenant) = random.of(&tenants) else {
-        state.connect(Peer { user: 7, process: number }).unwrap();
+        state.connect(Peer { user: OWN, process: number }).unwrap();
         return;
     };
     let leases: Vec<Id> = state.tenants.get(tenant).unwrap().leases.iter().copied().collect();
@@ -125,7 +152,7 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
             return;
         }
         2 => {
-            state.end(tenant);
+            state.end(tenant, &Coins { is_full: false, has_passed: random.below(2) == 0 });
             return;
         }
         3..=5 => Request::Reserve { bytes: 1 + random.below(5 << 20) },
@@ -171,14 +198,14 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
         }
         _ => {
             if random.below(3) == 0 {
-                state.pass(&Coins { is_full: false, has_passed: true });
+                state.pass(&PASSED);
             } else if let Some(segment) = random.of(making) {
                 making.retain(|&other| other != segment);
                 let code = if random.below(8) == 0 { Err(2) } else { Ok(()) };
                 state.made(segment, code);
-            } else if let Some(segment) = random.of(cleaning) {
-                cleaning.retain(|&other| other != segment);
-                state.cleaned(segment, random.below(8) != 0);
+            } else if let Some(what) = random.of(cleaning) {
+                cleaning.retain(|&other| other != what);
+                state.cleaned(what, random.below(8) != 0);
             }
             return;
         }
@@ -198,7 +225,7 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
     println!("FREEHOLD_SEED={seed}");
     let mut random = Random(seed);
     for _ in 0..40 {
-        let (mut state, mut pages) = (State::new(limits()), Pages::default());
+        let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
         let (mut making, mut cleaning) = (Vec::new(), Vec::new());
         for number in 0..400 {
             step(&mut state, &mut random, &mut making, &mut cleaning, number);
@@ -206,7 +233,7 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
             for effect in state.take_effects(Vec::new()) {
                 match effect {
                     Effect::Make { segment, .. } => making.push(segment),
-                    Effect::Clean { segment } => cleaning.push(segment),
+                    Effect::Clean { what, .. } => cleaning.push(what),
                     _ => {}
                 }
             }
@@ -215,10 +242,10 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
             // A broker dies behind the first so many records.
             let cut = random.below(touched.len() as u64 + 1) as usize;
             touched[..cut].iter().for_each(|&one| pages.put(&state, one));
-            let mended = State::recover(limits(), |kind| pages.records(kind), |_| true);
+            let mended = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
             check(&mended);
             touched[cut..].iter().for_each(|&one| pages.put(&state, one));
-            let whole = State::recover(limits(), |kind| pages.records(kind), |_| true);
+            let whole = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
             check(&whole);
             assert_eq!(
                 whole.leases.iter().collect::<Vec<_>>(),
@@ -231,8 +258,8 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
                 "no name is lost"
             );
             assert_eq!(
-                whole.blocks.iter().collect::<Vec<_>>(),
-                state.blocks.iter().collect::<Vec<_>>(),
+                whole.blocks.iter().filter(|(_, block)| !block.is_dirty).collect::<Vec<_>>(),
+                state.blocks.iter().filter(|(_, block)| !block.is_dirty).collect::<Vec<_>>(),
                 "no block is lost"
             );
         }
@@ -240,11 +267,20 @@ fn random_requests_keep_every_invariant_and_the_journal_tells_all_of_it() {
 }
 
 fn connected(state: &mut State) -> Id {
-    state.connect(Peer { user: 7, process: 1 }).unwrap()
+    connected_as(state, OWN)
+}
+
+fn connected_as(state: &mut State, user: u32) -> Id {
+    state.connect(Peer { user, process: 1 }).unwrap()
 }
 
 fn ask(state: &mut State, from: Id, message: Request) -> Vec<Effect> {
-    state.request(from, Framed { number: 1, is_again: false, message }, &Coins { is_full: false, has_passed: true });
+    ask_with(state, from, message, true)
+}
+
+/// Asks while work has passed, or has not.
+fn ask_with(state: &mut State, from: Id, message: Request, has_passed: bool) -> Vec<Effect> {
+    state.request(from, Framed { number: 1, is_again: false, message }, &Coins { is_full: false, has_passed });
     state.take_effects(Vec::new())
 }
 
@@ -270,7 +306,7 @@ fn refused(effects: &[Effect]) -> &Refusal {
 
 #[test]
 fn a_lease_is_its_holders_alone() {
-    let mut state = State::new(limits());
+    let mut state = State::new(limits(), OWN);
     let (one, other) = (connected(&mut state), connected(&mut state));
     let lease = reserved(&mut state, one, 100);
     let point = Point::default();
@@ -282,7 +318,7 @@ fn a_lease_is_its_holders_alone() {
 
 #[test]
 fn small_leases_of_a_tenant_share_a_segment_and_of_two_tenants_never() {
-    let mut state = State::new(limits());
+    let mut state = State::new(limits(), OWN);
     let (one, other) = (connected(&mut state), connected(&mut state));
     let leases = [(one, 0), (one, 512), (other, 0)].map(|(tenant, offset)| (reserved(&mut state, tenant, 100), offset));
     let place = |lease: Id| {
@@ -299,7 +335,7 @@ fn small_leases_of_a_tenant_share_a_segment_and_of_two_tenants_never() {
 
 #[test]
 fn quotas_count_for_a_user_however_many_connections_it_has() {
-    let mut state = State::new(Limits { user_bytes: 4 << 20, ..limits() });
+    let mut state = State::new(Limits { user_bytes: 4 << 20, ..limits() }, OWN);
     let (one, other) = (connected(&mut state), connected(&mut state));
     reserved(&mut state, one, 2 << 20);
     reserved(&mut state, other, 2 << 20);
@@ -309,7 +345,7 @@ fn quotas_count_for_a_user_however_many_connections_it_has() {
 
 #[test]
 fn a_dead_writer_leaves_what_was_published_last() {
-    let mut state = State::new(limits());
+    let mut state = State::new(limits(), OWN);
     let (publisher, writer) = (connected(&mut state), connected(&mut state));
     let lease = reserved(&mut state, publisher, 4096);
     let name = Name::parse("a").unwrap();
@@ -319,14 +355,14 @@ fn a_dead_writer_leaves_what_was_published_last() {
     let before = state.named.get(id).unwrap().block;
     let granted = ask(&mut state, writer, Request::Lease { name: id, access: Access::Write });
     assert!(matches!(granted.as_slice(), [Effect::Make { .. }]), "a writer writes elsewhere: {granted:?}");
-    state.end(writer);
+    state.end(writer, &PASSED);
     assert_eq!(state.named.get(id).unwrap().block, before);
     assert_eq!(state.named.get(id).unwrap().writer, None);
 }
 
 #[test]
 fn a_dead_writer_in_place_drops_the_name() {
-    let mut state = State::new(limits());
+    let mut state = State::new(limits(), OWN);
     let (publisher, writer) = (connected(&mut state), connected(&mut state));
     let lease = reserved(&mut state, publisher, 4096);
     let (name, point) = (Name::parse("a").unwrap(), Point::default());
@@ -338,24 +374,89 @@ fn a_dead_writer_in_place_drops_the_name() {
         refused(&ask(&mut state, publisher, Request::Lease { name: id, access: Access::Read })),
         &Refusal::Busy { readers: 0, writers: 1 }
     );
-    state.end(writer);
+    state.end(writer, &PASSED);
     assert!(state.names.is_empty());
-    assert_eq!(state.blocks.len(), 0);
+    assert_eq!((state.sums().named_bytes, state.sums().leaving_bytes), (0, 4096));
 }
 
 #[test]
 fn what_a_dead_tenant_had_is_cleaned_before_anybody_has_it() {
-    let mut state = State::new(limits());
+    let mut state = State::new(limits(), OWN);
     let tenant = connected(&mut state);
     let lease = reserved(&mut state, tenant, 4096);
     let segment = state.blocks.get(state.leases.get(lease).unwrap().block).unwrap().segment;
     state.fence(tenant);
     assert!(state.leases.get(lease).is_some(), "the device may still work for it");
-    state.end(tenant);
-    assert!(state.take_effects(Vec::new()).contains(&Effect::Clean { segment }));
+    state.end(tenant, &PASSED);
+    let (what, bytes) = (Dirty::Segment(segment), 2 << 20);
+    assert!(state.take_effects(Vec::new()).contains(&Effect::Clean { what, segment, offset: 0, bytes }));
     let next = connected(&mut state);
     let effects = ask(&mut state, next, Request::Reserve { bytes: 4096 });
     assert!(matches!(effects.as_slice(), [Effect::Make { .. }]), "{effects:?}");
-    state.cleaned(segment, true);
+    state.cleaned(what, true);
     assert_eq!(state.segments.get(segment).unwrap().stage, Stage::Clean);
+}
+
+fn published(state: &mut State, from: Id, name: &str, policy: Policy) -> Id {
+    let lease = reserved(state, from, 4096);
+    let (point, name) = (Point::default(), Name::parse(name).unwrap());
+    let effects = ask(state, from, Request::Publish { lease, policy, point, name });
+    match effects.as_slice() {
+        [Effect::Reply { reply: Reply::Number { id, .. }, .. }] => *id,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A block of one tenant's segment that another has had.
+fn foreign(state: &mut State) -> (Id, Id, Dirty) {
+    let (owner, taker) = (connected(state), connected(state));
+    let lease = reserved(state, owner, 1000);
+    let point = Point::default();
+    let effects = ask(state, owner, Request::Give { lease, to: taker, point });
+    let Some(Effect::Tell { reply: Reply::Given { lease, segment, .. }, .. }) = effects.first() else {
+        panic!("{effects:?}")
+    };
+    let block = state.leases.get(*lease).unwrap().block;
+    let effects = ask(state, taker, Request::Return { lease: *lease, point });
+    let what = Dirty::Block(block);
+    assert_eq!(effects[0], Effect::Clean { what, segment: *segment, offset: 0, bytes: 1024 });
+    (owner, *segment, what)
+}
+
+#[test]
+fn what_another_tenant_had_is_its_owners_again_as_zeros() {
+    let mut state = State::new(limits(), OWN);
+    let (owner, segment, what) = foreign(&mut state);
+    assert_eq!(state.sums().leaving_bytes, 1000);
+    let next = reserved(&mut state, owner, 1000);
+    let offset = |state: &State, lease| state.blocks.get(state.leases.get(lease).unwrap().block).unwrap().offset;
+    assert_eq!(offset(&state, next), 1024, "it is not there yet");
+    state.cleaned(what, true);
+    check(&state);
+    let next = reserved(&mut state, owner, 1000);
+    assert_eq!((offset(&state, next), state.sums().leaving_bytes), (0, 0));
+    assert_eq!(state.segments.get(segment).unwrap().owner, Some(owner));
+}
+
+#[test]
+fn what_nobody_else_had_is_its_owners_at_once() {
+    let mut state = State::new(limits(), OWN);
+    let owner = connected(&mut state);
+    let lease = reserved(&mut state, owner, 1000);
+    let effects = ask(&mut state, owner, Request::Return { lease, point: Point::default() });
+    assert_eq!(effects, [Effect::Reply { to: owner, number: 1, reply: Reply::Done }]);
+}
+
+#[test]
+fn what_cannot_be_overwritten_goes_with_its_segment() {
+    let mut state = State::new(limits(), OWN);
+    let (owner, segment, what) = foreign(&mut state);
+    state.cleaned(what, false);
+    check(&state);
+    let next = reserved(&mut state, owner, 1000);
+    assert_eq!(state.blocks.get(state.leases.get(next).unwrap().block).unwrap().offset, 1024);
+    state.end(owner, &PASSED);
+    let (what, bytes) = (Dirty::Segment(segment), 2 << 20);
+    assert!(state.take_effects(Vec::new()).contains(&Effect::Clean { what, segment, offset: 0, bytes }));
+    check(&state);
 }

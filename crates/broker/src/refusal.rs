@@ -1,0 +1,126 @@
+//! Why the broker did not do what it was asked: a number for each reason, and a sentence that says what to do.
+
+use crate::name::NotAName;
+use crate::wire::{NoMessage, VERSION};
+
+/// Why not. What the numbers mean is said by [`std::fmt::Display`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the broker did not understand the message: update the program or the broker")]
+    Malformed,
+    #[error(
+        "the broker speaks version {theirs} of the protocol, and this program {VERSION}: update the older of the two"
+    )]
+    Version { theirs: u32 },
+    #[error("{0}")]
+    BadName(#[from] NotAName),
+    #[error("there is no such lease: it was returned, given away, or never this process's")]
+    NoLease,
+    #[error("there is no such name")]
+    NoName,
+    #[error("the name is another user's")]
+    ForeignName,
+    #[error("the name is taken: drop it first, or lease it for writing")]
+    NameTaken,
+    #[error("the name is in use: {readers} read it, {writers} write it")]
+    Busy { readers: u32, writers: u32 },
+    #[error("there is no such segment, or nothing of this process in it")]
+    NoSegment,
+    #[error("the lease is for reading")]
+    ReadOnly,
+    #[error("the user may have {limit_bytes} bytes and has {had_bytes}: {wanted_bytes} more were asked for")]
+    UserQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
+    #[error(
+        "this process may have {limit_bytes} bytes and has {had_bytes}: {wanted_bytes} more were asked for; return some first"
+    )]
+    TenantQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
+    #[error("the broker has {free_bytes} bytes left of {budget_bytes}: {wanted_bytes} were asked for")]
+    Full { free_bytes: u64, budget_bytes: u64, wanted_bytes: u64 },
+    #[error("this is more than {limit} at once")]
+    TooMany { limit: u64 },
+    #[error("there is no such process at the broker")]
+    NoTenant,
+    #[error("the other process does not take what it was given: it has {waiting} leases to look at")]
+    NotTaken { waiting: u32 },
+    #[error("the device refused with code {code}")]
+    Device { code: u32 },
+    #[error("no bytes were asked for")]
+    NothingAsked,
+    #[error("only user {user} may do that")]
+    NotAllowed { user: u32 },
+    #[error("the memory of that name has {bytes} bytes")]
+    OtherBytes { bytes: u64 },
+}
+
+impl Refusal {
+    /// The kind of the message, and its numbers.
+    pub(crate) fn numbers(&self) -> (u16, [u64; 3]) {
+        match *self {
+            Self::Malformed => (201, [0; 3]),
+            Self::Version { theirs } => (202, [u64::from(theirs), 0, 0]),
+            Self::BadName(wrong) => {
+                let (rule, first, second) = match wrong {
+                    NotAName::Empty => (0, 0, 0),
+                    NotAName::TooLong { bytes } => (1, bytes, 0),
+                    NotAName::PartLength { part, bytes } => (2, part, bytes),
+                    NotAName::Letter { at } => (3, at, 0),
+                    NotAName::Beginning { part } => (4, part, 0),
+                };
+                (203, [rule, first as u64, second as u64])
+            }
+            Self::NoLease => (204, [0; 3]),
+            Self::NoName => (205, [0; 3]),
+            Self::ForeignName => (206, [0; 3]),
+            Self::NameTaken => (207, [0; 3]),
+            Self::Busy { readers, writers } => (208, [u64::from(readers), u64::from(writers), 0]),
+            Self::NoSegment => (209, [0; 3]),
+            Self::ReadOnly => (210, [0; 3]),
+            Self::UserQuota { limit_bytes, had_bytes, wanted_bytes } => (211, [limit_bytes, had_bytes, wanted_bytes]),
+            Self::Full { free_bytes, budget_bytes, wanted_bytes } => (212, [free_bytes, budget_bytes, wanted_bytes]),
+            Self::TooMany { limit } => (213, [limit, 0, 0]),
+            Self::NoTenant => (214, [0; 3]),
+            Self::NotTaken { waiting } => (215, [u64::from(waiting), 0, 0]),
+            Self::Device { code } => (216, [u64::from(code), 0, 0]),
+            Self::NothingAsked => (217, [0; 3]),
+            Self::NotAllowed { user } => (218, [u64::from(user), 0, 0]),
+            Self::OtherBytes { bytes } => (219, [bytes, 0, 0]),
+            Self::TenantQuota { limit_bytes, had_bytes, wanted_bytes } => (220, [limit_bytes, had_bytes, wanted_bytes]),
+        }
+    }
+
+    /// # Errors
+    /// [`NoMessage`] for a kind that no broker of this version sends.
+    pub(crate) fn of(kind: u16, numbers: [u64; 3]) -> Result<Self, NoMessage> {
+        let [first, second, third] = numbers;
+        Ok(match kind {
+            201 => Self::Malformed,
+            202 => Self::Version { theirs: first as u32 },
+            203 => Self::BadName(match first {
+                0 => NotAName::Empty,
+                1 => NotAName::TooLong { bytes: second as usize },
+                2 => NotAName::PartLength { part: second as usize, bytes: third as usize },
+                3 => NotAName::Letter { at: second as usize },
+                4 => NotAName::Beginning { part: second as usize },
+                _ => return Err(NoMessage),
+            }),
+            204 => Self::NoLease,
+            205 => Self::NoName,
+            206 => Self::ForeignName,
+            207 => Self::NameTaken,
+            208 => Self::Busy { readers: first as u32, writers: second as u32 },
+            209 => Self::NoSegment,
+            210 => Self::ReadOnly,
+            211 => Self::UserQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
+            212 => Self::Full { free_bytes: first, budget_bytes: second, wanted_bytes: third },
+            213 => Self::TooMany { limit: first },
+            214 => Self::NoTenant,
+            215 => Self::NotTaken { waiting: first as u32 },
+            216 => Self::Device { code: first as u32 },
+            217 => Self::NothingAsked,
+            218 => Self::NotAllowed { user: first as u32 },
+            219 => Self::OtherBytes { bytes: first },
+            220 => Self::TenantQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
+            _ => return Err(NoMessage),
+        })
+    }
+}

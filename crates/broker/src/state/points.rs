@@ -1,0 +1,130 @@
+//! Points that have not passed: which leases and names wait for which word of whose clock. A word is looked at once, however
+//! many wait for it.
+
+use super::shelf::index;
+use super::{Before, CLOCK_WORDS, State, Touched, World};
+use crate::wire::{Id, Point, Policy, Refusal};
+
+/// What waits for a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Due {
+    /// Its memory is somebody else's then.
+    Lease(Id),
+    /// What it names is whole then.
+    Name(Id),
+}
+
+impl State {
+    /// A point of a tenant's own clock: nobody speaks for another.
+    pub(super) fn own_point(&self, tenant: Id, point: Point) -> Result<Point, Refusal> {
+        if point.value == 0 {
+            return Ok(Point::default());
+        }
+        if point.word >= CLOCK_WORDS {
+            return Err(Refusal::Malformed);
+        }
+        Ok(Point { tenant, ..point })
+    }
+
+    /// Remembers what waits for a point.
+    pub(super) fn add_due(&mut self, point: Point, due: Due) {
+        let Some(tenant) = self.tenants.get_mut(point.tenant).filter(|_| point.value > 0) else { return };
+        tenant.due.insert((point.word, point.value, due));
+        self.due.insert(point.tenant);
+    }
+
+    pub(super) fn remove_due(&mut self, point: Point, due: Due) {
+        let Some(tenant) = self.tenants.get_mut(point.tenant) else { return };
+        tenant.due.remove(&(point.word, point.value, due));
+        if tenant.due.is_empty() {
+            self.due.remove(&point.tenant);
+        }
+    }
+
+    /// Whether something waits for points, or tenants have gone whose points have not passed.
+    pub(crate) fn is_ending(&self) -> bool {
+        !self.due.is_empty() || !self.leaving.is_empty()
+    }
+
+    /// Sees which points have passed: leases end, names are whole, tenants that said goodbye are gone.
+    pub(crate) fn pass(&mut self, world: &impl World) {
+        let mut next = self.due.first().copied();
+        while let Some(tenant) = next {
+            self.pass_of(tenant, world);
+            next = self.due.range((std::ops::Bound::Excluded(tenant), std::ops::Bound::Unbounded)).next().copied();
+        }
+        let has_passed = |tenant: &Id| self.tenants.get(*tenant).is_none_or(|tenant| tenant.due.is_empty());
+        let gone: Vec<Id> = self.leaving.iter().copied().filter(has_passed).collect();
+        gone.into_iter().for_each(|tenant| self.end(tenant, world));
+    }
+
+    /// Sees which points of a tenant have passed. Of each word the first is looked at, and more only where that has passed.
+    pub(super) fn pass_of(&mut self, tenant: Id, world: &impl World) {
+        let mut word = 0;
+        loop {
+            let Some(known) = self.tenants.get(tenant) else { return };
+            let Some(&(at, value, due)) = known.due.range((word, 0, Due::Lease(Id(0)))..).next() else { return };
+            let point = Point { tenant, word: at, value };
+            if !world.has_passed(point) {
+                word = at + 1;
+                continue;
+            }
+            word = at;
+            match due {
+                Due::Lease(lease) => self.end_lease(lease, Some(Point::default())),
+                Due::Name(name) => self.whole(name),
+            }
+            self.remove_due(point, due);
+        }
+    }
+
+    /// Has a name be ready when a point has passed, and not before.
+    pub(super) fn set_ready(&mut self, name: Id, point: Point) {
+        let named = self.named.get_mut(name).expect("it is there");
+        let before = std::mem::replace(&mut named.ready, point);
+        self.remove_due(before, Due::Name(name));
+        self.add_due(point, Due::Name(name));
+    }
+
+    /// What a name stands for is whole: what it stood for before is no more.
+    fn whole(&mut self, name: Id) {
+        let Some(named) = self.named.get_mut(name) else { return };
+        named.ready = Point::default();
+        let before = named.before.take();
+        self.touch(Touched::Name(index(name)));
+        if let Some(Before { block, .. }) = before {
+            self.unname_block(block);
+        }
+    }
+
+    /// Names whose last state a tenant that is gone has not finished are what they were before, or are no more.
+    pub(super) fn abandon(&mut self, tenant: Id) {
+        let due = self.tenants.get(tenant).map(|tenant| tenant.due.clone()).unwrap_or_default();
+        for (word, value, due) in due {
+            let Due::Name(name) = due else { continue };
+            self.remove_due(Point { tenant, word, value }, due);
+            let named = self.named.get_mut(name).expect("what waits is there");
+            named.ready = Point::default();
+            match (named.policy, named.before.take()) {
+                (Policy::Open, before) => {
+                    debug_assert!(before.is_none(), "what all write in place has no state before");
+                    self.touch(Touched::Name(index(name)));
+                }
+                (_, Some(Before { block, version })) => {
+                    let half = std::mem::replace(&mut named.block, block);
+                    named.version = version;
+                    self.touch(Touched::Name(index(name)));
+                    self.unname_block(half);
+                }
+                (_, None) => self.unname(name),
+            }
+        }
+    }
+
+    /// Takes a block from its name: it goes with the last lease of it.
+    pub(super) fn unname_block(&mut self, block: Id) {
+        self.change_block(block, |block| block.is_named = false);
+        self.touch(Touched::Block(index(block)));
+        self.release(block);
+    }
+}

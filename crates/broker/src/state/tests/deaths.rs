@@ -1,0 +1,193 @@
+//! Producers that die before what they published is whole, and brokers that die in the middle of a publication.
+
+use super::*;
+
+const PENDING: Coins = Coins { is_full: false, has_passed: false };
+
+fn name() -> Name {
+    Name::parse("a").unwrap()
+}
+
+/// Publishes a lease, ready at a point that has not passed.
+fn publish_later(state: &mut State, from: Id, lease: Id, policy: Policy, value: u64) {
+    let point = Point { tenant: from, word: 1, value };
+    let effects = ask_with(state, from, Request::Publish { lease, policy, point, name: name() }, false);
+    assert!(matches!(effects.last(), Some(Effect::Reply { reply: Reply::Number { .. }, .. })), "{effects:?}");
+}
+
+/// A lease for writing of a name under the policy that restores.
+fn rewriting(state: &mut State, from: Id) -> Id {
+    let id = state.names[&name()];
+    state.take_effects(Vec::new());
+    let mut effects = ask(state, from, Request::Lease { name: id, access: Access::Write });
+    if let Some(Effect::Make { segment, .. }) = effects.first() {
+        state.made(*segment, Ok(()));
+        effects = state.take_effects(Vec::new());
+    }
+    match effects.as_slice() {
+        [Effect::Reply { reply: Reply::Granted { lease, .. }, .. }] => *lease,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_producer_that_dies_before_its_point_leaves_what_was_whole_before() {
+    let mut state = State::new(limits(), OWN);
+    let (publisher, writer) = (connected(&mut state), connected(&mut state));
+    let id = published(&mut state, publisher, "a", Policy::Restore);
+    let before = state.named.get(id).unwrap().block;
+    let lease = rewriting(&mut state, writer);
+    publish_later(&mut state, writer, lease, Policy::Restore, 5);
+    assert_ne!(state.named.get(id).unwrap().block, before, "readers wait for the new one on the device");
+    check(&state);
+    state.end(writer, &PENDING);
+    let named = state.named.get(id).unwrap();
+    assert_eq!((named.block, named.version, named.ready), (before, 1, Point::default()));
+    check(&state);
+}
+
+#[test]
+fn a_producer_that_dies_behind_its_point_leaves_what_it_published() {
+    let mut state = State::new(limits(), OWN);
+    let (publisher, writer) = (connected(&mut state), connected(&mut state));
+    let id = published(&mut state, publisher, "a", Policy::Restore);
+    let before = state.named.get(id).unwrap().block;
+    let lease = rewriting(&mut state, writer);
+    publish_later(&mut state, writer, lease, Policy::Restore, 5);
+    state.end(writer, &PASSED);
+    let named = state.named.get(id).unwrap();
+    assert_eq!((named.version, named.before), (2, None));
+    assert_ne!(named.block, before);
+    check(&state);
+}
+
+#[test]
+fn what_was_there_before_goes_when_the_point_has_passed() {
+    let mut state = State::new(limits(), OWN);
+    let (publisher, writer) = (connected(&mut state), connected(&mut state));
+    let id = published(&mut state, publisher, "a", Policy::Restore);
+    state.end(publisher, &PASSED);
+    let lease = rewriting(&mut state, writer);
+    publish_later(&mut state, writer, lease, Policy::Restore, 5);
+    assert_eq!(state.sums().named_bytes, 8192);
+    state.pass(&PENDING);
+    assert_eq!(state.sums().named_bytes, 8192);
+    state.pass(&PASSED);
+    assert_eq!((state.sums().named_bytes, state.is_ending()), (4096, false));
+    assert_eq!(state.named.get(id).unwrap().version, 2);
+    check(&state);
+}
+
+#[test]
+fn the_last_whole_state_stays_however_many_follow_it() {
+    let mut state = State::new(limits(), OWN);
+    let tenants = [0; 3].map(|_| connected(&mut state));
+    let id = published(&mut state, tenants[0], "a", Policy::Restore);
+    let whole = state.named.get(id).unwrap().block;
+    for (value, &writer) in (5..).zip(&tenants[1..]) {
+        let lease = rewriting(&mut state, writer);
+        publish_later(&mut state, writer, lease, Policy::Restore, value);
+        check(&state);
+    }
+    state.end(tenants[2], &PENDING);
+    assert_eq!(state.named.get(id).unwrap().block, whole);
+    check(&state);
+}
+
+#[test]
+fn a_first_publication_that_is_never_whole_is_no_name() {
+    for (policy, is_there) in [(Policy::Restore, false), (Policy::Drop, false), (Policy::Open, true)] {
+        let mut state = State::new(limits(), OWN);
+        let publisher = connected(&mut state);
+        let lease = reserved(&mut state, publisher, 4096);
+        publish_later(&mut state, publisher, lease, policy, 5);
+        state.end(publisher, &PENDING);
+        assert_eq!(state.names.contains_key(&name()), is_there, "{policy:?}");
+        check(&state);
+    }
+}
+
+#[test]
+fn a_writer_in_place_that_dies_before_its_point_drops_the_name() {
+    let mut state = State::new(limits(), OWN);
+    let (publisher, writer) = (connected(&mut state), connected(&mut state));
+    let id = published(&mut state, publisher, "a", Policy::Drop);
+    state.end(publisher, &PASSED);
+    let lease = rewriting(&mut state, writer);
+    let point = Point { tenant: writer, word: 1, value: 5 };
+    ask_with(&mut state, writer, Request::Return { lease, point }, false);
+    assert_eq!(state.named.get(id).unwrap().ready, point);
+    state.end(writer, &PENDING);
+    assert!(state.names.is_empty());
+    check(&state);
+}
+
+#[test]
+fn a_tenant_that_said_goodbye_is_there_until_its_points_have_passed() {
+    let mut state = State::new(limits(), OWN);
+    let publisher = connected(&mut state);
+    let lease = reserved(&mut state, publisher, 4096);
+    publish_later(&mut state, publisher, lease, Policy::Restore, 5);
+    ask_with(&mut state, publisher, Request::Bye, false);
+    state.pass(&PENDING);
+    assert!(state.tenants.get(publisher).is_some());
+    state.pass(&PASSED);
+    assert!(state.tenants.get(publisher).is_none());
+    assert_eq!(state.named.get(state.names[&name()]).unwrap().version, 1);
+    check(&state);
+}
+
+/// The state that a broker finds which comes after one that died behind so many records.
+fn recovered(state: &mut State, pages: &mut Pages, cut: usize) -> State {
+    let mut touched = Vec::new();
+    state.write_touched(|_, one| touched.push(one));
+    touched[..cut.min(touched.len())].iter().for_each(|&one| pages.put(state, one));
+    State::recover(limits(), OWN, |kind| pages.records(kind), |_| true)
+}
+
+#[test]
+fn a_publication_that_is_repeated_is_finished_wherever_the_broker_died() {
+    for cut in 0..8 {
+        let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+        let publisher = connected(&mut state);
+        let lease = reserved(&mut state, publisher, 4096);
+        recovered(&mut state, &mut pages, usize::MAX);
+        let message = Request::Publish { lease, policy: Policy::Drop, point: Point::default(), name: name() };
+        ask(&mut state, publisher, message.clone());
+        let mut state = recovered(&mut state, &mut pages, cut);
+        for _ in 0..2 {
+            state.request(publisher, Framed { number: 1, is_again: true, message: message.clone() }, &PASSED);
+            check(&state);
+        }
+        let named = state.named.get(state.names[&name()]).unwrap();
+        assert_eq!((named.readers, named.version), (1, 1), "behind {cut} records");
+        assert_eq!(state.leases.get(lease).unwrap().access, Access::Read);
+    }
+}
+
+#[test]
+fn a_lease_that_ends_of_a_tenant_that_is_lost_is_lost() {
+    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let tenant = connected(&mut state);
+    let lease = reserved(&mut state, tenant, 4096);
+    let point = Point { tenant, word: 1, value: 5 };
+    ask_with(&mut state, tenant, Request::Return { lease, point }, false);
+    recovered(&mut state, &mut pages, usize::MAX);
+    let has = |thing| thing != Thing::Clock(tenant);
+    let state = State::recover(limits(), OWN, |kind| pages.records(kind), has);
+    assert_eq!((state.leases.len(), state.is_ending()), (0, false));
+    check(&state);
+}
+
+#[test]
+fn a_goodbye_outlives_the_broker() {
+    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let tenant = connected(&mut state);
+    let lease = reserved(&mut state, tenant, 4096);
+    let point = Point { tenant, word: 1, value: 5 };
+    ask_with(&mut state, tenant, Request::Return { lease, point }, false);
+    ask_with(&mut state, tenant, Request::Bye, false);
+    let mut state = recovered(&mut state, &mut pages, usize::MAX);
+    state.pass(&PASSED);
+    assert_eq!(state.tenants.len(), 0);
+}

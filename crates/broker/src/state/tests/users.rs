@@ -1,0 +1,120 @@
+//! Users and their limits: what is counted, and who may do what with whose names.
+
+use super::*;
+
+#[test]
+fn a_tenant_has_no_more_than_its_own_quota() {
+    let mut state = State::new(Limits { tenant_bytes: 4 << 20, ..limits() }, OWN);
+    let (one, other) = (connected(&mut state), connected(&mut state));
+    reserved(&mut state, one, 3 << 20);
+    let limit = Refusal::TenantQuota { limit_bytes: 4 << 20, had_bytes: 4 << 20, wanted_bytes: 2 << 20 };
+    assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 2 << 20 })), &limit);
+    reserved(&mut state, other, 2 << 20);
+}
+
+#[test]
+fn what_waits_for_the_driver_counts_for_its_tenant() {
+    let mut state = State::new(Limits { tenant_bytes: 4 << 20, user_waiting: 1, ..limits() }, OWN);
+    let (one, other) = (connected(&mut state), connected(&mut state));
+    let effects = ask(&mut state, one, Request::Reserve { bytes: 2 << 20 });
+    assert!(matches!(effects.as_slice(), [Effect::Make { .. }]), "{effects:?}");
+    let limit = Refusal::TenantQuota { limit_bytes: 4 << 20, had_bytes: 2 << 20, wanted_bytes: 3 << 20 };
+    assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 3 << 20 })), &limit);
+    assert_eq!(
+        refused(&ask(&mut state, other, Request::Reserve { bytes: 2 << 20 })),
+        &Refusal::TooMany { limit: 1 },
+        "another connection gains nothing"
+    );
+}
+
+#[test]
+fn leases_count_for_a_user_and_those_that_end_too() {
+    let mut state = State::new(Limits { tenant_leases: 3, user_leases: 4, ..limits() }, OWN);
+    let (one, other) = (connected(&mut state), connected(&mut state));
+    let leases = [0; 3].map(|_| reserved(&mut state, one, 512));
+    assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 512 })), &Refusal::TooMany { limit: 3 });
+    let point = Point { tenant: one, word: 1, value: 5 };
+    ask_with(&mut state, one, Request::Return { lease: leases[0], point }, false);
+    assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 512 })), &Refusal::TooMany { limit: 3 });
+    reserved(&mut state, other, 512);
+    assert_eq!(refused(&ask(&mut state, other, Request::Reserve { bytes: 512 })), &Refusal::TooMany { limit: 4 });
+    state.pass(&PASSED);
+    reserved(&mut state, one, 512);
+}
+
+#[test]
+fn connections_and_names_count_for_a_user() {
+    let mut state = State::new(Limits { user_tenants: 2, user_names: 2, ..limits() }, OWN);
+    let (one, other) = (connected(&mut state), connected(&mut state));
+    assert_eq!(state.connect(Peer { user: OWN, process: 1 }), Err(Refusal::TooMany { limit: 2 }));
+    published(&mut state, one, "a", Policy::Restore);
+    published(&mut state, other, "b", Policy::Restore);
+    let lease = reserved(&mut state, other, 512);
+    let (policy, point, name) = (Policy::Restore, Point::default(), Name::parse("c").unwrap());
+    let effects = ask(&mut state, other, Request::Publish { lease, policy, point, name });
+    assert_eq!(refused(&effects), &Refusal::TooMany { limit: 2 });
+    let stranger = connected_as(&mut state, 8);
+    published(&mut state, stranger, "d", Policy::Restore);
+}
+
+#[test]
+fn memory_of_the_host_counts_for_a_user_until_its_name_is_dropped() {
+    let mut state = State::new(Limits { user_host_bytes: 8192, ..limits() }, OWN);
+    let tenant = connected(&mut state);
+    let name = |text| Name::parse(text).unwrap();
+    ask(&mut state, tenant, Request::Host { bytes: 8192, name: name("a") });
+    let limit = Refusal::UserQuota { limit_bytes: 8192, had_bytes: 8192, wanted_bytes: 1 };
+    assert_eq!(refused(&ask(&mut state, tenant, Request::Host { bytes: 1, name: name("b") })), &limit);
+    let stranger = connected_as(&mut state, 8);
+    assert_eq!(refused(&ask(&mut state, stranger, Request::Drop { name: name("a") })), &Refusal::ForeignName);
+    let effects = ask(&mut state, tenant, Request::Drop { name: name("a") });
+    assert!(
+        matches!(effects.as_slice(), [Effect::Close { what: Thing::Host(_) }, Effect::Reply { .. }]),
+        "{effects:?}"
+    );
+    ask(&mut state, tenant, Request::Host { bytes: 8192, name: name("b") });
+    check(&state);
+}
+
+#[test]
+fn another_user_reads_a_name_and_neither_writes_nor_drops_it() {
+    let mut state = State::new(limits(), OWN);
+    let (publisher, stranger) = (connected_as(&mut state, 8), connected_as(&mut state, 9));
+    let id = published(&mut state, publisher, "a", Policy::Open);
+    let name = Name::parse("a").unwrap();
+    let effects = ask(&mut state, stranger, Request::Lease { name: id, access: Access::Read });
+    assert!(matches!(effects.as_slice(), [Effect::Reply { reply: Reply::Granted { .. }, .. }]), "{effects:?}");
+    let write = Request::Lease { name: id, access: Access::Write };
+    assert_eq!(refused(&ask(&mut state, stranger, write)), &Refusal::ForeignName);
+    assert_eq!(refused(&ask(&mut state, stranger, Request::Drop { name: name.clone() })), &Refusal::ForeignName);
+    let own = connected(&mut state);
+    ask(&mut state, own, Request::Drop { name });
+    assert!(state.names.is_empty(), "who runs the broker may");
+}
+
+#[test]
+fn another_user_reads_only_what_is_ready() {
+    let mut state = State::new(limits(), OWN);
+    let (publisher, stranger) = (connected_as(&mut state, 8), connected_as(&mut state, 9));
+    let lease = reserved(&mut state, publisher, 4096);
+    let (policy, name) = (Policy::Restore, Name::parse("a").unwrap());
+    let point = Point { tenant: publisher, word: 1, value: 5 };
+    ask_with(&mut state, publisher, Request::Publish { lease, policy, point, name: name.clone() }, false);
+    let read = Request::Lease { name: state.names[&name], access: Access::Read };
+    let effects = ask_with(&mut state, stranger, read.clone(), false);
+    assert_eq!(refused(&effects), &Refusal::Busy { readers: 1, writers: 1 });
+    let effects = ask_with(&mut state, stranger, read, true);
+    assert!(matches!(effects.as_slice(), [Effect::Reply { reply: Reply::Granted { .. }, .. }]), "{effects:?}");
+}
+
+#[test]
+fn only_who_runs_the_broker_sets_quotas_and_asks_for_those_of_others() {
+    let mut state = State::new(limits(), OWN);
+    let (own, stranger) = (connected(&mut state), connected_as(&mut state, 9));
+    let refusal = Refusal::NotAllowed { user: OWN };
+    assert_eq!(refused(&ask(&mut state, stranger, Request::Quota { user: 9, bytes: 1 << 30 })), &refusal);
+    assert_eq!(refused(&ask(&mut state, stranger, Request::Quota { user: OWN, bytes: 0 })), &refusal);
+    ask(&mut state, own, Request::Quota { user: 9, bytes: 2 << 20 });
+    let limit = Refusal::UserQuota { limit_bytes: 2 << 20, had_bytes: 0, wanted_bytes: 3 << 20 };
+    assert_eq!(refused(&ask(&mut state, stranger, Request::Reserve { bytes: 3 << 20 })), &limit);
+}
