@@ -8,6 +8,7 @@
 mod attacks;
 mod blocks;
 mod host;
+mod kills;
 mod noise;
 mod raw;
 mod serving;
@@ -36,7 +37,9 @@ fn main() -> ExitCode {
             outcome(keeper::run(&stage::config(rest[0].clone().into(), group), None, || println!("ready")))
         }
         "stranger" => serving::stranger(rest[0].as_ref(), number(&rest[1]) as u32),
-        "tenant" => storm::tenant(&rest[0], number(&rest[1])),
+        "tenant" => storm::tenant(rest),
+        "witness" => kills::witness(&rest[0]),
+        "hoarder" => kills::hoarder(rest),
         "device" => blocks::process(&rest[0], rest[1].to_str().expect("a task"), number(&rest[2])),
         "attacker" => attacks::attacker(rest),
         "heir" => attacks::heir(),
@@ -102,8 +105,9 @@ const TESTS: &[Test] = &[
         serving::users_of_a_group_read_each_others_names_and_drop_their_own,
     ),
     ("what_another_process_had_is_zeros_to_its_owner", blocks::what_another_process_had_is_zeros_to_its_owner),
-    ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", storm::killed_tenants),
-    ("brokers_and_keepers_are_killed_and_nothing_is_lost", storm::killed_brokers),
+    ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", kills::killed_tenants),
+    ("a_killed_tenant_with_a_thousand_leases_leaves_nothing", kills::killed_hoarders),
+    ("brokers_and_keepers_are_killed_and_nothing_is_lost", kills::killed_brokers),
 ];
 
 fn run(word: &str) -> ExitCode {

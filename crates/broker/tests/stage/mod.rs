@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -108,6 +108,13 @@ impl Stage {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
     }
 
+    /// Starts a process of this stage, which is spoken with over pipes.
+    pub(crate) fn start(&self, words: &[OsString]) -> Child {
+        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        command.args(words).env("FREEHOLD_SOFT_MACHINE", &self.machine);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this program runs")
+    }
+
     /// Starts a process that does something with a device: it, and who it is at the broker.
     pub(crate) fn start_device(&self, task: &str) -> (Child, u64) {
         let mut child = self.device_command(task, 0).spawn().expect("this program runs");
@@ -178,7 +185,9 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         // The keeper last: it would start the broker again.
-        for part in ["serve", "keeper", "broker", "cleaner", "tenant", "serve", "keeper", "broker"] {
+        for part in
+            ["serve", "keeper", "broker", "cleaner", "tenant", "witness", "hoarder", "serve", "keeper", "broker"]
+        {
             self.kill(part);
         }
         let _ = self.serve.wait();
@@ -243,6 +252,11 @@ impl Random {
         self.0 ^= self.0 << 17;
         self.0 % bound
     }
+
+    /// A seed for somebody else.
+    pub(crate) fn seed(&mut self) -> u64 {
+        1 + self.below(u64::MAX - 1)
+    }
 }
 
 pub(crate) fn seed() -> u64 {
@@ -250,10 +264,4 @@ pub(crate) fn seed() -> u64 {
     let seed = given.unwrap_or_else(|| u64::from(std::process::id()) << 16 | 1);
     println!("FREEHOLD_SEED={seed}");
     seed
-}
-
-pub(crate) fn start_tenant(socket: &Path, seed: u64) -> Child {
-    let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
-    command.arg("tenant").arg(socket).arg(seed.to_string()).stdout(Stdio::piped());
-    command.spawn().expect("this program runs")
 }
