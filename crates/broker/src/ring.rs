@@ -269,7 +269,7 @@ impl Used {
 
     /// Where others of this process wait for replies without the connection.
     pub(crate) fn doorstep(&self) -> Result<Doorstep, Errno> {
-        Ok(Doorstep { shared: Shared::open(self.shared.another_file()?, RING_BYTES)? })
+        Ok(Doorstep { shared: Shared::open(self.shared.shared_file(), RING_BYTES)? })
     }
 }
 
@@ -415,7 +415,7 @@ mod tests {
         served.reply(&[7; 8]);
         write_slot(&served.shared, at::REPLIES, 1, &[8; 8]);
         assert_eq!((used.reply(), used.reply()), (Some([7; 8]), Some([8; 8])));
-        let next = Served::resume(Shared::open(served.shared.another_file().unwrap(), RING_BYTES).unwrap());
+        let next = Served::resume(Shared::open(served.shared.shared_file(), RING_BYTES).unwrap());
         assert_eq!((next.room(), next.last_reply()), (Ok(SLOTS), Some([8; 8])));
         next.reply(&[9; 8]);
         assert_eq!(used.reply(), Some([9; 8]));

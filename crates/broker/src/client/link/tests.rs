@@ -10,7 +10,7 @@ use crate::ring::Served;
 fn connected() -> (Link, Served, OwnedFd) {
     let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     let served = Shared::create("ring", RING_BYTES).unwrap();
-    let used = Shared::open(served.another_file().unwrap(), RING_BYTES).unwrap();
+    let used = Shared::open(served.shared_file(), RING_BYTES).unwrap();
     let link = Link {
         socket,
         ring: Used::new(used),
