@@ -5,13 +5,26 @@ use std::path::{Path, PathBuf};
 
 use crate::command::{Failure, cargo, command, output, root, run};
 
-const TARGETS: &[&str] = &["parse", "module"];
+/// A crate of targets; it stands outside of the workspace.
+struct Fuzzed {
+    folder: &'static str,
+    targets: &'static [&'static str],
+    /// Where the texts are that a run starts with: those ending in `.ptx`, up to a size.
+    seeds: &'static [&'static str],
+    /// What libFuzzer is told beside the rest.
+    options: &'static [&'static str],
+}
 
-/// The crate of the targets; it stands outside of the workspace.
-const CRATE: &str = "crates/ptx/fuzz";
+const CRATES: &[Fuzzed] = &[
+    Fuzzed {
+        folder: "crates/ptx/fuzz",
+        targets: &["parse", "module"],
+        seeds: &["crates/ptx/fuzz/seeds", "crates/softcuda/tests/kernels"],
+        options: &["-dict=crates/ptx/fuzz/ptx.dict"],
+    },
+    Fuzzed { folder: "crates/broker/fuzz", targets: &["state", "journal"], seeds: &[], options: &[] },
+];
 
-/// Where the texts are that a run starts with: those ending in `.ptx`, up to a size.
-const SEEDS: &[&str] = &["crates/ptx/fuzz/seeds", "crates/softcuda/tests/kernels"];
 const SEED_BYTES_MAX: u64 = 8 << 10;
 
 /// What libFuzzer is told. A text that takes long or much memory fails like one that panics.
@@ -21,24 +34,28 @@ const OPTIONS: &[&str] = &[
     "-timeout=10",
     "-rss_limit_mb=1024",
     "-max_len=8192",
-    "-dict=crates/ptx/fuzz/ptx.dict",
     "-verbosity=0",
     "-print_final_stats=1",
 ];
 
 pub(crate) fn short_runs() -> Result<(), Failure> {
-    run(&mut cargo(&["fmt", "--manifest-path", "crates/ptx/fuzz/Cargo.toml", "--check"]))?;
+    for fuzzed in CRATES {
+        run(cargo(&["fmt", "--check", "--manifest-path"]).arg(format!("{}/Cargo.toml", fuzzed.folder)))?;
+    }
     if output(&mut command("c++", &["--version"])).is_err() {
         println!("There is no C++ compiler, which libFuzzer needs: the fuzz targets are left out.");
         return Ok(());
     }
     let tool = tool()?;
-    for target in TARGETS {
-        let corpus = corpus(target)?;
-        // The crate has no unsafe code, so it needs no sanitizer; without one, a stable toolchain serves.
-        let mut fuzz = command(&tool.to_string_lossy(), &["run", "--fuzz-dir", CRATE, "--sanitizer", "none"]);
-        fuzz.arg("--target-dir").arg(root().join("target/fuzz")).arg(target).arg(corpus).arg("--").args(OPTIONS);
-        run(&mut fuzz)?;
+    for Fuzzed { folder, targets, seeds, options } in CRATES {
+        for target in *targets {
+            let corpus = corpus(target, seeds)?;
+            // The targets reach no unsafe code but the words of a mapped file, so that they need no sanitizer; without one, a stable
+            // toolchain serves.
+            let mut fuzz = command(&tool.to_string_lossy(), &["run", "--fuzz-dir", folder, "--sanitizer", "none"]);
+            fuzz.arg("--target-dir").arg(root().join("target/fuzz")).arg(target).arg(corpus).arg("--");
+            run(fuzz.args(OPTIONS).args(*options))?;
+        }
     }
     Ok(())
 }
@@ -55,13 +72,13 @@ fn tool() -> Result<PathBuf, Failure> {
 }
 
 /// A folder with the texts to start with, made anew: what an earlier run found does not count.
-fn corpus(target: &str) -> Result<PathBuf, Failure> {
+fn corpus(target: &str, seeds: &[&str]) -> Result<PathBuf, Failure> {
     let folder = root().join("target/corpus").join(target);
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(failed("removing", &folder))?;
     }
     fs::create_dir_all(&folder).map_err(failed("making", &folder))?;
-    for seeds in SEEDS {
+    for seeds in seeds {
         let seeds = root().join(seeds);
         for entry in fs::read_dir(&seeds).map_err(failed("reading", &seeds))? {
             let path = entry.map_err(failed("reading", &seeds))?.path();

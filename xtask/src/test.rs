@@ -59,23 +59,29 @@ fn tools() -> Result<(), Failure> {
     Ok(())
 }
 
+/// The packages that have numbered examples, and where those lie.
+const EXAMPLES: [(&str, &str); 2] =
+    [("freehold", "crates/freehold/examples"), ("freehold-broker", "crates/broker/examples")];
+
 /// The numbered examples, in their order, on the software device.
 fn examples() -> Result<(), Failure> {
-    let folder = root().join("crates/freehold/examples");
-    let failed = |error| format!("{}: {error}", folder.display());
-    let mut names = Vec::new();
-    for entry in fs::read_dir(&folder).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
-        if let Some(name) =
-            name.strip_suffix(".rs").filter(|name| name.starts_with(|first: char| first.is_ascii_digit()))
-        {
-            names.push(name.to_owned());
+    for (package, folder) in EXAMPLES {
+        let folder = root().join(folder);
+        let failed = |error| format!("{}: {error}", folder.display());
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&folder).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+            if let Some(name) =
+                name.strip_suffix(".rs").filter(|name| name.starts_with(|first: char| first.is_ascii_digit()))
+            {
+                names.push(name.to_owned());
+            }
         }
-    }
-    names.sort();
-    for name in names {
-        println!("-- {name}");
-        run(cargo(&["run", "--quiet", "--package", "freehold", "--example", &name]).env("FREEHOLD_DEVICE", "soft"))?;
+        names.sort();
+        for name in names {
+            println!("-- {name}");
+            run(cargo(&["run", "--quiet", "--package", package, "--example", &name]).env("FREEHOLD_DEVICE", "soft"))?;
+        }
     }
     Ok(())
 }

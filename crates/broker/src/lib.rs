@@ -18,9 +18,11 @@ mod signals;
 mod socket;
 #[forbid(unsafe_code)]
 mod state;
+#[cfg(any(test, fuzzing))]
+pub mod trial;
 pub mod wire;
 
-pub use client::{Answer, Broker, Error, Given, Granted, Lease, Link, LinkError, Patience, Result};
+pub use client::{Answer, Broker, Error, Given, Granted, Host, HostGuard, Lease, Link, LinkError, Patience, Result};
 pub use name::{Name, NotAName};
 pub use part::{Config, Part, Probed, Terms, play};
 pub use wire::{Access, Policy};

@@ -1,9 +1,13 @@
 //! A tenant's ring: requests one way and replies the other, in memory that tenant and broker share. While both sides spin
 //! there is no system call.
 //!
+//! A slot says itself whether its message is there: a bit that is one in every other lap of the ring. So whoever spins looks at
+//! one line of the cache, and has the message with it; counts are for those who sleep, run out of room, or come after.
+//!
 //! The broker believes nothing that it reads here: a count that cannot be is an error, and a slot is copied out before it is
 //! looked at. What the tenant spoils is its own ring.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
@@ -28,6 +32,12 @@ impl Spin {
         Self { is_crowded: std::thread::available_parallelism().map_or(1, usize::from) < PROCESSORS_MIN }
     }
 
+    /// How often a moment may be waited for before the system is asked what else there is: every turn costs others theirs where
+    /// there are few processors.
+    pub(crate) fn moments(self) -> u32 {
+        if self.is_crowded { 32 } else { 512 }
+    }
+
     #[inline]
     pub(crate) fn moment(self) {
         if self.is_crowded { std::thread::yield_now() } else { std::hint::spin_loop() }
@@ -43,10 +53,14 @@ const SLOT_BYTES: usize = 64;
 /// How many messages a ring holds each way.
 pub(crate) const SLOTS: u32 = 256;
 
+/// In a slot's first word: whether its message is of this lap.
+const LAP: u64 = 1 << 17;
+
+/// A side that has so little room looks again how much there is: before, what it saw last is enough.
+const ROOM_KNOWN: u32 = 192;
+
 /// Each count has a line of the cache to itself. The side that writes it is named.
 mod at {
-    /// The tenant's: how many requests were put in.
-    pub(super) const REQUESTED: usize = 0;
     /// The broker's: how many requests were taken out.
     pub(super) const TAKEN: usize = 128;
     /// The broker's: not zero where it has to be woken.
@@ -55,7 +69,7 @@ mod at {
     pub(super) const REPLIED: usize = 384;
     /// The tenant's: how many replies were taken out.
     pub(super) const READ: usize = 512;
-    /// The tenant's: not zero where it has to be woken.
+    /// The tenant's: not zero where it has to be woken, a bit for each [`Sleeper`](super::Sleeper).
     pub(super) const TENANT_ASLEEP: usize = 640;
     pub(super) const REQUESTS: usize = 4096;
     pub(super) const REPLIES: usize = REQUESTS + super::SLOTS as usize * super::SLOT_BYTES;
@@ -67,30 +81,65 @@ pub(crate) const RING_BYTES: usize = at::REPLIES + SLOTS as usize * SLOT_BYTES;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Nonsense;
 
-fn slot_at(shared: &Shared, base: usize, count: u32) -> impl Iterator<Item = &std::sync::atomic::AtomicU64> {
-    let offset = base + (count % SLOTS) as usize * SLOT_BYTES;
-    (0..SLOT_WORDS).map(move |word| shared.word(offset + 8 * word))
+fn slot_offset(base: usize, count: u32) -> usize {
+    base + (count % SLOTS) as usize * SLOT_BYTES
 }
 
-fn read_slot(shared: &Shared, base: usize, count: u32) -> Slot {
-    let mut slot = [0; SLOT_WORDS];
-    slot.iter_mut().zip(slot_at(shared, base, count)).for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
-    slot
+/// What the bit of the lap is in the message of a count. In memory that nobody has written yet it is zero.
+fn lap(count: u32) -> u64 {
+    if (count / SLOTS).is_multiple_of(2) { LAP } else { 0 }
 }
 
+/// The message of a count, if it is there.
+#[inline]
+fn read_slot(shared: &Shared, base: usize, count: u32) -> Option<Slot> {
+    let offset = slot_offset(base, count);
+    let first = shared.word(offset).load(Ordering::Acquire);
+    if first & LAP != lap(count) {
+        return None;
+    }
+    let mut slot = [first & !LAP; SLOT_WORDS];
+    for (at, word) in slot.iter_mut().enumerate().skip(1) {
+        *word = shared.word(offset + 8 * at).load(Ordering::Relaxed);
+    }
+    Some(slot)
+}
+
+/// Writes the message of a count. Its first word, last, says that it is there.
+#[inline]
 fn write_slot(shared: &Shared, base: usize, count: u32, slot: &Slot) {
-    slot_at(shared, base, count).zip(slot).for_each(|(to, &from)| to.store(from, Ordering::Relaxed));
+    let offset = slot_offset(base, count);
+    for (at, &word) in slot.iter().enumerate().skip(1) {
+        shared.word(offset + 8 * at).store(word, Ordering::Relaxed);
+    }
+    shared.word(offset).store(slot[0] & !LAP | lap(count), Ordering::Release);
 }
 
 /// The broker's side.
 #[derive(Debug)]
 pub(crate) struct Served {
     shared: Shared,
+    /// How many replies the tenant had taken out when this side looked last.
+    read: Cell<u32>,
+    /// Whether replies were put in since the tenant was [roused](Self::rouse).
+    is_to_rouse: Cell<bool>,
 }
 
 impl Served {
+    /// Of a ring that nobody has used.
     pub(crate) fn new(shared: Shared) -> Self {
-        Self { shared }
+        Self { shared, read: Cell::new(0), is_to_rouse: Cell::new(false) }
+    }
+
+    /// Of a ring that another broker served, which may have been killed between a reply and its count.
+    pub(crate) fn resume(shared: Shared) -> Self {
+        let served = Self { is_to_rouse: Cell::new(true), ..Self::new(shared) };
+        let replied = served.count(at::REPLIED).load(Ordering::Relaxed);
+        if read_slot(&served.shared, at::REPLIES, replied).is_some() {
+            served.count(at::REPLIED).store(replied.wrapping_add(1), Ordering::Relaxed);
+        }
+        served.read.set(served.count(at::READ).load(Ordering::Acquire));
+        served
     }
 
     fn count(&self, at: usize) -> &AtomicU32 {
@@ -99,14 +148,9 @@ impl Served {
 
     /// The number of the oldest request that was not taken, and the request.
     #[inline]
-    pub(crate) fn peek(&self) -> Result<Option<(u32, Slot)>, Nonsense> {
+    pub(crate) fn peek(&self) -> Option<(u32, Slot)> {
         let taken = self.count(at::TAKEN).load(Ordering::Relaxed);
-        let requested = self.count(at::REQUESTED).load(Ordering::Acquire);
-        match requested.wrapping_sub(taken) {
-            0 => Ok(None),
-            1..=SLOTS => Ok(Some((taken, read_slot(&self.shared, at::REQUESTS, taken)))),
-            _ => Err(Nonsense),
-        }
+        read_slot(&self.shared, at::REQUESTS, taken).map(|slot| (taken, slot))
     }
 
     /// Takes the oldest request out. After its reply was put in: whoever serves the ring next begins with it otherwise.
@@ -116,26 +160,39 @@ impl Served {
         self.count(at::TAKEN).store(taken.wrapping_add(1), Ordering::Release);
     }
 
-    /// How many replies can be put in.
+    /// How many replies can be put in: exactly where that is few, and at least so many otherwise.
     #[inline]
     pub(crate) fn room(&self) -> Result<u32, Nonsense> {
         let replied = self.count(at::REPLIED).load(Ordering::Relaxed);
-        let read = self.count(at::READ).load(Ordering::Acquire);
-        SLOTS.checked_sub(replied.wrapping_sub(read)).ok_or(Nonsense)
+        let room = SLOTS.checked_sub(replied.wrapping_sub(self.read.get())).ok_or(Nonsense)?;
+        if room >= ROOM_KNOWN {
+            return Ok(room);
+        }
+        self.read.set(self.count(at::READ).load(Ordering::Acquire));
+        SLOTS.checked_sub(replied.wrapping_sub(self.read.get())).ok_or(Nonsense)
     }
 
     /// The reply that was put in last, if there was ever one.
     pub(crate) fn last_reply(&self) -> Option<Slot> {
         let replied = self.count(at::REPLIED).load(Ordering::Relaxed);
-        (replied != 0).then(|| read_slot(&self.shared, at::REPLIES, replied.wrapping_sub(1)))
+        if replied == 0 { None } else { read_slot(&self.shared, at::REPLIES, replied.wrapping_sub(1)) }
     }
 
-    /// Puts a reply in, and wakes the tenant if it sleeps. There is [room](Self::room).
+    /// Puts a reply in. There is [room](Self::room). A tenant that sleeps is to be [roused](Self::rouse) for it.
     #[inline]
     pub(crate) fn reply(&self, slot: &Slot) {
         let replied = self.count(at::REPLIED).load(Ordering::Relaxed);
         write_slot(&self.shared, at::REPLIES, replied, slot);
         self.count(at::REPLIED).store(replied.wrapping_add(1), Ordering::Release);
+        self.is_to_rouse.set(true);
+    }
+
+    /// Wakes the tenant if it sleeps and there are replies. Once for many of them: the fence waits until all are written.
+    #[inline]
+    pub(crate) fn rouse(&self) {
+        if !self.is_to_rouse.take() {
+            return;
+        }
         // The tenant says that it sleeps, and then looks once more.
         fence(Ordering::SeqCst);
         if self.count(at::TENANT_ASLEEP).load(Ordering::Relaxed) != 0 {
@@ -146,14 +203,14 @@ impl Served {
     #[cold]
     fn wake(&self) {
         // Nobody sleeps any more where this fails.
-        let _ = futex::wake(self.count(at::REPLIED), futex::Flags::empty(), 1);
+        let _ = futex::wake(self.count(at::REPLIED), futex::Flags::empty(), i32::MAX.cast_unsigned());
     }
 
     /// Says whether the broker has to be woken. Whether there is a request meanwhile.
     pub(crate) fn set_asleep(&self, is_asleep: bool) -> bool {
         self.count(at::BROKER_ASLEEP).store(u32::from(is_asleep), Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        !matches!(self.peek(), Ok(None))
+        self.peek().is_some()
     }
 }
 
@@ -161,11 +218,15 @@ impl Served {
 #[derive(Debug)]
 pub(crate) struct Used {
     shared: Shared,
+    /// How many requests were put in.
+    requested: Cell<u32>,
+    /// How many of them the broker had taken out when this side looked last.
+    taken: Cell<u32>,
 }
 
 impl Used {
     pub(crate) fn new(shared: Shared) -> Self {
-        Self { shared }
+        Self { shared, requested: Cell::new(0), taken: Cell::new(0) }
     }
 
     fn count(&self, at: usize) -> &AtomicU32 {
@@ -175,12 +236,15 @@ impl Used {
     /// Puts a request in: its number, and whether the broker has to be woken. Nothing where the ring is full.
     #[inline]
     pub(crate) fn request(&self, fill: impl FnOnce(u32) -> Slot) -> Option<(u32, bool)> {
-        let requested = self.count(at::REQUESTED).load(Ordering::Relaxed);
-        if requested.wrapping_sub(self.count(at::TAKEN).load(Ordering::Acquire)) >= SLOTS {
-            return None;
+        let requested = self.requested.get();
+        if requested.wrapping_sub(self.taken.get()) >= SLOTS {
+            self.taken.set(self.count(at::TAKEN).load(Ordering::Acquire));
+            if requested.wrapping_sub(self.taken.get()) >= SLOTS {
+                return None;
+            }
         }
         write_slot(&self.shared, at::REQUESTS, requested, &fill(requested));
-        self.count(at::REQUESTED).store(requested.wrapping_add(1), Ordering::Release);
+        self.requested.set(requested.wrapping_add(1));
         // The broker says that it sleeps, and then looks once more.
         fence(Ordering::SeqCst);
         Some((requested, self.count(at::BROKER_ASLEEP).load(Ordering::Relaxed) != 0))
@@ -190,10 +254,7 @@ impl Used {
     #[inline]
     pub(crate) fn reply(&self) -> Option<Slot> {
         let read = self.count(at::READ).load(Ordering::Relaxed);
-        if self.count(at::REPLIED).load(Ordering::Acquire) == read {
-            return None;
-        }
-        let slot = read_slot(&self.shared, at::REPLIES, read);
+        let slot = read_slot(&self.shared, at::REPLIES, read)?;
         self.count(at::READ).store(read.wrapping_add(1), Ordering::Release);
         Some(slot)
     }
@@ -201,19 +262,61 @@ impl Used {
     /// Sleeps until there is a reply, or for so long at the most.
     #[cold]
     pub(crate) fn sleep(&self, longest: Duration) {
-        let (read, asleep) = (self.count(at::READ).load(Ordering::Relaxed), self.count(at::TENANT_ASLEEP));
-        asleep.store(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if self.count(at::REPLIED).load(Ordering::Acquire) == read {
-            let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
-            match futex::wait(self.count(at::REPLIED), futex::Flags::empty(), read, Some(&longest)) {
-                // Woken, or there was a reply already, or it lasted: the caller looks again in each case.
-                Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
-                Err(error) => panic!("a word of the ring can be slept at: {error}"),
-            }
-        }
-        asleep.store(0, Ordering::Relaxed);
+        let read = self.count(at::READ).load(Ordering::Relaxed);
+        let is_there = || read_slot(&self.shared, at::REPLIES, read).is_some();
+        sleep(&self.shared, Sleeper::Holder, read, is_there, longest);
     }
+
+    /// Where others of this process wait for replies without the connection.
+    pub(crate) fn doorstep(&self) -> Result<Doorstep, Errno> {
+        Ok(Doorstep { shared: Shared::open(self.shared.shared_file(), RING_BYTES)? })
+    }
+}
+
+/// Who of a tenant sleeps at its ring. Each is one thread at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sleeper {
+    /// Who has the connection, and waits for a reply.
+    Holder = 1,
+    /// Who waits for what is given.
+    Receiver = 2,
+    /// Who sees to segments that are to be left.
+    Leaver = 4,
+}
+
+/// The count of replies of a ring, for threads that take none out.
+#[derive(Debug)]
+pub(crate) struct Doorstep {
+    shared: Shared,
+}
+
+impl Doorstep {
+    /// How many replies there were, for [`sleep`](Self::sleep).
+    #[inline]
+    pub(crate) fn replied(&self) -> u32 {
+        self.shared.half(at::REPLIED).load(Ordering::Acquire)
+    }
+
+    /// Sleeps until there are more replies than were [seen](Self::replied), or for so long at the most.
+    #[cold]
+    pub(crate) fn sleep(&self, sleeper: Sleeper, seen: u32, longest: Duration) {
+        sleep(&self.shared, sleeper, seen, || self.replied() != seen, longest);
+    }
+}
+
+fn sleep(shared: &Shared, sleeper: Sleeper, seen: u32, is_there: impl FnOnce() -> bool, longest: Duration) {
+    let asleep = shared.half(at::TENANT_ASLEEP);
+    asleep.fetch_or(sleeper as u32, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
+    if !is_there() {
+        let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
+        match futex::wait(shared.half(at::REPLIED), futex::Flags::empty(), seen, Some(&longest)) {
+            // Woken, or there was a reply already, or it lasted: the caller looks again in each case.
+            Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
+            Err(error) => panic!("a word of the ring can be slept at: {error}"),
+        }
+    }
+    asleep.fetch_and(!(sleeper as u32), Ordering::Relaxed);
 }
 
 #[cfg(test)]
@@ -233,10 +336,10 @@ mod tests {
             assert_eq!(used.request(|number| [u64::from(number); 8]), Some((number, false)));
         }
         for number in 0..3 {
-            assert_eq!(served.peek(), Ok(Some((number, [u64::from(number); 8]))));
+            assert_eq!(served.peek(), Some((number, [u64::from(number); 8])));
             served.take();
         }
-        assert_eq!(served.peek(), Ok(None));
+        assert_eq!(served.peek(), None);
     }
 
     #[test]
@@ -260,10 +363,62 @@ mod tests {
     #[test]
     fn a_count_that_cannot_be_is_nonsense() {
         let (served, used) = ring();
-        used.count(at::REQUESTED).store(SLOTS + 1, Ordering::Relaxed);
-        assert_eq!(served.peek(), Err(Nonsense));
-        used.count(at::READ).store(1, Ordering::Relaxed);
+        for _ in 0..SLOTS - ROOM_KNOWN + 1 {
+            served.reply(&[0; 8]);
+        }
+        used.count(at::READ).store(SLOTS, Ordering::Relaxed);
         assert_eq!(served.room(), Err(Nonsense));
+    }
+
+    #[test]
+    fn who_waits_at_the_doorstep_hears_of_what_another_took_out() {
+        let (served, used) = ring();
+        let doorstep = used.doorstep().unwrap();
+        let seen = doorstep.replied();
+        served.reply(&[9; 8]);
+        assert_eq!(used.reply(), Some([9; 8]));
+        doorstep.sleep(Sleeper::Receiver, seen, Duration::from_secs(600));
+        assert_eq!(doorstep.replied(), seen + 1);
+    }
+
+    #[test]
+    fn a_ring_goes_round_without_end() {
+        let (served, used) = ring();
+        for turn in 0..5 * SLOTS {
+            assert_eq!(used.request(|number| [u64::from(number) << 32 | 3; 8]), Some((turn, false)));
+            assert_eq!(served.peek(), Some((turn, [u64::from(turn) << 32 | 3; 8])));
+            served.take();
+            assert_eq!(served.peek(), None);
+            assert!(served.room().unwrap() > 0);
+            served.reply(&[u64::from(turn) << 32 | 104; 8]);
+            assert_eq!(used.reply(), Some([u64::from(turn) << 32 | 104; 8]));
+            assert_eq!(used.reply(), None);
+        }
+        assert!(served.room().unwrap() >= ROOM_KNOWN);
+    }
+
+    #[test]
+    fn a_full_ring_of_replies_has_no_room_until_one_is_read() {
+        let (served, used) = ring();
+        assert_eq!(served.last_reply(), None);
+        for left in (0..SLOTS).rev() {
+            served.reply(&[7; 8]);
+            assert_eq!(served.room(), Ok(left));
+        }
+        assert_eq!(used.reply(), Some([7; 8]));
+        assert_eq!(served.room(), Ok(1));
+    }
+
+    #[test]
+    fn a_reply_that_was_not_counted_any_more_is_counted_by_who_comes_after() {
+        let (served, used) = ring();
+        served.reply(&[7; 8]);
+        write_slot(&served.shared, at::REPLIES, 1, &[8; 8]);
+        assert_eq!((used.reply(), used.reply()), (Some([7; 8]), Some([8; 8])));
+        let next = Served::resume(Shared::open(served.shared.shared_file(), RING_BYTES).unwrap());
+        assert_eq!((next.room(), next.last_reply()), (Ok(SLOTS), Some([8; 8])));
+        next.reply(&[9; 8]);
+        assert_eq!(used.reply(), Some([9; 8]));
     }
 
     #[test]
@@ -278,7 +433,7 @@ mod tests {
     fn a_sleeping_tenant_is_woken_by_a_reply() {
         let (served, used) = ring();
         std::thread::scope(|scope| {
-            let sleeper = scope.spawn(|| {
+            let sleeper = scope.spawn(move || {
                 loop {
                     if let Some(slot) = used.reply() {
                         return slot;
@@ -287,6 +442,7 @@ mod tests {
                 }
             });
             served.reply(&[9; 8]);
+            served.rouse();
             assert_eq!(sleeper.join().unwrap(), [9; 8]);
         });
     }

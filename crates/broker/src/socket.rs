@@ -18,6 +18,19 @@ use crate::wire::TAIL_BYTES_MAX;
 /// How many descriptors a message has at the most.
 pub(crate) const DESCRIPTORS_MAX: usize = 4;
 
+/// Room for what comes beside a message: who sent it, and one descriptor more than there may be, so that more are found out. It
+/// begins at a word and ends at one: else the system may write a message whose end, rounded up to a word, lies beyond. Such a
+/// one is not found by who reads, and its descriptors stay open.
+#[repr(align(8))]
+struct Beside([MaybeUninit<u8>; BESIDE_BYTES]);
+
+const BESIDE_BYTES: usize = {
+    const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
+    let credentials = HEADER_BYTES + size_of::<libc::ucred>();
+    let descriptors = HEADER_BYTES + (DESCRIPTORS_MAX + 1) * size_of::<libc::c_int>();
+    credentials.next_multiple_of(8) + descriptors.next_multiple_of(8)
+};
+
 /// A message as it came.
 #[derive(Debug)]
 pub(crate) struct Received {
@@ -63,8 +76,8 @@ pub(crate) fn send(socket: impl AsFd, slot: &Slot, tail: &[u8], descriptors: &[B
 pub(crate) fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<Received, NotReceived> {
     // One byte more than a message has: who sends so much is found out.
     let mut bytes = [0; 64 + TAIL_BYTES_MAX + 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX + 1), ScmCredentials(1))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut space = Beside([MaybeUninit::uninit(); BESIDE_BYTES]);
+    let mut beside = RecvAncillaryBuffer::new(&mut space.0);
     let received = loop {
         let mut parts = [IoSliceMut::new(&mut bytes)];
         match recvmsg(&socket, &mut parts, &mut beside, flags | RecvFlags::CMSG_CLOEXEC) {

@@ -5,7 +5,12 @@
 
 #![allow(clippy::unwrap_used, reason = "as in any test")]
 
+mod attacks;
 mod blocks;
+mod host;
+mod kills;
+mod noise;
+mod raw;
 mod serving;
 mod stage;
 mod storm;
@@ -32,8 +37,13 @@ fn main() -> ExitCode {
             outcome(keeper::run(&stage::config(rest[0].clone().into(), group), None, || println!("ready")))
         }
         "stranger" => serving::stranger(rest[0].as_ref(), number(&rest[1]) as u32),
-        "tenant" => storm::tenant(&rest[0], number(&rest[1])),
+        "tenant" => storm::tenant(rest),
+        "witness" => kills::witness(&rest[0]),
+        "hoarder" => kills::hoarder(rest),
         "device" => blocks::process(&rest[0], rest[1].to_str().expect("a task"), number(&rest[2])),
+        "attacker" => attacks::attacker(rest),
+        "heir" => attacks::heir(),
+        "noise" => noise::process(rest),
         // As with any test program, a word chooses the tests whose names have it.
         word => run(word),
     }
@@ -66,7 +76,19 @@ const TESTS: &[Test] = &[
         blocks::a_writer_that_dies_changes_nothing_and_one_that_publishes_does,
     ),
     ("what_was_given_outlives_its_giver", blocks::what_was_given_outlives_its_giver),
+    ("a_forked_child_is_refused_everything", blocks::a_forked_child_is_refused_everything),
+    ("others_go_on_while_one_thread_receives", blocks::others_go_on_while_one_thread_receives),
+    ("an_idle_process_holds_no_memory_up", blocks::an_idle_process_holds_no_memory_up),
+    ("kernels_of_two_processes_add_into_memory_of_the_host", host::kernels_of_two_processes_add),
+    ("memory_of_the_host_outlives_its_maker_and_the_broker", host::it_outlives_its_maker_and_the_broker),
+    ("memory_of_the_host_of_another_length_is_refused", host::another_length_is_refused),
+    ("a_lock_whose_holder_is_killed_is_taken_over", host::a_killed_holder_is_taken_over),
+    ("who_is_killed_while_it_waits_holds_nobody_up", host::a_killed_waiter_holds_nobody_up),
+    ("who_is_killed_before_it_notifies_holds_nobody_up", host::a_killed_notifier_holds_nobody_up),
+    ("a_lock_outlives_processes_that_are_killed_anywhere", host::processes_are_killed_anywhere),
     ("memory_of_the_dead_is_zeros_to_others", blocks::memory_of_the_dead_is_zeros_to_others),
+    ("every_attack_is_refused_and_no_neighbour_loses_anything", attacks::every_attack_is_refused),
+    ("a_million_malformed_messages_leave_the_broker_as_it_was", noise::a_million_malformed_messages),
     ("a_stopped_keeper_stops_nobody", serving::a_stopped_keeper_stops_nobody),
     (
         "a_stopped_cleaner_stops_nobody_and_a_dead_one_is_replaced",
@@ -83,8 +105,9 @@ const TESTS: &[Test] = &[
         serving::users_of_a_group_read_each_others_names_and_drop_their_own,
     ),
     ("what_another_process_had_is_zeros_to_its_owner", blocks::what_another_process_had_is_zeros_to_its_owner),
-    ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", storm::killed_tenants),
-    ("brokers_and_keepers_are_killed_and_nothing_is_lost", storm::killed_brokers),
+    ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", kills::killed_tenants),
+    ("a_killed_tenant_with_a_thousand_leases_leaves_nothing", kills::killed_hoarders),
+    ("brokers_and_keepers_are_killed_and_nothing_is_lost", kills::killed_brokers),
 ];
 
 fn run(word: &str) -> ExitCode {
@@ -93,7 +116,12 @@ fn run(word: &str) -> ExitCode {
     println!("\nrunning {} tests", chosen.len());
     let mut failed = 0;
     for (name, test) in chosen {
-        let outcome = std::panic::catch_unwind(|| test(&Stage::new()));
+        let outcome = std::panic::catch_unwind(|| {
+            let stage = Stage::new();
+            test(&stage);
+            let said = stage.said();
+            assert!(!said.contains("panicked"), "a process of the broker's panicked:\n{said}");
+        });
         println!("test {name} ... {}", if outcome.is_ok() { "ok" } else { "FAILED" });
         failed += u32::from(outcome.is_err());
     }

@@ -290,7 +290,8 @@ fn guest(device: c_int) -> Result<&'static Guest, Failure> {
 /// The guest on whose device an address lies.
 fn guest_at(address: u64) -> Result<&'static Guest, Failure> {
     let never = || Failure::from(Error::from(WrongRelease::NeverAllocated { address }));
-    open::known_guests().find(|guest| guest.has(address)).ok_or_else(never)
+    let has = open::known_guests().find(|guest| guest.has(address));
+    has.or_else(|| open::known_guests().find(|guest| guest.had(address))).ok_or_else(never)
 }
 
 fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {

@@ -242,3 +242,30 @@ fn the_version_is_that_of_the_package() {
     let version = unsafe { CStr::from_ptr(freehold_version()) };
     assert_eq!(version.to_str(), Ok("0.1.0"));
 }
+
+#[test]
+fn a_block_that_a_handle_holds_is_not_freed_by_its_address_and_stays_usable() {
+    let world = World::new();
+    let (device, other) = (freehold::open::device(None).unwrap(), world.stream());
+    let stream = device.stream().unwrap();
+    free(alloc(512, other), other);
+    for len in [500, 3 * MIB] {
+        let mut held = stream.upload(&vec![5_u8; len]).unwrap();
+        let address = ptr::without_provenance_mut(held.address().0 as usize);
+        for named in [handle(0), other] {
+            assert_eq!(wrong(address, 0, named), FreeholdError::NotYours as i32);
+            assert!(freehold_realloc(address, 100, 0, named).is_null());
+            assert_eq!(freehold_last_error_code(), FreeholdError::NotYours as i32);
+            assert_eq!(freehold_record_use(address, named), FreeholdError::NotYours as i32);
+        }
+        assert_eq!(stream.download(&held).unwrap(), vec![5; len]);
+        stream.fill_bytes(&mut held, 6).unwrap();
+        assert_eq!(stream.download(&held).unwrap(), vec![6; len]);
+        // Nobody else is handed it meanwhile.
+        let next: Vec<_> = (0..40).map(|_| alloc(len, other)).collect();
+        assert!(!next.contains(&address));
+        next.into_iter().for_each(|block| free(block, other));
+        drop(held);
+    }
+    world.end(other);
+}

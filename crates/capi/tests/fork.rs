@@ -21,10 +21,15 @@ fn asked_in_child(block: *mut std::ffi::c_void, stream: CUstream) -> u8 {
         freehold_try_free(block, 512, 0, stream) == FORKED,
         last_error().ends_with("of which this one is a fork: release it there"),
         freehold_record_use(block, stream) == FORKED && freehold_stream_retire(stream) == FORKED,
-        freehold_trim(0, 0) == FORKED && freehold_live_bytes(0) == 0,
+        freehold_trim(0, 0) == FORKED && freehold_live_bytes(0) == 0 && set_tag_budget() == FORKED,
         freehold_owner(block, Some(&mut MaybeUninit::uninit())) == FORKED,
     ];
     outcomes.iter().enumerate().map(|(index, &is_right)| u8::from(!is_right) << index).sum()
+}
+
+fn set_tag_budget() -> i32 {
+    // SAFETY: the tag is a text that ends with a zero.
+    unsafe { freehold_set_tag_budget(0, c"forked".as_ptr(), 1000) }
 }
 
 #[test]
@@ -46,6 +51,10 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
     assert!(libc::WIFEXITED(status), "{status:#x}");
     assert_eq!(libc::WEXITSTATUS(status), 0, "the bits name the calls");
     assert_eq!(freehold_live_bytes(0), 512);
+    // The child's budget is none of its parent's.
+    // SAFETY: as above.
+    let tagged = unsafe { freehold_alloc_tagged(2000, 0, stream, c"forked".as_ptr()) };
+    free(tagged, stream);
     free(block, stream);
     world.end(stream);
 }

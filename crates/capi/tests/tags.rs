@@ -6,6 +6,8 @@ mod world;
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use freehold_capi::*;
 use world::{NONE, World, alloc, free, handle, last_error};
@@ -97,6 +99,81 @@ fn a_block_keeps_its_tag_when_it_gets_another_size_and_counts_once_meanwhile() {
     free(block, handle(0));
     assert_eq!(bytes(c"moved"), 0);
     drop(world);
+}
+
+#[test]
+fn a_tagged_block_gets_another_size_where_it_lies() {
+    let world = World::new();
+    assert_eq!(set_budget(c"placed", 5 * MIB), NONE);
+    let block = tagged(4 * MIB, handle(0), c"placed");
+    assert_eq!(freehold_realloc(block, 3 * MIB as isize, 0, handle(0)), block);
+    assert_eq!(bytes(c"placed"), 3 * MIB);
+    assert_eq!(freehold_realloc(block, 4 * MIB as isize, 0, handle(0)), block);
+    assert_eq!(bytes(c"placed"), 4 * MIB);
+    assert!(freehold_realloc(block, 6 * MIB as isize, 0, handle(0)).is_null());
+    assert_eq!(
+        last_error(),
+        "placed has 4194304 bytes live of 5242880 that it may have, and 2097152 more were asked for: release some, or raise its \
+        budget"
+    );
+    assert_eq!(bytes(c"placed"), 4 * MIB);
+    free(block, handle(0));
+    assert_eq!(bytes(c"placed"), 0);
+    drop(world);
+}
+
+#[test]
+fn a_tagged_block_that_another_stream_uses_is_moved() {
+    let world = World::new();
+    let (here, there) = (world.stream(), world.stream());
+    let block = tagged(4 * MIB, here, c"used");
+    assert_eq!(freehold_record_use(block, there), NONE);
+    let moved = freehold_realloc(block, 3 * MIB as isize, 0, here);
+    assert!(!moved.is_null() && moved != block, "{}", last_error());
+    assert_eq!(bytes(c"used"), 3 * MIB);
+    assert_eq!(freehold_try_free(block, 0, 0, here), FreeholdError::AlreadyReleased as i32);
+    free(moved, here);
+    assert_eq!(bytes(c"used"), 0);
+    world.end(here);
+    world.end(there);
+}
+
+#[test]
+fn nobody_ever_sees_more_live_under_a_tag_than_its_budget() {
+    let world = World::new();
+    assert_eq!(set_budget(c"watched", 2 * MIB), NONE);
+    let resize = || {
+        world.enter();
+        let stream = world.stream();
+        for _ in 0..300 {
+            let block = tagged(MIB, stream, c"watched");
+            if block.is_null() {
+                assert_eq!(freehold_last_error_code(), FreeholdError::TagBudget as i32);
+                continue;
+            }
+            let longer = freehold_realloc(block, 2 * MIB as isize, 0, stream);
+            assert!(bytes(c"watched") <= 2 * MIB);
+            free(if longer.is_null() { block } else { longer }, stream);
+        }
+        world.end(stream);
+    };
+    let is_over = AtomicBool::new(false);
+    let most = thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut most = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                most = most.max(bytes(c"watched"));
+            }
+            most
+        });
+        let threads = [(); 4].map(|()| scope.spawn(resize));
+        let outcomes = threads.map(thread::ScopedJoinHandle::join);
+        is_over.store(true, Ordering::Relaxed);
+        outcomes.into_iter().for_each(Result::unwrap);
+        watcher.join().unwrap()
+    });
+    assert!(most <= 2 * MIB, "{most} bytes were live");
+    assert_eq!(bytes(c"watched"), 0);
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::pool::record::{Seen, Stage};
 use crate::pool::{Pool, Totals};
 use crate::staging::Staging;
 use crate::stream::Stream;
-use crate::tags::Tags;
+use crate::tags::{Full, Tags};
 use crate::timeline::Timeline;
 use crate::track::{Track, Trust};
 use crate::uses::Access;
@@ -118,7 +118,7 @@ impl Core {
         let writes_words = device::attribute(&api, ordinal, CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS)? != 0;
         let family = Family::new().map_err(|error| Error::System { kind: error.kind() })?;
         let total_bytes = device::total_bytes(&api, ordinal)? as u64;
-        let pool = within(&api, primary, || Pool::new(&api, primary, ordinal, total_bytes, family))?;
+        let pool = Pool::new(&api, primary, ordinal, total_bytes, family)?;
         Ok(Self {
             api,
             ordinal,
@@ -493,12 +493,12 @@ impl Core {
 
     /// Counts bytes for a name, unless that is more than it may have.
     pub(crate) fn charge(&self, tag: Option<&str>, wanted_bytes: u64) -> Result<u32> {
-        self.tags.charge(tag, wanted_bytes).map_err(|full| Error::BudgetFull {
-            tag: full.tag,
-            wanted_bytes,
-            live_bytes: full.live_bytes,
-            budget_bytes: full.budget_bytes,
-        })
+        self.tags.charge(tag, wanted_bytes).map_err(|full| budget_full(full, wanted_bytes))
+    }
+
+    /// Counts more bytes for a block that has a tag already, unless that is more than its name may have.
+    pub(crate) fn charge_more(&self, tag: u32, wanted_bytes: u64) -> Result<()> {
+        self.tags.charge_more(tag, wanted_bytes).map_err(|full| budget_full(full, wanted_bytes))
     }
 
     /// Why so many bytes of a pool cannot be had.
@@ -560,6 +560,11 @@ impl Core {
     fn let_go_of(&self) -> MutexGuard<'_, HashMap<u64, Holding>> {
         self.let_go.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn budget_full(full: Full, wanted_bytes: u64) -> Error {
+    let Full { tag, live_bytes, budget_bytes } = full;
+    Error::BudgetFull { tag, wanted_bytes, live_bytes, budget_bytes }
 }
 
 impl Drop for Core {

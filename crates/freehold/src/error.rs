@@ -56,7 +56,7 @@ pub enum Error {
     #[error("{words} words need {wanted_bytes} bytes, and the descriptor has {bytes}")]
     ClockShort { words: usize, wanted_bytes: u64, bytes: u64 },
     #[error("others can cut the descriptor's memory short: make it a memfd, and seal it with F_SEAL_SHRINK")]
-    ClockNotSealed,
+    NotSealed,
     #[error("word {word} is none of a clock of {words}; the first is 0")]
     NoSuchWord { word: usize, words: usize },
     #[error("{what} of {of} cannot be used in a stream of {within}")]

@@ -6,15 +6,14 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use rustix::io;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 const BYTES: usize = 4096;
 
-/// What the pools of a device ask whether they may go on. The byte at the page's start is 1 in the process that made it, and
-/// the next one is until the device fails.
+/// Whether this is still the process that made it, for one load of a byte. The pools of a device ask it whether they may go on:
+/// the byte at the page's start is 1 in the process that made it, and the next one is until the device fails.
 #[derive(Clone, Debug)]
-pub(crate) struct Family {
+pub struct Family {
     /// Where the page is: who asks follows one pointer.
     bytes: NonNull<[AtomicU8; 2]>,
     /// Keeps the page, for who only looks.
@@ -37,7 +36,9 @@ unsafe impl Send for Page {}
 unsafe impl Sync for Page {}
 
 impl Family {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// # Errors
+    /// Where the system maps no page, or wipes none in a child.
+    pub fn new() -> std::io::Result<Self> {
         // SAFETY: the kernel chooses the address, so that no mapping of anybody's is replaced.
         let page = unsafe { mmap_anonymous(null_mut(), BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }?;
         let start = NonNull::new(page).expect("the kernel maps nothing at null unless it is asked to");
@@ -48,8 +49,9 @@ impl Family {
         Ok(family)
     }
 
+    /// Whether this process is a fork of the one that made it.
     #[inline]
-    pub(crate) fn is_child(&self) -> bool {
+    pub fn is_child(&self) -> bool {
         self.bytes()[0].load(Ordering::Relaxed) == 0
     }
 

@@ -5,13 +5,18 @@
 //! told with [`Guest::retire`] before it is destroyed, because the driver gives its handle to another stream later (fact 2.5). A
 //! checked guest asks the driver for the stream's id each time instead.
 
+mod captured;
+mod resize;
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use freehold_driver::cuda::{CUdeviceptr, CUerror, CUstream, CUstreamCaptureStatus, capture, copy, fill, stream};
+use freehold_driver::cuda::{CUdeviceptr, CUstream, fill, stream};
 
 use crate::core::Core;
 use crate::device::Device;
@@ -29,6 +34,8 @@ pub struct Guest {
     /// Whether a stream is known by its id, not by its handle.
     is_checked: bool,
     streams: Mutex<HashMap<Name, Arc<Track>>>,
+    /// The streams of a checked guest that were named while they were captured.
+    captured: Mutex<HashMap<captured::Name, Arc<Track>>>,
     /// The streams that use a block beside its own, by its record.
     uses: Mutex<HashMap<u32, Vec<Arc<Track>>>>,
     /// The names that blocks count for, by their records. These say that others use them, so that their release comes to where
@@ -36,14 +43,8 @@ pub struct Guest {
     tagged: Mutex<HashMap<u32, u32>>,
 }
 
-/// Part of the name of a stream that was first seen while it was captured: no id of the driver's has it.
-const CAPTURED: u64 = 1 << 63;
-
 /// What a thread may keep.
 const IN_MAGAZINES: RangeInclusive<u64> = 1..=1 << 40;
-
-/// A longer block is moved where no more than this is left of it: what it gives up is worth a copy.
-const MOVED_BYTES_MAX: u64 = 64 << 10;
 
 /// What a stream is known by: its handle, or its id. The default stream of a thread is another for each.
 type Name = (u64, Option<ThreadId>);
@@ -100,10 +101,23 @@ fn by_one_name(stream: CUstream) -> CUstream {
     if stream == CUstream::LEGACY { CUstream::NULL } else { stream }
 }
 
+/// The thread whose default stream a handle names.
+fn thread_of(stream: CUstream) -> Option<ThreadId> {
+    (stream == CUstream::PER_THREAD).then(|| std::thread::current().id())
+}
+
 impl Guest {
     pub(crate) fn new(device: &Device, ordinal: i32, is_checked: bool) -> Self {
         let core = device.primary.inner.core.clone();
-        Self { core, ordinal, is_checked, streams: Mutex::default(), uses: Mutex::default(), tagged: Mutex::default() }
+        Self {
+            core,
+            ordinal,
+            is_checked,
+            streams: Mutex::default(),
+            captured: Mutex::default(),
+            uses: Mutex::default(),
+            tagged: Mutex::default(),
+        }
     }
 
     /// Memory for work in a stream, used again where it can be.
@@ -171,60 +185,6 @@ impl Guest {
         if self.core.is_child() { 0 } else { self.core.tags.live_bytes(tag) }
     }
 
-    /// Gives a block other bytes: where it lies if that can be, or else elsewhere, with its contents copied in the order of
-    /// the stream.
-    ///
-    /// # Errors
-    /// As for [`alloc`](Self::alloc) and [`free`](Self::free). The block is as it was.
-    pub fn realloc(&self, address: u64, bytes: u64, stream: CUstream) -> Result<u64> {
-        if self.core.is_child() {
-            return Err(WrongRelease::ForkedChild { address, process: self.core.process }.into());
-        }
-        self.core.check()?;
-        if bytes == 0 {
-            return Err(Error::NothingAsked);
-        }
-        let (_, track) = self.stream(stream)?;
-        let pool = &self.core.pool;
-        let wrong = || self.wrong(address);
-        let record = self.lent_at(address)?;
-        let seen = record.seen();
-        if seen.state.stage() != Stage::Owned || seen.base != address {
-            return Err(wrong());
-        }
-        // What other streams use is not given up where it lies, nor added to in an order that is not the block's.
-        let is_own = seen.stream == track.id.0 && !seen.state.is_used_elsewhere();
-        let is_worth_moving = seen.capacity_bytes > MOVED_BYTES_MAX && bytes <= MOVED_BYTES_MAX;
-        if is_own && !is_worth_moving {
-            // As where a whole block is given up.
-            track.mark_release(&self.core.api).map_err(|error| self.core.failed(error))?;
-            if pool.resize(record, bytes) {
-                return Ok(address);
-            }
-        }
-        let base = self.alloc_as(record.number(), seen.bytes, bytes, stream)?;
-        let copied_bytes = seen.bytes.min(bytes) as usize;
-        let copied = self.core.named(|api| {
-            copy::device_to_device_async(api, CUdeviceptr(base), CUdeviceptr(address), copied_bytes, stream)
-        });
-        let outcome = copied.map_err(|error| self.core.failed(error)).and_then(|()| self.free(address, stream));
-        match outcome {
-            Ok(()) => Ok(base),
-            Err(error) => self.free(base, stream).and(Err(error)),
-        }
-    }
-
-    /// Memory under the name of a block that goes when its contents are moved here. It does not count twice meanwhile.
-    fn alloc_as(&self, record: u32, had_bytes: u64, bytes: u64, stream: CUstream) -> Result<u64> {
-        let tag = self.tagged().get(&record).copied();
-        let named = tag.and_then(|tag| Some((tag, self.core.tags.name(tag, record)?)));
-        let Some((tag, name)) = named else { return self.alloc(bytes, stream) };
-        self.core.tags.discharge_part(tag, had_bytes);
-        let moved = self.alloc_tagged(bytes, stream, &name);
-        self.core.tags.charge_anyway(&name, had_bytes);
-        moved
-    }
-
     /// As [`alloc`](Self::alloc), where this thread keeps nothing that fits.
     #[cold]
     pub fn alloc_unkept(&self, bytes: u64, stream: CUstream) -> Result<u64> {
@@ -240,7 +200,16 @@ impl Guest {
         if let Some(taken) = Pool::take_kept(key, bytes) {
             return Ok(taken.base);
         }
-        match self.core.take(&self.core.pool, key, &track, bytes) {
+        let take = || self.core.take(&self.core.pool, key, &track, bytes);
+        let taken = match take() {
+            Err(Refusal::Short) => match self.core.make_room_alone(&self.core.pool, bytes) {
+                Ok(true) => take(),
+                Ok(false) => Err(Refusal::Short),
+                Err(error) => Err(error.into()),
+            },
+            taken => taken,
+        };
+        match taken {
             Ok(taken) => Ok(taken.base),
             Err(Refusal::Short) => Err(Error::Short { wanted_bytes: bytes }),
             Err(Refusal::TooMany) => Err(Error::TooManyBlocks { blocks_max: BLOCKS_MAX }),
@@ -281,7 +250,7 @@ impl Guest {
         if track.id.0 != home && !users.iter().any(|user| user.id == track.id) {
             users.push(track.clone());
         }
-        let marks: Vec<Mark> = users.iter().map(|user| Mark { stream: user.id, position: user.next() }).collect();
+        let marks: Vec<Mark> = users.iter().map(|user| Mark { stream: user.id, position: user.pledge() }).collect();
         // The marks are made before anybody else can have the block.
         if let Err(error) = self.core.mark_in_turn(&marks) {
             // In the list before the record says that there is one.
@@ -320,6 +289,7 @@ impl Guest {
         let users = uses.entry(record.number()).or_default();
         let is_new = !users.iter().any(|user| user.id == track.id);
         if is_new {
+            track.pledge();
             users.push(track);
         }
         if record.note_used_elsewhere(address).is_ok() {
@@ -343,8 +313,13 @@ impl Guest {
     /// [`Error::StreamCaptured`] while the stream is captured, which is known as before.
     pub fn retire(&self, stream: CUstream) -> Result<()> {
         self.core.check()?;
+        if self.is_checked && self.capture_of(stream)?.is_some() {
+            return if self.knows(stream) { Err(Error::StreamCaptured) } else { Ok(()) };
+        }
         let name = self.name(stream)?;
-        let Some(track) = self.streams().get(&name).cloned() else { return Ok(()) };
+        let known = self.streams().get(&name).cloned();
+        self.end_captures(stream, known.as_ref())?;
+        let Some(track) = known else { return Ok(()) };
         let failed = |error| self.core.failed(error);
         // Its last mark could not be made, and tells when others may have what was released in it.
         if !track.can_be_marked(&self.core.api).map_err(failed)? {
@@ -375,9 +350,16 @@ impl Guest {
         self.ordinal
     }
 
-    /// Whether an address is one of those that this device's blocks lie at.
+    /// Whether an address is one of those that this device's blocks lie at, and no other device's.
     pub fn has(&self, address: u64) -> bool {
-        self.core.pools().any(|pool| pool.supply.has(address))
+        // The locks may be held for ever in a fork, in which any guest refuses.
+        let is_child = self.core.is_child();
+        self.core.pools().any(|pool| if is_child { pool.supply.covers(address) } else { pool.supply.has(address) })
+    }
+
+    /// Whether a block of this device lay at an address, whoever has the address now.
+    pub fn had(&self, address: u64) -> bool {
+        !self.core.is_child() && self.core.pools().any(|pool| pool.gone_at(address).is_some())
     }
 
     /// Why an address could not be released: for those at which nobody has a block.
@@ -420,14 +402,29 @@ impl Guest {
 
     /// The track of a stream, and what this thread finds its magazines by.
     fn stream(&self, stream: CUstream) -> Result<(Key, Arc<Track>)> {
-        let name = self.name(stream)?;
-        let key = if self.is_checked { Key::checked } else { Key::foreign }(self.ordinal, name.0);
-        if let Some(track) = self.streams().get(&name) {
-            return Ok((key, track.clone()));
+        if !self.is_checked {
+            let name = self.name(stream)?;
+            return Ok((Key::foreign(self.ordinal, name.0), self.known_stream(stream, name, Trust::Told)?));
         }
-        let trust = if self.is_checked { Trust::Untold } else { Trust::Told };
-        if self.is_checked {
-            self.lose_others(stream)?;
+        let track = match self.capture_of(stream)? {
+            Some(capture) => self.captured_stream(stream, capture)?,
+            None => {
+                let name = self.name(stream)?;
+                let known = self.streams().get(&name).cloned();
+                self.end_captures(stream, known.as_ref())?;
+                if known.is_none() {
+                    self.lose_others(stream)?;
+                }
+                self.known_stream(stream, name, Trust::Untold)?
+            }
+        };
+        Ok((self.core.pool.key(&track), track))
+    }
+
+    /// The track of a stream that has this name, which is made if there is none.
+    fn known_stream(&self, stream: CUstream, name: Name, trust: Trust) -> Result<Arc<Track>> {
+        if let Some(track) = self.streams().get(&name) {
+            return Ok(track.clone());
         }
         let track = self.core.add_foreign_stream(stream, trust)?;
         let known = self.streams().entry(name).or_insert_with(|| track.clone()).clone();
@@ -435,7 +432,7 @@ impl Guest {
             // Another thread was faster.
             track.retire(&self.core.api).map_err(|error| self.core.failed(error))?;
         }
-        Ok((key, known))
+        Ok(known)
     }
 
     /// Forgets the streams that had a handle before it came to mean one that is not known yet.
@@ -452,27 +449,14 @@ impl Guest {
         if lost.is_empty() { Ok(()) } else { self.core.tidy() }
     }
 
+    /// What a stream is known by, which is not captured where the guest is checked: who asks one that is for its id spoils the
+    /// capture.
     fn name(&self, stream: CUstream) -> Result<Name> {
-        let thread = (stream == CUstream::PER_THREAD).then(|| std::thread::current().id());
         if !self.is_checked {
-            return Ok((by_one_name(stream).0 as u64, thread));
-        }
-        // Who asks a stream that is captured for its id spoils the capture. The capture has one too.
-        if let Some(capture) = self.capture_of(stream)? {
-            return Ok((CAPTURED | capture, thread));
+            return Ok((by_one_name(stream).0 as u64, thread_of(stream)));
         }
         let id = self.core.named(|api| stream::id(api, stream)).map_err(|error| self.core.failed(error))?;
         Ok((id, None))
-    }
-
-    /// The id of the capture that a stream takes part in.
-    fn capture_of(&self, stream: CUstream) -> Result<Option<u64>> {
-        match self.core.named(|api| capture::info(api, stream)) {
-            Ok(info) => Ok((info.status != CUstreamCaptureStatus::NONE).then_some(info.id)),
-            // The legacy default stream waits for streams that are captured, and takes part in none.
-            Err(error) if error.code == CUerror::STREAM_CAPTURE_IMPLICIT => Ok(None),
-            Err(error) => Err(self.core.failed(error)),
-        }
     }
 
     fn streams(&self) -> MutexGuard<'_, HashMap<Name, Arc<Track>>> {

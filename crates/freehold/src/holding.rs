@@ -1,7 +1,7 @@
 //! A piece of device memory in somebody's hands: where it comes from, and where it goes when it is released.
 
 use std::panic::Location;
-use std::sync::Arc;
+use std::sync::{Arc, RwLockReadGuard};
 
 use freehold_driver::cuda::CUdeviceptr;
 
@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::imported::Permission;
 use crate::ledger::{Mark, Owner};
-use crate::pool::{BLOCKS_MAX, Pool, Reach, Refusal};
+use crate::pool::{BLOCKS_MAX, Pool, Reach, Refusal, Taken};
 use crate::sharing::Exported;
 use crate::stream::{Stream, Used};
 use crate::timeline::Allocation;
@@ -48,17 +48,10 @@ impl Holding {
         let wanted_bytes = bytes as u64;
         let charged = core.charge(tag, wanted_bytes)?;
         let key = pool.key(track);
-        let _shared = context.inner.kept_open();
+        let mut shared = context.inner.kept_open();
         let taken = match Pool::take_kept(key, wanted_bytes) {
             Some(taken) => Ok(taken),
-            // If the context is closed meanwhile, the memory goes with it.
-            None => context.inner.enter().and_then(|_shared| {
-                core.take(pool, key, track, wanted_bytes).map_err(|refusal| match refusal {
-                    Refusal::Short => core.short_of(pool, wanted_bytes),
-                    Refusal::TooMany => Error::TooManyBlocks { blocks_max: BLOCKS_MAX },
-                    Refusal::Call(error) => core.failed(error),
-                })
-            }),
+            None => take_unkept(stream, pool, wanted_bytes, &mut shared),
         };
         let owned = taken.and_then(|taken| {
             let record = pool.book.records.at(taken.record);
@@ -198,10 +191,16 @@ impl Holding {
                 track.wait_on_host(&core.api, mark.position).map_err(|error| core.failed(error))?;
             }
         }
-        let _shared = inner.enter()?;
+        let shared = inner.enter()?;
         let span = self.address.0..self.address.0 + self.bytes as u64;
         self.give_up(&[], at);
-        if let Err(error) = core.pool_of(self.reach).give_back(core, span) {
+        let pool = core.pool_of(self.reach);
+        let kept_bytes = pool.supply.kept_bytes();
+        let given = pool.give_back(core, span);
+        drop(shared);
+        let more_bytes = pool.supply.kept_bytes().saturating_sub(kept_bytes);
+        let keep_bytes = pool.supply.reserved_bytes().saturating_sub(more_bytes);
+        if let Err(error) = given.and_then(|()| pool.release_alone(core, keep_bytes)) {
             core.trouble(core.failed(error));
         }
         Ok(())
@@ -243,6 +242,34 @@ impl Holding {
             core.timeline.released(self.address.0, at, when, core.now(), core.totals());
         }
     }
+}
+
+/// A block of a pool, where this thread keeps none, for who may keep the context open.
+fn take_unkept<'a>(
+    stream: &'a Stream,
+    pool: &Pool,
+    wanted_bytes: u64,
+    shared: &mut Option<RwLockReadGuard<'a, ()>>,
+) -> Result<Taken> {
+    let inner = &stream.context.inner;
+    let (core, key) = (&inner.core, pool.key(&stream.track));
+    // If the context is closed meanwhile, the memory goes with it.
+    let take = || inner.enter().map(|_shared| core.take(pool, key, &stream.track, wanted_bytes));
+    let mut taken = take()?;
+    if matches!(taken, Err(Refusal::Short)) && !pool.supply.maps() {
+        // Memory goes back to the driver where nobody is in a gate.
+        drop(shared.take());
+        let has_room = core.make_room_alone(pool, wanted_bytes).map_err(|error| core.failed(error))?;
+        *shared = inner.kept_open();
+        if has_room {
+            taken = take()?;
+        }
+    }
+    taken.map_err(|refusal| match refusal {
+        Refusal::Short => core.short_of(pool, wanted_bytes),
+        Refusal::TooMany => Error::TooManyBlocks { blocks_max: BLOCKS_MAX },
+        Refusal::Call(error) => core.failed(error),
+    })
 }
 
 impl Drop for Holding {

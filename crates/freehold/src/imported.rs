@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::fault;
 use crate::leaving::{Addresses, Ground, Leaving};
 use crate::ledger::{BlockId, Entry, Kind, Mark};
+use crate::pinned::Pinned;
 use crate::pool::PAGE_BYTES;
 use crate::stream::{Stream, Used};
 use crate::uses::{Access, Trail, Uses};
@@ -40,15 +41,24 @@ pub struct Imported {
     inner: Arc<Inner>,
 }
 
+/// Memory that others have too, of the device or of the host, as the streams of this process see it.
 #[derive(Debug)]
-struct Inner {
-    /// The primary one: mapped memory is the device's.
+pub(crate) struct Inner {
+    /// The primary one: what is mapped or registered is the device's.
     context: Context,
     addresses: Addresses,
     permission: Permission,
-    block: BlockId,
+    ground: Mapped,
     /// What parts were used for that are gone.
     past: Mutex<Trail>,
+}
+
+/// What goes behind the last work.
+#[derive(Debug)]
+enum Mapped {
+    /// A mapping, which the ledger knows, and how it goes.
+    Device(BlockId, Arc<Leaving>),
+    Host(Pinned),
 }
 
 impl Device {
@@ -82,8 +92,8 @@ impl Imported {
             .and_then(|addresses| Ok((addresses, enter(core, addresses, at)?)));
         match made {
             Ok((addresses, block)) => {
-                let past = Mutex::default();
-                let inner = Inner { context: context.clone(), addresses, permission, block, past };
+                let (ground, past) = (Mapped::Device(block, Arc::default()), Mutex::default());
+                let inner = Inner { context: context.clone(), addresses, permission, ground, past };
                 Ok(Self { inner: Arc::new(inner) })
             }
             Err(error) => {
@@ -111,35 +121,33 @@ impl Imported {
     /// # Errors
     /// [`Error::OutsideOfImport`], [`Error::Misaligned`] where elements cannot lie there, [`Error::NothingAsked`] for no bytes.
     pub fn part<T: Plain>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<Part<T>> {
-        let core = &self.inner.context.inner.core;
-        core.check()?;
-        if !Arc::ptr_eq(&stream.context.inner.core, core) {
-            return Err(Error::OtherDevice { what: "a stream" });
-        }
-        let range = self.range_of::<T>(offset_bytes, len)?;
-        let uses = Uses::begin(Mark { stream: stream.id(), position: 0 });
-        let mut past = self.inner.past();
-        past.forget(|mark| core.has_passed(mark));
-        past.within(&range).for_each(|mark| uses.note_unordered(mark, Access::Write));
-        drop(past);
-        Ok(Part { import: self.inner.clone(), uses, range, len, elements: PhantomData })
+        Inner::part(&self.inner, stream, offset_bytes, len)
     }
 
-    /// The bytes of elements, from the import's first on.
-    fn range_of<T>(&self, offset_bytes: u64, len: usize) -> Result<Range<u64>> {
-        let (element_bytes, alignment_bytes) = (size_of::<T>(), align_of::<T>());
-        let part_bytes =
-            len.checked_mul(element_bytes).ok_or(Error::TooManyElements { elements: len, element_bytes })? as u64;
-        if part_bytes == 0 {
-            return Err(Error::NothingAsked);
-        }
-        let bytes = self.bytes();
-        let end = offset_bytes.checked_add(part_bytes).filter(|&end| end <= bytes);
-        let end = end.ok_or(Error::OutsideOfImport { offset_bytes, part_bytes, bytes })?;
-        if !(self.inner.addresses.base + offset_bytes).is_multiple_of(alignment_bytes as u64) {
-            return Err(Error::Misaligned { offset_bytes, alignment_bytes });
-        }
-        Ok(offset_bytes..end)
+    /// What tells of the mapping's end, without holding it up.
+    pub fn departure(&self) -> Departure {
+        let Mapped::Device(_, leaving) = &self.inner.ground else { unreachable!("an import is of device memory") };
+        Departure { context: self.inner.context.clone(), leaving: leaving.clone() }
+    }
+}
+
+/// Tells when imported memory is mapped here no more: the last handle and the last [`Part`] are gone, their work has passed, and
+/// the driver has unmapped it.
+#[derive(Debug)]
+pub struct Departure {
+    context: Context,
+    leaving: Arc<Leaving>,
+}
+
+impl Departure {
+    /// Whether it is over. Unmaps what waited and can go; nothing is waited for.
+    ///
+    /// # Errors
+    /// What the driver says to that. [`Error::ForkedChild`].
+    pub fn is_over(&self) -> Result<bool> {
+        let core = &self.context.inner.core;
+        core.check()?;
+        self.leaving.is_over(core).map_err(|error| core.failed(error))
     }
 }
 
@@ -200,6 +208,49 @@ fn enter(core: &Core, addresses: Addresses, at: &'static Location<'static>) -> R
 }
 
 impl Inner {
+    /// Memory of the host, which the device sees at an address.
+    pub(crate) fn of_host(context: &Context, pinned: Pinned, address: CUdeviceptr) -> Arc<Self> {
+        let addresses = Addresses { base: address.0, bytes: pinned.bytes() as u64 };
+        let (permission, ground, past) = (Permission::ReadWrite, Mapped::Host(pinned), Mutex::default());
+        Arc::new(Self { context: context.clone(), addresses, permission, ground, past })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.context.inner.core
+    }
+
+    pub(crate) fn part<T: Plain>(self: &Arc<Self>, stream: &Stream, offset_bytes: u64, len: usize) -> Result<Part<T>> {
+        let core = self.core();
+        core.check()?;
+        if !Arc::ptr_eq(&stream.context.inner.core, core) {
+            return Err(Error::OtherDevice { what: "a stream" });
+        }
+        let range = self.range_of::<T>(offset_bytes, len)?;
+        let uses = Uses::begin(Mark { stream: stream.id(), position: 0 });
+        let mut past = self.past();
+        past.forget(|mark| core.has_passed(mark));
+        past.within(&range).for_each(|mark| uses.note_unordered(mark, Access::Write));
+        drop(past);
+        Ok(Part { import: self.clone(), uses, range, len, elements: PhantomData })
+    }
+
+    /// The bytes of elements, from the import's first on.
+    pub(crate) fn range_of<T>(&self, offset_bytes: u64, len: usize) -> Result<Range<u64>> {
+        let (element_bytes, alignment_bytes) = (size_of::<T>(), align_of::<T>());
+        let part_bytes =
+            len.checked_mul(element_bytes).ok_or(Error::TooManyElements { elements: len, element_bytes })? as u64;
+        if part_bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        let bytes = self.addresses.bytes;
+        let end = offset_bytes.checked_add(part_bytes).filter(|&end| end <= bytes);
+        let end = end.ok_or(Error::OutsideOfImport { offset_bytes, part_bytes, bytes })?;
+        if !(self.addresses.base + offset_bytes).is_multiple_of(alignment_bytes as u64) {
+            return Err(Error::Misaligned { offset_bytes, alignment_bytes });
+        }
+        Ok(offset_bytes..end)
+    }
+
     fn past(&self) -> MutexGuard<'_, Trail> {
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -207,20 +258,26 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let core = &self.context.inner.core;
+        let core = self.core();
         if core.is_child() {
             return;
         }
         let mut past = self.past();
         past.forget(|mark| core.has_passed(mark));
         let marks: Vec<Mark> = past.marks().collect();
-        let addresses = Some(self.addresses);
-        let ground = Ground { mapping: addresses, addresses, block: Some(self.block), ..Ground::default() };
-        Arc::<Leaving>::default().end(core, ground, &marks);
+        drop(past);
+        match &self.ground {
+            Mapped::Device(block, leaving) => {
+                let addresses = Some(self.addresses);
+                let ground = Ground { mapping: addresses, addresses, block: Some(*block), ..Ground::default() };
+                leaving.end(core, ground, &marks);
+            }
+            Mapped::Host(pinned) => pinned.stop(&self.context, marks),
+        }
     }
 }
 
-/// Elements in imported memory, used like a [`Block`](crate::Block).
+/// Elements in imported memory, or in memory of the host that processes share, used like a [`Block`](crate::Block).
 #[derive(Debug)]
 pub struct Part<T> {
     import: Arc<Inner>,
@@ -242,11 +299,6 @@ impl<T: Plain> Part<T> {
 
     pub fn is_empty(&self) -> bool {
         false
-    }
-
-    /// What it is a part of.
-    pub fn import(&self) -> Imported {
-        Imported { inner: self.import.clone() }
     }
 
     /// The elements of a range.
@@ -283,7 +335,7 @@ impl<T: Plain> Part<T> {
 
 impl<T> Part<T> {
     fn core(&self) -> &Arc<Core> {
-        &self.import.context.inner.core
+        self.import.core()
     }
 
     fn base(&self) -> u64 {

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use freehold_driver::cuda::{CUmodule, CallError, context, module};
 
-use crate::clock::Stopped;
 use crate::core::{Core, Hall, PRIMARY};
 use crate::current::{calmly, within};
 use crate::error::Result;
 use crate::leaving::Leaving;
 use crate::ledger::{ContextId, Mark};
+use crate::pinned::Stopped;
 use crate::track::Track;
 
 /// What is to be done when nothing of its context is pending.
@@ -33,7 +33,7 @@ pub(crate) enum Later {
     Unmap {
         leaving: Arc<Leaving>,
     },
-    /// Words that streams of several processes used.
+    /// Memory of the host that streams of several processes used.
     Unregister {
         stopped: Stopped,
     },
@@ -189,6 +189,28 @@ impl Core {
         call().map(|()| true)
     }
 
+    /// Makes a call that waits for all work of the device, if there is none. The caller is in no gate.
+    pub(crate) fn all_alone(
+        &self,
+        call: impl FnOnce() -> std::result::Result<(), CallError>,
+    ) -> std::result::Result<bool, CallError> {
+        let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
+        // Asked before the gates are taken, which asking enters.
+        for track in &tracks {
+            if !track.is_quiet(&self.api)? {
+                return Ok(false);
+            }
+        }
+        let mut halls: Vec<_> = tracks.iter().map(|track| track.hall()).collect();
+        halls.sort_unstable_by_key(|hall| Arc::as_ptr(hall));
+        halls.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        let gates: Option<Vec<_>> = halls.iter().map(|hall| hall.gate.try_write().ok()).collect();
+        if gates.is_none() || !self.is_all_idle() {
+            return Ok(false);
+        }
+        call().map(|()| true)
+    }
+
     /// Forgets all that lived in a context that is about to be destroyed, so that nobody asks the driver about it. Its
     /// tracks, whose words may still be written until it is.
     fn forget_context(&self, context: ContextId) -> Vec<Arc<Track>> {
@@ -204,7 +226,7 @@ impl Core {
         later.retain(|what| match what {
             Later::Unload { hall, .. } | Later::Close { hall, .. } => hall.id != context,
             Later::Retire { track } => track.context != context,
-            // Memory that is mapped is the device's, and words are the primary context's.
+            // Memory that is mapped is the device's, and memory of the host the primary context's.
             Later::Unmap { .. } | Later::Unregister { .. } => true,
         });
         tracks

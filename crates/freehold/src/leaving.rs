@@ -26,6 +26,8 @@ struct Inside {
     marks: Vec<Mark>,
     /// Whether it waits among what is to be done later.
     is_listed: bool,
+    /// Whether the last of it was to go.
+    has_ended: bool,
 }
 
 /// What goes, in this order. What is gone is struck at once, so that after a failure the rest goes the next time.
@@ -76,6 +78,7 @@ impl Leaving {
         // Only a vector has left chunks before, and a vector has nothing else.
         let chunks = std::mem::take(&mut inside.ground.chunks);
         inside.ground = Ground { chunks, ..ground };
+        inside.has_ended = true;
         drop(inside);
         self.list(core);
         if core.is_good() {
@@ -118,6 +121,14 @@ impl Leaving {
     /// Whether it waits among what is to be done later.
     pub(crate) fn is_listed(&self) -> bool {
         self.inside().is_listed
+    }
+
+    /// Whether all of it has gone, for ever. What its work has passed by now goes first.
+    pub(crate) fn is_over(&self, core: &Core) -> std::result::Result<bool, CallError> {
+        if !self.inside().has_ended {
+            return Ok(false);
+        }
+        self.attempt(core)
     }
 
     fn list(self: &Arc<Self>, core: &Core) {

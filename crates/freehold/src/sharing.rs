@@ -59,7 +59,10 @@ impl Core {
         if !self.pool.supply.maps() || device::attribute(&self.api, self.ordinal, can_share).map_err(failed)? == 0 {
             return Err(Error::CannotShare);
         }
-        let made = self.named(|api| self.pool.for_others(api, self.ordinal)).map_err(failed)?;
+        let made = self.pool.for_others(&self.api, self.primary, self.ordinal).map_err(|error| match error {
+            Error::Call(error) => self.failed(error),
+            error => error,
+        })?;
         if let Err(made) = self.shareable.set(made) {
             // Another thread was faster.
             self.named(|api| made.supply.free_addresses(api)).map_err(failed)?;
@@ -80,6 +83,17 @@ impl Core {
             Err(Refusal::Short) if self.make_room(pool, bytes)? => pool.take(self, key, track, bytes),
             outcome => outcome,
         }
+    }
+
+    /// Gives what a pool keeps back to the driver, where memory comes with its addresses, so that a request for so much can have
+    /// some in one piece. Whether any went. The caller is in no gate.
+    pub(crate) fn make_room_alone(&self, pool: &Pool, bytes: u64) -> std::result::Result<bool, CallError> {
+        if pool.supply.maps() || bytes > pool.supply.most_bytes() {
+            return Ok(false);
+        }
+        let wanted_bytes = bytes.next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
+        let keep_bytes = pool.supply.reserved_bytes().saturating_sub(wanted_bytes);
+        Ok(pool.release_alone(self, keep_bytes)? > 0)
     }
 
     /// Gives what the other pool has and nobody uses back to the driver, so that a pool can have so much. Whether any went.

@@ -75,6 +75,16 @@ impl Tags {
         Ok(number)
     }
 
+    /// Counts more bytes for a block that has a tag already, unless that is more than its name, or one that it is within, may
+    /// have.
+    pub(crate) fn charge_more(&self, tag: u32, bytes: u64) -> Result<(), Full> {
+        if tag == NONE || tag == UNCOUNTED {
+            return Ok(());
+        }
+        let tag = self.known().tags[tag as usize - 1].clone();
+        tag.charge(bytes)
+    }
+
     /// As [`charge`](Self::charge), whatever the budgets say.
     pub(crate) fn charge_anyway(&self, name: &str, bytes: u64) -> u32 {
         let Some(number) = self.number(name) else { return UNCOUNTED };
@@ -91,6 +101,14 @@ impl Tags {
     pub(crate) fn name_uncounted(&self, tag: u32, record: u32, name: Option<&str>) {
         if let (UNCOUNTED, Some(name)) = (tag, name) {
             self.uncounted().insert(record, name.into());
+        }
+    }
+
+    /// Lets the name of a block that is not counted be another's, which has its contents from now on.
+    pub(crate) fn rename(&self, from: u32, to: u32) {
+        let mut uncounted = self.uncounted();
+        if let Some(name) = uncounted.remove(&from) {
+            uncounted.insert(to, name);
         }
     }
 
@@ -175,16 +193,15 @@ impl Known {
 impl Tag {
     fn charge(&self, bytes: u64) -> Result<(), Full> {
         let budget_bytes = self.budget_bytes.load(Ordering::Relaxed);
-        let before = self.live_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let charged = if before.saturating_add(bytes) > budget_bytes {
-            Err(Full { tag: self.name.clone(), live_bytes: before, budget_bytes })
-        } else {
-            self.within.as_ref().map_or(Ok(()), |within| within.charge(bytes))
-        };
-        if charged.is_err() {
+        let within = |live: u64| live.checked_add(bytes).filter(|&sum| sum <= budget_bytes);
+        // At once, so that nobody ever sees more than the budget.
+        let charged = self.live_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
+        charged.map_err(|live_bytes| Full { tag: self.name.clone(), live_bytes, budget_bytes })?;
+        let outer = self.within.as_ref().map_or(Ok(()), |within| within.charge(bytes));
+        if outer.is_err() {
             self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
-        charged
+        outer
     }
 
     fn discharge(&self, bytes: u64) {
@@ -230,8 +247,10 @@ mod tests {
         let tag = tags.charge(Some("one more"), 1).unwrap();
         tags.name_uncounted(tag, 7, Some("one more"));
         assert_eq!(tags.name(tag, 7).as_deref(), Some("one more"));
-        tags.discharge(tag, 7, 1);
-        assert_eq!(tags.name(tag, 7), None);
+        tags.rename(7, 8);
+        assert_eq!((tags.name(tag, 7), tags.name(tag, 8).as_deref()), (None, Some("one more")));
+        tags.discharge(tag, 8, 1);
+        assert_eq!(tags.name(tag, 8), None);
         assert_eq!(tags.name(NONE, 7), None);
     }
 }

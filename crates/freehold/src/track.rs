@@ -25,6 +25,10 @@ const RECENT: usize = 64;
 /// A position that every piece of work is before.
 const FOREVER: u64 = u64::MAX;
 
+/// The positions of a stream that was seen while it was captured: the end of the capture, and all work outside of it.
+const CAPTURE_END: u64 = 1;
+const BESIDE_CAPTURE: u64 = 2;
+
 /// Whose a stream is, and for how long its handle means it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
@@ -35,6 +39,10 @@ pub(crate) enum Trust {
     /// As above, but nobody says when it is gone: its handle is used only in calls whose caller names the stream, and what is
     /// released in it is marked at once.
     Untold,
+    /// As above, but seen while it was captured, when nobody can ask which stream it is. What is released in its order waits for
+    /// the end of the capture: all of it was handed out since that began, and no work but the capture's has used it. What else is
+    /// used in it waits for a mark, which is made if the stream turns out to be one that was known before.
+    Captured,
 }
 
 #[derive(Debug)]
@@ -126,7 +134,18 @@ impl Track {
     /// streams it is one that nobody has come to before a mark is made. The last mark of a stream that is gone is behind
     /// everything.
     pub(crate) fn next(&self) -> u64 {
+        if self.trust == Trust::Captured {
+            return BESIDE_CAPTURE;
+        }
         self.put.load(Ordering::Acquire) + u64::from(self.is_foreign() && !self.is_retired())
+    }
+
+    /// The position that a block of another stream's order is to wait for which is used in this one.
+    pub(crate) fn pledge(&self) -> u64 {
+        if self.trust == Trust::Captured {
+            self.released.fetch_max(BESIDE_CAPTURE, Ordering::AcqRel);
+        }
+        self.next()
     }
 
     /// The position behind all that was released. As [`next`](Self::next), but where every release is marked at once.
@@ -134,6 +153,7 @@ impl Track {
         match self.trust {
             Trust::Own | Trust::Told => self.next(),
             Trust::Untold => self.put.load(Ordering::Acquire).max(self.released.load(Ordering::Acquire)),
+            Trust::Captured => CAPTURE_END,
         }
     }
 
@@ -159,6 +179,11 @@ impl Track {
             Err(error) if error.code == CUerror::STREAM_CAPTURE_IMPLICIT => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the handle means the stream until somebody says otherwise, so that calls may name it which its user did not.
+    fn can_be_named(&self) -> bool {
+        matches!(self.trust, Trust::Own | Trust::Told)
     }
 
     /// Makes a call that names the stream. The default streams are those of the context that is current.
@@ -210,7 +235,8 @@ impl Track {
     /// the work that it tells of, and that work may be known to be done before the mark is.
     pub(crate) fn has_ended(&self) -> bool {
         // What was released while the stream was captured waits for a mark that could not be made.
-        if !self.is_retired() || !self.is_idle() || !self.has_passed(self.edge()) {
+        let last = self.edge().max(self.released.load(Ordering::Acquire));
+        if !self.is_retired() || !self.is_idle() || !self.has_passed(last) {
             return false;
         }
         let signals = self.signals();
@@ -251,8 +277,17 @@ impl Track {
         Ok(())
     }
 
-    /// Sees to it that the host will hear when `position` has passed. One mark serves all positions up to it.
+    /// Sees to it that the host will hear when `position` has passed. One mark serves all positions up to it. A stream that is gone
+    /// has had its last mark: its handle may mean another one.
     pub(crate) fn mark(&self, api: &Api, position: u64) -> Result<(), CallError> {
+        if self.is_retired() || self.trust == Trust::Captured {
+            return Ok(());
+        }
+        self.mark_named(api, position)
+    }
+
+    /// As [`mark`](Self::mark), for who knows that the handle means the stream.
+    fn mark_named(&self, api: &Api, position: u64) -> Result<(), CallError> {
         if self.has_passed(position) {
             return Ok(());
         }
@@ -299,7 +334,7 @@ impl Track {
 
     /// Asks the driver whether everything that was put in has been done, where that is not known.
     pub(crate) fn ask(&self, api: &Api) -> Result<(), CallError> {
-        if self.trust == Trust::Untold {
+        if !self.can_be_named() {
             return Ok(());
         }
         let now = self.edge();
@@ -318,6 +353,14 @@ impl Track {
         Ok(())
     }
 
+    /// Whether everything that was put in has been done, others' work too where they can be asked.
+    pub(crate) fn is_quiet(&self, api: &Api) -> Result<bool, CallError> {
+        self.refresh(api)?;
+        let edge = self.edge();
+        self.ask(api)?;
+        Ok(self.has_passed(edge))
+    }
+
     /// Forgets what was waited for of a stream that has ended.
     pub(crate) fn forget(&self, ended: StreamId) {
         self.waited.lock().unwrap_or_else(PoisonError::into_inner).remove(&ended);
@@ -325,10 +368,7 @@ impl Track {
 
     /// Whether this stream can be told to wait for another: not where either is captured, or another thread's.
     pub(crate) fn can_wait_for(&self, api: &Api, other: &Self) -> Result<bool, CallError> {
-        Ok(!other.is_retired()
-            && other.trust != Trust::Untold
-            && self.can_be_marked(api)?
-            && other.can_be_marked(api)?)
+        Ok(!other.is_retired() && other.can_be_named() && self.can_be_marked(api)? && other.can_be_marked(api)?)
     }
 
     /// Lets this stream's next work wait, on the device, until `other` has passed `position`. Whether it has to.
@@ -428,7 +468,7 @@ impl Track {
         }
         let mut now = self.next();
         let mut signals = loop {
-            self.mark(api, now)?;
+            self.mark_named(api, now)?;
             let signals = self.signals();
             // Who asked meanwhile how far the stream has come moved its edge: the last mark is behind that.
             if self.put.load(Ordering::Acquire) <= now {
@@ -446,6 +486,11 @@ impl Track {
         }
         self.retired.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Notes that the capture is over in which the stream was seen.
+    pub(crate) fn end_capture(&self) {
+        self.note_passed(CAPTURE_END);
     }
 
     /// Notes that the stream is gone, as others turned out to have destroyed it. Its marks tell of its end.
@@ -484,6 +529,10 @@ impl Track {
         signals.spare.clear();
         self.retired.store(true, Ordering::Release);
         self.note_passed(FOREVER);
+    }
+
+    pub(crate) fn hall(&self) -> &Arc<Hall> {
+        &self.hall
     }
 
     pub(crate) fn slot(&self) -> Option<&Slot> {

@@ -107,8 +107,8 @@ fn a_descriptor_that_has_not_the_words_or_may_lose_them_is_refused() {
     assert!(matches!(refused(&page, 0), Error::NothingAsked));
     let many = usize::MAX / 8 + 1;
     assert!(matches!(refused(&page, many), Error::TooManyElements { element_bytes: 8, .. }));
-    assert!(matches!(refused(&shared::unsealed(4096), 1), Error::ClockNotSealed));
-    assert!(matches!(refused(&File::open("/dev/null").unwrap(), 1), Error::ClockNotSealed));
+    assert!(matches!(refused(&shared::unsealed(4096), 1), Error::NotSealed));
+    assert!(matches!(refused(&File::open("/dev/null").unwrap(), 1), Error::NotSealed));
     let constant = shared::words(4096);
     fcntl_add_seals(&constant, SealFlags::WRITE).unwrap();
     assert!(matches!(refused(&constant, 1), Error::System { .. }));

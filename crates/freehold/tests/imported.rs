@@ -229,11 +229,30 @@ fn memory_returns_when_the_descriptor_and_the_last_part_are_gone() {
     drop((descriptor, imported, copy));
     own.device.tidy().unwrap();
     assert_eq!(own.device.free_bytes().unwrap(), free_bytes - CHUNK);
-    let again = part.import();
+    assert_eq!(stream.download(&part).unwrap().len(), N);
     drop(part);
-    assert_eq!(stream.download(&again.part::<u32>(&stream, 0, N).unwrap()).unwrap().len(), N);
-    drop(again);
     assert_eq!(own.device.free_bytes().unwrap(), free_bytes);
+    assert!(own.device.troubles().is_empty());
+}
+
+#[test]
+fn a_departure_is_over_when_the_work_with_the_last_part_has_passed() {
+    let own = own();
+    let [stream] = own.streams();
+    let imported = import(&own, &shared::memory(CHUNK), Permission::ReadWrite);
+    let departure = imported.departure();
+    let mut part = imported.part::<u32>(&stream, 0, N).unwrap();
+    let gate = own.gate();
+    own.hold(&stream, &gate);
+    stream.fill_bytes(&mut part, 1).unwrap();
+    drop(imported);
+    assert!(!departure.is_over().unwrap(), "a part is left");
+    drop(part);
+    assert!(!departure.is_over().unwrap(), "work is pending");
+    gate.open();
+    stream.synchronize().unwrap();
+    assert!(departure.is_over().unwrap());
+    assert!(departure.is_over().unwrap(), "for ever");
     assert!(own.device.troubles().is_empty());
 }
 

@@ -6,15 +6,17 @@
 
 mod own;
 
+use std::collections::BTreeMap;
 use std::env;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use freehold::{Block, DeviceVec, Error, Stream, Totals};
 use freehold_driver::cuda::{
     Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUerror, CUmemAllocationProp, CUmemGenericAllocationHandle,
     CUresult,
 };
-use own::{N, Own, grid, opened};
+use own::{Gate, N, Own, grid, opened};
 
 const MIB: usize = 1 << 20;
 const SEEDS: u64 = 10;
@@ -44,6 +46,42 @@ unsafe extern "C" fn creates_nothing(
     _: u64,
 ) -> CUresult {
     Err(CUerror::NOT_SUPPORTED)
+}
+
+/// How far behind where it lies the driver says that memory is, and where it lies, by what was said.
+static SHIFT_BYTES: AtomicU64 = AtomicU64::new(0);
+static SHIFTED: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
+
+unsafe extern "C" fn allocates_shifted(start: *mut CUdeviceptr, bytes: usize) -> CUresult {
+    let shift_bytes = SHIFT_BYTES.load(Ordering::Relaxed);
+    // SAFETY: the caller gives a pointer to one address, which outlives the call; there is more than is told of.
+    unsafe { (PLAIN.get().unwrap().cuMemAlloc_v2)(start, bytes + shift_bytes.min(MIB as u64) as usize) }?;
+    // SAFETY: as above, and the driver has written it.
+    let real = unsafe { start.read() }.0;
+    let shifted = real + shift_bytes;
+    SHIFTED.lock().unwrap().insert(shifted, real);
+    // SAFETY: as above.
+    unsafe { start.write(CUdeviceptr(shifted)) };
+    Ok(())
+}
+
+unsafe extern "C" fn frees_shifted(start: CUdeviceptr) -> CUresult {
+    let real = SHIFTED.lock().unwrap().remove(&start.0).unwrap_or(start.0);
+    // SAFETY: the call takes no pointer.
+    unsafe { (PLAIN.get().unwrap().cuMemFree_v2)(CUdeviceptr(real)) }
+}
+
+/// A device whose memory lies elsewhere than the driver says, while a test wants it to.
+fn shifted() -> Own {
+    let api = Api { cuMemAlloc_v2: allocates_shifted, cuMemFree_v2: frees_shifted, ..tables()[0] };
+    Own::over(api, &opened())
+}
+
+/// Holds a stream up with work that uses a block of its own.
+fn hold_up(own: &Own, busy: &Stream, gate: &Gate) {
+    let mut used = busy.alloc::<u32>(N).unwrap();
+    own.hold(busy, gate);
+    busy.launch(&own.kernels.add, grid(), (&mut used, 1_u32, N as u32)).unwrap();
 }
 
 /// Devices that say so, and one whose driver does not have the calls.
@@ -82,14 +120,73 @@ fn blocks_are_had_used_again_and_given_back_on_a_driver_without_the_calls() {
 fn memory_is_not_given_back_while_that_would_wait() {
     let own = own();
     let ([busy, idle], gate) = (own.streams(), own.gate());
-    let mut used = busy.alloc::<u32>(N).unwrap();
-    own.hold(&busy, &gate);
-    busy.launch(&own.kernels.add, grid(), (&mut used, 1_u32, N as u32)).unwrap();
+    hold_up(&own, &busy, &gate);
     drop(idle.alloc::<u8>(20 * MIB).unwrap());
     assert_eq!(own.device.trim().unwrap(), 0);
     gate.open();
     own.device.synchronize().unwrap();
     assert!(own.device.trim().unwrap() >= 20 * MIB as u64);
+}
+
+#[test]
+fn a_release_at_once_gives_memory_back_where_nothing_runs_and_waits_for_nobody_else() {
+    let own = own();
+    let ([busy, idle], gate) = (own.streams(), own.gate());
+    let reserved_bytes = own.device.totals().reserved_bytes;
+    idle.alloc::<u8>(40 * MIB).unwrap().release_now().unwrap();
+    assert_eq!(own.device.totals().reserved_bytes, reserved_bytes);
+    hold_up(&own, &busy, &gate);
+    let block = idle.alloc::<u8>(40 * MIB).unwrap();
+    let held_bytes = own.device.totals().reserved_bytes;
+    let address = block.address();
+    block.release_now().unwrap();
+    assert_eq!(own.device.totals().reserved_bytes, held_bytes);
+    // What could not go is handed out again.
+    assert_eq!(idle.alloc::<u8>(40 * MIB).unwrap().address(), address);
+    gate.open();
+    assert!(own.device.troubles().is_empty());
+    own.device.synchronize().unwrap();
+    assert!(own.device.trim().unwrap() >= 40 * MIB as u64);
+}
+
+#[test]
+fn memory_that_begins_with_no_whole_page_is_used_and_given_back_when_nothing_runs() {
+    let own = shifted();
+    let ([busy, idle], gate) = (own.streams(), own.gate());
+    hold_up(&own, &busy, &gate);
+    SHIFT_BYTES.store(4096, Ordering::Relaxed);
+    let mut blocks = [20, 30].map(|mib| idle.alloc::<u8>(mib * MIB).unwrap());
+    SHIFT_BYTES.store(0, Ordering::Relaxed);
+    gate.open();
+    for block in &mut blocks {
+        assert_eq!(block.address().0 % (2 * MIB as u64), 0);
+        idle.fill_bytes(block, 7).unwrap();
+        assert!(idle.download(block).unwrap().iter().all(|byte| *byte == 7));
+    }
+    drop(blocks);
+    own.device.synchronize().unwrap();
+    own.device.trim().unwrap();
+    assert_eq!(own.device.totals(), Totals::default());
+    assert_eq!(SHIFTED.lock().unwrap().len(), 0);
+}
+
+#[test]
+fn memory_at_addresses_that_the_pool_cannot_tell_apart_is_refused_and_given_back_when_nothing_runs() {
+    let own = shifted();
+    let ([busy, idle], gate) = (own.streams(), own.gate());
+    hold_up(&own, &busy, &gate);
+    SHIFT_BYTES.store(1 << 46, Ordering::Relaxed);
+    let known = SHIFTED.lock().unwrap().len();
+    assert!(matches!(idle.alloc::<u8>(20 * MIB), Err(Error::OutOfMemory(_))));
+    assert!(matches!(idle.alloc::<u8>(20 * MIB), Err(Error::OutOfMemory(_))));
+    SHIFT_BYTES.store(0, Ordering::Relaxed);
+    assert_eq!(SHIFTED.lock().unwrap().len(), known + 1);
+    gate.open();
+    own.device.synchronize().unwrap();
+    drop(idle.alloc::<u8>(20 * MIB).unwrap());
+    own.device.trim().unwrap();
+    assert_eq!(own.device.totals(), Totals::default());
+    assert_eq!(SHIFTED.lock().unwrap().len(), 0);
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl Connection {
         let connection = Self {
             tenant,
             socket: get(Kept::Connection(tenant))?,
-            ring: Served::new(Shared::open(get(Kept::Ring(tenant))?, RING_BYTES)?),
+            ring: Served::resume(Shared::open(get(Kept::Ring(tenant))?, RING_BYTES)?),
             clock: Shared::open(get(Kept::Clock(tenant))?, CLOCK_WORDS as usize * 8)?,
             bell: get(Kept::Bell(tenant))?,
             process: get(Kept::Process(tenant))?,
@@ -81,7 +81,7 @@ impl Connection {
 
     /// Takes a request out whose reply was the last thing that a broker before this one did.
     fn skip_answered(&self) {
-        if let (Ok(Some((number, _))), Some(last)) = (self.ring.peek(), self.ring.last_reply())
+        if let (Some((number, _)), Some(last)) = (self.ring.peek(), self.ring.last_reply())
             && (last[0] >> 32) as u32 == number
             && !matches!(last[0] as u16, 109 | 110)
         {
@@ -98,7 +98,7 @@ impl Connection {
         if self.is_waiting || self.ring.room()? < REPLIES_MAX {
             return Ok(None);
         }
-        let Some((number, slot)) = self.ring.peek()? else { return Ok(None) };
+        let Some((number, slot)) = self.ring.peek() else { return Ok(None) };
         let asked = Framed::<Request>::decode(&slot, &[]).and_then(|mut asked| {
             asked.is_again = std::mem::take(&mut self.is_again);
             asked.number = number;

@@ -39,6 +39,9 @@ use crate::wire::Id;
 /// How many requests of one tenant are served before the next one's turn.
 const TURN: usize = 32;
 
+/// A request takes as long as so many turns of looking into rings without one.
+const TURNS_SERVED: u32 = 8;
+
 /// A tenant is told of a lease that it was given while so much of its ring is free: the rest is for its replies.
 const ROOM_FOR_GIVEN: u32 = 128;
 
@@ -277,43 +280,49 @@ impl Daemon {
         let spin = Duration::from_micros(self.config.spin_us);
         let mut events = Vec::with_capacity(256);
         let mut last_work = Instant::now();
-        let mut turns = 0u32;
+        let (mut turns, mut has_worked, mut is_awake) = (0, false, true);
         let moment = Spin::new();
         while !self.is_stopping {
-            turns = turns.wrapping_add(1);
-            let mut has_worked = self.serve_rings()?;
-            let is_awake = has_worked || last_work.elapsed() < spin;
-            // While rings are busy, the rest is looked at now and then.
-            if !is_awake || turns.is_multiple_of(64) {
-                has_worked |= self.serve_events(&mut events, is_awake)?;
+            let served = self.serve_rings()?;
+            has_worked |= served != 0;
+            is_awake |= has_worked;
+            turns += 1 + served * TURNS_SERVED;
+            // While this spins, neither the clock nor the system is asked in every turn.
+            if is_awake && turns < moment.moments() {
+                if served == 0 {
+                    moment.moment();
+                }
+                continue;
             }
-            if has_worked {
+            turns = 0;
+            is_awake = has_worked || last_work.elapsed() < spin;
+            has_worked |= self.serve_events(&mut events, is_awake)?;
+            if std::mem::take(&mut has_worked) {
                 last_work = Instant::now();
-            } else if is_awake {
-                moment.moment();
+                is_awake = true;
             }
         }
         Ok(())
     }
 
-    /// Serves what is in the rings. Whether something was.
-    fn serve_rings(&mut self) -> io::Result<bool> {
-        let mut has_worked = false;
+    /// Serves what is in the rings: how many requests.
+    fn serve_rings(&mut self) -> io::Result<u32> {
+        let mut served = 0;
         let mut next = 0;
         while let Some((&at, _)) = self.connections.range(next..).next() {
-            has_worked |= self.serve_ring(at)?;
+            served += self.serve_ring(at)?;
             next = at + 1;
         }
-        Ok(has_worked)
+        Ok(served)
     }
 
-    fn serve_ring(&mut self, at: u32) -> io::Result<bool> {
-        let mut has_worked = false;
+    fn serve_ring(&mut self, at: u32) -> io::Result<u32> {
+        let mut served = 0;
         for _ in 0..TURN {
             let Some(connection) = self.connections.get_mut(&at) else { break };
             match connection.next() {
                 Ok(Some((asked, tenant))) => {
-                    has_worked = true;
+                    served += 1;
                     match asked {
                         Ok(asked) => self.ask(tenant, asked, Route::Ring)?,
                         Err((number, refusal)) => self.refuse(tenant, number, refusal, Route::Ring)?,
@@ -326,7 +335,10 @@ impl Daemon {
                 }
             }
         }
-        Ok(has_worked)
+        if let Some(connection) = self.connections.get(&at) {
+            connection.ring.rouse();
+        }
+        Ok(served)
     }
 
     /// Waits for events, unless there is work, and serves them. Whether something came.
@@ -354,6 +366,7 @@ impl Daemon {
             self.serve_event(Source::of(event.data.u64()))?;
         }
         self.look_after()?;
+        self.connections.values().for_each(|one| one.ring.rouse());
         Ok(has_request || !events.is_empty())
     }
 

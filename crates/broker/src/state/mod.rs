@@ -14,8 +14,10 @@ pub(crate) mod record;
 mod requests;
 mod room;
 pub(crate) mod shelf;
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, fuzzing))]
+#[allow(clippy::unwrap_used, reason = "as in any test")]
+#[cfg_attr(not(test), allow(dead_code, reason = "fuzzing uses a part of it"))]
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -61,8 +61,8 @@ pub(crate) fn a_stopped_keeper_stops_nobody(stage: &Stage) {
     }
     // A keeper that has got everything starts a broker that knows everything.
     until("the new broker has a keeper that has everything", || {
-        let keeper = stage.descriptors("serve");
-        (keeper + 40 >= stage.descriptors("broker")).then_some(())
+        let [broker, keeper] = stage.descriptors(&mut link, "serve");
+        (keeper + 40 >= broker).then_some(())
     });
     stage.kill("broker");
     assert_eq!(sums(&mut link).names, 300);

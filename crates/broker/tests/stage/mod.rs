@@ -1,7 +1,9 @@
 //! A broker of its own for one test, on a software device of its own.
 
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -25,6 +27,18 @@ pub(crate) fn config(socket: PathBuf, group: Option<u32>) -> Config {
         spin_us: 20,
         terms: Terms { group, ..Terms::default() },
     }
+}
+
+/// Segments are multiples of this.
+const SEGMENT_BYTES: u64 = 2 << 20;
+
+/// The descriptors of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Of segments, in bytes.
+    pub(crate) memory_bytes: u64,
+    /// Of anything else, how many.
+    pub(crate) others: usize,
 }
 
 pub(crate) struct Stage {
@@ -51,6 +65,7 @@ impl Stage {
         command.args(group.map(|group| group.to_string()));
         let machine = format!("stage-{}-{number}", std::process::id());
         command.env("FREEHOLD_SOFT_MACHINE", &machine);
+        command.stderr(File::create(folder.join("said")).expect("a file for what the processes say"));
         let mut serve = command.spawn().expect("this program runs");
         let mut line = String::new();
         let output = serve.stdout.take().expect("it is piped");
@@ -61,6 +76,11 @@ impl Stage {
 
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join("broker")
+    }
+
+    /// What keeper, broker and cleaner have said to whoever watches them.
+    pub(crate) fn said(&self) -> String {
+        std::fs::read_to_string(self.folder.join("said")).expect("the file is there")
     }
 
     pub(crate) fn link(&self) -> Link {
@@ -79,6 +99,21 @@ impl Stage {
         let output = self.device_command(task, to).output().expect("this program runs");
         output.status.code()?;
         Some(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+    }
+
+    /// Runs a process of this stage to its end: what it said, unless it failed.
+    pub(crate) fn process(&self, words: &[OsString]) -> Option<String> {
+        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        command.args(words).env("FREEHOLD_SOFT_MACHINE", &self.machine).stderr(Stdio::inherit());
+        let output = command.output().expect("this program runs");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+    }
+
+    /// Starts a process of this stage, which is spoken with over pipes.
+    pub(crate) fn start(&self, words: &[OsString]) -> Child {
+        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        command.args(words).env("FREEHOLD_SOFT_MACHINE", &self.machine);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this program runs")
     }
 
     /// Starts a process that does something with a device: it, and who it is at the broker.
@@ -120,23 +155,49 @@ impl Stage {
         !processes.is_empty()
     }
 
-    /// How many descriptors a part has open.
-    pub(crate) fn descriptors(&self, part: &str) -> usize {
+    /// What the descriptors of a part are of.
+    pub(crate) fn held(&self, part: &str) -> Held {
         let process = *self.processes(part).first().expect("the part is there");
-        std::fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count)
+        let mut held = Held::default();
+        for entry in std::fs::read_dir(format!("/proc/{process}/fd")).expect("a process has descriptors").flatten() {
+            let of = std::fs::read_link(entry.path()).unwrap_or_default();
+            if of.to_string_lossy().starts_with("/memfd:freehold-memory") {
+                // The file of a segment has a page more than the segment.
+                let bytes = std::fs::metadata(entry.path()).map_or(0, |file| file.len());
+                held.memory_bytes += bytes - bytes % SEGMENT_BYTES;
+            } else {
+                held.others += 1;
+            }
+        }
+        held
+    }
+
+    /// Waits until broker and keeper have the descriptors of all memory that was made, each once. What else they have.
+    pub(crate) fn descriptors(&self, link: &mut Link, keeper: &str) -> [usize; 2] {
+        until("broker and keeper have one descriptor for each segment", || {
+            let made_bytes = sums(link).made_bytes;
+            let held = ["broker", keeper].map(|part| self.held(part));
+            let is_all = held.iter().all(|held| held.memory_bytes == made_bytes);
+            (is_all && sums(link).made_bytes == made_bytes).then_some(held.map(|held| held.others))
+        })
     }
 }
 
 impl Drop for Stage {
     fn drop(&mut self) {
         // The keeper last: it would start the broker again.
-        for part in ["serve", "keeper", "broker", "cleaner", "tenant", "serve", "keeper", "broker"] {
+        for part in
+            ["serve", "keeper", "broker", "cleaner", "tenant", "witness", "hoarder", "serve", "keeper", "broker"]
+        {
             self.kill(part);
         }
         let _ = self.serve.wait();
         until("all processes are gone", || {
             ["serve", "keeper", "broker"].iter().all(|part| !self.kill(part)).then_some(())
         });
+        if std::thread::panicking() {
+            eprintln!("{}", self.said());
+        }
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -159,6 +220,22 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Looks again and again until what is seen is what is wanted.
+pub(crate) fn until_is<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, mut look: impl FnMut() -> T) {
+    let begun = Instant::now();
+    loop {
+        let seen = look();
+        if seen == wanted {
+            return;
+        }
+        assert!(
+            begun.elapsed() < LONGEST,
+            "waited {LONGEST:?} until {what}: {wanted:?} is wanted, and {seen:?} is seen"
+        );
+        std::thread::yield_now();
+    }
+}
+
 pub(crate) fn sums(link: &mut Link) -> Sums {
     match link.call(Request::Totals).expect("a broker serves").reply {
         Reply::Sums(sums) => sums,
@@ -176,6 +253,11 @@ impl Random {
         self.0 ^= self.0 << 17;
         self.0 % bound
     }
+
+    /// A seed for somebody else.
+    pub(crate) fn seed(&mut self) -> u64 {
+        1 + self.below(u64::MAX - 1)
+    }
 }
 
 pub(crate) fn seed() -> u64 {
@@ -183,10 +265,4 @@ pub(crate) fn seed() -> u64 {
     let seed = given.unwrap_or_else(|| u64::from(std::process::id()) << 16 | 1);
     println!("FREEHOLD_SEED={seed}");
     seed
-}
-
-pub(crate) fn start_tenant(socket: &Path, seed: u64) -> Child {
-    let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
-    command.arg("tenant").arg(socket).arg(seed.to_string()).stdout(Stdio::piped());
-    command.spawn().expect("this program runs")
 }

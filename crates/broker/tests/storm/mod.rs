@@ -1,110 +1,163 @@
 //! What tenants do until they are killed, and what must be left then.
 
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::io::{Read, Write};
+use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread::JoinHandle;
 
-use freehold_broker::wire::{Access, Point, Policy, Reply, Request};
+use freehold_broker::wire::{Access, Id, Point, Policy, Reply, Request};
 use freehold_broker::{Granted, Link, Name};
 
-use crate::stage::{self, MEMORY_BYTES, Random, Stage, seed, start_tenant, sums, until};
+use crate::stage::{self, Random, Stage, sums, until};
 
 /// What a tenant is about to do, or has just done: a letter for each state of the protocol.
-const STATES: &[u8] = b"CWRrAaPpFfLlGgXxDdB";
+pub(crate) const STATES: &[u8] = b"CWRrAaPpFfLlGgXxDdB";
 
-/// Tells whoever started this process where it is.
-fn say(state: u8) {
-    let mut out = std::io::stdout().lock();
-    if out.write_all(&[state]).and_then(|()| out.flush()).is_err() {
-        std::process::exit(0);
+/// A tenant that tells whoever started it where it is.
+struct Player {
+    random: Random,
+    /// The state in which it kills itself, when it is in it for the so manieth time.
+    last: u8,
+    times: u64,
+}
+
+impl Player {
+    fn say(&mut self, state: u8) {
+        let mut out = std::io::stdout().lock();
+        if out.write_all(&[state]).and_then(|()| out.flush()).is_err() {
+            std::process::exit(0);
+        }
+        if state == self.last {
+            self.times -= 1;
+            if self.times == 0 {
+                stage::kill(std::process::id());
+            }
+        }
+    }
+
+    /// Whether it says goodbye now: soon, if it is to die of that, and never, if it is to be killed by others.
+    fn is_over(&mut self) -> bool {
+        self.last == b'B' && self.random.below(20) == 0
     }
 }
 
 /// Reserves, publishes, leases, gives and returns until it is killed.
-pub(crate) fn tenant(socket: &OsStr, seed: u64) -> ExitCode {
-    let mut random = Random(seed);
-    say(b'C');
-    let Ok(mut link) = Link::connect(Path::new(socket)) else { return ExitCode::FAILURE };
-    say(b'W');
-    let mut held: Vec<Granted> = Vec::new();
-    let me = link.tenant();
+pub(crate) fn tenant(words: &[OsString]) -> ExitCode {
+    let text = |at: usize| words[at].to_str().expect("a word of ours");
+    let number = |at: usize| text(at).parse().expect("a number");
+    let mut player = Player { random: Random(number(1)), last: text(2).as_bytes()[0], times: number(3) };
+    player.say(b'C');
+    let mut link = Link::connect(Path::new(&words[0])).expect("a broker serves");
+    player.say(b'W');
+    let (mut held, mut attached) = (Vec::new(), Vec::new());
     loop {
-        match random.below(8) {
+        player.play(&mut link, &mut held, &mut attached);
+        if player.is_over() {
+            player.say(b'B');
+            link.close().expect("a broker serves");
+            // It was not to come so far once, and dies the next time.
+            link = Link::connect(Path::new(&words[0])).expect("a broker serves");
+            held.clear();
+            attached.clear();
+        }
+    }
+}
+
+impl Player {
+    fn play(&mut self, link: &mut Link, held: &mut Vec<Granted>, attached: &mut Vec<Id>) {
+        match self.random.below(9) {
             0 | 1 => {
-                say(b'R');
-                if let Ok(granted) = link.reserve(1 + random.below(3 << 20)) {
+                self.say(b'R');
+                if let Ok(granted) = link.reserve(1 + self.random.below(3 << 20)) {
                     held.push(granted);
                 }
-                say(b'r');
+                self.say(b'r');
             }
             2 => {
                 if let Some(granted) = held.last() {
-                    say(b'A');
+                    self.say(b'A');
                     link.attach(granted.segment).expect("a segment of a lease");
-                    say(b'a');
+                    attached.push(granted.segment);
+                    self.say(b'a');
                 }
             }
             3 => {
                 if let Some(granted) = held.last() {
-                    say(b'P');
-                    let name = Name::parse(&format!("storm/{}", random.below(4))).expect("a name");
-                    let policy = if random.below(2) == 0 { Policy::Restore } else { Policy::Drop };
-                    let request = Request::Publish { lease: granted.lease, policy, point: Point::default(), name };
-                    let _ = link.call(request);
-                    say(b'p');
+                    self.say(b'P');
+                    let policy = if self.random.below(2) == 0 { Policy::Restore } else { Policy::Drop };
+                    let (lease, point, name) = (granted.lease, Point::default(), self.name());
+                    // It may be taken.
+                    let _ = link.call(Request::Publish { lease, policy, point, name });
+                    self.say(b'p');
                 }
             }
-            4 => {
-                say(b'F');
-                let name = Name::parse(&format!("storm/{}", random.below(4))).expect("a name");
-                let found = link.call(Request::Find { name: name.clone() });
-                say(b'f');
-                if let Ok(answer) = found
-                    && let Reply::Number { id, .. } = answer.reply
-                {
-                    say(b'L');
-                    let access = if random.below(3) == 0 { Access::Write } else { Access::Read };
-                    if let Ok(granted) = link.lease(id, access) {
-                        held.push(granted);
-                    }
-                    say(b'l');
-                }
-                if random.below(6) == 0 {
-                    let _ = link.call(Request::Drop { name });
-                }
-            }
+            4 => self.find(link, held),
             5 => {
                 if let Some(granted) = held.pop() {
-                    say(b'G');
-                    match link.give(granted.lease, me, Point::default()) {
+                    self.say(b'G');
+                    match link.give(granted.lease, link.tenant(), Point::default()) {
                         Ok(()) => held.push(link.wait_given().expect("it was given to itself").granted),
                         Err(_) => held.push(granted),
                     }
-                    say(b'g');
+                    self.say(b'g');
+                }
+            }
+            6 => {
+                while let Some(segment) = link.to_leave().or_else(|| attached.pop()) {
+                    self.say(b'D');
+                    link.detach(segment).expect("a broker serves");
+                    self.say(b'd');
                 }
             }
             _ => {
                 if !held.is_empty() {
-                    say(b'X');
-                    let granted = held.swap_remove(random.below(held.len() as u64) as usize);
+                    self.say(b'X');
+                    let granted = held.swap_remove(self.random.below(held.len() as u64) as usize);
                     link.give_back(granted.lease, Point::default()).expect("a broker serves");
-                    say(b'x');
-                }
-                while let Some(segment) = link.to_leave() {
-                    say(b'D');
-                    link.detach(segment).expect("a broker serves");
-                    say(b'd');
+                    self.say(b'x');
                 }
             }
         }
-        if random.below(200) == 0 {
-            say(b'B');
-            return if link.close().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+
+    fn name(&mut self) -> Name {
+        Name::parse(&format!("storm/{}", self.random.below(4))).expect("a name")
+    }
+
+    fn find(&mut self, link: &mut Link, held: &mut Vec<Granted>) {
+        self.say(b'F');
+        let name = self.name();
+        let found = link.call(Request::Find { name: name.clone() });
+        self.say(b'f');
+        if let Ok(answer) = found
+            && let Reply::Number { id, .. } = answer.reply
+        {
+            self.say(b'L');
+            let access = if self.random.below(3) == 0 { Access::Write } else { Access::Read };
+            if let Ok(granted) = link.lease(id, access) {
+                held.push(granted);
+            }
+            self.say(b'l');
+        }
+        if self.random.below(6) == 0 {
+            // It may be gone.
+            let _ = link.call(Request::Drop { name });
         }
     }
+}
+
+/// Starts such a tenant.
+pub(crate) fn start(socket: &Path, seed: u64, last: char, times: u64) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+    command.arg("tenant").arg(socket).arg(seed.to_string()).arg(last.to_string()).arg(times.to_string());
+    command.stdout(Stdio::piped()).spawn().expect("this program runs")
+}
+
+/// Reads what a tenant tells, so that it goes on.
+pub(crate) fn read_on(tenant: &mut Child) -> JoinHandle<std::io::Result<u64>> {
+    let mut words = tenant.stdout.take().expect("it is piped");
+    std::thread::spawn(move || std::io::copy(&mut words, &mut std::io::sink()))
 }
 
 pub(crate) fn a_lease_comes_and_goes(stage: &Stage) {
@@ -162,117 +215,12 @@ pub(crate) fn a_request_is_answered_once(stage: &Stage) {
     assert_eq!(sums(&mut link).leased_bytes, 512);
 }
 
-/// What is left when nobody has anything.
-fn is_empty(link: &mut Link) -> bool {
-    let sums = sums(link);
-    sums.tenants == 1 && sums.leases == 0 && sums.leaving_bytes == 0
-}
-
-fn drop_all(link: &mut Link) {
+/// Drops the names that tenants of [`tenant`] have published.
+pub(crate) fn drop_all(link: &mut Link) {
     loop {
         let text = link.call(Request::List { after: None }).unwrap().text;
         let names: Vec<&str> = text.lines().filter_map(|line| line.split('\t').next()).collect();
         let Some(name) = names.iter().find(|name| name.starts_with("storm/")) else { return };
         let _ = link.call(Request::Drop { name: Name::parse(name).unwrap() });
     }
-}
-
-pub(crate) fn killed_tenants(stage: &Stage) {
-    let mut random = Random(seed());
-    let mut link = stage.link();
-    publish(&mut link, "survivor", 1 << 20);
-    let mut counts: BTreeMap<u8, u32> = BTreeMap::new();
-    let mut slowest = Duration::ZERO;
-    // A tenant that is killed at its n-th word is in the state that the word tells of.
-    let mut descriptors = None;
-    for turn in 0..400 {
-        let mut tenant = start_tenant(&stage.socket(), random.below(u64::MAX - 1) + 1);
-        let mut words = tenant.stdout.take().unwrap();
-        let wanted = STATES[turn % STATES.len()];
-        let mut seen = 0;
-        let last = loop {
-            let mut word = [0];
-            if words.read(&mut word).unwrap() == 0 {
-                break b'B';
-            }
-            seen += 1;
-            if (word[0] == wanted && random.below(3) == 0) || seen == 400 {
-                break word[0];
-            }
-        };
-        *counts.entry(last).or_default() += 1;
-        stage::kill(tenant.id());
-        let killed = Instant::now();
-        tenant.wait().unwrap();
-        drop_all(&mut link);
-        until("the dead tenant's memory is free", || {
-            (sums(&mut link).leases == 1 && sums(&mut link).leaving_bytes == 0).then_some(())
-        });
-        slowest = slowest.max(killed.elapsed());
-        let now = stage.descriptors("broker");
-        let first = *descriptors.get_or_insert(now);
-        assert!(now <= first + 64, "descriptors stay: {first} at first, {now} now");
-    }
-    println!(
-        "killed in each state: {}",
-        counts.iter().map(|(&state, count)| format!("{}:{count} ", state as char)).collect::<String>()
-    );
-    println!("memory was free again after {slowest:?} at the most");
-    let listed = link.call(Request::List { after: None }).unwrap().text;
-    assert!(listed.starts_with("survivor\t1048576\t"), "{listed:?}");
-    assert!(sums(&mut link).made_bytes <= MEMORY_BYTES);
-}
-
-pub(crate) fn killed_brokers(stage: &Stage) {
-    let mut random = Random(seed());
-    let mut link = stage.link();
-    publish(&mut link, "survivor", 1 << 20);
-    let leases: Vec<Granted> = (0..100).map(|_| link.reserve(700).unwrap()).collect();
-    let mut tenants: Vec<_> = (0..2).map(|_| start_tenant(&stage.socket(), random.below(u64::MAX - 1) + 1)).collect();
-    // They are read from, so that they go on.
-    let readers: Vec<_> = tenants
-        .iter_mut()
-        .map(|tenant| {
-            let mut words = tenant.stdout.take().unwrap();
-            std::thread::spawn(move || std::io::copy(&mut words, &mut std::io::sink()))
-        })
-        .collect();
-    let mut slowest = Duration::ZERO;
-    for turn in 0..60 {
-        let part = if turn % 5 == 4 { "keeper" } else { "broker" };
-        if part == "keeper" && stage.processes("keeper").is_empty() {
-            stage.kill("serve");
-        } else {
-            stage.kill(part);
-        }
-        let killed = Instant::now();
-        assert_eq!(sums(&mut link).budget_bytes, MEMORY_BYTES);
-        slowest = slowest.max(killed.elapsed());
-        for _ in 0..random.below(20) {
-            let granted = link.reserve(100).unwrap();
-            link.give_back(granted.lease, Point::default()).unwrap();
-        }
-        until("both are there", || {
-            let keepers = stage.processes("keeper").len() + stage.processes("serve").len();
-            (keepers > 0 && !stage.processes("broker").is_empty()).then_some(())
-        });
-        // A broker that answers now has given everything to the keeper that is there: before, the death of both loses all.
-        sums(&mut link);
-    }
-    println!("a broker answered after {slowest:?} at the most");
-    for tenant in &mut tenants {
-        stage::kill(tenant.id());
-        tenant.wait().unwrap();
-    }
-    readers.into_iter().for_each(|reader| drop(reader.join().unwrap()));
-    drop_all(&mut link);
-    until("only this one has leases", || (sums(&mut link).leases == 101).then_some(()));
-    leases.into_iter().for_each(|granted| link.give_back(granted.lease, Point::default()).unwrap());
-    until("all are over", || (sums(&mut link).leases == 1 && sums(&mut link).leaving_bytes == 0).then_some(()));
-    assert_eq!(link.take_refused(), []);
-    let mut other = stage.link();
-    let listed = other.call(Request::List { after: None }).unwrap().text;
-    assert!(listed.starts_with("survivor\t1048576\t"), "{listed:?}");
-    drop(link);
-    until("the first is gone too", || is_empty(&mut other).then_some(()));
 }

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use rustix::io;
+
 use super::lot::Lot;
 use super::record::{Gone, Record};
 use super::shelf::Shelf;
@@ -28,17 +30,18 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    pub(crate) fn new(table: Table, family: Family) -> Self {
-        Self {
+    /// A book without blocks for so many bytes of addresses, unless the system has no addresses for what it may have to note.
+    pub(crate) fn new(base: u64, bytes: u64, family: Family) -> io::Result<Self> {
+        Ok(Self {
             number: POOLS.fetch_add(1, Ordering::Relaxed),
             process: std::process::id(),
             family,
-            records: Shelf::new(),
-            slabs: Shelf::new(),
-            table,
+            records: Shelf::new()?,
+            slabs: Shelf::new()?,
+            table: Table::new(base, bytes).ok_or(io::Errno::NOMEM)?,
             lots: RwLock::default(),
             misses: AtomicU64::new(0),
-        }
+        })
     }
 
     /// The record of the block that begins at an address, or that a slab has there.
@@ -99,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_block_is_disowned_once() {
-        let records = Shelf::<Record>::new();
+        let records = Shelf::<Record>::new().unwrap();
         let record = records.at(records.add(1));
         record.begin(4096, 1024, 7, 0, Site::at_place(0), 0);
         assert_eq!(record.disown(4096).unwrap_err().stage(), Stage::Parked);

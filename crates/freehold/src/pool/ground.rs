@@ -47,11 +47,29 @@ impl Pool {
         for lot in &lots {
             let chunks = lot.empty_within(&span, |mark| core.has_passed(mark));
             self.keep(core, &mut inside, lot, &chunks)?;
-            for _ in &chunks {
+            // What is not mapped goes where nothing is pending: see `release_alone`.
+            for _ in chunks.iter().filter(|_| self.supply.maps()) {
                 self.supply.release_one(&core.api, core.primary, &mut inside)?;
             }
         }
         Ok(())
+    }
+
+    /// Gives memory that is kept, and came with its addresses, back to the driver until the pool has no more than `keep_bytes`. That
+    /// waits for all work, so that it is done only where there is none. For who is in no context's gate. How many bytes went.
+    pub(crate) fn release_alone(&self, core: &Core, keep_bytes: u64) -> Result<u64, CallError> {
+        let mut freed_bytes = 0;
+        if self.supply.maps() {
+            return Ok(0);
+        }
+        core.all_alone(|| {
+            // Who has the lock may be about to enter a gate.
+            if let Some(mut inside) = self.supply.try_lock() {
+                freed_bytes = self.supply.release(&core.api, core.primary, &mut inside, keep_bytes)?;
+            }
+            Ok(())
+        })?;
+        Ok(freed_bytes)
     }
 
     /// Ground for a block: of the stream's own lot, of another's, or newly mapped.
@@ -313,11 +331,6 @@ impl Pool {
             let chunks = lot.empty(u64::MAX, |mark| core.has_passed(mark));
             self.keep(core, inside, lot, &chunks)?;
         }
-        // To give memory back would wait for all work.
-        if core.is_all_idle() && inside.longest_kept_bytes() < room_bytes {
-            let keep_bytes = self.supply.reserved_bytes().saturating_sub(room_bytes);
-            self.supply.release(api, current, inside, keep_bytes)?;
-        }
         self.supply.find_whole(api, current, inside, room_bytes)
     }
 
@@ -421,9 +434,8 @@ impl Pool {
         let (api, current) = (&core.api, core.primary);
         let lots = self.book.lots();
         self.recall(core, &lots)?;
-        // Without mappings, to give memory back would wait for all work.
-        if !self.supply.maps() && !core.is_all_idle() {
-            return Ok(0);
+        if !self.supply.maps() {
+            return self.trim_alone(core, &lots, keep_bytes);
         }
         let mut inside = self.supply.lock();
         let mut freed_bytes = self.supply.release(api, current, &mut inside, keep_bytes)?;
@@ -437,5 +449,23 @@ impl Pool {
             freed_bytes += self.supply.release(api, current, &mut inside, keep_bytes)?;
         }
         Ok(freed_bytes)
+    }
+
+    /// As [`trim`](Self::trim), of memory that came with its addresses. What cannot go yet is kept for whoever asks.
+    fn trim_alone(&self, core: &Core, lots: &[Arc<Lot>], keep_bytes: u64) -> Result<u64, CallError> {
+        if !core.is_all_idle() {
+            return Ok(0);
+        }
+        let mut inside = self.supply.lock();
+        for lot in lots {
+            let excess = self.supply.reserved_bytes().saturating_sub(keep_bytes.saturating_add(inside.kept_bytes()));
+            if excess == 0 {
+                break;
+            }
+            let chunks = lot.empty(excess, |mark| core.has_passed(mark));
+            self.keep(core, &mut inside, lot, &chunks)?;
+        }
+        drop(inside);
+        self.release_alone(core, keep_bytes)
     }
 }

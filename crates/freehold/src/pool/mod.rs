@@ -48,8 +48,9 @@ use self::lot::Lot;
 use self::rack::Rack;
 use self::record::{Gone, Record, Seen, Stage};
 use self::supply::Supply;
-use self::table::Table;
 use crate::core::Core;
+use crate::current::within;
+use crate::error::Error;
 use crate::fork::Family;
 use crate::ledger::{ContextId, Mark};
 use crate::track::Track;
@@ -88,30 +89,42 @@ impl From<CallError> for Refusal {
 }
 
 impl Pool {
+    /// The pool of a device.
+    ///
+    /// # Errors
+    /// [`Error::System`] where the process may not have as many addresses as a pool notes its blocks at.
     pub(crate) fn new(
         api: &Api,
         current: CUcontext,
         device: CUdevice,
         total_bytes: u64,
         family: Family,
-    ) -> Result<Self, CallError> {
-        Ok(Self::of(Supply::new(api, current, device, total_bytes)?, family))
+    ) -> Result<Self, Error> {
+        let supply = within(api, current, || Supply::new(api, current, device, total_bytes))?;
+        Self::of(supply, api, current, family)
     }
 
     /// A pool beside this one whose blocks other processes can have.
-    pub(crate) fn for_others(&self, api: &Api, device: CUdevice) -> Result<Self, CallError> {
-        Ok(Self::of(self.supply.for_others(api, device)?, self.book.family.clone()))
+    pub(crate) fn for_others(&self, api: &Api, current: CUcontext, device: CUdevice) -> Result<Self, Error> {
+        let supply = within(api, current, || self.supply.for_others(api, device))?;
+        Self::of(supply, api, current, self.book.family.clone())
     }
 
-    fn of(supply: Supply, family: Family) -> Self {
-        let table = Table::new(supply.base, supply.bytes).expect("a table is memory only where it is written");
-        Self {
-            book: Arc::new(Book::new(table, family)),
+    fn of(supply: Supply, api: &Api, current: CUcontext, family: Family) -> Result<Self, Error> {
+        let book = match Book::new(supply.base, supply.bytes, family) {
+            Ok(book) => book,
+            Err(error) => {
+                supply.close(api, current)?;
+                return Err(Error::System { kind: error.kind() });
+            }
+        };
+        Ok(Self {
+            book: Arc::new(book),
             supply,
             lots: Mutex::default(),
             threshold_bytes: AtomicU64::new(u64::MAX),
             turn: AtomicUsize::new(0),
-        }
+        })
     }
 
     /// A number for a record of this pool that is no other's of the device.

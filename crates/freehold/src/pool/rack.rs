@@ -314,14 +314,13 @@ impl Inside {
 /// What a thread finds its racks by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// A number, a handle or an id, all bits of it: a driver may tell its handles apart by any of them.
+    /// A number or a handle, all bits of it: a driver may tell its handles apart by any of them.
     stream: u64,
-    /// Whose numbers or handles those are: a pool, or a device, and above that number which of the three.
+    /// Whose numbers or handles those are: a pool, or a device, and above that number which of the two.
     space: u64,
 }
 
 const OWN: u64 = 1 << 32;
-const CHECKED: u64 = 2 << 32;
 
 impl Key {
     /// A stream of the library's own: its number never comes again.
@@ -334,11 +333,6 @@ impl Key {
     #[inline]
     pub(crate) fn foreign(device: i32, handle: u64) -> Self {
         Self { stream: handle, space: u64::from(device as u32) }
-    }
-
-    /// A stream that other people's code names by its handle, and that the driver says the id of.
-    pub(crate) fn checked(device: i32, id: u64) -> Self {
-        Self { stream: id, space: CHECKED | u64::from(device as u32) }
     }
 
     /// That of no stream.

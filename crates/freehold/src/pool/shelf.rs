@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::io;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// How many things there are at the most.
@@ -41,15 +42,15 @@ impl<T> fmt::Debug for Shelf<T> {
 }
 
 impl<T: Numbered> Shelf<T> {
-    pub(crate) fn new() -> Self {
+    /// A shelf without things, unless the system has no addresses for them.
+    pub(crate) fn new() -> io::Result<Self> {
         const { assert!(align_of::<T>() <= 4096, "a mapping begins with a page") };
         // Nothing is set aside for what may never be written.
         let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: the kernel chooses the address, so that no mapping of anybody's is replaced.
-        let things = unsafe { mmap_anonymous(null_mut(), size_of::<[T; THINGS_MAX]>(), access, kind) };
-        let things = NonNull::new(things.expect("a shelf is memory only where it is written").cast());
-        let things = things.expect("the kernel maps nothing at null unless it is asked to");
-        Self { things, next: AtomicU32::new(0), owns: PhantomData }
+        let things = unsafe { mmap_anonymous(null_mut(), size_of::<[T; THINGS_MAX]>(), access, kind) }?;
+        let things = NonNull::new(things.cast()).expect("the kernel maps nothing at null unless it is asked to");
+        Ok(Self { things, next: AtomicU32::new(0), owns: PhantomData })
     }
 
     /// The thing of a number that [`add`](Self::add) gave.
@@ -107,7 +108,7 @@ mod tests {
 
     #[test]
     fn numbers_lead_to_things_that_stay() {
-        let shelf = Shelf::<AtomicU32>::new();
+        let shelf = Shelf::<AtomicU32>::new().unwrap();
         assert_eq!(shelf.add(1000), 0);
         let early = std::ptr::from_ref(shelf.at(999));
         assert_eq!(shelf.add(100_000), 1000);

@@ -1,13 +1,14 @@
 //! Where the pool's memory comes from: addresses that are reserved once, and chunks of memory that the driver makes, that are
 //! mapped to them, and that are kept for later where nobody needs them.
 //!
-//! Calls the driver, under its own lock and no other. None of these calls waits for the device.
+//! Calls the driver, under its own lock and no other. None of these calls waits for the device, but those that give back memory
+//! which came with its addresses: they are made where nothing is pending.
 
 mod whole;
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 use freehold_driver::cuda::{
     Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc,
@@ -16,7 +17,7 @@ use freehold_driver::cuda::{
 };
 
 use super::heap::{Chunk, Need, PAGE_BYTES};
-use crate::current::calmly;
+use crate::current::{calmly, within};
 
 /// Addresses are reserved for so many times the device's memory, and at least so many.
 const ADDRESSES_TIMES: u64 = 8;
@@ -63,6 +64,8 @@ pub(crate) struct Supply {
     /// All memory of the device.
     pub(crate) total_bytes: u64,
     purse: Arc<Purse>,
+    /// What came with addresses of its own, and is not given back.
+    wholes: RwLock<Vec<Piece>>,
     inside: Mutex<Inside>,
 }
 
@@ -74,6 +77,10 @@ pub(crate) struct Inside {
     spare: Vec<(u64, u64)>,
     /// Chunks that are mapped nowhere.
     kept: Vec<Piece>,
+    /// Memory whose addresses the pool cannot tell apart, until it can be given back without waiting.
+    strays: Vec<Piece>,
+    /// Whether the driver's addresses are no whole pages, so that one more is asked for.
+    is_padded: bool,
     /// Chunks that are mapped where nobody knows of them, because the driver refused to unmap them.
     stranded: Vec<Chunk>,
 }
@@ -160,8 +167,9 @@ impl Supply {
         self.purse.reserved_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
     }
 
-    fn count(&self, bytes: u64) {
-        self.purse.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Takes bytes off again that were set aside.
+    fn uncount(&self, bytes: u64) {
+        self.purse.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// As [`new`](Self::new), for memory that other processes can have, out of the same budget.
@@ -189,6 +197,7 @@ impl Supply {
             bytes,
             total_bytes,
             purse,
+            wholes: RwLock::default(),
             inside: Mutex::default(),
         })
     }
@@ -207,9 +216,17 @@ impl Supply {
         self.purse.budget_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether an address is one of those that were reserved.
-    pub(crate) fn has(&self, address: u64) -> bool {
+    /// Whether an address is one of those that the pool can tell apart. Those of two devices that map nothing may be the same.
+    pub(crate) fn covers(&self, address: u64) -> bool {
         address.wrapping_sub(self.base) < self.bytes
+    }
+
+    /// Whether an address is one of this supply's alone: it was reserved, or came with memory that the supply has.
+    pub(crate) fn has(&self, address: u64) -> bool {
+        match self.making {
+            Making::Mapped => self.covers(address),
+            Making::Whole => self.has_whole(address),
+        }
     }
 
     /// The most that one block can ever have.
@@ -223,6 +240,15 @@ impl Supply {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inside> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`lock`](Self::lock), unless somebody has it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Inside>> {
+        match self.inside.try_lock() {
+            Ok(inside) => Some(inside),
+            Err(TryLockError::Poisoned(inside)) => Some(inside.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Addresses for a lot: a region with room for `wanted_bytes`, and for as much again as it has.
@@ -307,7 +333,7 @@ impl Supply {
         }
         let created = calmly(api, current, || allocation::create(api, bytes as usize, &self.prop));
         if created.is_err() {
-            self.purse.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.uncount(bytes);
         }
         match created {
             Ok(handle) => Ok(Some(Piece { handle: handle.0, bytes })),
@@ -374,7 +400,7 @@ impl Supply {
         keep_bytes: u64,
     ) -> Result<u64, CallError> {
         self.unmap_stranded(api, current, inside)?;
-        let mut freed_bytes = 0;
+        let mut freed_bytes = self.free_strays(api, current, inside)?;
         while self.reserved_bytes() > keep_bytes && !inside.kept.is_empty() {
             freed_bytes += self.release_one(api, current, inside)?;
         }
@@ -384,18 +410,26 @@ impl Supply {
     /// Gives the memory that was kept last back to the driver. How many bytes went.
     pub(crate) fn release_one(&self, api: &Api, current: CUcontext, inside: &mut Inside) -> Result<u64, CallError> {
         let Some(piece) = inside.kept.last().copied() else { return Ok(0) };
-        calmly(api, current, || match self.making {
-            Making::Mapped => allocation::release(api, CUmemGenericAllocationHandle(piece.handle)),
-            Making::Whole => Self::free_whole(api, piece),
-        })?;
+        if !self.maps() {
+            let freed_bytes = self.free_whole(api, current, piece)?;
+            inside.kept.pop();
+            return Ok(freed_bytes);
+        }
+        calmly(api, current, || allocation::release(api, CUmemGenericAllocationHandle(piece.handle)))?;
         inside.kept.pop();
-        self.purse.reserved_bytes.fetch_sub(piece.bytes, Ordering::Relaxed);
+        self.uncount(piece.bytes);
         Ok(piece.bytes)
     }
 
     /// A descriptor of a chunk that other processes can have.
     pub(crate) fn export(&self, api: &Api, current: CUcontext, chunk: Chunk) -> Result<OwnedFd, CallError> {
         calmly(api, current, || allocation::export(api, CUmemGenericAllocationHandle(chunk.handle)))
+    }
+
+    /// Gives back everything, of which nobody has had anything yet.
+    pub(crate) fn close(&self, api: &Api, current: CUcontext) -> Result<(), CallError> {
+        self.release(api, current, &mut self.lock(), 0)?;
+        within(api, current, || self.free_addresses(api))
     }
 
     /// Gives the addresses back, to which nothing is mapped any more.

@@ -1,4 +1,4 @@
-//! The pool at its limits, which are near in these tests.
+//! The pool at its limits, which are near in these tests, and what it counts.
 
 use crate::device::Device;
 use crate::error::Error;
@@ -35,4 +35,21 @@ fn a_block_too_many_is_refused_and_one_that_was_released_is_handed_out_again() {
     device.synchronize().unwrap();
     device.trim().unwrap();
     assert_eq!(device.totals(), Totals::default());
+}
+
+#[test]
+fn totals_of_a_moment_in_which_a_release_is_seen_before_its_allocation_are_nothing_and_not_all() {
+    let opened = crate::open::open(None).unwrap();
+    let device = Device::new(opened.api, opened.device).unwrap();
+    let (stream, core) = (device.stream().unwrap(), &device.primary.inner.core);
+    let reserved_bytes = device.totals().reserved_bytes;
+    let lot = core.pool.lot_of(&stream.track);
+    lot.counts.take_shared(100);
+    let expected = Totals { cached_bytes: reserved_bytes, reserved_bytes, ..Totals::default() };
+    assert_eq!(device.totals(), expected);
+    lot.counts.hand_shared(100);
+    assert_eq!(device.totals(), expected);
+    lot.counts.hand_shared(30);
+    assert_eq!((device.totals().owned_blocks, device.totals().owned_bytes), (1, 30));
+    lot.counts.take_shared(30);
 }

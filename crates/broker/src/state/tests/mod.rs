@@ -12,16 +12,16 @@ use crate::wire::{Framed, Request};
 
 /// The journal as a list of records: what is written last is what is there.
 #[derive(Clone, Default)]
-struct Pages(BTreeMap<(usize, usize), Record>);
+pub(crate) struct Pages(BTreeMap<(usize, usize), Record>);
 
 impl Pages {
-    fn put(&mut self, state: &State, touched: Touched) {
+    pub(crate) fn put(&mut self, state: &State, touched: Touched) {
         let (kind, index) = touched.kind();
         let record = state.record(touched, |id, words| Record { id, words: words.map(<[u64]>::to_vec) });
         self.0.insert((kind as usize, index), record);
     }
 
-    fn records(&self, kind: Kind) -> Vec<Record> {
+    pub(crate) fn records(&self, kind: Kind) -> Vec<Record> {
         let of_kind = self.0.range((kind as usize, 0)..(kind as usize, usize::MAX));
         of_kind.map(|(_, record)| record.clone()).collect()
     }
@@ -43,7 +43,7 @@ impl Random {
 }
 
 /// What must hold of any state.
-fn check(state: &State) {
+pub(crate) fn check(state: &State) {
     for (id, segment) in state.segments.iter() {
         let mut spans: Vec<_> = segment.blocks.iter().map(|&block| state.blocks.get(block).unwrap()).collect();
         spans.sort_by_key(|block| block.offset);
@@ -108,12 +108,12 @@ fn check(state: &State) {
 }
 
 /// Rings have room and work has passed, or not, as a coin says.
-struct Coins {
-    is_full: bool,
-    has_passed: bool,
+pub(crate) struct Coins {
+    pub(crate) is_full: bool,
+    pub(crate) has_passed: bool,
 }
 
-const PASSED: Coins = Coins { is_full: false, has_passed: true };
+pub(crate) const PASSED: Coins = Coins { is_full: false, has_passed: true };
 
 impl World for Coins {
     fn has_room(&self, _: Id) -> Result<(), u32> {
@@ -126,9 +126,9 @@ impl World for Coins {
 }
 
 /// Who runs the broker.
-const OWN: u32 = 7;
+pub(crate) const OWN: u32 = 7;
 
-fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     Limits { kept_bytes: 16 << 20, user_tenants: 6, user_names: 8, ..Limits::new(64 << 20) }
 }
 

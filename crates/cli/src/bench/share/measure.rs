@@ -19,10 +19,13 @@ use crate::bench::progress::Progress;
 /// A kernel that says when it began and when it ended.
 pub(super) const STAMP: &str = include_str!("stamp.ptx");
 
+/// After so long without a request the broker sleeps, and so does a taker that has no patience.
+const SLEEP_AFTER: Duration = Duration::from_micros(300);
+
 /// How long the giver's kernel runs: long enough that the taker waits for it.
 const KERNEL_NS: u64 = 1_000_000;
 
-pub(super) fn all(scene: &Scene, device: Option<&str>, effort: Effort) -> Result<Report> {
+pub(super) fn all(scene: &Scene, sleepy: &Scene, device: Option<&str>, effort: Effort) -> Result<Report> {
     let opened = open::device(device)?;
     let progress = Progress::new(8);
     let broken = |error: freehold_broker::LinkError| failed("the broker", error);
@@ -32,8 +35,8 @@ pub(super) fn all(scene: &Scene, device: Option<&str>, effort: Effort) -> Result
     let spinning = progress.one("hand-over, spinning", || hand_over(scene, Task::Spin, effort.hand_overs))?;
     let targets = vec![Target::Median(1e3), Target::P99(3e3)];
     rows.push(Row::new("hand-over-spinning", "hand-over of a leased block, spinning", spinning, targets));
-    let asleep = progress.one("hand-over, asleep", || hand_over(scene, Task::Sleep, effort.sleeps))?;
-    rows.push(Row::new("hand-over-asleep", "likewise, asleep", asleep, vec![Target::P99(15e3)]));
+    let asleep = progress.one("hand-over, asleep", || hand_over(sleepy, Task::Sleep, effort.sleeps))?;
+    rows.push(Row::new("hand-over-asleep", "likewise, broker and taker asleep", asleep, vec![Target::P99(15e3)]));
     let pairs = progress.one("leases", || pairs(scene, effort.pairs).map_err(broken))?;
     rows.push(Row::new("pair", "lease and return, one tenant", pairs, vec![Target::Median(1e3)]));
     let small = progress.one("attach 2 MiB", || attach(scene, &opened, 2 << 20, effort.attaches))?;
@@ -73,6 +76,10 @@ fn hand_over(scene: &Scene, task: Task, count: usize) -> Result<Vec<f64>> {
     let mut lease = link.reserve(4096).map_err(broken)?.lease;
     let mut times = Vec::with_capacity(count);
     for turn in 0..count + count / 10 {
+        if task == Task::Sleep {
+            let last = Instant::now();
+            while last.elapsed() < SLEEP_AFTER {}
+        }
         let start = Instant::now();
         link.give(lease, to, Point::default()).map_err(broken)?;
         lease = link.wait_given().map_err(broken)?.granted.lease;
@@ -141,7 +148,7 @@ fn copies(device: &Device, count: usize) -> Result<Vec<f64>> {
 fn kernels(scene: &Scene, device: &Device, count: usize) -> Result<Vec<f64>> {
     let broken = |error: freehold_broker::Error| failed("the broker", error);
     let broker = Broker::connect_at(device, &scene.socket()).map_err(broken)?;
-    broker.link().patience = Patience::Spin;
+    broker.link().map_err(broken)?.patience = Patience::Spin;
     let stream = device.stream()?;
     let stamp = device.module(&Image::ptx(STAMP)?)?.kernel("stamp")?;
     let (_partner, to) = scene.start(Task::Kernel, broker.tenant().0, None)?;

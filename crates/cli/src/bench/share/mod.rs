@@ -44,8 +44,10 @@ const QUICK: Effort = Effort { hand_overs: 500, sleeps: 50, pairs: 2_000, attach
 
 pub(super) fn run(arguments: &ShareArguments) -> Result<String> {
     let effort = if arguments.quick { QUICK } else { FULL };
-    let scene = Scene::new(arguments.device.as_deref())?;
-    let report = measure::all(&scene, arguments.device.as_deref(), effort)?;
+    let device = arguments.device.as_deref();
+    // One broker looks for requests for as long as anything is measured, the other sleeps as brokers do.
+    let (awake, sleepy) = (Scene::new(device, "10000")?, Scene::new(device, "50")?);
+    let report = measure::all(&awake, &sleepy, device, effort)?;
     Ok(if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
 }
 
@@ -61,12 +63,12 @@ fn failed(what: &str, error: impl std::fmt::Display) -> BenchError {
 }
 
 impl Scene {
-    fn new(device: Option<&str>) -> Result<Self> {
-        let folder = std::env::temp_dir().join(format!("freehold-share-{}", std::process::id()));
+    /// With a broker that sleeps after so many microseconds without a request.
+    fn new(device: Option<&str>, spin: &str) -> Result<Self> {
+        let folder = std::env::temp_dir().join(format!("freehold-share-{}-{spin}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|error| failed("a folder for the socket", error))?;
         let mut command = Self::program()?;
-        // The broker looks for requests for as long as anything is measured.
-        command.args(["serve", "--memory", "4GiB", "--spin", "10000", "--socket"]).arg(folder.join("broker"));
+        command.args(["serve", "--memory", "4GiB", "--spin", spin, "--socket"]).arg(folder.join("broker"));
         if let Some(device) = device {
             command.args(["--device", device]);
         }

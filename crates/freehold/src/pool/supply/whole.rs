@@ -2,7 +2,7 @@
 //! its lot as a whole, and keeps its addresses until it goes back. No chunk is made of others, so that a request may find
 //! none although enough is free in pieces.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CallError, memory};
 
@@ -38,9 +38,10 @@ impl Supply {
             bytes: u64::MAX,
             total_bytes,
             purse,
+            wholes: Default::default(),
             inside: Default::default(),
         };
-        let first = supply.create_whole(api, current, PAGE_BYTES)?;
+        let first = supply.create_whole(api, current, &mut supply.lock(), PAGE_BYTES)?;
         let Some(first) = first else {
             return Err(CallError {
                 call: freehold_driver::cuda::Function::cuMemAlloc_v2,
@@ -66,9 +67,9 @@ impl Supply {
         let found = match fitting.min_by_key(|piece| piece.bytes).copied() {
             Some(piece) => Some(piece),
             None => {
-                let wish = self.create_whole(api, current, wanted_bytes.max(CHUNK_BYTES_MIN))?;
+                let wish = self.create_whole(api, current, inside, wanted_bytes.max(CHUNK_BYTES_MIN))?;
                 let made = match wish {
-                    None if wanted_bytes < CHUNK_BYTES_MIN => self.create_whole(api, current, wanted_bytes)?,
+                    None if wanted_bytes < CHUNK_BYTES_MIN => self.create_whole(api, current, inside, wanted_bytes)?,
                     wish => wish,
                 };
                 inside.kept.extend(made);
@@ -85,39 +86,88 @@ impl Supply {
         Chunk { base, bytes, handle }
     }
 
-    /// New memory with its addresses, if there is some, the budget allows it, and the pool can tell the addresses apart.
-    fn create_whole(&self, api: &Api, current: CUcontext, bytes: u64) -> Result<Option<Piece>, CallError> {
-        if self.reserved_bytes().saturating_add(bytes) > self.budget_bytes() {
+    /// New memory with its addresses, if there is some, the budget allows it, and the pool can tell the addresses apart. What
+    /// turns out to be of no use is kept or put aside: to give it back at once would wait for all work.
+    fn create_whole(
+        &self,
+        api: &Api,
+        current: CUcontext,
+        inside: &mut Inside,
+        bytes: u64,
+    ) -> Result<Option<Piece>, CallError> {
+        // More of what cannot be used is not asked for.
+        if !inside.strays.is_empty() {
             return Ok(None);
         }
-        let make = |bytes: u64| match calmly(api, current, || memory::alloc(api, bytes as usize)) {
-            Ok(start) => Ok(Some(start)),
-            Err(error) if error.code == CUerror::OUT_OF_MEMORY => Ok(None),
-            Err(error) => Err(error),
-        };
-        let free = |start| calmly(api, current, || memory::free(api, start));
-        let Some(mut start) = make(bytes)? else { return Ok(None) };
-        if !start.0.is_multiple_of(PAGE_BYTES) {
-            free(start)?;
-            let Some(longer) = make(bytes + PAGE_BYTES)? else { return Ok(None) };
-            start = longer;
+        loop {
+            let asked_bytes = if inside.is_padded { bytes + PAGE_BYTES } else { bytes };
+            let Some(piece) = self.make_whole(api, current, asked_bytes)? else { return Ok(None) };
+            if !self.covers(base_of(piece)) || !self.covers(base_of(piece) + piece.bytes) {
+                inside.strays.push(piece);
+                return Ok(None);
+            }
+            self.wholes.write().unwrap_or_else(PoisonError::into_inner).push(piece);
+            if piece.bytes >= bytes {
+                return Ok(Some(piece));
+            }
+            // It is a page short of what was asked for, and serves shorter requests.
+            inside.is_padded = true;
+            inside.kept.push(piece);
         }
-        let piece = Piece { handle: start.0, bytes };
-        if !self.has(base_of(piece)) || !self.has(base_of(piece) + bytes) {
-            free(start)?;
-            return Ok(None);
-        }
-        self.count(bytes);
-        Ok(Some(piece))
     }
 
-    /// Gives a chunk back to the driver, which waits for all work of the context.
-    pub(super) fn free_whole(api: &Api, piece: Piece) -> Result<(), CallError> {
-        memory::free(api, CUdeviceptr(piece.handle))
+    /// Memory of the driver as it comes, as far as it is whole pages.
+    fn make_whole(&self, api: &Api, current: CUcontext, bytes: u64) -> Result<Option<Piece>, CallError> {
+        if !self.set_aside(bytes) {
+            return Ok(None);
+        }
+        let made = calmly(api, current, || memory::alloc(api, bytes as usize));
+        if made.is_err() {
+            self.uncount(bytes);
+        }
+        match made {
+            Ok(start) if start.0.is_multiple_of(PAGE_BYTES) => Ok(Some(Piece { handle: start.0, bytes })),
+            Ok(start) => Ok(Some(Piece { handle: start.0, bytes: bytes - PAGE_BYTES })),
+            Err(error) if error.code == CUerror::OUT_OF_MEMORY => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives memory back that was of no use, which waits for all work of the context. How many bytes went.
+    pub(super) fn free_strays(&self, api: &Api, current: CUcontext, inside: &mut Inside) -> Result<u64, CallError> {
+        let mut freed_bytes = 0;
+        while let Some(&piece) = inside.strays.last() {
+            freed_bytes += self.free_whole(api, current, piece)?;
+            inside.strays.pop();
+        }
+        Ok(freed_bytes)
+    }
+
+    /// Gives a chunk back to the driver, which waits for all work of the context. How many bytes went.
+    pub(super) fn free_whole(&self, api: &Api, current: CUcontext, piece: Piece) -> Result<u64, CallError> {
+        let wholes = || self.wholes.write().unwrap_or_else(PoisonError::into_inner);
+        // Before the addresses can be another device's.
+        let had = wholes().extract_if(.., |whole| *whole == piece).next();
+        if let Err(error) = calmly(api, current, || memory::free(api, CUdeviceptr(piece.handle))) {
+            wholes().extend(had);
+            return Err(error);
+        }
+        self.uncount(given_bytes(piece));
+        Ok(given_bytes(piece))
+    }
+
+    pub(super) fn has_whole(&self, address: u64) -> bool {
+        let wholes = self.wholes.read().unwrap_or_else(PoisonError::into_inner);
+        wholes.iter().any(|&piece| address.wrapping_sub(base_of(piece)) < piece.bytes)
     }
 }
 
 /// Where a piece's whole pages begin. The driver's own address is its handle.
 fn base_of(piece: Piece) -> u64 {
     piece.handle.next_multiple_of(PAGE_BYTES)
+}
+
+/// What the driver gave for a piece: a page more than its whole pages where it does not begin with one.
+fn given_bytes(piece: Piece) -> u64 {
+    piece.bytes + if piece.handle.is_multiple_of(PAGE_BYTES) { 0 } else { PAGE_BYTES }
 }

@@ -1,0 +1,98 @@
+//! Two processes, two contexts, one memory: no context is shared, so the memory is. A producer's and a consumer's
+//! kernels use named memory of the host where it lies; a lock and a condition say whose turn it is, and outlive either of them.
+
+use std::error::Error;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use freehold::{Grid, Image, Stream};
+use freehold_broker::{Broker, Config, Host, HostGuard, Terms, keeper, play};
+
+const N: usize = 1000;
+const ROUNDS: u64 = 3;
+/// Behind the numbers: how many rounds were filled, and how many were emptied.
+const TURNS: u64 = 4 * N as u64;
+const LONG: Duration = Duration::from_secs(30);
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// The lock, when so many rounds are filled and so many emptied.
+fn turn(host: &Host, wanted: [u64; 2]) -> freehold_broker::Result<HostGuard<'_>> {
+    host.lock(LONG)?.wait_until(LONG, |guard| {
+        let mut found = [0; 2];
+        guard.read(TURNS, &mut found)?;
+        Ok(found == wanted)
+    })
+}
+
+/// One side: awaits its turn, lets its kernel at the numbers, and says that it is the other's.
+fn side(who: &str, socket: &Path) -> Outcome {
+    let device = freehold::open()?;
+    let (stream, broker) = (device.stream()?, Broker::connect_at(&device, socket)?);
+    let host = broker.host("examples/numbers", TURNS + 16)?;
+    let kernels = Image::ptx(include_str!("../../freehold/examples/kernels.ptx"))?;
+    let add = device.module(&kernels)?.kernel("add")?;
+    let work = |stream: &Stream, more: u32| -> Result<Vec<u32>, freehold_broker::Error> {
+        let mut numbers = host.part::<u32>(stream, 0, N)?;
+        stream.launch(&add, Grid::cover(N as u32, 128), (&mut numbers, more, N as u32))?;
+        // The lock is given up when the kernel is done.
+        Ok(stream.download(&numbers)?)
+    };
+    for round in 0..ROUNDS {
+        if who == "producer" {
+            let mut guard = turn(&host, [round, round])?;
+            println!("producer, round {round}: its kernel makes the numbers {}", work(&stream, 10)?[N - 1]);
+            guard.write(TURNS, &[round + 1])?;
+        } else {
+            let mut guard = turn(&host, [round + 1, round])?;
+            println!("consumer, round {round}: its kernel makes the numbers {}", work(&stream, 1)?[N - 1]);
+            guard.write(TURNS + 8, &[round + 1])?;
+        }
+        host.notify()?;
+    }
+    Ok(())
+}
+
+fn main() -> Outcome {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let program = std::env::current_exe()?;
+    let told = |at: usize| words.get(at).and_then(|word| word.to_str()).unwrap_or("");
+    match told(0) {
+        "part" => {
+            let parsed = Config::parse(program, vec!["part".into()], &words[1..]);
+            let (part, config) = parsed.ok_or("a part is told what to be")?;
+            Ok(play(part, config)?)
+        }
+        "serve" => {
+            let (before, socket) = (vec!["part".into()], PathBuf::from(&words[1]));
+            let (memory_bytes, terms) = (64 << 20, Terms::default());
+            let config =
+                Config { program, before, socket, device: None, device_uuid: 0, memory_bytes, spin_us: 20, terms };
+            Ok(keeper::run(&config, None, || println!("ready"))?)
+        }
+        who @ ("producer" | "consumer") => side(who, Path::new(&words[1])),
+        _ => together(&program),
+    }
+}
+
+/// A broker, and both processes.
+fn together(program: &Path) -> Outcome {
+    let folder = std::env::temp_dir().join(format!("freehold-example-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let start = |what: &str| Command::new(program).arg(what).arg(folder.join("broker")).spawn();
+    let mut serve = Command::new(program);
+    let mut serve = serve.arg("serve").arg(folder.join("broker")).stdout(Stdio::piped()).spawn()?;
+    BufReader::new(serve.stdout.take().ok_or("it is piped")?).read_line(&mut String::new())?;
+    let sides = [start("producer")?, start("consumer")?];
+    let ended = sides.map(|mut side| side.wait());
+    rustix::process::kill_process(rustix::process::Pid::from_child(&serve), rustix::process::Signal::TERM)?;
+    serve.wait()?;
+    std::fs::remove_dir_all(&folder)?;
+    for status in ended {
+        assert!(status?.success(), "both have had their turns");
+    }
+    println!("the kernels of both worked on the same {N} numbers, where they lie");
+    Ok(())
+}

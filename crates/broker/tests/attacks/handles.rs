@@ -1,0 +1,125 @@
+//! Attacks with numbers: ids that are guessed, over, or another's, and more memory than a user may have.
+
+use super::Attacker;
+use crate::raw::{Raw, message};
+use crate::stage::until_is;
+
+const NO_LEASE: u16 = 204;
+const NO_NAME: u16 = 205;
+const NO_SEGMENT: u16 = 209;
+const USER_QUOTA: u16 = 211;
+const TOO_MANY: u16 = 213;
+const NO_TENANT: u16 = 214;
+
+const NONE: [u64; 3] = [0; 3];
+
+/// Guesses an id, of things that were never there: no process lives long enough for so many.
+pub(super) fn guessed(attacker: &mut Attacker) {
+    let mut raw = attacker.connect();
+    for _ in 0..200 {
+        let guess = attacker.random.below(1 << 31) << 32 | 1 << 63 | attacker.random.below(64);
+        let me = raw.tenant;
+        attacker.refused(raw.ask_ring(message(4, &[guess])), NO_LEASE, NONE);
+        attacker.refused(raw.ask_ring(message(5, &[guess, 0, 0, me])), NO_LEASE, NONE);
+        attacker.refused(raw.ask_ring(message(3, &[guess, 1])), NO_NAME, NONE);
+        attacker.refused(raw.ask_ring(message(6, &[guess])), NO_SEGMENT, NONE);
+        attacker.refused(raw.ask(message(7, &[guess]), b"", &[]).slot, NO_SEGMENT, NONE);
+        attacker.refused(raw.ask(message(8, &[guess]), b"", &[]).slot, NO_TENANT, NONE);
+        attacker.refused(raw.ask(message(9, &[guess, 0, 0, 0]), b"guessed", &[]).slot, NO_LEASE, NONE);
+    }
+    // Places of things that are there, and all generations that they can have had by now.
+    for guess in 0..2000 {
+        attacker.refused(raw.ask_ring(message(4, &[((guess / 8) << 32) | (guess % 8)])), NO_LEASE, NONE);
+    }
+}
+
+/// What was true once is said again.
+pub(super) fn replayed(attacker: &mut Attacker) {
+    let mut raw = attacker.connect();
+    for _ in 0..200 {
+        let (lease, segment) = raw.reserve(512);
+        assert_eq!(raw.ask(message(7, &[segment]), b"", &[]).slot[0] as u16, 107);
+        let over = message(4, &[lease]);
+        assert_eq!(raw.ask_ring(over)[0] as u16, 104);
+        attacker.refused(raw.ask_ring(over), NO_LEASE, NONE);
+        // Perhaps at the same place, and under another number.
+        let (next, _) = raw.reserve(512);
+        assert_ne!(next, lease);
+        attacker.refused(raw.ask_ring(over), NO_LEASE, NONE);
+        attacker.refused(raw.ask(over, b"", &[]).slot, NO_LEASE, NONE);
+        attacker.refused(raw.ask_ring(message(5, &[lease, 0, 0, raw.tenant])), NO_LEASE, NONE);
+        attacker.refused(raw.ask(message(9, &[lease, 0, 0, 0]), b"replayed", &[]).slot, NO_LEASE, NONE);
+        // As if a broker had died: what is over stays over, and nothing else is.
+        assert_eq!(raw.ask(message(4 | 1 << 16, &[lease]), b"", &[]).slot[0] as u16, 104);
+        assert_eq!(raw.ask_ring(message(4, &[next]))[0] as u16, 104, "the lease that is there was not ended");
+        assert_eq!(raw.ask_ring(message(6, &[segment]))[0] as u16, 104);
+        attacker.refused(raw.ask_ring(message(6, &[segment])), NO_SEGMENT, NONE);
+    }
+    assert_eq!(raw.ask(message(16, &[]), b"", &[]).slot[0] as u16, 104);
+}
+
+/// The neighbour's lease is returned, given, published, its segment attached and detached, by who has neither.
+pub(super) fn someone_elses(attacker: &mut Attacker) {
+    let mut raw = attacker.connect();
+    let victim = attacker.victim;
+    for _ in 0..200 {
+        let me = raw.tenant;
+        attacker.refused(raw.ask_ring(message(4, &[victim.lease])), NO_LEASE, NONE);
+        attacker.refused(raw.ask(message(4, &[victim.lease]), b"", &[]).slot, NO_LEASE, NONE);
+        // Nobody speaks for another's clock.
+        attacker.refused(raw.ask_ring(message(4, &[victim.lease, victim.tenant, 7])), NO_LEASE, NONE);
+        attacker.refused(raw.ask_ring(message(5, &[victim.lease, 0, 0, me])), NO_LEASE, NONE);
+        attacker.refused(raw.ask_ring(message(5, &[victim.lease, victim.tenant, 0, victim.tenant])), NO_LEASE, NONE);
+        attacker.refused(raw.ask(message(9, &[victim.lease, 0, 0, 0]), b"mine", &[]).slot, NO_LEASE, NONE);
+        attacker.refused(raw.ask_ring(message(6, &[victim.segment])), NO_SEGMENT, NONE);
+        attacker.refused(raw.ask(message(6, &[victim.segment]), b"", &[]).slot, NO_SEGMENT, NONE);
+        attacker.refused(raw.ask(message(7, &[victim.segment]), b"", &[]).slot, NO_SEGMENT, NONE);
+    }
+}
+
+/// A user takes what it may have over many connections, and then some; and more connections than it may have.
+pub(super) fn quota(attacker: &mut Attacker) {
+    const QUOTA_BYTES: u64 = 64 << 20;
+    const SEGMENT_BYTES: u64 = 2 << 20;
+    let user = u64::from(rustix::process::getuid().as_raw());
+    let mut first = attacker.connect();
+    // The neighbour's two, and this one: what an attacker before had is back.
+    until_is("only these are here", (3, 0), || {
+        let sums = first.ask(message(14, &[]), b"", &[]).slot;
+        (sums[6] as u32, sums[5])
+    });
+    let before = first.ask(message(13, &[user]), b"", &[]).slot;
+    assert_eq!(first.ask(message(13, &[user, QUOTA_BYTES]), b"", &[]).slot[1], QUOTA_BYTES);
+    let mut others: Vec<Raw> = Vec::new();
+    loop {
+        let raw = attacker.connect();
+        let reply = raw.ask_ring(message(2, &[SEGMENT_BYTES]));
+        others.push(raw);
+        if reply[0] as u16 != 102 {
+            attacker.refused(reply, USER_QUOTA, [QUOTA_BYTES, QUOTA_BYTES, SEGMENT_BYTES]);
+            break;
+        }
+    }
+    assert_eq!(others.len() as u64 - 1, (QUOTA_BYTES - before[2]) / SEGMENT_BYTES, "all that was left was had");
+    for _ in 0..20 {
+        let raw = attacker.connect();
+        attacker.refused(
+            raw.ask_ring(message(2, &[SEGMENT_BYTES])),
+            USER_QUOTA,
+            [QUOTA_BYTES, QUOTA_BYTES, SEGMENT_BYTES],
+        );
+        others.push(raw);
+    }
+    loop {
+        match Raw::greet(&attacker.socket, &[]) {
+            Ok(raw) => others.push(raw),
+            Err(reply) => {
+                attacker.refused(reply, TOO_MANY, [256, 0, 0]);
+                break;
+            }
+        }
+    }
+    // The neighbour's two, the first, and all others.
+    assert_eq!(others.len(), 256 - 3);
+    assert_eq!(first.ask(message(13, &[user, before[1]]), b"", &[]).slot[1], before[1]);
+}

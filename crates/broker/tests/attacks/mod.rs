@@ -1,0 +1,146 @@
+//! Attacks on a broker, one process each, and a neighbour that works on meanwhile. Each attack is refused as the protocol says, nobody
+//! loses anything by it, and what the neighbour's requests take is printed with the attack and without.
+//!
+//! An attacker is a process of the same user: what processes of one user may do to each other's names and quotas is no attack.
+
+mod device;
+mod handles;
+mod neighbour;
+mod shapes;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::raw::{Raw, Slot};
+use crate::stage::{Random, Stage, seed};
+
+use neighbour::Neighbour;
+
+/// An attack by its name.
+type Attack = (&'static str, fn(&mut Attacker));
+
+const ATTACKS: &[Attack] = &[
+    ("guessed-handles", handles::guessed),
+    ("replay-after-release", handles::replayed),
+    ("someone-elses-free", handles::someone_elses),
+    ("quota-by-connections", handles::quota),
+    ("descriptor-flood", shapes::descriptor_flood),
+    ("giant-length", shapes::giant_length),
+    ("half-a-message", shapes::half_a_message),
+    ("wrong-descriptor", shapes::wrong_descriptor),
+    ("inherited-socket", shapes::inherited_socket),
+    ("name-tricks", shapes::name_tricks),
+    ("never-reads-socket", shapes::never_reads_socket),
+    ("never-reads-ring", shapes::never_reads_ring),
+    ("clock-garbage", shapes::clock_garbage),
+    ("ring-garbage", shapes::ring_garbage),
+    ("write-to-read-lease", device::write_to_read_lease),
+];
+
+/// What the neighbour has, which an attacker may well know: ids are no secrets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Victim {
+    pub(super) tenant: u64,
+    pub(super) lease: u64,
+    pub(super) segment: u64,
+    pub(super) name: u64,
+}
+
+/// A process that attacks.
+pub(super) struct Attacker {
+    pub(super) socket: PathBuf,
+    pub(super) victim: Victim,
+    pub(super) random: Random,
+    refused: u32,
+}
+
+impl Attacker {
+    pub(super) fn connect(&self) -> Raw {
+        Raw::connect(&self.socket)
+    }
+
+    /// A reply is a refusal of a kind with these numbers.
+    pub(super) fn refused(&mut self, reply: Slot, kind: u16, numbers: [u64; 3]) {
+        let [first, second, third] = numbers;
+        let said = (reply[0] as u16, &reply[1..]);
+        assert_eq!(said, (kind, [first, second, third, 0, 0, 0, 0].as_slice()));
+        self.refused += 1;
+    }
+
+    /// The broker has hung up, which is the answer to what is no message.
+    pub(super) fn ended(&mut self, raw: &Raw) {
+        raw.hear_end();
+        self.refused += 1;
+    }
+}
+
+/// A process that attacks once, and says how often it was refused.
+pub(crate) fn attacker(words: &[OsString]) -> ExitCode {
+    let text = |at: usize| words[at].to_str().expect("a word of ours");
+    let number = |at: usize| text(at).parse().expect("a number");
+    let victim = Victim { tenant: number(3), lease: number(4), segment: number(5), name: number(6) };
+    let mut attacker = Attacker { socket: PathBuf::from(&words[0]), victim, random: Random(number(2) | 1), refused: 0 };
+    let (_, attack) = ATTACKS.iter().find(|(name, _)| *name == text(1)).expect("an attack of ours");
+    attack(&mut attacker);
+    println!("{}", attacker.refused);
+    ExitCode::SUCCESS
+}
+
+/// A process that has inherited the socket of a tenant, as its standard input.
+pub(crate) fn heir() -> ExitCode {
+    shapes::heir();
+    ExitCode::SUCCESS
+}
+
+/// Attacks again and again until the neighbour has done its work: how often, and how often it was refused.
+fn attack(stage: &Stage, name: &str, victim: Victim, seed: u64, is_enough: impl Fn() -> bool) -> (u32, u32) {
+    let (mut times, mut refused) = (0, 0);
+    loop {
+        let numbers = [seed + u64::from(times), victim.tenant, victim.lease, victim.segment, victim.name];
+        let mut words: Vec<OsString> = vec!["attacker".into(), stage.socket().into(), name.into()];
+        words.extend(numbers.map(|number| OsString::from(number.to_string())));
+        let said = stage.process(&words).unwrap_or_else(|| panic!("the attack {name} did not go as it should"));
+        refused += said.parse::<u32>().expect("how often it was refused");
+        times += 1;
+        if is_enough() {
+            return (times, refused);
+        }
+    }
+}
+
+pub(crate) fn every_attack_is_refused(stage: &Stage) {
+    let seed = seed();
+    println!("what a neighbour's requests take, in microseconds: median / 99th of 100, without the attack and with it");
+    println!(
+        "{:22}{:>9}{:>9}   {:>17}{:>17}   {:>17}{:>17}",
+        "attack", "times", "refused", "lease+return", "attacked", "hand-over", "attacked"
+    );
+    let mut neighbour = Neighbour::new(stage);
+    for (name, _) in ATTACKS {
+        let before = neighbour.standing(stage);
+        let quiet = neighbour.work(|times| times.is_enough());
+        let (victim, is_done) = (neighbour.victim(), std::sync::atomic::AtomicBool::new(false));
+        let (times, refused, attacked) = std::thread::scope(|scope| {
+            let done = || is_done.load(std::sync::atomic::Ordering::Relaxed);
+            let attack = scope.spawn(move || attack(stage, name, victim, seed, done));
+            let attacked = neighbour.work(|times| {
+                if times.is_enough() {
+                    is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+                }
+                attack.is_finished()
+            });
+            let (times, refused) = attack.join().expect("the attack went as it should");
+            (times, refused, attacked)
+        });
+        assert!(attacked.is_enough(), "the neighbour goes on while {name} is tried");
+        neighbour.keeps(stage, name, before);
+        println!(
+            "{name:22}{times:>9}{refused:>9}   {:>17}{:>17}   {:>17}{:>17}",
+            quiet.pairs(),
+            attacked.pairs(),
+            quiet.hand_overs(),
+            attacked.hand_overs()
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! A neighbour of attackers: two tenants that lease, return and hand over, and what that takes.
+
+use std::time::Instant;
+
+use freehold_broker::wire::{Id, Point, Policy, Reply, Request, Sums};
+use freehold_broker::{Granted, Link, Name};
+
+use super::Victim;
+use crate::stage::{Stage, sums, until_is};
+
+/// So much is done before an attack counts as borne.
+const PAIRS_MIN: usize = 20_000;
+const HAND_OVERS_MIN: usize = 5_000;
+
+/// How many pairs there are for each hand-over.
+const PAIRS_EACH: usize = 4;
+
+/// What each request took, in nanoseconds.
+#[derive(Default)]
+pub(super) struct Times {
+    pairs: Vec<u64>,
+    hand_overs: Vec<u64>,
+}
+
+impl Times {
+    pub(super) fn is_enough(&self) -> bool {
+        self.pairs.len() >= PAIRS_MIN && self.hand_overs.len() >= HAND_OVERS_MIN
+    }
+
+    pub(super) fn pairs(&self) -> String {
+        median_and_last(&self.pairs)
+    }
+
+    pub(super) fn hand_overs(&self) -> String {
+        median_and_last(&self.hand_overs)
+    }
+}
+
+fn median_and_last(times: &[u64]) -> String {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    let [median, last] = [50, 99].map(|percent| times[times.len() * percent / 100] as f64 / 1000.0);
+    format!("{median:.1} / {last:.1}")
+}
+
+/// What must be as it was when an attack is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    sums: Sums,
+    /// Of broker and keeper, without those of segments.
+    descriptors: [usize; 2],
+}
+
+pub(super) struct Neighbour {
+    one: Link,
+    other: Link,
+    /// What attackers try to end.
+    held: Granted,
+    name: Id,
+    /// What goes to and fro.
+    ball: Id,
+}
+
+impl Neighbour {
+    pub(super) fn new(stage: &Stage) -> Self {
+        let (mut one, other) = (stage.link(), stage.link());
+        let name = Name::parse("neighbour/name").expect("a name");
+        let published = one.reserve(4096).expect("there is memory");
+        let (policy, point) = (Policy::Restore, Point::default());
+        one.call(Request::Publish { lease: published.lease, policy, point, name: name.clone() }).expect("it is free");
+        let Reply::Number { id, .. } = one.call(Request::Find { name }).expect("it is there").reply else {
+            panic!("a name has a number");
+        };
+        let held = one.reserve(1000).expect("there is memory");
+        one.attach(held.segment).expect("it has a lease there");
+        let ball = one.reserve(512).expect("there is memory").lease;
+        Self { one, other, held, name: id, ball }
+    }
+
+    pub(super) fn victim(&self) -> Victim {
+        Victim {
+            tenant: self.one.tenant().0,
+            lease: self.held.lease.0,
+            segment: self.held.segment.0,
+            name: self.name.0,
+        }
+    }
+
+    /// Leases, returns and hands over until something is so.
+    pub(super) fn work(&mut self, mut is_over: impl FnMut(&Times) -> bool) -> Times {
+        let mut times = Times::default();
+        while !is_over(&times) {
+            for _ in 0..PAIRS_EACH {
+                let begun = Instant::now();
+                let granted = self.one.reserve(512).expect("a lease of its own memory");
+                self.one.give_back(granted.lease, Point::default()).expect("a broker serves");
+                times.pairs.push(begun.elapsed().as_nanos() as u64);
+            }
+            let begun = Instant::now();
+            self.one.give(self.ball, self.other.tenant(), Point::default()).expect("the other takes it");
+            self.ball = self.other.wait_given().expect("it was given").granted.lease;
+            times.hand_overs.push(begun.elapsed().as_nanos() as u64);
+            std::mem::swap(&mut self.one, &mut self.other);
+        }
+        if times.hand_overs.len() % 2 == 1 {
+            self.one.give(self.ball, self.other.tenant(), Point::default()).expect("the other takes it");
+            self.ball = self.other.wait_given().expect("it was given").granted.lease;
+            std::mem::swap(&mut self.one, &mut self.other);
+        }
+        times
+    }
+
+    pub(super) fn standing(&mut self, stage: &Stage) -> Standing {
+        let descriptors = stage.descriptors(&mut self.one, "serve");
+        let mut sums = sums(&mut self.one);
+        // Clean memory that is kept for whoever comes next is nobody's.
+        sums.made_bytes = 0;
+        Standing { sums, descriptors }
+    }
+
+    /// Everything is as it was before an attack, and the neighbour's lease is still its own.
+    pub(super) fn keeps(&mut self, stage: &Stage, attack: &str, before: Standing) {
+        until_is(&format!("all is as it was before {attack}"), before, || self.standing(stage));
+        let taken = self.other.tenant();
+        self.one.give(self.held.lease, taken, Point::default()).expect("the lease is still its own");
+        let given = self.other.wait_given().expect("it was given").granted;
+        assert_eq!((given.segment, given.offset, given.bytes), (self.held.segment, self.held.offset, 1000));
+        self.other.give(given.lease, self.one.tenant(), Point::default()).expect("the lease is the other's");
+        self.held = self.one.wait_given().expect("it was given").granted;
+        assert_eq!(self.one.take_refused(), [], "nothing of the neighbour's was refused");
+    }
+}

@@ -1,0 +1,322 @@
+//! Attacks with bytes, descriptors and words that no message has, and with silence.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+
+use super::Attacker;
+use crate::raw::{DESCRIPTORS_MAX, Raw, SLOTS, Slot, at, bytes_of, dial, hear, message, say, send};
+use crate::stage::until;
+
+const MALFORMED: u16 = 201;
+const BAD_NAME: u16 = 203;
+const NO_LEASE: u16 = 204;
+const FULL: u16 = 212;
+const USER_QUOTA: u16 = 211;
+const NOT_TAKEN: u16 = 215;
+
+const NONE: [u64; 3] = [0; 3];
+
+const TOTALS: u64 = 14;
+
+/// The broker answers a question: it is there, and this tenant is one.
+fn answers(raw: &mut Raw) {
+    assert_eq!(raw.ask(message(TOTALS, &[]), b"", &[]).slot[0] as u16, 108);
+}
+
+/// A descriptor, so often.
+fn copies(of: BorrowedFd<'_>, count: usize) -> Vec<BorrowedFd<'_>> {
+    std::iter::repeat_n(of, count).collect()
+}
+
+/// More descriptors than a message has end the connection, as many as it may have are closed; and connections that say nothing
+/// make place for those that do.
+pub(super) fn descriptor_flood(attacker: &mut Attacker) {
+    let file = File::open("/dev/null").expect("it is on every machine");
+    let totals = bytes_of(&message(TOTALS, &[]));
+    for count in [5, 6, 7, 8, 100, DESCRIPTORS_MAX] {
+        for _ in 0..5 {
+            let raw = attacker.connect();
+            assert!(say(&raw.socket, &totals, &copies(file.as_fd(), count)));
+            attacker.ended(&raw);
+        }
+    }
+    let mut raw = attacker.connect();
+    for _ in 0..500 {
+        let reply = raw.ask(message(TOTALS, &[]), b"", &copies(file.as_fd(), 4)).slot;
+        assert_eq!(reply[0] as u16, 108, "descriptors that nobody asked for are closed");
+    }
+    let silent: Vec<OwnedFd> = (0..100).map(|_| dial(&attacker.socket)).collect();
+    answers(&mut attacker.connect());
+    for socket in &silent[..20] {
+        assert!(hear(socket).is_none(), "the oldest of those that say nothing go first");
+    }
+}
+
+/// Lengths and counts as large as they can be.
+pub(super) fn giant_length(attacker: &mut Attacker) {
+    for bytes in [4097, 4098, 8192, 65_536, 150_000] {
+        let raw = attacker.connect();
+        let mut giant = bytes_of(&message(10, &[]));
+        giant.resize(bytes, b'a');
+        assert!(say(&raw.socket, &giant, &[]));
+        attacker.ended(&raw);
+    }
+    let mut raw = attacker.connect();
+    attacker.refused(raw.ask(message(10, &[]), &[b'a'; 4032], &[]).slot, BAD_NAME, [1, 4032, 0]);
+    for wanted in [u64::MAX, u64::MAX - 511, 1 << 63, (1 << 50) + 1] {
+        let mut reply = raw.ask_ring(message(2, &[wanted]));
+        // How much is free depends on the neighbour.
+        reply[1] = 0;
+        attacker.refused(reply, FULL, [0, 256 << 20, wanted]);
+    }
+    for wanted in [u64::MAX, (1 << 36) + 1] {
+        attacker.refused(raw.ask(message(15, &[wanted]), b"giant", &[]).slot, USER_QUOTA, [1 << 36, 0, wanted]);
+    }
+    // A user beyond all users, a count of words beyond all words.
+    attacker.refused(raw.ask(message(13, &[1 << 32]), b"", &[]).slot, MALFORMED, NONE);
+    for word in 1..8 {
+        let mut slot = message(TOTALS, &[]);
+        slot[word] = u64::MAX;
+        attacker.refused(raw.ask(slot, b"", &[]).slot, MALFORMED, NONE);
+    }
+    answers(&mut raw);
+}
+
+/// Messages that stop before their end, in the middle of it, or at once.
+pub(super) fn half_a_message(attacker: &mut Attacker) {
+    let whole = bytes_of(&message(TOTALS, &[]));
+    for bytes in [0, 1, 8, 32, 63] {
+        let raw = attacker.connect();
+        assert!(say(&raw.socket, &whole[..bytes], &[]));
+        attacker.ended(&raw);
+        let socket = dial(&attacker.socket);
+        assert!(say(&socket, &whole[..bytes], &[]));
+        assert!(hear(&socket).is_none(), "half a greeting is none");
+    }
+    // A request that is counted and was never written, or only its first words were.
+    let mut raw = attacker.connect();
+    attacker.refused(raw.ask_ring([0; 8]), MALFORMED, NONE);
+    attacker.refused(raw.ask_ring(message(3, &[0, 2])), MALFORMED, NONE);
+    attacker.refused(raw.ask_ring(message(4 | 1 << 20, &[])), MALFORMED, NONE);
+    attacker.refused(raw.ask(message(9, &[1, 0, 0, 3]), b"half", &[]).slot, MALFORMED, NONE);
+    // What is said over the other way than it should be.
+    attacker.refused(raw.ask(message(2, &[512]), b"", &[]).slot, MALFORMED, NONE);
+    attacker.refused(raw.ask(message(1, &[0x1_4448_5246]), b"", &[]).slot, MALFORMED, NONE);
+    for kind in [0, 1, 7, 8, 11, 13, 14, 16, 17, 101, 102, 65_535] {
+        attacker.refused(raw.ask_ring(message(kind, &[])), MALFORMED, NONE);
+    }
+    for kind in [9, 10, 12, 15] {
+        attacker.refused(raw.ask_ring(message(kind, &[])), BAD_NAME, NONE);
+    }
+    answers(&mut raw);
+}
+
+/// Descriptors of every kind where none belongs.
+pub(super) fn wrong_descriptor(attacker: &mut Attacker) {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let folder = File::open("/").expect("there is a root");
+    let null = File::open("/dev/null").expect("it is on every machine");
+    let memory = rustix::fs::memfd_create("wrong", rustix::fs::MemfdFlags::CLOEXEC).expect("a file in memory");
+    let own = attacker.connect();
+    let kinds = [reader.as_fd(), writer.as_fd(), folder.as_fd(), null.as_fd(), memory.as_fd(), own.socket.as_fd()];
+    for kind in kinds {
+        let mut raw = Raw::greet(&attacker.socket, &[kind]).expect("a greeting with a descriptor is a greeting");
+        answers(&mut raw);
+        let (lease, segment) = raw.reserve(512);
+        assert_eq!(raw.ask(message(7, &[segment]), b"", &[kind]).slot[0] as u16, 107);
+        assert_eq!(raw.ask(message(4, &[lease]), b"", &[kind, kind]).slot[0] as u16, 104);
+        attacker.refused(raw.ask(message(4, &[lease]), b"", &[kind, kind]).slot, NO_LEASE, NONE);
+        assert_eq!(raw.ask(message(16, &[]), b"", &[kind]).slot[0] as u16, 104);
+    }
+    drop(writer);
+    // Nobody else has the pipe's end: it would not be over otherwise.
+    until("the broker has closed the pipe", || {
+        let mut byte = [0];
+        (rustix::io::read(&reader, &mut byte) == Ok(0)).then_some(())
+    });
+}
+
+/// A child says goodbye over the socket of its parent, which goes on as if nothing was said.
+pub(super) fn inherited_socket(attacker: &mut Attacker) {
+    let raw = attacker.connect();
+    let (lease, _) = raw.reserve(512);
+    for _ in 0..5 {
+        let mut heir = Command::new(std::env::current_exe().expect("a program has a path"));
+        let socket = raw.socket.try_clone().expect("a descriptor is copied");
+        assert!(heir.arg("heir").stdin(Stdio::from(socket)).status().expect("this program runs").success());
+        // The next message that comes is the reply to the parent's own.
+        assert!(say(&raw.socket, &bytes_of(&message(TOTALS | 77 << 32, &[])), &[]));
+        let next = hear(&raw.socket).expect("the broker is there").slot;
+        assert_eq!(next[0], 77 << 32 | 108, "a child that inherited a socket is not answered");
+        attacker.refused += 1;
+    }
+    assert_eq!(raw.ask_ring(message(4, &[lease]))[0] as u16, 104, "the parent still has its lease");
+}
+
+/// What the child says.
+pub(super) fn heir() {
+    let socket = std::io::stdin();
+    for kind in [TOTALS, 16, 11] {
+        assert!(say(&socket, &bytes_of(&message(kind | 66 << 32, &[])), &[]));
+    }
+}
+
+/// Names that are paths, commands of a terminal, or no text.
+pub(super) fn name_tricks(attacker: &mut Attacker) {
+    let mut raw = attacker.connect();
+    let (lease, _) = raw.reserve(512);
+    let long = [b'a'; 201];
+    // The rule, and where it is broken.
+    let tricks: &[(&[u8], [u64; 3])] = &[
+        (b"", [0, 0, 0]),
+        (b"/etc/passwd", [2, 1, 0]),
+        (b"../../etc/passwd", [4, 1, 0]),
+        (b"a/../b", [4, 2, 0]),
+        (b"a/.", [4, 2, 0]),
+        (b"a//b", [2, 2, 0]),
+        (b"a/", [2, 2, 0]),
+        (b"-rf", [4, 1, 0]),
+        (b"a\0b", [3, 1, 0]),
+        (b"a\0", [3, 1, 0]),
+        (b"a\tb", [3, 1, 0]),
+        (b"a\nb\t1\t2", [3, 1, 0]),
+        (b"\x1b[2J\x1b[1;31m", [3, 0, 0]),
+        (b"ab\xff\xfe", [3, 2, 0]),
+        (b"\xc0\xaf", [3, 0, 0]),
+        ("na\u{308}me".as_bytes(), [3, 2, 0]),
+        ("a\u{2215}b".as_bytes(), [3, 1, 0]),
+        ("\u{202e}txt".as_bytes(), [3, 0, 0]),
+        (b"a\\b", [3, 1, 0]),
+        (b"$(id)", [3, 0, 0]),
+        (&long, [1, 201, 0]),
+        (&long[..65], [2, 1, 65]),
+    ];
+    for (text, numbers) in tricks {
+        for request in [message(9, &[lease, 0, 0, 0]), message(10, &[]), message(12, &[]), message(15, &[4096])] {
+            attacker.refused(raw.ask(request, text, &[]).slot, BAD_NAME, *numbers);
+        }
+        if !text.is_empty() {
+            attacker.refused(raw.ask(message(11, &[]), text, &[]).slot, BAD_NAME, *numbers);
+        }
+    }
+    assert_eq!(raw.ask_ring(message(4, &[lease]))[0] as u16, 104, "the lease was published under none of them");
+}
+
+/// Asks over the socket, for much, and reads nothing.
+pub(super) fn never_reads_socket(attacker: &mut Attacker) {
+    for kind in [TOTALS, 11] {
+        let raw = attacker.connect();
+        let asked = bytes_of(&message(kind, &[]));
+        let outcome = until("the broker hangs up", || match send(&raw.socket, &asked, &[]) {
+            Ok(()) | Err(Errno::AGAIN) => None,
+            Err(error) => Some(error),
+        });
+        assert_eq!(outcome, Errno::PIPE);
+        attacker.refused += 1;
+    }
+}
+
+/// Asks over the ring, is given leases, and reads nothing.
+pub(super) fn never_reads_ring(attacker: &mut Attacker) {
+    let raw = attacker.connect();
+    let mut asked = 0;
+    let no_lease = message(4, &[u64::MAX]);
+    // Requests that are not served stay where they are, until no more fit.
+    until("the ring is full", || match raw.put(no_lease) {
+        Some(_) => {
+            asked += 1;
+            None
+        }
+        None => (raw.ring.half(at::REPLIED).load(Ordering::Acquire) > SLOTS - 8).then_some(()),
+    });
+    assert_eq!(asked, 2 * SLOTS - 7, "as many as have room for their replies are served, and as many more fit");
+    // Who gives to one that does not look is told so.
+    let (giver, deaf) = (attacker.connect(), attacker.connect());
+    let mut given = 0;
+    loop {
+        let (lease, _) = giver.reserve(512);
+        let reply: Slot = giver.ask_ring(message(5, &[lease, 0, 0, deaf.tenant]));
+        if reply[0] as u16 != 104 {
+            attacker.refused(reply, NOT_TAKEN, [given, 0, 0]);
+            break;
+        }
+        given += 1;
+    }
+    assert_eq!(given, 129);
+    // Who reads is served again.
+    let mut replies = 0;
+    until("all are answered", || {
+        while let Some(reply) = raw.take() {
+            attacker.refused(reply, NO_LEASE, NONE);
+            replies += 1;
+        }
+        raw.wake();
+        (replies == asked).then_some(())
+    });
+}
+
+/// Points of no clock, and a clock that goes back, or anywhere.
+pub(super) fn clock_garbage(attacker: &mut Attacker) {
+    let mut raw = attacker.connect();
+    let garbage = [4, 0, u64::MAX, 1 << 63, (1 << 62) + 1, 3];
+    for _ in 0..20 {
+        let (lease, _) = raw.reserve(512);
+        for word in [512, 513, 65_535] {
+            let when = word << 48 | 1;
+            attacker.refused(raw.ask_ring(message(4, &[lease, 0, when])), MALFORMED, NONE);
+            attacker.refused(raw.ask(message(9, &[lease, 0, when, 0]), b"late", &[]).slot, MALFORMED, NONE);
+        }
+        raw.clock.word(8 * 3).store(attacker.random.below(u64::MAX), Ordering::Release);
+        let later = message(4, &[lease, attacker.victim.tenant, 3 << 48 | 5]);
+        assert_eq!(raw.ask_ring(later)[0] as u16, 104);
+        attacker.refused(raw.ask_ring(later), NO_LEASE, NONE);
+        for value in garbage {
+            raw.clock.word(8 * 3).store(value, Ordering::Release);
+            answers(&mut raw);
+        }
+    }
+    // One that leaves with its clock in disorder goes all the same, when its process does.
+    let (lease, _) = raw.reserve(512);
+    raw.clock.word(8 * 3).store(0, Ordering::Release);
+    assert_eq!(raw.ask_ring(message(4, &[lease, 0, 3 << 48 | 5]))[0] as u16, 104);
+    assert_eq!(raw.ask(message(16, &[]), b"", &[]).slot[0] as u16, 104);
+}
+
+/// Counts that cannot be, those of the broker too.
+pub(super) fn ring_garbage(attacker: &mut Attacker) {
+    for count in [SLOTS + 1, u32::MAX] {
+        let raw = attacker.connect();
+        raw.ring.half(at::REPLIED).store(count, Ordering::Release);
+        raw.wake();
+        attacker.ended(&raw);
+    }
+    for ahead in [1, 1 << 31] {
+        let raw = attacker.connect();
+        // How many replies were read is looked at when there is not much room any more.
+        for _ in 0..SLOTS / 2 {
+            until("the ring has room", || raw.put(message(4, &[u64::MAX])));
+        }
+        until("all are answered", || (raw.ring.half(at::REPLIED).load(Ordering::Acquire) == SLOTS / 2).then_some(()));
+        raw.ring.half(at::READ).store(SLOTS / 2 + ahead, Ordering::Release);
+        raw.wake();
+        attacker.ended(&raw);
+    }
+    // Where the broker looks for requests is this tenant's loss alone.
+    for count in [1, u32::MAX - SLOTS] {
+        let raw = attacker.connect();
+        raw.ring.half(at::TAKEN).store(count, Ordering::Release);
+        raw.wake();
+    }
+    // Whether somebody sleeps is a hint.
+    let raw = attacker.connect();
+    for garbage in [u32::MAX, 7, 0] {
+        raw.ring.half(at::BROKER_ASLEEP).store(garbage, Ordering::Release);
+        raw.ring.half(at::TENANT_ASLEEP).store(garbage, Ordering::Release);
+        raw.wake();
+        attacker.refused(raw.ask_ring(message(4, &[u64::MAX])), NO_LEASE, NONE);
+    }
+}

@@ -1,0 +1,202 @@
+//! Named memory of the host in several processes: their kernels at the same bytes, and a lock whose holders are killed.
+
+use std::io::Write;
+use std::process::Child;
+use std::time::Duration;
+
+use freehold::{Grid, Image, Stream};
+use freehold_broker::{Broker, Error, Host, HostGuard};
+
+use crate::blocks::Outcome;
+use crate::stage::{self, Random, Stage};
+
+const KERNELS: &str = include_str!("../../../freehold/examples/kernels.ptx");
+
+/// Numbers that kernels add to.
+const N: usize = 1000;
+const BYTES: u64 = 4 * N as u64;
+
+/// How often a process adds.
+const ROUNDS: u32 = 20;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// Says that this process is where it wants to be, and waits until it is killed.
+fn ready() {
+    println!("0");
+    std::io::stdout().flush().expect("somebody listens");
+}
+
+fn stay() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// The number that is there twice whenever nobody has the lock. What a dead process left half done is done.
+fn twice(guard: &mut HostGuard<'_>) -> Result<u32, Error> {
+    let mut pair = [0_u32; 2];
+    guard.read(0, &mut pair)?;
+    if guard.was_abandoned() {
+        guard.write(4, &pair[..1])?;
+    } else {
+        assert_eq!(pair[0], pair[1]);
+    }
+    Ok(pair[0])
+}
+
+pub(crate) fn act(broker: &Broker, stream: &Stream, task: &str, number: u64) -> Outcome {
+    let host = broker.host("shared/numbers", if task == "host-other" { BYTES + 1 } else { BYTES })?;
+    match task {
+        "host-add" => {
+            let add = broker.device().module(&Image::ptx(KERNELS)?)?.kernel("add")?;
+            for _ in 0..ROUNDS {
+                let _guard = host.lock(LONG)?;
+                let mut part = host.part::<u32>(stream, 0, N)?;
+                stream.launch(&add, Grid::cover(N as u32, 128), (&mut part, 1_u32, N as u32))?;
+                stream.synchronize()?;
+            }
+        }
+        "host-read" => {
+            let mut found = vec![0_u32; N];
+            broker.open_host("shared/numbers")?.lock(LONG)?.read(0, &mut found)?;
+            assert_eq!(found, vec![number as u32; N]);
+        }
+        "host-write-and-die" => {
+            host.lock(LONG)?.write(0, &[7_u32; N])?;
+            stage::kill(std::process::id());
+        }
+        "host-hold" => {
+            let _guard = host.lock(LONG)?;
+            ready();
+            stay();
+        }
+        "host-take-over" => {
+            ready();
+            let guard = host.lock(LONG)?;
+            assert!(guard.was_abandoned());
+            drop(guard);
+            assert!(!host.lock(LONG)?.was_abandoned());
+        }
+        "host-wait" => {
+            let guard = host.lock(LONG)?;
+            ready();
+            let is_so = |guard: &mut HostGuard<'_>| {
+                let mut found = [0_u32];
+                guard.read(0, &mut found)?;
+                Ok(found == [1])
+            };
+            let _guard = guard.wait_until(LONG, is_so)?;
+        }
+        "host-notify" => {
+            host.lock(LONG)?.write(0, &[1_u32])?;
+            host.notify()?;
+        }
+        "host-write-and-die-with-the-lock" => {
+            let mut guard = host.lock(LONG)?;
+            guard.write(0, &[1_u32])?;
+            stage::kill(std::process::id());
+            stay();
+        }
+        "host-work" => {
+            ready();
+            work(&host)?;
+        }
+        "host-try" => println!("{}", twice(&mut host.lock(LONG)?)?),
+        other => return Err(format!("{other} is no task").into()),
+    }
+    Ok(())
+}
+
+/// Counts on, for ever.
+fn work(host: &Host) -> Result<(), Error> {
+    let mut round = 0_u32;
+    loop {
+        let mut guard = host.lock(LONG)?;
+        let next = twice(&mut guard)? + 1;
+        guard.write(0, &[next])?;
+        std::thread::yield_now();
+        guard.write(4, &[next])?;
+        host.notify()?;
+        round += 1;
+        if round.is_multiple_of(8) {
+            match guard.wait(Duration::from_millis(2)) {
+                Ok(mut guard) => _ = twice(&mut guard)?,
+                Err(Error::TimedOut { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn has_ended_well(mut process: Child) {
+    assert!(process.wait().unwrap().success());
+}
+
+pub(crate) fn kernels_of_two_processes_add(stage: &Stage) {
+    std::thread::scope(|scope| {
+        let adders = [(); 2].map(|()| scope.spawn(|| stage.device("host-add", 0)));
+        adders.into_iter().for_each(|adder| assert_eq!(adder.join().unwrap(), Some(String::new())));
+    });
+    assert_eq!(stage.device("host-read", u64::from(2 * ROUNDS)), Some(String::new()));
+}
+
+pub(crate) fn it_outlives_its_maker_and_the_broker(stage: &Stage) {
+    assert_eq!(stage.device("host-write-and-die", 0), None);
+    stage.kill("broker");
+    assert_eq!(stage.device("host-read", 7), Some(String::new()));
+}
+
+pub(crate) fn another_length_is_refused(stage: &Stage) {
+    assert_eq!(stage.device("host-try", 0), Some("0".to_owned()));
+    let said = stage.device("host-other", 0);
+    assert_eq!(said, Some(format!("the memory of that name has {BYTES} bytes")));
+}
+
+pub(crate) fn a_killed_holder_is_taken_over(stage: &Stage) {
+    for _ in 0..3 {
+        let (mut holder, _) = stage.start_device("host-hold");
+        let (taker, _) = stage.start_device("host-take-over");
+        stage::kill(holder.id());
+        holder.wait().unwrap();
+        has_ended_well(taker);
+    }
+}
+
+pub(crate) fn a_killed_waiter_holds_nobody_up(stage: &Stage) {
+    let [(mut dead, _), (waiter, _)] = [(); 2].map(|()| stage.start_device("host-wait"));
+    stage::kill(dead.id());
+    dead.wait().unwrap();
+    assert_eq!(stage.device("host-notify", 0), Some(String::new()));
+    has_ended_well(waiter);
+}
+
+pub(crate) fn a_killed_notifier_holds_nobody_up(stage: &Stage) {
+    let waiters = [(); 2].map(|()| stage.start_device("host-wait").0);
+    assert_eq!(stage.device("host-write-and-die-with-the-lock", 0), None);
+    waiters.into_iter().for_each(has_ended_well);
+}
+
+pub(crate) fn processes_are_killed_anywhere(stage: &Stage) {
+    let mut random = Random(stage::seed());
+    let mut workers: Vec<Child> = (0..3).map(|_| stage.start_device("host-work").0).collect();
+    for _ in 0..30 {
+        for _ in 0..random.below(2000) {
+            std::thread::yield_now();
+        }
+        let chosen = random.below(3) as usize;
+        assert_eq!(workers[chosen].try_wait().unwrap(), None, "a worker that nobody killed has ended");
+        stage::kill(workers[chosen].id());
+        workers[chosen].wait().unwrap();
+        let before: u32 = stage.device("host-try", 0).unwrap().parse().unwrap();
+        workers[chosen] = stage.start_device("host-work").0;
+        stage::until("the others go on", || {
+            let now: u32 = stage.device("host-try", 0)?.parse().ok()?;
+            (now > before).then_some(())
+        });
+    }
+    for mut worker in workers {
+        stage::kill(worker.id());
+        worker.wait().unwrap();
+    }
+}

@@ -1,0 +1,286 @@
+//! Tenants, brokers and keepers that are killed, wherever they are: what is left is whole, what they had comes back, and how long
+//! that takes is printed.
+
+mod witness;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ExitCode};
+use std::time::{Duration, Instant};
+
+use freehold_broker::wire::{Point, Sums};
+use freehold_broker::{Granted, Link};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::stage::{self, MEMORY_BYTES, Random, Stage, seed, sums, until, until_is};
+use crate::storm::{self, STATES};
+
+use witness::Witness;
+pub(crate) use witness::witness;
+
+/// How many are killed.
+struct Counts {
+    tenants: usize,
+    /// Of these, in each state at the least.
+    each_state: usize,
+    /// Tenants with very many leases.
+    hoarders: usize,
+    brokers: usize,
+    keepers: usize,
+}
+
+/// As many tenants as FREEHOLD_KILLS says, and others in proportion.
+fn counts() -> Counts {
+    let tenants = std::env::var("FREEHOLD_KILLS").map_or(TENANTS, |text| text.parse().expect("a number of tenants"));
+    let [each_state, hoarders, brokers, keepers] = [50, 50, 5, 20].map(|share| tenants.div_ceil(share));
+    Counts { tenants, each_state, hoarders, brokers, keepers }
+}
+
+/// Without a wish. 1000 are 200 brokers, 50 keepers, and at least 20 tenants in each state.
+const TENANTS: usize = 1000;
+
+const HOARD_LEASES: u32 = 1000;
+
+/// The memory of a dead tenant is free again after so long, on the software device.
+const FREE_MS_MAX: u128 = 20;
+
+/// A broker answers again after so long.
+const BACK_MS_MAX: u128 = 500;
+
+/// How long something took, each time.
+#[derive(Default)]
+struct Times(Vec<Duration>);
+
+impl Times {
+    /// Prints what half of them, nearly all, and all of them took at the most: the first of these.
+    fn tell(mut self, what: &str) -> Duration {
+        self.0.sort_unstable();
+        let at = |percent: usize| self.0[(self.0.len() * percent / 100).min(self.0.len() - 1)];
+        println!(
+            "{what}: median {:.2?}, 99th of 100 {:.2?}, longest {:.2?} of {}",
+            at(50),
+            at(99),
+            at(100),
+            self.0.len()
+        );
+        at(50)
+    }
+}
+
+/// Kills a process, and waits until the system says that it is dead. When the signal was sent.
+fn kill(process: u32) -> Instant {
+    let number = Pid::from_raw(process.cast_signed()).expect("a process has a number");
+    let Ok(descriptor) = pidfd_open(number, PidfdFlags::empty()) else { return Instant::now() };
+    let killed = Instant::now();
+    stage::kill(process);
+    poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None).expect("a process can be waited for");
+    killed
+}
+
+/// Waits until nobody has anything but the witness, and names.
+fn until_free(link: &mut Link) {
+    until_is("all leases of the dead are over, and their memory is clean", (1, 0), || {
+        let Sums { leases, leaving_bytes, .. } = sums(link);
+        (leases, leaving_bytes)
+    });
+}
+
+/// What must be as it was when all names of the dead are dropped: bytes that are leased and named, and descriptors.
+fn standing(stage: &Stage, link: &mut Link, keeper: &str) -> (u64, u64, [usize; 2]) {
+    storm::drop_all(link);
+    until_free(link);
+    let descriptors = stage.descriptors(link, keeper);
+    let Sums { leased_bytes, named_bytes, .. } = sums(link);
+    (leased_bytes, named_bytes, descriptors)
+}
+
+/// The state that a dead tenant was in: the last that it told of.
+fn last_state(words: &mut impl Read, heard: u8) -> u8 {
+    let mut rest = Vec::new();
+    words.read_to_end(&mut rest).expect("a pipe is read");
+    rest.last().copied().unwrap_or(heard)
+}
+
+/// Lets a tenant run until it kills itself in a state.
+fn kill_in_state(stage: &Stage, random: &mut Random, state: u8) -> u8 {
+    // It connects once.
+    let times = if b"CW".contains(&state) { 1 } else { 1 + random.below(3) };
+    let mut tenant = storm::start(&stage.socket(), random.seed(), state as char, times);
+    let last = last_state(&mut tenant.stdout.take().expect("it is piped"), 0);
+    tenant.wait().expect("it was started");
+    last
+}
+
+/// Kills a tenant after so many words of it and a moment: the state that it was in, and when.
+fn kill_anywhere(stage: &Stage, random: &mut Random) -> (u8, Instant) {
+    let mut tenant = storm::start(&stage.socket(), random.seed(), '-', 1);
+    let mut words = tenant.stdout.take().expect("it is piped");
+    let mut heard = [0];
+    for _ in 0..=random.below(300) {
+        words.read_exact(&mut heard).expect("it goes on until it is killed");
+    }
+    let moment = Instant::now();
+    let while_ns = u128::from(random.below(100_000));
+    while moment.elapsed().as_nanos() < while_ns {
+        std::hint::spin_loop();
+    }
+    let killed = kill(tenant.id());
+    tenant.wait().expect("it was started");
+    (last_state(&mut words, heard[0]), killed)
+}
+
+pub(crate) fn killed_tenants(stage: &Stage) {
+    let mut random = Random(seed());
+    let mut link = stage.link();
+    let mut witness = Witness::start(stage);
+    let before = standing(stage, &mut link, "serve");
+    let wanted = counts();
+    let mut counts: BTreeMap<u8, usize> = STATES.iter().map(|&state| (state, 0)).collect();
+    let mut free = Times::default();
+    for turn in 0..wanted.tenants {
+        let state = if turn % 2 == 0 {
+            let state = kill_in_state(stage, &mut random, STATES[turn / 2 % STATES.len()]);
+            until_free(&mut link);
+            state
+        } else {
+            let (state, killed) = kill_anywhere(stage, &mut random);
+            until_free(&mut link);
+            free.0.push(killed.elapsed());
+            state
+        };
+        *counts.get_mut(&state).expect("a state of the protocol") += 1;
+        storm::drop_all(&mut link);
+        witness.check();
+        if turn % 100 == 99 {
+            assert_eq!(standing(stage, &mut link, "serve"), before, "after {turn} tenants");
+        }
+    }
+    let told: String = counts.iter().map(|(&state, count)| format!(" {}:{count}", state as char)).collect();
+    println!("{} tenants were killed, in each state so many:{told}", wanted.tenants);
+    assert!(free.tell("memory was free again after").as_millis() <= FREE_MS_MAX);
+    for (state, count) in counts {
+        assert!(count >= wanted.each_state, "{count} were killed in state {}", state as char);
+    }
+}
+
+/// A process that leases very often, says so, and waits to be killed.
+pub(crate) fn hoarder(words: &[OsString]) -> ExitCode {
+    let seed = words[1].to_str().and_then(|word| word.parse().ok()).expect("a number");
+    let mut random = Random(seed);
+    let mut link = Link::connect(Path::new(&words[0])).expect("a broker serves");
+    let leases: Vec<Granted> =
+        (0..HOARD_LEASES).map(|_| link.reserve(1 + random.below(8 << 10)).expect("there is memory")).collect();
+    link.attach(leases[0].segment).expect("it has a lease there");
+    println!("{}", leases.len());
+    // Whoever started it closes this only when it is dead.
+    std::io::stdin().read_to_end(&mut Vec::new()).expect("standard input is read");
+    ExitCode::FAILURE
+}
+
+pub(crate) fn killed_hoarders(stage: &Stage) {
+    let mut random = Random(seed());
+    let mut link = stage.link();
+    let mut witness = Witness::start(stage);
+    let before = standing(stage, &mut link, "serve");
+    let mut free = Times::default();
+    for _ in 0..counts().hoarders {
+        let words = ["hoarder".into(), stage.socket().into(), random.seed().to_string().into()];
+        let mut hoarder = stage.start(&words);
+        let mut line = String::new();
+        let output = hoarder.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut line).expect("it says that it has them");
+        assert_eq!((line.trim_end(), sums(&mut link).leases), ("1000", 1001));
+        let killed = kill(hoarder.id());
+        hoarder.wait().expect("it was started");
+        until_free(&mut link);
+        free.0.push(killed.elapsed());
+        witness.check();
+    }
+    assert_eq!(standing(stage, &mut link, "serve"), before);
+    let median = free.tell("memory of a tenant with 1000 leases was free again after");
+    assert!(median.as_millis() <= FREE_MS_MAX);
+}
+
+/// The keeper: the process that was started first, or one that took its place.
+fn keeper(stage: &Stage) -> Option<(&'static str, u32)> {
+    let of = |part| stage.processes(part).first().map(|&process| (part, process));
+    of("serve").or_else(|| of("keeper"))
+}
+
+/// Kills one of the two, and waits until it is replaced: how long until a broker answered.
+fn kill_and_replace(stage: &Stage, link: &mut Link, part: &str) -> Duration {
+    let find = || match part {
+        "broker" => stage.processes(part).first().copied(),
+        _ => keeper(stage).map(|(_, process)| process),
+    };
+    let old = until("both are there", find);
+    let killed = kill(old);
+    assert_eq!(sums(link).budget_bytes, MEMORY_BYTES);
+    let back = killed.elapsed();
+    until("another took its place", || find().filter(|&process| process != old));
+    // A broker that answers now has given everything to the keeper that is there: before, the death of both loses all.
+    sums(link);
+    back
+}
+
+pub(crate) fn killed_brokers(stage: &Stage) {
+    let mut random = Random(seed());
+    let mut link = stage.link();
+    let mut witness = Witness::start(stage);
+    let before = standing(stage, &mut link, "serve");
+    let leases: Vec<Granted> = (0..100).map(|_| link.reserve(700).expect("there is memory")).collect();
+    let mut tenants: Vec<Child> = (0..2).map(|_| storm::start(&stage.socket(), random.seed(), '-', 1)).collect();
+    let readers: Vec<_> = tenants.iter_mut().map(storm::read_on).collect();
+    let (mut brokers, mut keepers) = (Times::default(), Times::default());
+    let wanted = counts();
+    for turn in 0..wanted.brokers + wanted.keepers {
+        let part = if turn % 5 == 4 { "keeper" } else { "broker" };
+        let back = kill_and_replace(stage, &mut link, part);
+        if part == "broker" {
+            brokers.0.push(back)
+        } else {
+            keepers.0.push(back)
+        }
+        for _ in 0..random.below(20) {
+            let granted = link.reserve(100).expect("there is memory");
+            link.give_back(granted.lease, Point::default()).expect("a broker serves");
+        }
+        witness.check();
+        for tenant in &mut tenants {
+            assert_eq!(tenant.try_wait().expect("it was started"), None, "a tenant lost its broker at turn {turn}");
+        }
+    }
+    assert_eq!((brokers.0.len(), keepers.0.len()), (wanted.brokers, wanted.keepers));
+    let median = brokers.tell("a broker was back and answered after");
+    keepers.tell("a broker that had lost its keeper answered after");
+    assert!(median.as_millis() <= BACK_MS_MAX);
+    for tenant in &mut tenants {
+        kill(tenant.id());
+        tenant.wait().expect("it was started");
+    }
+    readers.into_iter().for_each(|reader| drop(reader.join().expect("it was read to the end")));
+    leases.into_iter().for_each(|granted| link.give_back(granted.lease, Point::default()).expect("a broker serves"));
+    let (part, _) = keeper(stage).expect("there is one");
+    let after = standing(stage, &mut link, part);
+    assert_eq!((after.0, after.1), (before.0, before.1), "no byte is lost");
+    println!("descriptors of broker and keeper, but for segments: {:?} at first, {:?} at last", before.2, after.2);
+    assert!(after.2.iter().zip(before.2).all(|(&after, before)| after <= before), "no descriptor is lost");
+    assert_eq!(link.take_refused(), []);
+    witness.end();
+    until_is("all is over", (0, 0), || {
+        let Sums { leases, leaving_bytes, .. } = sums(&mut link);
+        (leases, leaving_bytes)
+    });
+}
+
+/// Asks a process something over its standard input, and hears one line.
+fn ask(child: &mut Child, output: &mut impl BufRead) -> String {
+    let input = child.stdin.as_mut().expect("it is piped");
+    input.write_all(b"\n").and_then(|()| input.flush()).expect("it listens");
+    let mut line = String::new();
+    output.read_line(&mut line).expect("it answers");
+    line
+}

@@ -1,0 +1,284 @@
+//! A tenant without the library: bytes over a socket and words of a ring, as `docs/protocol.md` has them or as it forbids. Knows
+//! nothing of what the library does with them.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Timespec;
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg, socket_with,
+};
+
+use crate::stage::until;
+
+pub(crate) type Slot = [u64; 8];
+
+/// Where the words of a ring lie.
+pub(crate) mod at {
+    /// This tenant's own count: the broker does not look at it.
+    pub(crate) const REQUESTED: usize = 0;
+    pub(crate) const TAKEN: usize = 128;
+    pub(crate) const BROKER_ASLEEP: usize = 256;
+    pub(crate) const REPLIED: usize = 384;
+    pub(crate) const READ: usize = 512;
+    pub(crate) const TENANT_ASLEEP: usize = 640;
+    pub(super) const REQUESTS: usize = 4096;
+    pub(super) const REPLIES: usize = 20_480;
+}
+
+const RING_BYTES: usize = 36_864;
+const CLOCK_BYTES: usize = 4096;
+pub(crate) const SLOTS: u32 = 256;
+
+/// In the first word of a slot: whether its message is of this lap.
+const LAP: u64 = 1 << 17;
+
+fn lap(count: u32) -> u64 {
+    if (count / SLOTS).is_multiple_of(2) { LAP } else { 0 }
+}
+
+/// The most descriptors that the system carries beside one message.
+pub(crate) const DESCRIPTORS_MAX: usize = 253;
+
+/// `FRHD`, and version 1.
+const HELLO: u64 = 1 << 32 | 0x4448_5246;
+
+/// A message of a kind, without a number.
+pub(crate) fn message(kind: u64, words: &[u64]) -> Slot {
+    let mut slot = [0; 8];
+    slot[0] = kind;
+    slot[1..=words.len()].copy_from_slice(words);
+    slot
+}
+
+pub(crate) fn bytes_of(slot: &Slot) -> Vec<u8> {
+    slot.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Memory that is shared with the broker.
+pub(crate) struct Words {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Words {
+    fn map(file: &OwnedFd, bytes: usize) -> Self {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: no address is asked for, so that no other mapping is touched.
+        let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, file, 0) };
+        let start = NonNull::new(start.expect("a file in memory is mapped").cast()).expect("a mapping is somewhere");
+        Self { start, bytes }
+    }
+
+    pub(crate) fn half(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.bytes);
+        // SAFETY: the offset lies in the mapping, which lives as long as `self`.
+        let word = unsafe { self.start.add(offset) };
+        // SAFETY: the mapping starts at a page, so that the word is aligned; all access to it is atomic.
+        unsafe { AtomicU32::from_ptr(word.cast().as_ptr()) }
+    }
+
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes);
+        // SAFETY: the offset lies in the mapping, which lives as long as `self`.
+        let word = unsafe { self.start.add(offset) };
+        // SAFETY: the mapping starts at a page, so that the word is aligned; all access to it is atomic.
+        unsafe { AtomicU64::from_ptr(word.cast().as_ptr()) }
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is of `map` above, and nothing borrows it any more.
+        unsafe { munmap(self.start.as_ptr().cast(), self.bytes) }.expect("a mapping of ours is unmapped");
+    }
+}
+
+/// What came over a socket.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    pub(crate) slot: Slot,
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+/// A connection without a word said over it.
+pub(crate) fn dial(path: &Path) -> OwnedFd {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+    let socket = socket.expect("a socket is made");
+    let address = SocketAddrUnix::new(path).expect("a path of a socket");
+    connect(&socket, &address).expect("a broker listens");
+    socket
+}
+
+/// Sends bytes, whatever they are, with descriptors, whatever those are. [`Errno::AGAIN`] where there is no room.
+pub(crate) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        assert!(beside.push(SendAncillaryMessage::ScmRights(descriptors)));
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(socket, &[IoSlice::new(bytes)], &mut beside, flags).map(drop)
+}
+
+/// Sends bytes when there is room. Whether somebody is there to hear them.
+pub(crate) fn say(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> bool {
+    loop {
+        match send(&socket, bytes, descriptors) {
+            Ok(()) => return true,
+            Err(Errno::AGAIN) => wait_for(&socket, PollFlags::OUT),
+            Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => return false,
+            Err(error) => panic!("the system refused to send: {error}"),
+        }
+    }
+}
+
+/// The next message that comes, or nothing where the broker has hung up.
+pub(crate) fn hear(socket: impl AsFd) -> Option<Heard> {
+    wait_for(&socket, PollFlags::IN);
+    receive(socket).expect("something came")
+}
+
+/// What has come: a message, or that the broker has hung up; or nothing yet.
+pub(crate) fn receive(socket: impl AsFd) -> Result<Option<Heard>, Errno> {
+    let mut bytes = [0; 4096];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags) {
+        Ok(received) => received.bytes,
+        Err(Errno::CONNRESET) => 0,
+        Err(error) => return Err(error),
+    };
+    let mut descriptors = Vec::new();
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    if received == 0 {
+        return Ok(None);
+    }
+    let mut slot = [0; 8];
+    for (word, chunk) in slot.iter_mut().zip(bytes.chunks(8)) {
+        *word = u64::from_le_bytes(chunk.try_into().expect("a chunk is eight bytes"));
+    }
+    Ok(Some(Heard { slot, descriptors }))
+}
+
+fn wait_for(socket: impl AsFd, what: PollFlags) {
+    let longest = Timespec { tv_sec: 30, tv_nsec: 0 };
+    let ready = poll(&mut [PollFd::new(&socket, what)], Some(&longest)).expect("a socket is waited for");
+    assert!(ready > 0, "waited 30 seconds for the broker");
+}
+
+/// A tenant.
+pub(crate) struct Raw {
+    pub(crate) socket: OwnedFd,
+    pub(crate) ring: Words,
+    pub(crate) clock: Words,
+    bell: OwnedFd,
+    pub(crate) tenant: u64,
+    number: u64,
+}
+
+impl Raw {
+    pub(crate) fn connect(path: &Path) -> Self {
+        Self::greet(path, &[]).expect("a tenant is welcome")
+    }
+
+    /// Connects, with descriptors beside the greeting. What the broker said where it did not say welcome.
+    pub(crate) fn greet(path: &Path, descriptors: &[BorrowedFd<'_>]) -> Result<Self, Slot> {
+        let socket = dial(path);
+        assert!(say(&socket, &bytes_of(&message(1, &[HELLO])), descriptors));
+        let Heard { slot, descriptors } = hear(&socket).expect("a greeting is answered");
+        if slot[0] as u16 != 101 {
+            return Err(slot);
+        }
+        let [ring, clock, bell] = <[OwnedFd; 3]>::try_from(descriptors).expect("ring, clock and bell");
+        let (ring, clock) = (Words::map(&ring, RING_BYTES), Words::map(&clock, CLOCK_BYTES));
+        Ok(Self { socket, ring, clock, bell, tenant: slot[1], number: 0 })
+    }
+
+    pub(crate) fn wake(&self) {
+        match rustix::io::write(&self.bell, &1u64.to_ne_bytes()) {
+            Ok(_) | Err(Errno::AGAIN) => {}
+            Err(error) => panic!("a bell rings: {error}"),
+        }
+    }
+
+    /// Asks over the socket: the reply to that. What else comes is left out.
+    pub(crate) fn ask(&mut self, slot: Slot, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> Heard {
+        self.number += 1;
+        let mut bytes = bytes_of(&slot);
+        bytes[4..8].copy_from_slice(&(self.number as u32).to_le_bytes());
+        bytes.extend_from_slice(text);
+        assert!(say(&self.socket, &bytes, descriptors), "the broker is there");
+        loop {
+            let heard = hear(&self.socket).expect("a request is answered");
+            if heard.slot[0] >> 32 == self.number {
+                return heard;
+            }
+        }
+    }
+
+    /// Puts a request into the ring, if there is room: its number.
+    pub(crate) fn put(&self, mut slot: Slot) -> Option<u32> {
+        let requested = self.ring.half(at::REQUESTED).load(Ordering::Relaxed);
+        if requested.wrapping_sub(self.ring.half(at::TAKEN).load(Ordering::Acquire)) >= SLOTS {
+            return None;
+        }
+        slot[0] = slot[0] & 0xffff_ffff & !LAP | lap(requested) | u64::from(requested) << 32;
+        let start = at::REQUESTS + (requested % SLOTS) as usize * 64;
+        for (index, &word) in slot.iter().enumerate().rev() {
+            self.ring.word(start + 8 * index).store(word, Ordering::Release);
+        }
+        self.ring.half(at::REQUESTED).store(requested.wrapping_add(1), Ordering::Release);
+        fence(Ordering::SeqCst);
+        if self.ring.half(at::BROKER_ASLEEP).load(Ordering::Relaxed) != 0 {
+            self.wake();
+        }
+        Some(requested)
+    }
+
+    /// Takes the oldest reply out of the ring.
+    pub(crate) fn take(&self) -> Option<Slot> {
+        let read = self.ring.half(at::READ).load(Ordering::Relaxed);
+        let start = at::REPLIES + (read % SLOTS) as usize * 64;
+        let mut slot: Slot = std::array::from_fn(|word| self.ring.word(start + 8 * word).load(Ordering::Acquire));
+        if slot[0] & LAP != lap(read) {
+            return None;
+        }
+        slot[0] &= !LAP;
+        self.ring.half(at::READ).store(read.wrapping_add(1), Ordering::Release);
+        Some(slot)
+    }
+
+    /// Asks over the ring: the reply to that. What comes unasked is left out.
+    pub(crate) fn ask_ring(&self, slot: Slot) -> Slot {
+        let number = until("the ring has room", || self.put(slot));
+        until("the broker answers", || {
+            self.take().filter(|reply| reply[0] >> 32 == u64::from(number) && !matches!(reply[0] as u16, 109 | 110))
+        })
+    }
+
+    /// A lease of new memory: its id, and its segment's.
+    pub(crate) fn reserve(&self, bytes: u64) -> (u64, u64) {
+        let granted = self.ask_ring(message(2, &[bytes]));
+        assert_eq!(granted[0] as u16, 102, "{granted:x?}");
+        (granted[1], granted[2])
+    }
+
+    /// Waits until the broker has hung up, whatever it says before.
+    pub(crate) fn hear_end(&self) {
+        while hear(&self.socket).is_some() {}
+    }
+}

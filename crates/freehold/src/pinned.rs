@@ -1,0 +1,149 @@
+//! Memory of the host that processes share by a descriptor: mapped here, registered with the driver, and given up behind the last
+//! work with it. Knows nothing of what lies there.
+
+use std::ffi::c_void;
+use std::os::fd::BorrowedFd;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+use freehold_driver::cuda::{CUdeviceptr, CallError, host, host_register_flags};
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::param::page_size;
+
+use crate::context::Context;
+use crate::core::{Core, Hall};
+use crate::current::calmly;
+use crate::error::{Error, Result};
+use crate::later::Later;
+use crate::ledger::Mark;
+
+/// A mapping of shared memory. It is not unmapped by a drop: the device may still write there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pinned {
+    start: NonNull<c_void>,
+    bytes: usize,
+    /// What is mapped, in whole pages of the system's.
+    mapped_bytes: usize,
+}
+
+// SAFETY: `start` is not `Send` as a pointer; whoever follows it does so through atomics only.
+unsafe impl Send for Pinned {}
+// SAFETY: as above.
+unsafe impl Sync for Pinned {}
+
+/// Memory that is registered with the driver, and that nobody here has any more.
+#[derive(Debug)]
+pub(crate) struct Stopped {
+    pinned: Pinned,
+    hall: Arc<Hall>,
+    marks: Vec<Mark>,
+}
+
+/// How many bytes a descriptor's memory has, and never fewer.
+///
+/// # Errors
+/// [`Error::NotSealed`]: the host would die of a read behind an end that came nearer.
+pub(crate) fn sealed_bytes(descriptor: BorrowedFd<'_>) -> Result<u64> {
+    // Asked before the length: it cannot become less from then on. What has no seals is no file in memory.
+    if !fcntl_get_seals(descriptor).is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
+        return Err(Error::NotSealed);
+    }
+    let found = fstat(descriptor).map_err(of_system)?;
+    Ok(u64::try_from(found.st_size).unwrap_or(0))
+}
+
+impl Pinned {
+    /// Maps the first bytes of a descriptor, which has as many: [`sealed_bytes`].
+    pub(crate) fn map(descriptor: BorrowedFd<'_>, bytes: usize) -> Result<Self> {
+        let found = fstat(descriptor).map_err(of_system)?;
+        // A file of huge pages is mapped, and unmapped, in those.
+        let mapped_bytes = bytes.next_multiple_of(page_size().max(usize::try_from(found.st_blksize).unwrap_or(0)));
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: the kernel chooses the address, so that no mapping of anybody's is replaced.
+        let start = unsafe { mmap(null_mut(), mapped_bytes, protection, flags, descriptor, 0) }.map_err(of_system)?;
+        let start = NonNull::new(start).expect("the kernel maps nothing at null unless it is asked to");
+        Ok(Self { start, bytes, mapped_bytes })
+    }
+
+    pub(crate) fn start(&self) -> NonNull<c_void> {
+        self.start
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Lets streams of all contexts use the memory: where the device sees it. After an error it is unmapped, or will be.
+    pub(crate) fn register(self, core: &Core, hall: &Arc<Hall>) -> Result<CUdeviceptr> {
+        let (api, mut is_registered) = (&core.api, false);
+        let flags = host_register_flags::PORTABLE | host_register_flags::DEVICEMAP;
+        let registered = calmly(api, core.primary, || {
+            // SAFETY: the mapping stays until it is unregistered; only atomics refer to it.
+            unsafe { host::register(api, self.start.as_ptr(), self.mapped_bytes, flags) }?;
+            is_registered = true;
+            host::device_address(api, self.start.as_ptr(), 0)
+        });
+        if registered.is_err() && is_registered {
+            core.later(Later::Unregister { stopped: Stopped { pinned: self, hall: hall.clone(), marks: Vec::new() } });
+        } else if registered.is_err() {
+            // SAFETY: the driver has not taken the memory, and nobody else knows of it.
+            unsafe { self.unmap() };
+        }
+        registered.map_err(|error: CallError| core.failed(error))
+    }
+
+    /// Gives the memory up behind the last work with it: its owner is being dropped, and puts no more in.
+    pub(crate) fn stop(self, context: &Context, marks: Vec<Mark>) {
+        let core = &context.inner.core;
+        if core.is_good()
+            && let Err(error) = core.mark(&marks)
+        {
+            // Without them it is heard of when their streams have nothing left to do.
+            core.trouble(error);
+        }
+        let stopped = Stopped { pinned: self, hall: context.inner.hall.clone(), marks };
+        core.later(Later::Unregister { stopped });
+        if core.is_good()
+            && let Err(error) = core.tidy()
+        {
+            core.trouble(error);
+        }
+    }
+
+    /// # Safety
+    /// Nothing uses the memory any more: no reference, no work, no registration.
+    unsafe fn unmap(self) {
+        // SAFETY: the mapping is of this start and length, and the caller vouches that nothing uses it.
+        let unmapped = unsafe { munmap(self.start.as_ptr(), self.mapped_bytes) };
+        unmapped.expect("the whole of a mapping can be unmapped");
+    }
+}
+
+impl Stopped {
+    /// Unregisters the memory where all work with it has passed, and nothing else is pending that the driver would wait for.
+    pub(crate) fn attempt(&self, core: &Core) -> Result<bool> {
+        for &mark in &self.marks {
+            if !core.has_passed_by_now(mark)? {
+                return Ok(false);
+            }
+        }
+        let unregister = || {
+            calmly(&core.api, core.primary, || {
+                // SAFETY: all work with the memory has passed, and no more comes: its owner is gone.
+                unsafe { host::unregister(&core.api, self.pinned.start.as_ptr()) }
+            })
+        };
+        let is_done = core.alone(&self.hall, unregister).map_err(|error| core.failed(error))?;
+        if is_done {
+            // SAFETY: the owner, and the registration, are gone; work has passed.
+            unsafe { self.pinned.unmap() };
+        }
+        Ok(is_done)
+    }
+}
+
+fn of_system(error: Errno) -> Error {
+    Error::System { kind: error.kind() }
+}
