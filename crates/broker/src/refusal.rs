@@ -28,13 +28,19 @@ pub enum Refusal {
     NoSegment,
     #[error("the lease is for reading")]
     ReadOnly,
-    #[error("the user may have {limit_bytes} bytes and has {had_bytes}: {wanted_bytes} more were asked for")]
+    #[error(
+        "the user may have {limit_bytes} bytes and has {had_bytes}: {wanted_bytes} more were asked for; drop a name, or raise the \
+        quota with `freehold quota SIZE`"
+    )]
     UserQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
     #[error(
         "this process may have {limit_bytes} bytes and has {had_bytes}: {wanted_bytes} more were asked for; return some first"
     )]
     TenantQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
-    #[error("the broker has {free_bytes} bytes left of {budget_bytes}: {wanted_bytes} were asked for")]
+    #[error(
+        "the broker has {free_bytes} bytes left of {budget_bytes}: {wanted_bytes} were asked for; drop a name, or serve with more \
+        --memory"
+    )]
     Full { free_bytes: u64, budget_bytes: u64, wanted_bytes: u64 },
     #[error("this is more than {limit} at once")]
     TooMany { limit: u64 },

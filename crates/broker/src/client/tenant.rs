@@ -324,29 +324,23 @@ impl Broker {
     /// Says of segments that are unmapped by now that they are. Whether none is left to unmap.
     pub(super) fn detach_left(&self) -> Result<bool> {
         self.check()?;
-        let leaving = std::mem::take(&mut self.books().leaving);
-        let mut outcome: Result<()> = Ok(());
-        for (segment, mut departures) in leaving {
-            let mut is_over = true;
-            departures.retain(|departure| match departure.is_over() {
-                Ok(is_gone) => {
-                    is_over &= is_gone;
-                    !is_gone
-                }
-                Err(error) => {
-                    is_over = false;
-                    outcome = Err(error.into());
-                    true
-                }
-            });
-            if is_over {
-                self.link()?.detach(segment)?;
-            } else {
-                self.books().leaving.push((segment, departures));
-            }
+        let mut outcome = Ok(());
+        let mut is_gone = |departure: &Departure| {
+            departure.is_over().unwrap_or_else(|error| {
+                outcome = Err(error);
+                false
+            })
+        };
+        let mut books = self.books();
+        books.leaving.iter_mut().for_each(|(_, departures)| departures.retain(|departure| !is_gone(departure)));
+        let gone: Vec<_> = books.leaving.extract_if(.., |(_, departures)| departures.is_empty()).collect();
+        let is_done = books.leaving.is_empty();
+        drop(books);
+        for (segment, _) in gone {
+            self.link()?.detach(segment)?;
         }
         outcome?;
-        Ok(self.books().leaving.is_empty())
+        Ok(is_done)
     }
 
     /// Lets a stream's next work wait for a point, unless it has passed.

@@ -48,9 +48,13 @@ pub(crate) enum Failure {
 impl Failure {
     /// 2 where the call was wrong, 3 where no broker answers, 1 otherwise.
     fn status(&self) -> u8 {
-        match self {
-            Self::Broker(LinkError::NoBroker { .. } | LinkError::NotAllowed { .. } | LinkError::Gone) => 3,
-            Self::Broker(LinkError::Refused { refusal: Refusal::BadName(_), .. }) | Self::Wrong(_) => 2,
+        let link = match self {
+            Self::Broker(error) | Self::Tenant(freehold_broker::Error::Link(error)) => Some(error),
+            _ => None,
+        };
+        match (self, link) {
+            (_, Some(LinkError::NoBroker { .. } | LinkError::NotAllowed { .. } | LinkError::Gone)) => 3,
+            (_, Some(LinkError::Refused { refusal: Refusal::BadName(_), .. })) | (Self::Wrong(_), _) => 2,
             _ => 1,
         }
     }

@@ -22,6 +22,9 @@ pub(crate) struct DropArguments {
     name: String,
     #[command(flatten)]
     at: At,
+    /// One object that says what was done
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(clap::Args)]
@@ -34,6 +37,7 @@ pub(crate) struct QuotaArguments {
     user: Option<u32>,
     #[command(flatten)]
     at: At,
+    /// One object with the user, the quota and what is used of it
     #[arg(long)]
     json: bool,
 }
@@ -139,7 +143,12 @@ pub(crate) fn drop_name(arguments: &DropArguments) -> ExitCode {
 fn try_drop(arguments: &DropArguments) -> Result<(), Failure> {
     let name = name(&arguments.name)?;
     let mut link = arguments.at.connect()?;
-    link.call(Request::Drop { name })?;
+    link.call(Request::Drop { name: name.clone() })?;
+    if arguments.json {
+        println!("{}", serde_json::json!({ "dropped": name.as_str() }));
+    } else {
+        println!("{name}: dropped");
+    }
     Ok(())
 }
 

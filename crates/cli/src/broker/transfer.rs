@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use freehold::{Device, open};
-use freehold_broker::{Access, Broker, Lease, Policy};
+use freehold::{Device, Stream, open};
+use freehold_broker::wire::{Refusal, Request};
+use freehold_broker::{Access, Broker, Lease, LinkError, Name, Policy};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{At, Failure, bytes, names};
@@ -26,6 +27,9 @@ pub(crate) struct PutArguments {
     /// The broker's device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
     #[arg(long)]
     device: Option<String>,
+    /// One object that says what was done, and no bar
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(clap::Args)]
@@ -40,6 +44,9 @@ pub(crate) struct GetArguments {
     /// The broker's device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
     #[arg(long)]
     device: Option<String>,
+    /// One object that says what was done, and no bar
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn put(arguments: &PutArguments) -> ExitCode {
@@ -50,12 +57,24 @@ pub(crate) fn get(arguments: &GetArguments) -> ExitCode {
     super::end(try_get(arguments))
 }
 
-/// The broker first: without one nothing is asked of a device.
 fn connect(at: &At, device: Option<&str>) -> Result<(Device, Broker), Failure> {
-    drop(at.connect()?);
     let device = open::device(device).map_err(|error| Failure::Failed(error.to_string()))?;
     let broker = Broker::connect_at(&device, &at.path())?;
     Ok((device, broker))
+}
+
+/// The broker first, and the name: where one of them will not do nothing is asked of a device.
+fn expect_free(at: &At, name: &Name) -> Result<(), Failure> {
+    match at.connect()?.call(Request::Find { name: name.clone() }) {
+        Ok(_) => Err(Failure::Broker(Refusal::NameTaken.into())),
+        Err(LinkError::Refused { refusal: Refusal::NoName, .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn expect_there(at: &At, name: &Name) -> Result<(), Failure> {
+    at.connect()?.call(Request::Find { name: name.clone() })?;
+    Ok(())
 }
 
 fn bar(total_bytes: u64) -> ProgressBar {
@@ -71,14 +90,20 @@ fn try_put(arguments: &PutArguments) -> Result<(), Failure> {
     let name = names::name(&arguments.name)?;
     let path = &arguments.file;
     let mut file = of_file(path, File::open(path))?;
-    let total_bytes = of_file(path, file.metadata())?.len();
+    let found = of_file(path, file.metadata())?;
+    if found.is_dir() {
+        return Err(Failure::Wrong(format!("{} is a folder: name a file", path.display())));
+    }
+    let total_bytes = found.len();
     if total_bytes == 0 {
         return Err(Failure::Wrong(format!("{} is empty: there is nothing to publish", path.display())));
     }
+    expect_free(&arguments.at, &name)?;
     let (device, broker) = connect(&arguments.at, arguments.device.as_deref())?;
     let stream = device.stream()?;
     let mut lease: Lease<u8> = broker.reserve(&stream, total_bytes as usize)?;
-    let (bar, mut piece) = (bar(total_bytes), vec![0; PIECE_BYTES]);
+    let bar = if arguments.json { ProgressBar::hidden() } else { bar(total_bytes) };
+    let mut piece = vec![0; PIECE_BYTES.min(total_bytes as usize)];
     let mut at = 0;
     while at < total_bytes as usize {
         let wanted = PIECE_BYTES.min(total_bytes as usize - at);
@@ -90,12 +115,17 @@ fn try_put(arguments: &PutArguments) -> Result<(), Failure> {
     stream.synchronize()?;
     bar.finish_and_clear();
     broker.publish(name.as_str(), lease, Policy::Restore).map_err(|(_, error)| error)?;
-    println!("{name}: {}", bytes::show(total_bytes));
+    if arguments.json {
+        println!("{}", serde_json::json!({ "name": name.as_str(), "bytes": total_bytes }));
+    } else {
+        println!("{name}: {}", bytes::show(total_bytes));
+    }
     Ok(())
 }
 
 fn try_get(arguments: &GetArguments) -> Result<(), Failure> {
     let name = names::name(&arguments.name)?;
+    expect_there(&arguments.at, &name)?;
     let (device, broker) = connect(&arguments.at, arguments.device.as_deref())?;
     let stream = device.stream()?;
     let lease: Lease<u8> = broker.lease(&stream, name.as_str(), Access::Read)?;
@@ -104,19 +134,33 @@ fn try_get(arguments: &GetArguments) -> Result<(), Failure> {
     let mut partial = path.clone().into_os_string();
     partial.push(".part");
     let partial = PathBuf::from(partial);
-    let mut file = of_file(&partial, File::create(&partial))?;
-    let (bar, total) = (bar(lease.len() as u64), lease.len());
-    let mut at = 0;
+    let total_bytes = lease.len() as u64;
+    let bar = if arguments.json { ProgressBar::hidden() } else { bar(total_bytes) };
+    let written = write_file(&stream, &lease, &partial, &bar).and_then(|()| of_file(path, fs::rename(&partial, path)));
+    if let Err(failure) = written {
+        // What failed may be that there is none.
+        let _ = fs::remove_file(&partial);
+        return Err(failure);
+    }
+    bar.finish_and_clear();
+    if arguments.json {
+        println!("{}", serde_json::json!({ "name": name.as_str(), "file": path, "bytes": total_bytes }));
+    } else {
+        println!("{}: {}", path.display(), bytes::show(total_bytes));
+    }
+    Ok(())
+}
+
+/// Writes all of a lease to a file.
+fn write_file(stream: &Stream, lease: &Lease<u8>, path: &Path, bar: &ProgressBar) -> Result<(), Failure> {
+    let mut file = of_file(path, File::create(path))?;
+    let (mut at, total) = (0, lease.len());
     while at < total {
         let wanted = PIECE_BYTES.min(total - at);
         let piece = stream.download(&lease.view(at..at + wanted)?)?;
-        of_file(&partial, file.write_all(&piece))?;
+        of_file(path, file.write_all(&piece))?;
         at += wanted;
         bar.set_position(at as u64);
     }
-    of_file(&partial, file.sync_all())?;
-    of_file(path, fs::rename(&partial, path))?;
-    bar.finish_and_clear();
-    println!("{}: {}", path.display(), bytes::show(total as u64));
-    Ok(())
+    of_file(path, file.sync_all())
 }
