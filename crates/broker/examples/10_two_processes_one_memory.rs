@@ -1,4 +1,4 @@
-//! Two processes, two contexts, one memory: a context is never shared (fact 0.6), so the memory is. A producer's and a consumer's
+//! Two processes, two contexts, one memory: no context is shared, so the memory is. A producer's and a consumer's
 //! kernels use named memory of the host where it lies; a lock and a condition say whose turn it is, and outlive either of them.
 
 use std::error::Error;
@@ -92,6 +92,6 @@ fn together(program: &Path) -> Outcome {
     for status in ended {
         assert!(status?.success(), "both have had their turns");
     }
-    println!("both worked on the same {N} numbers, and nothing was copied");
+    println!("the kernels of both worked on the same {N} numbers, where they lie");
     Ok(())
 }

@@ -63,7 +63,7 @@ impl Journal {
     }
 
     /// The journal of a broker that is gone. [`Errno::INVAL`] where it is none.
-    pub(crate) fn open(file: std::os::fd::OwnedFd) -> Result<Self, Errno> {
+    pub(crate) fn open(file: std::sync::Arc<std::os::fd::OwnedFd>) -> Result<Self, Errno> {
         // How many records there are follows from none of the numbers in the header.
         let mut limits = Limits::new(0);
         let shared = Shared::open(file, bytes(&limits))?;

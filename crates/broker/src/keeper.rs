@@ -1,10 +1,10 @@
 //! The keeper: a process that holds descriptors, and starts the broker again when that dies. It knows nothing of CUDA, and of
 //! the descriptors only what to call them.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use crate::part::{Config, Part};
-use crate::post::{self, Kept, Letter};
+use crate::post::{self, Held, Kept, Letter};
 use crate::signals::{Signals, forget_children, raise_descriptors};
 use crate::socket::NotReceived;
 
@@ -32,11 +32,12 @@ pub fn run(config: &Config, post: Option<OwnedFd>, mut is_ready: impl FnMut()) -
     let signals = Signals::block()?;
     forget_children();
     raise_descriptors()?;
-    let mut keeper = Keeper { config, held: BTreeMap::new(), failures: 0, started: Instant::now() };
+    let has_all = post.is_none();
+    let mut keeper = Keeper { config, held: Held::new(), has_all, failures: 0, started: Instant::now() };
     let mut broker = match post {
         Some(post) => post,
         None => {
-            keeper.held.insert(Kept::Lock, lock(&config.socket)?);
+            keeper.held.insert(Kept::Lock, Arc::new(lock(&config.socket)?));
             keeper.start()?
         }
     };
@@ -60,7 +61,9 @@ fn lock(socket: &Path) -> io::Result<OwnedFd> {
 
 struct Keeper<'a> {
     config: &'a Config,
-    held: BTreeMap<Kept, OwnedFd>,
+    held: Held,
+    /// Whether a broker that lost its keeper has sent everything. Half of it would end what lives.
+    has_all: bool,
     failures: u32,
     started: Instant,
 }
@@ -82,6 +85,9 @@ impl Keeper<'_> {
     }
 
     fn restart(&mut self) -> io::Result<OwnedFd> {
+        if !self.has_all {
+            return Err(io::Error::other("the broker ended before its new keeper had everything: start it again"));
+        }
         if self.started.elapsed() < SHORT {
             self.failures += 1
         } else {
@@ -107,7 +113,7 @@ impl Keeper<'_> {
             }
             match post::receive(broker, RecvFlags::DONTWAIT) {
                 Ok(Letter::Hold(what, descriptor)) => {
-                    self.held.insert(what, descriptor);
+                    self.held.insert(what, Arc::new(descriptor));
                     if what == Kept::Listener {
                         is_ready();
                     }
@@ -116,7 +122,7 @@ impl Keeper<'_> {
                     self.held.remove(&what);
                 }
                 // It serves: whatever ends it was not there when it began.
-                Ok(Letter::All) => self.failures = 0,
+                Ok(Letter::All) => (self.failures, self.has_all) = (0, true),
                 Ok(Letter::Stop) => return Ok(Ended::Stopped),
                 Err(NotReceived::Nothing) => {}
                 Err(NotReceived::Closed) => return Ok(Ended::Died),

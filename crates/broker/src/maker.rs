@@ -17,7 +17,7 @@ use crate::wire::Id;
 #[derive(Debug)]
 enum Task {
     Make { segment: Id, bytes: u64 },
-    Close(OwnedFd),
+    Close(Arc<OwnedFd>),
 }
 
 /// A segment's descriptor, or the driver's code.
@@ -56,7 +56,7 @@ impl Maker {
         self.tasks.send(Task::Make { segment, bytes }).expect("the thread ends with the process");
     }
 
-    pub(crate) fn close(&self, descriptor: OwnedFd) {
+    pub(crate) fn close(&self, descriptor: Arc<OwnedFd>) {
         self.tasks.send(Task::Close(descriptor)).expect("the thread ends with the process");
     }
 

@@ -48,6 +48,8 @@ pub enum Refusal {
     NothingAsked,
     #[error("only user {user} may do that")]
     NotAllowed { user: u32 },
+    #[error("the broker has no descriptors left: end processes that use it, or start it with a higher `ulimit -n`")]
+    NoDescriptors,
     #[error("the memory of that name has {bytes} bytes")]
     OtherBytes { bytes: u64 },
 }
@@ -84,6 +86,7 @@ impl Refusal {
             Self::NothingAsked => (217, [0; 3]),
             Self::NotAllowed { user } => (218, [u64::from(user), 0, 0]),
             Self::OtherBytes { bytes } => (219, [bytes, 0, 0]),
+            Self::NoDescriptors => (221, [0; 3]),
             Self::TenantQuota { limit_bytes, had_bytes, wanted_bytes } => (220, [limit_bytes, had_bytes, wanted_bytes]),
         }
     }
@@ -119,6 +122,7 @@ impl Refusal {
             217 => Self::NothingAsked,
             218 => Self::NotAllowed { user: first as u32 },
             219 => Self::OtherBytes { bytes: first },
+            221 => Self::NoDescriptors,
             220 => Self::TenantQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
             _ => return Err(NoMessage),
         })

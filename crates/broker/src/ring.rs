@@ -69,7 +69,7 @@ mod at {
     pub(super) const REPLIED: usize = 384;
     /// The tenant's: how many replies were taken out.
     pub(super) const READ: usize = 512;
-    /// The tenant's: not zero where it has to be woken.
+    /// The tenant's: not zero where it has to be woken, a bit for each [`Sleeper`](super::Sleeper).
     pub(super) const TENANT_ASLEEP: usize = 640;
     pub(super) const REQUESTS: usize = 4096;
     pub(super) const REPLIES: usize = REQUESTS + super::SLOTS as usize * super::SLOT_BYTES;
@@ -126,9 +126,14 @@ pub(crate) struct Served {
 }
 
 impl Served {
+    /// Of a ring that nobody has used.
     pub(crate) fn new(shared: Shared) -> Self {
-        let served = Self { shared, read: Cell::new(0), is_to_rouse: Cell::new(true) };
-        // A broker before this one may have been killed between a reply and its count.
+        Self { shared, read: Cell::new(0), is_to_rouse: Cell::new(false) }
+    }
+
+    /// Of a ring that another broker served, which may have been killed between a reply and its count.
+    pub(crate) fn resume(shared: Shared) -> Self {
+        let served = Self { is_to_rouse: Cell::new(true), ..Self::new(shared) };
         let replied = served.count(at::REPLIED).load(Ordering::Relaxed);
         if read_slot(&served.shared, at::REPLIES, replied).is_some() {
             served.count(at::REPLIED).store(replied.wrapping_add(1), Ordering::Relaxed);
@@ -198,7 +203,7 @@ impl Served {
     #[cold]
     fn wake(&self) {
         // Nobody sleeps any more where this fails.
-        let _ = futex::wake(self.count(at::REPLIED), futex::Flags::empty(), 1);
+        let _ = futex::wake(self.count(at::REPLIED), futex::Flags::empty(), i32::MAX.cast_unsigned());
     }
 
     /// Says whether the broker has to be woken. Whether there is a request meanwhile.
@@ -257,19 +262,61 @@ impl Used {
     /// Sleeps until there is a reply, or for so long at the most.
     #[cold]
     pub(crate) fn sleep(&self, longest: Duration) {
-        let (read, asleep) = (self.count(at::READ).load(Ordering::Relaxed), self.count(at::TENANT_ASLEEP));
-        asleep.store(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if read_slot(&self.shared, at::REPLIES, read).is_none() {
-            let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
-            match futex::wait(self.count(at::REPLIED), futex::Flags::empty(), read, Some(&longest)) {
-                // Woken, or there was a reply already, or it lasted: the caller looks again in each case.
-                Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
-                Err(error) => panic!("a word of the ring can be slept at: {error}"),
-            }
-        }
-        asleep.store(0, Ordering::Relaxed);
+        let read = self.count(at::READ).load(Ordering::Relaxed);
+        let is_there = || read_slot(&self.shared, at::REPLIES, read).is_some();
+        sleep(&self.shared, Sleeper::Holder, read, is_there, longest);
     }
+
+    /// Where others of this process wait for replies without the connection.
+    pub(crate) fn doorstep(&self) -> Result<Doorstep, Errno> {
+        Ok(Doorstep { shared: Shared::open(self.shared.shared_file(), RING_BYTES)? })
+    }
+}
+
+/// Who of a tenant sleeps at its ring. Each is one thread at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sleeper {
+    /// Who has the connection, and waits for a reply.
+    Holder = 1,
+    /// Who waits for what is given.
+    Receiver = 2,
+    /// Who sees to segments that are to be left.
+    Leaver = 4,
+}
+
+/// The count of replies of a ring, for threads that take none out.
+#[derive(Debug)]
+pub(crate) struct Doorstep {
+    shared: Shared,
+}
+
+impl Doorstep {
+    /// How many replies there were, for [`sleep`](Self::sleep).
+    #[inline]
+    pub(crate) fn replied(&self) -> u32 {
+        self.shared.half(at::REPLIED).load(Ordering::Acquire)
+    }
+
+    /// Sleeps until there are more replies than were [seen](Self::replied), or for so long at the most.
+    #[cold]
+    pub(crate) fn sleep(&self, sleeper: Sleeper, seen: u32, longest: Duration) {
+        sleep(&self.shared, sleeper, seen, || self.replied() != seen, longest);
+    }
+}
+
+fn sleep(shared: &Shared, sleeper: Sleeper, seen: u32, is_there: impl FnOnce() -> bool, longest: Duration) {
+    let asleep = shared.half(at::TENANT_ASLEEP);
+    asleep.fetch_or(sleeper as u32, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
+    if !is_there() {
+        let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
+        match futex::wait(shared.half(at::REPLIED), futex::Flags::empty(), seen, Some(&longest)) {
+            // Woken, or there was a reply already, or it lasted: the caller looks again in each case.
+            Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
+            Err(error) => panic!("a word of the ring can be slept at: {error}"),
+        }
+    }
+    asleep.fetch_and(!(sleeper as u32), Ordering::Relaxed);
 }
 
 #[cfg(test)]
@@ -278,7 +325,7 @@ mod tests {
 
     fn ring() -> (Served, Used) {
         let served = Shared::create("ring", RING_BYTES).unwrap();
-        let used = Shared::open(served.another_file().unwrap(), RING_BYTES).unwrap();
+        let used = Shared::open(served.shared_file(), RING_BYTES).unwrap();
         (Served::new(served), Used::new(used))
     }
 
@@ -324,6 +371,17 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_at_the_doorstep_hears_of_what_another_took_out() {
+        let (served, used) = ring();
+        let doorstep = used.doorstep().unwrap();
+        let seen = doorstep.replied();
+        served.reply(&[9; 8]);
+        assert_eq!(used.reply(), Some([9; 8]));
+        doorstep.sleep(Sleeper::Receiver, seen, Duration::from_secs(600));
+        assert_eq!(doorstep.replied(), seen + 1);
+    }
+
+    #[test]
     fn a_ring_goes_round_without_end() {
         let (served, used) = ring();
         for turn in 0..5 * SLOTS {
@@ -357,7 +415,7 @@ mod tests {
         served.reply(&[7; 8]);
         write_slot(&served.shared, at::REPLIES, 1, &[8; 8]);
         assert_eq!((used.reply(), used.reply()), (Some([7; 8]), Some([8; 8])));
-        let next = Served::new(Shared::open(served.shared.another_file().unwrap(), RING_BYTES).unwrap());
+        let next = Served::resume(Shared::open(served.shared.shared_file(), RING_BYTES).unwrap());
         assert_eq!((next.room(), next.last_reply()), (Ok(SLOTS), Some([8; 8])));
         next.reply(&[9; 8]);
         assert_eq!(used.reply(), Some([9; 8]));

@@ -5,10 +5,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// A file in memory, mapped for as long as this lives.
@@ -16,7 +17,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 pub(crate) struct Shared {
     start: NonNull<u8>,
     bytes: usize,
-    file: OwnedFd,
+    file: Arc<OwnedFd>,
 }
 
 // SAFETY: `start` is not `Send` by itself: it points to a mapping that no thread owns, and that is only touched atomically.
@@ -30,11 +31,12 @@ impl Shared {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, bytes as u64)?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Self::map(file, bytes)
+        Self::map(Arc::new(file), bytes)
     }
 
     /// Memory that another process made. [`Errno::INVAL`] where it is no such file, has fewer bytes, or could shrink.
-    pub(crate) fn open(file: OwnedFd, bytes: usize) -> Result<Self, Errno> {
+    pub(crate) fn open(file: impl Into<Arc<OwnedFd>>, bytes: usize) -> Result<Self, Errno> {
+        let file = file.into();
         let seals = fcntl_get_seals(&file).map_err(|_| Errno::INVAL)?;
         let has_bytes = fstat(&file)?.st_size as u64 >= bytes as u64;
         if !seals.contains(SealFlags::SHRINK) || !has_bytes {
@@ -43,7 +45,7 @@ impl Shared {
         Self::map(file, bytes)
     }
 
-    fn map(file: OwnedFd, bytes: usize) -> Result<Self, Errno> {
+    fn map(file: Arc<OwnedFd>, bytes: usize) -> Result<Self, Errno> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: no address is asked for, so that no other mapping is touched.
         let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, &file, 0) }?;
@@ -55,9 +57,9 @@ impl Shared {
         self.file.as_fd()
     }
 
-    /// Another descriptor of the same memory.
-    pub(crate) fn another_file(&self) -> Result<OwnedFd, Errno> {
-        fcntl_dupfd_cloexec(&self.file, 0)
+    /// The descriptor of the memory, for as long as anybody has it.
+    pub(crate) fn shared_file(&self) -> Arc<OwnedFd> {
+        self.file.clone()
     }
 
     /// The word at an offset, in bytes.
@@ -97,7 +99,7 @@ mod tests {
     #[test]
     fn what_one_writes_the_other_reads() {
         let one = Shared::create("test", 4096).unwrap();
-        let other = Shared::open(one.another_file().unwrap(), 4096).unwrap();
+        let other = Shared::open(one.shared_file(), 4096).unwrap();
         one.word(4088).store(7, Ordering::Relaxed);
         assert_eq!(other.word(4088).load(Ordering::Relaxed), 7);
     }
@@ -112,12 +114,12 @@ mod tests {
     #[test]
     fn a_file_that_is_too_short_is_refused() {
         let one = Shared::create("test", 4096).unwrap();
-        assert_eq!(Shared::open(one.another_file().unwrap(), 8192).unwrap_err(), Errno::INVAL);
+        assert_eq!(Shared::open(one.shared_file(), 8192).unwrap_err(), Errno::INVAL);
     }
 
     #[test]
     fn what_is_no_file_in_memory_is_refused() {
         let (reader, _writer) = std::io::pipe().unwrap();
-        assert_eq!(Shared::open(reader.into(), 4096).unwrap_err(), Errno::INVAL);
+        assert_eq!(Shared::open(OwnedFd::from(reader), 4096).unwrap_err(), Errno::INVAL);
     }
 }

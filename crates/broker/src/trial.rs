@@ -228,7 +228,7 @@ pub fn journal(choices: &[u8]) {
         };
         written.spoil(usize::from(table % 9), usize::from(at), value);
     }
-    let file = written.shared().another_file().expect("a descriptor is copied");
+    let file = written.shared().shared_file();
     let Ok(journal) = Journal::open(file) else { return };
     let has = |thing| match thing {
         Thing::Segment(_) => has & 1 == 0,

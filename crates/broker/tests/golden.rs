@@ -133,6 +133,7 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
         (Reply::Refused(Refusal::NotAllowed { user: 6 }), 218, &[6]),
         (Reply::Refused(Refusal::OtherBytes { bytes: 7 }), 219, &[7]),
         (Reply::Refused(Refusal::TenantQuota { limit_bytes: 1, had_bytes: 2, wanted_bytes: 3 }), 220, &[1, 2, 3]),
+        (Reply::Refused(Refusal::NoDescriptors), 221, &[]),
     ];
     for (message, kind, words) in replies {
         let mut slot = [0; 8];

@@ -11,6 +11,7 @@ mod host;
 mod kills;
 mod noise;
 mod raw;
+mod serving;
 mod stage;
 mod storm;
 
@@ -31,7 +32,11 @@ fn main() -> ExitCode {
             let (part, config) = Config::parse(program, vec!["part".into()], rest).expect("the words of a part");
             outcome(play(part, config))
         }
-        "serve" => outcome(keeper::run(&stage::config(rest[0].clone().into()), None, || println!("ready"))),
+        "serve" => {
+            let group = rest.get(1).map(|word| number(word) as u32);
+            outcome(keeper::run(&stage::config(rest[0].clone().into(), group), None, || println!("ready")))
+        }
+        "stranger" => serving::stranger(rest[0].as_ref(), number(&rest[1]) as u32),
         "tenant" => storm::tenant(rest),
         "witness" => kills::witness(&rest[0]),
         "hoarder" => kills::hoarder(rest),
@@ -71,6 +76,9 @@ const TESTS: &[Test] = &[
         blocks::a_writer_that_dies_changes_nothing_and_one_that_publishes_does,
     ),
     ("what_was_given_outlives_its_giver", blocks::what_was_given_outlives_its_giver),
+    ("a_forked_child_is_refused_everything", blocks::a_forked_child_is_refused_everything),
+    ("others_go_on_while_one_thread_receives", blocks::others_go_on_while_one_thread_receives),
+    ("an_idle_process_holds_no_memory_up", blocks::an_idle_process_holds_no_memory_up),
     ("kernels_of_two_processes_add_into_memory_of_the_host", host::kernels_of_two_processes_add),
     ("memory_of_the_host_outlives_its_maker_and_the_broker", host::it_outlives_its_maker_and_the_broker),
     ("memory_of_the_host_of_another_length_is_refused", host::another_length_is_refused),
@@ -81,6 +89,22 @@ const TESTS: &[Test] = &[
     ("memory_of_the_dead_is_zeros_to_others", blocks::memory_of_the_dead_is_zeros_to_others),
     ("every_attack_is_refused_and_no_neighbour_loses_anything", attacks::every_attack_is_refused),
     ("a_million_malformed_messages_leave_the_broker_as_it_was", noise::a_million_malformed_messages),
+    ("a_stopped_keeper_stops_nobody", serving::a_stopped_keeper_stops_nobody),
+    (
+        "a_stopped_cleaner_stops_nobody_and_a_dead_one_is_replaced",
+        serving::a_stopped_cleaner_stops_nobody_and_a_dead_one_is_replaced,
+    ),
+    ("a_tenant_cannot_make_the_broker_wait_at_its_bell", serving::a_tenant_cannot_make_the_broker_wait_at_its_bell),
+    (
+        "without_descriptors_newcomers_are_refused_in_a_sentence_and_tenants_served",
+        serving::without_descriptors_newcomers_are_refused_in_a_sentence_and_tenants_served,
+    ),
+    ("a_broker_that_takes_over_needs_no_more_descriptors", serving::a_broker_that_takes_over_needs_no_more_descriptors),
+    (
+        "users_of_a_group_read_each_others_names_and_drop_their_own",
+        serving::users_of_a_group_read_each_others_names_and_drop_their_own,
+    ),
+    ("what_another_process_had_is_zeros_to_its_owner", blocks::what_another_process_had_is_zeros_to_its_owner),
     ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", kills::killed_tenants),
     ("a_killed_tenant_with_a_thousand_leases_leaves_nothing", kills::killed_hoarders),
     ("a_process_that_connects_while_a_broker_dies_is_served", kills::connects_while_brokers_die),

@@ -141,7 +141,7 @@ fn a_tagged_block_that_another_stream_uses_is_moved() {
 #[test]
 fn nobody_ever_sees_more_live_under_a_tag_than_its_budget() {
     let world = World::new();
-    assert_eq!(set_budget(c"watched", 5 * MIB), NONE);
+    assert_eq!(set_budget(c"watched", 2 * MIB), NONE);
     let resize = || {
         world.enter();
         let stream = world.stream();
@@ -152,7 +152,7 @@ fn nobody_ever_sees_more_live_under_a_tag_than_its_budget() {
                 continue;
             }
             let longer = freehold_realloc(block, 2 * MIB as isize, 0, stream);
-            assert!(bytes(c"watched") <= 5 * MIB);
+            assert!(bytes(c"watched") <= 2 * MIB);
             free(if longer.is_null() { block } else { longer }, stream);
         }
         world.end(stream);
@@ -172,7 +172,7 @@ fn nobody_ever_sees_more_live_under_a_tag_than_its_budget() {
         outcomes.into_iter().for_each(Result::unwrap);
         watcher.join().unwrap()
     });
-    assert!(most <= 5 * MIB, "{most} bytes were live");
+    assert!(most <= 2 * MIB, "{most} bytes were live");
     assert_eq!(bytes(c"watched"), 0);
 }
 

@@ -1,24 +1,29 @@
 //! A connection to the broker: what is asked over the ring and over the socket, and what comes unasked. Knows no device.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use freehold::Family;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use crate::ring::{RING_BYTES, Spin, Used};
+use crate::ring::{Doorstep, RING_BYTES, Spin, Used};
 use crate::shared::Shared;
 use crate::socket::{self, NotReceived};
 use crate::state::CLOCK_WORDS;
 use crate::wire::{Access, Framed, Id, Point, Refusal, Reply, Request, VERSION};
 
 /// How long a tenant sleeps before it looks whether the broker is still there.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
+
+/// How many refusals are kept for who asks later.
+const REFUSED_MAX: usize = 64;
 
 /// How often a broker may die while it is greeted, one after the other.
 const GREETINGS_MAX: u32 = 8;
@@ -116,6 +121,27 @@ pub struct Answer {
     pub descriptors: Vec<OwnedFd>,
 }
 
+/// Ids are the broker's, which nobody chooses: little has to be mixed.
+#[derive(Debug, Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// A connection. One request is on its way at a time over the socket, and as many as the ring holds over that.
 #[derive(Debug)]
 pub struct Link {
@@ -127,10 +153,16 @@ pub struct Link {
     number: u32,
     pub patience: Patience,
     spin: Spin,
+    /// A child of this process has the same ring and socket, which are not its own.
+    family: Family,
     given: VecDeque<Given>,
+    /// Leases that were given and handed out, until they are over: a broker that took over may tell of them again.
+    taken: HashSet<Id, BuildHasherDefault<Mixed>>,
+    /// Those that were returned, with the number of the request, which is not answered yet.
+    ended: VecDeque<(u32, Id)>,
     leave: VecDeque<Id>,
-    /// Refusals of what nobody waited for.
-    refused: Vec<Refusal>,
+    /// The last refusals of what nobody waited for.
+    refused: VecDeque<Refusal>,
     /// Replies that are on their way and nobody waits for.
     unanswered: u32,
     /// Whether the broker was told of the end.
@@ -182,6 +214,7 @@ impl Link {
             }
             _ => return Err(LinkError::Malformed),
         };
+        let family = Family::new().map_err(LinkError::from_system)?;
         let [ring, clock, bell] = <[OwnedFd; 3]>::try_from(received.descriptors).map_err(|_| LinkError::Malformed)?;
         Ok(Self {
             socket,
@@ -192,9 +225,12 @@ impl Link {
             number: 0,
             spin: Spin::new(),
             patience: Patience::For(Duration::from_micros(50)),
+            family,
             given: VecDeque::new(),
+            taken: HashSet::default(),
+            ended: VecDeque::new(),
             leave: VecDeque::new(),
-            refused: Vec::new(),
+            refused: VecDeque::new(),
             unanswered: 0,
             is_over: false,
         })
@@ -232,25 +268,37 @@ impl Link {
     /// Makes a lease another tenant's, ready when the point has passed.
     pub fn give(&mut self, lease: Id, to: Id, point: Point) -> Result<(), LinkError> {
         match self.ask(Request::Give { lease, to, point })? {
-            Reply::Done => Ok(()),
+            Reply::Done => {
+                self.taken.remove(&lease);
+                Ok(())
+            }
             _ => Err(LinkError::Malformed),
         }
     }
 
     /// Ends a lease when the point has passed. Nothing is waited for.
     pub fn give_back(&mut self, lease: Id, point: Point) -> Result<(), LinkError> {
-        self.post(Request::Return { lease, point })
+        let number = self.put(Request::Return { lease, point })?;
+        if !self.taken.is_empty() && self.taken.remove(&lease) {
+            self.ended.push_back((number, lease));
+        }
+        self.posted();
+        Ok(())
     }
 
     /// Says that a segment is mapped no more. Nothing is waited for.
     pub fn detach(&mut self, segment: Id) -> Result<(), LinkError> {
-        self.post(Request::Detach { segment })
+        self.put(Request::Detach { segment })?;
+        self.posted();
+        Ok(())
     }
 
     /// The next lease that somebody gave, if one came.
     pub fn given(&mut self) -> Option<Given> {
         self.drain();
-        self.given.pop_front()
+        let given = self.given.pop_front()?;
+        self.taken.insert(given.granted.lease);
+        Some(given)
     }
 
     /// Waits for a lease that somebody gives.
@@ -263,6 +311,11 @@ impl Link {
         Ok(given.expect("it was waited for"))
     }
 
+    /// What others wait at that do not have the connection, and how.
+    pub(super) fn doorstep(&self) -> Result<(Doorstep, Spin), LinkError> {
+        Ok((self.ring.doorstep()?, self.spin))
+    }
+
     /// The next segment that nobody has anything in any more: it is to be unmapped, and then detached.
     pub fn to_leave(&mut self) -> Option<Id> {
         self.drain();
@@ -272,15 +325,13 @@ impl Link {
     /// What was refused of requests that nobody waited for.
     pub fn take_refused(&mut self) -> Vec<Refusal> {
         self.drain();
-        std::mem::take(&mut self.refused)
+        std::mem::take(&mut self.refused).into()
     }
 
-    /// Asks over the ring, and waits for nothing.
-    fn post(&mut self, request: Request) -> Result<(), LinkError> {
-        self.put(request)?;
+    /// Notes a request over the ring that nobody waits for.
+    fn posted(&mut self) {
         self.unanswered += 1;
         self.drain();
-        Ok(())
     }
 
     /// Asks over the ring, and waits for the reply.
@@ -299,6 +350,7 @@ impl Link {
 
     /// Puts a request into the ring, when there is room: its number.
     fn put(&mut self, request: Request) -> Result<u32, LinkError> {
+        self.check()?;
         let framed = Framed { number: 0, is_again: false, message: request };
         let (slot, _) = framed.encode();
         let fill = |number: u32| {
@@ -330,8 +382,18 @@ impl Link {
         }
     }
 
+    /// Whether this is the process that connected.
+    #[inline]
+    fn check(&self) -> Result<(), LinkError> {
+        if self.family.is_child() { Err(LinkError::ForkedChild) } else { Ok(()) }
+    }
+
     /// Takes what came and nobody waits for.
     fn drain(&mut self) {
+        // What comes is the parent's.
+        if self.family.is_child() {
+            return;
+        }
         while let Some(slot) = self.ring.reply() {
             self.sort(&slot);
         }
@@ -358,22 +420,36 @@ impl Link {
             Reply::Given { lease, segment, offset, bytes, point, from } => {
                 let granted = Granted { lease, segment, offset, bytes, access: Access::Write, point };
                 // A broker that took over may tell it again.
-                if !self.given.iter().any(|given| given.granted.lease == lease) {
+                let is_known = self.given.iter().any(|given| given.granted.lease == lease)
+                    || self.taken.contains(&lease)
+                    || self.ended.iter().any(|&(_, ended)| ended == lease);
+                if !is_known {
                     self.given.push_back(Given { granted, from });
                 }
             }
             Reply::Leave { segment } => self.leave.push_back(segment),
-            Reply::Refused(refusal) => {
-                self.unanswered = self.unanswered.saturating_sub(1);
-                self.refused.push(refusal);
+            reply => self.answered(framed.number, reply),
+        }
+    }
+
+    /// A reply that nobody waits for.
+    fn answered(&mut self, number: u32, reply: Reply) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        if self.ended.front().is_some_and(|&(asked, _)| asked == number) {
+            self.ended.pop_front();
+        }
+        if let Reply::Refused(refusal) = reply {
+            if self.refused.len() == REFUSED_MAX {
+                self.refused.pop_front();
             }
-            _ => self.unanswered = self.unanswered.saturating_sub(1),
+            self.refused.push_back(refusal);
         }
     }
 
     /// Waits until something is so.
     #[inline]
     fn wait(&mut self, mut is_so: impl FnMut(&mut Self) -> bool) -> Result<(), LinkError> {
+        self.check()?;
         let mut since = None;
         let mut turns = 0u32;
         loop {
@@ -408,7 +484,7 @@ impl Link {
 
     /// Whether the broker is still there, or another one comes.
     #[cold]
-    fn look(&self) -> Result<(), LinkError> {
+    pub(super) fn look(&self) -> Result<(), LinkError> {
         let mut ready = [PollFd::new(&self.socket, PollFlags::RDHUP)];
         match poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
             Ok(0) | Err(Errno::INTR) => {}
@@ -421,6 +497,7 @@ impl Link {
 
     /// Asks over the socket, and waits for the answer. A broker that takes over is asked again.
     pub fn call(&mut self, request: Request) -> Result<Answer, LinkError> {
+        self.check()?;
         self.number = self.number.wrapping_add(1);
         let mut framed = Framed { number: self.number, is_again: false, message: request };
         self.send(&framed)?;
@@ -488,10 +565,14 @@ impl Link {
 impl Drop for Link {
     /// As [`close`](Self::close), without a word from the broker.
     fn drop(&mut self) {
-        if !self.is_over {
+        // A child hangs nothing up: the connection is its parent's.
+        if !self.is_over && !self.family.is_child() {
             let (slot, _) = Framed { number: u32::MAX, is_again: false, message: Request::Bye }.encode();
             // Where nobody hears it, the broker hears that the connection ends.
             let _ = socket::send(&self.socket, &slot, &[], &[]);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

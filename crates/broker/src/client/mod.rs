@@ -1,6 +1,7 @@
 //! A tenant's side: the connection to the broker, and leases that are used like blocks.
 
 mod host;
+mod leaver;
 mod link;
 mod lock;
 mod tenant;

@@ -8,16 +8,22 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use freehold::{Clock, Device, Imported, Part, Permission, Plain, Source, Stream};
+use freehold::{Clock, Departure, Device, Family, Imported, Part, Permission, Plain, Source, Stream};
 
-use super::link::{Granted, Link, LinkError};
+use super::leaver;
+use super::link::{Given, Granted, LOOK, Link, LinkError, Patience};
 use crate::name::{Name, NotAName};
 use crate::place;
+use crate::ring::{Doorstep, Sleeper, Spin};
 use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, Request, Sums};
 
 /// Streams that write words behind the work of leases: work that takes long holds up the words of its own stream only.
 const MARKERS: usize = 4;
+
+/// What the broker writes to all words of a clock whose process is gone.
+const PASSED: u64 = 1 << 62;
 
 /// Why the broker did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -28,8 +34,6 @@ pub enum Error {
     Name(#[from] NotAName),
     #[error(transparent)]
     Device(Box<freehold::Error>),
-    #[error("{bytes} bytes are not a whole number of elements of {element_bytes}")]
-    Elements { bytes: u64, element_bytes: usize },
     #[error("it was not so within {timeout:?}")]
     TimedOut { timeout: std::time::Duration },
 }
@@ -45,22 +49,30 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// A connection to the broker, for a device. A handle: it is hung up with the last one, and the last lease.
 #[derive(Clone, Debug)]
 pub struct Broker {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 /// What is mapped goes first, and then the connection: the broker takes who says goodbye for one that has nothing mapped.
 #[derive(Debug)]
-struct Inner {
+pub(super) struct Inner {
     books: Mutex<Books>,
     device: Device,
     link: Mutex<Link>,
+    doorstep: Arc<Doorstep>,
+    spin: Spin,
+    /// Who waits for what is given, one after the other. Taken before the link.
+    receiving: Mutex<()>,
     tenant: Id,
+    /// Asked before any lock is taken: a child may have inherited it locked, by a thread that it does not have.
+    family: Family,
 }
 
 #[derive(Debug)]
 struct Books {
     /// Segments that are mapped here, for reading or for both.
     segments: HashMap<(Id, bool), Imported>,
+    /// Segments that are to be left, and what of them is mapped until its work has passed.
+    leaving: Vec<(Id, Vec<Departure>)>,
     /// The clocks of others.
     clocks: HashMap<Id, Arc<Clock>>,
     own: Arc<Clock>,
@@ -96,10 +108,16 @@ impl Broker {
         };
         let markers = (0..MARKERS).map(|_| Ok(Marker { stream: device.stream()?, written: 0 }));
         let markers = markers.collect::<Result<Vec<_>>>()?;
-        let books = Books { segments: HashMap::new(), clocks: HashMap::new(), own, markers, next: 0 };
-        let tenant = link.tenant();
-        let inner = Inner { device: device.clone(), link: Mutex::new(link), tenant, books: Mutex::new(books) };
-        Ok(Self { inner: Arc::new(inner) })
+        let (segments, leaving, clocks) = (HashMap::new(), Vec::new(), HashMap::new());
+        let books = Mutex::new(Books { segments, leaving, clocks, own, markers, next: 0 });
+        let family = Family::new().map_err(LinkError::from_system)?;
+        let (tenant, (doorstep, spin)) = (link.tenant(), link.doorstep()?);
+        let (doorstep, device) = (Arc::new(doorstep), device.clone());
+        let (link, receiving) = (Mutex::new(link), Mutex::new(()));
+        let inner = Inner { device, link, doorstep: doorstep.clone(), spin, receiving, tenant, family, books };
+        let inner = Arc::new(inner);
+        leaver::start(&inner, doorstep).map_err(LinkError::from_system)?;
+        Ok(Self { inner })
     }
 
     /// Who this process is at the broker: what others [`give`](Self::give) leases to.
@@ -112,14 +130,22 @@ impl Broker {
     }
 
     /// The connection itself, for what this has no words for.
-    pub fn link(&self) -> MutexGuard<'_, Link> {
-        self.inner.link.lock().unwrap_or_else(PoisonError::into_inner)
+    ///
+    /// # Errors
+    /// [`LinkError::ForkedChild`].
+    pub fn link(&self) -> Result<MutexGuard<'_, Link>> {
+        self.check()?;
+        Ok(self.inner.link.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.inner.family.is_child() { Err(LinkError::ForkedChild.into()) } else { Ok(()) }
     }
 
     /// Memory of the broker's for `len` elements, for work in a stream. It is this process's until it is dropped, given, or
     /// published, and dies with it unless it was.
     pub fn reserve<T: Plain>(&self, stream: &Stream, len: usize) -> Result<Lease<T>> {
-        let granted = self.link().reserve(len as u64 * size_of::<T>() as u64)?;
+        let granted = self.link()?.reserve(len as u64 * size_of::<T>() as u64)?;
         self.take(stream, granted, Some(len))
     }
 
@@ -144,7 +170,7 @@ impl Broker {
         let name = Name::parse(name)?;
         let point = self.point_behind(lease.part())?;
         lease.point = point;
-        self.link().call(Request::Publish { lease: lease.id, policy, point, name })?;
+        self.link()?.call(Request::Publish { lease: lease.id, policy, point, name })?;
         Ok(())
     }
 
@@ -165,7 +191,7 @@ impl Broker {
     /// mapped so that the device refuses a write.
     pub fn lease<T: Plain>(&self, stream: &Stream, name: &str, access: Access) -> Result<Lease<T>> {
         let name = Name::parse(name)?;
-        let mut link = self.link();
+        let mut link = self.link()?;
         let Reply::Number { id, .. } = link.call(Request::Find { name })?.reply else {
             return Err(LinkError::Malformed.into());
         };
@@ -179,7 +205,7 @@ impl Broker {
     /// # Errors
     /// The lease, and why.
     pub fn give<T: Plain>(&self, mut lease: Lease<T>, to: Id) -> std::result::Result<(), (Lease<T>, Error)> {
-        let given = self.point_behind(lease.part()).and_then(|point| Ok(self.link().give(lease.id, to, point)?));
+        let given = self.point_behind(lease.part()).and_then(|point| Ok(self.link()?.give(lease.id, to, point)?));
         match given {
             Ok(()) => {
                 lease.is_over = true;
@@ -191,13 +217,47 @@ impl Broker {
 
     /// Waits for a lease that another process gives to this one: of all its whole elements.
     pub fn receive<T: Plain>(&self, stream: &Stream) -> Result<Lease<T>> {
-        let given = self.link().wait_given()?;
+        let given = self.wait_given()?;
         self.take(stream, given.granted, None)
+    }
+
+    /// Waits without the connection, which others use meanwhile.
+    fn wait_given(&self) -> Result<Given> {
+        self.check()?;
+        let _turn = self.inner.receiving.lock().unwrap_or_else(PoisonError::into_inner);
+        let (ring, spin, patience) = (&self.inner.doorstep, self.inner.spin, self.link()?.patience);
+        let mut began = Instant::now();
+        loop {
+            // Counted before it is looked for: whoever takes it out of the ring since then counts too.
+            let seen = ring.replied();
+            if let Some(given) = self.link()?.given() {
+                return Ok(given);
+            }
+            for turn in 1_u32.. {
+                if ring.replied() != seen {
+                    break;
+                }
+                spin.moment();
+                let is_over =
+                    matches!(patience, Patience::For(longest) if turn % 256 == 0 && began.elapsed() >= longest);
+                if is_over {
+                    ring.sleep(Sleeper::Receiver, seen, LOOK);
+                }
+                if is_over || turn % (1 << 20) == 0 {
+                    break;
+                }
+            }
+            // Nothing came for long: a broker that is gone for good gives nothing any more.
+            if ring.replied() == seen && began.elapsed() > LOOK {
+                self.link()?.look()?;
+                began = Instant::now();
+            }
+        }
     }
 
     /// Sums of everything at the broker.
     pub fn sums(&self) -> Result<Sums> {
-        match self.link().call(Request::Totals)?.reply {
+        match self.link()?.call(Request::Totals)?.reply {
             Reply::Sums(sums) => Ok(sums),
             _ => Err(LinkError::Malformed.into()),
         }
@@ -221,7 +281,7 @@ impl Broker {
             }),
             Err(error) => {
                 // The first error says more.
-                let _ = self.link().give_back(granted.lease, Point::default());
+                let _ = self.link().map(|mut link| link.give_back(granted.lease, Point::default()));
                 Err(error)
             }
         }
@@ -235,23 +295,58 @@ impl Broker {
         if let Some(known) = self.books().segments.get(&key) {
             return Ok(known.clone());
         }
-        let (descriptor, bytes) = self.link().attach(granted.segment)?;
+        let (descriptor, bytes) = self.link()?.attach(granted.segment)?;
         let permission = if is_written { Permission::ReadWrite } else { Permission::Read };
         let import = self.inner.device.import(descriptor.as_fd(), bytes, permission)?;
         self.books().segments.insert(key, import.clone());
         Ok(import)
     }
 
-    /// Unmaps what nobody has anything in any more.
-    fn leave(&self) -> Result<()> {
+    /// Gives up what nobody has anything in any more, and says so where it is unmapped.
+    pub(super) fn leave(&self) -> Result<()> {
+        let mut has_left = false;
         loop {
-            let Some(segment) = self.link().to_leave() else { return Ok(()) };
+            let Some(segment) = self.link()?.to_leave() else { break };
+            has_left = true;
             let mut books = self.books();
-            books.segments.remove(&(segment, true));
-            books.segments.remove(&(segment, false));
+            let imports = [true, false].map(|is_written| books.segments.remove(&(segment, is_written)));
+            // A broker that took over may say it again.
+            if !books.leaving.iter().any(|&(known, _)| known == segment) {
+                let departures = imports.iter().flatten().map(Imported::departure).collect();
+                books.leaving.push((segment, departures));
+            }
             drop(books);
-            self.link().detach(segment)?;
+            drop(imports);
         }
+        if has_left { self.detach_left().map(drop) } else { Ok(()) }
+    }
+
+    /// Says of segments that are unmapped by now that they are. Whether none is left to unmap.
+    pub(super) fn detach_left(&self) -> Result<bool> {
+        self.check()?;
+        let leaving = std::mem::take(&mut self.books().leaving);
+        let mut outcome: Result<()> = Ok(());
+        for (segment, mut departures) in leaving {
+            let mut is_over = true;
+            departures.retain(|departure| match departure.is_over() {
+                Ok(is_gone) => {
+                    is_over &= is_gone;
+                    !is_gone
+                }
+                Err(error) => {
+                    is_over = false;
+                    outcome = Err(error.into());
+                    true
+                }
+            });
+            if is_over {
+                self.link()?.detach(segment)?;
+            } else {
+                self.books().leaving.push((segment, departures));
+            }
+        }
+        outcome?;
+        Ok(self.books().leaving.is_empty())
     }
 
     /// Lets a stream's next work wait for a point, unless it has passed.
@@ -280,9 +375,15 @@ impl Broker {
             return Ok(known.clone());
         }
         drop(books);
-        let (descriptor, bytes) = self.link().descriptor(Request::Clock { tenant })?;
+        let (descriptor, bytes) = self.link()?.descriptor(Request::Clock { tenant })?;
         let clock = Arc::new(self.inner.device.clock(descriptor.as_fd(), bytes as usize / 8)?);
-        self.books().clocks.insert(tenant, clock.clone());
+        let mut books = self.books();
+        let of_the_dead: Vec<Id> =
+            books.clocks.iter().filter(|(_, clock)| clock.read(0) >= PASSED).map(|(&tenant, _)| tenant).collect();
+        let gone: Vec<_> = of_the_dead.iter().filter_map(|tenant| books.clocks.remove(tenant)).collect();
+        books.clocks.insert(tenant, clock.clone());
+        drop(books);
+        drop(gone);
         Ok(clock)
     }
 
@@ -346,10 +447,11 @@ impl<T: Plain> Lease<T> {
         if self.is_over {
             return Ok(());
         }
+        self.broker.check()?;
         let point = self.broker.point_behind(self.part())?;
         // What was told before may be later than what is pending now.
         let point = if point.value == 0 { self.point } else { point };
-        self.broker.link().give_back(self.id, point)?;
+        self.broker.link()?.give_back(self.id, point)?;
         self.is_over = true;
         Ok(())
     }
@@ -371,6 +473,10 @@ impl<T: Plain> DerefMut for Lease<T> {
 
 impl<T: Plain> Drop for Lease<T> {
     fn drop(&mut self) {
+        // It is the parent's.
+        if self.broker.inner.family.is_child() {
+            return;
+        }
         if let Err(error) = self.give_back() {
             tracing::warn!(target: "freehold", %error, "a lease could not be given back: it ends with this process");
         }

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{Gid, Mode, chmod, chown};
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_passcred, socket_peercred};
 use rustix::net::{
     AddressFamily, RecvFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
@@ -16,8 +18,10 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::{Daemon, REPLIES_MAX, Route, Source};
-use crate::post::Kept;
+use super::effects::{Route, Tenants};
+use super::source::Source;
+use super::{Daemon, REPLIES_MAX};
+use crate::post::{Held, Kept};
 use crate::ring::{Nonsense, RING_BYTES, Served, Slot};
 use crate::shared::Shared;
 use crate::socket::{self, NotReceived};
@@ -30,11 +34,11 @@ const GREETINGS_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) tenant: Id,
-    pub(super) socket: OwnedFd,
+    pub(super) socket: Arc<OwnedFd>,
     pub(super) ring: Served,
     clock: Shared,
-    pub(super) bell: OwnedFd,
-    pub(super) process: OwnedFd,
+    pub(super) bell: Arc<OwnedFd>,
+    pub(super) process: Arc<OwnedFd>,
     /// Who may speak over the socket: not a child that inherited it.
     peer: u32,
     /// What it is to be told when there is room.
@@ -51,13 +55,14 @@ pub(super) struct Connection {
 type Asked = (Result<Framed<Request>, (u32, Refusal)>, Id);
 
 impl Connection {
-    /// A tenant that a broker before this one had.
-    pub(super) fn resume(tenant: Id, held: &BTreeMap<Kept, OwnedFd>) -> Result<Self, Errno> {
-        let get = |what: Kept| fcntl_dupfd_cloexec(held.get(&what).ok_or(Errno::NOENT)?, 0);
+    /// A tenant that a broker before this one had: with its descriptors as they are held, so that none more are needed.
+    /// [`Errno::NOENT`] where some are not there.
+    pub(super) fn resume(tenant: Id, held: &Held) -> Result<Self, Errno> {
+        let get = |what: Kept| held.get(&what).cloned().ok_or(Errno::NOENT);
         let connection = Self {
             tenant,
             socket: get(Kept::Connection(tenant))?,
-            ring: Served::new(Shared::open(get(Kept::Ring(tenant))?, RING_BYTES)?),
+            ring: Served::resume(Shared::open(get(Kept::Ring(tenant))?, RING_BYTES)?),
             clock: Shared::open(get(Kept::Clock(tenant))?, CLOCK_WORDS as usize * 8)?,
             bell: get(Kept::Bell(tenant))?,
             process: get(Kept::Process(tenant))?,
@@ -157,11 +162,29 @@ fn process_of(peer: rustix::net::UCred) -> u32 {
     peer.pid.as_raw_nonzero().get().cast_unsigned()
 }
 
+/// What a process needs to be a tenant.
+#[derive(Debug)]
+struct Newcomer {
+    socket: Arc<OwnedFd>,
+    process: Arc<OwnedFd>,
+    ring: Shared,
+    clock: Shared,
+    bell: Arc<OwnedFd>,
+}
+
 /// Those that have connected and said nothing yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Greetings {
     last: u32,
     waiting: BTreeMap<u32, OwnedFd>,
+    /// Whether it is heard of who connects.
+    pub(super) is_listening: bool,
+}
+
+impl Default for Greetings {
+    fn default() -> Self {
+        Self { last: 0, waiting: BTreeMap::new(), is_listening: true }
+    }
 }
 
 /// Opens the socket that tenants connect to, for this user alone or a group's users too. Whoever served the path before is gone:
@@ -190,22 +213,32 @@ pub(super) fn unlink(path: &Path) {
 impl Daemon {
     pub(super) fn accept(&mut self) -> io::Result<()> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let accepted = match accept_with(&self.held[&Kept::Listener], flags) {
+        let accepted = match accept_with(&*self.held[&Kept::Listener], flags) {
             Ok(accepted) => accepted,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(()),
-            // There are no descriptors left: who connects is heard of when some are.
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => return Ok(()),
+            // There are no descriptors left. One is, to say so; then who connects waits until there are some.
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
+                if self.reserve.take().is_some() {
+                    return self.accept();
+                }
+                self.unwatch(&self.held[&Kept::Listener]);
+                self.greetings.is_listening = false;
+                self.listen_pause.begin(Instant::now());
+                return Ok(());
+            }
             Err(error) => return Err(error.into()),
         };
-        // Every message says who sent it.
-        set_socket_passcred(&accepted, true)?;
+        self.listen_pause.forget();
         if self.greetings.waiting.len() >= GREETINGS_MAX {
             self.greetings.waiting.pop_first();
         }
         self.greetings.last = self.greetings.last.wrapping_add(1);
         let at = self.greetings.last;
-        self.watch(&accepted, Source::Greeting(at))?;
-        self.greetings.waiting.insert(at, accepted);
+        // Every message says who sent it. A socket that cannot be heard of is closed.
+        let heard = set_socket_passcred(&accepted, true).and_then(|()| self.watch(&accepted, Source::Greeting(at)));
+        if heard.is_ok() {
+            self.greetings.waiting.insert(at, accepted);
+        }
         Ok(())
     }
 
@@ -226,59 +259,79 @@ impl Daemon {
             }
             Ok(Framed { number, .. }) | Err((number, _)) => (number, Err(Refusal::Malformed)),
         };
-        let outcome = outcome.map(|()| self.welcome(&socket, number));
-        match outcome {
-            Ok(Ok(Ok(connection))) => return self.add(connection),
-            Ok(Ok(Err(refusal))) | Err(refusal) => {
+        let socket = Arc::new(socket);
+        match outcome.and_then(|()| self.newcomer(&socket)) {
+            Ok((peer, newcomer)) => self.welcome(number, peer, newcomer),
+            Err(refusal) => {
                 let slot = Framed { number, is_again: false, message: Reply::Refused(refusal) }.encode();
                 // Who does not hear it hears that the connection ends.
                 let _ = socket::send(&socket, &slot, &[], &[]);
+                Ok(())
             }
-            // The process is gone, or there are no descriptors left: it hears that the connection ends.
-            Ok(Err(_)) => {}
         }
-        Ok(())
     }
 
-    fn welcome(&mut self, socket: &OwnedFd, number: u32) -> io::Result<Result<Connection, Refusal>> {
-        let peer = socket_peercred(socket)?;
-        let user = peer.uid.as_raw();
-        let own = rustix::process::getuid().as_raw();
+    /// All that a tenant needs, before it is one.
+    fn newcomer(&self, socket: &Arc<OwnedFd>) -> Result<(Peer, Newcomer), Refusal> {
+        let none_left = |_| Refusal::NoDescriptors;
+        let peer = socket_peercred(socket).map_err(none_left)?;
+        let (user, own) = (peer.uid.as_raw(), rustix::process::getuid().as_raw());
         // Where a group is served, the socket's mode says who is in it.
         if user != own && user != 0 && self.config.terms.group.is_none() {
-            return Ok(Err(Refusal::NotAllowed { user: own }));
+            return Err(Refusal::NotAllowed { user: own });
         }
-        let process = peer_process(socket, peer.pid)?;
-        let (ring, clock) =
-            (Shared::create("freehold-ring", RING_BYTES)?, Shared::create("freehold-clock", CLOCK_WORDS as usize * 8)?);
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let tenant = match self.state.connect(Peer { user, process: process_of(peer) }) {
-            Ok(tenant) => tenant,
-            Err(refusal) => return Ok(Err(refusal)),
+        let newcomer = Newcomer {
+            socket: socket.clone(),
+            process: Arc::new(peer_process(socket, peer.pid).map_err(|_| Refusal::NoDescriptors)?),
+            ring: Shared::create("freehold-ring", RING_BYTES).map_err(none_left)?,
+            clock: Shared::create("freehold-clock", CLOCK_WORDS as usize * 8).map_err(none_left)?,
+            bell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(none_left)?),
         };
-        let another = |descriptor: &OwnedFd| fcntl_dupfd_cloexec(descriptor, 0);
-        self.hold(Kept::Connection(tenant), another(socket)?)?;
-        self.hold(Kept::Ring(tenant), ring.another_file()?)?;
-        self.hold(Kept::Clock(tenant), clock.another_file()?)?;
-        self.hold(Kept::Bell(tenant), another(&bell)?)?;
-        self.hold(Kept::Process(tenant), another(&process)?)?;
+        Ok((Peer { user, process: process_of(peer) }, newcomer))
+    }
+
+    fn welcome(&mut self, number: u32, peer: Peer, newcomer: Newcomer) -> io::Result<()> {
+        let Newcomer { socket, process, ring, clock, bell } = newcomer;
+        let connected = self.state.connect(peer);
+        let message = match &connected {
+            Ok(tenant) => Reply::Welcome { tenant: *tenant, ordinal: 0 },
+            Err(refusal) => Reply::Refused(refusal.clone()),
+        };
+        let slot = Framed { number, is_again: false, message }.encode();
+        let Ok(tenant) = connected else {
+            // Who does not hear it hears that the connection ends.
+            let _ = socket::send(&socket, &slot, &[], &[]);
+            return Ok(());
+        };
+        self.hold(Kept::Connection(tenant), socket.clone());
+        self.hold(Kept::Ring(tenant), ring.shared_file());
+        self.hold(Kept::Clock(tenant), clock.shared_file());
+        self.hold(Kept::Bell(tenant), bell.clone());
+        self.hold(Kept::Process(tenant), process.clone());
         self.carry_out(None)?;
-        let slot = Framed { number, is_again: false, message: Reply::Welcome { tenant, ordinal: 0 } }.encode();
-        // If it does not hear it, it is gone, and that is heard of.
-        let _ = socket::send(socket, &slot, &[], &[ring.file(), clock.file(), bell.as_fd()]);
-        Ok(Ok(Connection {
+        let files = [ring.shared_file(), clock.shared_file()];
+        let descriptors = [files[0].as_fd(), files[1].as_fd(), bell.as_fd()];
+        let added = self.add(Connection {
             tenant,
-            socket: another(socket)?,
+            socket: socket.clone(),
             ring: Served::new(ring),
             clock,
-            bell,
+            bell: bell.clone(),
             process,
-            peer: process_of(peer),
+            peer: peer.process,
             pending: VecDeque::new(),
             is_waiting: false,
             is_parted: false,
             is_again: false,
-        }))
+        });
+        if added.is_err() {
+            // The system has no room to tell of its events. It hears that the connection ends.
+            self.state.end(tenant, &Tenants(&self.connections));
+            return self.carry_out(None);
+        }
+        // If it does not hear it, it is gone, and that is heard of.
+        let _ = socket::send(&socket, &slot, &[], &descriptors);
+        Ok(())
     }
 
     /// Hears what a tenant says over its socket.

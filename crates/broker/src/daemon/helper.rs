@@ -1,20 +1,33 @@
-//! The cleaner, as the broker knows it: what it was given, and what to do when it dies.
+//! The cleaner, as the broker knows it: what it was given, and what to do when it dies. One cleaner writes at a time: the next
+//! begins when the process of the last has ended, or its zeros would come over what is somebody else's by then.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Timespec;
+use rustix::io::Errno;
 use rustix::net::RecvFlags;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::pause::Pause;
 use crate::part::{Config, Part};
-use crate::post::Kept;
+use crate::post::{Held, Kept};
 use crate::ring::Slot;
 use crate::socket::{self, NotReceived};
 use crate::state::Dirty;
 use crate::wire::Id;
 
-/// A segment at which so many cleaners have died is not given to another.
+/// What so many cleaners have died at is not given to another.
 const TRIES_MAX: u32 = 3;
+
+/// How much it is given before it has answered.
+const GIVEN_MAX: usize = 16;
+
+/// A cleaner that has not answered for so long never will.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Bytes of a segment that are to be zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,63 +39,171 @@ pub(super) struct Stain {
     pub(super) bytes: u64,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    what: Dirty,
+    stain: Stain,
+    tries: u32,
+    is_given: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Helper {
-    socket: OwnedFd,
-    /// What it was given and has not answered, and how often it was given.
-    given: BTreeMap<Dirty, (Stain, u32)>,
+    socket: Option<OwnedFd>,
+    /// The process of the cleaner that is there, or of one that has to be gone before the next begins.
+    process: Option<Arc<OwnedFd>>,
+    /// In the order in which they came.
+    tasks: BTreeMap<u64, Task>,
+    order: u64,
+    pause: Pause,
+    /// When it last answered, or was given something while it had nothing.
+    heard: Instant,
 }
 
 impl Helper {
-    pub(super) fn start(config: &Config) -> io::Result<Self> {
-        let (_child, socket) = config.start(Part::Cleaner)?;
-        Ok(Self { socket, given: BTreeMap::new() })
+    /// None yet. `last` is the process of the cleaner of a broker that is gone.
+    pub(super) fn new(last: Option<Arc<OwnedFd>>) -> Self {
+        let helper = Self {
+            socket: None,
+            process: last,
+            tasks: BTreeMap::new(),
+            order: 0,
+            pause: Pause::NONE,
+            heard: Instant::now(),
+        };
+        helper.kill();
+        helper
     }
 
-    pub(super) fn socket(&self) -> &OwnedFd {
-        &self.socket
+    pub(super) fn socket(&self) -> Option<&OwnedFd> {
+        self.socket.as_ref()
     }
 
-    pub(super) fn clean(&mut self, what: Dirty, stain: Stain, descriptor: &OwnedFd) {
-        let (_, tries) = self.given.entry(what).or_insert((stain, 0));
-        *tries += 1;
-        let mut slot = Slot::default();
-        slot[..2].copy_from_slice(&words(what));
-        slot[2..5].copy_from_slice(&[stain.whole_bytes, stain.offset, stain.bytes]);
-        // A cleaner that cannot be told is one that is dead, and that is heard of.
-        let _ = socket::send(&self.socket, &slot, &[], &[descriptor.as_fd()]);
+    pub(super) fn process(&self) -> Option<&Arc<OwnedFd>> {
+        self.process.as_ref()
+    }
+
+    /// Starts one, unless one is there, the last is not gone yet, or the pause behind the last failure lasts. Whether it did.
+    pub(super) fn start(&mut self, config: &Config, now: Instant) -> bool {
+        if self.socket.is_some() || !self.pause.is_over(now) {
+            return false;
+        }
+        if self.process.as_ref().is_some_and(|process| !has_ended(process)) {
+            return false;
+        }
+        self.process = None;
+        let started = config.start(Part::Cleaner).and_then(|(child, socket)| {
+            match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+                Ok(process) => Ok((socket, Some(Arc::new(process)))),
+                // It is dead already, and that is heard of.
+                Err(Errno::SRCH) => Ok((socket, None)),
+                Err(error) => Err(error.into()),
+            }
+        });
+        match started {
+            Ok((socket, process)) => {
+                (self.socket, self.process, self.heard) = (Some(socket), process, now);
+                true
+            }
+            Err(error) => {
+                tracing::error!(target: "freehold", %error, "no cleaner could be started: it is tried again");
+                self.pause.begin(now);
+                false
+            }
+        }
+    }
+
+    pub(super) fn clean(&mut self, what: Dirty, stain: Stain) {
+        self.order += 1;
+        self.tasks.insert(self.order, Task { what, stain, tries: 0, is_given: false });
+    }
+
+    /// Gives the cleaner what it has not, as far as it takes it. What has no descriptor any more is gone.
+    pub(super) fn give(&mut self, held: &Held, now: Instant) {
+        let Some(socket) = &self.socket else { return };
+        let mut given = self.tasks.values().filter(|task| task.is_given).count();
+        if given == 0 {
+            self.heard = now;
+        }
+        for task in self.tasks.values_mut().filter(|task| !task.is_given) {
+            if given >= GIVEN_MAX {
+                return;
+            }
+            let Some(descriptor) = held.get(&Kept::Segment(task.stain.segment)) else { continue };
+            let Stain { whole_bytes, offset, bytes, .. } = task.stain;
+            let mut slot = Slot::default();
+            slot[..2].copy_from_slice(&words(task.what));
+            slot[2..5].copy_from_slice(&[whole_bytes, offset, bytes]);
+            // One that does not take it now does so later, and of one that is dead is heard.
+            if socket::send(socket, &slot, &[], &[descriptor.as_fd()]).is_err() {
+                return;
+            }
+            (task.is_given, task.tries, given) = (true, task.tries + 1, given + 1);
+        }
+    }
+
+    /// Whether it has something to give that was not taken.
+    pub(super) fn is_behind(&self) -> bool {
+        let given = self.tasks.values().filter(|task| task.is_given).count();
+        self.socket.is_some() && given < GIVEN_MAX.min(self.tasks.len())
     }
 
     /// What it has cleaned, or could not.
-    pub(super) fn hear(&mut self) -> Result<Option<(Dirty, bool)>, NotReceived> {
-        match socket::receive(&self.socket, RecvFlags::DONTWAIT) {
-            Ok(received) => {
-                let told = [received.slot[0], received.slot[1]];
-                let what = self.given.keys().copied().find(|&what| words(what) == told);
-                Ok(what.filter(|what| self.given.remove(what).is_some()).map(|what| (what, received.slot[2] == 1)))
-            }
-            Err(NotReceived::Nothing) => Ok(None),
-            Err(other) => Err(other),
+    pub(super) fn hear(&mut self, now: Instant) -> Result<Option<(Dirty, bool)>, NotReceived> {
+        let Some(socket) = &self.socket else { return Ok(None) };
+        let received = match socket::receive(socket, RecvFlags::DONTWAIT) {
+            Ok(received) => received,
+            Err(NotReceived::Nothing) => return Ok(None),
+            Err(other) => return Err(other),
+        };
+        self.heard = now;
+        self.pause.forget();
+        let told = [received.slot[0], received.slot[1]];
+        let task =
+            self.tasks.iter().find(|(_, task)| task.is_given && words(task.what) == told).map(|(&order, _)| order);
+        let task = task.and_then(|order| self.tasks.remove(&order));
+        Ok(task.map(|task| (task.what, received.slot[2] == 1)))
+    }
+
+    /// It has hung up. Those that none can clean are returned; the others are given to the next.
+    pub(super) fn lose(&mut self, now: Instant) -> Vec<Dirty> {
+        self.kill();
+        self.socket = None;
+        self.pause.begin(now);
+        self.tasks.values_mut().for_each(|task| task.is_given = false);
+        let is_lost = |task: &Task| task.tries >= TRIES_MAX;
+        let lost = self.tasks.values().filter(|task| is_lost(task)).map(|task| task.what).collect();
+        self.tasks.retain(|_, task| !is_lost(task));
+        lost
+    }
+
+    /// Ends one that was given something and has been silent for too long. That is heard of.
+    pub(super) fn end_silent(&self, now: Instant) {
+        if self.socket.is_some() && self.tasks.values().any(|task| task.is_given) && now > self.heard + SILENCE_MAX {
+            self.kill();
         }
     }
 
-    /// Starts another, and gives it what the last one had. Those that none can clean are returned.
-    pub(super) fn restart(&mut self, config: &Config, held: &BTreeMap<Kept, OwnedFd>) -> io::Result<Vec<Dirty>> {
-        let given = std::mem::take(&mut self.given);
-        let (_child, socket) = config.start(Part::Cleaner)?;
-        self.socket = socket;
-        let mut lost = Vec::new();
-        for (what, (stain, tries)) in given {
-            match held.get(&Kept::Segment(stain.segment)).filter(|_| tries < TRIES_MAX) {
-                Some(descriptor) => {
-                    self.given.insert(what, (stain, tries));
-                    self.clean(what, stain, descriptor);
-                }
-                None => lost.push(what),
-            }
+    /// How long until something is to be looked at, whatever comes.
+    pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
+        match self.socket {
+            Some(_) if self.tasks.is_empty() => None,
+            Some(_) => Some((self.heard + SILENCE_MAX).saturating_duration_since(now)),
+            None => Some(self.pause.left(now).unwrap_or(Duration::from_millis(1))),
         }
-        Ok(lost)
     }
+
+    fn kill(&self) {
+        if let Some(process) = &self.process {
+            // It may be gone already.
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
+    }
+}
+
+fn has_ended(process: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)), Ok(1))
 }
 
 /// How the cleaner is told of it, and tells of it.

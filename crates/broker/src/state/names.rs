@@ -1,11 +1,16 @@
 //! Names: what is published, who may lease it, and what becomes of it.
 
+use std::ops::Bound;
+
 use super::counts::Step;
 use super::memory::within;
 use super::shelf::index;
 use super::{Before, Due, Effect, Host, Named, Peer, State, Thing, Touched, Waiting, World};
 use crate::name::{Name, distance};
 use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, TAIL_BYTES_MAX};
+
+/// How many pairs of letters are compared to find names that are like one: a millisecond's work, whatever names there are.
+const LETTERS_MAX: usize = 1 << 19;
 
 /// What a tenant publishes, and how.
 #[derive(Debug)]
@@ -195,10 +200,8 @@ impl State {
     /// version. Fields are set apart by tabs.
     pub(super) fn list(&self, after: Option<&Name>) -> String {
         let mut text = String::new();
-        for (name, &id) in &self.names {
-            if after.is_some_and(|after| name <= after) {
-                continue;
-            }
+        let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
+        for (name, &id) in self.names.range::<Name, _>((behind, Bound::Unbounded)) {
             let named = self.named.get(id).expect("a name has a record");
             let bytes = self.blocks.get(named.block).map_or(0, |block| block.bytes);
             let (writers, seconds) = (u32::from(named.writer.is_some()), self.now.saturating_sub(named.since));
@@ -218,11 +221,30 @@ impl State {
         !self.names.contains_key(name) && !self.host_names.contains_key(name)
     }
 
-    /// The names that are most like one that is not there.
+    /// The names that are most like one that is not there: of those that lie around it in their order, which begin as it does, as
+    /// many as [`LETTERS_MAX`] allows.
     pub(crate) fn nearest(&self, name: &Name, count: usize) -> Vec<&Name> {
-        let mut all: Vec<_> = self.names.keys().map(|known| (distance(known.as_str(), name.as_str()), known)).collect();
-        all.sort();
-        all.into_iter().take(count).map(|(_, known)| known).collect()
+        let mut before = self.names.range::<Name, _>(..name).rev().map(|(known, _)| known);
+        let mut behind = self.names.range::<Name, _>(name..).map(|(known, _)| known);
+        let mut found: Vec<(usize, &Name)> = Vec::with_capacity(count + 1);
+        let mut letters = 0;
+        let mut is_left = true;
+        while is_left && letters < LETTERS_MAX {
+            let around = [before.next(), behind.next()];
+            is_left = around.iter().any(Option::is_some);
+            for known in around.into_iter().flatten() {
+                letters += (known.as_str().len() + 1) * (name.as_str().len() + 1);
+                let most = if found.len() < count { usize::MAX } else { found[count - 1].0 };
+                // So many letters have to be added at the least.
+                if known.as_str().len().abs_diff(name.as_str().len()) > most {
+                    continue;
+                }
+                found.push((distance(known.as_str(), name.as_str()), known));
+                found.sort();
+                found.truncate(count);
+            }
+        }
+        found.into_iter().map(|(_, known)| known).collect()
     }
 
     /// Memory of the host under a name.

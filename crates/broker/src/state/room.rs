@@ -11,20 +11,36 @@ pub(crate) fn span_bytes(bytes: u64) -> u64 {
 }
 
 /// What is free of a segment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Room {
     /// Lengths by offset, without neighbours.
     free: BTreeMap<u64, u64>,
+    /// None is longer. So one that is full is not searched again and again.
+    longest_max: u64,
 }
+
+impl PartialEq for Room {
+    fn eq(&self, other: &Self) -> bool {
+        self.free == other.free
+    }
+}
+
+impl Eq for Room {}
 
 impl Room {
     pub(crate) fn new(bytes: u64) -> Self {
-        Self { free: BTreeMap::from([(0, bytes)]) }
+        Self { free: BTreeMap::from([(0, bytes)]), longest_max: bytes }
     }
 
     /// The first bytes that are long enough.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<u64> {
-        let (&offset, &length) = self.free.iter().find(|&(_, &length)| length >= bytes)?;
+        if bytes > self.longest_max {
+            return None;
+        }
+        let Some((&offset, &length)) = self.free.iter().find(|&(_, &length)| length >= bytes) else {
+            self.longest_max = bytes - 1;
+            return None;
+        };
         self.free.remove(&offset);
         if length > bytes {
             self.free.insert(offset + bytes, length - bytes);
@@ -61,6 +77,7 @@ impl Room {
             bytes += length;
         }
         self.free.insert(offset, bytes);
+        self.longest_max = self.longest_max.max(bytes);
     }
 }
 
@@ -89,5 +106,16 @@ mod tests {
         assert!(!room.take_at(u64::MAX, 512));
         assert_eq!(room.take(512), Some(0));
         assert_eq!(room.take(512), None);
+    }
+
+    #[test]
+    fn what_was_not_there_is_there_when_it_was_given_back() {
+        let mut room = Room::new(1024);
+        let offsets = [512, 512].map(|bytes| room.take(bytes).unwrap());
+        assert_eq!(room.take(512), None);
+        room.give(offsets[0], 512);
+        assert_eq!(room.take(1024), None);
+        room.give(offsets[1], 512);
+        assert_eq!(room.take(1024), Some(0));
     }
 }

@@ -100,7 +100,7 @@ impl<T> Shelf<T> {
     }
 }
 
-fn id(index: u32, generation: u32) -> Id {
+pub(crate) fn id(index: u32, generation: u32) -> Id {
     Id(u64::from(generation) << 32 | u64::from(index))
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn index(at: Id) -> usize {
     at.0 as u32 as usize
 }
 
-fn generation(at: Id) -> u32 {
+pub(crate) fn generation(at: Id) -> u32 {
     (at.0 >> 32) as u32
 }
 

@@ -76,13 +76,119 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             stream.synchronize()?;
             stage::kill(std::process::id());
         }
+        "give-and-look" => {
+            // The first bytes of a segment are given away, and are there again when they were overwritten.
+            let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
+            stream.write(&mut *lease, &numbers(3))?;
+            let _rest = broker.reserve::<u32>(&stream, 1)?;
+            broker.give(lease, Id(to)).map_err(|(_, error)| error)?;
+            stage::until("the other has done with it", || {
+                let sums = broker.sums().ok()?;
+                (sums.leases == 1 && sums.leaving_bytes == 0).then_some(())
+            });
+            let again = broker.reserve::<u32>(&stream, 100_000)?;
+            assert!(stream.download(&*again)?.iter().all(|&number| number == 0), "memory of another is seen");
+        }
         "fresh" => {
             let lease = broker.reserve::<u32>(&stream, 100_000)?;
             assert!(stream.download(&*lease)?.iter().all(|&number| number == 0), "memory of others is seen");
         }
+        "lease-and-idle" => {
+            let lease: Lease<u32> = broker.lease(&stream, "numbers", Access::Read)?;
+            assert_eq!(stream.download(&*lease)?, numbers(1));
+            drop(lease);
+            println!("0");
+            std::io::stdout().flush()?;
+            loop {
+                std::thread::park();
+            }
+        }
+        "receive-beside-others" => {
+            let waits = std::sync::Barrier::new(2);
+            std::thread::scope(|scope| -> Outcome {
+                let receiver = scope.spawn(|| {
+                    let stream = device.stream()?;
+                    waits.wait();
+                    broker.receive::<u32>(&stream).map(|lease| lease.len())
+                });
+                waits.wait();
+                for _ in 0..1000 {
+                    broker.reserve::<u32>(&stream, 1)?.close().map_err(|(_, error)| error)?;
+                }
+                broker.sums()?;
+                assert!(!receiver.is_finished());
+                let lease = broker.reserve::<u32>(&stream, 77)?;
+                broker.give(lease, broker.tenant()).map_err(|(_, error)| error)?;
+                assert!(receiver.join().expect("it does not panic")? >= 77);
+                Ok(())
+            })?;
+        }
+        "fork" => fork(&broker, &stream)?,
         other => return crate::host::act(&broker, &stream, other, to),
     }
     Ok(())
+}
+
+/// A child that tries everything with what it inherited, while its parent has the connection and a lock.
+fn fork(broker: &Broker, stream: &freehold::Stream) -> Outcome {
+    let lease = broker.reserve::<u32>(stream, 1000)?;
+    let kept = broker.reserve::<u32>(stream, 1000)?;
+    let host = broker.host("forked", 4096)?;
+    let guard = host.lock(std::time::Duration::from_secs(20))?;
+    // Nobody else of the parent's has it: a child that waits for it waits for ever.
+    let link = broker.link()?;
+    // SAFETY: the child calls nothing but what this test is about, and ends without running the parent's ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(link);
+        let refused =
+            |error: &freehold_broker::Error| error.to_string().contains("is a fork of the one that connected");
+        let mut is_good = broker.reserve::<u32>(stream, 1).is_err_and(|error| refused(&error));
+        is_good &= broker.sums().is_err_and(|error| refused(&error));
+        is_good &= broker.receive::<u32>(stream).is_err_and(|error| refused(&error));
+        is_good &= host.lock(std::time::Duration::ZERO).is_err_and(|error| refused(&error));
+        is_good &= lease.close().is_err_and(|(_, error)| refused(&error));
+        drop((kept, guard));
+        // SAFETY: the process ends here.
+        unsafe { libc::_exit(if is_good { 0 } else { 1 }) };
+    }
+    let mut status = -1;
+    // SAFETY: the child is this process's, and `status` is room for how it ended.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child is refused everything");
+    drop(link);
+    assert_eq!(broker.sums()?.leases, 2, "the child has returned nothing");
+    assert!(host.lock(std::time::Duration::ZERO).is_err(), "nor given up the lock");
+    drop(guard);
+    host.lock(std::time::Duration::ZERO)?;
+    kept.close().map_err(|(_, error)| error)?;
+    lease.close().map_err(|(_, error)| error)?;
+    assert_eq!(broker.sums()?.leases, 0);
+    Ok(())
+}
+
+pub(crate) fn a_forked_child_is_refused_everything(stage: &Stage) {
+    assert_eq!(stage.device("fork", 0), Some(String::new()));
+}
+
+pub(crate) fn others_go_on_while_one_thread_receives(stage: &Stage) {
+    assert_eq!(stage.device("receive-beside-others", 0), Some(String::new()));
+}
+
+pub(crate) fn an_idle_process_holds_no_memory_up(stage: &Stage) {
+    assert_eq!(stage.device("publish-and-die", 0), None);
+    let (mut idle, _) = stage.start_device("lease-and-idle");
+    let mut link = stage.link();
+    let name = freehold_broker::Name::parse("numbers").unwrap();
+    assert_eq!(stage::sums(&mut link).leaving_bytes, 0);
+    link.call(freehold_broker::wire::Request::Drop { name }).unwrap();
+    stage::until("the memory is free", || {
+        let sums = stage::sums(&mut link);
+        (sums.named_bytes == 0 && sums.leaving_bytes == 0).then_some(())
+    });
+    assert!(idle.try_wait().unwrap().is_none(), "it idles");
+    stage::kill(idle.id());
+    idle.wait().unwrap();
 }
 
 pub(crate) fn what_a_dead_process_published_is_read(stage: &Stage) {
@@ -112,6 +218,12 @@ pub(crate) fn what_was_given_outlives_its_giver(stage: &Stage) {
     assert!(taker.wait().unwrap().success());
     let mut link = stage.link();
     stage::until("nothing is left", || (stage::sums(&mut link).leases == 0).then_some(()));
+}
+
+pub(crate) fn what_another_process_had_is_zeros_to_its_owner(stage: &Stage) {
+    let (mut taker, tenant) = stage.start_device("take");
+    assert_eq!(stage.device("give-and-look", tenant), Some(String::new()));
+    assert!(taker.wait().unwrap().success());
 }
 
 pub(crate) fn memory_of_the_dead_is_zeros_to_others(stage: &Stage) {

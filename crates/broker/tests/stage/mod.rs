@@ -26,7 +26,7 @@ pub(crate) fn is_soft() -> bool {
     device() == "soft"
 }
 
-pub(crate) fn config(socket: PathBuf) -> Config {
+pub(crate) fn config(socket: PathBuf, group: Option<u32>) -> Config {
     Config {
         program: std::env::current_exe().expect("a program has a path"),
         before: vec!["part".into()],
@@ -34,7 +34,7 @@ pub(crate) fn config(socket: PathBuf) -> Config {
         device: Some(device()),
         memory_bytes: MEMORY_BYTES,
         spin_us: 20,
-        terms: Terms::default(),
+        terms: Terms { group, ..Terms::default() },
     }
 }
 
@@ -60,12 +60,18 @@ pub(crate) struct Stage {
 impl Stage {
     /// A broker that serves.
     pub(crate) fn new() -> Self {
+        Self::of_group(None)
+    }
+
+    /// A broker that serves the users of a group too.
+    pub(crate) fn of_group(group: Option<u32>) -> Self {
         static STAGES: AtomicU32 = AtomicU32::new(0);
         let number = STAGES.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("freehold-stage-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder for the socket");
         let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
         command.arg("serve").arg(folder.join("broker")).stdout(Stdio::piped());
+        command.args(group.map(|group| group.to_string()));
         let machine = format!("stage-{}-{number}", std::process::id());
         command.env("FREEHOLD_SOFT_MACHINE", &machine);
         command.stderr(File::create(folder.join("said")).expect("a file for what the processes say"));
@@ -127,6 +133,14 @@ impl Stage {
         BufReader::new(output).read_line(&mut line).expect("it says who it is");
         let tenant = line.trim_end().parse().expect("a number");
         (child, tenant)
+    }
+
+    /// Lets a process of another user speak to the broker: what it said.
+    pub(crate) fn as_user(&self, user: u32) -> String {
+        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        command.arg("stranger").arg(self.socket()).arg(user.to_string());
+        let output = command.output().expect("this program runs");
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
     /// The processes of a part, by what they were told.

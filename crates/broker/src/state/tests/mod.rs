@@ -1,5 +1,6 @@
 //! The state under random requests, and under a death between any two records of the journal.
 
+mod costs;
 mod deaths;
 mod users;
 

@@ -148,7 +148,7 @@ fn copies(device: &Device, count: usize) -> Result<Vec<f64>> {
 fn kernels(scene: &Scene, device: &Device, count: usize) -> Result<Vec<f64>> {
     let broken = |error: freehold_broker::Error| failed("the broker", error);
     let broker = Broker::connect_at(device, &scene.socket()).map_err(broken)?;
-    broker.link().patience = Patience::Spin;
+    broker.link().map_err(broken)?.patience = Patience::Spin;
     let stream = device.stream()?;
     let stamp = device.module(&Image::ptx(STAMP)?)?.kernel("stamp")?;
     let (_partner, to) = scene.start(Task::Kernel, broker.tenant().0, None)?;

@@ -82,7 +82,7 @@ fn kernels(arguments: &Arguments) -> Outcome {
     let stream = device.stream()?;
     let stamp = device.module(&Image::ptx(STAMP)?)?.kernel("stamp")?;
     let broker = Broker::connect_at(&device, &arguments.socket)?;
-    broker.link().patience = Patience::Spin;
+    broker.link()?.patience = Patience::Spin;
     println!("{}", broker.tenant().0);
     loop {
         let mut lease = broker.receive::<u64>(&stream)?;

@@ -1,0 +1,79 @@
+//! A connection whose other side is this test.
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::socketpair;
+
+use super::*;
+use crate::ring::Served;
+
+/// A connection, and the broker's side of its ring and its socket.
+fn connected() -> (Link, Served, OwnedFd) {
+    let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    let served = Shared::create("ring", RING_BYTES).unwrap();
+    let used = Shared::open(served.shared_file(), RING_BYTES).unwrap();
+    let link = Link {
+        socket,
+        ring: Used::new(used),
+        bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap(),
+        clock: Shared::create("clock", 4096).unwrap(),
+        tenant: Id(1),
+        number: 0,
+        patience: Patience::For(Duration::ZERO),
+        spin: Spin::new(),
+        family: Family::new().unwrap(),
+        given: VecDeque::new(),
+        taken: HashSet::default(),
+        ended: VecDeque::new(),
+        leave: VecDeque::new(),
+        refused: VecDeque::new(),
+        unanswered: 0,
+        is_over: false,
+    };
+    (link, Served::new(served), theirs)
+}
+
+fn tell(served: &Served, number: u32, message: Reply) {
+    let slot = Framed { number, is_again: false, message }.encode();
+    served.reply(&slot);
+}
+
+fn given(lease: u64) -> Reply {
+    let (segment, point, from) = (Id(7), Point::default(), Id(2));
+    Reply::Given { lease: Id(lease), segment, offset: 0, bytes: 512, point, from }
+}
+
+#[test]
+fn what_was_given_and_taken_is_not_given_again() {
+    let (mut link, served, _theirs) = connected();
+    tell(&served, 0, given(5));
+    assert_eq!(link.given().unwrap().granted.lease, Id(5));
+    tell(&served, 0, given(5));
+    assert_eq!(link.given(), None);
+    tell(&served, 0, given(6));
+    assert_eq!(link.given().unwrap().granted.lease, Id(6), "another one is");
+}
+
+#[test]
+fn what_was_returned_is_not_given_again_before_the_broker_has_heard_of_it() {
+    let (mut link, served, _theirs) = connected();
+    tell(&served, 0, given(5));
+    link.given().unwrap();
+    link.give_back(Id(5), Point::default()).unwrap();
+    tell(&served, 0, given(5));
+    assert_eq!(link.given(), None);
+    tell(&served, 0, Reply::Done);
+    assert_eq!(link.given(), None);
+    assert!(link.taken.is_empty() && link.ended.is_empty(), "nothing is remembered of what is over");
+}
+
+#[test]
+fn refusals_that_nobody_asks_for_are_forgotten_one_by_one() {
+    let (mut link, served, _theirs) = connected();
+    for number in 0..100 {
+        tell(&served, number, Reply::Refused(Refusal::TooMany { limit: u64::from(number) }));
+    }
+    let refused = link.take_refused();
+    assert_eq!(refused.len(), 64);
+    assert_eq!((&refused[0], &refused[63]), (&Refusal::TooMany { limit: 36 }, &Refusal::TooMany { limit: 99 }));
+    assert_eq!(link.take_refused(), []);
+}

@@ -1,0 +1,88 @@
+//! What requests cost however much there is: told by counts where there are some, and by a clock where the difference is that of a
+//! thousand times.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// The shortest of some turns, which others on the machine have lengthened the least.
+fn shortest(mut turn: impl FnMut()) -> Duration {
+    let times = (0..20).map(|_| {
+        let begun = Instant::now();
+        turn();
+        begun.elapsed()
+    });
+    times.min().unwrap()
+}
+
+fn with_names(count: usize) -> State {
+    let many = Limits { names: count, user_names: count, blocks: count, leases: count, user_leases: count, ..limits() };
+    let mut state = State::new(Limits { tenant_leases: count, ..many }, OWN);
+    let tenant = connected(&mut state);
+    for number in 0..count {
+        let lease = reserved(&mut state, tenant, 512);
+        let (policy, point) = (Policy::Restore, Point::default());
+        let name = Name::parse(&format!("model/layer-{number:05}/weights")).unwrap();
+        ask(&mut state, tenant, Request::Publish { lease, policy, point, name });
+    }
+    state
+}
+
+#[test]
+fn the_nearest_names_are_found_among_a_hundred_thousand_in_milliseconds() {
+    let state = with_names(100_000);
+    let wanted = Name::parse("model/layer-70000/weigths").unwrap();
+    let nearest: Vec<&str> = state.nearest(&wanted, 3).into_iter().map(Name::as_str).collect();
+    assert_eq!(nearest[0], "model/layer-70000/weights");
+    assert_eq!(nearest.len(), 3);
+    let time = shortest(|| drop(state.nearest(&wanted, 3)));
+    println!("the nearest of 100,000 names: {time:?}");
+    assert!(time < Duration::from_millis(20), "{time:?}");
+    let after = Name::parse("model/layer-99990/weights").unwrap();
+    let time = shortest(|| drop(state.list(Some(&after))));
+    println!("the last names of 100,000: {time:?}");
+    assert!(time < Duration::from_millis(2), "{time:?}");
+    let time = shortest(|| assert_eq!(state.sums().names, 100_000));
+    println!("sums of 100,000 names: {time:?}");
+    assert!(time < Duration::from_micros(100), "{time:?}");
+}
+
+#[test]
+fn few_names_are_all_compared() {
+    let mut state = State::new(limits(), OWN);
+    let tenant = connected(&mut state);
+    for name in ["weights", "zeights", "a/b/c"] {
+        published(&mut state, tenant, name, Policy::Restore);
+    }
+    let wanted = Name::parse("xeights").unwrap();
+    let nearest: Vec<&str> = state.nearest(&wanted, 2).into_iter().map(Name::as_str).collect();
+    assert_eq!(nearest, ["weights", "zeights"]);
+}
+
+/// Counts how often it is asked whether work has passed.
+struct Counting(std::cell::Cell<u32>);
+
+impl World for Counting {
+    fn has_room(&self, _: Id) -> Result<(), u32> {
+        Ok(())
+    }
+
+    fn has_passed(&self, point: Point) -> bool {
+        self.0.set(self.0.get() + 1);
+        point.value <= 2
+    }
+}
+
+#[test]
+fn a_word_is_looked_at_once_however_many_leases_wait_for_it() {
+    let mut state = State::new(limits(), OWN);
+    let tenant = connected(&mut state);
+    for number in 0..1000 {
+        let lease = reserved(&mut state, tenant, 512);
+        let point = Point { tenant, word: number % 4, value: 3 + u64::from(number) };
+        ask_with(&mut state, tenant, Request::Return { lease, point }, false);
+    }
+    let world = Counting(std::cell::Cell::new(0));
+    state.pass(&world);
+    assert_eq!((world.0.get(), state.leases.len()), (4, 1000));
+}

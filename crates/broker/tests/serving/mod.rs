@@ -1,0 +1,246 @@
+//! A broker that is short of something: of a keeper or a cleaner that answers, of descriptors, of tenants that read. Whoever else it
+//! serves notices nothing.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use freehold_broker::wire::{Point, Policy, Reply, Request};
+use freehold_broker::{Access, Link, LinkError, Name};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+
+use crate::stage::{Stage, sums, until};
+
+/// A user and a group that are nobody's.
+const STRANGER: u32 = 65534;
+
+fn pid(process: u32) -> Pid {
+    Pid::from_raw(process.cast_signed()).expect("a process has a number")
+}
+
+fn signal(stage: &Stage, part: &str, signal: Signal) {
+    let processes = stage.processes(part);
+    assert!(!processes.is_empty(), "the {part} is there");
+    processes.into_iter().for_each(|process| kill_process(pid(process), signal).expect("it is ours"));
+}
+
+/// A part that does not run until this is dropped.
+struct Stopped<'a>(&'a Stage, &'static str);
+
+impl<'a> Stopped<'a> {
+    fn new(stage: &'a Stage, part: &'static str) -> Self {
+        signal(stage, part, Signal::STOP);
+        Self(stage, part)
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        signal(self.0, self.1, Signal::CONT);
+    }
+}
+
+fn published(link: &mut Link, name: &str, bytes: u64) {
+    let lease = link.reserve(bytes).expect("there is room").lease;
+    let (policy, point, name) = (Policy::Restore, Point::default(), Name::parse(name).expect("a name"));
+    link.call(Request::Publish { lease, policy, point, name }).expect("the name is free");
+}
+
+/// More descriptors come and go than the socket to the keeper holds.
+pub(crate) fn a_stopped_keeper_stops_nobody(stage: &Stage) {
+    let mut link = stage.link();
+    {
+        let _stopped = Stopped::new(stage, "serve");
+        for number in 0..300 {
+            published(&mut link, &format!("n/{number}"), 100);
+            let other = stage.link();
+            other.close().expect("a broker serves");
+        }
+        assert_eq!(sums(&mut link).names, 300);
+    }
+    // A keeper that has got everything starts a broker that knows everything.
+    until("the new broker has a keeper that has everything", || {
+        let [broker, keeper] = stage.descriptors(&mut link, "serve");
+        (keeper + 40 >= broker).then_some(())
+    });
+    stage.kill("broker");
+    assert_eq!(sums(&mut link).names, 300);
+    let found = link.call(Request::Find { name: Name::parse("n/299").expect("a name") }).expect("it is there");
+    assert_eq!(found.text, "");
+}
+
+pub(crate) fn a_stopped_cleaner_stops_nobody_and_a_dead_one_is_replaced(stage: &Stage) {
+    let mut link = stage.link();
+    let use_some = || {
+        let mut other = stage.link();
+        let granted = other.reserve(3 << 20).expect("there is room");
+        other.attach(granted.segment).expect("it has a lease there");
+        other.close().expect("a broker serves");
+    };
+    // A cleaner that has cleaned waits for more, and holds nothing of the device's.
+    use_some();
+    until("it is clean", || (sums(&mut link).leaving_bytes == 0).then_some(()));
+    let stopped = Stopped::new(stage, "cleaner");
+    use_some();
+    until("its memory waits", || (sums(&mut link).leaving_bytes == 4 << 20).then_some(()));
+    link.reserve(1000).expect("others are served");
+    // It is killed as it is, and never says a word.
+    signal(stage, "cleaner", Signal::KILL);
+    std::mem::forget(stopped);
+    until("another has cleaned it", || (sums(&mut link).leaving_bytes == 0).then_some(()));
+}
+
+/// A tenant has the same bell, and can have whoever reads it wait for ever.
+pub(crate) fn a_tenant_cannot_make_the_broker_wait_at_its_bell(stage: &Stage) {
+    let mut link = stage.link();
+    let (socket, bell) = hello(stage);
+    let flags = rustix::fs::fcntl_getfl(&bell).expect("it is open");
+    rustix::fs::fcntl_setfl(&bell, flags - rustix::fs::OFlags::NONBLOCK).expect("flags are anybody's");
+    for _ in 0..100 {
+        rustix::io::write(&bell, &1u64.to_ne_bytes()).expect("a bell counts");
+        let granted = link.reserve(1000).expect("others are served");
+        link.give_back(granted.lease, Point::default()).expect("others are served");
+    }
+    drop(socket);
+    assert_eq!(link.take_refused(), []);
+}
+
+/// A connection by hand: its socket, and its bell.
+fn hello(stage: &Stage) -> (OwnedFd, OwnedFd) {
+    use rustix::net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
+        SocketType, connect, recvmsg, send, socket_with,
+    };
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a socket");
+    connect(&socket, &SocketAddrUnix::new(stage.socket()).expect("a path")).expect("a broker serves");
+    let mut words = [0u64; 8];
+    (words[0], words[1]) = (1, 1 << 32 | 0x4448_5246);
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    send(&socket, &bytes, SendFlags::empty()).expect("a broker serves");
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut reply = [0; 4096];
+    let mut parts = [std::io::IoSliceMut::new(&mut reply)];
+    recvmsg(&socket, &mut parts, &mut beside, RecvFlags::CMSG_CLOEXEC).expect("a broker serves");
+    let mut descriptors: Vec<OwnedFd> = Vec::new();
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    let bell = descriptors.pop().expect("ring, clock and bell");
+    (socket, bell)
+}
+
+/// Lets the processes of a part open so many descriptors more, and no others.
+fn limit(stage: &Stage, part: &str, more: u64) {
+    for process in stage.processes(part) {
+        let open = std::fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count) as u64;
+        let most = Some(open + more);
+        prlimit(Some(pid(process)), Resource::Nofile, Rlimit { current: most, maximum: most }).expect("it is ours");
+    }
+}
+
+fn processor_time(process: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    [11, 12].iter().filter_map(|&at| fields.get(at)?.parse::<u64>().ok()).sum()
+}
+
+pub(crate) fn without_descriptors_newcomers_are_refused_in_a_sentence_and_tenants_served(stage: &Stage) {
+    let mut link = stage.link();
+    let granted = link.reserve(1000).expect("there is room");
+    limit(stage, "broker", 12);
+    let mut links = Vec::new();
+    let refused = loop {
+        match Link::connect(&stage.socket()) {
+            Ok(other) => links.push(other),
+            Err(error) => break error,
+        }
+        assert!(links.len() < 10, "there are descriptors for few");
+    };
+    let sentence =
+        "the broker has no descriptors left: end processes that use it, or start it with a higher `ulimit -n`";
+    assert_eq!(refused.to_string(), sentence);
+    // Others wait at the door, and the broker does not turn round and round before it.
+    let waiting: Vec<_> = (0..4).map(|_| greet_only(stage)).collect();
+    let broker = stage.processes("broker")[0];
+    let (before, begun) = (processor_time(broker), Instant::now());
+    until("a while has passed", || (begun.elapsed() > Duration::from_millis(500)).then_some(()));
+    assert!(processor_time(broker) - before < 25, "it sleeps most of the time");
+    drop(waiting);
+    assert_eq!(sums(&mut link).leases, 1);
+    let (_descriptor, bytes) = link.attach(granted.segment).expect("it is a tenant as before");
+    assert_eq!(bytes, 2 << 20);
+    drop(links);
+    until("there are descriptors again", || Link::connect(&stage.socket()).ok().map(drop));
+}
+
+/// A connection that never says a word.
+fn greet_only(stage: &Stage) -> OwnedFd {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a socket");
+    connect(&socket, &SocketAddrUnix::new(stage.socket()).expect("a path")).expect("a broker listens");
+    socket
+}
+
+/// The next broker has no more descriptors than the last one had: it needs no more to go on.
+pub(crate) fn a_broker_that_takes_over_needs_no_more_descriptors(stage: &Stage) {
+    let mut links: Vec<Link> = (0..20).map(|_| stage.link()).collect();
+    let leases: Vec<_> = links.iter_mut().map(|link| link.reserve(1000).expect("there is room")).collect();
+    sums(&mut links[0]);
+    let broker = stage.processes("broker")[0];
+    let open = std::fs::read_dir(format!("/proc/{broker}/fd")).map_or(0, Iterator::count) as u64;
+    let most = Some(open + 8);
+    for keeper in stage.processes("serve") {
+        prlimit(Some(pid(keeper)), Resource::Nofile, Rlimit { current: most, maximum: most }).expect("it is ours");
+    }
+    stage.kill("broker");
+    assert_eq!(sums(&mut links[0]).tenants, 20);
+    for (link, granted) in links.iter_mut().zip(leases) {
+        link.give_back(granted.lease, Point::default()).expect("it is a tenant as before");
+        assert_eq!(link.take_refused(), []);
+    }
+    until("all are over", || (sums(&mut links[0]).leases == 0).then_some(()));
+}
+
+/// What a program of another user gets, and what not. Needs the right to become one.
+pub(crate) fn users_of_a_group_read_each_others_names_and_drop_their_own(_: &Stage) {
+    if !rustix::process::getuid().is_root() {
+        println!("left out: only root can be several users");
+        return;
+    }
+    let stage = Stage::of_group(Some(STRANGER));
+    published(&mut stage.link(), "shared", 4096);
+    assert_eq!(stage.as_user(STRANGER), "read true, written false, dropped false, own dropped true");
+    let mut link = stage.link();
+    assert_eq!(sums(&mut link).names, 1);
+}
+
+/// The process of another user, and of the group of that number.
+pub(crate) fn stranger(socket: &Path, user: u32) -> ExitCode {
+    use rustix::process::{Gid, Uid};
+    use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+    set_thread_groups(&[]).expect("root may");
+    set_thread_gid(Gid::from_raw(user)).expect("root may");
+    set_thread_uid(Uid::from_raw(user)).expect("root may");
+    match speak(socket) {
+        Ok(said) => println!("{said}"),
+        Err(error) => println!("{error}"),
+    }
+    ExitCode::SUCCESS
+}
+
+fn speak(socket: &Path) -> Result<String, LinkError> {
+    let mut link = Link::connect(socket)?;
+    let name = |text: &str| Name::parse(text).expect("a name");
+    let found = link.call(Request::Find { name: name("shared") })?;
+    let Reply::Number { id, .. } = found.reply else { return Err(LinkError::Malformed) };
+    let is_read = link.lease(id, Access::Read).is_ok();
+    let is_written = link.lease(id, Access::Write).is_ok();
+    let is_dropped = link.call(Request::Drop { name: name("shared") }).is_ok();
+    published(&mut link, "own", 4096);
+    let own = link.call(Request::Drop { name: name("own") }).is_ok();
+    Ok(format!("read {is_read}, written {is_written}, dropped {is_dropped}, own dropped {own}"))
+}
