@@ -107,6 +107,7 @@ const TESTS: &[Test] = &[
     ("what_another_process_had_is_zeros_to_its_owner", blocks::what_another_process_had_is_zeros_to_its_owner),
     ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", kills::killed_tenants),
     ("a_killed_tenant_with_a_thousand_leases_leaves_nothing", kills::killed_hoarders),
+    ("a_process_that_connects_while_a_broker_dies_is_served", kills::connects_while_brokers_die),
     ("brokers_and_keepers_are_killed_and_nothing_is_lost", kills::killed_brokers),
 ];
 

@@ -25,6 +25,9 @@ pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// How many refusals are kept for who asks later.
 const REFUSED_MAX: usize = 64;
 
+/// How often a broker may die while it is greeted, one after the other.
+const GREETINGS_MAX: u32 = 8;
+
 /// How long it looks for a reply before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
@@ -172,6 +175,17 @@ impl Link {
     /// # Errors
     /// [`LinkError::NoBroker`] where nobody listens, [`LinkError::Refused`] where the broker wants no more tenants.
     pub fn connect(path: &Path) -> Result<Self, LinkError> {
+        // A broker that dies meanwhile takes the connection along and nothing else: the one after it is greeted anew.
+        for _ in 1..GREETINGS_MAX {
+            match Self::greet(path) {
+                Err(LinkError::Gone) => {}
+                outcome => return outcome,
+            }
+        }
+        Self::greet(path)
+    }
+
+    fn greet(path: &Path) -> Result<Self, LinkError> {
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let no_broker = || LinkError::NoBroker { path: path.to_owned() };
         let address = SocketAddrUnix::new(path).map_err(|_| no_broker())?;
@@ -192,6 +206,12 @@ impl Link {
         let tenant = match reply.message {
             Reply::Welcome { tenant, .. } => tenant,
             Reply::Refused(refusal) => return Err(refusal.into()),
+            // The broker before this one died when it was about to say welcome.
+            Reply::Resumed => {
+                let (slot, _) = Framed { number: 0, is_again: false, message: Request::Bye }.encode();
+                socket::send(&socket, &slot, &[], &[])?;
+                return Err(LinkError::Gone);
+            }
             _ => return Err(LinkError::Malformed),
         };
         let family = Family::new().map_err(LinkError::from_system)?;

@@ -191,7 +191,7 @@ impl State {
 
     /// Gives clean segments back to the driver until so much can be made.
     fn make_room(&mut self, bytes: u64) {
-        while self.counts.made_bytes + bytes > self.limits.budget_bytes {
+        while self.counts.made_bytes.saturating_add(bytes) > self.limits.budget_bytes {
             let Some(&(_, clean)) = self.counts.clean.first() else { return };
             self.close(clean);
         }

@@ -11,6 +11,9 @@ impl State {
         let number = asked.number;
         let outcome = match self.tenants.get(from) {
             Some(tenant) if !tenant.is_fenced => self.answer(from, asked, world),
+            Some(tenant) if tenant.is_leaving && asked.is_again && asked.message == Request::Bye => {
+                Ok(Some(Reply::Done))
+            }
             _ => Err(Refusal::NoTenant),
         };
         match outcome {
@@ -89,14 +92,14 @@ impl State {
             Request::Bye => {
                 self.effects.push(Effect::Reply { to: from, number, reply: Reply::Done });
                 self.pass_of(from, world);
+                // Written before it is told: a broker that comes after lets it go too.
                 let leaving = self.tenants.get_mut(from).expect("it asks");
-                if !leaving.due.is_empty() {
-                    (leaving.is_fenced, leaving.is_leaving) = (true, true);
-                    self.touch(Touched::Tenant(index(from)));
-                    self.leaving.insert(from);
-                } else {
+                (leaving.is_fenced, leaving.is_leaving) = (true, true);
+                if leaving.due.is_empty() {
                     self.effects.push(Effect::Part { tenant: from });
                 }
+                self.touch(Touched::Tenant(index(from)));
+                self.leaving.insert(from);
                 Ok(None)
             }
         }

@@ -10,6 +10,7 @@ use freehold_driver::cuda::{
 
 use super::Attacker;
 use crate::raw::message;
+use crate::stage;
 
 const READ_ONLY: u16 = 210;
 const NAME_TAKEN: u16 = 207;
@@ -17,7 +18,7 @@ const NAME_TAKEN: u16 = 207;
 /// Maps what it may read, as the protocol says, and writes to it: the device refuses that. The broker refuses to have it given or
 /// published.
 pub(super) fn write_to_read_lease(attacker: &mut Attacker) {
-    let opened = open::open(Some("soft")).expect("there is a software device");
+    let opened = open::open(Some(&stage::device())).expect("there is a device");
     let (api, device) = (&opened.api, opened.device);
     let primary = primary::retain(api, device).expect("a context");
     context::set_current(api, primary).expect("a context");

@@ -290,6 +290,9 @@ pub(super) fn clock_garbage(attacker: &mut Attacker) {
 pub(super) fn ring_garbage(attacker: &mut Attacker) {
     for count in [SLOTS + 1, u32::MAX] {
         let raw = attacker.connect();
+        // What is spoilt before the broker has counted its first reply is overwritten by that.
+        attacker.refused(raw.ask_ring(message(4, &[u64::MAX])), NO_LEASE, NONE);
+        until("the reply is counted", || (raw.ring.half(at::REPLIED).load(Ordering::Acquire) == 1).then_some(()));
         raw.ring.half(at::REPLIED).store(count, Ordering::Release);
         raw.wake();
         attacker.ended(&raw);

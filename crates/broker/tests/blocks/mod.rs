@@ -30,7 +30,7 @@ pub(crate) fn process(socket: &OsStr, task: &str, to: u64) -> ExitCode {
 }
 
 fn act(socket: &Path, task: &str, to: u64) -> Outcome {
-    let device = open::device(Some("soft"))?;
+    let device = open::device(Some(&stage::device()))?;
     let stream = device.stream()?;
     let broker = Broker::connect_at(&device, socket)?;
     match task {

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, ExitCode};
 use freehold::open;
 use freehold_broker::{Access, Broker, Lease, Policy};
 
-use crate::stage::Stage;
+use crate::stage::{self, Stage};
 
 const NUMBERS: usize = 20_000;
 
@@ -37,7 +37,7 @@ pub(crate) fn witness(socket: &OsStr) -> ExitCode {
 }
 
 fn hold(socket: &Path) -> Outcome {
-    let device = open::device(Some("soft"))?;
+    let device = open::device(Some(&stage::device()))?;
     let stream = device.stream()?;
     let broker = Broker::connect_at(&device, socket)?;
     let mut own = broker.reserve::<u32>(&stream, NUMBERS)?;

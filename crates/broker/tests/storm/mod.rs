@@ -1,7 +1,7 @@
 //! What tenants do until they are killed, and what must be left then.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread::JoinHandle;
@@ -154,9 +154,12 @@ pub(crate) fn start(socket: &Path, seed: u64, last: char, times: u64) -> Child {
     command.stdout(Stdio::piped()).spawn().expect("this program runs")
 }
 
-/// Reads what a tenant tells, so that it goes on.
+/// Waits until a tenant is welcome, and reads what it tells from then on, so that it goes on.
 pub(crate) fn read_on(tenant: &mut Child) -> JoinHandle<std::io::Result<u64>> {
     let mut words = tenant.stdout.take().expect("it is piped");
+    let mut first = [0; 2];
+    words.read_exact(&mut first).expect("it connects");
+    assert_eq!(&first, b"CW");
     std::thread::spawn(move || std::io::copy(&mut words, &mut std::io::sink()))
 }
 
