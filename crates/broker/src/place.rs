@@ -17,6 +17,11 @@ pub fn socket() -> PathBuf {
     if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         return path.into();
     }
+    own_socket()
+}
+
+/// Where a user's own broker serves if nobody names another place.
+fn own_socket() -> PathBuf {
     let user = rustix::process::getuid().as_raw();
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| Path::new(path).is_dir()) {
         Some(folder) => Path::new(&folder).join("freehold").join("broker"),
@@ -56,6 +61,17 @@ pub fn prepare(socket: &Path, group: Option<u32>) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether a user may believe that who listens at a socket is the broker that is meant: what is put into a broker's memory is the
+/// broker's to see, and whoever can write to a folder can listen there. Another user's broker is one where that user's own folder
+/// was named on purpose.
+pub(crate) fn is_trusted(socket: &Path, theirs: u32, own: u32) -> bool {
+    if theirs == own || theirs == 0 || own == 0 {
+        return true;
+    }
+    let Some(Ok(folder)) = socket.parent().map(std::fs::metadata) else { return false };
+    socket != own_socket() && folder.uid() == theirs && folder.mode() & 0o022 == 0
+}
+
 /// The number of a group, by its name or number. Nothing where there is none.
 pub fn group(text: &str) -> Option<u32> {
     if let Ok(number) = text.parse() {
@@ -79,6 +95,24 @@ pub fn group(text: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_users_broker_is_believed_in_that_users_own_folder_alone() {
+        let folder = std::env::temp_dir().join(format!("freehold-place-trust-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o710).create(&folder).unwrap();
+        let (own, other) = (rustix::process::getuid().as_raw(), u32::MAX - 7);
+        // The folder is of the user that runs this: to another one, it is another user's.
+        let (theirs, socket) = (own.max(1), folder.join("broker"));
+        if own != 0 {
+            assert!(is_trusted(&socket, theirs, other));
+        }
+        assert!(!is_trusted(&socket, other, other - 1), "the folder is not the listener's");
+        assert!(!is_trusted(&own_socket(), other, other - 1), "nobody named it");
+        std::fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+        assert!(!is_trusted(&socket, theirs, other), "anybody could listen there");
+        assert!(is_trusted(&socket, other, other) && is_trusted(&socket, 0, other) && is_trusted(&socket, other, 0));
+        std::fs::remove_dir(&folder).unwrap();
+    }
 
     #[test]
     fn a_group_has_a_number() {

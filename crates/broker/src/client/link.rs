@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
+use crate::place;
 use crate::ring::{Doorstep, RING_BYTES, Spin, Used};
 use crate::shared::Shared;
 use crate::socket::{self, NotReceived};
@@ -150,6 +151,7 @@ pub struct Link {
     bell: OwnedFd,
     clock: Shared,
     tenant: Id,
+    device: u128,
     number: u32,
     pub patience: Patience,
     spin: Spin,
@@ -194,17 +196,16 @@ impl Link {
             Errno::ACCESS | Errno::PERM => LinkError::NotAllowed { path: path.to_owned() },
             error => LinkError::System(error),
         })?;
-        // Whoever can write to a folder can listen there: what is put into a broker's memory is the broker's to see.
         let (theirs, own) = (socket_peercred(&socket)?.uid.as_raw(), rustix::process::getuid().as_raw());
-        if theirs != own && theirs != 0 && own != 0 {
+        if !place::is_trusted(path, theirs, own) {
             return Err(LinkError::NotAllowed { path: path.to_owned() });
         }
         let (slot, _) = Framed { number: 0, is_again: false, message: Request::Hello { version: VERSION } }.encode();
         socket::send(&socket, &slot, &[], &[])?;
         let received = socket::receive(&socket, RecvFlags::empty())?;
         let reply = Framed::<Reply>::decode(&received.slot).map_err(|_| LinkError::Malformed)?;
-        let tenant = match reply.message {
-            Reply::Welcome { tenant, .. } => tenant,
+        let (tenant, device) = match reply.message {
+            Reply::Welcome { tenant, device } => (tenant, device),
             Reply::Refused(refusal) => return Err(refusal.into()),
             // The broker before this one died when it was about to say welcome.
             Reply::Resumed => {
@@ -222,6 +223,7 @@ impl Link {
             bell,
             clock: Shared::open(clock, CLOCK_WORDS as usize * 8)?,
             tenant,
+            device,
             number: 0,
             spin: Spin::new(),
             patience: Patience::For(Duration::from_micros(50)),
@@ -234,6 +236,11 @@ impl Link {
             unanswered: 0,
             is_over: false,
         })
+    }
+
+    /// The UUID of the broker's device, or zero where it is not known.
+    pub fn device(&self) -> u128 {
+        self.device
     }
 
     /// Who this is at the broker.

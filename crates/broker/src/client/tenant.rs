@@ -34,8 +34,16 @@ pub enum Error {
     Name(#[from] NotAName),
     #[error(transparent)]
     Device(Box<freehold::Error>),
+    #[error("the broker's memory is on another GPU ({}): choose that one with FREEHOLD_DEVICE or --device", uuid(.device))]
+    OtherDevice { device: [u8; 16] },
     #[error("it was not so within {timeout:?}")]
     TimedOut { timeout: std::time::Duration },
+}
+
+/// As `nvidia-smi -L` prints it.
+fn uuid(device: &[u8; 16]) -> String {
+    let digits: String = device.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("GPU-{}-{}-{}-{}-{}", &digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..])
 }
 
 impl From<freehold::Error> for Error {
@@ -102,6 +110,10 @@ impl Broker {
     /// As [`connect`](Self::connect).
     pub fn connect_at(device: &Device, path: &Path) -> Result<Self> {
         let link = Link::connect(path)?;
+        let theirs = link.device().to_le_bytes();
+        if theirs != [0; 16] && theirs != device.uuid()? {
+            return Err(Error::OtherDevice { device: theirs });
+        }
         let own = {
             let (descriptor, words) = link.clock();
             Arc::new(device.clock(descriptor.as_fd(), words)?)

@@ -16,6 +16,7 @@ fn connected() -> (Link, Served, OwnedFd) {
         ring: Used::new(used),
         bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap(),
         clock: Shared::create("clock", 4096).unwrap(),
+        device: 0,
         tenant: Id(1),
         number: 0,
         patience: Patience::For(Duration::ZERO),
