@@ -67,6 +67,8 @@ type Test = (&'static str, fn(&Stage));
 
 const TESTS: &[Test] = &[
     ("a_lease_comes_and_goes", storm::a_lease_comes_and_goes),
+    ("many_leases_come_at_once_or_not_at_all", storm::many_leases_come_at_once_or_not_at_all),
+    ("many_requests_are_answered_once_whoever_answers", storm::many_requests_are_answered_once_whoever_answers),
     ("what_is_published_outlives_its_process_the_broker_and_the_keeper", storm::published_outlives_all),
     ("a_request_is_answered_once_whoever_answers", storm::a_request_is_answered_once),
     ("what_a_dead_process_published_is_read", blocks::what_a_dead_process_published_is_read),

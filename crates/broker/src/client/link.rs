@@ -1,5 +1,7 @@
 //! A connection to the broker: what is asked over the ring and over the socket, and what comes unasked. Knows no device.
 
+mod many;
+
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::os::fd::{AsFd, OwnedFd};
@@ -344,15 +346,21 @@ impl Link {
     /// Asks over the ring, and waits for the reply.
     fn ask(&mut self, request: Request) -> Result<Reply, LinkError> {
         let number = self.put(request)?;
+        match self.reply_to(number)? {
+            Reply::Refused(refusal) => Err(refusal.into()),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Waits for the reply to a request.
+    #[inline]
+    fn reply_to(&mut self, number: u32) -> Result<Reply, LinkError> {
         let mut reply = None;
         self.wait(|link| {
             reply = link.drain_until(number);
             reply.is_some()
         })?;
-        match reply.expect("it was waited for") {
-            Reply::Refused(refusal) => Err(refusal.into()),
-            reply => Ok(reply),
-        }
+        Ok(reply.expect("it was waited for"))
     }
 
     /// Puts a request into the ring, when there is room: its number.

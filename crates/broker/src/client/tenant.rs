@@ -54,6 +54,11 @@ impl From<freehold::Error> for Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// More than there is of anything, where a length is beyond all numbers: the broker refuses that.
+fn bytes_of<T>(len: usize) -> u64 {
+    (len as u64).saturating_mul(size_of::<T>() as u64)
+}
+
 /// A connection to the broker, for a device. A handle: it is hung up with the last one, and the last lease.
 #[derive(Clone, Debug)]
 pub struct Broker {
@@ -157,8 +162,16 @@ impl Broker {
     /// Memory of the broker's for `len` elements, for work in a stream. It is this process's until it is dropped, given, or
     /// published, and dies with it unless it was.
     pub fn reserve<T: Plain>(&self, stream: &Stream, len: usize) -> Result<Lease<T>> {
-        let granted = self.link()?.reserve(len as u64 * size_of::<T>() as u64)?;
+        let granted = self.link()?.reserve(bytes_of::<T>(len))?;
         self.take(stream, granted, Some(len))
+    }
+
+    /// As [`reserve`](Self::reserve), as often as there are lengths: all of it, or none. Quicker than one by one: requests are on
+    /// their way side by side.
+    pub fn reserve_all<T: Plain>(&self, stream: &Stream, lens: &[usize]) -> Result<Vec<Lease<T>>> {
+        let bytes: Vec<u64> = lens.iter().map(|&len| bytes_of::<T>(len)).collect();
+        let granted = self.link()?.reserve_all(&bytes)?;
+        self.take_all(stream, granted, lens.iter().copied().map(Some))
     }
 
     /// Gives a lease's memory a name. It stays when this process ends. Others that lease it wait, on the device, for the work
@@ -210,6 +223,21 @@ impl Broker {
         let granted = link.lease(id, access)?;
         drop(link);
         self.take(stream, granted, None)
+    }
+
+    /// As [`lease`](Self::lease), of many names: all of them, or none.
+    pub fn lease_all<T: Plain>(&self, stream: &Stream, names: &[&str], access: Access) -> Result<Vec<Lease<T>>> {
+        let mut link = self.link()?;
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            let Reply::Number { id, .. } = link.call(Request::Find { name: Name::parse(name)? })?.reply else {
+                return Err(LinkError::Malformed.into());
+            };
+            found.push((id, access));
+        }
+        let granted = link.lease_all(&found)?;
+        drop(link);
+        self.take_all(stream, granted, std::iter::repeat(None))
     }
 
     /// Makes a lease another process's, which may end it when this one has long gone.
@@ -273,6 +301,21 @@ impl Broker {
             Reply::Sums(sums) => Ok(sums),
             _ => Err(LinkError::Malformed.into()),
         }
+    }
+
+    /// The leases of what the broker granted. Where one fails, all go back.
+    fn take_all<T: Plain>(
+        &self,
+        stream: &Stream,
+        granted: Vec<Granted>,
+        lens: impl Iterator<Item = Option<usize>>,
+    ) -> Result<Vec<Lease<T>>> {
+        let mut left = granted.into_iter().zip(lens);
+        let taken = left.by_ref().map(|(granted, len)| self.take(stream, granted, len)).collect();
+        for (granted, _) in left {
+            self.link()?.give_back(granted.lease, Point::default())?;
+        }
+        taken
     }
 
     /// The lease of what the broker granted. What fails gives it back.

@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-use freehold_broker::wire::{Access, Id, Point, Policy, Reply, Request};
-use freehold_broker::{Granted, Link, Name};
+use freehold_broker::wire::{Access, Id, Point, Policy, Refusal, Reply, Request};
+use freehold_broker::{Granted, Link, LinkError, Name};
 
 use crate::stage::{self, Random, Stage, sums, until};
 
@@ -175,6 +176,52 @@ pub(crate) fn a_lease_comes_and_goes(stage: &Stage) {
     link.give_back(granted.lease, Point::default()).unwrap();
     let refused = until("the second return is refused", || link.take_refused().pop());
     assert_eq!(refused.to_string(), "there is no such lease: it was returned, given away, or never this process's");
+}
+
+pub(crate) fn many_leases_come_at_once_or_not_at_all(stage: &Stage) {
+    let mut link = stage.link();
+    let granted = link.reserve_all(&[5000; 200]).unwrap();
+    let mut places: Vec<_> = granted.iter().map(|granted| (granted.segment, granted.offset)).collect();
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!((granted.len(), places.len()), (200, 200));
+    for granted in granted {
+        link.give_back(granted.lease, Point::default()).unwrap();
+    }
+    let refused = link.reserve_all(&[5000, 5000, u64::MAX, 5000]).unwrap_err();
+    assert!(matches!(refused, LinkError::Refused { refusal: Refusal::Full { .. }, .. }), "{refused}");
+    until("all are over", || (sums(&mut link).leases == 0).then_some(()));
+    assert_eq!(link.reserve_all(&[]).unwrap(), []);
+}
+
+/// A broker that dies leaves many requests in the ring, and the next one answers each of them once.
+pub(crate) fn many_requests_are_answered_once_whoever_answers(stage: &Stage) {
+    let mut link = stage.link();
+    let first = link.reserve(5000).unwrap();
+    stage.descriptors(&mut link, "serve");
+    let rounds = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        let killer = scope.spawn(|| {
+            for round in 0..20 {
+                // One that was never served does not show anything.
+                while rounds.load(Ordering::Acquire) <= round {
+                    std::hint::spin_loop();
+                }
+                stage.kill("broker");
+            }
+        });
+        while !killer.is_finished() {
+            let granted = link.reserve_all(&[5000; 100]).unwrap();
+            for granted in granted {
+                link.give_back(granted.lease, Point::default()).unwrap();
+            }
+            rounds.fetch_add(1, Ordering::Release);
+        }
+    });
+    assert_eq!(link.take_refused(), []);
+    until("all others are over", || (sums(&mut link).leases == 1).then_some(()));
+    link.give_back(first.lease, Point::default()).unwrap();
+    until("all are over", || (sums(&mut link).leases == 0).then_some(()));
 }
 
 fn publish(link: &mut Link, name: &str, bytes: u64) {

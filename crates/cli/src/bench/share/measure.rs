@@ -27,7 +27,7 @@ const KERNEL_NS: u64 = 1_000_000;
 
 pub(super) fn all(scene: &Scene, sleepy: &Scene, device: Option<&str>, effort: Effort) -> Result<Report> {
     let opened = open::device(device)?;
-    let progress = Progress::new(8);
+    let progress = Progress::new(10);
     let broken = |error: freehold_broker::LinkError| failed("the broker", error);
     let mut rows = Vec::new();
     let socket = progress.one("a socket", || over_socket(scene, effort.hand_overs.min(20_000)))?;
@@ -35,10 +35,14 @@ pub(super) fn all(scene: &Scene, sleepy: &Scene, device: Option<&str>, effort: E
     let spinning = progress.one("hand-over, spinning", || hand_over(scene, Task::Spin, effort.hand_overs))?;
     let targets = vec![Target::Median(1e3), Target::P99(3e3)];
     rows.push(Row::new("hand-over-spinning", "hand-over of a leased block, spinning", spinning, targets));
-    let asleep = progress.one("hand-over, asleep", || hand_over(sleepy, Task::Sleep, effort.sleeps))?;
-    rows.push(Row::new("hand-over-asleep", "likewise, broker and taker asleep", asleep, vec![Target::P99(15e3)]));
-    let pairs = progress.one("leases", || pairs(scene, effort.pairs).map_err(broken))?;
-    rows.push(Row::new("pair", "lease and return, one tenant", pairs, vec![Target::Median(1e3)]));
+    let asleep = progress.one("hand-over, asleep", || hand_over(scene, Task::Sleep, effort.sleeps))?;
+    rows.push(Row::new("hand-over-asleep", "likewise, taker asleep", asleep, vec![Target::P99(15e3)]));
+    let asleep = progress.one("hand-over, all asleep", || hand_over(sleepy, Task::Sleep, effort.sleeps))?;
+    rows.push(Row::new("hand-over-all-asleep", "likewise, broker and taker asleep", asleep, vec![Target::P99(15e3)]));
+    let single = progress.one("leases, one by one", || pairs(scene, effort.pairs, 1).map_err(broken))?;
+    rows.push(Row::new("pair-alone", "lease and return, one tenant, one after the other", single, vec![]));
+    let many = progress.one("leases", || pairs(scene, effort.pairs, 50).map_err(broken))?;
+    rows.push(Row::new("pair", "likewise, fifty at a time", many, vec![Target::Median(1e3)]));
     let small = progress.one("attach 2 MiB", || attach(scene, &opened, 2 << 20, effort.attaches))?;
     rows.push(Row::new("attach-2m", "cold attach of a segment of 2 MiB", small, vec![Target::Median(200e3)]));
     let large = progress.one("attach 1 GiB", || attach(scene, &opened, 1 << 30, effort.attaches))?;
@@ -91,16 +95,20 @@ fn hand_over(scene: &Scene, task: Task, count: usize) -> Result<Vec<f64>> {
     Ok(times)
 }
 
-fn pairs(scene: &Scene, count: usize) -> std::result::Result<Vec<f64>, freehold_broker::LinkError> {
+/// A lease and its return, so many asked for at a time.
+fn pairs(scene: &Scene, count: usize, at_once: usize) -> std::result::Result<Vec<f64>, freehold_broker::LinkError> {
     const BATCH: usize = 1000;
     let mut link = Link::connect(&scene.socket())?;
     link.patience = Patience::Spin;
+    let bytes = vec![4096; at_once];
     let mut times = Vec::with_capacity(count / BATCH);
     for _ in 0..count.div_ceil(BATCH) {
         let start = Instant::now();
-        for _ in 0..BATCH {
-            let granted = link.reserve(4096)?;
-            link.give_back(granted.lease, Point::default())?;
+        for _ in 0..BATCH / at_once {
+            let granted = if at_once == 1 { vec![link.reserve(4096)?] } else { link.reserve_all(&bytes)? };
+            for granted in granted {
+                link.give_back(granted.lease, Point::default())?;
+            }
         }
         times.push(start.elapsed().as_nanos() as f64 / BATCH as f64);
     }
