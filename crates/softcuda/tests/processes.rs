@@ -251,7 +251,7 @@ fn a_descriptor_on_its_way_keeps_memory() {
     let_go(shared);
     witness.await_free("the descriptor is in a message", |free| free == before - BLOCK_BYTES);
     let_go((near, far));
-    witness.await_free("the message is gone", |free| free == before);
+    witness.await_free_later("the message is gone", |free| free == before);
 }
 
 /// Mapping, handle and descriptor each keep the memory; the last of them, whichever it is, gives it back.
