@@ -65,7 +65,7 @@ pub fn prepare(socket: &Path, group: Option<u32>) -> io::Result<()> {
 /// broker's to see, and whoever can write to a folder can listen there. Another user's broker is one where that user's own folder
 /// was named on purpose.
 pub(crate) fn is_trusted(socket: &Path, theirs: u32, own: u32) -> bool {
-    if theirs == own || theirs == 0 || own == 0 {
+    if theirs == own || theirs == 0 {
         return true;
     }
     let Some(Ok(folder)) = socket.parent().map(std::fs::metadata) else { return false };
@@ -110,7 +110,8 @@ mod tests {
         assert!(!is_trusted(&own_socket(), other, other - 1), "nobody named it");
         std::fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
         assert!(!is_trusted(&socket, theirs, other), "anybody could listen there");
-        assert!(is_trusted(&socket, other, other) && is_trusted(&socket, 0, other) && is_trusted(&socket, other, 0));
+        assert!(is_trusted(&socket, other, other) && is_trusted(&socket, 0, other));
+        assert!(!is_trusted(&socket, other, 0), "root believes no more than others");
         std::fs::remove_dir(&folder).unwrap();
     }
 

@@ -289,10 +289,12 @@ impl Guest {
         let users = uses.entry(record.number()).or_default();
         let is_new = !users.iter().any(|user| user.id == track.id);
         if is_new {
-            track.pledge();
-            users.push(track);
+            users.push(track.clone());
         }
         if record.note_used_elsewhere(address).is_ok() {
+            if is_new {
+                track.pledge();
+            }
             return Ok(());
         }
         // The block that the address lies in may have other uses, which stay.

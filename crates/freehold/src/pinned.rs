@@ -58,8 +58,10 @@ impl Pinned {
     /// Maps the first bytes of a descriptor, which has as many: [`sealed_bytes`].
     pub(crate) fn map(descriptor: BorrowedFd<'_>, bytes: usize) -> Result<Self> {
         let found = fstat(descriptor).map_err(of_system)?;
-        // A file of huge pages is mapped, and unmapped, in those.
-        let mapped_bytes = bytes.next_multiple_of(page_size().max(usize::try_from(found.st_blksize).unwrap_or(0)));
+        // A file of huge pages is mapped, and unmapped, in those. One that only may have some ends before the last of them does.
+        let whole_bytes = usize::try_from(found.st_size).unwrap_or(0).next_multiple_of(page_size());
+        let block_bytes = page_size().max(usize::try_from(found.st_blksize).unwrap_or(0));
+        let mapped_bytes = bytes.next_multiple_of(block_bytes).min(whole_bytes);
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: the kernel chooses the address, so that no mapping of anybody's is replaced.
         let start = unsafe { mmap(null_mut(), mapped_bytes, protection, flags, descriptor, 0) }.map_err(of_system)?;

@@ -78,7 +78,8 @@ impl Tags {
     /// Counts more bytes for a block that has a tag already, unless that is more than its name, or one that it is within, may
     /// have.
     pub(crate) fn charge_more(&self, tag: u32, bytes: u64) -> Result<(), Full> {
-        if tag == NONE || tag == UNCOUNTED {
+        // Who wants no more is not refused for what it has: a budget may have been lowered since.
+        if bytes == 0 || tag == NONE || tag == UNCOUNTED {
             return Ok(());
         }
         let tag = self.known().tags[tag as usize - 1].clone();

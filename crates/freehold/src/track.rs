@@ -353,12 +353,13 @@ impl Track {
         Ok(())
     }
 
-    /// Whether everything that was put in has been done, others' work too where they can be asked.
+    /// Whether everything that was put in has been done, others' work too where they can be asked: not where the stream is another
+    /// thread's, which may never ask again.
     pub(crate) fn is_quiet(&self, api: &Api) -> Result<bool, CallError> {
         self.refresh(api)?;
         let edge = self.edge();
         self.ask(api)?;
-        Ok(self.has_passed(edge))
+        Ok(self.has_passed(edge) || (self.is_idle() && self.is_foreign() && !self.can_be_marked(api)?))
     }
 
     /// Forgets what was waited for of a stream that has ended.

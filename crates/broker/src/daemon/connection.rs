@@ -59,7 +59,7 @@ impl Connection {
     /// [`Errno::NOENT`] where some are not there.
     pub(super) fn resume(tenant: Id, held: &Held) -> Result<Self, Errno> {
         let get = |what: Kept| held.get(&what).cloned().ok_or(Errno::NOENT);
-        let connection = Self {
+        let mut connection = Self {
             tenant,
             socket: get(Kept::Connection(tenant))?,
             ring: Served::resume(Shared::open(get(Kept::Ring(tenant))?, RING_BYTES)?),
@@ -70,9 +70,10 @@ impl Connection {
             pending: VecDeque::new(),
             is_waiting: false,
             is_parted: false,
-            is_again: true,
+            is_again: false,
         };
         connection.skip_answered();
+        connection.is_again = connection.ring.peek().is_some();
         // Who waits for a reply asks again.
         let slot = Framed { number: 0, is_again: false, message: Reply::Resumed }.encode();
         let _ = socket::send(&connection.socket, &slot, &[], &[]);

@@ -44,7 +44,7 @@ impl State {
             budget_bytes: state.limits.budget_bytes,
             wanted_bytes: wanted.bytes,
         };
-        if wanted.bytes > BYTES_MAX {
+        if wanted.bytes > BYTES_MAX || wanted.segment_bytes() > self.limits.budget_bytes {
             return Err(full(self));
         }
         self.check_leases(wanted.tenant)?;
@@ -53,7 +53,7 @@ impl State {
         }
         let segment_bytes = wanted.segment_bytes();
         self.check_bytes(&wanted)?;
-        if let Some(clean) = self.clean(segment_bytes) {
+        if let Some(clean) = self.clean(segment_bytes, self.user_of(wanted.tenant)) {
             self.own(clean, wanted.tenant, Stage::Live);
             return Ok(self.reserve_own(wanted));
         }
@@ -183,10 +183,11 @@ impl State {
         }
     }
 
-    /// A segment of zeros that is anybody's.
-    fn clean(&self, bytes: u64) -> Option<Id> {
+    /// A segment of zeros that is any process's of a user. Not another user's: one of its processes may have kept the descriptor.
+    fn clean(&self, bytes: u64, user: u32) -> Option<Id> {
         let fits = (bytes, Id(0))..=(bytes + bytes / 8, Id(u64::MAX));
-        self.counts.clean.range(fits).next().map(|&(_, id)| id)
+        let mut clean = self.counts.clean.range(fits).map(|&(_, id)| id);
+        clean.find(|&id| self.segments.get(id).is_some_and(|segment| segment.user == user))
     }
 
     /// Gives clean segments back to the driver until so much can be made.
@@ -258,14 +259,15 @@ impl State {
         let ending = self.leases.get_mut(lease).expect("it is held");
         ending.ending = Some(point);
         let ended = ending.clone();
+        // Who reads what was written waits on the device, and not for the end of the lease. That is written down first: a broker
+        // that comes after must not take for whole what is not.
+        if ended.access == Access::Write {
+            self.end_writing(lease, &ended, Some(point));
+        }
         self.touch(Touched::Lease(index(lease)));
         self.add_due(point, Due::Lease(lease));
         if let Some(holder) = self.tenants.get_mut(ended.holder) {
             holder.leases.remove(&lease);
-        }
-        // Who reads what was written waits on the device, and not for the end of the lease.
-        if ended.access == Access::Write {
-            self.end_writing(lease, &ended, Some(point));
         }
     }
 
@@ -275,7 +277,6 @@ impl State {
         if let Some(point) = ended.ending {
             self.remove_due(point, Due::Lease(lease));
         }
-        self.touch(Touched::Lease(index(lease)));
         let holder = self.tenants.get_mut(ended.holder).expect("who has a lease is there");
         holder.leases.remove(&lease);
         self.counts.lease(ended.holder, holder.peer.user, Step::Take);
@@ -288,6 +289,8 @@ impl State {
             }
             Access::Write => self.end_writing(lease, &ended, point),
         }
+        // Behind its name: a broker that comes after must not take for whole what is not.
+        self.touch(Touched::Lease(index(lease)));
         self.release(ended.block);
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod serve;
 pub(crate) mod top;
 pub(crate) mod transfer;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -57,6 +58,17 @@ impl Failure {
             (_, Some(LinkError::Refused { refusal: Refusal::BadName(_), .. })) | (Self::Wrong(_), _) => 2,
             _ => 1,
         }
+    }
+}
+
+/// Writes a line to standard output. Who has stopped to listen, as `head` does, has heard enough.
+fn say(text: impl std::fmt::Display) -> Result<(), Failure> {
+    let written = writeln!(std::io::stdout(), "{text}");
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Failed(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -96,14 +96,14 @@ fn try_list(arguments: &ListArguments) -> Result<(), Failure> {
     let mut link = arguments.at.connect()?;
     let listed = all(&mut link)?;
     if arguments.json {
-        println!("{}", serde_json::json!({ "names": listed }));
+        super::say(serde_json::json!({ "names": listed }))?;
         return Ok(());
     }
     if listed.is_empty() {
-        println!("nothing is published: `freehold put FILE --name NAME` publishes a file");
+        super::say(format_args!("nothing is published: `freehold put FILE --name NAME` publishes a file"))?;
         return Ok(());
     }
-    table(&listed).iter().for_each(|line| println!("{line}"));
+    super::say(table(&listed).join("\n"))?;
     Ok(())
 }
 
@@ -145,9 +145,9 @@ fn try_drop(arguments: &DropArguments) -> Result<(), Failure> {
     let mut link = arguments.at.connect()?;
     link.call(Request::Drop { name: name.clone() })?;
     if arguments.json {
-        println!("{}", serde_json::json!({ "dropped": name.as_str() }));
+        super::say(serde_json::json!({ "dropped": name.as_str() }))?;
     } else {
-        println!("{name}: dropped");
+        super::say(format_args!("{name}: dropped"))?;
     }
     Ok(())
 }
@@ -165,9 +165,9 @@ fn try_quota(arguments: &QuotaArguments) -> Result<(), Failure> {
     let answer = link.call(Request::Quota { user, bytes: arguments.size.unwrap_or(0) })?;
     let Reply::Number { id, bytes: used } = answer.reply else { return Err(LinkError::Malformed.into()) };
     if arguments.json {
-        println!("{}", serde_json::json!({ "user": user, "quota_bytes": id.0, "used_bytes": used }));
+        super::say(serde_json::json!({ "user": user, "quota_bytes": id.0, "used_bytes": used }))?;
     } else {
-        println!("user {user} may have {} and has {}", bytes::show(id.0), bytes::show(used));
+        super::say(format_args!("user {user} may have {} and has {}", bytes::show(id.0), bytes::show(used)))?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `freehold serve`: this process becomes the keeper of a broker.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use freehold_broker::{Config, Probed, Terms, keeper, place};
@@ -86,9 +86,13 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     let is_ready = || {
-        println!("{device}");
-        println!("a broker of {} serves {}", bytes::show(config.memory_bytes), config.socket.display());
-        println!("stop it with Ctrl-C; what it holds is gone then");
+        let budget = bytes::show(config.memory_bytes);
+        // Who does not listen is served all the same.
+        let _ = writeln!(
+            std::io::stdout(),
+            "{device}\na broker of {budget} serves {}\nstop it with Ctrl-C; what it holds is gone then",
+            config.socket.display()
+        );
     };
     let mut is_told = false;
     let outcome = keeper::run(&config, None, || {

@@ -40,11 +40,11 @@ fn top(arguments: &Arguments) -> Result<(), Failure> {
             "named_bytes": sums.named_bytes, "leaving_bytes": sums.leaving_bytes, "tenants": sums.tenants,
             "leases": sums.leases,
         });
-        println!("{}", serde_json::json!({ "sums": sums, "names": listed }));
+        super::say(serde_json::json!({ "sums": sums, "names": listed }))?;
         return Ok(());
     }
     if arguments.once || !io::stdout().is_terminal() {
-        lines(&mut link)?.iter().for_each(|line| println!("{line}"));
+        super::say(lines(&mut link)?.join("\n"))?;
         return Ok(());
     }
     let failed = |error: io::Error| Failure::Failed(error.to_string());

@@ -89,11 +89,13 @@ fn of_file<T>(path: &Path, outcome: std::io::Result<T>) -> Result<T, Failure> {
 fn try_put(arguments: &PutArguments) -> Result<(), Failure> {
     let name = names::name(&arguments.name)?;
     let path = &arguments.file;
-    let mut file = of_file(path, File::open(path))?;
-    let found = of_file(path, file.metadata())?;
-    if found.is_dir() {
-        return Err(Failure::Wrong(format!("{} is a folder: name a file", path.display())));
+    // Before it is opened: that of a pipe waits for who writes into it.
+    let found = of_file(path, fs::metadata(path))?;
+    if !found.is_file() {
+        let what = if found.is_dir() { "a folder" } else { "no regular file" };
+        return Err(Failure::Wrong(format!("{} is {what}: name a file", path.display())));
     }
+    let mut file = of_file(path, File::open(path))?;
     let total_bytes = found.len();
     if total_bytes == 0 {
         return Err(Failure::Wrong(format!("{} is empty: there is nothing to publish", path.display())));
@@ -116,9 +118,9 @@ fn try_put(arguments: &PutArguments) -> Result<(), Failure> {
     bar.finish_and_clear();
     broker.publish(name.as_str(), lease, Policy::Restore).map_err(|(_, error)| error)?;
     if arguments.json {
-        println!("{}", serde_json::json!({ "name": name.as_str(), "bytes": total_bytes }));
+        super::say(serde_json::json!({ "name": name.as_str(), "bytes": total_bytes }))?;
     } else {
-        println!("{name}: {}", bytes::show(total_bytes));
+        super::say(format_args!("{name}: {}", bytes::show(total_bytes)))?;
     }
     Ok(())
 }
@@ -129,31 +131,54 @@ fn try_get(arguments: &GetArguments) -> Result<(), Failure> {
     let (device, broker) = connect(&arguments.at, arguments.device.as_deref())?;
     let stream = device.stream()?;
     let lease: Lease<u8> = broker.lease(&stream, name.as_str(), Access::Read)?;
-    // Written beside it first: what was there before is lost only to a whole file.
     let path = &arguments.output;
-    let mut partial = path.clone().into_os_string();
-    partial.push(".part");
-    let partial = PathBuf::from(partial);
     let total_bytes = lease.len() as u64;
     let bar = if arguments.json { ProgressBar::hidden() } else { bar(total_bytes) };
-    let written = write_file(&stream, &lease, &partial, &bar).and_then(|()| of_file(path, fs::rename(&partial, path)));
-    if let Err(failure) = written {
-        // What failed may be that there is none.
-        let _ = fs::remove_file(&partial);
-        return Err(failure);
-    }
+    write_over(path, |file| write_all(&stream, &lease, path, file, &bar))?;
     bar.finish_and_clear();
     if arguments.json {
-        println!("{}", serde_json::json!({ "name": name.as_str(), "file": path, "bytes": total_bytes }));
+        super::say(serde_json::json!({ "name": name.as_str(), "file": path, "bytes": total_bytes }))?;
     } else {
-        println!("{}: {}", path.display(), bytes::show(total_bytes));
+        super::say(format_args!("{}: {}", path.display(), bytes::show(total_bytes)))?;
     }
     Ok(())
 }
 
+/// Writes a file beside the one that is there first: what that had is lost only to a whole one. What is no regular file, a device or
+/// a pipe, is written to as it is.
+fn write_over(path: &Path, write: impl FnOnce(&mut File) -> Result<(), Failure>) -> Result<(), Failure> {
+    let before = fs::metadata(path).ok();
+    if before.as_ref().is_some_and(|found| !found.is_file()) {
+        return write(&mut of_file(path, File::options().write(true).open(path))?);
+    }
+    // Behind a link: the link stays.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut partial = target.clone().into_os_string();
+    partial.push(format!(".{}.part", std::process::id()));
+    let partial = PathBuf::from(partial);
+    let mut file = of_file(path, File::options().write(true).create_new(true).open(&partial))?;
+    let written = write(&mut file).and_then(|()| {
+        of_file(path, file.sync_all())?;
+        if let Some(found) = before {
+            of_file(path, file.set_permissions(found.permissions()))?;
+        }
+        of_file(path, fs::rename(&partial, &target))
+    });
+    if written.is_err() {
+        // The first failure says more.
+        let _ = fs::remove_file(&partial);
+    }
+    written
+}
+
 /// Writes all of a lease to a file.
-fn write_file(stream: &Stream, lease: &Lease<u8>, path: &Path, bar: &ProgressBar) -> Result<(), Failure> {
-    let mut file = of_file(path, File::create(path))?;
+fn write_all(
+    stream: &Stream,
+    lease: &Lease<u8>,
+    path: &Path,
+    file: &mut File,
+    bar: &ProgressBar,
+) -> Result<(), Failure> {
     let (mut at, total) = (0, lease.len());
     while at < total {
         let wanted = PIECE_BYTES.min(total - at);
@@ -162,5 +187,5 @@ fn write_file(stream: &Stream, lease: &Lease<u8>, path: &Path, bar: &ProgressBar
         at += wanted;
         bar.set_position(at as u64);
     }
-    of_file(path, file.sync_all())
+    Ok(())
 }

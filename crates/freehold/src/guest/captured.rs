@@ -72,22 +72,29 @@ impl Guest {
     /// Ends what is known of captures of a stream that is captured no more. `known` is the stream that has its id.
     pub(super) fn end_captures(&self, stream: CUstream, known: Option<&Arc<Track>>) -> Result<()> {
         let over: Vec<_> = self.captured().extract_if(|name, _| name.is_of(stream)).collect();
+        let mut refused = Ok(());
         for (name, track) in &over {
             track.end_capture();
+            // A stream leaves a capture when that ends, for all that took part.
+            self.captured()
+                .iter()
+                .filter(|(other, _)| other.capture == name.capture)
+                .for_each(|(_, one)| one.end_capture());
             match known.filter(|known| known.id < track.id) {
                 // It was there before the capture was seen, and is now: so nobody else had the handle meanwhile.
                 Some(known) => {
                     self.replace_user(track, known);
                     if let Err(error) = track.retire(&self.core.api) {
                         self.captured().insert(*name, track.clone());
-                        return Err(self.core.failed(error));
+                        refused = refused.and(Err(self.core.failed(error)));
+                        continue;
                     }
                 }
                 None => track.lose(),
             }
             self.core.pools().for_each(|pool| pool.close_racks(track));
         }
-        if over.is_empty() { Ok(()) } else { self.core.tidy() }
+        if over.is_empty() { Ok(()) } else { refused.and(self.core.tidy()) }
     }
 
     /// Lets all blocks that are used in one stream be used in another, which is the same.

@@ -46,6 +46,9 @@ impl Guest {
         if seen.state.stage() != Stage::Owned || seen.base != address {
             return Err(self.wrong(address));
         }
+        if bytes > seen.bytes && bytes > self.core.pool.supply.most_bytes() {
+            return Err(Error::Short { wanted_bytes: bytes });
+        }
         // Who has a name says so in the same way as who is used elsewhere.
         let tag = if seen.state.is_used_elsewhere() { self.tagged().get(&record.number()).copied() } else { None };
         let block = Resized { record, seen, tag: tag.unwrap_or(tags::NONE), track, stream };
