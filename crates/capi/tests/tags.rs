@@ -189,3 +189,18 @@ fn a_tag_is_text() {
     assert_eq!(bytes(c"\xff"), 0);
     drop(world);
 }
+
+#[test]
+fn a_block_shrinks_though_its_tags_budget_was_lowered_below_what_is_live() {
+    let world = World::new();
+    let stream = world.stream();
+    let block = tagged(4 * MIB, stream, c"lowered");
+    assert_eq!(set_budget(c"lowered", 2 * MIB), NONE);
+    let same = freehold_realloc(block, 4 * MIB as isize, 0, stream);
+    assert!(!same.is_null(), "{}", last_error());
+    let less = freehold_realloc(same, MIB as isize, 0, stream);
+    assert!(!less.is_null(), "{}", last_error());
+    assert_eq!(bytes(c"lowered"), MIB);
+    free(less, stream);
+    world.end(stream);
+}

@@ -133,9 +133,10 @@ fn what_cannot_be_put_is_refused_with_what_to_do() {
     assert_eq!(refused, (format!("error: {empty} is empty: there is nothing to publish\n"), Some(2)));
     let large = scene.file("large", &vec![1; 65 << 20]);
     let refused = scene.refused(&["put", &large, "--name", "a"]);
-    let (had, way) = ("67108864 bytes and has 0", "drop a name, or raise the quota with `freehold quota SIZE`");
-    let said = format!("error: the user may have {had}: 68157440 more were asked for; {way}\n");
-    assert_eq!(refused, (said, Some(1)));
+    let said = "error: the broker has 67108864 bytes left of 67108864: 68157440 were asked for; drop a name, or serve with more --memory\n";
+    assert_eq!(refused, (said.to_owned(), Some(1)));
+    let refused = scene.refused(&["put", "/dev/zero", "--name", "a"]);
+    assert_eq!(refused, ("error: /dev/zero is no regular file: name a file\n".to_owned(), Some(2)));
 }
 
 #[test]
@@ -150,4 +151,45 @@ fn without_a_broker_it_is_said_how_to_start_one() {
         let expected = format!("error: no broker is running at {}: {sentence}\n", socket.display());
         assert_eq!((text(&output.stderr), output.status.code()), (expected.as_str(), Some(3)));
     }
+}
+
+#[test]
+fn what_is_got_takes_the_place_of_a_file_alone() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    let scene = Scene::new();
+    scene.said(&["put", &scene.file("in", b"freehold"), "--name", "a"]);
+    // A pipe that is read from stays one.
+    let pipe = scene.folder.join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read(pipe).unwrap()
+    });
+    scene.said(&["get", "a", "-o", pipe.to_str().unwrap()]);
+    assert_eq!(reader.join().unwrap(), b"freehold");
+    assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    // Behind a link lies the file, which stays as private as it was.
+    let (target, link) = (scene.file("target", b"before"), scene.folder.join("link"));
+    std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o600)).unwrap();
+    symlink(&target, &link).unwrap();
+    scene.said(&["get", "a", "-o", link.to_str().unwrap()]);
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(std::fs::read(&target).unwrap(), b"freehold");
+    assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn who_stops_to_listen_is_no_error_and_a_full_disk_is_told() {
+    let scene = Scene::new();
+    let closed = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Stdio::from(writer)
+    };
+    let said = command(&scene.folder, &scene.machine).arg("ls").stdout(closed()).output().unwrap();
+    assert_eq!((text(&said.stderr), said.status.code()), ("", Some(0)));
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let said = command(&scene.folder, &scene.machine).arg("ls").stdout(full).output().unwrap();
+    let expected = "error: standard output: No space left on device (os error 28)\n";
+    assert_eq!((text(&said.stderr), said.status.code()), (expected, Some(1)));
 }

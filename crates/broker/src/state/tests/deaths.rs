@@ -208,3 +208,23 @@ fn a_drop_that_is_repeated_drops_no_name_that_came_since() {
     state.request(one, Framed { number: 2, is_again: true, message }, &PASSED);
     assert!(state.names.is_empty(), "another request is another drop");
 }
+
+/// Of each order of records that a broker could have written when it died, none leaves half of a name as a whole one.
+#[test]
+fn a_writer_in_place_that_returns_is_never_taken_for_done_before_its_name_waits_for_it() {
+    for records in 0..8 {
+        let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+        let (publisher, writer) = (connected(&mut state), connected(&mut state));
+        let id = published(&mut state, publisher, "a", Policy::Drop);
+        state.end(publisher, &PASSED);
+        let lease = rewriting(&mut state, writer);
+        state.write_touched(|state, one| pages.put(state, one));
+        let point = Point { tenant: writer, word: 1, value: 5 };
+        let asked = Framed { number: 9, is_again: false, message: Request::Return { lease, point } };
+        state.request(writer, asked, &PENDING);
+        let after = recovered(&mut state, &mut pages, records);
+        let is_returned = after.leases.get(lease).is_none_or(|lease| lease.ending.is_some());
+        let named = after.named.get(id).expect("nobody has died");
+        assert!(!is_returned || named.ready == point, "after {records} records");
+    }
+}

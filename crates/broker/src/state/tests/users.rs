@@ -118,3 +118,32 @@ fn only_who_runs_the_broker_sets_quotas_and_asks_for_those_of_others() {
     let limit = Refusal::UserQuota { limit_bytes: 2 << 20, had_bytes: 0, wanted_bytes: 3 << 20 };
     assert_eq!(refused(&ask(&mut state, stranger, Request::Reserve { bytes: 3 << 20 })), &limit);
 }
+
+#[test]
+fn what_one_user_had_is_no_other_users_though_it_is_zeros() {
+    let mut state = State::new(limits(), OWN);
+    let one = connected_as(&mut state, 8);
+    reserved(&mut state, one, 4 << 20);
+    let segment = state.segments.iter().next().expect("one was made").0;
+    state.end(one, &PASSED);
+    state.take_effects(Vec::new());
+    state.cleaned(Dirty::Segment(segment), true);
+    let other = connected_as(&mut state, 9);
+    let effects = ask(&mut state, other, Request::Reserve { bytes: 4 << 20 });
+    assert!(matches!(effects.as_slice(), [Effect::Make { .. }]), "{effects:?}");
+    let again = connected_as(&mut state, 8);
+    let effects = ask(&mut state, again, Request::Reserve { bytes: 4 << 20 });
+    let [Effect::Reply { reply: Reply::Granted { segment: granted, .. }, .. }] = effects.as_slice() else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(*granted, segment);
+}
+
+#[test]
+fn what_is_larger_than_the_broker_is_refused_for_that() {
+    let mut state = State::new(Limits { tenant_bytes: 1 << 20, user_bytes: 1 << 20, ..limits() }, OWN);
+    let tenant = connected(&mut state);
+    let (budget_bytes, wanted_bytes) = (64 << 20, 65 << 20);
+    let full = Refusal::Full { free_bytes: budget_bytes, budget_bytes, wanted_bytes };
+    assert_eq!(refused(&ask(&mut state, tenant, Request::Reserve { bytes: wanted_bytes })), &full);
+}
