@@ -1,7 +1,7 @@
 //! The cleaner, as the broker knows it: what it was given, and what to do when it dies. One cleaner writes at a time: the next
 //! begins when the process of the last has ended, or its zeros would come over what is somebody else's by then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,7 +44,6 @@ struct Task {
     what: Dirty,
     stain: Stain,
     tries: u32,
-    is_given: bool,
 }
 
 #[derive(Debug)]
@@ -52,9 +51,10 @@ pub(super) struct Helper {
     socket: Option<OwnedFd>,
     /// The process of the cleaner that is there, or of one that has to be gone before the next begins.
     process: Option<Arc<OwnedFd>>,
-    /// In the order in which they came.
-    tasks: BTreeMap<u64, Task>,
-    order: u64,
+    /// What it has not been given yet.
+    waiting: VecDeque<Task>,
+    /// What it has, under the words that it answers with.
+    given: BTreeMap<[u64; 2], Task>,
     pause: Pause,
     /// When it last answered, or was given something while it had nothing.
     heard: Instant,
@@ -66,8 +66,8 @@ impl Helper {
         let helper = Self {
             socket: None,
             process: last,
-            tasks: BTreeMap::new(),
-            order: 0,
+            waiting: VecDeque::new(),
+            given: BTreeMap::new(),
             pause: Pause::NONE,
             heard: Instant::now(),
         };
@@ -114,21 +114,18 @@ impl Helper {
     }
 
     pub(super) fn clean(&mut self, what: Dirty, stain: Stain) {
-        self.order += 1;
-        self.tasks.insert(self.order, Task { what, stain, tries: 0, is_given: false });
+        self.waiting.push_back(Task { what, stain, tries: 0 });
     }
 
     /// Gives the cleaner what it has not, as far as it takes it. What has no descriptor any more is gone.
     pub(super) fn give(&mut self, held: &Held, now: Instant) {
         let Some(socket) = &self.socket else { return };
-        let mut given = self.tasks.values().filter(|task| task.is_given).count();
-        if given == 0 {
+        if self.given.is_empty() {
             self.heard = now;
         }
-        for task in self.tasks.values_mut().filter(|task| !task.is_given) {
-            if given >= GIVEN_MAX {
-                return;
-            }
+        while self.given.len() < GIVEN_MAX
+            && let Some(mut task) = self.waiting.pop_front()
+        {
             let Some(descriptor) = held.get(&Kept::Segment(task.stain.segment)) else { continue };
             let Stain { whole_bytes, offset, bytes, .. } = task.stain;
             let mut slot = Slot::default();
@@ -136,16 +133,17 @@ impl Helper {
             slot[2..5].copy_from_slice(&[whole_bytes, offset, bytes]);
             // One that does not take it now does so later, and of one that is dead is heard.
             if socket::send(socket, &slot, &[], &[descriptor.as_fd()]).is_err() {
+                self.waiting.push_front(task);
                 return;
             }
-            (task.is_given, task.tries, given) = (true, task.tries + 1, given + 1);
+            task.tries += 1;
+            self.given.insert(words(task.what), task);
         }
     }
 
     /// Whether it has something to give that was not taken.
     pub(super) fn is_behind(&self) -> bool {
-        let given = self.tasks.values().filter(|task| task.is_given).count();
-        self.socket.is_some() && given < GIVEN_MAX.min(self.tasks.len())
+        self.socket.is_some() && self.given.len() < GIVEN_MAX && !self.waiting.is_empty()
     }
 
     /// What it has cleaned, or could not.
@@ -158,10 +156,7 @@ impl Helper {
         };
         self.heard = now;
         self.pause.forget();
-        let told = [received.slot[0], received.slot[1]];
-        let task =
-            self.tasks.iter().find(|(_, task)| task.is_given && words(task.what) == told).map(|(&order, _)| order);
-        let task = task.and_then(|order| self.tasks.remove(&order));
+        let task = self.given.remove(&[received.slot[0], received.slot[1]]);
         Ok(task.map(|task| (task.what, received.slot[2] == 1)))
     }
 
@@ -170,16 +165,20 @@ impl Helper {
         self.kill();
         self.socket = None;
         self.pause.begin(now);
-        self.tasks.values_mut().for_each(|task| task.is_given = false);
-        let is_lost = |task: &Task| task.tries >= TRIES_MAX;
-        let lost = self.tasks.values().filter(|task| is_lost(task)).map(|task| task.what).collect();
-        self.tasks.retain(|_, task| !is_lost(task));
+        let mut lost = Vec::new();
+        for (_, task) in std::mem::take(&mut self.given) {
+            if task.tries >= TRIES_MAX {
+                lost.push(task.what);
+            } else {
+                self.waiting.push_front(task);
+            }
+        }
         lost
     }
 
     /// Ends one that was given something and has been silent for too long. That is heard of.
     pub(super) fn end_silent(&self, now: Instant) {
-        if self.socket.is_some() && self.tasks.values().any(|task| task.is_given) && now > self.heard + SILENCE_MAX {
+        if self.socket.is_some() && !self.given.is_empty() && now > self.heard + SILENCE_MAX {
             self.kill();
         }
     }
@@ -187,7 +186,7 @@ impl Helper {
     /// How long until something is to be looked at, whatever comes.
     pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
         match self.socket {
-            Some(_) if self.tasks.is_empty() => None,
+            Some(_) if self.waiting.is_empty() && self.given.is_empty() => None,
             Some(_) => Some((self.heard + SILENCE_MAX).saturating_duration_since(now)),
             None => Some(self.pause.left(now).unwrap_or(Duration::from_millis(1))),
         }

@@ -364,6 +364,8 @@ impl Daemon {
         }
         for event in events.iter() {
             self.serve_event(Source::of(event.data.u64()))?;
+            // What one asks over its socket may take longer than what others ask over their rings should.
+            self.serve_rings()?;
         }
         self.look_after()?;
         self.connections.values().for_each(|one| one.ring.rouse());
