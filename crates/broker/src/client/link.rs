@@ -108,6 +108,20 @@ pub struct Granted {
     pub point: Point,
 }
 
+impl TryFrom<Reply> for Granted {
+    type Error = LinkError;
+
+    fn try_from(reply: Reply) -> Result<Self, LinkError> {
+        match reply {
+            Reply::Granted { lease, segment, offset, bytes, point, access } => {
+                Ok(Self { lease, segment, offset, bytes, access, point })
+            }
+            Reply::Refused(refusal) => Err(refusal.into()),
+            _ => Err(LinkError::Malformed),
+        }
+    }
+}
+
 /// A lease that another tenant gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
@@ -266,12 +280,7 @@ impl Link {
     }
 
     fn granted(&mut self, request: Request) -> Result<Granted, LinkError> {
-        match self.ask(request)? {
-            Reply::Granted { lease, segment, offset, bytes, point, access } => {
-                Ok(Granted { lease, segment, offset, bytes, access, point })
-            }
-            _ => Err(LinkError::Malformed),
-        }
+        self.ask(request)?.try_into()
     }
 
     /// Makes a lease another tenant's, ready when the point has passed.

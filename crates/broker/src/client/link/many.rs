@@ -1,7 +1,7 @@
 //! Many leases at once: their requests lie in the ring side by side, and the broker answers one while the next is on its way.
 
 use super::{Granted, Link, LinkError};
-use crate::wire::{Access, Id, Point, Reply, Request};
+use crate::wire::{Access, Id, Point, Request};
 
 /// How many requests are on their way at a time. The ring holds more.
 const MANY: usize = 64;
@@ -25,19 +25,13 @@ impl Link {
 
     fn granted_all(&mut self, mut requests: impl ExactSizeIterator<Item = Request>) -> Result<Vec<Granted>, LinkError> {
         let mut granted = Vec::with_capacity(requests.len());
-        let outcome = loop {
-            if requests.len() == 0 {
-                break Ok(());
-            }
+        while requests.len() != 0 {
             if let Err(error) = self.granted_some(requests.by_ref().take(MANY), &mut granted) {
-                break Err(error);
+                for lease in granted {
+                    self.give_back(lease.lease, Point::default())?;
+                }
+                return Err(error);
             }
-        };
-        if let Err(error) = outcome {
-            for lease in granted {
-                self.give_back(lease.lease, Point::default())?;
-            }
-            return Err(error);
         }
         Ok(granted)
     }
@@ -60,15 +54,7 @@ impl Link {
         }
         let mut first = Ok(());
         for &number in &numbers[..count] {
-            let outcome = match self.reply_to(number)? {
-                Reply::Granted { lease, segment, offset, bytes, point, access } => {
-                    granted.push(Granted { lease, segment, offset, bytes, access, point });
-                    Ok(())
-                }
-                Reply::Refused(refusal) => Err(refusal.into()),
-                _ => Err(LinkError::Malformed),
-            };
-            first = first.and(outcome);
+            first = first.and(self.reply_to(number)?.try_into().map(|one| granted.push(one)));
         }
         first
     }
