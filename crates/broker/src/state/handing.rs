@@ -101,25 +101,34 @@ impl State {
         if !matches!(asked, Request::Reserve { .. } | Request::Lease { .. } | Request::Give { .. }) {
             return None;
         }
-        let made = self.leases.iter().find(|(_, lease)| lease.by == (from, number)).map(|(id, _)| id)?;
+        let is_made = |lease: &Lease| lease.by == (from, number) && lease.ending.is_none();
         match *asked {
             Request::Reserve { .. } | Request::Lease { .. } => {
-                let Lease { block, access, name, .. } = *self.leases.get(made)?;
+                let (made, lease) = self.leases.iter().find(|(_, lease)| is_made(lease) && lease.holder == from)?;
+                let Lease { block, access, name, .. } = *lease;
                 let Block { segment, offset, bytes, .. } = *self.blocks.get(block)?;
                 let named = name.and_then(|name| self.named.get(name));
                 let point = named.filter(|named| named.block == block).map_or(Point::default(), |named| named.ready);
                 Some(Reply::Granted { lease: made, segment, offset, bytes, point, access })
             }
-            Request::Give { lease, point, .. } => {
+            Request::Give { lease, to, point } => {
                 let point = self.own_point(from, point).ok()?;
+                let left = self.held(from, lease).ok().cloned();
+                // The same lease in other hands, and not another that was made under a number of the same value.
+                let is_same = |new: &Lease| {
+                    let is_like = |old: &Lease| (new.block, new.access, new.name) == (old.block, old.access, old.name);
+                    left.as_ref().is_none_or(is_like)
+                };
+                let is_given =
+                    |&(id, new): &(Id, &Lease)| id != lease && new.holder == to && is_made(new) && is_same(new);
+                let (made, _) = self.leases.iter().find(is_given)?;
                 // The new one was written first.
-                if self.held(from, lease).is_ok() {
+                if let Some(Lease { block, .. }) = left {
                     self.leases.remove(lease);
                     self.touch(Touched::Lease(index(lease)));
-                    let giver = self.tenants.get_mut(from)?;
+                    let giver = self.tenants.get_mut(from).expect("it asks");
                     giver.leases.remove(&lease);
                     self.counts.lease(from, giver.peer.user, Step::Take);
-                    let block = self.leases.get(made)?.block;
                     self.change_block(block, |block| block.leases -= 1);
                 }
                 self.tell_given(made, point);

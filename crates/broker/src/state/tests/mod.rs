@@ -318,6 +318,23 @@ fn a_lease_is_its_holders_alone() {
 }
 
 #[test]
+fn a_lease_that_is_given_under_a_number_of_another_request_is_given_once() {
+    for is_other in [false, true] {
+        let mut state = State::new(limits(), OWN);
+        let (one, other) = (connected(&mut state), connected(&mut state));
+        let leases = [reserved(&mut state, one, 100), reserved(&mut state, one, 200)];
+        // Both were made under the number 1.
+        let message = Request::Give { lease: leases[usize::from(is_other)], to: one, point: Point::default() };
+        state.request(one, Framed { number: 1, is_again: true, message }, &PASSED);
+        check(&state);
+        assert_eq!(state.leases.iter().map(|(_, lease)| lease.holder).collect::<Vec<_>>(), [one, one]);
+        let message = Request::Reserve { bytes: 100 };
+        state.request(other, Framed { number: 1, is_again: true, message }, &PASSED);
+        assert!(matches!(state.take_effects(Vec::new()).last(), Some(Effect::Make { .. })));
+    }
+}
+
+#[test]
 fn small_leases_of_a_tenant_share_a_segment_and_of_two_tenants_never() {
     let mut state = State::new(limits(), OWN);
     let (one, other) = (connected(&mut state), connected(&mut state));
