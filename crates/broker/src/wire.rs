@@ -11,7 +11,7 @@ pub use crate::refusal::Refusal;
 const _: () = assert!(cfg!(target_endian = "little"), "words travel as they lie in memory");
 
 /// The version of the protocol. Both sides say theirs, and they are the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The first four bytes of a greeting: `FRHD`.
 const MAGIC: u32 = u32::from_le_bytes(*b"FRHD");

@@ -19,7 +19,7 @@ fn requests() -> Vec<(Request, [u64; 8], &'static str)> {
         slot
     };
     vec![
-        (Request::Hello { version: 1 }, words(1, &[1 << 32 | 0x4448_5246]), ""),
+        (Request::Hello { version: 2 }, words(1, &[2 << 32 | 0x4448_5246]), ""),
         (Request::Reserve { bytes: 4096 }, words(2, &[4096]), ""),
         (Request::Lease { name: Id(11), access: Access::Write }, words(3, &[11, 1]), ""),
         (Request::Return { lease: Id(12), point }, words(4, &[12, 3, WHEN]), ""),

@@ -91,6 +91,7 @@ const TESTS: &[Test] = &[
     ("memory_of_the_dead_is_zeros_to_others", blocks::memory_of_the_dead_is_zeros_to_others),
     ("every_attack_is_refused_and_no_neighbour_loses_anything", attacks::every_attack_is_refused),
     ("a_million_malformed_messages_leave_the_broker_as_it_was", noise::a_million_malformed_messages),
+    ("a_program_of_another_version_hears_which_is_spoken", serving::a_program_of_another_version_hears_which_is_spoken),
     ("a_stopped_keeper_stops_nobody", serving::a_stopped_keeper_stops_nobody),
     (
         "a_stopped_cleaner_stops_nobody_and_a_dead_one_is_replaced",

@@ -105,7 +105,7 @@ pub(super) fn half_a_message(attacker: &mut Attacker) {
     attacker.refused(raw.ask(message(9, &[1, 0, 0, 3]), b"half", &[]).slot, MALFORMED, NONE);
     // What is said over the other way than it should be.
     attacker.refused(raw.ask(message(2, &[512]), b"", &[]).slot, MALFORMED, NONE);
-    attacker.refused(raw.ask(message(1, &[0x1_4448_5246]), b"", &[]).slot, MALFORMED, NONE);
+    attacker.refused(raw.ask(message(1, &[0x2_4448_5246]), b"", &[]).slot, MALFORMED, NONE);
     for kind in [0, 1, 7, 8, 11, 13, 14, 16, 17, 101, 102, 65_535] {
         attacker.refused(raw.ask_ring(message(kind, &[])), MALFORMED, NONE);
     }

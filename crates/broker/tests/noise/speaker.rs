@@ -11,7 +11,7 @@ use crate::stage::{Random, until};
 
 /// Every message there is, with the text behind it.
 const GOLDEN: &[(&[u64], &[u8])] = &[
-    (&[1, 0x1_4448_5246], b""),
+    (&[1, 0x2_4448_5246], b""),
     (&[2, 4096], b""),
     (&[3, 11, 1], b""),
     (&[4, 12, 3, 5 << 48 | 9], b""),
