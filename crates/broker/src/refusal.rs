@@ -62,6 +62,10 @@ pub enum Refusal {
     NoDescriptors,
     #[error("the memory of that name has {bytes} bytes")]
     OtherBytes { bytes: u64 },
+    #[error("the name was dropped while this lease was written: copy it to memory of its own, and publish that")]
+    NameGone,
+    #[error("the lease is of another name: publish it under that one, or copy it to memory of its own")]
+    OtherName,
 }
 
 impl Refusal {
@@ -98,6 +102,8 @@ impl Refusal {
             Self::OtherBytes { bytes } => (219, [bytes, 0, 0]),
             Self::NoDescriptors => (221, [0; 3]),
             Self::DeviceGone { code } => (222, [u64::from(code), 0, 0]),
+            Self::NameGone => (223, [0; 3]),
+            Self::OtherName => (224, [0; 3]),
             Self::TenantQuota { limit_bytes, had_bytes, wanted_bytes } => (220, [limit_bytes, had_bytes, wanted_bytes]),
         }
     }
@@ -135,6 +141,8 @@ impl Refusal {
             219 => Self::OtherBytes { bytes: first },
             221 => Self::NoDescriptors,
             222 => Self::DeviceGone { code: first as u32 },
+            223 => Self::NameGone,
+            224 => Self::OtherName,
             220 => Self::TenantQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
             _ => return Err(NoMessage),
         })

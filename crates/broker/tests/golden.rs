@@ -135,6 +135,8 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
         (Reply::Refused(Refusal::TenantQuota { limit_bytes: 1, had_bytes: 2, wanted_bytes: 3 }), 220, &[1, 2, 3]),
         (Reply::Refused(Refusal::NoDescriptors), 221, &[]),
         (Reply::Refused(Refusal::DeviceGone { code: 46 }), 222, &[46]),
+        (Reply::Refused(Refusal::NameGone), 223, &[]),
+        (Reply::Refused(Refusal::OtherName), 224, &[]),
     ];
     for (message, kind, words) in replies {
         let mut slot = [0; 8];

@@ -77,6 +77,10 @@ const TESTS: &[Test] = &[
         "a_writer_that_dies_changes_nothing_and_one_that_publishes_does",
         blocks::a_writer_that_dies_changes_nothing_and_one_that_publishes_does,
     ),
+    (
+        "what_was_written_for_a_name_is_published_under_that_name_alone",
+        blocks::what_was_written_for_a_name_is_published_under_that_name_alone,
+    ),
     ("what_was_given_outlives_its_giver", blocks::what_was_given_outlives_its_giver),
     ("a_forked_child_is_refused_everything", blocks::a_forked_child_is_refused_everything),
     ("others_go_on_while_one_thread_receives", blocks::others_go_on_while_one_thread_receives),

@@ -46,7 +46,9 @@ impl State {
                 }
                 known
             }
-            None if access == Access::Read || of.is_some() => return Err(Refusal::ReadOnly),
+            None if access == Access::Read => return Err(Refusal::ReadOnly),
+            None if of.is_some_and(|of| self.named.get(of).is_none()) => return Err(Refusal::NameGone),
+            None if of.is_some() => return Err(Refusal::OtherName),
             None => self.add_name(from, block, policy, point, name)?,
         };
         self.change_block(block, |block| block.is_named = true);
