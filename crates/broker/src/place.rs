@@ -12,6 +12,24 @@ use rustix::fs::{Gid, chown};
 /// The variable that names another socket.
 pub const VARIABLE: &str = "FREEHOLD_BROKER";
 
+/// The longest path of a socket. The system has a byte more, for the zero that ends it.
+const PATH_BYTES_MAX: usize = 107;
+
+/// A path that no socket can have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} has {} bytes, and the path of a socket at most {PATH_BYTES_MAX}: name a shorter one with --socket or {VARIABLE}",
+    .path.display(),
+    .path.as_os_str().len()
+)]
+pub struct TooLong {
+    path: PathBuf,
+}
+
+pub(crate) fn check(socket: &Path) -> Result<(), TooLong> {
+    if socket.as_os_str().len() > PATH_BYTES_MAX { Err(TooLong { path: socket.to_owned() }) } else { Ok(()) }
+}
+
 /// The socket of this user's broker: what [`VARIABLE`] says, or one in the user's runtime folder, or one below `/tmp`.
 pub fn socket() -> PathBuf {
     if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
@@ -33,8 +51,10 @@ fn own_socket() -> PathBuf {
 /// refused.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] where the folder is another user's, others may write to it, or the group cannot pass.
+/// [`io::ErrorKind::InvalidFilename`] where the path is [`TooLong`]; [`io::ErrorKind::PermissionDenied`] where the folder is another
+/// user's, others may write to it, or the group cannot pass.
 pub fn prepare(socket: &Path, group: Option<u32>) -> io::Result<()> {
+    check(socket).map_err(|error| io::Error::new(io::ErrorKind::InvalidFilename, error))?;
     let Some(folder) = socket.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     let is_new = !folder.exists();
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -113,6 +133,17 @@ mod tests {
         assert!(is_trusted(&socket, other, other) && is_trusted(&socket, 0, other));
         assert!(!is_trusted(&socket, other, 0), "root believes no more than others");
         std::fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_path_of_107_bytes_is_the_longest() {
+        let path = |bytes: usize| PathBuf::from(format!("/{}", "a".repeat(bytes - 1)));
+        assert_eq!(check(&path(107)), Ok(()));
+        let said = format!(
+            "/{} has 108 bytes, and the path of a socket at most 107: name a shorter one with --socket or FREEHOLD_BROKER",
+            "a".repeat(107)
+        );
+        assert_eq!(check(&path(108)).unwrap_err().to_string(), said);
     }
 
     #[test]

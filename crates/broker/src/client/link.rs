@@ -45,6 +45,8 @@ pub enum Patience {
 pub enum LinkError {
     #[error("no broker is running at {}: start one with `freehold serve --memory 8GiB`", .path.display())]
     NoBroker { path: PathBuf },
+    #[error(transparent)]
+    TooLong(#[from] place::TooLong),
     #[error("the broker at {} is another user's, or this user may not use it", .path.display())]
     NotAllowed { path: PathBuf },
     #[error("the broker has hung up: it was stopped, or both of its processes were killed")]
@@ -191,7 +193,7 @@ impl Link {
     /// Connects to the broker at a path.
     ///
     /// # Errors
-    /// [`LinkError::NoBroker`] where nobody listens, [`LinkError::Refused`] where the broker wants no more tenants.
+    /// [`LinkError::NoBroker`] where nobody listens, [`LinkError::TooLong`] where nobody can, [`LinkError::Refused`] where the broker wants no more tenants.
     pub fn connect(path: &Path) -> Result<Self, LinkError> {
         // A broker that dies meanwhile takes the connection along and nothing else: the one after it is greeted anew.
         for _ in 1..GREETINGS_MAX {
@@ -204,9 +206,10 @@ impl Link {
     }
 
     fn greet(path: &Path) -> Result<Self, LinkError> {
+        place::check(path)?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let no_broker = || LinkError::NoBroker { path: path.to_owned() };
-        let address = SocketAddrUnix::new(path).map_err(|_| no_broker())?;
+        let address = SocketAddrUnix::new(path)?;
         connect(&socket, &address).map_err(|error| match error {
             Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => no_broker(),
             Errno::ACCESS | Errno::PERM => LinkError::NotAllowed { path: path.to_owned() },

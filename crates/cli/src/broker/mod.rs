@@ -55,7 +55,8 @@ impl Failure {
         };
         match (self, link) {
             (_, Some(LinkError::NoBroker { .. } | LinkError::NotAllowed { .. } | LinkError::Gone)) => 3,
-            (_, Some(LinkError::Refused { refusal: Refusal::BadName(_), .. })) | (Self::Wrong(_), _) => 2,
+            (_, Some(LinkError::Refused { refusal: Refusal::BadName(_), .. } | LinkError::TooLong(_)))
+            | (Self::Wrong(_), _) => 2,
             _ => 1,
         }
     }

@@ -69,7 +69,7 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         },
     };
     place::prepare(&config.socket, arguments.group).map_err(|error| match error.kind() {
-        ErrorKind::PermissionDenied => Failure::Wrong(error.to_string()),
+        ErrorKind::PermissionDenied | ErrorKind::InvalidFilename => Failure::Wrong(error.to_string()),
         _ => failed(error),
     })?;
     let Probed { what: device, total_bytes, uuid } =
