@@ -154,6 +154,40 @@ fn without_a_broker_it_is_said_how_to_start_one() {
 }
 
 #[test]
+fn a_socket_of_a_path_that_none_can_have_is_refused_in_a_sentence_everywhere() {
+    let folder = std::env::temp_dir().join("l".repeat(120));
+    let expected = |socket: &str| {
+        let (path, bytes) = (folder.join(socket), folder.as_os_str().len() + 1 + socket.len());
+        let sentence = "and the path of a socket at most 107: name a shorter one with --socket or FREEHOLD_BROKER";
+        format!("error: {} has {bytes} bytes, {sentence}\n", path.display())
+    };
+    let (program, broker) = (binary(), expected("broker"));
+    let file = program.to_str().unwrap();
+    for words in
+        [&["serve"][..], &["ls"], &["top"], &["quota"], &["get", "a", "-o", "b"], &["put", file, "--name", "a"]]
+    {
+        let output = command(&folder, "long").args(words).output().expect("the binary starts");
+        assert_eq!((text(&output.stderr), output.status.code()), (broker.as_str(), Some(2)), "{words:?}");
+    }
+    assert!(!folder.exists(), "nothing was made for it");
+    // The folder of the user's own broker may be such a one.
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut ls = command(&folder, "long");
+    let output = ls.env_remove("FREEHOLD_BROKER").env("XDG_RUNTIME_DIR", &folder).arg("ls").output().unwrap();
+    std::fs::remove_dir(&folder).unwrap();
+    assert_eq!((text(&output.stderr), output.status.code()), (expected("freehold/broker").as_str(), Some(2)));
+}
+
+#[test]
+fn a_device_that_is_none_is_one_error() {
+    let folder = std::env::temp_dir().join(format!("freehold-no-device-{}", std::process::id()));
+    let output = command(&folder, "none").args(["serve", "--device", "foo"]).output().expect("the binary starts");
+    std::fs::remove_dir_all(&folder).unwrap();
+    let expected = "error: \"foo\" is no device: say soft, cuda or cuda:N\n";
+    assert_eq!((text(&output.stderr), output.status.code()), (expected, Some(2)));
+}
+
+#[test]
 fn what_is_got_takes_the_place_of_a_file_alone() {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
     let scene = Scene::new();
