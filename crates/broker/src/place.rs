@@ -1,6 +1,6 @@
 //! Where the broker of a user is found. The only place of this crate that looks at the environment.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::Permissions;
 use std::io;
 use std::mem::MaybeUninit;
@@ -112,6 +112,24 @@ pub fn group(text: &str) -> Option<u32> {
     Some(unsafe { found.assume_init() }.gr_gid)
 }
 
+/// The name of a user, by its number. Nothing where it has none.
+pub fn user_name(user: u32) -> Option<String> {
+    let mut room = vec![0; 1 << 16];
+    let mut found = MaybeUninit::<libc::passwd>::uninit();
+    let mut outcome = std::ptr::null_mut();
+    // SAFETY: `found` is room for a user and `room` for so many bytes of its text; `outcome` is room for a pointer. All outlive the
+    // call.
+    let code = unsafe { libc::getpwuid_r(user, found.as_mut_ptr(), room.as_mut_ptr(), room.len(), &raw mut outcome) };
+    if code != 0 || outcome.is_null() {
+        return None;
+    }
+    // SAFETY: the call found the user, and wrote all of it.
+    let found = unsafe { found.assume_init() };
+    // SAFETY: the name is text of the call's that ends with a zero, in `room`, which is still there.
+    let name = unsafe { CStr::from_ptr(found.pw_name) };
+    Some(name.to_string_lossy().into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,6 +162,12 @@ mod tests {
             "a".repeat(107)
         );
         assert_eq!(check(&path(108)).unwrap_err().to_string(), said);
+    }
+
+    #[test]
+    fn a_user_has_a_name_or_none() {
+        assert_eq!(user_name(0).as_deref(), Some("root"));
+        assert_eq!(user_name(u32::MAX - 7), None);
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::binary;
+use freehold_broker::wire::{Point, Policy, Request};
+use freehold_broker::{Link, Name, place};
 
 /// A broker of its own, in a folder of its own.
 struct Scene {
@@ -50,6 +52,11 @@ impl Scene {
         (text(&output.stderr).to_owned(), output.status.code())
     }
 
+    /// A connection of this process.
+    fn link(&self) -> Link {
+        Link::connect(&self.folder.join("broker")).expect("a broker serves")
+    }
+
     fn file(&self, name: &str, bytes: &[u8]) -> String {
         let path = self.folder.join(name);
         std::fs::write(&path, bytes).expect("a file of the test's");
@@ -71,6 +78,16 @@ fn command(folder: &Path, machine: &str) -> Command {
     command.env("FREEHOLD_BROKER", folder.join("broker")).env("FREEHOLD_SOFT_MACHINE", machine);
     command.env("FREEHOLD_DEVICE", "soft").stdin(Stdio::null());
     command
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text).expect("a name")
+}
+
+/// This user's name.
+fn user() -> String {
+    let user = rustix::process::getuid().as_raw();
+    place::user_name(user).unwrap_or_else(|| user.to_string())
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -121,6 +138,91 @@ fn a_name_that_is_not_there_has_nearest_ones_and_leaves_no_file() {
     assert_eq!(scene.refused(&["get", "model/weigths", "-o", out.to_str().unwrap()]), expected);
     assert_eq!(scene.refused(&["drop", "model/weigths"]), expected);
     assert!(!out.exists() && !scene.folder.join("out.part").exists());
+}
+
+#[test]
+fn memory_of_the_host_is_listed_and_found_by_names_that_are_like_its_own() {
+    let scene = Scene::new();
+    scene.said(&["put", &scene.file("in", b"freehold"), "--name", "z"]);
+    let mut link = scene.link();
+    link.descriptor(Request::Host { bytes: 4096 + 3 * 1024, name: name("shared/numbers") }).expect("a descriptor");
+    drop(link);
+    let (ls, owner) = (scene.said(&["ls"]), user());
+    let lines: Vec<Vec<&str>> = ls.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["name", "size", "memory", "owner", "readers", "writer", "age"]);
+    assert_eq!(lines[1][..7], ["shared/numbers", "3.0", "KiB", "host", &owner, "-", "-"]);
+    assert_eq!(lines[2][..7], ["z", "8", "B", "device", &owner, "0", "-"]);
+    assert_eq!(scene.said(&["top"]).lines().skip(3).count(), 3);
+    let listed: serde_json::Value = serde_json::from_str(&scene.said(&["ls", "--json"])).unwrap();
+    let [host, device] = [&listed["names"][0], &listed["names"][1]];
+    assert_eq!(
+        (&host["name"], &host["memory"], &host["bytes"]),
+        (&"shared/numbers".into(), &"host".into(), &3072.into())
+    );
+    assert_eq!((&device["name"], &device["memory"]), (&"z".into(), &"device".into()));
+    let top: serde_json::Value = serde_json::from_str(&scene.said(&["top", "--json"])).unwrap();
+    assert_eq!((&top["sums"]["host_bytes"], &top["names"][0]["memory"]), (&3072.into(), &"host".into()));
+    let refused = scene.refused(&["drop", "shared/number"]);
+    assert_eq!(refused, ("error: there is no such name; nearest: shared/numbers, z\n".to_owned(), Some(1)));
+    let refused = scene.refused(&["get", "shared/numbers", "-o", "/dev/null"]);
+    let sentence = "the name is of memory of the host, which is not leased: open it with `Broker::open_host`";
+    assert_eq!(refused, (format!("error: {sentence}\n"), Some(1)));
+    let refused = scene.refused(&["put", &scene.file("in", b"freehold"), "--name", "shared/numbers"]);
+    assert_eq!(refused, ("error: the name is taken: drop it first, or lease it for writing\n".to_owned(), Some(1)));
+    assert_eq!(scene.said(&["drop", "shared/numbers"]), "shared/numbers: dropped\n");
+    assert_eq!(scene.said(&["ls"]).lines().count(), 2);
+}
+
+#[test]
+fn a_name_is_its_users_and_a_processs_only_while_that_is_there() {
+    let scene = Scene::new();
+    let mut link = scene.link();
+    let lease = link.reserve(4096).expect("there is room").lease;
+    let (policy, point) = (Policy::Restore, Point::default());
+    link.call(Request::Publish { lease, policy, point, name: name("a") }).expect("the name is free");
+    let (user, own) = (user(), rustix::process::getuid().as_raw());
+    let listed = || -> serde_json::Value { serde_json::from_str(&scene.said(&["ls", "--json"])).unwrap() };
+    let process = std::process::id();
+    assert!(scene.said(&["ls"]).contains(&format!("  {user} ({process})  ")));
+    assert_eq!(listed()["names"][0]["process"], process);
+    link.close().expect("a broker serves");
+    assert!(scene.said(&["ls"]).contains(&format!("  {user}  ")));
+    assert_eq!(listed()["names"][0]["process"], serde_json::Value::Null);
+    assert_eq!((&listed()["names"][0]["user"], &listed()["names"][0]["user_name"]), (&own.into(), &user.into()));
+}
+
+#[test]
+fn quotas_are_said_set_and_taken_away_for_both_memories() {
+    let scene = Scene::new();
+    let user = rustix::process::getuid().as_raw();
+    let said = |device: &str, host: &str| {
+        format!(
+            "user {user} may have {device} of the device's memory and has 0 B\n\
+             user {user} may have {host} of the host's memory and has 0 B\n"
+        )
+    };
+    assert_eq!(scene.said(&["quota"]), said("64.0 MiB", "64.0 GiB"));
+    assert_eq!(scene.said(&["quota", "2MiB"]), said("2.0 MiB", "64.0 GiB"));
+    assert_eq!(scene.said(&["quota", "8KiB", "--host"]), said("2.0 MiB", "8.0 KiB"));
+    let refused = scene.link().descriptor(Request::Host { bytes: 8193, name: name("a") }).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "the user may have 8192 bytes of the host's memory and has 0: 8193 more were asked for; drop a name, or raise the quota with \
+         `freehold quota SIZE --host`"
+    );
+    assert_eq!(scene.said(&["quota", "none"]), said("64.0 MiB", "8.0 KiB"));
+    assert_eq!(scene.said(&["quota", "0", "--host"]), said("64.0 MiB", "64.0 GiB"));
+    let json = format!(
+        "{{\"host_quota_bytes\":68719476736,\"host_used_bytes\":0,\"quota_bytes\":67108864,\"used_bytes\":0,\"user\":{user}}}\n"
+    );
+    assert_eq!(scene.said(&["quota", "--json"]), json);
+    let small = |wish: &str, least: &str| {
+        let sentence = "or more, or none to take the quota away";
+        (format!("error: nothing can be had with {wish} bytes: say {least} {sentence}\n"), Some(2))
+    };
+    assert_eq!(scene.refused(&["quota", "2097151"]), small("2097151", "2048KiB"));
+    assert_eq!(scene.refused(&["quota", "1MiB"]), small("1048576", "2048KiB"));
+    assert_eq!(scene.refused(&["quota", "8191", "--host"]), small("8191", "8KiB"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ const MALFORMED: u16 = 201;
 const BAD_NAME: u16 = 203;
 const NO_LEASE: u16 = 204;
 const FULL: u16 = 212;
-const USER_QUOTA: u16 = 211;
+const HOST_QUOTA: u16 = 226;
 const NOT_TAKEN: u16 = 215;
 
 const NONE: [u64; 3] = [0; 3];
@@ -74,7 +74,7 @@ pub(super) fn giant_length(attacker: &mut Attacker) {
         attacker.refused(reply, FULL, [0, 256 << 20, wanted]);
     }
     for wanted in [u64::MAX, (1 << 36) + 1] {
-        attacker.refused(raw.ask(message(15, &[wanted]), b"giant", &[]).slot, USER_QUOTA, [1 << 36, 0, wanted]);
+        attacker.refused(raw.ask(message(15, &[wanted]), b"giant", &[]).slot, HOST_QUOTA, [1 << 36, 0, wanted]);
     }
     // A user beyond all users, a count of words beyond all words.
     attacker.refused(raw.ask(message(13, &[1 << 32]), b"", &[]).slot, MALFORMED, NONE);

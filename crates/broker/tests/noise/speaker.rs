@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
-use freehold_broker::wire::{Framed, Request};
+use freehold_broker::wire::{Change, Framed, Request};
 
 use crate::raw::{DESCRIPTORS_MAX, Raw, Slot, at, bytes_of, dial, hear, receive, say};
 use crate::stage::{Random, until};
@@ -24,7 +24,7 @@ const GOLDEN: &[(&[u64], &[u8])] = &[
     (&[11], b""),
     (&[11], b"model/weights"),
     (&[12], b"model/weights"),
-    (&[13, 1000, 1 << 30], b""),
+    (&[13, 1000, 1, 1, 1 << 30], b""),
     (&[14], b""),
     (&[15, 4096], b"model/weights"),
     (&[16], b""),
@@ -110,7 +110,8 @@ impl Speaker {
             && is_served(&framed.message)
         {
             let takes = match framed.message {
-                Request::Quota { bytes, .. } | Request::Host { bytes, .. } => bytes > 0,
+                Request::Quota { change, .. } => change != Change::Keep,
+                Request::Host { bytes, .. } => bytes > 0,
                 Request::Drop { .. } | Request::Publish { .. } | Request::Bye => true,
                 _ => false,
             };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
 use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{cursor, execute, queue};
-use freehold_broker::wire::{Reply, Request, Sums};
+use freehold_broker::wire::{Memory, Reply, Request, Sums};
 use freehold_broker::{Link, LinkError};
 
 use super::{At, Failure, bytes, names};
@@ -37,8 +37,8 @@ fn top(arguments: &Arguments) -> Result<(), Failure> {
         let (sums, listed) = look(&mut link)?;
         let sums = serde_json::json!({
             "budget_bytes": sums.budget_bytes, "made_bytes": sums.made_bytes, "leased_bytes": sums.leased_bytes,
-            "named_bytes": sums.named_bytes, "leaving_bytes": sums.leaving_bytes, "tenants": sums.tenants,
-            "leases": sums.leases,
+            "named_bytes": sums.named_bytes, "leaving_bytes": sums.leaving_bytes, "host_bytes": host_bytes(&listed),
+            "tenants": sums.tenants, "leases": sums.leases,
         });
         super::say(serde_json::json!({ "sums": sums, "names": listed }))?;
         return Ok(());
@@ -67,6 +67,11 @@ fn look(link: &mut Link) -> Result<(Sums, Vec<names::Listed>), LinkError> {
     Ok((sums, names::all(link)?))
 }
 
+/// Named memory of the host.
+fn host_bytes(listed: &[names::Listed]) -> u64 {
+    listed.iter().filter(|one| one.memory == Memory::Host).map(|one| one.bytes).sum()
+}
+
 fn lines(link: &mut Link) -> Result<Vec<String>, LinkError> {
     let (sums, listed) = look(link)?;
     let part = |bytes: u64| 40 * bytes / sums.budget_bytes.max(1);
@@ -85,10 +90,11 @@ fn lines(link: &mut Link) -> Result<Vec<String>, LinkError> {
     let mut lines = vec![
         format!("{bar}  {} of {}", bytes::show(sums.made_bytes), bytes::show(sums.budget_bytes)),
         format!(
-            "named {}   leased {}   leaving {}   {} tenants   {} leases   q leaves",
+            "named {}   leased {}   leaving {}   host {}   {} tenants   {} leases   q leaves",
             bytes::show(sums.named_bytes),
             bytes::show(sums.leased_bytes),
             bytes::show(sums.leaving_bytes),
+            bytes::show(host_bytes(&listed)),
             // This one is not counted.
             sums.tenants.saturating_sub(1),
             sums.leases

@@ -66,7 +66,9 @@ fn connect(at: &At, device: Option<&str>) -> Result<(Device, Broker), Failure> {
 /// The broker first, and the name: where one of them will not do nothing is asked of a device.
 fn expect_free(at: &At, name: &Name) -> Result<(), Failure> {
     match at.connect()?.call(Request::Find { name: name.clone() }) {
-        Ok(_) => Err(Failure::Broker(Refusal::NameTaken.into())),
+        Ok(_) | Err(LinkError::Refused { refusal: Refusal::OtherMemory { .. }, .. }) => {
+            Err(Failure::Broker(Refusal::NameTaken.into()))
+        }
         Err(LinkError::Refused { refusal: Refusal::NoName, .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
