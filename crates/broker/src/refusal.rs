@@ -73,8 +73,14 @@ pub enum Refusal {
     HostQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
     #[error("nothing can be had with a quota of less than {least_bytes} bytes: set a larger one, or take it away")]
     SmallQuota { least_bytes: u64 },
+    #[error("{bytes} bytes under {} would be gone: drop what has a name, or say `freehold stop --force`", counted(*.names))]
+    HasNames { names: u64, bytes: u64 },
     #[error("the lease is of another name: publish it under that one, or copy it to memory of its own")]
     OtherName,
+}
+
+fn counted(names: u64) -> String {
+    if names == 1 { "1 name".to_owned() } else { format!("{names} names") }
 }
 
 fn other_memory(memory: Memory) -> &'static str {
@@ -123,6 +129,7 @@ impl Refusal {
             Self::OtherMemory { memory } => (225, [memory.word(), 0, 0]),
             Self::HostQuota { limit_bytes, had_bytes, wanted_bytes } => (226, [limit_bytes, had_bytes, wanted_bytes]),
             Self::SmallQuota { least_bytes } => (227, [least_bytes, 0, 0]),
+            Self::HasNames { names, bytes } => (228, [names, bytes, 0]),
             Self::TenantQuota { limit_bytes, had_bytes, wanted_bytes } => (220, [limit_bytes, had_bytes, wanted_bytes]),
         }
     }
@@ -165,6 +172,7 @@ impl Refusal {
             225 => Self::OtherMemory { memory: Memory::of(first)? },
             226 => Self::HostQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
             227 => Self::SmallQuota { least_bytes: first },
+            228 => Self::HasNames { names: first, bytes: second },
             220 => Self::TenantQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
             _ => return Err(NoMessage),
         })

@@ -32,6 +32,13 @@ impl Signals {
         // SAFETY: the descriptor was just made, and is nobody else's.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(descriptor) }))
     }
+
+    /// Takes one that came, so that the next one is heard of.
+    pub(crate) fn take(&self) {
+        let mut one = [0; size_of::<libc::signalfd_siginfo>()];
+        // None came where this fails.
+        let _ = rustix::io::read(&self.0, &mut one);
+    }
 }
 
 impl AsFd for Signals {

@@ -108,6 +108,8 @@ pub enum Request {
     Host { bytes: u64, name: Name },
     /// The tenant has given up everything and goes.
     Bye,
+    /// The broker ends, and its keeper with it. Names are lost only where that is wanted.
+    Stop { is_forced: bool },
 }
 
 /// What the broker answers, or tells unasked.
@@ -325,6 +327,7 @@ impl Framed<Request> {
             Request::Totals => (14, &[], ""),
             Request::Host { bytes, name } => (15, &[*bytes], name.as_str()),
             Request::Bye => (16, &[], ""),
+            Request::Stop { is_forced } => (17, &[u64::from(*is_forced)], ""),
         };
         let mut slot = Words::begin(kind, self.number).with(words);
         if self.is_again {
@@ -379,6 +382,7 @@ impl Framed<Request> {
             14 => (Request::Totals, 0, false),
             15 => (Request::Host { bytes: slot[1], name: name()? }, 1, true),
             16 => (Request::Bye, 0, false),
+            17 if slot[1] <= 1 => (Request::Stop { is_forced: slot[1] == 1 }, 1, false),
             _ => return Err(malformed(NoMessage)),
         };
         // What means nothing is zero: a later version may give it a meaning.

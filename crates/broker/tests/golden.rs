@@ -46,6 +46,8 @@ fn requests() -> Vec<(Request, [u64; 8], &'static str)> {
         (Request::Totals, words(14, &[]), ""),
         (Request::Host { bytes: 4096, name: name() }, words(15, &[4096]), "model/weights"),
         (Request::Bye, words(16, &[]), ""),
+        (Request::Stop { is_forced: false }, words(17, &[]), ""),
+        (Request::Stop { is_forced: true }, words(17, &[1]), ""),
     ]
 }
 
@@ -146,6 +148,7 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
         (Reply::Refused(Refusal::OtherMemory { memory: Memory::Host }), 225, &[1]),
         (Reply::Refused(Refusal::HostQuota { limit_bytes: 1, had_bytes: 2, wanted_bytes: 3 }), 226, &[1, 2, 3]),
         (Reply::Refused(Refusal::SmallQuota { least_bytes: 4096 }), 227, &[4096]),
+        (Reply::Refused(Refusal::HasNames { names: 2, bytes: 4096 }), 228, &[2, 4096]),
     ];
     for (message, kind, words) in replies {
         let mut slot = [0; 8];

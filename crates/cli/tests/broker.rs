@@ -1,98 +1,13 @@
 //! The commands that speak to a broker, as a person meets them: what they print, what they say to bad input, and how they exit.
 
 mod common;
+mod scene;
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::Stdio;
 
 use common::binary;
 use freehold_broker::wire::{Point, Policy, Request};
-use freehold_broker::{Link, Name, place};
-
-/// A broker of its own, in a folder of its own.
-struct Scene {
-    folder: PathBuf,
-    machine: String,
-    serve: Child,
-}
-
-impl Scene {
-    fn new() -> Self {
-        static STARTED: AtomicU32 = AtomicU32::new(0);
-        let machine = format!("broker-{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(format!("freehold-{machine}"));
-        std::fs::create_dir_all(&folder).expect("a folder for the test");
-        let mut serve = command(&folder, &machine);
-        serve.args(["serve", "--memory", "64MiB", "--device", "soft"]).stdout(Stdio::piped());
-        let mut serve = serve.spawn().expect("the binary starts");
-        let said = BufReader::new(serve.stdout.take().expect("it is piped")).lines().nth(2);
-        assert_eq!(
-            said.expect("it says more").expect("it says text"),
-            "stop it with Ctrl-C; what it holds is gone then"
-        );
-        Self { folder, machine, serve }
-    }
-
-    fn run(&self, words: &[&str]) -> Output {
-        command(&self.folder, &self.machine).args(words).output().expect("the binary starts")
-    }
-
-    /// What a command printed, which went well.
-    fn said(&self, words: &[&str]) -> String {
-        let output = self.run(words);
-        assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)));
-        text(&output.stdout).to_owned()
-    }
-
-    /// What a command was refused with.
-    fn refused(&self, words: &[&str]) -> (String, Option<i32>) {
-        let output = self.run(words);
-        (text(&output.stderr).to_owned(), output.status.code())
-    }
-
-    /// A connection of this process.
-    fn link(&self) -> Link {
-        Link::connect(&self.folder.join("broker")).expect("a broker serves")
-    }
-
-    fn file(&self, name: &str, bytes: &[u8]) -> String {
-        let path = self.folder.join(name);
-        std::fs::write(&path, bytes).expect("a file of the test's");
-        path.to_str().expect("text").to_owned()
-    }
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        let process = rustix::process::Pid::from_child(&self.serve);
-        rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("the keeper is there");
-        assert!(self.serve.wait().expect("it is this process's").success());
-        std::fs::remove_dir_all(&self.folder).expect("the test's folder goes");
-    }
-}
-
-fn command(folder: &Path, machine: &str) -> Command {
-    let mut command = Command::new(binary());
-    command.env("FREEHOLD_BROKER", folder.join("broker")).env("FREEHOLD_SOFT_MACHINE", machine);
-    command.env("FREEHOLD_DEVICE", "soft").stdin(Stdio::null());
-    command
-}
-
-fn name(text: &str) -> Name {
-    Name::parse(text).expect("a name")
-}
-
-/// This user's name.
-fn user() -> String {
-    let user = rustix::process::getuid().as_raw();
-    place::user_name(user).unwrap_or_else(|| user.to_string())
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text was printed")
-}
+use scene::{Scene, command, name, text, user};
 
 #[test]
 fn a_file_goes_in_and_comes_out_again() {

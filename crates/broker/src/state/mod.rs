@@ -203,6 +203,8 @@ pub(crate) enum Effect {
     Part {
         tenant: Id,
     },
+    /// The broker ends, and its keeper with it.
+    Stop,
 }
 
 /// What is overwritten with zeros: all of a segment, or a block.

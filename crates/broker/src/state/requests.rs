@@ -102,6 +102,7 @@ impl State {
                 self.leaving.insert(from);
                 Ok(None)
             }
+            Request::Stop { is_forced } => self.stop(from, number, is_forced).map(|()| None),
         }
     }
 
@@ -148,6 +149,21 @@ impl State {
             Memory::Host => had.host_bytes,
         };
         Ok(Reply::Number { id: Id(self.quota_of(user, memory)), bytes })
+    }
+
+    /// Ends the broker, if who asks may. What has a name is lost only to who wants that.
+    fn stop(&mut self, from: Id, number: u32, is_forced: bool) -> Result<(), Refusal> {
+        if !self.is_own(self.user_of(from)) {
+            return Err(Refusal::NotAllowed { user: self.own_user });
+        }
+        let host_bytes: u64 = self.hosts.iter().map(|(_, host)| host.bytes).sum();
+        let (names, bytes) = (self.names.len() as u64, self.counts.named_bytes + host_bytes);
+        if names > 0 && !is_forced {
+            return Err(Refusal::HasNames { names, bytes });
+        }
+        self.effects.push(Effect::Reply { to: from, number, reply: Reply::Number { id: Id(names), bytes } });
+        self.effects.push(Effect::Stop);
+        Ok(())
     }
 
     /// Whether a user runs the broker, or could as well.

@@ -28,6 +28,7 @@ const GOLDEN: &[(&[u64], &[u8])] = &[
     (&[14], b""),
     (&[15, 4096], b"model/weights"),
     (&[16], b""),
+    (&[17, 1], b""),
 ];
 
 /// Replies over one socket that are not read yet: with some more the broker would hang up.
@@ -112,7 +113,7 @@ impl Speaker {
             let takes = match framed.message {
                 Request::Quota { change, .. } => change != Change::Keep,
                 Request::Host { bytes, .. } => bytes > 0,
-                Request::Drop { .. } | Request::Publish { .. } | Request::Bye => true,
+                Request::Drop { .. } | Request::Publish { .. } | Request::Bye | Request::Stop { .. } => true,
                 _ => false,
             };
             if !takes {

@@ -122,6 +122,23 @@ fn only_who_runs_the_broker_sets_quotas_and_asks_for_those_of_others() {
     assert_eq!(refused(&ask(&mut state, stranger, Request::Reserve { bytes: 3 << 20 })), &limit);
 }
 
+#[test]
+fn only_who_runs_the_broker_stops_it_and_names_are_lost_by_force_alone() {
+    let mut state = State::new(limits(), OWN);
+    let (own, stranger) = (connected(&mut state), connected_as(&mut state, 9));
+    published(&mut state, stranger, "a", Policy::Restore);
+    ask(&mut state, own, Request::Host { bytes: 5000, name: Name::parse("b").unwrap() });
+    let stop = |is_forced| Request::Stop { is_forced };
+    assert_eq!(refused(&ask(&mut state, stranger, stop(true))), &Refusal::NotAllowed { user: OWN });
+    let refusal = refused(&ask(&mut state, own, stop(false))).clone();
+    assert_eq!(refusal, Refusal::HasNames { names: 2, bytes: 9096 });
+    let sentence = "9096 bytes under 2 names would be gone: drop what has a name, or say `freehold stop --force`";
+    assert_eq!(refusal.to_string(), sentence);
+    let effects = ask(&mut state, own, stop(true));
+    let lost = Reply::Number { id: Id(2), bytes: 9096 };
+    assert!(matches!(effects.as_slice(), [Effect::Reply { reply, .. }, Effect::Stop] if *reply == lost), "{effects:?}");
+}
+
 fn quota(user: u32, memory: Memory, change: Change) -> Request {
     Request::Quota { user, memory, change }
 }
