@@ -14,7 +14,7 @@ mod post;
 mod refusal;
 mod ring;
 mod shared;
-mod signals;
+pub mod signals;
 mod socket;
 #[forbid(unsafe_code)]
 mod state;

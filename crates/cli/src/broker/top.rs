@@ -2,7 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
 use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
@@ -27,6 +28,9 @@ pub(crate) struct Arguments {
 /// How often it is drawn anew.
 const PERIOD: Duration = Duration::from_millis(500);
 
+/// How long a look is waited for, and keys are not: nobody notices.
+const MOMENT: Duration = Duration::from_millis(50);
+
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     super::end(top(arguments))
 }
@@ -48,18 +52,53 @@ fn top(arguments: &Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     let failed = |error: io::Error| Failure::Failed(error.to_string());
+    // Nothing is waited for where keys are read: a broker may hang.
+    let (tell, told) = sync_channel(0);
+    std::thread::Builder::new().spawn(move || watch(link, &tell)).map_err(failed)?;
     let _screen = Screen::enter().map_err(failed)?;
+    let (mut shown, mut heard) = (Vec::new(), Instant::now());
     loop {
-        draw(&lines(&mut link)?).map_err(failed)?;
-        if poll(PERIOD).map_err(failed)?
-            && let Event::Key(key) = read().map_err(failed)?
-        {
+        match told.recv_timeout(MOMENT) {
+            Ok(Ok(lines)) => (shown, heard) = (lines, Instant::now()),
+            Ok(Err(LinkError::Silent)) | Err(_) => {}
+            Ok(Err(error)) => return Err(error.into()),
+        }
+        let mut lines = shown.clone();
+        match heard.elapsed().as_secs() {
+            0 => {}
+            seconds => lines.insert(0, format!("the broker does not answer since {seconds} s; q leaves")),
+        }
+        draw(&lines).map_err(failed)?;
+        if has_left(PERIOD).map_err(failed)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Looks again as soon as what was seen last is shown, until nobody shows it, or the broker is gone.
+fn watch(mut link: Link, tell: &SyncSender<Result<Vec<String>, LinkError>>) {
+    loop {
+        let seen = lines(&mut link);
+        let is_over = matches!(&seen, Err(error) if *error != LinkError::Silent);
+        if tell.send(seen).is_err() || is_over {
+            return;
+        }
+    }
+}
+
+/// Whether a key that leaves is pressed within so long.
+fn has_left(longest: Duration) -> io::Result<bool> {
+    let mut wait = longest;
+    while poll(wait)? {
+        wait = Duration::ZERO;
+        if let Event::Key(key) = read()? {
             let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
             if is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
-                return Ok(());
+                return Ok(true);
             }
         }
     }
+    Ok(false)
 }
 
 fn look(link: &mut Link) -> Result<(Sums, Vec<names::Listed>), LinkError> {

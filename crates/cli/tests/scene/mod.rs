@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::binary;
 
 /// How long anything may take before a test says that it hangs.
-const LONGEST: Duration = Duration::from_secs(30);
+pub(crate) const LONGEST: Duration = Duration::from_secs(30);
 
 /// A broker of its own, in a folder of its own.
 pub(crate) struct Scene {
