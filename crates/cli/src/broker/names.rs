@@ -138,9 +138,8 @@ fn try_list(arguments: &ListArguments) -> Result<(), Failure> {
 /// Names in columns.
 pub(crate) fn table(listed: &[Listed]) -> Vec<String> {
     let owners: Vec<String> = listed.iter().map(owner).collect();
-    let widest = |title: &str, texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0).max(title.len());
-    let width = widest("name", &mut listed.iter().map(|one| one.name.len()));
-    let owner_width = widest("owner", &mut owners.iter().map(|owner| owner.chars().count()));
+    let width = listed.iter().map(|one| one.name.len()).max().unwrap_or(0).max("name".len());
+    let owner_width = owners.iter().map(|owner| owner.chars().count()).max().unwrap_or(0).max("owner".len());
     let row = |[name, size, memory, owner, readers, writer, age]: [&str; 7]| {
         format!("{name:width$}  {size:>10}  {memory:6}  {owner:owner_width$}  {readers:>7}  {writer:>6}  {age:>8}",)
     };
