@@ -14,7 +14,7 @@ mod post;
 mod refusal;
 mod ring;
 mod shared;
-mod signals;
+pub mod signals;
 mod socket;
 #[forbid(unsafe_code)]
 mod state;
@@ -22,7 +22,9 @@ mod state;
 pub mod trial;
 pub mod wire;
 
-pub use client::{Answer, Broker, Error, Given, Granted, Host, HostGuard, Lease, Link, LinkError, Patience, Result};
+pub use client::{
+    Answer, Broker, Error, Given, Granted, Host, HostGuard, Lease, Link, LinkError, Lost, Patience, Result,
+};
 pub use name::{Name, NotAName};
 pub use part::{Config, Part, Probed, Terms, play};
 pub use wire::{Access, Policy};

@@ -7,5 +7,5 @@ mod lock;
 mod tenant;
 
 pub use host::{Host, HostGuard};
-pub use link::{Answer, Given, Granted, Link, LinkError, Patience};
+pub use link::{Answer, Given, Granted, Link, LinkError, Lost, Patience};
 pub use tenant::{Broker, Error, Lease, Result};

@@ -356,7 +356,9 @@ impl Daemon {
                 Request::Reserve { .. } | Request::Lease { .. } | Request::Give { .. } | Request::Hello { .. } => {
                     self.refuse(tenant, asked.number, Refusal::Malformed, Route::Socket)
                 }
-                Request::Find { name } | Request::Drop { name } if self.state.is_nameless(name) && !asked.is_again => {
+                Request::Find { name } | Request::Drop { name } | Request::Host { bytes: 0, name }
+                    if self.state.is_nameless(name) && !asked.is_again =>
+                {
                     let nearest: Vec<_> = self.state.nearest(name, 3).into_iter().map(ToString::to_string).collect();
                     let refused = Reply::Refused(Refusal::NoName);
                     let slot = Framed { number: asked.number, is_again: false, message: refused }.encode();

@@ -27,7 +27,7 @@ use self::points::Due;
 use self::room::Room;
 use self::shelf::{Shelf, index};
 use crate::name::Name;
-use crate::wire::{Access, Id, Point, Policy, Refusal, Reply};
+use crate::wire::{Access, Id, Memory, Point, Policy, Refusal, Reply};
 
 /// How many words a clock has.
 pub(crate) const CLOCK_WORDS: u32 = 512;
@@ -129,7 +129,8 @@ pub(crate) struct Named {
     pub(crate) name: Name,
     pub(crate) block: Id,
     pub(crate) user: u32,
-    pub(crate) process: u32,
+    /// Who published it first, which may be gone.
+    pub(crate) maker: Id,
     pub(crate) policy: Policy,
     pub(crate) version: u64,
     /// In seconds, as the broker's shell counts them.
@@ -204,6 +205,8 @@ pub(crate) enum Effect {
     Part {
         tenant: Id,
     },
+    /// The broker ends, and its keeper with it.
+    Stop,
 }
 
 /// What is overwritten with zeros: all of a segment, or a block.
@@ -227,6 +230,17 @@ pub(crate) struct Host {
     pub(crate) name: Name,
     pub(crate) bytes: u64,
     pub(crate) user: u32,
+    /// Who asked for it first, which may be gone.
+    pub(crate) maker: Id,
+    /// In seconds, as the broker's shell counts them.
+    pub(crate) since: u64,
+}
+
+/// What has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Called {
+    pub(crate) memory: Memory,
+    pub(crate) id: Id,
 }
 
 /// Which record of the journal is to be written again.
@@ -253,6 +267,7 @@ pub(crate) struct Attachment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quota {
     user: u32,
+    memory: Memory,
     bytes: u64,
 }
 
@@ -268,8 +283,7 @@ pub(crate) struct State {
     pub(crate) leases: Shelf<Lease>,
     pub(crate) named: Shelf<Named>,
     pub(crate) hosts: Shelf<Host>,
-    names: BTreeMap<Name, Id>,
-    host_names: BTreeMap<Name, Id>,
+    names: BTreeMap<Name, Called>,
     waiting: BTreeMap<Id, Waiting>,
     /// How many leases were made.
     order: u64,
@@ -298,7 +312,6 @@ impl State {
             named: Shelf::default(),
             hosts: Shelf::default(),
             names: BTreeMap::new(),
-            host_names: BTreeMap::new(),
             waiting: BTreeMap::new(),
             order: 0,
             due: BTreeSet::new(),

@@ -17,7 +17,7 @@ fn publish_later(state: &mut State, from: Id, lease: Id, policy: Policy, value: 
 
 /// A lease for writing of a name under the policy that restores.
 fn rewriting(state: &mut State, from: Id) -> Id {
-    let id = state.names[&name()];
+    let id = state.names[&name()].id;
     state.take_effects(Vec::new());
     let mut effects = ask(state, from, Request::Lease { name: id, access: Access::Write });
     if let Some(Effect::Make { segment, .. }) = effects.first() {
@@ -133,7 +133,7 @@ fn a_tenant_that_said_goodbye_is_there_until_its_points_have_passed() {
     assert!(state.tenants.get(publisher).is_some());
     state.pass(&PASSED);
     assert!(state.tenants.get(publisher).is_none());
-    assert_eq!(state.named.get(state.names[&name()]).unwrap().version, 1);
+    assert_eq!(state.named.get(state.names[&name()].id).unwrap().version, 1);
     check(&state);
 }
 
@@ -159,7 +159,7 @@ fn a_publication_that_is_repeated_is_finished_wherever_the_broker_died() {
             state.request(publisher, Framed { number: 1, is_again: true, message: message.clone() }, &PASSED);
             check(&state);
         }
-        let named = state.named.get(state.names[&name()]).unwrap();
+        let named = state.named.get(state.names[&name()].id).unwrap();
         assert_eq!((named.readers, named.version), (1, 1), "behind {cut} records");
         assert_eq!(state.leases.get(lease).unwrap().access, Access::Read);
     }
