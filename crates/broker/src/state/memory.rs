@@ -150,7 +150,8 @@ impl State {
         }
         self.order += 1;
         let (by, order) = ((tenant, number), self.order);
-        let lease = self.leases.add(Lease { holder: tenant, block, access, name, by, ending: None, order });
+        let lease =
+            self.leases.add(Lease { holder: tenant, block, access, name, by, ending: None, order, given: None });
         self.touch(Touched::Lease(index(lease)));
         let holder = self.tenants.get_mut(tenant).expect("it asks");
         holder.leases.insert(lease);

@@ -112,6 +112,8 @@ pub(crate) struct Lease {
     ending: Option<Point>,
     /// How many leases were made before it.
     order: u64,
+    /// Another tenant gave it, ready at this point: its holder may not have heard of it.
+    given: Option<Point>,
 }
 
 /// What the state has to ask of those who carry out its effects.

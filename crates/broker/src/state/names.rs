@@ -57,7 +57,7 @@ impl State {
         // From now on it is written by who leases the name for that.
         let published = self.leases.get_mut(lease).expect("it is held");
         let was = (published.access, published.name);
-        (published.access, published.name) = (Access::Read, Some(id));
+        (published.access, published.name, published.given) = (Access::Read, Some(id), None);
         self.touch(Touched::Lease(index(lease)));
         let named = self.named.get_mut(id).expect("it was found or made");
         named.readers += u32::from(was != (Access::Read, Some(id)));

@@ -39,7 +39,7 @@ impl Kind {
             Self::Attachment | Self::Quota => 2,
             Self::Tenant => 3,
             Self::Segment | Self::Block => 4,
-            Self::Lease => 9,
+            Self::Lease => 11,
             Self::Name => 10 + NAME_WORDS,
             Self::Host => 4 + NAME_WORDS,
         }
@@ -107,12 +107,13 @@ fn name_of(words: &[u64]) -> Option<Name> {
     Name::parse(text).ok()
 }
 
-fn lease_words(lease: &Lease) -> [u64; 9] {
-    let access = u64::from(lease.access == Access::Write);
+fn lease_words(lease: &Lease) -> [u64; 11] {
+    let access = u64::from(lease.access == Access::Write) | u64::from(lease.given.is_some()) << 1;
     let name = lease.name.map_or(0, |name| name.0);
     let [at, value] = lease.ending.unwrap_or_default().words();
+    let [given_at, given_value] = lease.given.unwrap_or_default().words();
     let (by, number) = (lease.by.0.0, u64::from(lease.by.1));
-    [lease.holder.0, lease.block.0, access, name, by, number, at, value, lease.order]
+    [lease.holder.0, lease.block.0, access, name, by, number, at, value, lease.order, given_at, given_value]
 }
 
 fn point_of(words: &[u64]) -> Point {
@@ -271,7 +272,8 @@ impl State {
     fn recover_leases(&mut self, records: &impl Fn(Kind) -> Vec<Record>) {
         self.leases = shelf(records(Kind::Lease), |id, words| {
             let (holder, block) = (Id(words[0]), Id(words[1]));
-            let access = if words[2] == 0 { Access::Read } else { Access::Write };
+            let access = if words[2] & 1 == 0 { Access::Read } else { Access::Write };
+            let given = (words[2] & 2 != 0).then(|| point_of(&words[9..]));
             self.blocks.get(block)?;
             let ending = Some(point_of(&words[6..])).filter(|point| point.value > 0);
             let tenant = self.tenants.get_mut(holder)?;
@@ -288,7 +290,8 @@ impl State {
                     Access::Write => {}
                 }
             }
-            Some(Lease { holder, block, access, name, by: (Id(words[4]), words[5] as u32), ending, order: words[8] })
+            let by = (Id(words[4]), words[5] as u32);
+            Some(Lease { holder, block, access, name, by, ending, order: words[8], given })
         });
     }
 
@@ -354,6 +357,7 @@ impl State {
             (0..self.quotas.places()).map(Touched::Quota).collect(),
         ];
         self.touched = all.into_iter().flatten().collect();
+        self.tell_all_given();
     }
 }
 

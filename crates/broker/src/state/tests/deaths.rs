@@ -228,3 +228,26 @@ fn a_writer_in_place_that_returns_is_never_taken_for_done_before_its_name_waits_
         assert!(!is_returned || named.ready == point, "after {records} records");
     }
 }
+
+#[test]
+fn a_lease_that_was_given_is_told_of_by_every_broker_until_it_is_over() {
+    let mut state = State::new(limits(), OWN);
+    let (giver, taker) = (connected(&mut state), connected(&mut state));
+    let lease = reserved(&mut state, giver, 4096);
+    let point = Point { tenant: giver, word: 1, value: 5 };
+    let told = |effects: Vec<Effect>| match effects.as_slice() {
+        [Effect::Tell { to, reply: Reply::Given { lease, point, from, .. } }, ..] => Some((*to, *lease, *point, *from)),
+        _ => None,
+    };
+    let first = told(ask_with(&mut state, giver, Request::Give { lease, to: taker, point }, false)).unwrap();
+    let given = first.1;
+    assert_eq!(first, (taker, given, point, giver));
+    let mut pages = Pages::default();
+    for _ in 0..2 {
+        state = recovered(&mut state, &mut pages, usize::MAX);
+        assert_eq!(told(state.take_effects(Vec::new())), Some((taker, given, point, giver)));
+    }
+    ask(&mut state, taker, Request::Return { lease: given, point: Point::default() });
+    let mut next = recovered(&mut state, &mut pages, usize::MAX);
+    assert_eq!(told(next.take_effects(Vec::new())), None);
+}
