@@ -62,6 +62,14 @@ pub enum Refusal {
     NoDescriptors,
     #[error("the memory of that name has {bytes} bytes")]
     OtherBytes { bytes: u64 },
+    #[error("there is no such module")]
+    NoModule,
+    #[error("a module of that name is there, with another text: drop it first")]
+    ModuleTaken,
+    #[error("a module is a sealed file in memory of 1 to {limit_bytes} bytes")]
+    BadModule { limit_bytes: u64 },
+    #[error("only a worker of the broker's may ask that")]
+    NotAWorker,
 }
 
 impl Refusal {
@@ -98,6 +106,10 @@ impl Refusal {
             Self::OtherBytes { bytes } => (219, [bytes, 0, 0]),
             Self::NoDescriptors => (221, [0; 3]),
             Self::DeviceGone { code } => (222, [u64::from(code), 0, 0]),
+            Self::NoModule => (223, [0; 3]),
+            Self::ModuleTaken => (224, [0; 3]),
+            Self::BadModule { limit_bytes } => (225, [limit_bytes, 0, 0]),
+            Self::NotAWorker => (226, [0; 3]),
             Self::TenantQuota { limit_bytes, had_bytes, wanted_bytes } => (220, [limit_bytes, had_bytes, wanted_bytes]),
         }
     }
@@ -135,6 +147,10 @@ impl Refusal {
             219 => Self::OtherBytes { bytes: first },
             221 => Self::NoDescriptors,
             222 => Self::DeviceGone { code: first as u32 },
+            223 => Self::NoModule,
+            224 => Self::ModuleTaken,
+            225 => Self::BadModule { limit_bytes: first },
+            226 => Self::NotAWorker,
             220 => Self::TenantQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
             _ => return Err(NoMessage),
         })

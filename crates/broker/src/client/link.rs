@@ -1,10 +1,11 @@
 //! A connection to the broker: what is asked over the ring and over the socket, and what comes unasked. Knows no device.
 
 mod many;
+mod worker;
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use crate::ring::{Doorstep, RING_BYTES, Spin, Used};
 use crate::shared::Shared;
 use crate::socket::{self, NotReceived};
 use crate::state::CLOCK_WORDS;
-use crate::wire::{Access, Framed, Id, Point, Refusal, Reply, Request, VERSION};
+use crate::wire::{Access, Framed, Id, Point, Refusal, Reply, Request, VERSION, is_unasked};
 
 /// How long a tenant sleeps before it looks whether the broker is still there.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
@@ -179,6 +180,8 @@ pub struct Link {
     /// Those that were returned, with the number of the request, which is not answered yet.
     ended: VecDeque<(u32, Id)>,
     leave: VecDeque<Id>,
+    /// Borrowed leases that are to be returned.
+    recalled: VecDeque<Id>,
     /// The last refusals of what nobody waited for.
     refused: VecDeque<Refusal>,
     /// Replies that are on their way and nobody waits for.
@@ -231,8 +234,14 @@ impl Link {
             }
             _ => return Err(LinkError::Malformed),
         };
+        let descriptors = <[OwnedFd; 3]>::try_from(received.descriptors).map_err(|_| LinkError::Malformed)?;
+        Self::over(socket, tenant, device, descriptors)
+    }
+
+    /// A tenant that is known at the broker: over its socket, with its ring, clock and bell.
+    fn over(socket: OwnedFd, tenant: Id, device: u128, descriptors: [OwnedFd; 3]) -> Result<Self, LinkError> {
         let family = Family::new().map_err(LinkError::from_system)?;
-        let [ring, clock, bell] = <[OwnedFd; 3]>::try_from(received.descriptors).map_err(|_| LinkError::Malformed)?;
+        let [ring, clock, bell] = descriptors;
         Ok(Self {
             socket,
             ring: Used::new(Shared::open(ring, RING_BYTES)?),
@@ -248,6 +257,7 @@ impl Link {
             taken: HashSet::default(),
             ended: VecDeque::new(),
             leave: VecDeque::new(),
+            recalled: VecDeque::new(),
             refused: VecDeque::new(),
             unanswered: 0,
             is_over: false,
@@ -428,7 +438,7 @@ impl Link {
     fn drain_until(&mut self, number: u32) -> Option<Reply> {
         while let Some(slot) = self.ring.reply() {
             if (slot[0] >> 32) as u32 == number
-                && !matches!(slot[0] as u16, 109 | 110)
+                && !is_unasked(slot[0])
                 && let Ok(framed) = Framed::<Reply>::decode(&slot)
             {
                 return Some(framed.message);
@@ -452,6 +462,7 @@ impl Link {
                 }
             }
             Reply::Leave { segment } => self.leave.push_back(segment),
+            Reply::Recall { lease } => self.recalled.push_back(lease),
             reply => self.answered(framed.number, reply),
         }
     }
@@ -521,17 +532,22 @@ impl Link {
 
     /// Asks over the socket, and waits for the answer. A broker that takes over is asked again.
     pub fn call(&mut self, request: Request) -> Result<Answer, LinkError> {
+        self.call_with(request, &[])
+    }
+
+    /// As [`call`](Self::call), with a descriptor beside it, or none.
+    pub(super) fn call_with(&mut self, request: Request, beside: &[BorrowedFd<'_>]) -> Result<Answer, LinkError> {
         self.check()?;
         self.number = self.number.wrapping_add(1);
         let mut framed = Framed { number: self.number, is_again: false, message: request };
-        self.send(&framed)?;
+        self.send(&framed, beside)?;
         loop {
             let received = socket::receive(&self.socket, RecvFlags::empty())?;
             let reply = Framed::<Reply>::decode(&received.slot).map_err(|_| LinkError::Malformed)?;
             match reply.message {
                 Reply::Resumed => {
                     framed.is_again = true;
-                    self.send(&framed)?;
+                    self.send(&framed, beside)?;
                 }
                 // Of a broker that answered before it was gone.
                 _ if reply.number != framed.number => {}
@@ -547,10 +563,10 @@ impl Link {
         }
     }
 
-    fn send(&self, framed: &Framed<Request>) -> Result<(), LinkError> {
+    fn send(&self, framed: &Framed<Request>, beside: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
         let (slot, tail) = framed.encode();
         loop {
-            match socket::send(&self.socket, &slot, tail.as_bytes(), &[]) {
+            match socket::send(&self.socket, &slot, tail.as_bytes(), beside) {
                 // Brokers that come and go do not read for a moment.
                 Err(Errno::AGAIN) => {
                     let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];

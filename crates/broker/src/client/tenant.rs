@@ -114,7 +114,11 @@ impl Broker {
     /// # Errors
     /// As [`connect`](Self::connect).
     pub fn connect_at(device: &Device, path: &Path) -> Result<Self> {
-        let link = Link::connect(path)?;
+        Self::over(device, Link::connect(path)?)
+    }
+
+    /// A tenant that is connected.
+    pub(crate) fn over(device: &Device, link: Link) -> Result<Self> {
         let theirs = link.device().to_le_bytes();
         if theirs != [0; 16] && theirs != device.uuid()? {
             return Err(Error::OtherDevice { device: theirs });
@@ -135,6 +139,11 @@ impl Broker {
         let inner = Arc::new(inner);
         leaver::start(&inner, doorstep).map_err(LinkError::from_system)?;
         Ok(Self { inner })
+    }
+
+    /// Where others of this process wait for what the broker says.
+    pub(crate) fn doorstep(&self) -> Arc<Doorstep> {
+        self.inner.doorstep.clone()
     }
 
     /// Who this process is at the broker: what others [`give`](Self::give) leases to.
@@ -398,8 +407,17 @@ impl Broker {
         Ok(is_done)
     }
 
-    /// Lets a stream's next work wait for a point, unless it has passed.
-    fn await_point(&self, stream: &Stream, point: Point) -> Result<()> {
+    /// A second lease of what a tenant has leased that this worker serves, and what has to pass before it is used.
+    pub(crate) fn borrow(&self, stream: &Stream, lease: Id, of: Id) -> Result<(Lease<u8>, Point)> {
+        let granted = self.link()?.borrow(lease, of)?;
+        let ready = granted.point;
+        let lease = self.take(stream, Granted { point: Point::default(), ..granted }, None)?;
+        Ok((lease, ready))
+    }
+
+    /// Lets a stream's next work wait, on the device, for a point: of a [call](crate::Call::point), or of another process of this
+    /// user. One that has passed is not waited for.
+    pub fn await_point(&self, stream: &Stream, point: Point) -> Result<()> {
         if point.value == 0 {
             return Ok(());
         }
@@ -415,7 +433,7 @@ impl Broker {
         Ok(())
     }
 
-    fn clock(&self, tenant: Id) -> Result<Arc<Clock>> {
+    pub(crate) fn clock(&self, tenant: Id) -> Result<Arc<Clock>> {
         let books = self.books();
         if tenant == self.inner.tenant {
             return Ok(books.own.clone());
@@ -441,6 +459,18 @@ impl Broker {
         if !part.pending() {
             return Ok(Point::default());
         }
+        self.point_where(|marker| part.gather(marker))
+    }
+
+    /// The point behind all work of a stream so far: calls, and streams of other processes of this user, can wait for it.
+    pub fn point(&self, stream: &Stream) -> Result<Point> {
+        self.check()?;
+        let event = stream.event()?;
+        self.point_where(|marker| marker.wait(&event))
+    }
+
+    /// The point behind what `gather` has a stream of this process's wait for.
+    fn point_where(&self, gather: impl FnOnce(&Stream) -> freehold::Result<()>) -> Result<Point> {
         let mut books = self.books();
         let own = books.own.clone();
         let is_free = |(word, marker): (usize, &Marker)| (own.read(word) >= marker.written).then_some(word);
@@ -448,7 +478,7 @@ impl Broker {
         let word = books.markers.iter().enumerate().find_map(is_free).unwrap_or(next);
         books.next = (next + 1) % MARKERS;
         let marker = &mut books.markers[word];
-        part.gather(&marker.stream)?;
+        gather(&marker.stream)?;
         marker.stream.write_word(&own, word, marker.written + 1)?;
         marker.written += 1;
         Ok(Point { tenant: self.inner.tenant, word: word as u32, value: marker.written })
@@ -475,6 +505,11 @@ pub struct Lease<T: Plain> {
 impl<T: Plain> Lease<T> {
     pub fn access(&self) -> Access {
         self.access
+    }
+
+    /// Its number at the broker.
+    pub fn id(&self) -> Id {
+        self.id
     }
 
     fn part(&self) -> &Part<T> {

@@ -147,9 +147,22 @@ impl State {
         if access == Access::Write {
             self.mark_foreign(block, tenant);
         }
+        self.grant_of(tenant, number, block, access, name, None)
+    }
+
+    /// A lease of a block: of what has a name, or of another lease.
+    pub(super) fn grant_of(
+        &mut self,
+        tenant: Id,
+        number: u32,
+        block: Id,
+        access: Access,
+        name: Option<Id>,
+        of: Option<Id>,
+    ) -> Reply {
         self.order += 1;
         let (by, order) = ((tenant, number), self.order);
-        let lease = self.leases.add(Lease { holder: tenant, block, access, name, by, ending: None, order });
+        let lease = self.leases.add(Lease { holder: tenant, block, access, name, of, by, ending: None, order });
         self.touch(Touched::Lease(index(lease)));
         let holder = self.tenants.get_mut(tenant).expect("it asks");
         holder.leases.insert(lease);
@@ -259,6 +272,7 @@ impl State {
         let ending = self.leases.get_mut(lease).expect("it is held");
         ending.ending = Some(point);
         let ended = ending.clone();
+        self.recall(ended.holder, lease);
         // Who reads what was written waits on the device, and not for the end of the lease. That is written down first: a broker
         // that comes after must not take for whole what is not.
         if ended.access == Access::Write {
@@ -277,6 +291,8 @@ impl State {
         if let Some(point) = ended.ending {
             self.remove_due(point, Due::Lease(lease));
         }
+        self.recall(ended.holder, lease);
+        self.forget_borrowed(&ended, lease);
         let holder = self.tenants.get_mut(ended.holder).expect("who has a lease is there");
         holder.leases.remove(&lease);
         self.counts.lease(ended.holder, holder.peer.user, Step::Take);
