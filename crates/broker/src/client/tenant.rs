@@ -76,6 +76,8 @@ pub(super) struct Inner {
     /// Who waits for what is given, one after the other. Taken before the link.
     receiving: Mutex<()>,
     tenant: Id,
+    /// Leases that are arguments of calls, and the point behind the last.
+    called: Mutex<HashMap<Id, Point>>,
     /// Asked before any lock is taken: a child may have inherited it locked, by a thread that it does not have.
     family: Family,
 }
@@ -135,7 +137,8 @@ impl Broker {
         let (tenant, (doorstep, spin)) = (link.tenant(), link.doorstep()?);
         let (doorstep, device) = (Arc::new(doorstep), device.clone());
         let (link, receiving) = (Mutex::new(link), Mutex::new(()));
-        let inner = Inner { device, link, doorstep: doorstep.clone(), spin, receiving, tenant, family, books };
+        let called = Mutex::default();
+        let inner = Inner { device, link, doorstep: doorstep.clone(), spin, receiving, tenant, called, family, books };
         let inner = Arc::new(inner);
         leaver::start(&inner, doorstep).map_err(LinkError::from_system)?;
         Ok(Self { inner })
@@ -184,7 +187,7 @@ impl Broker {
     }
 
     /// Gives a lease's memory a name. It stays when this process ends. Others that lease it wait, on the device, for the work
-    /// that was put into streams with it so far.
+    /// that was put into streams with it so far. This waits for calls that it is an argument of.
     ///
     /// # Errors
     /// The lease, and why: the name is taken, or none.
@@ -202,7 +205,8 @@ impl Broker {
 
     fn try_publish<T: Plain>(&self, name: &str, lease: &mut Lease<T>, policy: Policy) -> Result<()> {
         let name = Name::parse(name)?;
-        let point = self.point_behind(lease.part())?;
+        self.wait_called(lease.id)?;
+        let point = self.point_behind(lease.part(), lease.id)?;
         lease.point = point;
         self.link()?.call(Request::Publish { lease: lease.id, policy, point, name })?;
         Ok(())
@@ -249,12 +253,14 @@ impl Broker {
         self.take_all(stream, granted, std::iter::repeat(None))
     }
 
-    /// Makes a lease another process's, which may end it when this one has long gone.
+    /// Makes a lease another process's, which may end it when this one has long gone. This waits for calls that it is an argument
+    /// of.
     ///
     /// # Errors
     /// The lease, and why.
     pub fn give<T: Plain>(&self, mut lease: Lease<T>, to: Id) -> std::result::Result<(), (Lease<T>, Error)> {
-        let given = self.point_behind(lease.part()).and_then(|point| Ok(self.link()?.give(lease.id, to, point)?));
+        let point = self.wait_called(lease.id).and_then(|()| self.point_behind(lease.part(), lease.id));
+        let given = point.and_then(|point| Ok(self.link()?.give(lease.id, to, point)?));
         match given {
             Ok(()) => {
                 lease.is_over = true;
@@ -454,12 +460,52 @@ impl Broker {
         Ok(clock)
     }
 
-    /// The point behind all work with a part so far.
-    fn point_behind<T: Plain>(&self, part: &Part<T>) -> Result<Point> {
+    /// The point behind all work with the part of a lease so far, and behind all calls that it is an argument of.
+    fn point_behind<T: Plain>(&self, part: &Part<T>, lease: Id) -> Result<Point> {
+        let called = self.called().remove(&lease);
         if !part.pending() {
-            return Ok(Point::default());
+            return Ok(called.unwrap_or_default());
         }
-        self.point_where(|marker| part.gather(marker))
+        let clock = match called.map(|point| self.clock(point.tenant)) {
+            // All of its work has passed.
+            None | Some(Err(Error::Link(LinkError::Refused { refusal: Refusal::NoTenant, .. }))) => None,
+            Some(clock) => Some(clock?),
+        };
+        self.point_where(|marker| {
+            if let Some((clock, point)) = clock.zip(called) {
+                marker.wait_word(&clock, point.word as usize, point.value)?;
+            }
+            part.gather(marker)
+        })
+    }
+
+    fn called(&self) -> MutexGuard<'_, HashMap<Id, Point>> {
+        self.inner.called.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for calls that a lease is an argument of: a worker may not have borrowed it yet, and could not any more.
+    fn wait_called(&self, lease: Id) -> Result<()> {
+        let Some(point) = self.called().remove(&lease) else { return Ok(()) };
+        let clock = match self.clock(point.tenant) {
+            // All of its work has passed.
+            Err(Error::Link(LinkError::Refused { refusal: Refusal::NoTenant, .. })) => return Ok(()),
+            clock => clock?,
+        };
+        for turn in 1_u32.. {
+            if clock.read(point.word as usize) >= point.value {
+                break;
+            }
+            self.inner.spin.moment();
+            if turn % (1 << 20) == 0 {
+                self.link()?.look()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that a lease is an argument of a call: it is given back behind that.
+    pub(super) fn note_call(&self, lease: Id, point: Point) {
+        self.called().insert(lease, point);
     }
 
     /// The point behind all work of a stream so far: calls, and streams of other processes of this user, can wait for it.
@@ -532,7 +578,7 @@ impl<T: Plain> Lease<T> {
             return Ok(());
         }
         self.broker.check()?;
-        let point = self.broker.point_behind(self.part())?;
+        let point = self.broker.point_behind(self.part(), self.id)?;
         // What was told before may be later than what is pending now.
         let point = if point.value == 0 { self.point } else { point };
         self.broker.link()?.give_back(self.id, point)?;

@@ -272,7 +272,6 @@ impl State {
         let ending = self.leases.get_mut(lease).expect("it is held");
         ending.ending = Some(point);
         let ended = ending.clone();
-        self.recall(ended.holder, lease);
         // Who reads what was written waits on the device, and not for the end of the lease. That is written down first: a broker
         // that comes after must not take for whole what is not.
         if ended.access == Access::Write {

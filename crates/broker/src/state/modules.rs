@@ -39,7 +39,12 @@ impl State {
             if module.user != user {
                 return Err(Refusal::ForeignName);
             }
-            if (module.bytes, module.hash) == (bytes, hash) && (module.is_proved || module.by == from) {
+            if (module.bytes, module.hash) == (bytes, hash) {
+                // Whoever puts it last has it proved: who put it before may be gone by then.
+                if !module.is_proved && module.by != from {
+                    self.modules.get_mut(known).expect("it was found").by = from;
+                    self.touch(Touched::Module(index(known)));
+                }
                 return Ok(Reply::Number { id: known, bytes });
             }
             if module.is_proved {

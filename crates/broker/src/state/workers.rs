@@ -169,7 +169,9 @@ impl State {
         if !service.serves.contains_key(&of) {
             return Err(Refusal::NoTenant);
         }
-        let Lease { block, access, name, .. } = *self.held(of, lease)?;
+        // One that was returned behind a call is not over before that has passed.
+        let lent = self.leases.get(lease).filter(|lent| lent.holder == of);
+        let Lease { block, access, name, .. } = *lent.ok_or(Refusal::NoLease)?;
         // What is still written by others is awaited by who borrows it, too.
         let named = name.and_then(|name| self.named.get(name)).filter(|named| named.block == block);
         let point = named.map_or(Point::default(), |named| named.ready);
@@ -229,7 +231,7 @@ impl State {
         let lent: Vec<(Id, Id, Id)> = lent.collect();
         for (borrowed, of, worker) in lent {
             let serves = self.tenants.get(worker).and_then(|worker| worker.service.as_ref());
-            let principal = self.leases.get(of).filter(|lease| lease.ending.is_none());
+            let principal = self.leases.get(of);
             let is_lent =
                 principal.zip(serves).is_some_and(|(lease, service)| service.serves.contains_key(&lease.holder));
             match is_lent {

@@ -133,9 +133,10 @@ fn load(broker: &Broker, device: &Device, module: Id) -> Result<Vec<Loaded>, Lac
         Ok(Loaded { signature, kernel })
     };
     let kernels = signatures.into_iter().map(load).collect::<Result<Vec<_>, Lack>>()?;
-    // What it was told is that it compiles: a broker that does not hear it keeps it for who put it.
-    let _ = ask(Request::Prove { module });
-    Ok(kernels)
+    match ask(Request::Prove { module }) {
+        Ok(_) => Ok(kernels),
+        Err(_) => Err(lack(Trouble::NoModule)),
+    }
 }
 
 /// What the device refused.

@@ -76,9 +76,7 @@ pub enum CallError {
     ForeignPoint { kernel: Arc<str> },
     #[error("the text is no PTX: {0}")]
     NotPtx(freehold_ptx::Error),
-    #[error("the text has no kernel")]
-    NoKernels,
-    #[error("a module has at most {most} bytes, and this one {bytes}")]
+    #[error("a module has 1 to {most} bytes, and this one {bytes}")]
     TooLong { bytes: usize, most: usize },
     #[error("the driver refuses the module:\n{log}")]
     Image { log: String },
@@ -153,7 +151,6 @@ impl CallError {
             | Self::NoStream { .. }
             | Self::ForeignPoint { .. }
             | Self::NotPtx(_)
-            | Self::NoKernels
             | Self::TooLong { .. }
             | Self::Image { .. }
             | Self::OtherContent { .. } => Blame::Caller,

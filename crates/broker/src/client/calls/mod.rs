@@ -166,6 +166,13 @@ impl Caller {
             let seat = self.seat()?;
             match seat.put(head, after, arguments) {
                 Some(spot) => {
+                    if let Way::Tenant(broker) = &*self.way {
+                        let leases = arguments.iter().filter_map(|argument| match argument {
+                            Argument::Lease { lease, .. } => Some(*lease),
+                            Argument::Number { .. } | Argument::Bytes(_) => None,
+                        });
+                        leases.for_each(|lease| broker.note_call(lease, seat.point(spot)));
+                    }
                     let (way, patience) = (self.way.clone(), self.patience());
                     return Ok(Call { way, seat, spot, kernel: kernel.clone(), patience });
                 }

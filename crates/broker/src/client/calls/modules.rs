@@ -19,6 +19,9 @@ use crate::wire::{Hash, Id, Refusal, Reply, Request};
 /// The longest text of a module.
 pub const MODULE_BYTES_MAX: usize = 16 << 20;
 
+/// How often a text is put that others put and take away meanwhile.
+const PUTS_MAX: u32 = 8;
+
 /// A module of the registry, and what its kernels take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
@@ -121,20 +124,27 @@ impl Caller {
         }
         let hash: [u8; 32] = Sha256::digest(text).into();
         let file = sealed(text).map_err(CallError::Link)?;
-        let request = Request::PutModule { bytes: text.len() as u64, hash: words(&hash), name: name.clone() };
-        let reply = self.link()?.call_with(request, &[file.as_fd()])?.reply;
-        let Reply::Number { id, .. } = reply else { return Err(LinkError::Malformed.into()) };
-        let module = Module { id, name: name.as_str().into(), hash, bytes: text.len() as u64, kernels: [].into() };
-        let proved = self.prove(&module).and_then(|()| match kernels(text) {
-            Ok(kernels) if kernels.is_empty() => Err(CallError::NoKernels),
-            Ok(kernels) => Ok(Module { kernels: kernels.into(), ..module.clone() }),
-            Err(error) => Err(CallError::NotPtx(error)),
-        });
-        if proved.is_err() {
-            // It was there for this process alone, or is of a text that others put: then it stays. The first error says more.
-            let _ = self.link()?.call(Request::DropModule { name });
+        let request = Request::PutModule { bytes: text.len() as u64, hash: words(&hash), name };
+        let mut module = self.try_put(&request, &file, hash);
+        for _ in 1..PUTS_MAX {
+            // Another process put it too, and was gone before it was proved.
+            if matches!(module, Err(CallError::NoModule { .. })) {
+                module = self.try_put(&request, &file, hash);
+            }
         }
-        proved
+        // What the driver says of a text comes first.
+        let module = module?;
+        let kernels = kernels(text).map_err(CallError::NotPtx)?;
+        Ok(Module { kernels: kernels.into(), ..module })
+    }
+
+    fn try_put(&self, request: &Request, file: &OwnedFd, hash: [u8; 32]) -> Result<Module, CallError> {
+        let Request::PutModule { bytes, name, .. } = request else { unreachable!("it is put") };
+        let reply = self.link()?.call_with(request.clone(), &[file.as_fd()])?.reply;
+        let Reply::Number { id, .. } = reply else { return Err(LinkError::Malformed.into()) };
+        let module = Module { id, name: name.as_str().into(), hash, bytes: *bytes, kernels: [].into() };
+        self.prove(&module)?;
+        Ok(module)
     }
 
     /// Has the worker load a module.
