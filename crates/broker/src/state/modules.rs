@@ -163,6 +163,9 @@ impl State {
 
     /// The names of modules that are most like one that is not there.
     pub(crate) fn nearest_modules(&self, name: &Name, count: usize) -> Vec<&Name> {
-        nearest_of(&self.module_names, name, count)
+        // Some of them may not be proved, and are nobody's to know.
+        let is_proved =
+            |near: &&Name| self.modules.get(self.module_names[*near]).is_some_and(|module| module.is_proved);
+        nearest_of(&self.module_names, name, 2 * count).into_iter().filter(is_proved).take(count).collect()
     }
 }
