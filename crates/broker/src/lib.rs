@@ -29,7 +29,7 @@ mod worker;
 
 pub use client::{
     Answer, Blame, Broker, Call, CallError, Caller, Carried, Code, Error, Given, Granted, Host, HostGuard, Kernel,
-    Launch, Lease, Link, LinkError, ListedModule, MODULE_BYTES_MAX, Module, Patience, Result,
+    Launch, Lease, Link, LinkError, ListedModule, MODULE_BYTES_MAX, Module, Named, Patience, Result,
 };
 pub use kernels::{Kind, Parameter, Signature, kernels};
 pub use name::{Name, NotAName};

@@ -9,7 +9,7 @@ mod tenant;
 
 pub(crate) use calls::text_of;
 pub use calls::{
-    Blame, Call, CallError, Caller, Carried, Code, Kernel, Launch, ListedModule, MODULE_BYTES_MAX, Module,
+    Blame, Call, CallError, Caller, Carried, Code, Kernel, Launch, ListedModule, MODULE_BYTES_MAX, Module, Named,
 };
 pub use host::{Host, HostGuard};
 pub use link::{Answer, Given, Granted, Link, LinkError, Patience};

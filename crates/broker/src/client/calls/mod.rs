@@ -6,6 +6,7 @@
 
 mod error;
 mod modules;
+mod named;
 mod seat;
 
 use std::path::Path;
@@ -18,6 +19,7 @@ use sha2::{Digest, Sha256};
 pub use self::error::{Blame, CallError, Carried, Code};
 pub(crate) use self::modules::text_of;
 pub use self::modules::{Kernel, ListedModule, MODULE_BYTES_MAX, Module};
+pub use self::named::Named;
 use self::seat::{Seat, Spot};
 use super::link::{Link, LinkError, Patience};
 use super::tenant::{Broker, Lease};
