@@ -17,7 +17,7 @@ mod post;
 mod refusal;
 mod ring;
 mod shared;
-mod signals;
+pub mod signals;
 mod socket;
 #[forbid(unsafe_code)]
 mod state;
@@ -29,7 +29,7 @@ mod worker;
 
 pub use client::{
     Answer, Blame, Broker, Call, CallError, Caller, Carried, Code, Error, Given, Granted, Host, HostGuard, Kernel,
-    Launch, Lease, Link, LinkError, ListedModule, MODULE_BYTES_MAX, Module, Named, Patience, Result,
+    Launch, Lease, Link, LinkError, ListedModule, Lost, MODULE_BYTES_MAX, Module, Named, Patience, Result,
 };
 pub use kernels::{Kind, Parameter, Signature, kernels};
 pub use name::{Name, NotAName};

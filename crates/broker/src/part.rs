@@ -117,7 +117,11 @@ impl Config {
         let text = String::from_utf8_lossy(&output.stdout);
         match Probed::parse(text.trim_end()) {
             Some(found) if output.status.success() => Ok(found),
-            _ => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim_end().to_owned())),
+            _ => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                // Whoever tells it says so itself.
+                Err(io::Error::other(said.trim_end().trim_start_matches("error: ").to_owned()))
+            }
         }
     }
 

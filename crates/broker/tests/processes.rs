@@ -78,6 +78,10 @@ const TESTS: &[Test] = &[
         "a_writer_that_dies_changes_nothing_and_one_that_publishes_does",
         blocks::a_writer_that_dies_changes_nothing_and_one_that_publishes_does,
     ),
+    (
+        "what_was_written_for_a_name_is_published_under_that_name_alone",
+        blocks::what_was_written_for_a_name_is_published_under_that_name_alone,
+    ),
     ("what_was_given_outlives_its_giver", blocks::what_was_given_outlives_its_giver),
     ("a_forked_child_is_refused_everything", blocks::a_forked_child_is_refused_everything),
     ("others_go_on_while_one_thread_receives", blocks::others_go_on_while_one_thread_receives),
@@ -92,6 +96,7 @@ const TESTS: &[Test] = &[
     ("memory_of_the_dead_is_zeros_to_others", blocks::memory_of_the_dead_is_zeros_to_others),
     ("every_attack_is_refused_and_no_neighbour_loses_anything", attacks::every_attack_is_refused),
     ("a_million_malformed_messages_leave_the_broker_as_it_was", noise::a_million_malformed_messages),
+    ("a_program_of_another_version_hears_which_is_spoken", serving::a_program_of_another_version_hears_which_is_spoken),
     ("a_stopped_keeper_stops_nobody", serving::a_stopped_keeper_stops_nobody),
     (
         "a_stopped_cleaner_stops_nobody_and_a_dead_one_is_replaced",

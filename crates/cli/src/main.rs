@@ -39,6 +39,8 @@ enum Command {
     ///
     /// Example: freehold serve --memory 8GiB
     Serve(broker::serve::Arguments),
+    /// End the broker, and its keeper with it
+    Stop(broker::stop::Arguments),
     /// Publish a file: it stays in device memory, under a name
     ///
     /// Example: freehold put weights.bin --name model/weights
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Serve(arguments) => broker::serve::run(&arguments),
+        Command::Stop(arguments) => broker::stop::run(&arguments),
         Command::Put(arguments) => broker::transfer::put(&arguments),
         Command::Get(arguments) => broker::transfer::get(&arguments),
         Command::Ls(arguments) => broker::names::list(&arguments),

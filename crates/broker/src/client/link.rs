@@ -1,7 +1,10 @@
 //! A connection to the broker: what is asked over the ring and over the socket, and what comes unasked. Knows no device.
 
+mod ending;
 mod many;
 mod worker;
+
+pub use ending::Lost;
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -13,7 +16,7 @@ use freehold::Family;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::place;
@@ -46,10 +49,14 @@ pub enum Patience {
 pub enum LinkError {
     #[error("no broker is running at {}: start one with `freehold serve --memory 8GiB`", .path.display())]
     NoBroker { path: PathBuf },
+    #[error(transparent)]
+    TooLong(#[from] place::TooLong),
     #[error("the broker at {} is another user's, or this user may not use it", .path.display())]
     NotAllowed { path: PathBuf },
     #[error("the broker has hung up: it was stopped, or both of its processes were killed")]
     Gone,
+    #[error("the broker does not answer: its processes, which `pgrep -af freehold` lists, are stopped or hang")]
+    Silent,
     #[error("what the broker said is no message: update the program or the broker")]
     Malformed,
     #[error("{refusal}{}", nearest(.told))]
@@ -91,7 +98,8 @@ impl From<NotReceived> for LinkError {
     fn from(error: NotReceived) -> Self {
         match error {
             NotReceived::Closed => Self::Gone,
-            NotReceived::Nothing | NotReceived::Malformed => Self::Malformed,
+            NotReceived::Nothing => Self::Silent,
+            NotReceived::Malformed => Self::Malformed,
             NotReceived::Failed(error) => Self::System(error),
         }
     }
@@ -194,25 +202,43 @@ impl Link {
     /// Connects to the broker at a path.
     ///
     /// # Errors
-    /// [`LinkError::NoBroker`] where nobody listens, [`LinkError::Refused`] where the broker wants no more tenants.
+    /// [`LinkError::NoBroker`] where nobody listens, [`LinkError::TooLong`] where nobody can, [`LinkError::Refused`] where the broker wants no more tenants.
     pub fn connect(path: &Path) -> Result<Self, LinkError> {
+        Self::connect_for(path, None)
+    }
+
+    /// As [`connect`](Self::connect), to a broker that may hang: what is asked over the socket, this first, is waited for so long
+    /// at the most.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and [`LinkError::Silent`].
+    pub fn connect_within(path: &Path, longest: Duration) -> Result<Self, LinkError> {
+        Self::connect_for(path, Some(longest))
+    }
+
+    fn connect_for(path: &Path, longest: Option<Duration>) -> Result<Self, LinkError> {
         // A broker that dies meanwhile takes the connection along and nothing else: the one after it is greeted anew.
         for _ in 1..GREETINGS_MAX {
-            match Self::greet(path) {
+            match Self::greet(path, longest) {
                 Err(LinkError::Gone) => {}
                 outcome => return outcome,
             }
         }
-        Self::greet(path)
+        Self::greet(path, longest)
     }
 
-    fn greet(path: &Path) -> Result<Self, LinkError> {
+    fn greet(path: &Path, longest: Option<Duration>) -> Result<Self, LinkError> {
+        place::check(path)?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        set_socket_timeout(&socket, Timeout::Recv, longest)?;
+        set_socket_timeout(&socket, Timeout::Send, longest)?;
         let no_broker = || LinkError::NoBroker { path: path.to_owned() };
-        let address = SocketAddrUnix::new(path).map_err(|_| no_broker())?;
+        let address = SocketAddrUnix::new(path)?;
         connect(&socket, &address).map_err(|error| match error {
             Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => no_broker(),
             Errno::ACCESS | Errno::PERM => LinkError::NotAllowed { path: path.to_owned() },
+            // So many wait at its door that none more may.
+            Errno::AGAIN => LinkError::Silent,
             error => LinkError::System(error),
         })?;
         let (theirs, own) = (socket_peercred(&socket)?.uid.as_raw(), rustix::process::getuid().as_raw());

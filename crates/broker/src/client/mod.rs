@@ -12,5 +12,5 @@ pub use calls::{
     Blame, Call, CallError, Caller, Carried, Code, Kernel, Launch, ListedModule, MODULE_BYTES_MAX, Module, Named,
 };
 pub use host::{Host, HostGuard};
-pub use link::{Answer, Given, Granted, Link, LinkError, Patience};
+pub use link::{Answer, Given, Granted, Link, LinkError, Lost, Patience};
 pub use tenant::{Broker, Error, Lease, Result};

@@ -374,7 +374,9 @@ impl Daemon {
                 | Request::Give { .. }
                 | Request::Borrow { .. }
                 | Request::Hello { .. } => self.refuse(tenant, asked.number, Refusal::Malformed, Route::Socket),
-                Request::Find { name } | Request::Drop { name } if self.state.is_nameless(name) && !asked.is_again => {
+                Request::Find { name } | Request::Drop { name } | Request::Host { bytes: 0, name }
+                    if self.state.is_nameless(name) && !asked.is_again =>
+                {
                     let nearest = self.state.nearest(name, NEAREST).into_iter().map(ToString::to_string).collect();
                     self.tell_nearest(at, asked.number, Refusal::NoName, nearest)
                 }

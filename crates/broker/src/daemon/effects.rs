@@ -117,6 +117,7 @@ impl Daemon {
                     self.helper.give(&self.held, Instant::now());
                 }
                 Effect::Close { what } => self.close(what),
+                Effect::Stop => self.stop()?,
                 Effect::Part { tenant } => {
                     self.state.end(tenant, &Tenants(&self.connections));
                     self.journal.write(&mut self.state);

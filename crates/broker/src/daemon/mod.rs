@@ -438,14 +438,7 @@ impl Daemon {
     fn hear_keeper(&mut self) -> io::Result<()> {
         let Some(keeper) = &self.keeper else { return Ok(()) };
         match post::receive(keeper, RecvFlags::DONTWAIT) {
-            Ok(Letter::Stop) => {
-                connection::unlink(&self.config.socket);
-                self.is_stopping = true;
-                match post::stop(keeper) {
-                    Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
-                    Err(error) => Err(error.into()),
-                }
-            }
+            Ok(Letter::Stop) => self.stop(),
             Err(NotReceived::Closed) => {
                 self.unwatch(keeper);
                 self.keeper = None;
@@ -458,6 +451,18 @@ impl Daemon {
                 self.look_after()
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Ends this process, and the keeper with it.
+    fn stop(&mut self) -> io::Result<()> {
+        connection::unlink(&self.config.socket);
+        self.is_stopping = true;
+        // Whoever hears the end of its connection can serve this place.
+        self.held.remove(&Kept::Lock);
+        match self.keeper.as_ref().map_or(Ok(()), post::stop) {
+            Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 

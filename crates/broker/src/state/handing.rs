@@ -70,7 +70,7 @@ impl State {
         // Under another number: who gave it has it no more.
         let mut given = self.leases.get(lease).expect("it is held").clone();
         self.order += 1;
-        (given.holder, given.by, given.order) = (to, (from, number), self.order);
+        (given.holder, given.by, given.order, given.given) = (to, (from, number), self.order, Some(point));
         let name = given.name;
         self.recall(from, lease);
         self.mark_foreign(given.block, to);
@@ -88,14 +88,23 @@ impl State {
         {
             named.writer = Some(new);
         }
-        self.tell_given(new, point);
+        self.tell_given(new);
         Ok(Reply::Done)
     }
 
-    fn tell_given(&mut self, lease: Id, point: Point) {
-        let Lease { holder, block, by: (from, _), .. } = *self.leases.get(lease).expect("it was given");
-        let Block { segment, offset, bytes, .. } = *self.blocks.get(block).expect("it is leased");
+    /// Tells of all leases that were given, in their order: a broker that is gone may not have.
+    pub(super) fn tell_all_given(&mut self) {
+        let given = |lease: &Lease| lease.given.is_some() && lease.ending.is_none();
+        let mut all: Vec<(u64, Id)> =
+            self.leases.iter().filter(|(_, lease)| given(lease)).map(|(id, lease)| (lease.order, id)).collect();
+        all.sort_unstable();
+        all.into_iter().for_each(|(_, lease)| self.tell_given(lease));
+    }
 
+    fn tell_given(&mut self, lease: Id) {
+        let Lease { holder, block, by: (from, _), given, .. } = *self.leases.get(lease).expect("it was given");
+        let Block { segment, offset, bytes, .. } = *self.blocks.get(block).expect("it is leased");
+        let point = given.unwrap_or_default();
         self.effects
             .push(Effect::Tell { to: holder, reply: Reply::Given { lease, segment, offset, bytes, point, from } });
     }
@@ -115,8 +124,7 @@ impl State {
                 let point = named.filter(|named| named.block == block).map_or(Point::default(), |named| named.ready);
                 Some(Reply::Granted { lease: made, segment, offset, bytes, point, access })
             }
-            Request::Give { lease, to, point } => {
-                let point = self.own_point(from, point).ok()?;
+            Request::Give { lease, to, .. } => {
                 let left = self.held(from, lease).ok().cloned();
                 // The same lease in other hands, and not another that was made under a number of the same value.
                 let is_same = |new: &Lease| {
@@ -136,7 +144,7 @@ impl State {
                     self.counts.lease(from, giver.peer.user, Step::Take);
                     self.change_block(block, |block| block.leases -= 1);
                 }
-                self.tell_given(made, point);
+                self.tell_given(made);
                 Some(Reply::Done)
             }
             _ => None,

@@ -31,7 +31,7 @@ use self::room::Room;
 use self::shelf::{Shelf, index};
 use self::workers::{Post, Service};
 use crate::name::Name;
-use crate::wire::{Access, Id, Point, Policy, Refusal, Reply};
+use crate::wire::{Access, Id, Memory, Point, Policy, Refusal, Reply};
 
 /// How many words a clock has.
 pub(crate) const CLOCK_WORDS: u32 = 512;
@@ -122,6 +122,8 @@ pub(crate) struct Lease {
     ending: Option<Point>,
     /// How many leases were made before it.
     order: u64,
+    /// Another tenant gave it, ready at this point: its holder may not have heard of it.
+    given: Option<Point>,
 }
 
 /// What the state has to ask of those who carry out its effects.
@@ -137,7 +139,8 @@ pub(crate) struct Named {
     pub(crate) name: Name,
     pub(crate) block: Id,
     pub(crate) user: u32,
-    pub(crate) process: u32,
+    /// Who published it first, which may be gone.
+    pub(crate) maker: Id,
     pub(crate) policy: Policy,
     pub(crate) version: u64,
     /// In seconds, as the broker's shell counts them.
@@ -244,6 +247,8 @@ pub(crate) enum Effect {
     Part {
         tenant: Id,
     },
+    /// The broker ends, and its keeper with it.
+    Stop,
 }
 
 /// What is overwritten with zeros: all of a segment, or a block.
@@ -270,6 +275,17 @@ pub(crate) struct Host {
     pub(crate) name: Name,
     pub(crate) bytes: u64,
     pub(crate) user: u32,
+    /// Who asked for it first, which may be gone.
+    pub(crate) maker: Id,
+    /// In seconds, as the broker's shell counts them.
+    pub(crate) since: u64,
+}
+
+/// What has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Called {
+    pub(crate) memory: Memory,
+    pub(crate) id: Id,
 }
 
 /// Which record of the journal is to be written again.
@@ -297,6 +313,7 @@ pub(crate) struct Attachment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quota {
     user: u32,
+    memory: Memory,
     bytes: u64,
 }
 
@@ -312,8 +329,7 @@ pub(crate) struct State {
     pub(crate) leases: Shelf<Lease>,
     pub(crate) named: Shelf<Named>,
     pub(crate) hosts: Shelf<Host>,
-    names: BTreeMap<Name, Id>,
-    host_names: BTreeMap<Name, Id>,
+    names: BTreeMap<Name, Called>,
     waiting: BTreeMap<Id, Waiting>,
     /// How many leases were made.
     order: u64,
@@ -344,7 +360,6 @@ impl State {
             named: Shelf::default(),
             hosts: Shelf::default(),
             names: BTreeMap::new(),
-            host_names: BTreeMap::new(),
             waiting: BTreeMap::new(),
             order: 0,
             due: BTreeSet::new(),

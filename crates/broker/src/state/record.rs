@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use super::room::{Room, span_bytes};
 use super::shelf::{Shelf, index};
 use super::{
-    Attachment, Before, Block, Due, Host, Lease, Limits, Named, Peer, Post, Quota, Registered, Segment, Service, Stage,
-    State, Tenant, Thing, Touched,
+    Attachment, Before, Block, Called, Due, Host, Lease, Limits, Named, Peer, Post, Quota, Registered, Segment,
+    Service, Stage, State, Tenant, Thing, Touched,
 };
 use crate::name::{NAME_BYTES_MAX, Name};
-use crate::wire::{Access, Id, Point, Policy};
+use crate::wire::{Access, Id, Memory, Point, Policy};
 
 /// The kinds of records, in the order of their tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,10 +49,10 @@ impl Kind {
             Self::Attachment | Self::Quota => 2,
             Self::Tenant => 6,
             Self::Segment | Self::Block => 4,
-            Self::Lease => 10,
+            Self::Lease => 12,
             Self::Module => 8 + NAME_WORDS,
-            Self::Name => 9 + NAME_WORDS,
-            Self::Host => 2 + NAME_WORDS,
+            Self::Name => 10 + NAME_WORDS,
+            Self::Host => 4 + NAME_WORDS,
         }
     }
 
@@ -120,13 +120,14 @@ fn name_of(words: &[u64]) -> Option<Name> {
     Name::parse(text).ok()
 }
 
-fn lease_words(lease: &Lease) -> [u64; 10] {
-    let access = u64::from(lease.access == Access::Write);
+fn lease_words(lease: &Lease) -> [u64; 12] {
+    let access = u64::from(lease.access == Access::Write) | u64::from(lease.given.is_some()) << 1;
     let name = lease.name.map_or(0, |name| name.0);
     let [at, value] = lease.ending.unwrap_or_default().words();
+    let [given_at, given_value] = lease.given.unwrap_or_default().words();
     let (by, number) = (lease.by.0.0, u64::from(lease.by.1));
     let of = lease.of.map_or(0, |of| of.0);
-    [lease.holder.0, lease.block.0, access, name, by, number, at, value, lease.order, of]
+    [lease.holder.0, lease.block.0, access, name, by, number, at, value, lease.order, given_at, given_value, of]
 }
 
 fn point_of(words: &[u64]) -> Point {
@@ -168,7 +169,7 @@ impl State {
             Touched::Name(index) => match self.named.at(index) {
                 Some((id, named)) => {
                     let [at, value] = named.ready.words();
-                    let mut words = vec![named.block.0, pair(named.user, named.process), named.policy.word()];
+                    let mut words = vec![named.block.0, u64::from(named.user), named.maker.0, named.policy.word()];
                     let before = named.before.unwrap_or(Before { block: Id(0), version: 0 });
                     words.extend([named.version, named.since, at, value, before.block.0, before.version]);
                     words.extend(name_words(&named.name));
@@ -178,7 +179,7 @@ impl State {
             },
             Touched::Host(index) => match self.hosts.at(index) {
                 Some((id, host)) => {
-                    let mut words = vec![host.bytes, u64::from(host.user)];
+                    let mut words = vec![host.bytes, u64::from(host.user), host.maker.0, host.since];
                     words.extend(name_words(&host.name));
                     put(id, Some(&words))
                 }
@@ -189,7 +190,7 @@ impl State {
                 None => put(self.attachments.last_at(index), None),
             },
             Touched::Quota(index) => match self.quotas.at(index) {
-                Some((id, quota)) => put(id, Some(&[u64::from(quota.user), quota.bytes])),
+                Some((id, quota)) => put(id, Some(&[pair(quota.user, quota.memory.word() as u32), quota.bytes])),
                 None => put(self.quotas.last_at(index), None),
             },
             Touched::Module(index) => match self.modules.at(index) {
@@ -215,7 +216,8 @@ impl State {
     ) -> Self {
         let mut state = Self::new(limits, own_user);
         state.quotas = shelf(records(Kind::Quota), |_, words| {
-            Some(Quota { user: u32::try_from(words[0]).ok()?, bytes: words[1] })
+            let (user, memory) = halves(words[0]);
+            Some(Quota { user, memory: Memory::of(u64::from(memory)).ok()?, bytes: words[1] })
         });
         state.tenants = shelf(records(Kind::Tenant), |id, words| {
             let (user, process) = halves(words[0]);
@@ -231,7 +233,8 @@ impl State {
         });
         state.hosts = shelf(records(Kind::Host), |id, words| {
             let user = u32::try_from(words[1]).ok()?;
-            has(Thing::Host(id)).then_some(Host { bytes: words[0], user, name: name_of(&words[2..])? })
+            let (maker, since) = (Id(words[2]), words[3]);
+            has(Thing::Host(id)).then_some(Host { bytes: words[0], user, maker, since, name: name_of(&words[4..])? })
         });
         state.segments = shelf(records(Kind::Segment), |id, words| {
             let stage = [Stage::Making, Stage::Live, Stage::Leaving, Stage::Cleaning, Stage::Clean];
@@ -289,24 +292,25 @@ impl State {
             Some(Block { segment, offset, bytes, leases: 0, is_named: false, is_foreign, is_dirty: false })
         });
         self.named = shelf(records(Kind::Name), |_, words| {
-            let (user, process) = halves(words[1]);
-            let (block, policy) = (Id(words[0]), Policy::of(words[2]).ok()?);
-            let (version, since, ready) = (words[3], words[4], point_of(&words[5..]));
-            let name = name_of(&words[9..])?;
+            let (user, maker) = (u32::try_from(words[1]).ok()?, Id(words[2]));
+            let (block, policy) = (Id(words[0]), Policy::of(words[3]).ok()?);
+            let (version, since, ready) = (words[4], words[5], point_of(&words[6..]));
+            let name = name_of(&words[10..])?;
             self.blocks.get_mut(block)?.is_named = true;
-            let before = Before { block: Id(words[7]), version: words[8] };
+            let before = Before { block: Id(words[8]), version: words[9] };
             let before = self.blocks.get_mut(before.block).map(|block| {
                 block.is_named = true;
                 before
             });
-            Some(Named { name, block, user, process, policy, version, since, ready, before, readers: 0, writer: None })
+            Some(Named { name, block, user, maker, policy, version, since, ready, before, readers: 0, writer: None })
         });
     }
 
     fn recover_leases(&mut self, records: &impl Fn(Kind) -> Vec<Record>) {
         self.leases = shelf(records(Kind::Lease), |id, words| {
             let (holder, block) = (Id(words[0]), Id(words[1]));
-            let access = if words[2] == 0 { Access::Read } else { Access::Write };
+            let access = if words[2] & 1 == 0 { Access::Read } else { Access::Write };
+            let given = (words[2] & 2 != 0).then(|| point_of(&words[9..]));
             self.blocks.get(block)?;
             let ending = Some(point_of(&words[6..])).filter(|point| point.value > 0);
             self.tenants.get(holder)?;
@@ -326,8 +330,8 @@ impl State {
                     Access::Write => {}
                 }
             }
-            let (of, by) = (Some(Id(words[9])).filter(|of| of.0 != 0), (Id(words[4]), words[5] as u32));
-            Some(Lease { holder, block, access, name, of, by, ending, order: words[8] })
+            let (of, by) = (Some(Id(words[11])).filter(|of| of.0 != 0), (Id(words[4]), words[5] as u32));
+            Some(Lease { holder, block, access, name, of, by, ending, order: words[8], given })
         });
     }
 
@@ -359,8 +363,9 @@ impl State {
         ready.into_iter().for_each(|(name, ready)| self.add_due(ready, Due::Name(name)));
         self.due = self.tenants.iter().filter(|(_, tenant)| !tenant.due.is_empty()).map(|(id, _)| id).collect();
         self.leaving = self.tenants.iter().filter(|(_, tenant)| tenant.is_leaving).map(|(id, _)| id).collect();
-        self.names = self.named.iter().map(|(id, named)| (named.name.clone(), id)).collect();
-        self.host_names = self.hosts.iter().map(|(id, host)| (host.name.clone(), id)).collect();
+        let hosts = self.hosts.iter().map(|(id, host)| (host.name.clone(), Called { memory: Memory::Host, id }));
+        let named = self.named.iter().map(|(id, named)| (named.name.clone(), Called { memory: Memory::Device, id }));
+        self.names = hosts.chain(named).collect();
         let owned: Vec<_> = self.segments.iter().filter_map(|(id, segment)| Some((id, segment.owner?))).collect();
         for (segment, owner) in owned {
             self.tenants.get_mut(owner).expect("an owner is there").segments.insert(segment);
@@ -396,6 +401,7 @@ impl State {
             (0..self.modules.places()).map(Touched::Module).collect(),
         ];
         self.touched = all.into_iter().flatten().collect();
+        self.tell_all_given();
     }
 }
 

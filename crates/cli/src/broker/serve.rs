@@ -83,7 +83,7 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         },
     };
     place::prepare(&config.socket, arguments.group).map_err(|error| match error.kind() {
-        ErrorKind::PermissionDenied => Failure::Wrong(error.to_string()),
+        ErrorKind::PermissionDenied | ErrorKind::InvalidFilename => Failure::Wrong(error.to_string()),
         _ => failed(error),
     })?;
     let Probed { what: device, total_bytes, uuid } =
@@ -104,7 +104,7 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         // Who does not listen is served all the same.
         let _ = writeln!(
             std::io::stdout(),
-            "{device}\na broker of {budget} serves {}\nstop it with Ctrl-C; what it holds is gone then",
+            "{device}\na broker of {budget} serves {}\nstop it with Ctrl-C or `freehold stop`; what it holds is gone then",
             config.socket.display()
         );
     };
@@ -115,7 +115,9 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         }
     });
     outcome.map_err(|error| match error.kind() {
-        ErrorKind::AddrInUse => Failure::Wrong(format!("{error}: use it, or name another with --socket")),
+        ErrorKind::AddrInUse => {
+            Failure::Wrong(format!("{error}: use it, stop it with `freehold stop`, or name another with --socket"))
+        }
         _ => Failure::Failed(error.to_string()),
     })
 }

@@ -4,8 +4,10 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use freehold::{Device, Stream, open};
+use freehold_broker::signals::Signals;
 use freehold_broker::wire::{Refusal, Request};
 use freehold_broker::{Access, Broker, Lease, LinkError, Name, Policy};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -66,7 +68,9 @@ fn connect(at: &At, device: Option<&str>) -> Result<(Device, Broker), Failure> {
 /// The broker first, and the name: where one of them will not do nothing is asked of a device.
 fn expect_free(at: &At, name: &Name) -> Result<(), Failure> {
     match at.connect()?.call(Request::Find { name: name.clone() }) {
-        Ok(_) => Err(Failure::Broker(Refusal::NameTaken.into())),
+        Ok(_) | Err(LinkError::Refused { refusal: Refusal::OtherMemory { .. }, .. }) => {
+            Err(Failure::Broker(Refusal::NameTaken.into()))
+        }
         Err(LinkError::Refused { refusal: Refusal::NoName, .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -128,13 +132,14 @@ fn try_put(arguments: &PutArguments) -> Result<(), Failure> {
 fn try_get(arguments: &GetArguments) -> Result<(), Failure> {
     let name = names::name(&arguments.name)?;
     expect_there(&arguments.at, &name)?;
+    let partial = Partial::watched()?;
     let (device, broker) = connect(&arguments.at, arguments.device.as_deref())?;
     let stream = device.stream()?;
     let lease: Lease<u8> = broker.lease(&stream, name.as_str(), Access::Read)?;
     let path = &arguments.output;
     let total_bytes = lease.len() as u64;
     let bar = if arguments.json { ProgressBar::hidden() } else { bar(total_bytes) };
-    write_over(path, |file| write_all(&stream, &lease, path, file, &bar))?;
+    write_over(path, &partial, |file| write_all(&stream, &lease, path, file, &bar))?;
     bar.finish_and_clear();
     if arguments.json {
         super::say(serde_json::json!({ "name": name.as_str(), "file": path, "bytes": total_bytes }))?;
@@ -144,9 +149,37 @@ fn try_get(arguments: &GetArguments) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The file that is not whole yet, which a signal that ends this process takes along.
+struct Partial(Arc<Mutex<Option<PathBuf>>>);
+
+impl Partial {
+    /// Before a driver has threads: a signal would end the process in one of them.
+    fn watched() -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| Failure::Failed(format!("signals cannot be waited for: {error}"));
+        let signals = Signals::block().map_err(failed)?;
+        let path = Arc::new(Mutex::new(None::<PathBuf>));
+        let watched = path.clone();
+        let remove = move || {
+            let path = watched.lock().unwrap_or_else(PoisonError::into_inner).take();
+            // It may be whole by now, and have its name.
+            let _ = path.map(fs::remove_file);
+        };
+        std::thread::Builder::new().spawn(move || signals.end_behind(remove)).map_err(failed)?;
+        Ok(Self(path))
+    }
+
+    fn is(&self, path: &Path) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(path.to_owned());
+    }
+}
+
 /// Writes a file beside the one that is there first: what that had is lost only to a whole one. What is no regular file, a device or
 /// a pipe, is written to as it is.
-fn write_over(path: &Path, write: impl FnOnce(&mut File) -> Result<(), Failure>) -> Result<(), Failure> {
+fn write_over(
+    path: &Path,
+    unfinished: &Partial,
+    write: impl FnOnce(&mut File) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let before = fs::metadata(path).ok();
     if before.as_ref().is_some_and(|found| !found.is_file()) {
         return write(&mut of_file(path, File::options().write(true).open(path))?);
@@ -156,6 +189,7 @@ fn write_over(path: &Path, write: impl FnOnce(&mut File) -> Result<(), Failure>)
     let mut partial = target.clone().into_os_string();
     partial.push(format!(".{}.part", std::process::id()));
     let partial = PathBuf::from(partial);
+    unfinished.is(&partial);
     let mut file = of_file(path, File::options().write(true).create_new(true).open(&partial))?;
     let written = write(&mut file).and_then(|()| {
         of_file(path, file.sync_all())?;
