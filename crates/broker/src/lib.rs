@@ -1,13 +1,16 @@
 //! Device memory that outlives its process: a broker that makes and leases it, a keeper that holds it when the broker dies, and
 //! what tenants need to use it.
 
+mod calls;
 mod cleaner;
 mod client;
 mod daemon;
 mod journal;
 pub mod keeper;
+mod kernels;
 mod maker;
 mod name;
+mod order;
 mod part;
 pub mod place;
 mod post;
@@ -20,11 +23,16 @@ mod socket;
 mod state;
 #[cfg(any(test, fuzzing))]
 pub mod trial;
+mod trouble;
 pub mod wire;
+mod worker;
 
 pub use client::{
-    Answer, Broker, Error, Given, Granted, Host, HostGuard, Lease, Link, LinkError, Lost, Patience, Result,
+    Answer, Blame, Broker, Call, CallError, Caller, Carried, Code, Error, Given, Granted, Host, HostGuard, Kernel,
+    Launch, Lease, Link, LinkError, ListedModule, Lost, MODULE_BYTES_MAX, Module, Named, Patience, Result,
 };
+pub use kernels::{Kind, Parameter, Signature, kernels};
 pub use name::{Name, NotAName};
+pub use order::Argument;
 pub use part::{Config, Part, Probed, Terms, play};
 pub use wire::{Access, Policy};

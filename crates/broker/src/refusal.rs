@@ -77,6 +77,14 @@ pub enum Refusal {
     HasNames { names: u64, bytes: u64 },
     #[error("the lease is of another name: publish it under that one, or copy it to memory of its own")]
     OtherName,
+    #[error("there is no such module")]
+    NoModule,
+    #[error("a module of that name is there, with another text: drop it first")]
+    ModuleTaken,
+    #[error("a module is a sealed file in memory of 1 to {limit_bytes} bytes")]
+    BadModule { limit_bytes: u64 },
+    #[error("only a worker of the broker's may ask that")]
+    NotAWorker,
 }
 
 fn counted(names: u64) -> String {
@@ -130,6 +138,10 @@ impl Refusal {
             Self::HostQuota { limit_bytes, had_bytes, wanted_bytes } => (226, [limit_bytes, had_bytes, wanted_bytes]),
             Self::SmallQuota { least_bytes } => (227, [least_bytes, 0, 0]),
             Self::HasNames { names, bytes } => (228, [names, bytes, 0]),
+            Self::NoModule => (229, [0; 3]),
+            Self::ModuleTaken => (230, [0; 3]),
+            Self::BadModule { limit_bytes } => (231, [limit_bytes, 0, 0]),
+            Self::NotAWorker => (232, [0; 3]),
             Self::TenantQuota { limit_bytes, had_bytes, wanted_bytes } => (220, [limit_bytes, had_bytes, wanted_bytes]),
         }
     }
@@ -173,6 +185,10 @@ impl Refusal {
             226 => Self::HostQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
             227 => Self::SmallQuota { least_bytes: first },
             228 => Self::HasNames { names: first, bytes: second },
+            229 => Self::NoModule,
+            230 => Self::ModuleTaken,
+            231 => Self::BadModule { limit_bytes: first },
+            232 => Self::NotAWorker,
             220 => Self::TenantQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
             _ => return Err(NoMessage),
         })

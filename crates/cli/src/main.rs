@@ -55,6 +55,13 @@ enum Command {
     Drop(broker::names::DropArguments),
     /// Say what a user may have at the broker, or change it
     Quota(broker::names::QuotaArguments),
+    /// Keep modules of kernels at the broker, under names
+    #[command(subcommand)]
+    Module(broker::modules::Command),
+    /// Have a kernel of a module launched by a worker of the broker's, and wait for it
+    ///
+    /// Example: freehold call blas/saxpy saxpy --grid 4096 --block 256 --arg lease:y --arg read:x --arg f32:2.0 --arg u32:1048576
+    Call(broker::call::Arguments),
     /// Show who holds what at the broker, live; q leaves
     Top(broker::top::Arguments),
     /// Be the other process of `bench share`
@@ -84,6 +91,8 @@ fn main() -> ExitCode {
         Command::Ls(arguments) => broker::names::list(&arguments),
         Command::Drop(arguments) => broker::names::drop_name(&arguments),
         Command::Quota(arguments) => broker::names::quota(&arguments),
+        Command::Module(command) => broker::modules::run(&command),
+        Command::Call(arguments) => broker::call::run(&arguments),
         Command::Top(arguments) => broker::top::run(&arguments),
         Command::SharePartner(arguments) => bench::share::partner::run(&arguments),
         Command::Part(arguments) => broker::serve::part(&arguments),

@@ -3,12 +3,13 @@
 mod ending;
 mod greeting;
 mod many;
+mod worker;
 
 pub use ending::Lost;
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use crate::ring::{Doorstep, Spin, Used};
 use crate::shared::Shared;
 use crate::socket::{self, NotReceived};
 use crate::state::CLOCK_WORDS;
-use crate::wire::{Access, Framed, Id, Point, Refusal, Reply, Request};
+use crate::wire::{Access, Framed, Id, Point, Refusal, Reply, Request, is_unasked};
 
 /// How long a tenant sleeps before it looks whether the broker is still there.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
@@ -184,6 +185,8 @@ pub struct Link {
     /// Those that were returned, with the number of the request, which is not answered yet.
     ended: VecDeque<(u32, Id)>,
     leave: VecDeque<Id>,
+    /// Borrowed leases that are to be returned.
+    recalled: VecDeque<Id>,
     /// The last refusals of what nobody waited for.
     refused: VecDeque<Refusal>,
     /// Replies that are on their way and nobody waits for.
@@ -367,7 +370,7 @@ impl Link {
     fn drain_until(&mut self, number: u32) -> Option<Reply> {
         while let Some(slot) = self.ring.reply() {
             if (slot[0] >> 32) as u32 == number
-                && !matches!(slot[0] as u16, 109 | 110)
+                && !is_unasked(slot[0])
                 && let Ok(framed) = Framed::<Reply>::decode(&slot)
             {
                 return Some(framed.message);
@@ -391,6 +394,7 @@ impl Link {
                 }
             }
             Reply::Leave { segment } => self.leave.push_back(segment),
+            Reply::Recall { lease } => self.recalled.push_back(lease),
             reply => self.answered(framed.number, reply),
         }
     }
@@ -460,17 +464,22 @@ impl Link {
 
     /// Asks over the socket, and waits for the answer. A broker that takes over is asked again.
     pub fn call(&mut self, request: Request) -> Result<Answer, LinkError> {
+        self.call_with(request, &[])
+    }
+
+    /// As [`call`](Self::call), with a descriptor beside it, or none.
+    pub(super) fn call_with(&mut self, request: Request, beside: &[BorrowedFd<'_>]) -> Result<Answer, LinkError> {
         self.check()?;
         self.number = self.number.wrapping_add(1);
         let mut framed = Framed { number: self.number, is_again: false, message: request };
-        self.send(&framed)?;
+        self.send(&framed, beside)?;
         loop {
             let received = socket::receive(&self.socket, RecvFlags::empty())?;
             let reply = Framed::<Reply>::decode(&received.slot).map_err(|_| LinkError::Malformed)?;
             match reply.message {
                 Reply::Resumed => {
                     framed.is_again = true;
-                    self.send(&framed)?;
+                    self.send(&framed, beside)?;
                 }
                 // Of a broker that answered before it was gone.
                 _ if reply.number != framed.number => {}
@@ -486,10 +495,10 @@ impl Link {
         }
     }
 
-    fn send(&self, framed: &Framed<Request>) -> Result<(), LinkError> {
+    fn send(&self, framed: &Framed<Request>, beside: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
         let (slot, tail) = framed.encode();
         loop {
-            match socket::send(&self.socket, &slot, tail.as_bytes(), &[]) {
+            match socket::send(&self.socket, &slot, tail.as_bytes(), beside) {
                 // Brokers that come and go do not read for a moment.
                 Err(Errno::AGAIN) => {
                     let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];

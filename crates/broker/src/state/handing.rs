@@ -4,7 +4,7 @@
 use super::counts::Step;
 use super::memory::within;
 use super::shelf::index;
-use super::{Attachment, Block, Effect, Lease, State, Thing, Touched, World};
+use super::{Attachment, Block, Effect, Lease, State, Tenant, Thing, Touched, World};
 use crate::wire::{Access, Id, Point, Refusal, Reply, Request};
 
 impl State {
@@ -53,12 +53,15 @@ impl State {
         point: Point,
         world: &impl World,
     ) -> Result<Reply, Refusal> {
-        if self.held(from, lease)?.access == Access::Read {
+        let held = self.held(from, lease)?;
+        // What a worker borrowed is not its own.
+        if held.access == Access::Read || held.of.is_some() {
             return Err(Refusal::ReadOnly);
         }
         let point = self.own_point(from, point)?;
         let user = self.user_of(from);
-        let receiver = self.tenants.get(to).filter(|tenant| !tenant.is_fenced).ok_or(Refusal::NoTenant)?;
+        let may_receive = |tenant: &&Tenant| !tenant.is_fenced && tenant.service.is_none();
+        let receiver = self.tenants.get(to).filter(may_receive).ok_or(Refusal::NoTenant)?;
         if receiver.peer.user != user {
             return Err(Refusal::NotAllowed { user: receiver.peer.user });
         }
@@ -69,6 +72,7 @@ impl State {
         self.order += 1;
         (given.holder, given.by, given.order, given.given) = (to, (from, number), self.order, Some(point));
         let name = given.name;
+        self.recall(from, lease);
         self.mark_foreign(given.block, to);
         // The new one is written first: a broker that comes after finds one of them, or both.
         let new = self.leases.add(given);
@@ -132,6 +136,7 @@ impl State {
                 let (made, _) = self.leases.iter().find(is_given)?;
                 // The new one was written first.
                 if let Some(Lease { block, .. }) = left {
+                    self.recall(from, lease);
                     self.leases.remove(lease);
                     self.touch(Touched::Lease(index(lease)));
                     let giver = self.tenants.get_mut(from).expect("it asks");

@@ -148,10 +148,23 @@ impl State {
         if access == Access::Write {
             self.mark_foreign(block, tenant);
         }
+        self.grant_of(tenant, number, block, access, name, None)
+    }
+
+    /// A lease of a block: of what has a name, or of another lease.
+    pub(super) fn grant_of(
+        &mut self,
+        tenant: Id,
+        number: u32,
+        block: Id,
+        access: Access,
+        name: Option<Id>,
+        of: Option<Id>,
+    ) -> Reply {
         self.order += 1;
         let (by, order) = ((tenant, number), self.order);
-        let lease =
-            self.leases.add(Lease { holder: tenant, block, access, name, by, ending: None, order, given: None });
+        let lease = Lease { holder: tenant, block, access, name, of, by, ending: None, order, given: None };
+        let lease = self.leases.add(lease);
         self.touch(Touched::Lease(index(lease)));
         let holder = self.tenants.get_mut(tenant).expect("it asks");
         holder.leases.insert(lease);
@@ -279,6 +292,8 @@ impl State {
         if let Some(point) = ended.ending {
             self.remove_due(point, Due::Lease(lease));
         }
+        self.recall(ended.holder, lease);
+        self.forget_borrowed(&ended, lease);
         let holder = self.tenants.get_mut(ended.holder).expect("who has a lease is there");
         holder.leases.remove(&lease);
         self.counts.lease(ended.holder, holder.peer.user, Step::Take);

@@ -1,5 +1,6 @@
 //! Names: what is published, who may lease it, and what becomes of it.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::counts::Step;
@@ -33,6 +34,9 @@ impl State {
         let Publication { lease, policy, point, name } = publication;
         let point = self.own_point(from, point)?;
         let held = self.held(from, lease)?;
+        if held.of.is_some() {
+            return Err(Refusal::ReadOnly);
+        }
         let (block, of, access) = (held.block, held.name, held.access);
         let id = match self.names.get(&name).copied() {
             Some(Called { memory: Memory::Host, .. }) => return Err(Refusal::NameTaken),
@@ -55,6 +59,7 @@ impl State {
         self.change_block(block, |block| block.is_named = true);
         self.touch(Touched::Block(index(block)));
         // From now on it is written by who leases the name for that.
+        self.recall(from, lease);
         let published = self.leases.get_mut(lease).expect("it is held");
         let was = (published.access, published.name);
         (published.access, published.name, published.given) = (Access::Read, Some(id), None);
@@ -248,27 +253,7 @@ impl State {
     /// The names that are most like one that is not there: of those that lie around it in their order, which begin as it does, as
     /// many as [`LETTERS_MAX`] allows.
     pub(crate) fn nearest(&self, name: &Name, count: usize) -> Vec<&Name> {
-        let mut before = self.names.range::<Name, _>(..name).rev().map(|(known, _)| known);
-        let mut behind = self.names.range::<Name, _>(name..).map(|(known, _)| known);
-        let mut found: Vec<(usize, &Name)> = Vec::with_capacity(count + 1);
-        let mut letters = 0;
-        let mut is_left = true;
-        while is_left && letters < LETTERS_MAX {
-            let around = [before.next(), behind.next()];
-            is_left = around.iter().any(Option::is_some);
-            for known in around.into_iter().flatten() {
-                letters += (known.as_str().len() + 1) * (name.as_str().len() + 1);
-                let most = if found.len() < count { usize::MAX } else { found[count - 1].0 };
-                // So many letters have to be added at the least.
-                if known.as_str().len().abs_diff(name.as_str().len()) > most {
-                    continue;
-                }
-                found.push((distance(known.as_str(), name.as_str()), known));
-                found.sort();
-                found.truncate(count);
-            }
-        }
-        found.into_iter().map(|(_, known)| known).collect()
+        nearest_of(&self.names, name, count)
     }
 
     /// Memory of the host under a name.
@@ -313,4 +298,29 @@ impl State {
         self.touch(Touched::Host(index(id)));
         Ok(id)
     }
+}
+
+/// The names of a list that are most like one that is not there.
+pub(super) fn nearest_of<'a, T>(names: &'a BTreeMap<Name, T>, name: &Name, count: usize) -> Vec<&'a Name> {
+    let mut before = names.range::<Name, _>(..name).rev().map(|(known, _)| known);
+    let mut behind = names.range::<Name, _>(name..).map(|(known, _)| known);
+    let mut found: Vec<(usize, &Name)> = Vec::with_capacity(count + 1);
+    let mut letters = 0;
+    let mut is_left = true;
+    while is_left && letters < LETTERS_MAX {
+        let around = [before.next(), behind.next()];
+        is_left = around.iter().any(Option::is_some);
+        for known in around.into_iter().flatten() {
+            letters += (known.as_str().len() + 1) * (name.as_str().len() + 1);
+            let most = if found.len() < count { usize::MAX } else { found[count - 1].0 };
+            // So many letters have to be added at the least.
+            if known.as_str().len().abs_diff(name.as_str().len()) > most {
+                continue;
+            }
+            found.push((distance(known.as_str(), name.as_str()), known));
+            found.sort();
+            found.truncate(count);
+        }
+    }
+    found.into_iter().map(|(_, known)| known).collect()
 }

@@ -89,6 +89,17 @@ impl State {
             Request::Quota { user, memory, change } => self.quota(from, user, memory, change).map(Some),
             Request::Totals => Ok(Some(Reply::Sums(self.sums()))),
             Request::Host { bytes, name } => self.host(from, number, bytes, name).map(|()| None),
+            Request::Hire { label } => self.hire(from, number, label).map(|()| None),
+            Request::Borrow { lease, of } => self.borrow(from, number, lease, of).map(Some),
+            Request::PutModule { bytes, hash, name } => self.put_module(from, bytes, hash, name).map(Some),
+            Request::Module { id, name } => self.module(from, number, id, name.as_ref()).map(|()| None),
+            Request::Modules { after } => {
+                let text = self.list_modules(after.as_ref());
+                self.effects.push(Effect::Text { to: from, number, text });
+                Ok(None)
+            }
+            Request::DropModule { name } => self.drop_module(from, &name, is_again).map(Some),
+            Request::Prove { module } => self.prove(from, module).map(Some),
             Request::Bye => {
                 self.effects.push(Effect::Reply { to: from, number, reply: Reply::Done });
                 self.pass_of(from, world);

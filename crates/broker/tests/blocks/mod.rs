@@ -20,7 +20,8 @@ pub(crate) type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// A process that does one thing with a device, and says what came of it.
 pub(crate) fn process(socket: &OsStr, task: &str, to: u64) -> ExitCode {
-    match act(Path::new(socket), task, to) {
+    let outcome = crate::calls::act(Path::new(socket), task, to);
+    match outcome.unwrap_or_else(|| act(Path::new(socket), task, to)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             println!("{error}");

@@ -1,6 +1,8 @@
 //! The commands of the broker: `serve`, and those that speak to one.
 
 pub(crate) mod bytes;
+pub(crate) mod call;
+pub(crate) mod modules;
 pub(crate) mod names;
 pub(crate) mod serve;
 pub(crate) mod stop;
@@ -13,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use freehold_broker::wire::Refusal;
-use freehold_broker::{Link, LinkError, place};
+use freehold_broker::{Blame, CallError, Link, LinkError, place};
 
 /// How long a broker may take to answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -45,6 +47,8 @@ pub(crate) enum Failure {
     Tenant(#[from] freehold_broker::Error),
     #[error(transparent)]
     Device(#[from] freehold::Error),
+    #[error(transparent)]
+    Call(#[from] CallError),
     #[error("{0}")]
     Wrong(String),
     #[error("{0}")]
@@ -55,7 +59,9 @@ impl Failure {
     /// 2 where the call was wrong, 3 where no broker answers, 1 otherwise.
     fn status(&self) -> u8 {
         let link = match self {
-            Self::Broker(error) | Self::Tenant(freehold_broker::Error::Link(error)) => Some(error),
+            Self::Broker(error)
+            | Self::Tenant(freehold_broker::Error::Link(error))
+            | Self::Call(CallError::Link(error)) => Some(error),
             _ => None,
         };
         match (self, link) {
@@ -65,6 +71,7 @@ impl Failure {
             ) => 3,
             (_, Some(LinkError::Refused { refusal: Refusal::BadName(_), .. } | LinkError::TooLong(_)))
             | (Self::Wrong(_), _) => 2,
+            (Self::Call(error), None) if error.blame() == Blame::Caller => 2,
             _ => 1,
         }
     }

@@ -26,6 +26,9 @@ pub(crate) struct Arguments {
     /// The most memory of one process
     #[arg(long, value_parser = bytes::parse, value_name = "SIZE")]
     tenant_memory: Option<u64>,
+    /// How long a kernel may run that a worker launches, in seconds
+    #[arg(long, value_parser = seconds, value_name = "SECONDS", default_value = "10")]
+    launch_time: u64,
     #[command(flatten)]
     at: At,
     /// How long the broker looks for the next request before it sleeps, in microseconds
@@ -51,6 +54,16 @@ fn group(text: &str) -> Result<u32, String> {
     place::group(text).ok_or_else(|| format!("there is no group {text:?}: `getent group` lists them"))
 }
 
+/// A time, as milliseconds.
+fn seconds(text: &str) -> Result<u64, String> {
+    let seconds: f64 = text.parse().unwrap_or(0.0);
+    // A day is longer than anybody waits.
+    match (0.001..=86_400.0).contains(&seconds) {
+        true => Ok((seconds * 1e3) as u64),
+        false => Err(format!("{text:?} is no time: say seconds from 0.001 to 86400, as in 10")),
+    }
+}
+
 fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Failed(error.to_string());
     let program = std::env::current_exe().map_err(failed)?;
@@ -66,6 +79,7 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
             group: arguments.group,
             user_bytes: arguments.user_memory,
             tenant_bytes: arguments.tenant_memory,
+            launch_ms: Some(arguments.launch_time),
         },
     };
     place::prepare(&config.socket, arguments.group).map_err(|error| match error.kind() {

@@ -16,7 +16,7 @@ use crate::ring::{RING_BYTES, Spin, Used};
 use crate::shared::Shared;
 use crate::socket;
 use crate::state::CLOCK_WORDS;
-use crate::wire::{Framed, Reply, Request, VERSION};
+use crate::wire::{Framed, Id, Reply, Request, VERSION};
 
 /// How often a broker may die while it is greeted, one after the other.
 const GREETINGS_MAX: u32 = 8;
@@ -83,8 +83,19 @@ impl Link {
             }
             _ => return Err(LinkError::Malformed),
         };
+        let descriptors = <[OwnedFd; 3]>::try_from(received.descriptors).map_err(|_| LinkError::Malformed)?;
+        Self::over(socket, tenant, device, descriptors)
+    }
+
+    /// A tenant that is known at the broker: over its socket, with its ring, clock and bell.
+    pub(super) fn over(
+        socket: OwnedFd,
+        tenant: Id,
+        device: u128,
+        descriptors: [OwnedFd; 3],
+    ) -> Result<Self, LinkError> {
         let family = Family::new().map_err(LinkError::from_system)?;
-        let [ring, clock, bell] = <[OwnedFd; 3]>::try_from(received.descriptors).map_err(|_| LinkError::Malformed)?;
+        let [ring, clock, bell] = descriptors;
         Ok(Self {
             socket,
             ring: Used::new(Shared::open(ring, RING_BYTES)?),
@@ -100,6 +111,7 @@ impl Link {
             taken: HashSet::default(),
             ended: VecDeque::new(),
             leave: VecDeque::new(),
+            recalled: VecDeque::new(),
             refused: VecDeque::new(),
             unanswered: 0,
             is_over: false,

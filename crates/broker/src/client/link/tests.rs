@@ -28,6 +28,7 @@ fn connected() -> (Link, Served, OwnedFd) {
         taken: HashSet::default(),
         ended: VecDeque::new(),
         leave: VecDeque::new(),
+        recalled: VecDeque::new(),
         refused: VecDeque::new(),
         unanswered: 0,
         is_over: false,

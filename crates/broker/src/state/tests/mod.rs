@@ -71,7 +71,8 @@ pub(crate) fn check(state: &State) {
         let holder = state.tenants.get(lease.holder).unwrap();
         assert_eq!(holder.leases.contains(&id), lease.ending.is_none());
         if let Some(point) = lease.ending {
-            assert!(holder.due.contains(&(point.word, point.value, Due::Lease(id))));
+            let whose = state.tenants.get(point.tenant).unwrap();
+            assert!(whose.due.contains(&(point.word, point.value, Due::Lease(id))));
         }
     }
     for (id, tenant) in state.tenants.iter() {
