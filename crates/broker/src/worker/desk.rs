@@ -219,7 +219,7 @@ impl Desk {
                 }
                 Given::Bytes { bytes, words } => Actual::bytes(words, bytes as usize),
                 Given::Lease { lease, offset_bytes } => {
-                    Actual::memory(&stock.borrowed(lease).lease, offset_bytes as usize)
+                    Actual::memory(&*stock.borrowed(lease).lease, offset_bytes as usize)
                 }
             })
             .map(|actual| actual.expect("sizes and bounds were looked at"))
