@@ -5,6 +5,7 @@ mod calls;
 mod cleaner;
 mod client;
 mod daemon;
+mod gpu;
 mod journal;
 pub mod keeper;
 mod kernels;
@@ -31,6 +32,7 @@ pub use client::{
     Answer, Blame, Broker, Call, CallError, Caller, Carried, Code, Error, Given, Granted, Host, HostGuard, Kernel,
     Launch, Lease, Link, LinkError, ListedModule, Lost, MODULE_BYTES_MAX, Module, Named, Patience, Result,
 };
+pub use gpu::{Buffer, Gpu, GpuError, GpuKernel, GpuResult, Place};
 pub use kernels::{Kind, Parameter, Signature, kernels};
 pub use name::{Name, NotAName};
 pub use order::Argument;

@@ -115,7 +115,7 @@ impl Trial {
     /// A number that may mean something.
     fn word(&self, tenants: &[Id], choices: &mut Choices<'_>) -> Option<u64> {
         let state = &self.state;
-        Some(match choices.byte()? % 9 {
+        Some(match choices.byte()? % 10 {
             0 | 1 => 0,
             2 => u64::from(choices.byte()?),
             3 => u64::from(choices.byte()?) << 16,
@@ -123,6 +123,7 @@ impl Trial {
             5 => choices.of(&state.segments.iter().map(|(id, _)| id).collect::<Vec<_>>())?.0,
             6 => choices.of(&state.named.iter().map(|(id, _)| id).collect::<Vec<_>>())?.0,
             7 => choices.of(tenants)?.0,
+            8 => choices.of(&state.modules.iter().map(|(id, _)| id).collect::<Vec<_>>())?.0,
             _ => choices.word()?,
         })
     }

@@ -158,6 +158,7 @@ const TESTS: &[Test] = &[
         "what_is_returned_with_calls_pending_is_free_when_they_have_passed",
         calls::what_is_returned_with_calls_pending_is_free_when_they_have_passed,
     ),
+    ("one_handle_reads_the_same_here_and_at_the_broker", calls::one_handle_reads_the_same_here_and_at_the_broker),
     ("every_bad_call_is_refused_in_a_sentence", calls::every_bad_call_is_refused_in_a_sentence),
     ("every_bad_module_is_refused_in_a_sentence", calls::every_bad_module_is_refused_in_a_sentence),
     (

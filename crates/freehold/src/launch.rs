@@ -215,16 +215,16 @@ impl<'a> Actual<'a> {
         (bytes <= size_of_val(words)).then_some(Self(Known::Bytes(words, bytes)))
     }
 
-    /// Imported memory from an element on: written where it may be, for nobody knows what the kernel does. Nothing where the part
-    /// has fewer elements.
-    pub fn memory<T: Plain>(part: &'a Part<T>, element: usize) -> Option<Self> {
-        if element >= part.len() {
+    /// Memory from an element on: written where it may be, for nobody knows what the kernel does. Nothing where there are fewer
+    /// elements.
+    pub fn memory<T: Plain>(memory: &'a impl Target<T>, element: usize) -> Option<Self> {
+        if element >= memory.len() {
             return None;
         }
-        let read = Source::used(part);
-        let access = if read.permission == Permission::Read { Access::Read } else { Access::Write };
-        let address = part.address().0 + (element * size_of::<T>()) as u64;
-        Some(Self(Known::Memory(address, Used { access, ..read })))
+        let written = memory.used(Access::Write);
+        let access = if written.permission == Permission::Read { Access::Read } else { Access::Write };
+        let address = memory.address().0 + (element * size_of::<T>()) as u64;
+        Some(Self(Known::Memory(address, Used { access, ..written })))
     }
 }
 

@@ -226,12 +226,13 @@ impl State {
         };
         let foreign: Vec<Id> = self.leases.iter().filter(|(_, lease)| is_foreign(lease)).map(|(id, _)| id).collect();
         foreign.into_iter().for_each(|lease| self.end_lease(lease, Some(Point::default())));
-        let is_lent = |lease: &Lease| lease.of.filter(|_| lease.ending.is_none());
-        let lent = self.leases.iter().filter_map(|(id, lease)| Some((id, is_lent(lease)?, lease.holder)));
-        let lent: Vec<(Id, Id, Id)> = lent.collect();
-        for (borrowed, of, worker) in lent {
+        let lent = self.leases.iter().filter(|(_, lease)| lease.of.is_some() && lease.ending.is_none());
+        let lent: Vec<(Id, Lease)> = lent.map(|(id, lease)| (id, lease.clone())).collect();
+        for (borrowed, Lease { holder: worker, access, of, .. }) in lent {
+            let Some(of) = of else { continue };
+            // Neither of what is over, nor for more than it is for: the broker that is gone may not have said so.
             let serves = self.tenants.get(worker).and_then(|worker| worker.service.as_ref());
-            let principal = self.leases.get(of);
+            let principal = self.leases.get(of).filter(|principal| principal.access == access);
             let is_lent =
                 principal.zip(serves).is_some_and(|(lease, service)| service.serves.contains_key(&lease.holder));
             match is_lent {

@@ -115,6 +115,15 @@ impl Desk {
         })
     }
 
+    /// The code of a device that takes no more work: of the fault, where it is one, whatever the call was answered with.
+    fn code_of(&self, error: &freehold::Error) -> u32 {
+        let answered = match of_device(error) {
+            Trouble::Faulted { code } | Trouble::Device { code } => code,
+            _ => CUerror::UNKNOWN.number(),
+        };
+        self.fault().unwrap_or(answered)
+    }
+
     /// Launches what is called, for a turn, and has streams write their words behind it.
     pub(super) fn serve(&mut self, device: &Device, stock: &mut Stock) -> Served {
         let mut served = Served::Nothing;
@@ -146,10 +155,7 @@ impl Desk {
         };
         let Head { stream, number, .. } = head;
         if self.lanes[stream as usize].is_none() {
-            let made = device.stream().map_err(|error| match of_device(&error) {
-                Trouble::Faulted { code } | Trouble::Device { code } => code,
-                _ => CUerror::UNKNOWN.number(),
-            })?;
+            let made = device.stream().map_err(|error| self.code_of(&error))?;
             self.lanes[stream as usize] = Some(Lane { stream: made, marked: 0, told: 0 });
         }
         // Numbers count on: others would make the word go back, or pass what has not.
@@ -167,6 +173,11 @@ impl Desk {
             Ok(()) => Ok(()),
             Err((Trouble::Faulted { code }, _)) => Err(code),
             Err((trouble, text)) => {
+                // What was called before may have failed meanwhile: then that is why.
+                let fault = matches!(trouble, Trouble::Device { .. }).then(|| self.fault()).flatten();
+                if let Some(code) = fault {
+                    return Err(code);
+                }
                 if !text.is_empty() {
                     self.calls.set_text(&text);
                 }
@@ -219,7 +230,7 @@ impl Desk {
                 }
                 Given::Bytes { bytes, words } => Actual::bytes(words, bytes as usize),
                 Given::Lease { lease, offset_bytes } => {
-                    Actual::memory(&stock.borrowed(lease).lease, offset_bytes as usize)
+                    Actual::memory(&*stock.borrowed(lease).lease, offset_bytes as usize)
                 }
             })
             .map(|actual| actual.expect("sizes and bounds were looked at"))
@@ -273,10 +284,7 @@ impl Desk {
         lane.mark(lane.put());
         let written = known.stream.write_word(self.watch.clock(), lane.word(), lane.put());
         known.marked = lane.put();
-        written.map_err(|error| match of_device(&error) {
-            Trouble::Faulted { code } | Trouble::Device { code } => code,
-            _ => CUerror::UNKNOWN.number(),
-        })
+        written.map_err(|error| self.code_of(&error))
     }
 
     fn mark_all(&mut self) -> Result<(), u32> {

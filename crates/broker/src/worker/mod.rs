@@ -15,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use freehold::{Device, open};
+use freehold_driver::cuda::{context, primary};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
@@ -95,7 +96,7 @@ pub(crate) fn run(config: &Config, post: OwnedFd) -> io::Result<()> {
         return Err(io::Error::other("a broker starts its workers itself: say `freehold serve`"));
     };
     let link = Link::of_worker(worker, device, socket, [ring, clock, bell]).map_err(io::Error::other)?;
-    let opened = open::device(config.device.as_deref()).map_err(io::Error::other);
+    let opened = open_device(config.device.as_deref());
     let opened = opened.and_then(|device| Ok((Broker::over(&device, link).map_err(io::Error::other)?, device)));
     match opened {
         Ok((broker, device)) => Worker::new(config, post, broker, device, limit)?.serve(),
@@ -104,6 +105,14 @@ pub(crate) fn run(config: &Config, post: OwnedFd) -> io::Result<()> {
             Err(error)
         }
     }
+}
+
+/// The device, with its context current in this thread: without one a driver that has failed does not say how.
+fn open_device(wish: Option<&str>) -> io::Result<Device> {
+    let opened = open::open(wish).map_err(io::Error::other)?;
+    let current = primary::retain(&opened.api, opened.device);
+    current.and_then(|context| context::set_current(&opened.api, context)).map_err(io::Error::other)?;
+    open::device(wish).map_err(io::Error::other)
 }
 
 /// Tells the first who is to be served that there is no device.

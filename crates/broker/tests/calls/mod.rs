@@ -8,7 +8,7 @@ mod refusals;
 use std::path::Path;
 
 use freehold::{Grid, Stream};
-use freehold_broker::{Argument, Broker, Caller, Launch, Lease, Module};
+use freehold_broker::{Argument, Broker, Caller, Gpu, Launch, Lease, Module};
 
 use crate::blocks::Outcome;
 use crate::stage::{self, Stage};
@@ -79,6 +79,7 @@ pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
         "call-shared" => shared(socket),
         "call-lifetimes" => lifetimes(socket),
         "call-returns" => returns(socket),
+        "call-gpu" => gpus(socket),
         other => return faults::act(socket, other, seed).or_else(|| kills::act(socket, other, seed)),
     })
 }
@@ -270,5 +271,34 @@ fn returns(socket: &Path) -> Outcome {
         assert_eq!(tenant.read(&next)?, [77; 5000]);
     }
     stage::until("nothing is leased", || (tenant.broker.sums().ok()?.leases == 0).then_some(()));
+    Ok(())
+}
+
+pub(crate) fn one_handle_reads_the_same_here_and_at_the_broker(stage: &Stage) {
+    said(stage, "call-gpu");
+}
+
+fn gpus(socket: &Path) -> Outcome {
+    let device = freehold::open::device(Some(&stage::device()))?;
+    for gpu in [Gpu::on(&device)?, Gpu::at_broker_of(&device, socket)?] {
+        let step = gpu.kernel(TEXT, "step")?;
+        let mut x = gpu.upload(&[1_u32; 300])?;
+        let mut wanted = 1;
+        for k in 0..100 {
+            gpu.launch(&step, Grid::cover(300_u32, 64), &[x.argument(0), k.into(), 300_u32.into()])?;
+            wanted = stepped(wanted, k);
+        }
+        assert_eq!(gpu.download(&x)?, [wanted; 300]);
+        gpu.write(&mut x, &[5; 300])?;
+        gpu.launch(&step, Grid::cover(10_u32, 64), &[x.argument(290), 2_u32.into(), 10_u32.into()])?;
+        gpu.wait()?;
+        assert_eq!(gpu.download(&x)?[288..], [5, 5, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17]);
+        let refused = |arguments: &[Argument]| gpu.launch(&step, Grid::line(1, 1), arguments).unwrap_err().to_string();
+        assert_eq!(refused(&[x.argument(0)]), "kernel step takes 3 arguments, 1 were given");
+        assert_eq!(refused(&[x.argument(0), 1.0_f32.into(), 1_u32.into()]), "argument 2 of step is u32, f32 was given");
+        let unknown = gpu.kernel(TEXT, "stop").unwrap_err().to_string();
+        assert_eq!(unknown, "the image has no kernel \"stop\"; it has empty, saxpy, step, spin, stray, sum");
+        assert!(gpu.kernel("nonsense", "stop").is_err());
+    }
     Ok(())
 }

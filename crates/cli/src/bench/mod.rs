@@ -3,6 +3,7 @@
 //! This file owns the command. A target that is missed is said and is no failure: this measures, tests judge.
 
 mod busy;
+mod call;
 mod calls;
 mod measure;
 pub(crate) mod pool;
@@ -43,6 +44,10 @@ enum What {
     ///
     /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
     Share(share::ShareArguments),
+    /// Measure kernels that a worker of the broker's runs, beside those that this process launches itself
+    ///
+    /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    Call(call::CallArguments),
 }
 
 #[derive(clap::Args)]
@@ -86,6 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         What::Release(arguments) => release(arguments),
         What::Pool(arguments) => pool::run(arguments),
         What::Share(arguments) => share::run(arguments),
+        What::Call(arguments) => call::run(arguments),
     };
     match figures.and_then(|text| print(&text)) {
         Ok(()) => ExitCode::SUCCESS,

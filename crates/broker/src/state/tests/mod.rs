@@ -3,6 +3,7 @@
 mod costs;
 mod deaths;
 mod users;
+mod workers;
 
 use std::collections::BTreeMap;
 
@@ -108,8 +109,40 @@ pub(crate) fn check(state: &State) {
         assert_eq!(state.names[&host.name], Called { memory: Memory::Host, id });
     }
     assert_eq!(state.names.len(), state.named.len() + state.hosts.len(), "a name is one thing's");
+    check_workers(state);
     assert_eq!(state.counts, state.recounted(), "what is counted is what is there");
     assert!(state.counts.made_bytes <= state.limits.budget_bytes);
+}
+
+/// What must hold of workers, and of modules.
+fn check_workers(state: &State) {
+    for (id, tenant) in state.tenants.iter() {
+        if let Some(Post { worker, seat }) = tenant.post {
+            let service = state.tenants.get(worker).unwrap().service.as_ref().unwrap();
+            assert_eq!(service.serves.get(&id), Some(&seat), "a post is a worker's");
+            assert!(tenant.service.is_none(), "a worker has none");
+        }
+        let Some(service) = &tenant.service else { continue };
+        let seats: BTreeSet<u32> = service.serves.values().copied().collect();
+        assert_eq!(seats.len(), service.serves.len(), "a seat is one tenant's");
+        for served in service.serves.keys() {
+            assert_eq!(state.tenants.get(*served).unwrap().post.map(|post| post.worker), Some(id));
+        }
+        for (of, borrowed) in &service.borrowed {
+            let (principal, lease) = (state.leases.get(*of).unwrap(), state.leases.get(*borrowed).unwrap());
+            assert_eq!((lease.holder, lease.of, lease.block), (id, Some(*of), principal.block));
+            assert!(service.serves.contains_key(&principal.holder), "only of those that it serves");
+            assert!(lease.access == principal.access || principal.ending.is_some(), "and no more than they have");
+        }
+    }
+    for (_, lease) in state.leases.iter().filter(|(_, lease)| lease.of.is_some()) {
+        assert!(lease.name.is_none() && state.tenants.get(lease.holder).unwrap().service.is_some());
+    }
+    for (id, module) in state.modules.iter() {
+        assert_eq!(state.module_names[&module.name], id);
+        assert!(module.is_proved || state.tenants.get(module.by).is_some(), "what nobody proved goes with who put it");
+    }
+    assert_eq!(state.module_names.len(), state.modules.len());
 }
 
 /// Rings have room and work has passed, or not, as a coin says.
@@ -148,7 +181,9 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
     let others: Vec<Id> = state.leases.iter().map(|(id, _)| id).collect();
     let point = Point { tenant: Id(0), word: random.below(600) as u32, value: random.below(3) };
     let name = Name::parse(&format!("n/{}", random.below(5))).unwrap();
-    let message = match random.below(20) {
+    let worker = state.tenants.get(tenant).unwrap().post.map(|post| post.worker);
+    let point = Point { tenant: worker.filter(|_| random.below(2) == 0).unwrap_or(Id(0)), ..point };
+    let message = match random.below(27) {
         0 => {
             let _ = state.connect(Peer { user: 7 + random.below(2) as u32, process: number });
             return;
@@ -188,6 +223,24 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
             Request::Lease { name: random.of(&names).unwrap_or(Id(5)), access }
         }
         16 => Request::Drop { name },
+        20 | 21 => Request::Hire { label: random.below(3) },
+        22..=24 => {
+            let held = |(_, lease): &(Id, &Lease)| worker.is_some() && lease.holder == tenant;
+            let own: Vec<Id> = state.leases.iter().filter(held).map(|(id, _)| id).collect();
+            let lease = random.of(&own).or(random.of(&others)).unwrap_or(Id(3));
+            let message = Request::Borrow { lease, of: tenant };
+            let asked = Framed { number, is_again: false, message };
+            state.request(worker.unwrap_or(tenant), asked, &PASSED);
+            return;
+        }
+        25 => Request::PutModule { bytes: 1 + random.below(1 << 20), hash: [random.below(2); 4], name },
+        26 => {
+            let modules: Vec<Id> = state.modules.iter().map(|(id, _)| id).collect();
+            match random.of(&modules) {
+                Some(module) if random.below(3) > 0 => Request::Prove { module },
+                _ => Request::DropModule { name },
+            }
+        }
         17 => {
             let segments: Vec<Id> = state.segments.iter().map(|(id, _)| id).collect();
             match random.of(&segments) {

@@ -4,7 +4,7 @@
 
 mod measure;
 pub(crate) mod partner;
-mod report;
+pub(super) mod report;
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
@@ -52,20 +52,20 @@ pub(super) fn run(arguments: &ShareArguments) -> Result<String> {
 }
 
 /// A broker of its own, in a folder of its own.
-struct Scene {
+pub(super) struct Scene {
     folder: PathBuf,
     serve: Child,
     device: Option<String>,
 }
 
-fn failed(what: &str, error: impl std::fmt::Display) -> BenchError {
+pub(super) fn failed(what: &str, error: impl std::fmt::Display) -> BenchError {
     BenchError::Processes(format!("{what}: {error}"))
 }
 
 impl Scene {
     /// With a broker that sleeps after so many microseconds without a request.
-    fn new(device: Option<&str>, spin: &str) -> Result<Self> {
-        let folder = std::env::temp_dir().join(format!("freehold-share-{}-{spin}", std::process::id()));
+    pub(super) fn new(device: Option<&str>, spin: &str) -> Result<Self> {
+        let folder = std::env::temp_dir().join(format!("freehold-bench-{}-{spin}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|error| failed("a folder for the socket", error))?;
         let mut command = Self::program()?;
         command.args(["serve", "--memory", "4GiB", "--spin", spin, "--socket"]).arg(folder.join("broker"));
@@ -85,7 +85,7 @@ impl Scene {
         Ok(Command::new(std::env::current_exe().map_err(|error| failed("this program", error))?))
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(super) fn socket(&self) -> PathBuf {
         self.folder.join("broker")
     }
 

@@ -7,15 +7,15 @@ use crate::bench::report::{judged, line, time, widths};
 use crate::lab::table::Look;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
-    pub(super) device: String,
+pub(in crate::bench) struct Report {
+    pub(in crate::bench) device: String,
     /// How many threads can run at once: a hand-over has three that spin.
-    pub(super) processors: usize,
-    pub(super) rows: Vec<Row>,
+    pub(in crate::bench) processors: usize,
+    pub(in crate::bench) rows: Vec<Row>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(in crate::bench) struct Row {
     id: &'static str,
     what: &'static str,
     median_ns: f64,
@@ -27,7 +27,7 @@ pub(super) struct Row {
 /// What is to be kept to, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Target {
+pub(in crate::bench) enum Target {
     Median(f64),
     P99(f64),
 }
@@ -35,7 +35,12 @@ pub(super) enum Target {
 impl Row {
     /// # Panics
     /// If nothing was measured.
-    pub(super) fn new(id: &'static str, what: &'static str, mut times: Vec<f64>, targets: Vec<Target>) -> Self {
+    pub(in crate::bench) fn new(
+        id: &'static str,
+        what: &'static str,
+        mut times: Vec<f64>,
+        targets: Vec<Target>,
+    ) -> Self {
         times.sort_unstable_by(f64::total_cmp);
         let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
         let (median_ns, p99_ns) = (at(0.5), at(0.99));
@@ -46,16 +51,20 @@ impl Row {
         let met = (!targets.is_empty()).then(|| targets.iter().all(is_met));
         Self { id, what, median_ns, p99_ns, targets, met }
     }
+
+    pub(in crate::bench) fn median_ns(&self) -> f64 {
+        self.median_ns
+    }
 }
 
 const NAMES: [&str; 4] = ["what", "median", "99 %", "target"];
 
 impl Report {
-    pub(super) fn json(&self) -> String {
+    pub(in crate::bench) fn json(&self) -> String {
         serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
     }
 
-    pub(super) fn table(&self, look: Look) -> String {
+    pub(in crate::bench) fn table(&self, look: Look) -> String {
         let cells = |row: &Row| {
             let targets = row.targets.iter().map(|target| match *target {
                 Target::Median(most) => format!("median ≤ {}", time(most)),

@@ -1,0 +1,241 @@
+//! Workers, what they borrow, and modules.
+
+use super::*;
+use crate::calls::SEATS;
+
+/// A worker for a tenant, as it is told.
+fn hired(state: &mut State, tenant: Id, label: u64) -> (Id, u32, bool) {
+    let effects = ask(state, tenant, Request::Hire { label });
+    let is_started = matches!(effects.first(), Some(Effect::Start { .. }));
+    match effects.last() {
+        Some(&Effect::Hire { worker, seat, .. }) => (worker, seat, is_started),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn borrowed(state: &mut State, worker: Id, lease: Id, of: Id) -> (Id, Access) {
+    match ask(state, worker, Request::Borrow { lease, of }).as_slice() {
+        [Effect::Reply { reply: Reply::Granted { lease, access, .. }, .. }] => (*lease, *access),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn put(state: &mut State, from: Id, name: &str, hash: u64) -> Result<Id, Refusal> {
+    let request = Request::PutModule { bytes: 100, hash: [hash; 4], name: Name::parse(name).unwrap() };
+    let effects = ask(state, from, request);
+    match effects.last() {
+        Some(Effect::Reply { reply: Reply::Number { id, .. }, .. }) => Ok(*id),
+        _ => Err(refused(&effects[effects.len() - 1..]).clone()),
+    }
+}
+
+#[test]
+fn a_tenant_has_one_worker_and_those_that_agree_share_one() {
+    let mut state = State::new(Limits { user_tenants: 40, ..limits() }, OWN);
+    let [one, other, third] = [(); 3].map(|()| connected(&mut state));
+    let stranger = connected_as(&mut state, 9);
+    let (worker, seat, is_started) = hired(&mut state, one, 0);
+    assert!(is_started && seat == 0);
+    assert_eq!(hired(&mut state, one, 0), (worker, 0, false));
+    let (shared, _, is_started) = hired(&mut state, other, 5);
+    assert!(is_started && shared != worker);
+    assert_eq!(hired(&mut state, third, 5), (shared, 1, false));
+    let (strangers, _, is_started) = hired(&mut state, stranger, 5);
+    assert!(is_started && strangers != shared, "users share nothing");
+    assert_eq!(refused(&ask(&mut state, worker, Request::Hire { label: 0 })), &Refusal::Malformed);
+    check(&state);
+}
+
+#[test]
+fn a_worker_serves_so_many_and_then_there_is_another() {
+    let mut state = State::new(Limits { user_tenants: 60, ..limits() }, OWN);
+    let workers: Vec<Id> = (0..=SEATS)
+        .map(|_| {
+            let tenant = connected(&mut state);
+            hired(&mut state, tenant, 5).0
+        })
+        .collect();
+    assert!(workers[..SEATS as usize].iter().all(|&worker| worker == workers[0]));
+    assert_ne!(workers[SEATS as usize], workers[0]);
+    check(&state);
+}
+
+#[test]
+fn only_a_worker_borrows_and_only_of_those_that_it_serves() {
+    let mut state = State::new(limits(), OWN);
+    let [one, other] = [(); 2].map(|()| connected(&mut state));
+    let (lease, others) = (reserved(&mut state, one, 100), reserved(&mut state, other, 100));
+    let worker = hired(&mut state, one, 0).0;
+    assert_eq!(refused(&ask(&mut state, other, Request::Borrow { lease, of: one })), &Refusal::NotAWorker);
+    assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: other })), &Refusal::NoTenant);
+    assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: one })), &Refusal::NoLease);
+    let first = borrowed(&mut state, worker, lease, one);
+    assert_eq!(first.1, Access::Write);
+    assert_eq!(borrowed(&mut state, worker, lease, one), first, "asked again it is the same");
+    let (own, point) = (first.0, Point::default());
+    let name = Name::parse("n").unwrap();
+    let publish = Request::Publish { lease: own, policy: Policy::Open, point, name };
+    assert_eq!(refused(&ask(&mut state, worker, publish)), &Refusal::ReadOnly, "what is borrowed is not its own");
+    assert_eq!(refused(&ask(&mut state, worker, Request::Give { lease: own, to: other, point })), &Refusal::ReadOnly);
+    assert_eq!(refused(&ask(&mut state, one, Request::Give { lease, to: worker, point })), &Refusal::NoTenant);
+    check(&state);
+}
+
+#[test]
+fn a_block_lives_until_both_have_returned_it() {
+    let mut state = State::new(limits(), OWN);
+    let one = connected(&mut state);
+    let lease = reserved(&mut state, one, 1000);
+    let worker = hired(&mut state, one, 0).0;
+    let (own, _) = borrowed(&mut state, worker, lease, one);
+    let effects = ask(&mut state, one, Request::Return { lease, point: Point::default() });
+    let recall = Effect::Tell { to: worker, reply: Reply::Recall { lease: own } };
+    assert_eq!(effects[0], recall, "the worker is told");
+    assert_eq!(state.sums().leased_bytes, 1000);
+    let next = reserved(&mut state, one, 1000);
+    let offset = |state: &State, lease| state.blocks.get(state.leases.get(lease).unwrap().block).unwrap().offset;
+    assert_eq!(offset(&state, next), 1024, "what the worker has is not there yet");
+    // Behind its last work.
+    let point = Point { tenant: worker, word: 3, value: 7 };
+    ask_with(&mut state, worker, Request::Return { lease: own, point }, false);
+    assert_eq!(state.sums().leased_bytes, 2000);
+    state.pass(&PASSED);
+    let again = reserved(&mut state, one, 1000);
+    assert_eq!(offset(&state, again), 0, "as it was: a worker works for who has it");
+    check(&state);
+}
+
+#[test]
+fn a_lease_that_is_returned_behind_a_call_is_borrowed_until_that_has_passed() {
+    let mut state = State::new(limits(), OWN);
+    let one = connected(&mut state);
+    let lease = reserved(&mut state, one, 1000);
+    let worker = hired(&mut state, one, 0).0;
+    let point = Point { tenant: worker, word: 16, value: 1 };
+    ask_with(&mut state, one, Request::Return { lease, point }, false);
+    let (own, _) = borrowed(&mut state, worker, lease, one);
+    check(&state);
+    state.pass(&PASSED);
+    let recall = Effect::Tell { to: worker, reply: Reply::Recall { lease: own } };
+    assert!(state.take_effects(Vec::new()).contains(&recall));
+    check(&state);
+}
+
+#[test]
+fn what_is_published_is_borrowed_for_reading_from_then_on() {
+    let mut state = State::new(limits(), OWN);
+    let one = connected(&mut state);
+    let lease = reserved(&mut state, one, 1000);
+    let worker = hired(&mut state, one, 0).0;
+    let (own, _) = borrowed(&mut state, worker, lease, one);
+    let (name, point) = (Name::parse("n").unwrap(), Point::default());
+    let effects = ask(&mut state, one, Request::Publish { lease, policy: Policy::Restore, point, name });
+    assert_eq!(effects[0], Effect::Tell { to: worker, reply: Reply::Recall { lease: own } });
+    assert_eq!(borrowed(&mut state, worker, lease, one).1, Access::Read);
+    let id = state.names[&Name::parse("n").unwrap()].id;
+    assert_eq!(state.named.get(id).unwrap().readers, 1, "what is borrowed counts as no reader");
+    check(&state);
+}
+
+#[test]
+fn a_worker_ends_with_a_tenant_that_dies_and_finishes_for_one_that_says_goodbye() {
+    for says_goodbye in [false, true] {
+        let mut state = State::new(limits(), OWN);
+        let [one, other] = [(); 2].map(|()| connected(&mut state));
+        let worker = hired(&mut state, one, 5).0;
+        hired(&mut state, other, 5);
+        let leave = |state: &mut State, tenant: Id| {
+            if says_goodbye {
+                ask(state, tenant, Request::Bye);
+            }
+            state.end(tenant, &PASSED);
+            state.take_effects(Vec::new())
+        };
+        let effects = leave(&mut state, one);
+        assert!(effects.contains(&Effect::Dismiss { worker, tenant: one, is_last: false }), "others have it still");
+        let effects = leave(&mut state, other);
+        let last = match says_goodbye {
+            true => Effect::Dismiss { worker, tenant: other, is_last: true },
+            false => Effect::Kill { worker },
+        };
+        assert!(effects.contains(&last), "{effects:?}");
+        let newcomer = connected(&mut state);
+        assert_ne!(hired(&mut state, newcomer, 5).0, worker, "one that ends takes nobody on");
+        check(&state);
+    }
+}
+
+#[test]
+fn a_dead_worker_takes_nothing_of_its_tenants_along() {
+    let mut state = State::new(limits(), OWN);
+    let one = connected(&mut state);
+    let (lease, returned) = (reserved(&mut state, one, 1000), reserved(&mut state, one, 1000));
+    let worker = hired(&mut state, one, 0).0;
+    borrowed(&mut state, worker, lease, one);
+    let point = Point { tenant: worker, word: 16, value: 1 };
+    ask_with(&mut state, one, Request::Return { lease: returned, point }, false);
+    state.end(worker, &Coins { is_full: false, has_passed: false });
+    state.take_effects(Vec::new());
+    check(&state);
+    assert!(state.leases.get(lease).is_some(), "the tenant's own lease lives on");
+    assert!(state.leases.get(returned).is_none(), "work of one that is gone has passed");
+    assert!(hired(&mut state, one, 0).2, "the next call has another");
+    // Points of the one that is gone have passed, too.
+    ask_with(&mut state, one, Request::Return { lease, point }, false);
+    assert!(state.leases.get(lease).is_none());
+    check(&state);
+}
+
+#[test]
+fn a_module_is_there_for_others_when_a_worker_has_proved_it() {
+    let mut state = State::new(limits(), OWN);
+    let [one, other] = [(); 2].map(|()| connected(&mut state));
+    let module = put(&mut state, one, "m", 1).unwrap();
+    let find = |state: &mut State, from: Id| {
+        let effects = ask(state, from, Request::Module { id: Id(0), name: Some(Name::parse("m").unwrap()) });
+        matches!(effects.as_slice(), [Effect::HandWith { .. }])
+    };
+    assert!(find(&mut state, one) && !find(&mut state, other));
+    assert_eq!(refused(&ask(&mut state, one, Request::Prove { module })), &Refusal::NotAWorker);
+    let worker = hired(&mut state, one, 0).0;
+    ask(&mut state, worker, Request::Prove { module });
+    assert!(find(&mut state, other));
+    assert_eq!(put(&mut state, other, "m", 1), Ok(module), "the same text again is the same module");
+    assert_eq!(put(&mut state, other, "m", 2), Err(Refusal::ModuleTaken));
+    let stranger = connected_as(&mut state, 9);
+    assert_eq!(put(&mut state, stranger, "m", 1), Err(Refusal::ForeignName));
+    let drop = Request::DropModule { name: Name::parse("m").unwrap() };
+    assert_eq!(refused(&ask(&mut state, stranger, drop.clone())), &Refusal::ForeignName);
+    state.end(one, &PASSED);
+    state.take_effects(Vec::new());
+    assert!(find(&mut state, other), "it stays when who put it has gone");
+    ask(&mut state, other, drop);
+    assert!(!find(&mut state, other));
+    check(&state);
+}
+
+#[test]
+fn a_module_that_nobody_proved_makes_way_and_goes_with_who_put_it() {
+    let mut state = State::new(limits(), OWN);
+    let [one, other] = [(); 2].map(|()| connected(&mut state));
+    let first = put(&mut state, one, "m", 1).unwrap();
+    let second = put(&mut state, other, "m", 2).unwrap();
+    assert_ne!(first, second);
+    assert_eq!(put(&mut state, one, "m", 2), Ok(second), "who puts it last has it proved");
+    state.end(other, &PASSED);
+    assert!(state.modules.get(second).is_some());
+    state.end(one, &PASSED);
+    assert!(state.modules.get(second).is_none());
+    check(&state);
+}
+
+#[test]
+fn modules_count_for_a_user() {
+    let mut state = State::new(Limits { user_module_bytes: 150, ..limits() }, OWN);
+    let one = connected(&mut state);
+    put(&mut state, one, "a", 1).unwrap();
+    let full = Refusal::UserQuota { limit_bytes: 150, had_bytes: 100, wanted_bytes: 100 };
+    assert_eq!(put(&mut state, one, "b", 1), Err(full));
+    ask(&mut state, one, Request::DropModule { name: Name::parse("a").unwrap() });
+    assert!(put(&mut state, one, "b", 1).is_ok());
+}

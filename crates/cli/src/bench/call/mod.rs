@@ -1,0 +1,188 @@
+//! `freehold bench call`: what a kernel costs that a worker of the broker's runs, beside one that this process launches itself.
+//!
+//! The brokers are started for it, and end with it.
+
+use std::time::{Duration, Instant};
+
+use freehold::{Device, Grid, Image, Kernel, Stream, open};
+use freehold_broker::{CallError, Caller, Launch, Patience};
+
+use super::Result;
+use super::measure::timed;
+use super::progress::Progress;
+use super::share::report::{Report, Row, Target};
+use super::share::{Scene, failed};
+use crate::lab::table::Look;
+
+const EMPTY: &str = include_str!("empty.ptx");
+
+/// After so long without a call the worker sleeps, and so does a caller that has no patience.
+const SLEEP_AFTER: Duration = Duration::from_micros(300);
+
+/// Launches that are timed as one: fewer than a ring of calls holds.
+const BATCH: usize = 100;
+
+/// What a call may cost more than a launch of this process's own, in nanoseconds.
+const SPINNING_NS: f64 = 1500.0;
+const ASLEEP_NS: f64 = 25_000.0;
+
+/// The most that it may cost to put a call in.
+const ENQUEUE_NS: f64 = 1000.0;
+
+/// The part of the local rate of launches that is to be kept.
+const RATE: f64 = 0.9;
+
+#[derive(clap::Args)]
+pub(crate) struct CallArguments {
+    /// Print one JSON object, with times in nanoseconds
+    #[arg(long)]
+    json: bool,
+    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    #[arg(long)]
+    device: Option<String>,
+    /// Measure a few times only: whether it works, not what it costs
+    #[arg(long)]
+    quick: bool,
+}
+
+/// How often things are measured.
+#[derive(Clone, Copy)]
+struct Effort {
+    calls: usize,
+    sleeps: usize,
+    batches: usize,
+}
+
+const FULL: Effort = Effort { calls: 20_000, sleeps: 2000, batches: 300 };
+const QUICK: Effort = Effort { calls: 100, sleeps: 20, batches: 3 };
+
+pub(super) fn run(arguments: &CallArguments) -> Result<String> {
+    let effort = if arguments.quick { QUICK } else { FULL };
+    let wish = arguments.device.as_deref();
+    // One broker's workers look for calls for as long as anything is measured, the other's sleep as workers do.
+    let (awake, sleepy) = (Scene::new(wish, "10000")?, Scene::new(wish, "50")?);
+    let device = open::device(wish)?;
+    let here = Here::new(&device)?;
+    let progress = Progress::new(6);
+    let mut rows = Vec::new();
+
+    let local = progress.one("a launch of its own", || here.times(effort.calls))?;
+    let what = "an empty kernel launched and waited for, by this process";
+    rows.push(Row::new("local", what, local, vec![]));
+    let local_ns = rows[0].median_ns();
+    let spinning = progress.one("a call, spinning", || there(&awake, Patience::Spin, effort.calls))?;
+    let target = vec![Target::Median(local_ns + SPINNING_NS)];
+    rows.push(Row::new("call-spinning", "the same by a worker, spinning", spinning, target));
+    let asleep = progress.one("a call, asleep", || there(&sleepy, Patience::For(Duration::ZERO), effort.sleeps))?;
+    let target = vec![Target::Median(local_ns + ASLEEP_NS)];
+    rows.push(Row::new("call-asleep", "likewise, caller and worker asleep", asleep, target));
+
+    let rate = progress.one("launches of its own", || here.rate(effort.batches))?;
+    rows.push(Row::new("rate-local", "one launch of many, by this process", rate, vec![]));
+    let target = vec![Target::Median(rows[3].median_ns() / RATE)];
+    let (enqueue, rate) = progress.one("calls", || rates(&awake, effort.batches))?;
+    rows.push(Row::new("rate-call", "one call of many", rate, target));
+    let target = vec![Target::Median(ENQUEUE_NS)];
+    rows.push(Row::new("enqueue", "to put a call in", enqueue, target));
+    progress.end();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let report = Report { device: device.name()?, processors, rows };
+    Ok(if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
+}
+
+/// Launches by this process.
+struct Here {
+    stream: Stream,
+    empty: Kernel,
+}
+
+impl Here {
+    fn new(device: &Device) -> Result<Self> {
+        let empty = device.module(&Image::ptx(EMPTY)?)?.kernel("empty")?;
+        Ok(Self { stream: device.stream()?, empty })
+    }
+
+    fn launch(&self) -> freehold::Result<()> {
+        self.stream.launch(&self.empty, Grid::line(1, 1), ())
+    }
+
+    fn times(&self, count: usize) -> Result<Vec<f64>> {
+        let mut times = Vec::with_capacity(count);
+        for turn in 0..count + count / 10 {
+            let (outcome, ns) = timed(|| self.launch().and_then(|()| self.stream.synchronize()));
+            outcome?;
+            // The first ones warm up what there is.
+            if turn >= count / 10 {
+                times.push(ns);
+            }
+        }
+        Ok(times)
+    }
+
+    fn rate(&self, batches: usize) -> Result<Vec<f64>> {
+        let mut times = Vec::with_capacity(batches);
+        for batch in 0..=batches {
+            let (outcome, ns) = timed(|| {
+                (0..BATCH).try_for_each(|_| self.launch())?;
+                self.stream.synchronize()
+            });
+            outcome?;
+            if batch > 0 {
+                times.push(ns / BATCH as f64);
+            }
+        }
+        Ok(times)
+    }
+}
+
+fn broken(error: CallError) -> super::BenchError {
+    failed("a call", error)
+}
+
+fn caller(scene: &Scene, patience: Patience) -> Result<(Caller, freehold_broker::Kernel)> {
+    let caller = Caller::connect_at(&scene.socket()).map_err(broken)?;
+    caller.set_patience(patience);
+    let module = caller.put_module("bench/empty", EMPTY).map_err(broken)?;
+    Ok((caller, module.kernel("empty").map_err(broken)?))
+}
+
+/// Calls of a worker, one after the other.
+fn there(scene: &Scene, patience: Patience, count: usize) -> Result<Vec<f64>> {
+    let (caller, empty) = caller(scene, patience)?;
+    let launch = Launch::new(&empty, Grid::line(1, 1), &[]);
+    let mut times = Vec::with_capacity(count);
+    for turn in 0..count + count / 10 {
+        if patience != Patience::Spin {
+            let last = Instant::now();
+            while last.elapsed() < SLEEP_AFTER {}
+        }
+        let (outcome, ns) = timed(|| caller.call(&launch).and_then(|call| call.wait()));
+        outcome.map_err(broken)?;
+        if turn >= count / 10 {
+            times.push(ns);
+        }
+    }
+    Ok(times)
+}
+
+/// What it takes to put a call in, and what one of many takes until all are done.
+fn rates(scene: &Scene, batches: usize) -> Result<(Vec<f64>, Vec<f64>)> {
+    let (caller, empty) = caller(scene, Patience::Spin)?;
+    let launch = Launch::new(&empty, Grid::line(1, 1), &[]);
+    let (mut enqueue, mut rate) = (Vec::with_capacity(batches), Vec::with_capacity(batches));
+    for batch in 0..=batches {
+        let start = Instant::now();
+        let mut last = caller.call(&launch).map_err(broken)?;
+        for _ in 1..BATCH {
+            last = caller.call(&launch).map_err(broken)?;
+        }
+        let put = start.elapsed().as_nanos() as f64;
+        last.wait().map_err(broken)?;
+        let done = start.elapsed().as_nanos() as f64;
+        if batch > 0 {
+            enqueue.push(put / BATCH as f64);
+            rate.push(done / BATCH as f64);
+        }
+    }
+    Ok((enqueue, rate))
+}
