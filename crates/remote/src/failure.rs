@@ -101,6 +101,15 @@ impl Failure {
         Self { received_bytes, ..self }
     }
 
+    /// The exit status of a command that failed so: 2 where the call was wrong, 3 where no gate answers or lets in, 1 otherwise.
+    pub fn status(&self) -> u8 {
+        match (self.fault, self.code) {
+            (_, Code::Unauthenticated) | (Fault::Connection, _) => 3,
+            (Fault::Caller, Code::InvalidArgument) => 2,
+            _ => 1,
+        }
+    }
+
     /// What a status says that a gate sent. Nothing where something else between client and gate made it.
     pub(crate) fn from_status(status: &Status) -> Option<Self> {
         let detailed = Detailed::decode(status.details()).ok()?;

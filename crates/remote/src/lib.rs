@@ -18,6 +18,7 @@ pub use failure::{CarriedOut, Failure, Fault};
 pub use gate::{Gate, Identity};
 pub use proto::{Name as Listed, Sums};
 pub use token::{NoToken, Token};
+pub use tonic::Code;
 
 /// The most bytes of a chunk: clients of other makes take messages of up to 4 MiB unless they are told otherwise.
 pub const CHUNK_BYTES_MAX: usize = 2 << 20;

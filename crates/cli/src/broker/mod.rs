@@ -1,6 +1,8 @@
 //! The commands of the broker: `serve`, and those that speak to one.
 
 pub(crate) mod bytes;
+pub(crate) mod elsewhere;
+pub(crate) mod gate;
 pub(crate) mod names;
 pub(crate) mod serve;
 pub(crate) mod top;
@@ -40,6 +42,8 @@ pub(crate) enum Failure {
     Tenant(#[from] freehold_broker::Error),
     #[error(transparent)]
     Device(#[from] freehold::Error),
+    #[error(transparent)]
+    Elsewhere(#[from] freehold_remote::Failure),
     #[error("{0}")]
     Wrong(String),
     #[error("{0}")]
@@ -49,6 +53,9 @@ pub(crate) enum Failure {
 impl Failure {
     /// 2 where the call was wrong, 3 where no broker answers, 1 otherwise.
     fn status(&self) -> u8 {
+        if let Self::Elsewhere(failure) = self {
+            return failure.status();
+        }
         let link = match self {
             Self::Broker(error) | Self::Tenant(freehold_broker::Error::Link(error)) => Some(error),
             _ => None,

@@ -138,6 +138,16 @@ impl Remote {
         }
     }
 
+    /// How many bytes a name has.
+    ///
+    /// # Errors
+    /// [`Code::NotFound`](tonic::Code::NotFound) where it is not there.
+    pub fn find(&self, name: &str) -> Result<u64, Failure> {
+        let request = proto::FindRequest { name: name.to_owned() };
+        let found = self.ask(request, |mut client, request| async move { client.find(request).await })?;
+        Ok(found.bytes)
+    }
+
     /// Sums over everything that the broker holds.
     pub fn totals(&self) -> Result<Sums, Failure> {
         self.ask(proto::TotalsRequest {}, |mut client, request| async move { client.totals(request).await })

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use freehold_broker::wire::Request as Ask;
+use freehold_broker::wire::{Reply as Answered, Request as Ask};
 use freehold_broker::{Access, Lease, Link, LinkError, Name, Policy};
 use prost::Message;
 use tokio::sync::mpsc;
@@ -147,6 +147,10 @@ fn print<M: Message>(request: &M) -> u64 {
     hasher.finish()
 }
 
+fn name(text: &str) -> Result<Name, Failure> {
+    Name::parse(text).map_err(|wrong| Failure::from(freehold_broker::Error::from(wrong)))
+}
+
 fn access(told: i32) -> Result<Access, Failure> {
     match proto::Access::try_from(told) {
         Ok(proto::Access::Read) => Ok(Access::Read),
@@ -284,18 +288,26 @@ impl Freehold for Calls {
         let call = request.call.take();
         let told = request.clone();
         self.once(call.as_ref(), &told, move |session| {
-            let name = Name::parse(&request.name).map_err(freehold_broker::Error::from)?;
-            session.broker.link()?.call(Ask::Drop { name })?;
+            session.broker.link()?.call(Ask::Drop { name: name(&request.name)? })?;
             Ok(Done {})
         })
         .await
+    }
+
+    async fn find(&self, request: Request<proto::FindRequest>) -> Reply<proto::Found> {
+        let name = name(&request.into_inner().name)?;
+        let found = self.ask_broker(move |link| link.call(Ask::Find { name })).await?;
+        match found.reply {
+            Answered::Number { bytes, .. } => Ok(Response::new(proto::Found { bytes })),
+            _ => Err(Failure::from(LinkError::Malformed).into()),
+        }
     }
 
     async fn list(&self, request: Request<proto::ListRequest>) -> Reply<proto::Names> {
         let after = request.into_inner().after;
         let after = match after.as_str() {
             "" => None,
-            after => Some(Name::parse(after).map_err(|wrong| Failure::from(freehold_broker::Error::from(wrong)))?),
+            after => Some(name(after)?),
         };
         let text = self.ask_broker(move |link| Ok(link.call(Ask::List { after })?.text)).await?;
         let names: Option<Vec<_>> = text.lines().map(listed).collect();

@@ -38,11 +38,24 @@ const PING: Duration = Duration::from_secs(10);
 /// Calls that one connection may have under way.
 const STREAMS_MAX: u32 = 256;
 
-/// A certificate with its key, as PEM.
+/// A certificate with its key.
 #[derive(Clone)]
-pub struct Identity {
-    pub certificate: Vec<u8>,
-    pub key: Vec<u8>,
+pub struct Identity(tonic::transport::Identity);
+
+impl Identity {
+    /// # Errors
+    /// Where they are none, or do not belong together.
+    pub fn new(certificate: Vec<u8>, key: Vec<u8>) -> io::Result<Self> {
+        let identity = Self(tonic::transport::Identity::from_pem(certificate, key));
+        match Server::builder().tls_config(identity.config()) {
+            Ok(_) => Ok(identity),
+            Err(_) => Err(io::Error::other("this is no certificate with its key: name both as PEM")),
+        }
+    }
+
+    fn config(&self) -> ServerTlsConfig {
+        ServerTlsConfig::new().identity(self.0.clone())
+    }
 }
 
 /// The key is a secret.
@@ -89,9 +102,8 @@ impl Gate {
             .max_concurrent_streams(STREAMS_MAX)
             .http2_keepalive_interval(Some(PING))
             .http2_keepalive_timeout(Some(PING));
-        if let Some(Identity { certificate, key }) = self.identity {
-            let identity = tonic::transport::Identity::from_pem(certificate, key);
-            server = server.tls_config(ServerTlsConfig::new().identity(identity)).map_err(io::Error::other)?;
+        if let Some(identity) = self.identity {
+            server = server.tls_config(identity.config()).map_err(io::Error::other)?;
         }
         let sessions = Arc::new(Sessions::new(self.device, self.socket));
         let calls = Calls { sessions: sessions.clone(), link: link.clone() };
