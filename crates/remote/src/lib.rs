@@ -4,8 +4,9 @@
 mod client;
 mod failure;
 mod gate;
+/// `proto/freehold.proto` as Rust, for who speaks to a gate without [`Remote`].
 #[allow(clippy::all, clippy::unwrap_used, missing_debug_implementations, unreachable_pub, reason = "it is generated")]
-mod proto {
+pub mod proto {
     tonic::include_proto!("freehold.v1");
 
     /// The `.proto` as descriptors, for the reflection service.

@@ -35,6 +35,7 @@ struct Inner {
     /// Nothing when it is over.
     runtime: Option<Runtime>,
     line: Line,
+    life: Duration,
     numbers: Arc<Numbers>,
     opened: OnceLock<Opened>,
     opening: Mutex<()>,
@@ -67,7 +68,14 @@ impl Remote {
         let runtime = runtime.map_err(|error| Failure::connection(format!("the system refused: {error}")))?;
         let line = runtime.block_on(Line::connect(url, token, ca))?;
         let (opened, opening, numbers) = (OnceLock::new(), Mutex::new(()), Arc::default());
-        Ok(Self { inner: Arc::new(Inner { runtime: Some(runtime), line, numbers, opened, opening }) })
+        Ok(Self { inner: Arc::new(Inner { runtime: Some(runtime), line, life: LIFE, numbers, opened, opening }) })
+    }
+
+    /// How long the session lives when this client is gone, or cut off; at least a second, and 10 minutes at the most.
+    #[must_use]
+    pub fn with_life(mut self, life: Duration) -> Self {
+        Arc::get_mut(&mut self.inner).expect("a connection is set up before it is used").life = life;
+        self
     }
 
     /// How long a call is tried again over a connection that was lost.
@@ -200,7 +208,7 @@ impl Remote {
             return Ok(opened);
         }
         let session = random().map_err(|error| Failure::connection(format!("/dev/urandom: {error}")))?;
-        let life_ms = LIFE.as_millis() as u64;
+        let life_ms = self.inner.life.as_millis() as u64;
         let request = proto::OpenRequest { session, life_ms, resume: false };
         let opened = self.ask(request.clone(), |mut client, request| async move { client.open(request).await })?;
         let request = proto::OpenRequest { resume: true, ..request };

@@ -93,10 +93,7 @@ impl Calls {
     async fn receive(&self, begin: UploadBegin, mut parts: Streaming<UploadMessage>) -> Result<Uploaded, Failure> {
         let (visit, call) = self.visit(begin.call.as_ref())?;
         let upload = visit.numbers.upload(&call, || Upload::new(visit.block(begin.block)?, &begin))?;
-        if upload.told().complete {
-            return Ok(upload.told());
-        }
-        let sender = upload.begin(&begin)?;
+        let Some(sender) = upload.begin(&begin)? else { return Ok(upload.told()) };
         let permit = self.sessions.pinned.permit().await;
         let (queue, waiting) = mpsc::channel(QUEUE);
         let (pinned, life) = (self.sessions.pinned.clone(), visit.life);

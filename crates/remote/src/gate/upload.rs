@@ -58,18 +58,21 @@ impl Upload {
         progress.told()
     }
 
-    /// Listens to this one from now on.
-    pub(super) fn begin(self: &Arc<Self>, begin: &UploadBegin) -> Result<Sender, Failure> {
+    /// Listens to this one from now on, unless all is there.
+    pub(super) fn begin(self: &Arc<Self>, begin: &UploadBegin) -> Result<Option<Sender>, Failure> {
         if (begin.block, begin.offset, begin.bytes) != (self.held.number, self.offset, self.bytes) {
             let number = begin.call.as_ref().map_or(0, |call| call.number);
             return Err(Failure::wrong(format!("upload {number} was another before: give each upload its own number")));
         }
         let mut progress = lock(&self.progress);
+        if progress.is_complete {
+            return Ok(None);
+        }
         if begin.from != progress.received_bytes {
             return Err(progress.elsewhere(begin.from));
         }
         progress.sender += 1;
-        Ok(Sender { upload: self.clone(), number: progress.sender })
+        Ok(Some(Sender { upload: self.clone(), number: progress.sender }))
     }
 }
 
