@@ -90,14 +90,14 @@ async fn connect(client: TcpStream, to: u16, plans: [(u64, Spoil); 2], weather: 
     }
 }
 
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, (behind, spoil): (u64, Spoil), weather: &Weather) {
-    let (mut buffer, mut carried, mut is_spoiled) = (vec![0; 64 << 10], 0, false);
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, plan: (u64, Spoil), weather: &Weather) {
+    let (mut behind, mut spoil) = plan;
+    let (mut buffer, mut carried) = (vec![0; 64 << 10], 0);
     loop {
         let Ok(bytes @ 1..) = from.read(&mut buffer).await else { return };
         let mut data = &mut buffer[..bytes];
         carried += bytes as u64;
-        if carried > behind && !is_spoiled && weather.is_bad.load(Ordering::Relaxed) {
-            is_spoiled = true;
+        if carried > behind && weather.is_bad.load(Ordering::Relaxed) {
             weather.spoiled.fetch_add(1, Ordering::Relaxed);
             match spoil {
                 Spoil::Drop => return,
@@ -110,6 +110,8 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, (behind, spoil):
             if to.write_all(data).await.is_err() || matches!(spoil, Spoil::Truncate) {
                 return;
             }
+            // No connection lives for ever.
+            (behind, spoil) = (2 * carried, Spoil::Drop);
         } else if to.write_all(data).await.is_err() {
             return;
         }
