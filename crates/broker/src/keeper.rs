@@ -2,7 +2,7 @@
 //! the descriptors only what to call them.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::part::{Config, Part};
 use crate::post::{self, Held, Kept, Letter};
@@ -23,17 +24,18 @@ const SHORT: Duration = Duration::from_secs(1);
 /// So many that did in a row are enough.
 const FAILURES_MAX: u32 = 8;
 
-/// Keeps a broker going until a signal ends it. `post` is the socket of a broker that has lost its keeper, if there is one.
+/// Keeps a broker going until a signal ends it, or somebody asks it to end. A second signal ends what hangs. `post` is the socket of a broker that has lost its keeper, if there is one.
 /// `is_ready` is called when tenants can connect.
 ///
 /// # Errors
-/// [`io::ErrorKind::AddrInUse`] where another broker serves the socket; those of starting a broker; and [`io::ErrorKind::Other`] where brokers end as soon as they are started.
+/// [`io::ErrorKind::AddrInUse`] where another broker serves the socket; those of starting a broker; [`io::ErrorKind::Other`] where brokers end as soon as they are
+/// started, and where one did not end that was to.
 pub fn run(config: &Config, post: Option<OwnedFd>, mut is_ready: impl FnMut()) -> io::Result<()> {
     let signals = Signals::block()?;
     forget_children();
     raise_descriptors()?;
     let has_all = post.is_none();
-    let mut keeper = Keeper { config, held: Held::new(), has_all, failures: 0, started: Instant::now() };
+    let mut keeper = Keeper { config, held: Held::new(), has_all, failures: 0, started: Instant::now(), process: None };
     let mut broker = match post {
         Some(post) => post,
         None => {
@@ -44,7 +46,11 @@ pub fn run(config: &Config, post: Option<OwnedFd>, mut is_ready: impl FnMut()) -
     loop {
         match keeper.keep(&broker, &signals, &mut is_ready)? {
             Ended::Died => broker = keeper.restart()?,
-            Ended::Stopped => return Ok(()),
+            Ended::Stopped => {
+                // Whoever hears the end of its connection can serve this place.
+                keeper.held.remove(&Kept::Lock);
+                return Ok(());
+            }
         }
     }
 }
@@ -66,6 +72,8 @@ struct Keeper<'a> {
     has_all: bool,
     failures: u32,
     started: Instant,
+    /// The broker's, if this process started it.
+    process: Option<OwnedFd>,
 }
 
 enum Ended {
@@ -76,7 +84,9 @@ enum Ended {
 impl Keeper<'_> {
     fn start(&mut self) -> io::Result<OwnedFd> {
         self.started = Instant::now();
-        let (_child, post) = self.config.start(Part::Broker)?;
+        let (child, post) = self.config.start(Part::Broker)?;
+        // One that has ended already is noticed where letters are read.
+        self.process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
         match post::hold_all(&post, &self.held) {
             // One that is dead already is noticed where letters are read.
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(post),
@@ -109,7 +119,8 @@ impl Keeper<'_> {
                 Err(error) => return Err(error.into()),
             }
             if !ready[1].revents().is_empty() {
-                return self.stop(broker);
+                signals.take();
+                return self.stop(broker, signals);
             }
             match post::receive(broker, RecvFlags::DONTWAIT) {
                 Ok(Letter::Hold(what, descriptor)) => {
@@ -132,19 +143,39 @@ impl Keeper<'_> {
         }
     }
 
-    /// Has the broker end itself, and waits until it has.
-    fn stop(&mut self, broker: &OwnedFd) -> io::Result<Ended> {
+    /// Has the broker end itself, and waits until it has, or another signal comes.
+    fn stop(&mut self, broker: &OwnedFd, signals: &Signals) -> io::Result<Ended> {
         match post::stop(broker) {
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(error) => return Err(error.into()),
         }
         loop {
-            match post::receive(broker.as_fd(), RecvFlags::empty()) {
+            let mut ready = [PollFd::new(broker, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+            match poll(&mut ready, None) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if !ready[1].revents().is_empty() {
+                return self.kill();
+            }
+            match post::receive(broker, RecvFlags::DONTWAIT) {
                 Ok(Letter::Stop) | Err(NotReceived::Closed) => return Ok(Ended::Stopped),
                 Ok(_) => {}
                 Err(NotReceived::Failed(error)) => return Err(error.into()),
                 Err(NotReceived::Nothing | NotReceived::Malformed) => {}
             }
+        }
+    }
+
+    /// Ends a broker that does not end itself. One that another process started ends when it goes on.
+    fn kill(&self) -> io::Result<Ended> {
+        let Some(process) = &self.process else {
+            return Err(io::Error::other("the broker did not end: it does when it goes on"));
+        };
+        match pidfd_send_signal(process, Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => Err(io::Error::other("the broker did not end: it was killed")),
+            Err(error) => Err(error.into()),
         }
     }
 }
@@ -166,8 +197,14 @@ mod tests {
             spin_us: 0,
             terms: Terms::default(),
         };
-        let mut keeper =
-            Keeper { config: &config, held: Held::new(), has_all: false, failures: 0, started: Instant::now() };
+        let mut keeper = Keeper {
+            config: &config,
+            held: Held::new(),
+            has_all: false,
+            failures: 0,
+            started: Instant::now(),
+            process: None,
+        };
         let refused = keeper.restart().unwrap_err().to_string();
         assert_eq!(refused, "the broker ended before its new keeper had everything: start it again");
         keeper.has_all = true;

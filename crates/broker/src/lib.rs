@@ -1,28 +1,40 @@
 //! Device memory that outlives its process: a broker that makes and leases it, a keeper that holds it when the broker dies, and
 //! what tenants need to use it.
 
+mod calls;
 mod cleaner;
 mod client;
 mod daemon;
+mod gpu;
 mod journal;
 pub mod keeper;
+mod kernels;
 mod maker;
 mod name;
+mod order;
 mod part;
 pub mod place;
 mod post;
 mod refusal;
 mod ring;
 mod shared;
-mod signals;
+pub mod signals;
 mod socket;
 #[forbid(unsafe_code)]
 mod state;
 #[cfg(any(test, fuzzing))]
 pub mod trial;
+mod trouble;
 pub mod wire;
+mod worker;
 
-pub use client::{Answer, Broker, Error, Given, Granted, Host, HostGuard, Lease, Link, LinkError, Patience, Result};
+pub use client::{
+    Answer, Blame, Broker, Call, CallError, Caller, Carried, Code, Error, Given, Granted, Host, HostGuard, Kernel,
+    Launch, Lease, Link, LinkError, ListedModule, Lost, MODULE_BYTES_MAX, Module, Named, Patience, Result,
+};
+pub use gpu::{Buffer, Gpu, GpuError, GpuKernel, GpuResult, Place};
+pub use kernels::{Kind, Parameter, Signature, kernels};
 pub use name::{Name, NotAName};
+pub use order::Argument;
 pub use part::{Config, Part, Probed, Terms, play};
 pub use wire::{Access, Policy};

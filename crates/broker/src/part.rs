@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use freehold::open;
 use freehold_driver::cuda::device;
 
-use crate::{cleaner, daemon, keeper};
+use crate::{cleaner, daemon, keeper, worker};
 
 /// Which process this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub enum Part {
     Broker,
     /// Overwrites memory that goes from one tenant to another.
     Cleaner,
+    /// Runs kernels for tenants.
+    Worker,
     /// Says what the device is, and ends.
     Probe,
 }
@@ -36,6 +38,8 @@ pub struct Terms {
     pub user_bytes: Option<u64>,
     /// What one process may have.
     pub tenant_bytes: Option<u64>,
+    /// How long a kernel may run at a worker, in milliseconds. Without a number, 10 seconds.
+    pub launch_ms: Option<u64>,
 }
 
 /// What all processes of a broker have to know.
@@ -64,11 +68,13 @@ impl Config {
             Part::Keeper => "keeper",
             Part::Broker => "broker",
             Part::Cleaner => "cleaner",
+            Part::Worker => "worker",
             Part::Probe => "probe",
         };
         let device = self.device.as_deref().unwrap_or("-");
-        let Terms { group, user_bytes, tenant_bytes } = self.terms;
-        let numbers = [Some(self.memory_bytes), Some(self.spin_us), group.map(u64::from), user_bytes, tenant_bytes];
+        let Terms { group, user_bytes, tenant_bytes, launch_ms } = self.terms;
+        let group = group.map(u64::from);
+        let numbers = [Some(self.memory_bytes), Some(self.spin_us), group, user_bytes, tenant_bytes, launch_ms];
         let numbers = numbers.map(|number| number.map_or("-".to_owned(), |number| number.to_string()));
         let uuid = self.device_uuid.to_string();
         let mut words: Vec<OsString> = [part, device, &uuid].into_iter().map(OsString::from).collect();
@@ -79,11 +85,12 @@ impl Config {
 
     /// What the words of a part say, of a process that was started so. Nothing where they are none.
     pub fn parse(program: PathBuf, before: Vec<OsString>, words: &[OsString]) -> Option<(Part, Self)> {
-        let [part, device, uuid, memory, spin, group, user, tenant, socket] = words else { return None };
+        let [part, device, uuid, memory, spin, group, user, tenant, launch, socket] = words else { return None };
         let part = match part.to_str()? {
             "keeper" => Part::Keeper,
             "broker" => Part::Broker,
             "cleaner" => Part::Cleaner,
+            "worker" => Part::Worker,
             "probe" => Part::Probe,
             _ => return None,
         };
@@ -92,7 +99,7 @@ impl Config {
         // A dash is none, and anything else that is no number is no word of ours.
         let wish = |word: &OsString| if word == "-" { Some(None) } else { number(word).map(Some) };
         let group = wish(group)?.map(u32::try_from).transpose().ok()?;
-        let terms = Terms { group, user_bytes: wish(user)?, tenant_bytes: wish(tenant)? };
+        let terms = Terms { group, user_bytes: wish(user)?, tenant_bytes: wish(tenant)?, launch_ms: wish(launch)? };
         let (memory_bytes, spin_us) = (number(memory)?, number(spin)?);
         let device_uuid = uuid.to_str()?.parse().ok()?;
         let socket = socket.into();
@@ -110,7 +117,11 @@ impl Config {
         let text = String::from_utf8_lossy(&output.stdout);
         match Probed::parse(text.trim_end()) {
             Some(found) if output.status.success() => Ok(found),
-            _ => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim_end().to_owned())),
+            _ => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                // Whoever tells it says so itself.
+                Err(io::Error::other(said.trim_end().trim_start_matches("error: ").to_owned()))
+            }
         }
     }
 
@@ -153,6 +164,7 @@ pub fn play(part: Part, config: Config) -> io::Result<()> {
         Part::Keeper => keeper::run(&config, Some(post), || {}),
         Part::Broker => daemon::run(config, post),
         Part::Cleaner => cleaner::run(config.device.as_deref(), post),
+        Part::Worker => worker::run(&config, post),
         Part::Probe => probe(config.device.as_deref()),
     }
 }
@@ -177,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_words_of_a_part_say_all_that_it_has_to_know() {
-        let all = Terms { group: Some(100), user_bytes: Some(4096), tenant_bytes: Some(512) };
+        let all = Terms { group: Some(100), user_bytes: Some(4096), tenant_bytes: Some(512), launch_ms: Some(250) };
         for terms in [Terms::default(), all] {
             let config = Config {
                 program: "freehold".into(),

@@ -1,6 +1,6 @@
 //! Where the broker of a user is found. The only place of this crate that looks at the environment.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::Permissions;
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,6 +11,24 @@ use rustix::fs::{Gid, chown};
 
 /// The variable that names another socket.
 pub const VARIABLE: &str = "FREEHOLD_BROKER";
+
+/// The longest path of a socket. The system has a byte more, for the zero that ends it.
+const PATH_BYTES_MAX: usize = 107;
+
+/// A path that no socket can have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} has {} bytes, and the path of a socket at most {PATH_BYTES_MAX}: name a shorter one with --socket or {VARIABLE}",
+    .path.display(),
+    .path.as_os_str().len()
+)]
+pub struct TooLong {
+    path: PathBuf,
+}
+
+pub(crate) fn check(socket: &Path) -> Result<(), TooLong> {
+    if socket.as_os_str().len() > PATH_BYTES_MAX { Err(TooLong { path: socket.to_owned() }) } else { Ok(()) }
+}
 
 /// The socket of this user's broker: what [`VARIABLE`] says, or one in the user's runtime folder, or one below `/tmp`.
 pub fn socket() -> PathBuf {
@@ -33,8 +51,10 @@ fn own_socket() -> PathBuf {
 /// refused.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] where the folder is another user's, others may write to it, or the group cannot pass.
+/// [`io::ErrorKind::InvalidFilename`] where the path is [`TooLong`]; [`io::ErrorKind::PermissionDenied`] where the folder is another
+/// user's, others may write to it, or the group cannot pass.
 pub fn prepare(socket: &Path, group: Option<u32>) -> io::Result<()> {
+    check(socket).map_err(|error| io::Error::new(io::ErrorKind::InvalidFilename, error))?;
     let Some(folder) = socket.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     let is_new = !folder.exists();
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -92,6 +112,24 @@ pub fn group(text: &str) -> Option<u32> {
     Some(unsafe { found.assume_init() }.gr_gid)
 }
 
+/// The name of a user, by its number. Nothing where it has none.
+pub fn user_name(user: u32) -> Option<String> {
+    let mut room = vec![0; 1 << 16];
+    let mut found = MaybeUninit::<libc::passwd>::uninit();
+    let mut outcome = std::ptr::null_mut();
+    // SAFETY: `found` is room for a user and `room` for so many bytes of its text; `outcome` is room for a pointer. All outlive the
+    // call.
+    let code = unsafe { libc::getpwuid_r(user, found.as_mut_ptr(), room.as_mut_ptr(), room.len(), &raw mut outcome) };
+    if code != 0 || outcome.is_null() {
+        return None;
+    }
+    // SAFETY: the call found the user, and wrote all of it.
+    let found = unsafe { found.assume_init() };
+    // SAFETY: the name is text of the call's that ends with a zero, in `room`, which is still there.
+    let name = unsafe { CStr::from_ptr(found.pw_name) };
+    Some(name.to_string_lossy().into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +151,23 @@ mod tests {
         assert!(is_trusted(&socket, other, other) && is_trusted(&socket, 0, other));
         assert!(!is_trusted(&socket, other, 0), "root believes no more than others");
         std::fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_path_of_107_bytes_is_the_longest() {
+        let path = |bytes: usize| PathBuf::from(format!("/{}", "a".repeat(bytes - 1)));
+        assert_eq!(check(&path(107)), Ok(()));
+        let said = format!(
+            "/{} has 108 bytes, and the path of a socket at most 107: name a shorter one with --socket or FREEHOLD_BROKER",
+            "a".repeat(107)
+        );
+        assert_eq!(check(&path(108)).unwrap_err().to_string(), said);
+    }
+
+    #[test]
+    fn a_user_has_a_name_or_none() {
+        assert_eq!(user_name(0).as_deref(), Some("root"));
+        assert_eq!(user_name(u32::MAX - 7), None);
     }
 
     #[test]

@@ -28,6 +28,13 @@ pub(crate) enum Kept {
     Host(Id),
     /// The process of the cleaner.
     Cleaner,
+    /// Where a worker is told whom it serves.
+    Post(Id),
+    /// The bell of a worker, for those that it serves.
+    Gong(Id),
+    /// The ring of calls of a tenant.
+    Calls(Id),
+    Module(Id),
 }
 
 impl Kept {
@@ -44,6 +51,10 @@ impl Kept {
             Self::Segment(id) => [9, id.0],
             Self::Host(id) => [10, id.0],
             Self::Cleaner => [11, 0],
+            Self::Post(id) => [12, id.0],
+            Self::Gong(id) => [13, id.0],
+            Self::Calls(id) => [14, id.0],
+            Self::Module(id) => [15, id.0],
         }
     }
 
@@ -61,6 +72,10 @@ impl Kept {
             9 => Self::Segment(id),
             10 => Self::Host(id),
             11 => Self::Cleaner,
+            12 => Self::Post(id),
+            13 => Self::Gong(id),
+            14 => Self::Calls(id),
+            15 => Self::Module(id),
             _ => return None,
         })
     }

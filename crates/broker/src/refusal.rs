@@ -1,7 +1,7 @@
 //! Why the broker did not do what it was asked: a number for each reason, and a sentence that says what to do.
 
 use crate::name::NotAName;
-use crate::wire::{NoMessage, VERSION};
+use crate::wire::{Memory, NoMessage, VERSION};
 
 /// Why not. What the numbers mean is said by [`std::fmt::Display`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,6 +62,40 @@ pub enum Refusal {
     NoDescriptors,
     #[error("the memory of that name has {bytes} bytes")]
     OtherBytes { bytes: u64 },
+    #[error("the name was dropped while this lease was written: copy it to memory of its own, and publish that")]
+    NameGone,
+    #[error("{}", other_memory(*.memory))]
+    OtherMemory { memory: Memory },
+    #[error(
+        "the user may have {limit_bytes} bytes of the host's memory and has {had_bytes}: {wanted_bytes} more were asked for; drop a \
+        name, or raise the quota with `freehold quota SIZE --host`"
+    )]
+    HostQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
+    #[error("nothing can be had with a quota of less than {least_bytes} bytes: set a larger one, or take it away")]
+    SmallQuota { least_bytes: u64 },
+    #[error("{bytes} bytes under {} would be gone: drop what has a name, or say `freehold stop --force`", counted(*.names))]
+    HasNames { names: u64, bytes: u64 },
+    #[error("the lease is of another name: publish it under that one, or copy it to memory of its own")]
+    OtherName,
+    #[error("there is no such module")]
+    NoModule,
+    #[error("a module of that name is there, with another text: drop it first")]
+    ModuleTaken,
+    #[error("a module is a sealed file in memory of 1 to {limit_bytes} bytes")]
+    BadModule { limit_bytes: u64 },
+    #[error("only a worker of the broker's may ask that")]
+    NotAWorker,
+}
+
+fn counted(names: u64) -> String {
+    if names == 1 { "1 name".to_owned() } else { format!("{names} names") }
+}
+
+fn other_memory(memory: Memory) -> &'static str {
+    match memory {
+        Memory::Device => "the name is of memory of the device: lease it",
+        Memory::Host => "the name is of memory of the host, which is not leased: open it with `Broker::open_host`",
+    }
 }
 
 impl Refusal {
@@ -98,6 +132,16 @@ impl Refusal {
             Self::OtherBytes { bytes } => (219, [bytes, 0, 0]),
             Self::NoDescriptors => (221, [0; 3]),
             Self::DeviceGone { code } => (222, [u64::from(code), 0, 0]),
+            Self::NameGone => (223, [0; 3]),
+            Self::OtherName => (224, [0; 3]),
+            Self::OtherMemory { memory } => (225, [memory.word(), 0, 0]),
+            Self::HostQuota { limit_bytes, had_bytes, wanted_bytes } => (226, [limit_bytes, had_bytes, wanted_bytes]),
+            Self::SmallQuota { least_bytes } => (227, [least_bytes, 0, 0]),
+            Self::HasNames { names, bytes } => (228, [names, bytes, 0]),
+            Self::NoModule => (229, [0; 3]),
+            Self::ModuleTaken => (230, [0; 3]),
+            Self::BadModule { limit_bytes } => (231, [limit_bytes, 0, 0]),
+            Self::NotAWorker => (232, [0; 3]),
             Self::TenantQuota { limit_bytes, had_bytes, wanted_bytes } => (220, [limit_bytes, had_bytes, wanted_bytes]),
         }
     }
@@ -135,6 +179,16 @@ impl Refusal {
             219 => Self::OtherBytes { bytes: first },
             221 => Self::NoDescriptors,
             222 => Self::DeviceGone { code: first as u32 },
+            223 => Self::NameGone,
+            224 => Self::OtherName,
+            225 => Self::OtherMemory { memory: Memory::of(first)? },
+            226 => Self::HostQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
+            227 => Self::SmallQuota { least_bytes: first },
+            228 => Self::HasNames { names: first, bytes: second },
+            229 => Self::NoModule,
+            230 => Self::ModuleTaken,
+            231 => Self::BadModule { limit_bytes: first },
+            232 => Self::NotAWorker,
             220 => Self::TenantQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
             _ => return Err(NoMessage),
         })

@@ -1,29 +1,25 @@
-//! What a process of the broker's asks of the system once: the signals that end it as a descriptor that can be waited for,
-//! children that nobody waits for, and descriptors enough.
+//! What a process asks of the system once: the signals that end it as a descriptor that can be waited for, children that nobody
+//! waits for, and descriptors enough.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, poll};
+
+const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
 /// SIGINT, SIGTERM and SIGHUP, which end this process no more.
 #[derive(Debug)]
-pub(crate) struct Signals(OwnedFd);
+pub struct Signals(OwnedFd);
 
 impl Signals {
-    pub(crate) fn block() -> io::Result<Self> {
-        let mut set = std::mem::MaybeUninit::uninit();
-        // SAFETY: `set` is room for a set, which the call fills.
-        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-        // SAFETY: the call above filled it.
-        let mut set = unsafe { set.assume_init() };
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            // SAFETY: `set` is a set, and the number is that of a signal.
-            unsafe { libc::sigaddset(&raw mut set, signal) };
-        }
-        // SAFETY: `set` is a set that outlives the call; no old set is asked for.
-        let code = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
-        if code != 0 {
-            return Err(io::Error::from_raw_os_error(code));
-        }
+    /// From now on they wait, for this thread and for those that it starts.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub fn block() -> io::Result<Self> {
+        let set = set_of(&SIGNALS);
+        mask(libc::SIG_BLOCK, &set)?;
         // SAFETY: `set` is a set that outlives the call.
         let descriptor = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if descriptor < 0 {
@@ -32,12 +28,67 @@ impl Signals {
         // SAFETY: the descriptor was just made, and is nobody else's.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(descriptor) }))
     }
+
+    /// Takes one that came, so that the next one is heard of: its number. Nothing where none came.
+    pub(crate) fn take(&self) -> Option<libc::c_int> {
+        let mut one = [0; size_of::<libc::signalfd_siginfo>()];
+        let bytes = rustix::io::read(&self.0, &mut one).ok()?;
+        let number = one[..bytes].first_chunk()?;
+        i32::try_from(u32::from_ne_bytes(*number)).ok()
+    }
+
+    /// Waits until one comes that ends this process, calls `before`, and lets it.
+    pub fn end_behind(&self, before: impl FnOnce()) {
+        let signal = loop {
+            // Woken without one, it looks again.
+            let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None);
+            match self.take() {
+                Some(signal) if !is_ignored(signal) => break signal,
+                _ => {}
+            }
+        };
+        before();
+        // SAFETY: the number is that of a signal, which waits until this thread lets it through.
+        unsafe { libc::raise(signal) };
+        // The process ends here: nothing was set for these signals.
+        let _ = mask(libc::SIG_UNBLOCK, &set_of(&[signal]));
+    }
 }
 
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
+    let mut set = std::mem::MaybeUninit::uninit();
+    // SAFETY: `set` is room for a set, which the call fills.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: the call above filled it.
+    let mut set = unsafe { set.assume_init() };
+    for &signal in signals {
+        // SAFETY: `set` is a set, and the number is that of a signal.
+        unsafe { libc::sigaddset(&raw mut set, signal) };
+    }
+    set
+}
+
+/// Changes which signals wait for this thread.
+fn mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
+    // SAFETY: `set` is a set that outlives the call; no old set is asked for.
+    let code = unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) };
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+}
+
+/// Whether who started this process had it leave a signal out, as `nohup` does.
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: nothing is set, and `action` is room for what is; the number is that of a signal.
+    let code = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+    assert_eq!(code, 0, "a signal has an action");
+    // SAFETY: the call wrote all of it.
+    unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
 /// Lets children go without a trace: whether one has died is heard of over its socket.

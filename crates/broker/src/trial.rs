@@ -92,7 +92,7 @@ impl Trial {
     fn request(&mut self, tenants: &[Id], choices: &mut Choices<'_>) -> Option<()> {
         let from = choices.of(tenants)?;
         let mut slot = [0; 8];
-        slot[0] = u64::from(choices.byte()? % 18) | u64::from(choices.byte()?) << 32;
+        slot[0] = u64::from(choices.byte()? % 26) | u64::from(choices.byte()?) << 32;
         let odd = choices.byte()?;
         if odd >= 240 {
             slot[0] |= u64::from(odd) << 16;
@@ -131,9 +131,11 @@ impl Trial {
     fn answered(&mut self, from: Id, of: u32) {
         let effects = self.state.take_effects(Vec::new());
         let is_answer = |effect: &&Effect| match **effect {
-            Effect::Reply { to, number, .. } | Effect::Text { to, number, .. } | Effect::Hand { to, number, .. } => {
-                (to, number) == (from, of)
-            }
+            Effect::Reply { to, number, .. }
+            | Effect::Text { to, number, .. }
+            | Effect::Hand { to, number, .. }
+            | Effect::HandWith { to, number, .. }
+            | Effect::Hire { to, number, .. } => (to, number) == (from, of),
             Effect::Make { .. } => true,
             _ => false,
         };
@@ -226,7 +228,7 @@ pub fn journal(choices: &[u8]) {
             6 => u64::from(how / 8),
             _ => choices.word().unwrap_or(u64::MAX),
         };
-        written.spoil(usize::from(table % 9), usize::from(at), value);
+        written.spoil(usize::from(table % 10), usize::from(at), value);
     }
     let file = written.shared().shared_file();
     let Ok(journal) = Journal::open(file) else { return };
@@ -234,6 +236,7 @@ pub fn journal(choices: &[u8]) {
         Thing::Segment(_) => has & 1 == 0,
         Thing::Clock(_) => has & 2 == 0,
         Thing::Host(_) => has & 4 == 0,
+        Thing::Module(_) | Thing::Calls(_) => has & 8 == 0,
     };
     let mut state = State::recover(journal.limits(), OWN, |kind| journal.records(kind), has);
     state.take_effects(Vec::new());

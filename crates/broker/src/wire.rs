@@ -11,7 +11,7 @@ pub use crate::refusal::Refusal;
 const _: () = assert!(cfg!(target_endian = "little"), "words travel as they lie in memory");
 
 /// The version of the protocol. Both sides say theirs, and they are the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The first four bytes of a greeting: `FRHD`.
 const MAGIC: u32 = u32::from_le_bytes(*b"FRHD");
@@ -28,6 +28,25 @@ pub struct Id(pub u64);
 pub enum Access {
     Read,
     Write,
+}
+
+/// Which memory something is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Memory {
+    Device,
+    Host,
+}
+
+/// What becomes of a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is only asked for.
+    Keep,
+    Set {
+        bytes: u64,
+    },
+    /// The user may have what any other may.
+    Clear,
 }
 
 /// What becomes of a name whose writer dies before it has published.
@@ -81,15 +100,35 @@ pub enum Request {
     List { after: Option<Name> },
     /// The name is no more. Its memory goes with the last lease of it.
     Drop { name: Name },
-    /// What a user may have. Zero bytes: say it, and change nothing.
-    Quota { user: u32, bytes: u64 },
+    /// What a user may have, from now on.
+    Quota { user: u32, memory: Memory, change: Change },
     /// Sums of everything.
     Totals,
     /// Memory of the host under a name: made if there is none and bytes are asked for.
     Host { bytes: u64, name: Name },
     /// The tenant has given up everything and goes.
     Bye,
+    /// The broker ends, and its keeper with it. Names are lost only where that is wanted.
+    Stop { is_forced: bool },
+    /// A worker that runs the tenant's kernels: its own, or, with a label that is not zero, that of all processes of its user that
+    /// say the same.
+    Hire { label: u64 },
+    /// A second lease of what a tenant has leased, for the worker that serves it.
+    Borrow { lease: Id, of: Id },
+    /// A module's text, in the descriptor beside it, gets a name. Others see it when a worker has proved it.
+    PutModule { bytes: u64, hash: Hash, name: Name },
+    /// A module, by its number, or by its name where that is said.
+    Module { id: Id, name: Option<Name> },
+    /// All modules behind this one, as many as fit.
+    Modules { after: Option<Name> },
+    /// The module is no more. Who has loaded it keeps it.
+    DropModule { name: Name },
+    /// The worker's driver has compiled a module.
+    Prove { module: Id },
 }
+
+/// What a module's bytes are, by SHA-256, its first byte the lowest of the first word.
+pub type Hash = [u64; 4];
 
 /// What the broker answers, or tells unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +176,21 @@ pub enum Reply {
     },
     /// Unasked, over the socket: another broker serves from now on. Who waits for a reply asks again.
     Resumed,
+    /// The worker, and which of its tenants this one is. Descriptors: the ring of calls, the worker's clock, its bell.
+    Hired {
+        worker: Id,
+        seat: u32,
+    },
+    /// Unasked: what a borrowed lease was borrowed of is over. It is to be returned behind the work with it.
+    Recall {
+        lease: Id,
+    },
+    /// A module. Beside it the descriptor of its text.
+    Module {
+        id: Id,
+        bytes: u64,
+        hash: Hash,
+    },
     Refused(Refusal),
 }
 
@@ -171,6 +225,11 @@ const VALUE_BITS: u32 = 48;
 const VALUE_MAX: u64 = (1 << VALUE_BITS) - 1;
 
 const AGAIN: u64 = 1 << 16;
+
+/// Whether a message of the broker's, by its first word, answers no request.
+pub(crate) fn is_unasked(first: u64) -> bool {
+    matches!(first as u16, 109 | 110 | 113)
+}
 
 struct Words(Slot);
 
@@ -226,6 +285,31 @@ impl Access {
     }
 }
 
+impl Memory {
+    /// Nothing can be had with less: a segment of the device, or a header of the host's and a page behind it.
+    pub const fn least_bytes(self) -> u64 {
+        match self {
+            Self::Device => 2 << 20,
+            Self::Host => 8 << 10,
+        }
+    }
+
+    pub(crate) fn word(self) -> u64 {
+        match self {
+            Self::Device => 0,
+            Self::Host => 1,
+        }
+    }
+
+    pub(crate) fn of(word: u64) -> Result<Self, NoMessage> {
+        match word {
+            0 => Ok(Self::Device),
+            1 => Ok(Self::Host),
+            _ => Err(NoMessage),
+        }
+    }
+}
+
 impl Policy {
     pub(crate) fn word(self) -> u64 {
         match self {
@@ -270,10 +354,27 @@ impl Framed<Request> {
             Request::Find { name } => (10, &[], name.as_str()),
             Request::List { after } => (11, &[], after.as_ref().map_or("", Name::as_str)),
             Request::Drop { name } => (12, &[], name.as_str()),
-            Request::Quota { user, bytes } => (13, &[u64::from(*user), *bytes], ""),
+            Request::Quota { user, memory, change } => {
+                let (what, bytes) = match *change {
+                    Change::Keep => (0, 0),
+                    Change::Set { bytes } => (1, bytes),
+                    Change::Clear => (2, 0),
+                };
+                (13, &[u64::from(*user), memory.word(), what, bytes], "")
+            }
             Request::Totals => (14, &[], ""),
             Request::Host { bytes, name } => (15, &[*bytes], name.as_str()),
             Request::Bye => (16, &[], ""),
+            Request::Stop { is_forced } => (17, &[u64::from(*is_forced)], ""),
+            Request::Hire { label } => (18, &[*label], ""),
+            Request::Borrow { lease, of } => (19, &[lease.0, of.0], ""),
+            Request::PutModule { bytes, hash: [first, second, third, fourth], name } => {
+                (20, &[*bytes, *first, *second, *third, *fourth], name.as_str())
+            }
+            Request::Module { id, name } => (21, &[id.0], name.as_ref().map_or("", Name::as_str)),
+            Request::Modules { after } => (22, &[], after.as_ref().map_or("", Name::as_str)),
+            Request::DropModule { name } => (23, &[], name.as_str()),
+            Request::Prove { module } => (24, &[module.0], ""),
         };
         let mut slot = Words::begin(kind, self.number).with(words);
         if self.is_again {
@@ -294,6 +395,7 @@ impl Framed<Request> {
             let text = std::str::from_utf8(tail).map_err(|error| NotAName::Letter { at: error.valid_up_to() });
             text.and_then(Name::parse).map_err(|wrong| (number, Refusal::BadName(wrong)))
         };
+        let name_or_none = || if tail.is_empty() { Ok(None) } else { name().map(Some) };
         let point = Point::of([slot[2], slot[3]]);
         let (message, words, has_tail) = match slot[0] as u16 {
             1 if low(slot[1]) == MAGIC => (Request::Hello { version: high(slot[1]) }, 1, false),
@@ -309,18 +411,33 @@ impl Framed<Request> {
                 (Request::Publish { lease: Id(slot[1]), policy, point, name: name()? }, 4, true)
             }
             10 => (Request::Find { name: name()? }, 0, true),
-            11 => {
-                let after = if tail.is_empty() { None } else { Some(name()?) };
-                (Request::List { after }, 0, true)
-            }
+            11 => (Request::List { after: name_or_none()? }, 0, true),
             12 => (Request::Drop { name: name()? }, 0, true),
             13 => {
                 let user = u32::try_from(slot[1]).map_err(|_| malformed(NoMessage))?;
-                (Request::Quota { user, bytes: slot[2] }, 2, false)
+                let (change, words) = match slot[3] {
+                    0 => (Change::Keep, 3),
+                    1 => (Change::Set { bytes: slot[4] }, 4),
+                    2 => (Change::Clear, 3),
+                    _ => return Err(malformed(NoMessage)),
+                };
+                let memory = Memory::of(slot[2]).map_err(malformed)?;
+                (Request::Quota { user, memory, change }, words, false)
             }
             14 => (Request::Totals, 0, false),
             15 => (Request::Host { bytes: slot[1], name: name()? }, 1, true),
             16 => (Request::Bye, 0, false),
+            17 if slot[1] <= 1 => (Request::Stop { is_forced: slot[1] == 1 }, 1, false),
+            18 => (Request::Hire { label: slot[1] }, 1, false),
+            19 => (Request::Borrow { lease: Id(slot[1]), of: Id(slot[2]) }, 2, false),
+            20 => {
+                let hash = [slot[2], slot[3], slot[4], slot[5]];
+                (Request::PutModule { bytes: slot[1], hash, name: name()? }, 5, true)
+            }
+            21 => (Request::Module { id: Id(slot[1]), name: name_or_none()? }, 1, true),
+            22 => (Request::Modules { after: name_or_none()? }, 0, true),
+            23 => (Request::DropModule { name: name()? }, 0, true),
+            24 => (Request::Prove { module: Id(slot[1]) }, 1, false),
             _ => return Err(malformed(NoMessage)),
         };
         // What means nothing is zero: a later version may give it a meaning.
@@ -362,6 +479,11 @@ impl Framed<Reply> {
             }
             Reply::Leave { segment } => words(110, &[segment.0]),
             Reply::Resumed => words(111, &[]),
+            Reply::Hired { worker, seat } => words(112, &[worker.0, u64::from(*seat)]),
+            Reply::Recall { lease } => words(113, &[lease.0]),
+            Reply::Module { id, bytes, hash: [first, second, third, fourth] } => {
+                words(114, &[id.0, *bytes, *first, *second, *third, *fourth])
+            }
             Reply::Refused(refusal) => {
                 let (kind, numbers) = refusal.numbers();
                 words(kind, &numbers)
@@ -407,6 +529,9 @@ impl Framed<Reply> {
             },
             110 => Reply::Leave { segment: Id(slot[1]) },
             111 => Reply::Resumed,
+            112 => Reply::Hired { worker: Id(slot[1]), seat: low(slot[2]) },
+            113 => Reply::Recall { lease: Id(slot[1]) },
+            114 => Reply::Module { id: Id(slot[1]), bytes: slot[2], hash: [slot[3], slot[4], slot[5], slot[6]] },
             kind => Reply::Refused(Refusal::of(kind, [slot[1], slot[2], slot[3]])?),
         };
         Ok(Self { number: high(slot[0]), is_again: false, message })

@@ -1,7 +1,7 @@
 //! The bytes of every message: what `docs/protocol.md` says, held against what is sent.
 
 use freehold_broker::Name;
-use freehold_broker::wire::{Access, Framed, Id, Point, Policy, Refusal, Reply, Request, Sums};
+use freehold_broker::wire::{Access, Change, Framed, Id, Memory, Point, Policy, Refusal, Reply, Request, Sums};
 
 fn name() -> Name {
     Name::parse("model/weights").expect("a name")
@@ -19,7 +19,7 @@ fn requests() -> Vec<(Request, [u64; 8], &'static str)> {
         slot
     };
     vec![
-        (Request::Hello { version: 1 }, words(1, &[1 << 32 | 0x4448_5246]), ""),
+        (Request::Hello { version: 2 }, words(1, &[2 << 32 | 0x4448_5246]), ""),
         (Request::Reserve { bytes: 4096 }, words(2, &[4096]), ""),
         (Request::Lease { name: Id(11), access: Access::Write }, words(3, &[11, 1]), ""),
         (Request::Return { lease: Id(12), point }, words(4, &[12, 3, WHEN]), ""),
@@ -36,10 +36,31 @@ fn requests() -> Vec<(Request, [u64; 8], &'static str)> {
         (Request::List { after: None }, words(11, &[]), ""),
         (Request::List { after: Some(name()) }, words(11, &[]), "model/weights"),
         (Request::Drop { name: name() }, words(12, &[]), "model/weights"),
-        (Request::Quota { user: 1000, bytes: 1 << 30 }, words(13, &[1000, 1 << 30]), ""),
+        (Request::Quota { user: 1000, memory: Memory::Device, change: Change::Keep }, words(13, &[1000]), ""),
+        (
+            Request::Quota { user: 1000, memory: Memory::Host, change: Change::Set { bytes: 1 << 30 } },
+            words(13, &[1000, 1, 1, 1 << 30]),
+            "",
+        ),
+        (Request::Quota { user: 1000, memory: Memory::Host, change: Change::Clear }, words(13, &[1000, 1, 2]), ""),
         (Request::Totals, words(14, &[]), ""),
         (Request::Host { bytes: 4096, name: name() }, words(15, &[4096]), "model/weights"),
         (Request::Bye, words(16, &[]), ""),
+        (Request::Stop { is_forced: false }, words(17, &[]), ""),
+        (Request::Stop { is_forced: true }, words(17, &[1]), ""),
+        (Request::Hire { label: 21 }, words(18, &[21]), ""),
+        (Request::Borrow { lease: Id(12), of: Id(3) }, words(19, &[12, 3]), ""),
+        (
+            Request::PutModule { bytes: 4096, hash: [1, 2, 3, 4], name: name() },
+            words(20, &[4096, 1, 2, 3, 4]),
+            "model/weights",
+        ),
+        (Request::Module { id: Id(15), name: None }, words(21, &[15]), ""),
+        (Request::Module { id: Id(0), name: Some(name()) }, words(21, &[]), "model/weights"),
+        (Request::Modules { after: None }, words(22, &[]), ""),
+        (Request::Modules { after: Some(name()) }, words(22, &[]), "model/weights"),
+        (Request::DropModule { name: name() }, words(23, &[]), "model/weights"),
+        (Request::Prove { module: Id(15) }, words(24, &[15]), ""),
     ]
 }
 
@@ -114,6 +135,9 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
         (Reply::Given { lease, segment, offset, bytes, point, from: Id(3) }, 109, &[12, 14, 512, 4096, 3, WHEN, 3]),
         (Reply::Leave { segment }, 110, &[14]),
         (Reply::Resumed, 111, &[]),
+        (Reply::Hired { worker: Id(13), seat: 2 }, 112, &[13, 2]),
+        (Reply::Recall { lease }, 113, &[12]),
+        (Reply::Module { id: Id(15), bytes, hash: [1, 2, 3, 4] }, 114, &[15, 4096, 1, 2, 3, 4]),
         (Reply::Refused(Refusal::Malformed), 201, &[]),
         (Reply::Refused(Refusal::Version { theirs: 2 }), 202, &[2]),
         (Reply::Refused(Refusal::NoLease), 204, &[]),
@@ -135,6 +159,16 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
         (Reply::Refused(Refusal::TenantQuota { limit_bytes: 1, had_bytes: 2, wanted_bytes: 3 }), 220, &[1, 2, 3]),
         (Reply::Refused(Refusal::NoDescriptors), 221, &[]),
         (Reply::Refused(Refusal::DeviceGone { code: 46 }), 222, &[46]),
+        (Reply::Refused(Refusal::NameGone), 223, &[]),
+        (Reply::Refused(Refusal::OtherName), 224, &[]),
+        (Reply::Refused(Refusal::OtherMemory { memory: Memory::Host }), 225, &[1]),
+        (Reply::Refused(Refusal::HostQuota { limit_bytes: 1, had_bytes: 2, wanted_bytes: 3 }), 226, &[1, 2, 3]),
+        (Reply::Refused(Refusal::SmallQuota { least_bytes: 4096 }), 227, &[4096]),
+        (Reply::Refused(Refusal::HasNames { names: 2, bytes: 4096 }), 228, &[2, 4096]),
+        (Reply::Refused(Refusal::NoModule), 229, &[]),
+        (Reply::Refused(Refusal::ModuleTaken), 230, &[]),
+        (Reply::Refused(Refusal::BadModule { limit_bytes: 7 }), 231, &[7]),
+        (Reply::Refused(Refusal::NotAWorker), 232, &[]),
     ];
     for (message, kind, words) in replies {
         let mut slot = [0; 8];
@@ -161,7 +195,7 @@ fn a_million_random_messages_are_each_read_or_refused() {
     let mut read = 0;
     for _ in 0..1_000_000 {
         let mut slot = [0; 8];
-        slot[0] = random() << 32 | (random() % 20) | u64::from(random() % 64 == 0) << 17;
+        slot[0] = random() << 32 | (random() % 27) | u64::from(random() % 64 == 0) << 17;
         for word in &mut slot[1..] {
             *word = match random() % 12 {
                 0 => random(),

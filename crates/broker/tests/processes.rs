@@ -7,6 +7,7 @@
 
 mod attacks;
 mod blocks;
+mod calls;
 mod host;
 mod kills;
 mod noise;
@@ -77,6 +78,10 @@ const TESTS: &[Test] = &[
         "a_writer_that_dies_changes_nothing_and_one_that_publishes_does",
         blocks::a_writer_that_dies_changes_nothing_and_one_that_publishes_does,
     ),
+    (
+        "what_was_written_for_a_name_is_published_under_that_name_alone",
+        blocks::what_was_written_for_a_name_is_published_under_that_name_alone,
+    ),
     ("what_was_given_outlives_its_giver", blocks::what_was_given_outlives_its_giver),
     ("a_forked_child_is_refused_everything", blocks::a_forked_child_is_refused_everything),
     ("others_go_on_while_one_thread_receives", blocks::others_go_on_while_one_thread_receives),
@@ -91,6 +96,7 @@ const TESTS: &[Test] = &[
     ("memory_of_the_dead_is_zeros_to_others", blocks::memory_of_the_dead_is_zeros_to_others),
     ("every_attack_is_refused_and_no_neighbour_loses_anything", attacks::every_attack_is_refused),
     ("a_million_malformed_messages_leave_the_broker_as_it_was", noise::a_million_malformed_messages),
+    ("a_program_of_another_version_hears_which_is_spoken", serving::a_program_of_another_version_hears_which_is_spoken),
     ("a_stopped_keeper_stops_nobody", serving::a_stopped_keeper_stops_nobody),
     (
         "a_stopped_cleaner_stops_nobody_and_a_dead_one_is_replaced",
@@ -111,6 +117,39 @@ const TESTS: &[Test] = &[
     ("a_killed_tenant_with_a_thousand_leases_leaves_nothing", kills::killed_hoarders),
     ("a_process_that_connects_while_a_broker_dies_is_served", kills::connects_while_brokers_die),
     ("brokers_and_keepers_are_killed_and_nothing_is_lost", kills::killed_brokers),
+    ("a_call_computes_what_its_kernel_says", calls::a_call_computes_what_its_kernel_says),
+    ("calls_of_a_stream_are_carried_out_in_their_order", calls::calls_of_a_stream_are_carried_out_in_their_order),
+    (
+        "calls_and_streams_of_a_process_wait_for_each_other_on_the_device",
+        calls::calls_and_streams_of_a_process_wait_for_each_other_on_the_device,
+    ),
+    (
+        "processes_that_agree_share_a_worker_and_others_have_their_own",
+        calls::processes_that_agree_share_a_worker_and_others_have_their_own,
+    ),
+    ("a_worker_ends_with_those_that_it_serves", calls::a_worker_ends_with_those_that_it_serves),
+    (
+        "a_module_stays_when_its_maker_and_the_broker_are_gone",
+        calls::a_module_stays_when_its_maker_and_the_broker_are_gone,
+    ),
+    ("calls_go_on_when_the_broker_dies", calls::calls_go_on_when_the_broker_dies),
+    (
+        "what_is_returned_with_calls_pending_is_free_when_they_have_passed",
+        calls::what_is_returned_with_calls_pending_is_free_when_they_have_passed,
+    ),
+    ("one_handle_reads_the_same_here_and_at_the_broker", calls::one_handle_reads_the_same_here_and_at_the_broker),
+    ("every_bad_call_is_refused_in_a_sentence", calls::every_bad_call_is_refused_in_a_sentence),
+    ("every_bad_module_is_refused_in_a_sentence", calls::every_bad_module_is_refused_in_a_sentence),
+    (
+        "a_kernel_that_goes_wrong_takes_down_its_worker_alone",
+        calls::a_kernel_that_goes_wrong_takes_down_its_worker_alone,
+    ),
+    (
+        "eight_others_work_while_kernels_fault_hang_and_write_out_of_bounds",
+        calls::eight_others_work_while_kernels_fault_hang_and_write_out_of_bounds,
+    ),
+    ("a_caller_that_is_killed_anywhere_leaves_nothing", calls::a_caller_that_is_killed_anywhere_leaves_nothing),
+    ("a_killed_workers_calls_happened_once_or_say_that_they_may_not", calls::killed_workers),
 ];
 
 fn run(word: &str) -> ExitCode {

@@ -43,6 +43,8 @@ enum Command {
     ///
     /// Example: freehold serve --memory 8GiB
     Serve(broker::serve::Arguments),
+    /// End the broker, and its keeper with it
+    Stop(broker::stop::Arguments),
     /// Publish a file: it stays in device memory, under a name
     ///
     /// Example: freehold put weights.bin --name model/weights
@@ -59,6 +61,13 @@ enum Command {
     Totals(broker::names::TotalsArguments),
     /// Say what a user may have at the broker, or change it
     Quota(broker::names::QuotaArguments),
+    /// Keep modules of kernels at the broker, under names
+    #[command(subcommand)]
+    Module(broker::modules::Command),
+    /// Have a kernel of a module launched by a worker of the broker's, and wait for it
+    ///
+    /// Example: freehold call blas/saxpy saxpy --grid 4096 --block 256 --arg lease:y --arg read:x --arg f32:2.0 --arg u32:1048576
+    Call(broker::call::Arguments),
     /// Show who holds what at the broker, live; q leaves
     Top(broker::top::Arguments),
     /// Be the other process of `bench share`
@@ -81,7 +90,16 @@ enum Command {
 impl Command {
     /// Whether it works on a broker elsewhere too.
     fn reaches_elsewhere(&self) -> bool {
-        matches!(self, Self::Put(_) | Self::Get(_) | Self::Ls(_) | Self::Drop(_) | Self::Totals(_))
+        matches!(
+            self,
+            Self::Put(_)
+                | Self::Get(_)
+                | Self::Ls(_)
+                | Self::Drop(_)
+                | Self::Totals(_)
+                | Self::Module(_)
+                | Self::Call(_)
+        )
     }
 }
 
@@ -89,7 +107,7 @@ fn main() -> ExitCode {
     let Arguments { elsewhere, command } = Arguments::parse();
     if elsewhere.is_said() && !command.reaches_elsewhere() {
         eprintln!(
-            "error: --at: this command works on this machine alone; put, get, ls, drop and totals work elsewhere"
+            "error: --at: this command works on this machine alone; put, get, ls, drop, totals, module and call work elsewhere"
         );
         return ExitCode::from(2);
     }
@@ -99,6 +117,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Serve(arguments) => broker::serve::run(&arguments, &elsewhere),
+        Command::Stop(arguments) => broker::stop::run(&arguments),
         Command::Put(arguments) => broker::transfer::put(&arguments, &elsewhere),
         Command::Get(arguments) => broker::transfer::get(&arguments, &elsewhere),
         Command::Ls(arguments) => broker::names::list(&arguments, &elsewhere),
@@ -106,6 +125,8 @@ fn main() -> ExitCode {
         Command::Totals(arguments) => broker::names::totals(&arguments, &elsewhere),
         Command::Gate(arguments) => broker::gate::run(&arguments),
         Command::Quota(arguments) => broker::names::quota(&arguments),
+        Command::Module(command) => broker::modules::run(&command, &elsewhere),
+        Command::Call(arguments) => broker::call::run(&arguments, &elsewhere),
         Command::Top(arguments) => broker::top::run(&arguments),
         Command::SharePartner(arguments) => bench::share::partner::run(&arguments),
         Command::Part(arguments) => broker::serve::part(&arguments),

@@ -1,81 +1,13 @@
 //! The commands that speak to a broker, as a person meets them: what they print, what they say to bad input, and how they exit.
 
 mod common;
+mod scene;
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::Stdio;
 
 use common::binary;
-
-/// A broker of its own, in a folder of its own.
-struct Scene {
-    folder: PathBuf,
-    machine: String,
-    serve: Child,
-}
-
-impl Scene {
-    fn new() -> Self {
-        static STARTED: AtomicU32 = AtomicU32::new(0);
-        let machine = format!("broker-{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(format!("freehold-{machine}"));
-        std::fs::create_dir_all(&folder).expect("a folder for the test");
-        let mut serve = command(&folder, &machine);
-        serve.args(["serve", "--memory", "64MiB", "--device", "soft"]).stdout(Stdio::piped());
-        let mut serve = serve.spawn().expect("the binary starts");
-        let said = BufReader::new(serve.stdout.take().expect("it is piped")).lines().nth(2);
-        assert_eq!(
-            said.expect("it says more").expect("it says text"),
-            "stop it with Ctrl-C; what it holds is gone then"
-        );
-        Self { folder, machine, serve }
-    }
-
-    fn run(&self, words: &[&str]) -> Output {
-        command(&self.folder, &self.machine).args(words).output().expect("the binary starts")
-    }
-
-    /// What a command printed, which went well.
-    fn said(&self, words: &[&str]) -> String {
-        let output = self.run(words);
-        assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)));
-        text(&output.stdout).to_owned()
-    }
-
-    /// What a command was refused with.
-    fn refused(&self, words: &[&str]) -> (String, Option<i32>) {
-        let output = self.run(words);
-        (text(&output.stderr).to_owned(), output.status.code())
-    }
-
-    fn file(&self, name: &str, bytes: &[u8]) -> String {
-        let path = self.folder.join(name);
-        std::fs::write(&path, bytes).expect("a file of the test's");
-        path.to_str().expect("text").to_owned()
-    }
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        let process = rustix::process::Pid::from_child(&self.serve);
-        rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("the keeper is there");
-        assert!(self.serve.wait().expect("it is this process's").success());
-        std::fs::remove_dir_all(&self.folder).expect("the test's folder goes");
-    }
-}
-
-fn command(folder: &Path, machine: &str) -> Command {
-    let mut command = Command::new(binary());
-    command.env("FREEHOLD_BROKER", folder.join("broker")).env("FREEHOLD_SOFT_MACHINE", machine);
-    command.env("FREEHOLD_DEVICE", "soft").stdin(Stdio::null());
-    command
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text was printed")
-}
+use freehold_broker::wire::{Point, Policy, Request};
+use scene::{Scene, command, name, text, user};
 
 #[test]
 fn a_file_goes_in_and_comes_out_again() {
@@ -124,6 +56,91 @@ fn a_name_that_is_not_there_has_nearest_ones_and_leaves_no_file() {
 }
 
 #[test]
+fn memory_of_the_host_is_listed_and_found_by_names_that_are_like_its_own() {
+    let scene = Scene::new();
+    scene.said(&["put", &scene.file("in", b"freehold"), "--name", "z"]);
+    let mut link = scene.link();
+    link.descriptor(Request::Host { bytes: 4096 + 3 * 1024, name: name("shared/numbers") }).expect("a descriptor");
+    drop(link);
+    let (ls, owner) = (scene.said(&["ls"]), user());
+    let lines: Vec<Vec<&str>> = ls.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["name", "size", "memory", "owner", "readers", "writer", "age"]);
+    assert_eq!(lines[1][..7], ["shared/numbers", "3.0", "KiB", "host", &owner, "-", "-"]);
+    assert_eq!(lines[2][..7], ["z", "8", "B", "device", &owner, "0", "-"]);
+    assert_eq!(scene.said(&["top"]).lines().skip(3).count(), 3);
+    let listed: serde_json::Value = serde_json::from_str(&scene.said(&["ls", "--json"])).unwrap();
+    let [host, device] = [&listed["names"][0], &listed["names"][1]];
+    assert_eq!(
+        (&host["name"], &host["memory"], &host["bytes"]),
+        (&"shared/numbers".into(), &"host".into(), &3072.into())
+    );
+    assert_eq!((&device["name"], &device["memory"]), (&"z".into(), &"device".into()));
+    let top: serde_json::Value = serde_json::from_str(&scene.said(&["top", "--json"])).unwrap();
+    assert_eq!((&top["sums"]["host_bytes"], &top["names"][0]["memory"]), (&3072.into(), &"host".into()));
+    let refused = scene.refused(&["drop", "shared/number"]);
+    assert_eq!(refused, ("error: there is no such name; nearest: shared/numbers, z\n".to_owned(), Some(1)));
+    let refused = scene.refused(&["get", "shared/numbers", "-o", "/dev/null"]);
+    let sentence = "the name is of memory of the host, which is not leased: open it with `Broker::open_host`";
+    assert_eq!(refused, (format!("error: {sentence}\n"), Some(1)));
+    let refused = scene.refused(&["put", &scene.file("in", b"freehold"), "--name", "shared/numbers"]);
+    assert_eq!(refused, ("error: the name is taken: drop it first, or lease it for writing\n".to_owned(), Some(1)));
+    assert_eq!(scene.said(&["drop", "shared/numbers"]), "shared/numbers: dropped\n");
+    assert_eq!(scene.said(&["ls"]).lines().count(), 2);
+}
+
+#[test]
+fn a_name_is_its_users_and_a_processs_only_while_that_is_there() {
+    let scene = Scene::new();
+    let mut link = scene.link();
+    let lease = link.reserve(4096).expect("there is room").lease;
+    let (policy, point) = (Policy::Restore, Point::default());
+    link.call(Request::Publish { lease, policy, point, name: name("a") }).expect("the name is free");
+    let (user, own) = (user(), rustix::process::getuid().as_raw());
+    let listed = || -> serde_json::Value { serde_json::from_str(&scene.said(&["ls", "--json"])).unwrap() };
+    let process = std::process::id();
+    assert!(scene.said(&["ls"]).contains(&format!("  {user} ({process})  ")));
+    assert_eq!(listed()["names"][0]["process"], process);
+    link.close().expect("a broker serves");
+    assert!(scene.said(&["ls"]).contains(&format!("  {user}  ")));
+    assert_eq!(listed()["names"][0]["process"], serde_json::Value::Null);
+    assert_eq!((&listed()["names"][0]["user"], &listed()["names"][0]["user_name"]), (&own.into(), &user.into()));
+}
+
+#[test]
+fn quotas_are_said_set_and_taken_away_for_both_memories() {
+    let scene = Scene::new();
+    let user = rustix::process::getuid().as_raw();
+    let said = |device: &str, host: &str| {
+        format!(
+            "user {user} may have {device} of the device's memory and has 0 B\n\
+             user {user} may have {host} of the host's memory and has 0 B\n"
+        )
+    };
+    assert_eq!(scene.said(&["quota"]), said("64.0 MiB", "64.0 GiB"));
+    assert_eq!(scene.said(&["quota", "2MiB"]), said("2.0 MiB", "64.0 GiB"));
+    assert_eq!(scene.said(&["quota", "8KiB", "--host"]), said("2.0 MiB", "8.0 KiB"));
+    let refused = scene.link().descriptor(Request::Host { bytes: 8193, name: name("a") }).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "the user may have 8192 bytes of the host's memory and has 0: 8193 more were asked for; drop a name, or raise the quota with \
+         `freehold quota SIZE --host`"
+    );
+    assert_eq!(scene.said(&["quota", "none"]), said("64.0 MiB", "8.0 KiB"));
+    assert_eq!(scene.said(&["quota", "0", "--host"]), said("64.0 MiB", "64.0 GiB"));
+    let json = format!(
+        "{{\"host_quota_bytes\":68719476736,\"host_used_bytes\":0,\"quota_bytes\":67108864,\"used_bytes\":0,\"user\":{user}}}\n"
+    );
+    assert_eq!(scene.said(&["quota", "--json"]), json);
+    let small = |wish: &str, least: &str| {
+        let sentence = "or more, or none to take the quota away";
+        (format!("error: nothing can be had with {wish} bytes: say {least} {sentence}\n"), Some(2))
+    };
+    assert_eq!(scene.refused(&["quota", "2097151"]), small("2097151", "2048KiB"));
+    assert_eq!(scene.refused(&["quota", "1MiB"]), small("1048576", "2048KiB"));
+    assert_eq!(scene.refused(&["quota", "8191", "--host"]), small("8191", "8KiB"));
+}
+
+#[test]
 fn what_cannot_be_put_is_refused_with_what_to_do() {
     let scene = Scene::new();
     let (folder, empty) = (scene.folder.to_str().unwrap().to_owned(), scene.file("empty", b""));
@@ -151,6 +168,40 @@ fn without_a_broker_it_is_said_how_to_start_one() {
         let expected = format!("error: no broker is running at {}: {sentence}\n", socket.display());
         assert_eq!((text(&output.stderr), output.status.code()), (expected.as_str(), Some(3)));
     }
+}
+
+#[test]
+fn a_socket_of_a_path_that_none_can_have_is_refused_in_a_sentence_everywhere() {
+    let folder = std::env::temp_dir().join("l".repeat(120));
+    let expected = |socket: &str| {
+        let (path, bytes) = (folder.join(socket), folder.as_os_str().len() + 1 + socket.len());
+        let sentence = "and the path of a socket at most 107: name a shorter one with --socket or FREEHOLD_BROKER";
+        format!("error: {} has {bytes} bytes, {sentence}\n", path.display())
+    };
+    let (program, broker) = (binary(), expected("broker"));
+    let file = program.to_str().unwrap();
+    for words in
+        [&["serve"][..], &["ls"], &["top"], &["quota"], &["get", "a", "-o", "b"], &["put", file, "--name", "a"]]
+    {
+        let output = command(&folder, "long").args(words).output().expect("the binary starts");
+        assert_eq!((text(&output.stderr), output.status.code()), (broker.as_str(), Some(2)), "{words:?}");
+    }
+    assert!(!folder.exists(), "nothing was made for it");
+    // The folder of the user's own broker may be such a one.
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut ls = command(&folder, "long");
+    let output = ls.env_remove("FREEHOLD_BROKER").env("XDG_RUNTIME_DIR", &folder).arg("ls").output().unwrap();
+    std::fs::remove_dir(&folder).unwrap();
+    assert_eq!((text(&output.stderr), output.status.code()), (expected("freehold/broker").as_str(), Some(2)));
+}
+
+#[test]
+fn a_device_that_is_none_is_one_error() {
+    let folder = std::env::temp_dir().join(format!("freehold-no-device-{}", std::process::id()));
+    let output = command(&folder, "none").args(["serve", "--device", "foo"]).output().expect("the binary starts");
+    std::fs::remove_dir_all(&folder).unwrap();
+    let expected = "error: \"foo\" is no device: say soft, cuda or cuda:N\n";
+    assert_eq!((text(&output.stderr), output.status.code()), (expected, Some(2)));
 }
 
 #[test]

@@ -157,12 +157,11 @@ impl<T: Plain> Block<T> {
         if self.holding.resize(bytes)? {
             return Ok(true);
         }
-        let tag = self.owner().and_then(|owner| owner.tag);
-        let reach = self.holding.reach();
-        let mut other = Self::alloc_within(stream, len, reach, tag.as_deref(), Location::caller())?;
         let kept = len.min(self.len());
-        stream.copy(&self.view(..kept)?, &mut other.view_mut(..kept)?)?;
-        *self = other;
+        self.holding.move_elsewhere(stream, bytes, Location::caller(), |from, to| {
+            let from = View::<T>::new(from.used(Access::Read), 0, kept, ..kept)?;
+            stream.copy(&from, &mut ViewMut::new(to.used(Access::Read), kept, ..kept)?)
+        })?;
         Ok(false)
     }
 

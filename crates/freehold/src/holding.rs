@@ -40,13 +40,26 @@ impl Holding {
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
+        stream.context.inner.check()?;
+        let core = &stream.context.inner.core;
+        let charged = core.charge(tag, bytes as u64)?;
+        let outcome = Self::alloc_charged(stream, bytes, reach, (charged, tag), at);
+        outcome.inspect_err(|_| core.tags.discharge(charged, u32::MAX, bytes as u64))
+    }
+
+    /// As [`alloc`](Self::alloc), with a tag for which the bytes are counted already.
+    fn alloc_charged(
+        stream: &Stream,
+        bytes: usize,
+        reach: Reach,
+        (charged, tag): (u32, Option<&str>),
+        at: &'static Location<'static>,
+    ) -> Result<Self> {
         let context = &stream.context;
-        context.inner.check()?;
         let core = &context.inner.core;
         let (pool, track) = (core.pool_for(reach)?, &stream.track);
         let asked = core.timeline.is_on().then(|| (core.now(), pool.supply.reserved_bytes()));
         let wanted_bytes = bytes as u64;
-        let charged = core.charge(tag, wanted_bytes)?;
         let key = pool.key(track);
         let mut shared = context.inner.kept_open();
         let taken = match Pool::take_kept(key, wanted_bytes) {
@@ -59,7 +72,7 @@ impl Holding {
             let is_owned = record.own_described(wanted_bytes, at, charged);
             if is_owned { Ok((taken, record)) } else { Err(Error::ContextClosed { context: context.id() }) }
         });
-        let (taken, record) = owned.inspect_err(|_| core.tags.discharge(charged, u32::MAX, wanted_bytes))?;
+        let (taken, record) = owned?;
         core.tags.name_uncounted(charged, pool.number_of(taken.record), tag);
         if let Some((asked, reserved_bytes)) = asked {
             let is_reuse = pool.supply.reserved_bytes() == reserved_bytes;
@@ -89,10 +102,6 @@ impl Holding {
             is_ordered: true,
             permission: Permission::ReadWrite,
         }
-    }
-
-    pub(crate) fn reach(&self) -> Reach {
-        self.reach
     }
 
     fn pool(&self) -> &Pool {
@@ -145,22 +154,58 @@ impl Holding {
         self.context.inner.check()?;
         let core = &self.context.inner.core;
         let (record, had) = (self.pool().book.records.at(self.record), self.bytes);
-        // The name counts what is live.
-        if self.owner().is_none() || bytes > had && record.tag() != crate::tags::NONE {
+        if self.owner().is_none() {
             return Ok(false);
         }
         // What is given up is free in the order of the home stream alone.
         if bytes < had && !self.pending_abroad().is_empty() {
             return Ok(false);
         }
+        let (tag, more_bytes) = (record.tag(), bytes.saturating_sub(had) as u64);
+        core.charge_more(tag, more_bytes)?;
         if !self.pool().resize(record, bytes as u64) {
+            core.tags.discharge_part(tag, more_bytes);
             return Ok(false);
         }
-        core.tags.discharge_part(record.tag(), had.saturating_sub(bytes) as u64);
+        core.tags.discharge_part(tag, had.saturating_sub(bytes) as u64);
         self.bytes = bytes;
         // Whoever had what was added used it at home, up to now at the most.
         self.uses.note_unordered(self.home.now(), Access::Write);
         Ok(true)
+    }
+
+    /// Other memory under the same name, filled by `fill`, which this gives its place to. Only what is more is counted while the name
+    /// has both. An error changes nothing.
+    pub(crate) fn move_elsewhere(
+        &mut self,
+        stream: &Stream,
+        bytes: usize,
+        at: &'static Location<'static>,
+        fill: impl FnOnce(&Self, &mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let name = self.owner().and_then(|owner| owner.tag);
+        let core = self.context.inner.core.clone();
+        let (tag, more_bytes) = match name {
+            Some(_) => (self.pool().book.records.at(self.record).tag(), bytes.saturating_sub(self.bytes) as u64),
+            None => (crate::tags::NONE, 0),
+        };
+        core.charge_more(tag, more_bytes)?;
+        let moved = Self::alloc_charged(stream, bytes, self.reach, (tag, name.as_deref()), at).and_then(|mut other| {
+            fill(self, &mut other).inspect_err(|_| other.lose_name())?;
+            Ok(other)
+        });
+        let other = moved.inspect_err(|_| core.tags.discharge_part(tag, more_bytes))?;
+        core.tags.discharge_part(tag, self.bytes.saturating_sub(bytes) as u64);
+        self.lose_name();
+        *self = other;
+        Ok(())
+    }
+
+    /// Has no name any more. What was counted for it stays counted.
+    fn lose_name(&self) {
+        let (record, number) = (self.pool().book.records.at(self.record), self.pool().number_of(self.record));
+        self.context.inner.core.tags.discharge(record.tag(), number, 0);
+        record.set_tag(crate::tags::NONE);
     }
 
     /// All uses that may be pending, and the last one at home.

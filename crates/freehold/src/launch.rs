@@ -8,7 +8,7 @@ use crate::arena::Piece;
 use crate::block::sealed::Sealed;
 use crate::block::{Block, Plain, Shared, Source, Target, Unordered, View, ViewMut};
 use crate::error::{Error, Result};
-use crate::imported::Part;
+use crate::imported::{Part, Permission};
 use crate::module::Kernel;
 use crate::stream::{Stream, Used};
 use crate::uses::Access;
@@ -132,7 +132,7 @@ impl<T: Plain> Argument for Unordered<'_, T> {
     }
 }
 
-/// A tuple of [`Argument`]s. No other type can be one: a launch trusts the pointers.
+/// A tuple of [`Argument`]s, or a slice of [`Actual`]s. No other type can be one: a launch trusts the pointers.
 pub trait Arguments: Sealed {
     /// Calls `act` with the size of each argument, a pointer to each, and the blocks among them.
     fn with<R>(&self, act: impl FnOnce(&[usize], &mut [*mut c_void], &[Used<'_>]) -> R) -> R;
@@ -196,6 +196,59 @@ tuples! {
     A B C D E F G H I J;
     A B C D E F G H I J K;
     A B C D E F G H I J K L;
+}
+
+/// An argument whose kind is known at run time alone: a slice of them is [`Arguments`] too.
+#[derive(Clone, Copy, Debug)]
+pub struct Actual<'a>(Known<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Known<'a> {
+    /// Words that hold so many bytes.
+    Bytes(&'a [u64], usize),
+    Memory(u64, Used<'a>),
+}
+
+impl<'a> Actual<'a> {
+    /// The first `bytes` bytes of words. Nothing where they hold fewer.
+    pub fn bytes(words: &'a [u64], bytes: usize) -> Option<Self> {
+        (bytes <= size_of_val(words)).then_some(Self(Known::Bytes(words, bytes)))
+    }
+
+    /// Memory from an element on: written where it may be, for nobody knows what the kernel does. Nothing where there are fewer
+    /// elements.
+    pub fn memory<T: Plain>(memory: &'a impl Target<T>, element: usize) -> Option<Self> {
+        if element >= memory.len() {
+            return None;
+        }
+        let written = memory.used(Access::Write);
+        let access = if written.permission == Permission::Read { Access::Read } else { Access::Write };
+        let address = memory.address().0 + (element * size_of::<T>()) as u64;
+        Some(Self(Known::Memory(address, Used { access, ..written })))
+    }
+}
+
+impl Sealed for &[Actual<'_>] {}
+
+impl Arguments for &[Actual<'_>] {
+    fn with<R>(&self, act: impl FnOnce(&[usize], &mut [*mut c_void], &[Used<'_>]) -> R) -> R {
+        let (mut sizes, mut pointers) = (Vec::with_capacity(self.len()), Vec::with_capacity(self.len()));
+        let mut used = Vec::with_capacity(self.len());
+        for Actual(known) in *self {
+            match known {
+                Known::Bytes(words, bytes) => {
+                    sizes.push(*bytes);
+                    pointers.push(words.as_ptr().cast_mut().cast());
+                }
+                Known::Memory(address, by) => {
+                    sizes.push(size_of::<u64>());
+                    pointers.push(std::ptr::from_ref(address).cast_mut().cast());
+                    used.push(*by);
+                }
+            }
+        }
+        act(&sizes, &mut pointers, &used)
+    }
 }
 
 impl Stream {

@@ -94,7 +94,7 @@ pub use freehold_driver::cuda::function::Parameter;
 pub use hosted::HostMemory;
 pub use image::Image;
 pub use imported::{Departure, Imported, Part, Permission};
-pub use launch::{Argument, Arguments, Grid, Value};
+pub use launch::{Actual, Argument, Arguments, Grid, Value};
 pub use module::{Kernel, Module};
 pub use pool::Totals;
 pub use sharing::Exported;

@@ -242,3 +242,29 @@ fn status_of_child() -> i32 {
         }
     }
 }
+
+#[test]
+fn a_named_block_grows_within_its_budget_where_it_lies_and_elsewhere() {
+    const LEN: usize = 64 << 10;
+    let own = Own::new();
+    let live = |device: &freehold::Device| {
+        device.live_by_tag().iter().find(|(name, _)| &**name == "grown").map_or(0, |&(_, bytes)| bytes)
+    };
+    for is_blocked in [false, true] {
+        let stream = own.device.stream().unwrap();
+        own.device.set_tag_budget("grown", 3 * LEN as u64 / 2).unwrap();
+        let mut block = stream.alloc_tagged::<u8>(LEN, "grown").unwrap();
+        // What lies behind it is in use, so that it has to move.
+        let behind: Vec<_> = (0..if is_blocked { 64 } else { 0 }).map(|_| stream.alloc::<u8>(LEN).unwrap()).collect();
+        stream.write(&mut block, &[7; LEN]).unwrap();
+        block.resize(&stream, 3 * LEN / 2).unwrap();
+        assert_eq!((live(&own.device), block.len()), (3 * LEN as u64 / 2, 3 * LEN / 2));
+        assert!(matches!(block.resize(&stream, 2 * LEN), Err(freehold::Error::BudgetFull { .. })));
+        assert_eq!((live(&own.device), block.len()), (3 * LEN as u64 / 2, 3 * LEN / 2));
+        assert_eq!(stream.download(&block.view(..LEN).unwrap()).unwrap(), [7; LEN]);
+        block.resize(&stream, LEN / 2).unwrap();
+        assert_eq!(live(&own.device), LEN as u64 / 2);
+        drop((block, behind));
+        assert_eq!(live(&own.device), 0);
+    }
+}

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use freehold_broker::wire::Refusal;
-use freehold_broker::{Error, LinkError};
+use freehold_broker::{Blame, CallError, Carried, Error, LinkError};
 use prost::Message;
 use tonic::{Code, Status};
 
@@ -179,11 +179,16 @@ impl From<LinkError> for Failure {
             return Self::new(Fault::Server, Code::Unavailable, format!("at the gate: {sentence}"));
         };
         let (fault, code) = match refusal {
-            Refusal::NoName | Refusal::NoLease | Refusal::NoSegment | Refusal::NoTenant => {
-                (Fault::Caller, Code::NotFound)
+            Refusal::NoName
+            | Refusal::NameGone
+            | Refusal::NoModule
+            | Refusal::NoLease
+            | Refusal::NoSegment
+            | Refusal::NoTenant => (Fault::Caller, Code::NotFound),
+            Refusal::NameTaken | Refusal::ModuleTaken => (Fault::Caller, Code::AlreadyExists),
+            Refusal::Busy { .. } | Refusal::OtherBytes { .. } | Refusal::OtherMemory { .. } => {
+                (Fault::Caller, Code::FailedPrecondition)
             }
-            Refusal::NameTaken => (Fault::Caller, Code::AlreadyExists),
-            Refusal::Busy { .. } | Refusal::OtherBytes { .. } => (Fault::Caller, Code::FailedPrecondition),
             Refusal::ForeignName | Refusal::ReadOnly | Refusal::NotAllowed { .. } => {
                 (Fault::Caller, Code::PermissionDenied)
             }
@@ -192,11 +197,33 @@ impl From<LinkError> for Failure {
             | Refusal::Full { .. }
             | Refusal::TooMany { .. }
             | Refusal::NotTaken { .. } => (Fault::Caller, Code::ResourceExhausted),
-            Refusal::BadName(_) | Refusal::NothingAsked => (Fault::Caller, Code::InvalidArgument),
+            Refusal::BadName(_) | Refusal::NothingAsked | Refusal::BadModule { .. } => {
+                (Fault::Caller, Code::InvalidArgument)
+            }
             Refusal::Device { .. } | Refusal::DeviceGone { .. } => (Fault::Device, Code::Unavailable),
             _ => (Fault::Server, Code::Internal),
         };
         Self::new(fault, code, sentence)
+    }
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        let (sentence, blame, carried) = (error.to_string(), error.blame(), error.carried());
+        let (fault, code) = match (blame, error) {
+            (_, CallError::Link(error)) => return error.into(),
+            (_, CallError::NoModule { .. } | CallError::NoKernel { .. }) => (Fault::Caller, Code::NotFound),
+            (_, CallError::TimedOut { .. }) => (Fault::Connection, Code::DeadlineExceeded),
+            (Blame::Caller, _) => (Fault::Caller, Code::InvalidArgument),
+            (Blame::Kernel, _) => (Fault::Kernel, Code::Aborted),
+            (Blame::Device, _) => (Fault::Device, Code::Unavailable),
+            (Blame::Connection, _) => (Fault::Server, Code::Unavailable),
+        };
+        let carried_out = match carried {
+            Carried::Not => CarriedOut::No,
+            Carried::Perhaps => CarriedOut::Unknown,
+        };
+        Self::new(fault, code, sentence).with(carried_out)
     }
 }
 

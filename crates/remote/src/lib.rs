@@ -14,7 +14,7 @@ pub mod proto {
 }
 mod token;
 
-pub use client::{Remote, RemoteBlock};
+pub use client::{Remote, RemoteArgument, RemoteBlock, RemoteCall, RemoteModule};
 pub use failure::{CarriedOut, Failure, Fault};
 pub use gate::{Gate, Identity};
 pub use proto::{Name as Listed, Sums};

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "as in any test")]
 
+mod launches;
 mod proxy;
 mod raw;
 mod refusals;
@@ -68,6 +69,12 @@ const TESTS: &[Test] = &[
     ("an_upload_with_another_checksum_is_not_complete", refusals::an_upload_with_another_checksum_is_not_complete),
     ("who_does_not_read_is_parted_from_and_holds_nobody_up", refusals::who_does_not_read_is_parted_from),
     ("what_is_leased_for_reading_is_not_written", refusals::what_is_leased_for_reading_is_not_written),
+    ("a_kernel_runs_on_blocks_of_a_session", launches::a_kernel_runs_on_blocks_of_a_session),
+    ("what_a_kernel_writes_to_a_name_is_there_when_it_was_waited_for", launches::names_are_arguments),
+    ("one_handle_is_the_same_elsewhere", launches::one_handle_is_the_same_elsewhere),
+    ("a_repeated_launch_is_launched_once", launches::a_repeated_launch_is_launched_once),
+    ("bad_launches_are_refused_in_a_sentence", launches::bad_launches_are_refused_in_a_sentence),
+    ("a_kernel_that_faults_or_hangs_is_told_and_the_session_goes_on", launches::a_kernel_that_faults_or_hangs),
     ("every_call_happens_once_through_a_proxy_that_spoils_connections", storms::through_a_bad_proxy),
     ("a_client_killed_anywhere_leaves_nothing_and_harms_nobody", storms::killed_clients),
     ("when_the_gate_dies_calls_say_so_and_names_stay", storms::when_the_gate_dies),

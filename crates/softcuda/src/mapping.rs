@@ -124,7 +124,8 @@ pub(crate) struct Mapping {
 
 impl Mapping {
     pub(crate) fn new(allocation: Arc<Allocation>) -> Self {
-        Self { allocation, access: Mutex::default(), presence: Arc::default() }
+        let presence = Arc::new(Presence::new(allocation.memory.is_imported()));
+        Self { allocation, access: Mutex::default(), presence }
     }
 
     pub(crate) fn access(&self, device: usize) -> CUmemAccess_flags {

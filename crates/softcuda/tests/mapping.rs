@@ -292,6 +292,28 @@ fn memory_is_imported_in_the_process_that_exported_it() {
 }
 
 #[test]
+fn zeros_of_imported_memory_begin_and_end_where_they_were_asked_for() {
+    let own = Context::create();
+    let (start, chunk) = (own.addresses(2), own.chunk());
+    own.map(start, chunk);
+    let descriptor = allocation::export(&own.api, chunk).unwrap();
+    let taken = allocation::import(&own.api, descriptor.as_fd()).unwrap();
+    let second = CHUNK as u64;
+    own.map(at(start, second), taken);
+    for (first, end) in [(0, CHUNK), (1, CHUNK - 1), (4096, 4096 + 65536), (4097, 200_001), (30_000, 95_536)] {
+        fill::d8(&own.api, start, 6, CHUNK).unwrap();
+        fill::d8(&own.api, at(start, second + first), 0, end - first as usize).unwrap();
+        let mut expected = vec![6; CHUNK];
+        expected[first as usize..end].fill(0);
+        assert_eq!(own.read(start, CHUNK), expected, "{first}..{end}");
+        assert_eq!(own.read(at(start, second), CHUNK), expected, "{first}..{end}");
+    }
+    own.release(chunk);
+    own.release(taken);
+    own.give_back(start, 2);
+}
+
+#[test]
 fn a_descriptor_of_something_else_is_refused() {
     let own = Context::create();
     let file = File::open("/dev/null").unwrap();

@@ -73,6 +73,9 @@ fn without_header(error: LinkError) -> LinkError {
 }
 
 impl Host {
+    /// What the broker counts beyond what was asked for: the lock and the condition lie there.
+    pub const HEADER_BYTES: u64 = HEADER_BYTES;
+
     pub fn bytes(&self) -> u64 {
         self.inner.memory.bytes() - HEADER_BYTES
     }

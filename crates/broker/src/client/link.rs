@@ -1,10 +1,14 @@
 //! A connection to the broker: what is asked over the ring and over the socket, and what comes unasked. Knows no device.
 
+mod ending;
 mod many;
+mod worker;
+
+pub use ending::Lost;
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,7 +16,7 @@ use freehold::Family;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::place;
@@ -20,7 +24,7 @@ use crate::ring::{Doorstep, RING_BYTES, Spin, Used};
 use crate::shared::Shared;
 use crate::socket::{self, NotReceived};
 use crate::state::CLOCK_WORDS;
-use crate::wire::{Access, Framed, Id, Point, Refusal, Reply, Request, VERSION};
+use crate::wire::{Access, Framed, Id, Point, Refusal, Reply, Request, VERSION, is_unasked};
 
 /// How long a tenant sleeps before it looks whether the broker is still there.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
@@ -45,10 +49,14 @@ pub enum Patience {
 pub enum LinkError {
     #[error("no broker is running at {}: start one with `freehold serve --memory 8GiB`", .path.display())]
     NoBroker { path: PathBuf },
+    #[error(transparent)]
+    TooLong(#[from] place::TooLong),
     #[error("the broker at {} is another user's, or this user may not use it", .path.display())]
     NotAllowed { path: PathBuf },
     #[error("the broker has hung up: it was stopped, or both of its processes were killed")]
     Gone,
+    #[error("the broker does not answer: its processes, which `pgrep -af freehold` lists, are stopped or hang")]
+    Silent,
     #[error("what the broker said is no message: update the program or the broker")]
     Malformed,
     #[error("{refusal}{}", nearest(.told))]
@@ -90,7 +98,8 @@ impl From<NotReceived> for LinkError {
     fn from(error: NotReceived) -> Self {
         match error {
             NotReceived::Closed => Self::Gone,
-            NotReceived::Nothing | NotReceived::Malformed => Self::Malformed,
+            NotReceived::Nothing => Self::Silent,
+            NotReceived::Malformed => Self::Malformed,
             NotReceived::Failed(error) => Self::System(error),
         }
     }
@@ -179,6 +188,8 @@ pub struct Link {
     /// Those that were returned, with the number of the request, which is not answered yet.
     ended: VecDeque<(u32, Id)>,
     leave: VecDeque<Id>,
+    /// Borrowed leases that are to be returned.
+    recalled: VecDeque<Id>,
     /// The last refusals of what nobody waited for.
     refused: VecDeque<Refusal>,
     /// Replies that are on their way and nobody waits for.
@@ -191,25 +202,43 @@ impl Link {
     /// Connects to the broker at a path.
     ///
     /// # Errors
-    /// [`LinkError::NoBroker`] where nobody listens, [`LinkError::Refused`] where the broker wants no more tenants.
+    /// [`LinkError::NoBroker`] where nobody listens, [`LinkError::TooLong`] where nobody can, [`LinkError::Refused`] where the broker wants no more tenants.
     pub fn connect(path: &Path) -> Result<Self, LinkError> {
+        Self::connect_for(path, None)
+    }
+
+    /// As [`connect`](Self::connect), to a broker that may hang: what is asked over the socket, this first, is waited for so long
+    /// at the most.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and [`LinkError::Silent`].
+    pub fn connect_within(path: &Path, longest: Duration) -> Result<Self, LinkError> {
+        Self::connect_for(path, Some(longest))
+    }
+
+    fn connect_for(path: &Path, longest: Option<Duration>) -> Result<Self, LinkError> {
         // A broker that dies meanwhile takes the connection along and nothing else: the one after it is greeted anew.
         for _ in 1..GREETINGS_MAX {
-            match Self::greet(path) {
+            match Self::greet(path, longest) {
                 Err(LinkError::Gone) => {}
                 outcome => return outcome,
             }
         }
-        Self::greet(path)
+        Self::greet(path, longest)
     }
 
-    fn greet(path: &Path) -> Result<Self, LinkError> {
+    fn greet(path: &Path, longest: Option<Duration>) -> Result<Self, LinkError> {
+        place::check(path)?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        set_socket_timeout(&socket, Timeout::Recv, longest)?;
+        set_socket_timeout(&socket, Timeout::Send, longest)?;
         let no_broker = || LinkError::NoBroker { path: path.to_owned() };
-        let address = SocketAddrUnix::new(path).map_err(|_| no_broker())?;
+        let address = SocketAddrUnix::new(path)?;
         connect(&socket, &address).map_err(|error| match error {
             Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => no_broker(),
             Errno::ACCESS | Errno::PERM => LinkError::NotAllowed { path: path.to_owned() },
+            // So many wait at its door that none more may.
+            Errno::AGAIN => LinkError::Silent,
             error => LinkError::System(error),
         })?;
         let (theirs, own) = (socket_peercred(&socket)?.uid.as_raw(), rustix::process::getuid().as_raw());
@@ -231,8 +260,14 @@ impl Link {
             }
             _ => return Err(LinkError::Malformed),
         };
+        let descriptors = <[OwnedFd; 3]>::try_from(received.descriptors).map_err(|_| LinkError::Malformed)?;
+        Self::over(socket, tenant, device, descriptors)
+    }
+
+    /// A tenant that is known at the broker: over its socket, with its ring, clock and bell.
+    fn over(socket: OwnedFd, tenant: Id, device: u128, descriptors: [OwnedFd; 3]) -> Result<Self, LinkError> {
         let family = Family::new().map_err(LinkError::from_system)?;
-        let [ring, clock, bell] = <[OwnedFd; 3]>::try_from(received.descriptors).map_err(|_| LinkError::Malformed)?;
+        let [ring, clock, bell] = descriptors;
         Ok(Self {
             socket,
             ring: Used::new(Shared::open(ring, RING_BYTES)?),
@@ -248,6 +283,7 @@ impl Link {
             taken: HashSet::default(),
             ended: VecDeque::new(),
             leave: VecDeque::new(),
+            recalled: VecDeque::new(),
             refused: VecDeque::new(),
             unanswered: 0,
             is_over: false,
@@ -428,7 +464,7 @@ impl Link {
     fn drain_until(&mut self, number: u32) -> Option<Reply> {
         while let Some(slot) = self.ring.reply() {
             if (slot[0] >> 32) as u32 == number
-                && !matches!(slot[0] as u16, 109 | 110)
+                && !is_unasked(slot[0])
                 && let Ok(framed) = Framed::<Reply>::decode(&slot)
             {
                 return Some(framed.message);
@@ -452,6 +488,7 @@ impl Link {
                 }
             }
             Reply::Leave { segment } => self.leave.push_back(segment),
+            Reply::Recall { lease } => self.recalled.push_back(lease),
             reply => self.answered(framed.number, reply),
         }
     }
@@ -521,17 +558,22 @@ impl Link {
 
     /// Asks over the socket, and waits for the answer. A broker that takes over is asked again.
     pub fn call(&mut self, request: Request) -> Result<Answer, LinkError> {
+        self.call_with(request, &[])
+    }
+
+    /// As [`call`](Self::call), with a descriptor beside it, or none.
+    pub(super) fn call_with(&mut self, request: Request, beside: &[BorrowedFd<'_>]) -> Result<Answer, LinkError> {
         self.check()?;
         self.number = self.number.wrapping_add(1);
         let mut framed = Framed { number: self.number, is_again: false, message: request };
-        self.send(&framed)?;
+        self.send(&framed, beside)?;
         loop {
             let received = socket::receive(&self.socket, RecvFlags::empty())?;
             let reply = Framed::<Reply>::decode(&received.slot).map_err(|_| LinkError::Malformed)?;
             match reply.message {
                 Reply::Resumed => {
                     framed.is_again = true;
-                    self.send(&framed)?;
+                    self.send(&framed, beside)?;
                 }
                 // Of a broker that answered before it was gone.
                 _ if reply.number != framed.number => {}
@@ -547,10 +589,10 @@ impl Link {
         }
     }
 
-    fn send(&self, framed: &Framed<Request>) -> Result<(), LinkError> {
+    fn send(&self, framed: &Framed<Request>, beside: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
         let (slot, tail) = framed.encode();
         loop {
-            match socket::send(&self.socket, &slot, tail.as_bytes(), &[]) {
+            match socket::send(&self.socket, &slot, tail.as_bytes(), beside) {
                 // Brokers that come and go do not read for a moment.
                 Err(Errno::AGAIN) => {
                     let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];

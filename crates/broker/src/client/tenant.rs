@@ -76,6 +76,8 @@ pub(super) struct Inner {
     /// Who waits for what is given, one after the other. Taken before the link.
     receiving: Mutex<()>,
     tenant: Id,
+    /// Leases that are arguments of calls, and the point behind the last.
+    called: Mutex<HashMap<Id, Point>>,
     /// Asked before any lock is taken: a child may have inherited it locked, by a thread that it does not have.
     family: Family,
 }
@@ -114,7 +116,11 @@ impl Broker {
     /// # Errors
     /// As [`connect`](Self::connect).
     pub fn connect_at(device: &Device, path: &Path) -> Result<Self> {
-        let link = Link::connect(path)?;
+        Self::over(device, Link::connect(path)?)
+    }
+
+    /// A tenant that is connected.
+    pub(crate) fn over(device: &Device, link: Link) -> Result<Self> {
         let theirs = link.device().to_le_bytes();
         if theirs != [0; 16] && theirs != device.uuid()? {
             return Err(Error::OtherDevice { device: theirs });
@@ -131,10 +137,16 @@ impl Broker {
         let (tenant, (doorstep, spin)) = (link.tenant(), link.doorstep()?);
         let (doorstep, device) = (Arc::new(doorstep), device.clone());
         let (link, receiving) = (Mutex::new(link), Mutex::new(()));
-        let inner = Inner { device, link, doorstep: doorstep.clone(), spin, receiving, tenant, family, books };
+        let called = Mutex::default();
+        let inner = Inner { device, link, doorstep: doorstep.clone(), spin, receiving, tenant, called, family, books };
         let inner = Arc::new(inner);
         leaver::start(&inner, doorstep).map_err(LinkError::from_system)?;
         Ok(Self { inner })
+    }
+
+    /// Where others of this process wait for what the broker says.
+    pub(crate) fn doorstep(&self) -> Arc<Doorstep> {
+        self.inner.doorstep.clone()
     }
 
     /// Who this process is at the broker: what others [`give`](Self::give) leases to.
@@ -175,7 +187,7 @@ impl Broker {
     }
 
     /// Gives a lease's memory a name. It stays when this process ends. Others that lease it wait, on the device, for the work
-    /// that was put into streams with it so far.
+    /// that was put into streams with it so far. This waits for calls that it is an argument of.
     ///
     /// # Errors
     /// The lease, and why: the name is taken, or none.
@@ -193,7 +205,8 @@ impl Broker {
 
     fn try_publish<T: Plain>(&self, name: &str, lease: &mut Lease<T>, policy: Policy) -> Result<()> {
         let name = Name::parse(name)?;
-        let point = self.point_behind(lease.part())?;
+        self.wait_called(lease.id)?;
+        let point = self.point_behind(lease.part(), lease.id)?;
         lease.point = point;
         self.link()?.call(Request::Publish { lease: lease.id, policy, point, name })?;
         Ok(())
@@ -240,12 +253,14 @@ impl Broker {
         self.take_all(stream, granted, std::iter::repeat(None))
     }
 
-    /// Makes a lease another process's, which may end it when this one has long gone.
+    /// Makes a lease another process's, which may end it when this one has long gone. This waits for calls that it is an argument
+    /// of.
     ///
     /// # Errors
     /// The lease, and why.
     pub fn give<T: Plain>(&self, mut lease: Lease<T>, to: Id) -> std::result::Result<(), (Lease<T>, Error)> {
-        let given = self.point_behind(lease.part()).and_then(|point| Ok(self.link()?.give(lease.id, to, point)?));
+        let point = self.wait_called(lease.id).and_then(|()| self.point_behind(lease.part(), lease.id));
+        let given = point.and_then(|point| Ok(self.link()?.give(lease.id, to, point)?));
         match given {
             Ok(()) => {
                 lease.is_over = true;
@@ -398,8 +413,17 @@ impl Broker {
         Ok(is_done)
     }
 
-    /// Lets a stream's next work wait for a point, unless it has passed.
-    fn await_point(&self, stream: &Stream, point: Point) -> Result<()> {
+    /// A second lease of what a tenant has leased that this worker serves, and what has to pass before it is used.
+    pub(crate) fn borrow(&self, stream: &Stream, lease: Id, of: Id) -> Result<(Lease<u8>, Point)> {
+        let granted = self.link()?.borrow(lease, of)?;
+        let ready = granted.point;
+        let lease = self.take(stream, Granted { point: Point::default(), ..granted }, None)?;
+        Ok((lease, ready))
+    }
+
+    /// Lets a stream's next work wait, on the device, for a point: of a [call](crate::Call::point), or of another process of this
+    /// user. One that has passed is not waited for.
+    pub fn await_point(&self, stream: &Stream, point: Point) -> Result<()> {
         if point.value == 0 {
             return Ok(());
         }
@@ -415,7 +439,7 @@ impl Broker {
         Ok(())
     }
 
-    fn clock(&self, tenant: Id) -> Result<Arc<Clock>> {
+    pub(crate) fn clock(&self, tenant: Id) -> Result<Arc<Clock>> {
         let books = self.books();
         if tenant == self.inner.tenant {
             return Ok(books.own.clone());
@@ -436,11 +460,63 @@ impl Broker {
         Ok(clock)
     }
 
-    /// The point behind all work with a part so far.
-    fn point_behind<T: Plain>(&self, part: &Part<T>) -> Result<Point> {
+    /// The point behind all work with the part of a lease so far, and behind all calls that it is an argument of.
+    fn point_behind<T: Plain>(&self, part: &Part<T>, lease: Id) -> Result<Point> {
+        let called = self.called().remove(&lease);
         if !part.pending() {
-            return Ok(Point::default());
+            return Ok(called.unwrap_or_default());
         }
+        let clock = match called.map(|point| self.clock(point.tenant)) {
+            // All of its work has passed.
+            None | Some(Err(Error::Link(LinkError::Refused { refusal: Refusal::NoTenant, .. }))) => None,
+            Some(clock) => Some(clock?),
+        };
+        self.point_where(|marker| {
+            if let Some((clock, point)) = clock.zip(called) {
+                marker.wait_word(&clock, point.word as usize, point.value)?;
+            }
+            part.gather(marker)
+        })
+    }
+
+    fn called(&self) -> MutexGuard<'_, HashMap<Id, Point>> {
+        self.inner.called.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for calls that a lease is an argument of: a worker may not have borrowed it yet, and could not any more.
+    fn wait_called(&self, lease: Id) -> Result<()> {
+        let Some(point) = self.called().remove(&lease) else { return Ok(()) };
+        let clock = match self.clock(point.tenant) {
+            // All of its work has passed.
+            Err(Error::Link(LinkError::Refused { refusal: Refusal::NoTenant, .. })) => return Ok(()),
+            clock => clock?,
+        };
+        for turn in 1_u32.. {
+            if clock.read(point.word as usize) >= point.value {
+                break;
+            }
+            self.inner.spin.moment();
+            if turn % (1 << 20) == 0 {
+                self.link()?.look()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that a lease is an argument of a call: it is given back behind that.
+    pub(super) fn note_call(&self, lease: Id, point: Point) {
+        self.called().insert(lease, point);
+    }
+
+    /// The point behind all work of a stream so far: calls, and streams of other processes of this user, can wait for it.
+    pub fn point(&self, stream: &Stream) -> Result<Point> {
+        self.check()?;
+        let event = stream.event()?;
+        self.point_where(|marker| marker.wait(&event))
+    }
+
+    /// The point behind what `gather` has a stream of this process's wait for.
+    fn point_where(&self, gather: impl FnOnce(&Stream) -> freehold::Result<()>) -> Result<Point> {
         let mut books = self.books();
         let own = books.own.clone();
         let is_free = |(word, marker): (usize, &Marker)| (own.read(word) >= marker.written).then_some(word);
@@ -448,7 +524,7 @@ impl Broker {
         let word = books.markers.iter().enumerate().find_map(is_free).unwrap_or(next);
         books.next = (next + 1) % MARKERS;
         let marker = &mut books.markers[word];
-        part.gather(&marker.stream)?;
+        gather(&marker.stream)?;
         marker.stream.write_word(&own, word, marker.written + 1)?;
         marker.written += 1;
         Ok(Point { tenant: self.inner.tenant, word: word as u32, value: marker.written })
@@ -477,6 +553,11 @@ impl<T: Plain> Lease<T> {
         self.access
     }
 
+    /// Its number at the broker.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
     fn part(&self) -> &Part<T> {
         &self.part
     }
@@ -497,7 +578,7 @@ impl<T: Plain> Lease<T> {
             return Ok(());
         }
         self.broker.check()?;
-        let point = self.broker.point_behind(self.part())?;
+        let point = self.broker.point_behind(self.part(), self.id)?;
         // What was told before may be later than what is pending now.
         let point = if point.value == 0 { self.point } else { point };
         self.broker.link()?.give_back(self.id, point)?;

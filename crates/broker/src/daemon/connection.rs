@@ -20,13 +20,18 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::effects::{Route, Tenants};
 use super::source::Source;
+use super::workers::module_file;
 use super::{Daemon, REPLIES_MAX};
+use crate::calls::ENDED;
 use crate::post::{Held, Kept};
 use crate::ring::{Nonsense, RING_BYTES, Served, Slot};
 use crate::shared::Shared;
 use crate::socket::{self, NotReceived};
 use crate::state::{CLOCK_WORDS, Peer};
-use crate::wire::{Framed, Id, Point, Refusal, Reply, Request, VERSION};
+use crate::wire::{Framed, Id, Point, Refusal, Reply, Request, VERSION, is_unasked};
+
+/// How many names are told that are like one that is not there.
+const NEAREST: usize = 3;
 
 /// How many may have connected without a word. The oldest goes first.
 const GREETINGS_MAX: usize = 64;
@@ -55,9 +60,26 @@ pub(super) struct Connection {
 type Asked = (Result<Framed<Request>, (u32, Refusal)>, Id);
 
 impl Connection {
+    pub(super) fn new(tenant: Id, newcomer: Newcomer, process: u32) -> Self {
+        let Newcomer { socket, process: descriptor, ring, clock, bell } = newcomer;
+        Self {
+            tenant,
+            socket,
+            ring: Served::new(ring),
+            clock,
+            bell,
+            process: descriptor,
+            peer: process,
+            pending: VecDeque::new(),
+            is_waiting: false,
+            is_parted: false,
+            is_again: false,
+        }
+    }
+
     /// A tenant that a broker before this one had: with its descriptors as they are held, so that none more are needed.
     /// [`Errno::NOENT`] where some are not there.
-    pub(super) fn resume(tenant: Id, held: &Held) -> Result<Self, Errno> {
+    pub(super) fn resume(tenant: Id, process: u32, held: &Held) -> Result<Self, Errno> {
         let get = |what: Kept| held.get(&what).cloned().ok_or(Errno::NOENT);
         let mut connection = Self {
             tenant,
@@ -66,7 +88,7 @@ impl Connection {
             clock: Shared::open(get(Kept::Clock(tenant))?, CLOCK_WORDS as usize * 8)?,
             bell: get(Kept::Bell(tenant))?,
             process: get(Kept::Process(tenant))?,
-            peer: process_of(socket_peercred(held.get(&Kept::Connection(tenant)).ok_or(Errno::NOENT)?)?),
+            peer: process,
             pending: VecDeque::new(),
             is_waiting: false,
             is_parted: false,
@@ -84,7 +106,7 @@ impl Connection {
     fn skip_answered(&self) {
         if let (Some((number, _)), Some(last)) = (self.ring.peek(), self.ring.last_reply())
             && (last[0] >> 32) as u32 == number
-            && !matches!(last[0] as u16, 109 | 110)
+            && !is_unasked(last[0])
         {
             self.ring.take();
         }
@@ -109,6 +131,7 @@ impl Connection {
                 | Request::Lease { .. }
                 | Request::Return { .. }
                 | Request::Give { .. }
+                | Request::Borrow { .. }
                 | Request::Detach { .. } => Ok(asked),
                 _ => Err((number, Refusal::Malformed)),
             }
@@ -154,7 +177,8 @@ impl Connection {
     /// again.
     pub(super) fn let_pass(&self, words: u32) {
         for word in 0..words as usize {
-            self.clock.word(8 * word).store(1 << 62, Ordering::Release);
+            // What it had come to stays to be read below that.
+            self.clock.word(8 * word).fetch_or(ENDED, Ordering::AcqRel);
         }
     }
 }
@@ -165,12 +189,12 @@ fn process_of(peer: rustix::net::UCred) -> u32 {
 
 /// What a process needs to be a tenant.
 #[derive(Debug)]
-struct Newcomer {
-    socket: Arc<OwnedFd>,
-    process: Arc<OwnedFd>,
-    ring: Shared,
-    clock: Shared,
-    bell: Arc<OwnedFd>,
+pub(super) struct Newcomer {
+    pub(super) socket: Arc<OwnedFd>,
+    pub(super) process: Arc<OwnedFd>,
+    pub(super) ring: Shared,
+    pub(super) clock: Shared,
+    pub(super) bell: Arc<OwnedFd>,
 }
 
 /// Those that have connected and said nothing yet.
@@ -292,7 +316,7 @@ impl Daemon {
     }
 
     fn welcome(&mut self, number: u32, peer: Peer, newcomer: Newcomer) -> io::Result<()> {
-        let Newcomer { socket, process, ring, clock, bell } = newcomer;
+        let (socket, bell) = (newcomer.socket.clone(), newcomer.bell.clone());
         let connected = self.state.connect(peer);
         let message = match &connected {
             Ok(tenant) => Reply::Welcome { tenant: *tenant, device: self.config.device_uuid },
@@ -304,27 +328,11 @@ impl Daemon {
             let _ = socket::send(&socket, &slot, &[], &[]);
             return Ok(());
         };
-        self.hold(Kept::Connection(tenant), socket.clone());
-        self.hold(Kept::Ring(tenant), ring.shared_file());
-        self.hold(Kept::Clock(tenant), clock.shared_file());
-        self.hold(Kept::Bell(tenant), bell.clone());
-        self.hold(Kept::Process(tenant), process.clone());
+        self.hold_newcomer(tenant, &newcomer);
         self.carry_out(None)?;
-        let files = [ring.shared_file(), clock.shared_file()];
+        let files = [newcomer.ring.shared_file(), newcomer.clock.shared_file()];
         let descriptors = [files[0].as_fd(), files[1].as_fd(), bell.as_fd()];
-        let added = self.add(Connection {
-            tenant,
-            socket: socket.clone(),
-            ring: Served::new(ring),
-            clock,
-            bell: bell.clone(),
-            process,
-            peer: peer.process,
-            pending: VecDeque::new(),
-            is_waiting: false,
-            is_parted: false,
-            is_again: false,
-        });
+        let added = self.add(Connection::new(tenant, newcomer, peer.process));
         if added.is_err() {
             // The system has no room to tell of its events. It hears that the connection ends.
             self.state.end(tenant, &Tenants(&self.connections));
@@ -333,6 +341,16 @@ impl Daemon {
         // If it does not hear it, it is gone, and that is heard of.
         let _ = socket::send(&socket, &slot, &[], &descriptors);
         Ok(())
+    }
+
+    /// Keeps all that makes a tenant one.
+    pub(super) fn hold_newcomer(&mut self, tenant: Id, newcomer: &Newcomer) {
+        let Newcomer { socket, process, ring, clock, bell } = newcomer;
+        self.hold(Kept::Connection(tenant), socket.clone());
+        self.hold(Kept::Ring(tenant), ring.shared_file());
+        self.hold(Kept::Clock(tenant), clock.shared_file());
+        self.hold(Kept::Bell(tenant), bell.clone());
+        self.hold(Kept::Process(tenant), process.clone());
     }
 
     /// Hears what a tenant says over its socket.
@@ -344,8 +362,6 @@ impl Daemon {
             Err(NotReceived::Nothing) => return Ok(()),
             Err(_) => return self.part(at),
         };
-        // Descriptors that nobody asked for are closed here.
-        drop(received.descriptors);
         if received.sender.is_some_and(|sender| sender != connection.peer) {
             tracing::warn!(target: "freehold", "a process that inherited a tenant's socket was not answered");
             return Ok(());
@@ -353,19 +369,43 @@ impl Daemon {
         match Framed::<Request>::decode(&received.slot, &received.tail) {
             Ok(asked) => match &asked.message {
                 // These come over the ring, where their order is.
-                Request::Reserve { .. } | Request::Lease { .. } | Request::Give { .. } | Request::Hello { .. } => {
-                    self.refuse(tenant, asked.number, Refusal::Malformed, Route::Socket)
+                Request::Reserve { .. }
+                | Request::Lease { .. }
+                | Request::Give { .. }
+                | Request::Borrow { .. }
+                | Request::Hello { .. } => self.refuse(tenant, asked.number, Refusal::Malformed, Route::Socket),
+                Request::Find { name } | Request::Drop { name } | Request::Host { bytes: 0, name }
+                    if self.state.is_nameless(name) && !asked.is_again =>
+                {
+                    let nearest = self.state.nearest(name, NEAREST).into_iter().map(ToString::to_string).collect();
+                    self.tell_nearest(at, asked.number, Refusal::NoName, nearest)
                 }
-                Request::Find { name } | Request::Drop { name } if self.state.is_nameless(name) && !asked.is_again => {
-                    let nearest: Vec<_> = self.state.nearest(name, 3).into_iter().map(ToString::to_string).collect();
-                    let refused = Reply::Refused(Refusal::NoName);
-                    let slot = Framed { number: asked.number, is_again: false, message: refused }.encode();
-                    self.send(at, &slot, nearest.join("\n").as_bytes(), None)
+                Request::Module { name: Some(name), .. } | Request::DropModule { name }
+                    if self.state.is_moduleless(name) && !asked.is_again =>
+                {
+                    let nearest = self.state.nearest_modules(name, NEAREST);
+                    let nearest = nearest.into_iter().map(ToString::to_string).collect();
+                    self.tell_nearest(at, asked.number, Refusal::NoModule, nearest)
                 }
+                &Request::PutModule { bytes, .. } => match module_file(received.descriptors, bytes) {
+                    Ok(file) => {
+                        self.arrived = Some(file);
+                        let asked = self.ask(tenant, asked, Route::Socket);
+                        self.arrived = None;
+                        asked
+                    }
+                    Err(refusal) => self.refuse(tenant, asked.number, refusal, Route::Socket),
+                },
                 _ => self.ask(tenant, asked, Route::Socket),
             },
             Err((number, refusal)) => self.refuse(tenant, number, refusal, Route::Socket),
         }
+    }
+
+    /// Says that a name is not there, and which are like it.
+    fn tell_nearest(&mut self, at: u32, number: u32, refusal: Refusal, nearest: Vec<String>) -> io::Result<()> {
+        let slot = Framed { number, is_again: false, message: Reply::Refused(refusal) }.encode();
+        self.send(at, &slot, nearest.join("\n").as_bytes(), None)
     }
 
     /// Ends a connection: all leases of the tenant are over, and its memory is nobody's until its process has ended.
@@ -378,6 +418,9 @@ impl Daemon {
         let _ = shutdown(&connection.socket, Shutdown::Both);
         self.unwatch(&connection.socket);
         self.unwatch(&connection.bell);
+        if self.state.tenants.get(tenant).is_some_and(|tenant| tenant.service.is_some()) {
+            self.kill_worker(tenant);
+        }
         self.state.fence(tenant);
         self.carry_out(None)
     }

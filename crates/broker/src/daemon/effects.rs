@@ -89,6 +89,19 @@ impl Daemon {
                     self.send(index(to) as u32, &slot, text.as_bytes(), None)?;
                 }
                 Effect::Hand { to, number, what, bytes } => self.hand(to, number, what, bytes)?,
+                Effect::HandWith { to, number, what, reply } => {
+                    let slot = Framed { number, is_again: false, message: reply }.encode();
+                    self.send(index(to) as u32, &slot, &[], Some(kept(what)))?;
+                }
+                Effect::Keep { what } => self.keep(what),
+                Effect::Start { worker } => {
+                    self.start_worker(worker);
+                    self.journal.write(&mut self.state);
+                    effects.extend(self.state.take_effects(Vec::new()));
+                }
+                Effect::Hire { to, number, worker, seat } => self.hire(to, number, worker, seat)?,
+                Effect::Dismiss { worker, tenant, is_last } => self.dismiss(worker, tenant, is_last),
+                Effect::Kill { worker } => self.kill_worker(worker),
                 Effect::Make { segment, bytes } => {
                     // The reply comes when it is made.
                     if let Some((from, Route::Ring)) = asked
@@ -104,6 +117,7 @@ impl Daemon {
                     self.helper.give(&self.held, Instant::now());
                 }
                 Effect::Close { what } => self.close(what),
+                Effect::Stop => self.stop()?,
                 Effect::Part { tenant } => {
                     self.state.end(tenant, &Tenants(&self.connections));
                     self.journal.write(&mut self.state);
@@ -141,8 +155,12 @@ impl Daemon {
             for gone in [Kept::Connection, Kept::Ring, Kept::Bell, Kept::Process] {
                 self.drop_held(gone(tenant));
             }
+            self.forget_worker(tenant);
         }
-        self.drop_held(kept(what));
+        match what {
+            Thing::Calls(tenant) => self.close_calls(tenant),
+            what => self.drop_held(kept(what)),
+        }
     }
 }
 
@@ -169,5 +187,7 @@ pub(super) fn kept(thing: Thing) -> Kept {
         Thing::Segment(id) => Kept::Segment(id),
         Thing::Clock(id) => Kept::Clock(id),
         Thing::Host(id) => Kept::Host(id),
+        Thing::Calls(id) => Kept::Calls(id),
+        Thing::Module(id) => Kept::Module(id),
     }
 }

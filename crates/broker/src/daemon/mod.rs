@@ -7,6 +7,7 @@ mod effects;
 mod helper;
 mod pause;
 mod source;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,6 +26,7 @@ use self::effects::{Route, Tenants, kept};
 use self::helper::Helper;
 use self::pause::Pause;
 use self::source::Source;
+use self::workers::Workers;
 use crate::journal::Journal;
 use crate::maker::Maker;
 use crate::part::{Config, Part};
@@ -77,6 +79,9 @@ pub(crate) struct Daemon {
     listen_pause: Pause,
     /// Room for effects.
     spare: Vec<Effect>,
+    workers: Workers,
+    /// The descriptor that came with the request that is answered.
+    arrived: Option<OwnedFd>,
     is_stopping: bool,
 }
 
@@ -144,6 +149,8 @@ impl Daemon {
             reserve: None,
             listen_pause: Pause::NONE,
             spare: Vec::new(),
+            workers: Workers::default(),
+            arrived: None,
             is_stopping: false,
         };
         if !daemon.held.contains_key(&Kept::Journal) {
@@ -209,8 +216,15 @@ impl Daemon {
     fn resume(&mut self) -> io::Result<()> {
         let tenants: Vec<Id> = self.state.tenants.iter().map(|(id, _)| id).collect();
         for tenant in tenants {
-            match Connection::resume(tenant, &self.held) {
-                Ok(connection) => self.add(connection)?,
+            let known = self.state.tenants.get(tenant).expect("it was listed");
+            let (process, post) = (known.peer.process, known.post);
+            match Connection::resume(tenant, process, &self.held) {
+                Ok(connection) => {
+                    self.add(connection)?;
+                    if let Some(post) = post {
+                        self.watch_beat(tenant, post.worker);
+                    }
+                }
                 // It was not yet told that it is one.
                 Err(Errno::NOENT) => self.state.end(tenant, &Tenants(&self.connections)),
                 // It lives. The next broker may have more luck.
@@ -222,6 +236,9 @@ impl Daemon {
             Kept::Connection(id) | Kept::Ring(id) | Kept::Bell(id) | Kept::Process(id) | Kept::Clock(id) => {
                 self.state.tenants.get(id).is_some()
             }
+            Kept::Post(id) | Kept::Gong(id) => self.state.tenants.get(id).is_some(),
+            Kept::Calls(id) => self.state.tenants.get(id).is_some_and(|tenant| tenant.post.is_some()),
+            Kept::Module(id) => self.state.modules.get(id).is_some(),
             Kept::Segment(id) => self.state.segments.get(id).is_some(),
             Kept::Host(id) => self.state.hosts.get(id).is_some(),
         };
@@ -259,6 +276,7 @@ impl Daemon {
         }
         self.helper.end_silent(now);
         self.helper.give(&self.held, now);
+        self.look_after_workers(now);
         self.reserve = self.reserve.take().or_else(|| eventfd(0, EventfdFlags::CLOEXEC).ok());
         if self.listen_pause.left(now).is_none() && self.reserve.is_some() && !self.greetings.is_listening {
             self.greetings.is_listening = true;
@@ -273,7 +291,8 @@ impl Daemon {
         let is_behind = self.state.is_ending() || !self.outbox.is_empty() || self.helper.is_behind();
         let keeper = if self.keeper.is_none() { self.keeper_pause.left(now).or(Some(LOOK)) } else { None };
         let listener = if self.greetings.is_listening { None } else { self.listen_pause.left(now).or(Some(LOOK)) };
-        [is_behind.then_some(LOOK), self.helper.wait(now), keeper, listener].into_iter().flatten().min()
+        let waits = [is_behind.then_some(LOOK), self.helper.wait(now), keeper, listener, self.workers.wait(now)];
+        waits.into_iter().flatten().min()
     }
 
     fn serve(&mut self) -> io::Result<()> {
@@ -419,14 +438,7 @@ impl Daemon {
     fn hear_keeper(&mut self) -> io::Result<()> {
         let Some(keeper) = &self.keeper else { return Ok(()) };
         match post::receive(keeper, RecvFlags::DONTWAIT) {
-            Ok(Letter::Stop) => {
-                connection::unlink(&self.config.socket);
-                self.is_stopping = true;
-                match post::stop(keeper) {
-                    Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
-                    Err(error) => Err(error.into()),
-                }
-            }
+            Ok(Letter::Stop) => self.stop(),
             Err(NotReceived::Closed) => {
                 self.unwatch(keeper);
                 self.keeper = None;
@@ -439,6 +451,18 @@ impl Daemon {
                 self.look_after()
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Ends this process, and the keeper with it.
+    fn stop(&mut self) -> io::Result<()> {
+        connection::unlink(&self.config.socket);
+        self.is_stopping = true;
+        // Whoever hears the end of its connection can serve this place.
+        self.held.remove(&Kept::Lock);
+        match self.keeper.as_ref().map_or(Ok(()), post::stop) {
+            Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Block, Host, Segment, Stage, State, Tenant, Waiting};
+use super::{Block, Host, Registered, Segment, Stage, State, Tenant, Waiting};
 use crate::wire::Id;
 
 /// What a user has, or a tenant.
@@ -23,6 +23,8 @@ pub(crate) struct Account {
     pub(crate) waiting: u64,
     pub(crate) hosts: u64,
     pub(crate) host_bytes: u64,
+    pub(crate) modules: u64,
+    pub(crate) module_bytes: u64,
 }
 
 impl Account {
@@ -37,6 +39,8 @@ impl Account {
         waiting: 0,
         hosts: 0,
         host_bytes: 0,
+        modules: 0,
+        module_bytes: 0,
     };
 }
 
@@ -185,6 +189,13 @@ impl Counts {
             step.apply(&mut account.host_bytes, host.bytes);
         });
     }
+
+    pub(crate) fn module(&mut self, module: &Registered, step: Step) {
+        account(&mut self.users, module.user, |account| {
+            step.apply(&mut account.modules, 1);
+            step.apply(&mut account.module_bytes, module.bytes);
+        });
+    }
 }
 
 /// Changes an account. Who has nothing has none.
@@ -239,6 +250,7 @@ impl State {
         self.named.iter().for_each(|(_, named)| counts.name(named.user, Step::Add));
         self.attachments.iter().for_each(|(_, attached)| counts.attachment(user_of(attached.tenant), Step::Add));
         self.hosts.iter().for_each(|(_, host)| counts.host(host, Step::Add));
+        self.modules.iter().for_each(|(_, module)| counts.module(module, Step::Add));
         self.waiting.values().for_each(|waiting| counts.waiting(waiting, Step::Add));
         counts
     }

@@ -4,7 +4,7 @@
 use super::counts::Step;
 use super::memory::within;
 use super::shelf::index;
-use super::{Attachment, Block, Effect, Lease, State, Thing, Touched, World};
+use super::{Attachment, Block, Effect, Lease, State, Tenant, Thing, Touched, World};
 use crate::wire::{Access, Id, Point, Refusal, Reply, Request};
 
 impl State {
@@ -53,12 +53,15 @@ impl State {
         point: Point,
         world: &impl World,
     ) -> Result<Reply, Refusal> {
-        if self.held(from, lease)?.access == Access::Read {
+        let held = self.held(from, lease)?;
+        // What a worker borrowed is not its own.
+        if held.access == Access::Read || held.of.is_some() {
             return Err(Refusal::ReadOnly);
         }
         let point = self.own_point(from, point)?;
         let user = self.user_of(from);
-        let receiver = self.tenants.get(to).filter(|tenant| !tenant.is_fenced).ok_or(Refusal::NoTenant)?;
+        let may_receive = |tenant: &&Tenant| !tenant.is_fenced && tenant.service.is_none();
+        let receiver = self.tenants.get(to).filter(may_receive).ok_or(Refusal::NoTenant)?;
         if receiver.peer.user != user {
             return Err(Refusal::NotAllowed { user: receiver.peer.user });
         }
@@ -67,8 +70,9 @@ impl State {
         // Under another number: who gave it has it no more.
         let mut given = self.leases.get(lease).expect("it is held").clone();
         self.order += 1;
-        (given.holder, given.by, given.order) = (to, (from, number), self.order);
+        (given.holder, given.by, given.order, given.given) = (to, (from, number), self.order, Some(point));
         let name = given.name;
+        self.recall(from, lease);
         self.mark_foreign(given.block, to);
         // The new one is written first: a broker that comes after finds one of them, or both.
         let new = self.leases.add(given);
@@ -84,14 +88,23 @@ impl State {
         {
             named.writer = Some(new);
         }
-        self.tell_given(new, point);
+        self.tell_given(new);
         Ok(Reply::Done)
     }
 
-    fn tell_given(&mut self, lease: Id, point: Point) {
-        let Lease { holder, block, by: (from, _), .. } = *self.leases.get(lease).expect("it was given");
-        let Block { segment, offset, bytes, .. } = *self.blocks.get(block).expect("it is leased");
+    /// Tells of all leases that were given, in their order: a broker that is gone may not have.
+    pub(super) fn tell_all_given(&mut self) {
+        let given = |lease: &Lease| lease.given.is_some() && lease.ending.is_none();
+        let mut all: Vec<(u64, Id)> =
+            self.leases.iter().filter(|(_, lease)| given(lease)).map(|(id, lease)| (lease.order, id)).collect();
+        all.sort_unstable();
+        all.into_iter().for_each(|(_, lease)| self.tell_given(lease));
+    }
 
+    fn tell_given(&mut self, lease: Id) {
+        let Lease { holder, block, by: (from, _), given, .. } = *self.leases.get(lease).expect("it was given");
+        let Block { segment, offset, bytes, .. } = *self.blocks.get(block).expect("it is leased");
+        let point = given.unwrap_or_default();
         self.effects
             .push(Effect::Tell { to: holder, reply: Reply::Given { lease, segment, offset, bytes, point, from } });
     }
@@ -111,8 +124,7 @@ impl State {
                 let point = named.filter(|named| named.block == block).map_or(Point::default(), |named| named.ready);
                 Some(Reply::Granted { lease: made, segment, offset, bytes, point, access })
             }
-            Request::Give { lease, to, point } => {
-                let point = self.own_point(from, point).ok()?;
+            Request::Give { lease, to, .. } => {
                 let left = self.held(from, lease).ok().cloned();
                 // The same lease in other hands, and not another that was made under a number of the same value.
                 let is_same = |new: &Lease| {
@@ -124,6 +136,7 @@ impl State {
                 let (made, _) = self.leases.iter().find(is_given)?;
                 // The new one was written first.
                 if let Some(Lease { block, .. }) = left {
+                    self.recall(from, lease);
                     self.leases.remove(lease);
                     self.touch(Touched::Lease(index(lease)));
                     let giver = self.tenants.get_mut(from).expect("it asks");
@@ -131,7 +144,7 @@ impl State {
                     self.counts.lease(from, giver.peer.user, Step::Take);
                     self.change_block(block, |block| block.leases -= 1);
                 }
-                self.tell_given(made, point);
+                self.tell_given(made);
                 Some(Reply::Done)
             }
             _ => None,

@@ -29,6 +29,9 @@ pub(crate) struct Limits {
     pub(crate) user_hosts: usize,
     pub(crate) user_host_bytes: u64,
     pub(crate) quotas: usize,
+    pub(crate) modules: usize,
+    pub(crate) user_modules: usize,
+    pub(crate) user_module_bytes: u64,
 }
 
 impl Limits {
@@ -56,6 +59,9 @@ impl Limits {
             user_hosts: 1 << 9,
             user_host_bytes: 1 << 36,
             quotas: 1 << 8,
+            modules: 1 << 10,
+            user_modules: 1 << 9,
+            user_module_bytes: 256 << 20,
         }
     }
 }

@@ -6,7 +6,7 @@ use super::counts::{BlockCount, SegmentCount, Step};
 use super::room::{Room, span_bytes};
 use super::shelf::index;
 use super::{Block, Dirty, Due, Effect, Lease, Segment, Stage, State, Thing, Touched, Waiting, World};
-use crate::wire::{Access, Id, Point, Policy, Refusal, Reply};
+use crate::wire::{Access, Id, Memory, Point, Policy, Refusal, Reply};
 
 /// What a driver makes and maps at once.
 const PAGE_BYTES: u64 = 2 << 20;
@@ -95,7 +95,8 @@ impl State {
     /// Refuses more bytes than a user may have, or one tenant.
     fn check_bytes(&self, wanted: &Waiting) -> Result<(), Refusal> {
         let (wanted_bytes, segment_bytes) = (wanted.bytes, wanted.segment_bytes());
-        let (limit_bytes, had_bytes) = (self.quota_of(wanted.user), self.counts.user(wanted.user).bytes);
+        let (limit_bytes, had_bytes) =
+            (self.quota_of(wanted.user, Memory::Device), self.counts.user(wanted.user).bytes);
         if had_bytes + segment_bytes > limit_bytes {
             return Err(Refusal::UserQuota { limit_bytes, had_bytes, wanted_bytes });
         }
@@ -147,9 +148,23 @@ impl State {
         if access == Access::Write {
             self.mark_foreign(block, tenant);
         }
+        self.grant_of(tenant, number, block, access, name, None)
+    }
+
+    /// A lease of a block: of what has a name, or of another lease.
+    pub(super) fn grant_of(
+        &mut self,
+        tenant: Id,
+        number: u32,
+        block: Id,
+        access: Access,
+        name: Option<Id>,
+        of: Option<Id>,
+    ) -> Reply {
         self.order += 1;
         let (by, order) = ((tenant, number), self.order);
-        let lease = self.leases.add(Lease { holder: tenant, block, access, name, by, ending: None, order });
+        let lease = Lease { holder: tenant, block, access, name, of, by, ending: None, order, given: None };
+        let lease = self.leases.add(lease);
         self.touch(Touched::Lease(index(lease)));
         let holder = self.tenants.get_mut(tenant).expect("it asks");
         holder.leases.insert(lease);
@@ -277,6 +292,8 @@ impl State {
         if let Some(point) = ended.ending {
             self.remove_due(point, Due::Lease(lease));
         }
+        self.recall(ended.holder, lease);
+        self.forget_borrowed(&ended, lease);
         let holder = self.tenants.get_mut(ended.holder).expect("who has a lease is there");
         holder.leases.remove(&lease);
         self.counts.lease(ended.holder, holder.peer.user, Step::Take);

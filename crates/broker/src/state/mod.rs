@@ -8,6 +8,7 @@ mod counts;
 mod handing;
 mod limits;
 mod memory;
+mod modules;
 mod names;
 mod points;
 pub(crate) mod record;
@@ -18,16 +19,19 @@ pub(crate) mod shelf;
 #[allow(clippy::unwrap_used, reason = "as in any test")]
 #[cfg_attr(not(test), allow(dead_code, reason = "fuzzing uses a part of it"))]
 pub(crate) mod tests;
+mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::counts::{Counts, Step};
 pub(crate) use self::limits::Limits;
+use self::modules::{ModuleNames, Registered};
 use self::points::Due;
 use self::room::Room;
 use self::shelf::{Shelf, index};
+use self::workers::{Post, Service};
 use crate::name::Name;
-use crate::wire::{Access, Id, Point, Policy, Refusal, Reply};
+use crate::wire::{Access, Id, Memory, Point, Policy, Refusal, Reply};
 
 /// How many words a clock has.
 pub(crate) const CLOCK_WORDS: u32 = 512;
@@ -55,6 +59,10 @@ pub(crate) struct Tenant {
     pub(crate) is_fenced: bool,
     /// It has said goodbye, and work of its own may not have passed: it ends when that has.
     is_leaving: bool,
+    /// The worker that runs its kernels.
+    pub(crate) post: Option<Post>,
+    /// It is a worker itself.
+    pub(crate) service: Option<Service>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,12 +114,16 @@ pub(crate) struct Lease {
     pub(crate) access: Access,
     /// The name that it is a lease of.
     name: Option<Id>,
+    /// The lease that it was borrowed of, by a worker.
+    of: Option<Id>,
     /// The request that made it: whose, and which.
     by: (Id, u32),
     /// It was given back, and work of its holder's up to this point may still use it.
     ending: Option<Point>,
     /// How many leases were made before it.
     order: u64,
+    /// Another tenant gave it, ready at this point: its holder may not have heard of it.
+    given: Option<Point>,
 }
 
 /// What the state has to ask of those who carry out its effects.
@@ -127,7 +139,8 @@ pub(crate) struct Named {
     pub(crate) name: Name,
     pub(crate) block: Id,
     pub(crate) user: u32,
-    pub(crate) process: u32,
+    /// Who published it first, which may be gone.
+    pub(crate) maker: Id,
     pub(crate) policy: Policy,
     pub(crate) version: u64,
     /// In seconds, as the broker's shell counts them.
@@ -195,6 +208,38 @@ pub(crate) enum Effect {
         offset: u64,
         bytes: u64,
     },
+    /// A descriptor, beside a reply that says more of it.
+    HandWith {
+        to: Id,
+        number: u32,
+        what: Thing,
+        reply: Reply,
+    },
+    /// Hold the descriptor that came with the request.
+    Keep {
+        what: Thing,
+    },
+    /// Start a worker's process.
+    Start {
+        worker: Id,
+    },
+    /// Give a tenant its seat at a worker.
+    Hire {
+        to: Id,
+        number: u32,
+        worker: Id,
+        seat: u32,
+    },
+    /// A worker serves a tenant no more, when its calls are carried out. Behind the last one it ends.
+    Dismiss {
+        worker: Id,
+        tenant: Id,
+        is_last: bool,
+    },
+    /// End a worker's process, whatever it does.
+    Kill {
+        worker: Id,
+    },
     Close {
         what: Thing,
     },
@@ -202,6 +247,8 @@ pub(crate) enum Effect {
     Part {
         tenant: Id,
     },
+    /// The broker ends, and its keeper with it.
+    Stop,
 }
 
 /// What is overwritten with zeros: all of a segment, or a block.
@@ -217,6 +264,9 @@ pub(crate) enum Thing {
     Segment(Id),
     Clock(Id),
     Host(Id),
+    /// The ring of calls of a tenant.
+    Calls(Id),
+    Module(Id),
 }
 
 /// Memory of the host under a name.
@@ -225,6 +275,17 @@ pub(crate) struct Host {
     pub(crate) name: Name,
     pub(crate) bytes: u64,
     pub(crate) user: u32,
+    /// Who asked for it first, which may be gone.
+    pub(crate) maker: Id,
+    /// In seconds, as the broker's shell counts them.
+    pub(crate) since: u64,
+}
+
+/// What has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Called {
+    pub(crate) memory: Memory,
+    pub(crate) id: Id,
 }
 
 /// Which record of the journal is to be written again.
@@ -238,6 +299,7 @@ pub(crate) enum Touched {
     Host(usize),
     Attachment(usize),
     Quota(usize),
+    Module(usize),
 }
 
 /// A tenant has the descriptor of a segment.
@@ -251,6 +313,7 @@ pub(crate) struct Attachment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quota {
     user: u32,
+    memory: Memory,
     bytes: u64,
 }
 
@@ -266,8 +329,7 @@ pub(crate) struct State {
     pub(crate) leases: Shelf<Lease>,
     pub(crate) named: Shelf<Named>,
     pub(crate) hosts: Shelf<Host>,
-    names: BTreeMap<Name, Id>,
-    host_names: BTreeMap<Name, Id>,
+    names: BTreeMap<Name, Called>,
     waiting: BTreeMap<Id, Waiting>,
     /// How many leases were made.
     order: u64,
@@ -277,6 +339,8 @@ pub(crate) struct State {
     leaving: BTreeSet<Id>,
     attachments: Shelf<Attachment>,
     quotas: Shelf<Quota>,
+    pub(crate) modules: Shelf<Registered>,
+    module_names: ModuleNames,
     /// Seconds, as the shell counts them.
     pub(crate) now: u64,
     touched: Vec<Touched>,
@@ -296,13 +360,14 @@ impl State {
             named: Shelf::default(),
             hosts: Shelf::default(),
             names: BTreeMap::new(),
-            host_names: BTreeMap::new(),
             waiting: BTreeMap::new(),
             order: 0,
             due: BTreeSet::new(),
             leaving: BTreeSet::new(),
             attachments: Shelf::default(),
             quotas: Shelf::default(),
+            modules: Shelf::default(),
+            module_names: ModuleNames::new(),
             now: 0,
             touched: Vec::new(),
             effects: Vec::new(),
@@ -331,25 +396,22 @@ impl State {
 
     /// A process has connected.
     pub(crate) fn connect(&mut self, peer: Peer) -> Result<Id, Refusal> {
-        if self.tenants.len() >= self.limits.tenants {
-            return Err(Refusal::TooMany { limit: self.limits.tenants as u64 });
-        }
-        if self.counts.user(peer.user).connections >= self.limits.user_tenants as u64 {
-            return Err(Refusal::TooMany { limit: self.limits.user_tenants as u64 });
-        }
-        let tenant = self.tenants.add(Tenant {
-            peer,
-            attached: BTreeMap::new(),
-            leases: BTreeSet::new(),
-            segments: BTreeSet::new(),
-            due: BTreeSet::new(),
-            dropped: 0,
-            is_fenced: false,
-            is_leaving: false,
-        });
+        self.check_connections(peer.user)?;
+        let tenant = self.tenants.add(Tenant::new(peer));
         self.counts.connection(peer.user, Step::Add);
         self.touch(Touched::Tenant(index(tenant)));
         Ok(tenant)
+    }
+
+    /// Refuses one more tenant than there may be, or than its user may have.
+    fn check_connections(&self, user: u32) -> Result<(), Refusal> {
+        if self.tenants.len() >= self.limits.tenants {
+            return Err(Refusal::TooMany { limit: self.limits.tenants as u64 });
+        }
+        if self.counts.user(user).connections >= self.limits.user_tenants as u64 {
+            return Err(Refusal::TooMany { limit: self.limits.user_tenants as u64 });
+        }
+        Ok(())
     }
 
     /// A tenant's connection is gone. All of its leases end in this one step; the memory is nobody else's before the process
@@ -376,7 +438,8 @@ impl State {
             Due::Lease(lease) => Some(lease),
             Due::Name(_) => None,
         });
-        let leases: Vec<Id> = ending.chain(gone.leases).collect();
+        let at_worker = self.ending_at_worker(tenant);
+        let leases: Vec<Id> = ending.chain(at_worker).chain(gone.leases).collect();
         leases.into_iter().for_each(|lease| self.end_lease(lease, None));
         for (segment, _) in gone.attached {
             self.detach(tenant, segment);
@@ -388,9 +451,14 @@ impl State {
                 self.settle(segment);
             }
         }
+        self.abandon_modules(tenant);
+        self.dismiss(tenant, gone.is_leaving);
         self.tenants.remove(tenant);
         self.counts.connection(gone.peer.user, Step::Take);
         self.touch(Touched::Tenant(index(tenant)));
         self.effects.push(Effect::Close { what: Thing::Clock(tenant) });
+        if let Some(service) = gone.service {
+            self.unserve(service);
+        }
     }
 }

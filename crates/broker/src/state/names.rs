@@ -1,13 +1,14 @@
 //! Names: what is published, who may lease it, and what becomes of it.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::counts::Step;
 use super::memory::within;
 use super::shelf::index;
-use super::{Before, Due, Effect, Host, Named, Peer, State, Thing, Touched, Waiting, World};
+use super::{Before, Called, Due, Effect, Host, Named, State, Thing, Touched, Waiting, World};
 use crate::name::{Name, distance};
-use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, TAIL_BYTES_MAX};
+use crate::wire::{Access, Id, Memory, Point, Policy, Refusal, Reply, TAIL_BYTES_MAX};
 
 /// How many pairs of letters are compared to find names that are like one: a millisecond's work, whatever names there are.
 const LETTERS_MAX: usize = 1 << 19;
@@ -33,9 +34,13 @@ impl State {
         let Publication { lease, policy, point, name } = publication;
         let point = self.own_point(from, point)?;
         let held = self.held(from, lease)?;
+        if held.of.is_some() {
+            return Err(Refusal::ReadOnly);
+        }
         let (block, of, access) = (held.block, held.name, held.access);
         let id = match self.names.get(&name).copied() {
-            Some(known) => {
+            Some(Called { memory: Memory::Host, .. }) => return Err(Refusal::NameTaken),
+            Some(Called { memory: Memory::Device, id: known }) => {
                 let named = self.named.get(known).expect("a name has a record");
                 // A broker that is gone may have written the name, and not the lease.
                 if !is_again || named.block != block {
@@ -46,15 +51,18 @@ impl State {
                 }
                 known
             }
-            None if access == Access::Read || of.is_some() => return Err(Refusal::ReadOnly),
+            None if access == Access::Read => return Err(Refusal::ReadOnly),
+            None if of.is_some_and(|of| self.named.get(of).is_none()) => return Err(Refusal::NameGone),
+            None if of.is_some() => return Err(Refusal::OtherName),
             None => self.add_name(from, block, policy, point, name)?,
         };
         self.change_block(block, |block| block.is_named = true);
         self.touch(Touched::Block(index(block)));
         // From now on it is written by who leases the name for that.
+        self.recall(from, lease);
         let published = self.leases.get_mut(lease).expect("it is held");
         let was = (published.access, published.name);
-        (published.access, published.name) = (Access::Read, Some(id));
+        (published.access, published.name, published.given) = (Access::Read, Some(id), None);
         self.touch(Touched::Lease(index(lease)));
         let named = self.named.get_mut(id).expect("it was found or made");
         named.readers += u32::from(was != (Access::Read, Some(id)));
@@ -63,14 +71,14 @@ impl State {
     }
 
     fn add_name(&mut self, from: Id, block: Id, policy: Policy, point: Point, name: Name) -> Result<Id, Refusal> {
-        let Peer { user, process } = self.tenants.get(from).expect("it asks").peer;
+        let user = self.user_of(from);
         within(self.counts.user(user).names, self.limits.user_names)?;
         within(self.named.len() as u64, self.limits.names)?;
         let named = Named {
             name: name.clone(),
             block,
             user,
-            process,
+            maker: from,
             policy,
             version: 1,
             since: self.now,
@@ -81,7 +89,7 @@ impl State {
         };
         let id = self.named.add(named);
         self.counts.name(user, Step::Add);
-        self.names.insert(name, id);
+        self.names.insert(name, Called { memory: Memory::Device, id });
         self.set_ready(id, point);
         self.touch(Touched::Name(index(id)));
         Ok(id)
@@ -108,7 +116,10 @@ impl State {
     }
 
     pub(super) fn find(&self, name: &Name) -> Result<Reply, Refusal> {
-        let id = *self.names.get(name).ok_or(Refusal::NoName)?;
+        let Called { memory, id } = *self.names.get(name).ok_or(Refusal::NoName)?;
+        if memory == Memory::Host {
+            return Err(Refusal::OtherMemory { memory });
+        }
         let named = self.named.get(id).expect("a name has a record");
         let bytes = self.blocks.get(named.block).expect("a name has a block").bytes;
         Ok(Reply::Number { id, bytes })
@@ -163,26 +174,29 @@ impl State {
     /// Takes a name away, of memory of the device or of the host. Its user does that, or who runs the broker.
     pub(super) fn drop_name(&mut self, from: Id, name: &Name, is_again: bool) -> Result<(), Refusal> {
         let user = self.user_of(from);
-        let may_drop = |owner: u32| owner == user || self.is_own(user);
-        if let Some(&id) = self.names.get(name) {
-            if !may_drop(self.named.get(id).expect("a name has a record").user) {
-                return Err(Refusal::ForeignName);
-            }
-            self.unname(id);
-            return Ok(());
-        }
-        let Some(&id) = self.host_names.get(name) else {
+        let Some(&Called { memory, id }) = self.names.get(name) else {
             return if is_again { Ok(()) } else { Err(Refusal::NoName) };
         };
-        if !may_drop(self.hosts.get(id).expect("a name has a record").user) {
+        let owner = match memory {
+            Memory::Device => self.named.get(id).expect("a name has a record").user,
+            Memory::Host => self.hosts.get(id).expect("a name has a record").user,
+        };
+        if owner != user && !self.is_own(user) {
             return Err(Refusal::ForeignName);
         }
-        let gone = self.hosts.remove(id).expect("it was found");
+        match memory {
+            Memory::Device => self.unname(id),
+            Memory::Host => self.unname_host(id),
+        }
+        Ok(())
+    }
+
+    fn unname_host(&mut self, id: Id) {
+        let gone = self.hosts.remove(id).expect("a name has a record");
         self.counts.host(&gone, Step::Take);
-        self.host_names.remove(name);
+        self.names.remove(&gone.name);
         self.touch(Touched::Host(index(id)));
         self.effects.push(Effect::Close { what: Thing::Host(id) });
-        Ok(())
     }
 
     /// Takes a name from its block, which goes with the last lease of it.
@@ -197,18 +211,12 @@ impl State {
     }
 
     /// The names behind one, a line each, as many as a message holds: name, bytes, user, process, readers, writers, seconds,
-    /// version. Fields are set apart by tabs.
+    /// version, memory. Fields are set apart by tabs.
     pub(super) fn list(&self, after: Option<&Name>) -> String {
         let mut text = String::new();
         let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
-        for (name, &id) in self.names.range::<Name, _>((behind, Bound::Unbounded)) {
-            let named = self.named.get(id).expect("a name has a record");
-            let bytes = self.blocks.get(named.block).map_or(0, |block| block.bytes);
-            let (writers, seconds) = (u32::from(named.writer.is_some()), self.now.saturating_sub(named.since));
-            let line = format!(
-                "{name}\t{bytes}\t{}\t{}\t{}\t{writers}\t{seconds}\t{}\n",
-                named.user, named.process, named.readers, named.version
-            );
+        for (_, &called) in self.names.range::<Name, _>((behind, Bound::Unbounded)) {
+            let line = self.line(called);
             if text.len() + line.len() > TAIL_BYTES_MAX {
                 break;
             }
@@ -217,41 +225,45 @@ impl State {
         text
     }
 
+    fn line(&self, called: Called) -> String {
+        // The number of a process that has gone may be another's by now.
+        let process = |maker: Id| self.tenants.get(maker).map_or(0, |maker| maker.peer.process);
+        let seconds = |since: u64| self.now.saturating_sub(since);
+        let memory = called.memory.word();
+        match called.memory {
+            Memory::Device => {
+                let named = self.named.get(called.id).expect("a name has a record");
+                let Named { name, user, maker, readers, version, since, .. } = named;
+                let bytes = self.blocks.get(named.block).map_or(0, |block| block.bytes);
+                let (process, seconds, writers) = (process(*maker), seconds(*since), u32::from(named.writer.is_some()));
+                format!("{name}\t{bytes}\t{user}\t{process}\t{readers}\t{writers}\t{seconds}\t{version}\t{memory}\n")
+            }
+            Memory::Host => {
+                let Host { name, bytes, user, maker, since } = self.hosts.get(called.id).expect("a name has a record");
+                let (process, seconds) = (process(*maker), seconds(*since));
+                format!("{name}\t{bytes}\t{user}\t{process}\t0\t0\t{seconds}\t1\t{memory}\n")
+            }
+        }
+    }
+
     pub(crate) fn is_nameless(&self, name: &Name) -> bool {
-        !self.names.contains_key(name) && !self.host_names.contains_key(name)
+        !self.names.contains_key(name)
     }
 
     /// The names that are most like one that is not there: of those that lie around it in their order, which begin as it does, as
     /// many as [`LETTERS_MAX`] allows.
     pub(crate) fn nearest(&self, name: &Name, count: usize) -> Vec<&Name> {
-        let mut before = self.names.range::<Name, _>(..name).rev().map(|(known, _)| known);
-        let mut behind = self.names.range::<Name, _>(name..).map(|(known, _)| known);
-        let mut found: Vec<(usize, &Name)> = Vec::with_capacity(count + 1);
-        let mut letters = 0;
-        let mut is_left = true;
-        while is_left && letters < LETTERS_MAX {
-            let around = [before.next(), behind.next()];
-            is_left = around.iter().any(Option::is_some);
-            for known in around.into_iter().flatten() {
-                letters += (known.as_str().len() + 1) * (name.as_str().len() + 1);
-                let most = if found.len() < count { usize::MAX } else { found[count - 1].0 };
-                // So many letters have to be added at the least.
-                if known.as_str().len().abs_diff(name.as_str().len()) > most {
-                    continue;
-                }
-                found.push((distance(known.as_str(), name.as_str()), known));
-                found.sort();
-                found.truncate(count);
-            }
-        }
-        found.into_iter().map(|(_, known)| known).collect()
+        nearest_of(&self.names, name, count)
     }
 
     /// Memory of the host under a name.
     pub(super) fn host(&mut self, from: Id, number: u32, bytes: u64, name: Name) -> Result<(), Refusal> {
         let user = self.user_of(from);
-        let id = match self.host_names.get(&name) {
-            Some(&id) => {
+        let id = match self.names.get(&name) {
+            Some(&Called { memory: Memory::Device, .. }) => {
+                return Err(Refusal::OtherMemory { memory: Memory::Device });
+            }
+            Some(&Called { memory: Memory::Host, id }) => {
                 let host = self.hosts.get(id).expect("a name has a record");
                 if host.user != user {
                     return Err(Refusal::ForeignName);
@@ -261,27 +273,54 @@ impl State {
                 }
                 id
             }
-            None => {
-                if bytes == 0 {
-                    return Err(Refusal::NoName);
-                }
-                let account = self.counts.user(user);
-                let (limit_bytes, had_bytes) = (self.limits.user_host_bytes, account.host_bytes);
-                if bytes > limit_bytes - had_bytes {
-                    return Err(Refusal::UserQuota { limit_bytes, had_bytes, wanted_bytes: bytes });
-                }
-                within(account.hosts, self.limits.user_hosts)?;
-                within(self.hosts.len() as u64, self.limits.hosts)?;
-                let host = Host { name: name.clone(), bytes, user };
-                self.counts.host(&host, Step::Add);
-                let id = self.hosts.add(host);
-                self.host_names.insert(name, id);
-                self.touch(Touched::Host(index(id)));
-                id
-            }
+            None if bytes == 0 => return Err(Refusal::NoName),
+            None => self.add_host(from, bytes, name)?,
         };
         let bytes = self.hosts.get(id).expect("it was found or made").bytes;
         self.effects.push(Effect::Hand { to: from, number, what: Thing::Host(id), bytes });
         Ok(())
     }
+
+    fn add_host(&mut self, from: Id, bytes: u64, name: Name) -> Result<Id, Refusal> {
+        let user = self.user_of(from);
+        let account = self.counts.user(user);
+        let (limit_bytes, had_bytes) = (self.quota_of(user, Memory::Host), account.host_bytes);
+        // A quota may have become less than what is had.
+        if bytes > limit_bytes.saturating_sub(had_bytes) {
+            return Err(Refusal::HostQuota { limit_bytes, had_bytes, wanted_bytes: bytes });
+        }
+        within(account.hosts, self.limits.user_hosts)?;
+        within(self.hosts.len() as u64, self.limits.hosts)?;
+        let host = Host { name: name.clone(), bytes, user, maker: from, since: self.now };
+        self.counts.host(&host, Step::Add);
+        let id = self.hosts.add(host);
+        self.names.insert(name, Called { memory: Memory::Host, id });
+        self.touch(Touched::Host(index(id)));
+        Ok(id)
+    }
+}
+
+/// The names of a list that are most like one that is not there.
+pub(super) fn nearest_of<'a, T>(names: &'a BTreeMap<Name, T>, name: &Name, count: usize) -> Vec<&'a Name> {
+    let mut before = names.range::<Name, _>(..name).rev().map(|(known, _)| known);
+    let mut behind = names.range::<Name, _>(name..).map(|(known, _)| known);
+    let mut found: Vec<(usize, &Name)> = Vec::with_capacity(count + 1);
+    let mut letters = 0;
+    let mut is_left = true;
+    while is_left && letters < LETTERS_MAX {
+        let around = [before.next(), behind.next()];
+        is_left = around.iter().any(Option::is_some);
+        for known in around.into_iter().flatten() {
+            letters += (known.as_str().len() + 1) * (name.as_str().len() + 1);
+            let most = if found.len() < count { usize::MAX } else { found[count - 1].0 };
+            // So many letters have to be added at the least.
+            if known.as_str().len().abs_diff(name.as_str().len()) > most {
+                continue;
+            }
+            found.push((distance(known.as_str(), name.as_str()), known));
+            found.sort();
+            found.truncate(count);
+        }
+    }
+    found.into_iter().map(|(_, known)| known).collect()
 }

@@ -15,7 +15,7 @@ pub(crate) enum Due {
 }
 
 impl State {
-    /// A point of a tenant's own clock: nobody speaks for another.
+    /// A point of a tenant's own clock, or of its worker's: nobody speaks for another.
     pub(super) fn own_point(&self, tenant: Id, point: Point) -> Result<Point, Refusal> {
         if point.value == 0 {
             return Ok(Point::default());
@@ -23,7 +23,13 @@ impl State {
         if point.word >= CLOCK_WORDS {
             return Err(Refusal::Malformed);
         }
-        Ok(Point { tenant, ..point })
+        // Its worker works for it, and what that one did not finish when it ended has passed.
+        let post = self.tenants.get(tenant).and_then(|tenant| tenant.post);
+        if point.tenant == tenant || point.tenant == Id(0) || self.tenants.get(point.tenant).is_some() {
+            let is_of_worker = post.is_some_and(|post| post.worker == point.tenant);
+            return Ok(if is_of_worker { point } else { Point { tenant, ..point } });
+        }
+        Ok(Point::default())
     }
 
     /// Remembers what waits for a point.

@@ -3,16 +3,16 @@
 //! Only what cannot be counted again is written. A broker that comes after believes the records as far as they agree with each
 //! other, and mends the rest: one request may have been half carried out, and none more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::room::{Room, span_bytes};
 use super::shelf::{Shelf, index};
 use super::{
-    Attachment, Before, Block, Due, Host, Lease, Limits, Named, Peer, Quota, Segment, Stage, State, Tenant, Thing,
-    Touched,
+    Attachment, Before, Block, Called, Due, Host, Lease, Limits, Named, Peer, Post, Quota, Registered, Segment,
+    Service, Stage, State, Tenant, Thing, Touched,
 };
 use crate::name::{NAME_BYTES_MAX, Name};
-use crate::wire::{Access, Id, Point, Policy};
+use crate::wire::{Access, Id, Memory, Point, Policy};
 
 /// The kinds of records, in the order of their tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,23 +25,34 @@ pub(crate) enum Kind {
     Host,
     Attachment,
     Quota,
+    Module,
 }
 
 const NAME_WORDS: usize = 1 + NAME_BYTES_MAX / 8;
 
 impl Kind {
-    pub(crate) const ALL: [Self; 8] =
-        [Self::Tenant, Self::Segment, Self::Block, Self::Lease, Self::Name, Self::Host, Self::Attachment, Self::Quota];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Tenant,
+        Self::Segment,
+        Self::Block,
+        Self::Lease,
+        Self::Name,
+        Self::Host,
+        Self::Attachment,
+        Self::Quota,
+        Self::Module,
+    ];
 
     /// How many words a record has.
     pub(crate) const fn words(self) -> usize {
         match self {
             Self::Attachment | Self::Quota => 2,
-            Self::Tenant => 3,
+            Self::Tenant => 6,
             Self::Segment | Self::Block => 4,
-            Self::Lease => 9,
-            Self::Name => 9 + NAME_WORDS,
-            Self::Host => 2 + NAME_WORDS,
+            Self::Lease => 12,
+            Self::Module => 8 + NAME_WORDS,
+            Self::Name => 10 + NAME_WORDS,
+            Self::Host => 4 + NAME_WORDS,
         }
     }
 
@@ -56,6 +67,7 @@ impl Kind {
             Self::Host => limits.hosts,
             Self::Attachment => limits.attachments,
             Self::Quota => limits.quotas,
+            Self::Module => limits.modules,
         }
     }
 }
@@ -71,6 +83,7 @@ impl Touched {
             Self::Host(index) => (Kind::Host, index),
             Self::Attachment(index) => (Kind::Attachment, index),
             Self::Quota(index) => (Kind::Quota, index),
+            Self::Module(index) => (Kind::Module, index),
         }
     }
 }
@@ -107,12 +120,14 @@ fn name_of(words: &[u64]) -> Option<Name> {
     Name::parse(text).ok()
 }
 
-fn lease_words(lease: &Lease) -> [u64; 9] {
-    let access = u64::from(lease.access == Access::Write);
+fn lease_words(lease: &Lease) -> [u64; 12] {
+    let access = u64::from(lease.access == Access::Write) | u64::from(lease.given.is_some()) << 1;
     let name = lease.name.map_or(0, |name| name.0);
     let [at, value] = lease.ending.unwrap_or_default().words();
+    let [given_at, given_value] = lease.given.unwrap_or_default().words();
     let (by, number) = (lease.by.0.0, u64::from(lease.by.1));
-    [lease.holder.0, lease.block.0, access, name, by, number, at, value, lease.order]
+    let of = lease.of.map_or(0, |of| of.0);
+    [lease.holder.0, lease.block.0, access, name, by, number, at, value, lease.order, given_at, given_value, of]
 }
 
 fn point_of(words: &[u64]) -> Point {
@@ -126,7 +141,11 @@ impl State {
             Touched::Tenant(index) => match self.tenants.at(index) {
                 Some((id, tenant)) => {
                     let over = u64::from(tenant.is_fenced) + u64::from(tenant.is_leaving);
-                    put(id, Some(&[pair(tenant.peer.user, tenant.peer.process), over, u64::from(tenant.dropped)]))
+                    let peer = pair(tenant.peer.user, tenant.peer.process);
+                    let (worker, seat) = tenant.post.map_or((0, 0), |post| (post.worker.0, post.seat));
+                    let label = tenant.service.as_ref().map_or(0, |service| service.label);
+                    let is_worker = u32::from(tenant.service.is_some());
+                    put(id, Some(&[peer, over, u64::from(tenant.dropped), worker, pair(seat, is_worker), label]))
                 }
                 None => put(self.tenants.last_at(index), None),
             },
@@ -150,7 +169,7 @@ impl State {
             Touched::Name(index) => match self.named.at(index) {
                 Some((id, named)) => {
                     let [at, value] = named.ready.words();
-                    let mut words = vec![named.block.0, pair(named.user, named.process), named.policy.word()];
+                    let mut words = vec![named.block.0, u64::from(named.user), named.maker.0, named.policy.word()];
                     let before = named.before.unwrap_or(Before { block: Id(0), version: 0 });
                     words.extend([named.version, named.since, at, value, before.block.0, before.version]);
                     words.extend(name_words(&named.name));
@@ -160,7 +179,7 @@ impl State {
             },
             Touched::Host(index) => match self.hosts.at(index) {
                 Some((id, host)) => {
-                    let mut words = vec![host.bytes, u64::from(host.user)];
+                    let mut words = vec![host.bytes, u64::from(host.user), host.maker.0, host.since];
                     words.extend(name_words(&host.name));
                     put(id, Some(&words))
                 }
@@ -171,8 +190,18 @@ impl State {
                 None => put(self.attachments.last_at(index), None),
             },
             Touched::Quota(index) => match self.quotas.at(index) {
-                Some((id, quota)) => put(id, Some(&[u64::from(quota.user), quota.bytes])),
+                Some((id, quota)) => put(id, Some(&[pair(quota.user, quota.memory.word() as u32), quota.bytes])),
                 None => put(self.quotas.last_at(index), None),
+            },
+            Touched::Module(index) => match self.modules.at(index) {
+                Some((id, module)) => {
+                    let mut words = vec![module.bytes, pair(module.user, u32::from(module.is_proved)), module.since];
+                    words.push(module.by.0);
+                    words.extend(module.hash);
+                    words.extend(name_words(&module.name));
+                    put(id, Some(&words))
+                }
+                None => put(self.modules.last_at(index), None),
             },
         }
     }
@@ -187,26 +216,25 @@ impl State {
     ) -> Self {
         let mut state = Self::new(limits, own_user);
         state.quotas = shelf(records(Kind::Quota), |_, words| {
-            Some(Quota { user: u32::try_from(words[0]).ok()?, bytes: words[1] })
+            let (user, memory) = halves(words[0]);
+            Some(Quota { user, memory: Memory::of(u64::from(memory)).ok()?, bytes: words[1] })
         });
         state.tenants = shelf(records(Kind::Tenant), |id, words| {
             let (user, process) = halves(words[0]);
-            let (attached, leases, segments) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-            let peer = Peer { user, process };
-            has(Thing::Clock(id)).then_some(Tenant {
-                peer,
-                attached,
-                leases,
-                segments,
-                due: BTreeSet::new(),
+            let (seat, is_worker) = halves(words[4]);
+            has(Thing::Clock(id)).then(|| Tenant {
                 dropped: words[2] as u32,
                 is_fenced: words[1] != 0,
                 is_leaving: words[1] == 2,
+                post: Some(Post { worker: Id(words[3]), seat }).filter(|post| post.worker.0 != 0 && is_worker == 0),
+                service: (is_worker != 0).then(|| Service { label: words[5], ..Service::default() }),
+                ..Tenant::new(Peer { user, process })
             })
         });
         state.hosts = shelf(records(Kind::Host), |id, words| {
             let user = u32::try_from(words[1]).ok()?;
-            has(Thing::Host(id)).then_some(Host { bytes: words[0], user, name: name_of(&words[2..])? })
+            let (maker, since) = (Id(words[2]), words[3]);
+            has(Thing::Host(id)).then_some(Host { bytes: words[0], user, maker, since, name: name_of(&words[4..])? })
         });
         state.segments = shelf(records(Kind::Segment), |id, words| {
             let stage = [Stage::Making, Stage::Live, Stage::Leaving, Stage::Cleaning, Stage::Clean];
@@ -222,6 +250,18 @@ impl State {
                 blocks: BTreeSet::new(),
                 spoilt: BTreeSet::new(),
                 attached: BTreeSet::new(),
+            })
+        });
+        state.modules = shelf(records(Kind::Module), |id, words| {
+            let (user, is_proved) = halves(words[1]);
+            has(Thing::Module(id)).then_some(Registered {
+                name: name_of(&words[8..])?,
+                bytes: words[0],
+                hash: [words[4], words[5], words[6], words[7]],
+                user,
+                by: Id(words[3]),
+                since: words[2],
+                is_proved: is_proved != 0,
             })
         });
         state.recover_blocks(&records);
@@ -252,30 +292,34 @@ impl State {
             Some(Block { segment, offset, bytes, leases: 0, is_named: false, is_foreign, is_dirty: false })
         });
         self.named = shelf(records(Kind::Name), |_, words| {
-            let (user, process) = halves(words[1]);
-            let (block, policy) = (Id(words[0]), Policy::of(words[2]).ok()?);
-            let (version, since, ready) = (words[3], words[4], point_of(&words[5..]));
-            let name = name_of(&words[9..])?;
+            let (user, maker) = (u32::try_from(words[1]).ok()?, Id(words[2]));
+            let (block, policy) = (Id(words[0]), Policy::of(words[3]).ok()?);
+            let (version, since, ready) = (words[4], words[5], point_of(&words[6..]));
+            let name = name_of(&words[10..])?;
             self.blocks.get_mut(block)?.is_named = true;
-            let before = Before { block: Id(words[7]), version: words[8] };
+            let before = Before { block: Id(words[8]), version: words[9] };
             let before = self.blocks.get_mut(before.block).map(|block| {
                 block.is_named = true;
                 before
             });
-            Some(Named { name, block, user, process, policy, version, since, ready, before, readers: 0, writer: None })
+            Some(Named { name, block, user, maker, policy, version, since, ready, before, readers: 0, writer: None })
         });
     }
 
     fn recover_leases(&mut self, records: &impl Fn(Kind) -> Vec<Record>) {
         self.leases = shelf(records(Kind::Lease), |id, words| {
             let (holder, block) = (Id(words[0]), Id(words[1]));
-            let access = if words[2] == 0 { Access::Read } else { Access::Write };
+            let access = if words[2] & 1 == 0 { Access::Read } else { Access::Write };
+            let given = (words[2] & 2 != 0).then(|| point_of(&words[9..]));
             self.blocks.get(block)?;
             let ending = Some(point_of(&words[6..])).filter(|point| point.value > 0);
-            let tenant = self.tenants.get_mut(holder)?;
+            self.tenants.get(holder)?;
             match ending {
-                Some(point) => tenant.due.insert((point.word, point.value, Due::Lease(id))),
-                None => tenant.leases.insert(id),
+                // Work of one that is gone has passed, and the lease with it.
+                Some(point) => {
+                    self.tenants.get_mut(point.tenant)?.due.insert((point.word, point.value, Due::Lease(id)))
+                }
+                None => self.tenants.get_mut(holder)?.leases.insert(id),
             };
             self.blocks.get_mut(block)?.leases += 1;
             let name = Some(Id(words[3])).filter(|name| name.0 != 0);
@@ -286,7 +330,8 @@ impl State {
                     Access::Write => {}
                 }
             }
-            Some(Lease { holder, block, access, name, by: (Id(words[4]), words[5] as u32), ending, order: words[8] })
+            let (of, by) = (Some(Id(words[11])).filter(|of| of.0 != 0), (Id(words[4]), words[5] as u32));
+            Some(Lease { holder, block, access, name, of, by, ending, order: words[8], given })
         });
     }
 
@@ -318,13 +363,17 @@ impl State {
         ready.into_iter().for_each(|(name, ready)| self.add_due(ready, Due::Name(name)));
         self.due = self.tenants.iter().filter(|(_, tenant)| !tenant.due.is_empty()).map(|(id, _)| id).collect();
         self.leaving = self.tenants.iter().filter(|(_, tenant)| tenant.is_leaving).map(|(id, _)| id).collect();
-        self.names = self.named.iter().map(|(id, named)| (named.name.clone(), id)).collect();
-        self.host_names = self.hosts.iter().map(|(id, host)| (host.name.clone(), id)).collect();
+        let hosts = self.hosts.iter().map(|(id, host)| (host.name.clone(), Called { memory: Memory::Host, id }));
+        let named = self.named.iter().map(|(id, named)| (named.name.clone(), Called { memory: Memory::Device, id }));
+        self.names = hosts.chain(named).collect();
         let owned: Vec<_> = self.segments.iter().filter_map(|(id, segment)| Some((id, segment.owner?))).collect();
         for (segment, owner) in owned {
             self.tenants.get_mut(owner).expect("an owner is there").segments.insert(segment);
         }
+        self.module_names = self.modules.iter().map(|(id, module)| (module.name.clone(), id)).collect();
         self.counts = self.recounted();
+        self.mend_workers();
+        self.mend_modules();
         let blocks: Vec<Id> = self.blocks.iter().map(|(id, _)| id).collect();
         blocks.into_iter().for_each(|block| self.release(block));
         let segments: Vec<_> = self.segments.iter().map(|(id, segment)| (id, segment.stage)).collect();
@@ -349,8 +398,10 @@ impl State {
             (0..self.hosts.places()).map(Touched::Host).collect(),
             (0..self.attachments.places()).map(Touched::Attachment).collect(),
             (0..self.quotas.places()).map(Touched::Quota).collect(),
+            (0..self.modules.places()).map(Touched::Module).collect(),
         ];
         self.touched = all.into_iter().flatten().collect();
+        self.tell_all_given();
     }
 }
 

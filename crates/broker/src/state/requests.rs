@@ -3,7 +3,7 @@
 use super::names::Publication;
 use super::shelf::index;
 use super::{CLOCK_WORDS, Effect, Lease, Quota, State, Thing, Touched, Waiting, World};
-use crate::wire::{Framed, Id, Refusal, Reply, Request, Sums};
+use crate::wire::{Change, Framed, Id, Memory, Refusal, Reply, Request, Sums};
 
 impl State {
     /// A tenant asks.
@@ -86,9 +86,20 @@ impl State {
                 }
                 Ok(Some(Reply::Done))
             }
-            Request::Quota { user, bytes } => self.quota(from, user, bytes).map(Some),
+            Request::Quota { user, memory, change } => self.quota(from, user, memory, change).map(Some),
             Request::Totals => Ok(Some(Reply::Sums(self.sums()))),
             Request::Host { bytes, name } => self.host(from, number, bytes, name).map(|()| None),
+            Request::Hire { label } => self.hire(from, number, label).map(|()| None),
+            Request::Borrow { lease, of } => self.borrow(from, number, lease, of).map(Some),
+            Request::PutModule { bytes, hash, name } => self.put_module(from, bytes, hash, name).map(Some),
+            Request::Module { id, name } => self.module(from, number, id, name.as_ref()).map(|()| None),
+            Request::Modules { after } => {
+                let text = self.list_modules(after.as_ref());
+                self.effects.push(Effect::Text { to: from, number, text });
+                Ok(None)
+            }
+            Request::DropModule { name } => self.drop_module(from, &name, is_again).map(Some),
+            Request::Prove { module } => self.prove(from, module).map(Some),
             Request::Bye => {
                 self.effects.push(Effect::Reply { to: from, number, reply: Reply::Done });
                 self.pass_of(from, world);
@@ -102,6 +113,7 @@ impl State {
                 self.leaving.insert(from);
                 Ok(None)
             }
+            Request::Stop { is_forced } => self.stop(from, number, is_forced).map(|()| None),
         }
     }
 
@@ -115,21 +127,54 @@ impl State {
         held.ok_or(Refusal::NoLease)
     }
 
-    pub(super) fn quota(&mut self, from: Id, user: u32, bytes: u64) -> Result<Reply, Refusal> {
+    fn quota(&mut self, from: Id, user: u32, memory: Memory, change: Change) -> Result<Reply, Refusal> {
         let asking = self.user_of(from);
-        if (bytes > 0 || user != asking) && !self.is_own(asking) {
+        if (change != Change::Keep || user != asking) && !self.is_own(asking) {
             return Err(Refusal::NotAllowed { user: self.own_user });
         }
-        if bytes > 0 {
-            let known = self.quotas.iter().find(|(_, quota)| quota.user == user).map(|(id, _)| id);
-            if known.is_none() && self.quotas.len() >= self.limits.quotas {
-                return Err(Refusal::TooMany { limit: self.limits.quotas as u64 });
+        let known = self.quotas.iter().find(|(_, quota)| (quota.user, quota.memory) == (user, memory));
+        let known = known.map(|(id, _)| id);
+        match change {
+            Change::Keep => {}
+            Change::Set { bytes } if bytes < memory.least_bytes() => {
+                return Err(Refusal::SmallQuota { least_bytes: memory.least_bytes() });
             }
-            let id = known.unwrap_or_else(|| self.quotas.add(Quota { user, bytes }));
-            self.quotas.get_mut(id).expect("it was found or made").bytes = bytes;
-            self.touch(Touched::Quota(index(id)));
+            Change::Set { bytes } => {
+                if known.is_none() && self.quotas.len() >= self.limits.quotas {
+                    return Err(Refusal::TooMany { limit: self.limits.quotas as u64 });
+                }
+                let id = known.unwrap_or_else(|| self.quotas.add(Quota { user, memory, bytes }));
+                self.quotas.get_mut(id).expect("it was found or made").bytes = bytes;
+                self.touch(Touched::Quota(index(id)));
+            }
+            Change::Clear => {
+                if let Some(id) = known {
+                    self.quotas.remove(id);
+                    self.touch(Touched::Quota(index(id)));
+                }
+            }
         }
-        Ok(Reply::Number { id: Id(self.quota_of(user)), bytes: self.counts.user(user).bytes })
+        let had = self.counts.user(user);
+        let bytes = match memory {
+            Memory::Device => had.bytes,
+            Memory::Host => had.host_bytes,
+        };
+        Ok(Reply::Number { id: Id(self.quota_of(user, memory)), bytes })
+    }
+
+    /// Ends the broker, if who asks may. What has a name is lost only to who wants that.
+    fn stop(&mut self, from: Id, number: u32, is_forced: bool) -> Result<(), Refusal> {
+        if !self.is_own(self.user_of(from)) {
+            return Err(Refusal::NotAllowed { user: self.own_user });
+        }
+        let host_bytes: u64 = self.hosts.iter().map(|(_, host)| host.bytes).sum();
+        let (names, bytes) = (self.names.len() as u64, self.counts.named_bytes + host_bytes);
+        if names > 0 && !is_forced {
+            return Err(Refusal::HasNames { names, bytes });
+        }
+        self.effects.push(Effect::Reply { to: from, number, reply: Reply::Number { id: Id(names), bytes } });
+        self.effects.push(Effect::Stop);
+        Ok(())
     }
 
     /// Whether a user runs the broker, or could as well.
@@ -137,11 +182,13 @@ impl State {
         user == self.own_user || user == 0
     }
 
-    pub(super) fn quota_of(&self, user: u32) -> u64 {
-        self.quotas
-            .iter()
-            .find(|(_, quota)| quota.user == user)
-            .map_or(self.limits.user_bytes, |(_, quota)| quota.bytes)
+    pub(super) fn quota_of(&self, user: u32, memory: Memory) -> u64 {
+        let own = self.quotas.iter().find(|(_, quota)| (quota.user, quota.memory) == (user, memory));
+        let anybodys = match memory {
+            Memory::Device => self.limits.user_bytes,
+            Memory::Host => self.limits.user_host_bytes,
+        };
+        own.map_or(anybodys, |(_, quota)| quota.bytes)
     }
 
     pub(crate) fn sums(&self) -> Sums {

@@ -89,7 +89,7 @@ pub(super) fn quota(attacker: &mut Attacker) {
         (sums[6] as u32, sums[5])
     });
     let before = first.ask(message(13, &[user]), b"", &[]).slot;
-    assert_eq!(first.ask(message(13, &[user, QUOTA_BYTES]), b"", &[]).slot[1], QUOTA_BYTES);
+    assert_eq!(first.ask(message(13, &[user, 0, 1, QUOTA_BYTES]), b"", &[]).slot[1], QUOTA_BYTES);
     let mut others: Vec<Raw> = Vec::new();
     loop {
         let raw = attacker.connect();
@@ -121,5 +121,5 @@ pub(super) fn quota(attacker: &mut Attacker) {
     }
     // The neighbour's two, the first, and all others.
     assert_eq!(others.len(), 256 - 3);
-    assert_eq!(first.ask(message(13, &[user, before[1]]), b"", &[]).slot[1], before[1]);
+    assert_eq!(first.ask(message(13, &[user, 0, 1, before[1]]), b"", &[]).slot[1], before[1]);
 }

@@ -15,7 +15,7 @@ const MALFORMED: u16 = 201;
 const BAD_NAME: u16 = 203;
 const NO_LEASE: u16 = 204;
 const FULL: u16 = 212;
-const USER_QUOTA: u16 = 211;
+const HOST_QUOTA: u16 = 226;
 const NOT_TAKEN: u16 = 215;
 
 const NONE: [u64; 3] = [0; 3];
@@ -74,7 +74,7 @@ pub(super) fn giant_length(attacker: &mut Attacker) {
         attacker.refused(reply, FULL, [0, 256 << 20, wanted]);
     }
     for wanted in [u64::MAX, (1 << 36) + 1] {
-        attacker.refused(raw.ask(message(15, &[wanted]), b"giant", &[]).slot, USER_QUOTA, [1 << 36, 0, wanted]);
+        attacker.refused(raw.ask(message(15, &[wanted]), b"giant", &[]).slot, HOST_QUOTA, [1 << 36, 0, wanted]);
     }
     // A user beyond all users, a count of words beyond all words.
     attacker.refused(raw.ask(message(13, &[1 << 32]), b"", &[]).slot, MALFORMED, NONE);
@@ -105,7 +105,7 @@ pub(super) fn half_a_message(attacker: &mut Attacker) {
     attacker.refused(raw.ask(message(9, &[1, 0, 0, 3]), b"half", &[]).slot, MALFORMED, NONE);
     // What is said over the other way than it should be.
     attacker.refused(raw.ask(message(2, &[512]), b"", &[]).slot, MALFORMED, NONE);
-    attacker.refused(raw.ask(message(1, &[0x1_4448_5246]), b"", &[]).slot, MALFORMED, NONE);
+    attacker.refused(raw.ask(message(1, &[0x2_4448_5246]), b"", &[]).slot, MALFORMED, NONE);
     for kind in [0, 1, 7, 8, 11, 13, 14, 16, 17, 101, 102, 65_535] {
         attacker.refused(raw.ask_ring(message(kind, &[])), MALFORMED, NONE);
     }

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use freehold::open;
-use freehold_broker::wire::Id;
-use freehold_broker::{Access, Broker, Lease, Policy};
+use freehold_broker::wire::{Id, Request};
+use freehold_broker::{Access, Broker, Lease, Name, Policy};
 
 use crate::stage::{self, Stage};
 
@@ -20,7 +20,8 @@ pub(crate) type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// A process that does one thing with a device, and says what came of it.
 pub(crate) fn process(socket: &OsStr, task: &str, to: u64) -> ExitCode {
-    match act(Path::new(socket), task, to) {
+    let outcome = crate::calls::act(Path::new(socket), task, to);
+    match outcome.unwrap_or_else(|| act(Path::new(socket), task, to)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             println!("{error}");
@@ -60,6 +61,17 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             let mut lease: Lease<u32> = broker.lease(&stream, "numbers", Access::Write)?;
             stream.write(&mut *lease, &numbers(2))?;
             broker.publish("numbers", lease, Policy::Restore).map_err(|(_, error)| error)?;
+        }
+        "publish-what-was-written" => {
+            let own = broker.reserve::<u32>(&stream, 1000)?;
+            broker.publish("numbers", own, Policy::Restore).map_err(|(_, error)| error)?;
+            let lease: Lease<u32> = broker.lease(&stream, "numbers", Access::Write)?;
+            let is_dropped = to == 0;
+            if is_dropped {
+                broker.link()?.call(Request::Drop { name: Name::parse("numbers")? })?;
+            }
+            let name = if is_dropped { "numbers" } else { "other" };
+            broker.publish(name, lease, Policy::Restore).map_err(|(_, error)| error)?;
         }
         "take" => {
             println!("{}", broker.tenant().0);
@@ -179,9 +191,9 @@ pub(crate) fn an_idle_process_holds_no_memory_up(stage: &Stage) {
     assert_eq!(stage.device("publish-and-die", 0), None);
     let (mut idle, _) = stage.start_device("lease-and-idle");
     let mut link = stage.link();
-    let name = freehold_broker::Name::parse("numbers").unwrap();
+    let name = Name::parse("numbers").unwrap();
     assert_eq!(stage::sums(&mut link).leaving_bytes, 0);
-    link.call(freehold_broker::wire::Request::Drop { name }).unwrap();
+    link.call(Request::Drop { name }).unwrap();
     stage::until("the memory is free", || {
         let sums = stage::sums(&mut link);
         (sums.named_bytes == 0 && sums.leaving_bytes == 0).then_some(())
@@ -210,6 +222,13 @@ pub(crate) fn a_writer_that_dies_changes_nothing_and_one_that_publishes_does(sta
     assert_eq!(stage.device("read", 1), Some(String::new()));
     assert_eq!(stage.device("write", 0), Some(String::new()));
     assert_eq!(stage.device("read", 2), Some(String::new()));
+}
+
+pub(crate) fn what_was_written_for_a_name_is_published_under_that_name_alone(stage: &Stage) {
+    let dropped = "the name was dropped while this lease was written: copy it to memory of its own, and publish that";
+    assert_eq!(stage.device("publish-what-was-written", 0).as_deref(), Some(dropped));
+    let other = "the lease is of another name: publish it under that one, or copy it to memory of its own";
+    assert_eq!(stage.device("publish-what-was-written", 1).as_deref(), Some(other));
 }
 
 pub(crate) fn what_was_given_outlives_its_giver(stage: &Stage) {

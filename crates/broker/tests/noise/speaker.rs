@@ -4,14 +4,14 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
-use freehold_broker::wire::{Framed, Request};
+use freehold_broker::wire::{Change, Framed, Request};
 
 use crate::raw::{DESCRIPTORS_MAX, Raw, Slot, at, bytes_of, dial, hear, receive, say};
 use crate::stage::{Random, until};
 
 /// Every message there is, with the text behind it.
 const GOLDEN: &[(&[u64], &[u8])] = &[
-    (&[1, 0x1_4448_5246], b""),
+    (&[1, 0x2_4448_5246], b""),
     (&[2, 4096], b""),
     (&[3, 11, 1], b""),
     (&[4, 12, 3, 5 << 48 | 9], b""),
@@ -24,10 +24,11 @@ const GOLDEN: &[(&[u64], &[u8])] = &[
     (&[11], b""),
     (&[11], b"model/weights"),
     (&[12], b"model/weights"),
-    (&[13, 1000, 1 << 30], b""),
+    (&[13, 1000, 1, 1, 1 << 30], b""),
     (&[14], b""),
     (&[15, 4096], b"model/weights"),
     (&[16], b""),
+    (&[17, 1], b""),
 ];
 
 /// Replies over one socket that are not read yet: with some more the broker would hang up.
@@ -110,8 +111,9 @@ impl Speaker {
             && is_served(&framed.message)
         {
             let takes = match framed.message {
-                Request::Quota { bytes, .. } | Request::Host { bytes, .. } => bytes > 0,
-                Request::Drop { .. } | Request::Publish { .. } | Request::Bye => true,
+                Request::Quota { change, .. } => change != Change::Keep,
+                Request::Host { bytes, .. } => bytes > 0,
+                Request::Drop { .. } | Request::Publish { .. } | Request::Bye | Request::Stop { .. } => true,
                 _ => false,
             };
             if !takes {

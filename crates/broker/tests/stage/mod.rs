@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -12,6 +12,9 @@ use freehold_broker::wire::{Reply, Request, Sums};
 use freehold_broker::{Config, Link, Terms};
 
 pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
+
+/// How long a kernel may run at a worker.
+pub(crate) const LAUNCH_MS: u64 = 2000;
 
 /// How long anything may take before a test says that it hangs.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -35,7 +38,7 @@ pub(crate) fn config(socket: PathBuf, group: Option<u32>) -> Config {
         device_uuid: 0,
         memory_bytes: MEMORY_BYTES,
         spin_us: 20,
-        terms: Terms { group, ..Terms::default() },
+        terms: Terms { group, launch_ms: Some(LAUNCH_MS), ..Terms::default() },
     }
 }
 
@@ -146,16 +149,7 @@ impl Stage {
 
     /// The processes of a part, by what they were told.
     pub(crate) fn processes(&self, part: &str) -> Vec<u32> {
-        let socket = self.socket();
-        let is_ours = |process: &u32| {
-            let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-            let words: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();
-            words.contains(&part.as_bytes()) && words.contains(&socket.as_os_str().as_encoded_bytes())
-        };
-        let all = std::fs::read_dir("/proc")
-            .expect("there are processes")
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        all.filter(is_ours).collect()
+        processes(&self.socket(), part)
     }
 
     /// Kills a part, and does not wait until it is dead.
@@ -201,9 +195,10 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         // The keeper last: it would start the broker again.
-        for part in
-            ["serve", "keeper", "broker", "cleaner", "tenant", "witness", "hoarder", "serve", "keeper", "broker"]
-        {
+        for part in [
+            "serve", "keeper", "broker", "cleaner", "worker", "tenant", "witness", "hoarder", "serve", "keeper",
+            "broker",
+        ] {
             self.kill(part);
         }
         let _ = self.serve.wait();
@@ -215,6 +210,24 @@ impl Drop for Stage {
         }
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// The processes of a part of the broker at a socket, by what they were told.
+fn processes(socket: &Path, part: &str) -> Vec<u32> {
+    let is_ours = |process: &u32| {
+        let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();
+        words.contains(&part.as_bytes()) && words.contains(&socket.as_os_str().as_encoded_bytes())
+    };
+    let all = std::fs::read_dir("/proc")
+        .expect("there are processes")
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    all.filter(is_ours).collect()
+}
+
+/// Kills a part of the broker at a socket, and does not wait until it is dead.
+pub(crate) fn kill_part(socket: &Path, part: &str) {
+    processes(socket, part).into_iter().for_each(kill);
 }
 
 pub(crate) fn kill(process: u32) {

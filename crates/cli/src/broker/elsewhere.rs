@@ -4,12 +4,15 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use freehold_broker::wire::Refusal;
+use freehold::Grid;
+use freehold_broker::wire::{Memory, Refusal};
 use freehold_broker::{Access, Policy};
-use freehold_remote::{Code, Remote, RemoteBlock, Token};
+use freehold_remote::{Code, Remote, RemoteArgument, RemoteBlock, Token};
 use indicatif::ProgressBar;
 
+use super::call::Wish;
 use super::{Failure, names};
 
 /// How much is written at once to what is no regular file.
@@ -125,12 +128,34 @@ pub(super) fn all(remote: &Remote) -> Result<Vec<names::Listed>, Failure> {
     let listed = remote.names()?.into_iter().map(|one| names::Listed {
         name: one.name,
         bytes: one.bytes,
+        memory: if one.host { Memory::Host } else { Memory::Device },
         user: one.user,
-        process: one.process,
+        // Numbers of users mean something on their own machine alone.
+        user_name: None,
+        process: Some(one.process).filter(|&process| process != 0),
         readers: one.readers,
         writers: one.writers,
         age_s: one.age_s,
         version: one.version,
     });
     Ok(listed.collect())
+}
+
+/// Has a kernel launched, on memory that has names, and waits for it. How long it took.
+pub(super) fn call(
+    remote: &Remote,
+    module: &str,
+    kernel: &str,
+    grid: Grid,
+    wishes: &[Wish],
+) -> Result<Duration, Failure> {
+    let module = remote.module(module)?;
+    let given = wishes.iter().map(|wish| match wish {
+        Wish::Value(value) => RemoteArgument::Value(value),
+        Wish::Named { name, access, offset_bytes } => RemoteArgument::Named(name.as_str(), *access, *offset_bytes),
+    });
+    let given: Vec<_> = given.collect();
+    let began = Instant::now();
+    remote.launch(&module, kernel, grid, &given)?.wait()?;
+    Ok(began.elapsed())
 }

@@ -1,19 +1,26 @@
 //! The commands of the broker: `serve`, and those that speak to one.
 
 pub(crate) mod bytes;
+pub(crate) mod call;
 pub(crate) mod elsewhere;
 pub(crate) mod gate;
+pub(crate) mod modules;
 pub(crate) mod names;
 pub(crate) mod serve;
+pub(crate) mod stop;
 pub(crate) mod top;
 pub(crate) mod transfer;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use freehold_broker::wire::Refusal;
-use freehold_broker::{Link, LinkError, place};
+use freehold_broker::{Blame, CallError, Link, LinkError, place};
+
+/// How long a broker may take to answer.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// Where the broker is.
 #[derive(clap::Args)]
@@ -29,7 +36,7 @@ impl At {
     }
 
     fn connect(&self) -> Result<Link, LinkError> {
-        Link::connect(&self.path())
+        Link::connect_within(&self.path(), ANSWER)
     }
 }
 
@@ -42,6 +49,8 @@ pub(crate) enum Failure {
     Tenant(#[from] freehold_broker::Error),
     #[error(transparent)]
     Device(#[from] freehold::Error),
+    #[error(transparent)]
+    Call(#[from] CallError),
     #[error(transparent)]
     Elsewhere(#[from] freehold_remote::Failure),
     #[error("{0}")]
@@ -57,12 +66,19 @@ impl Failure {
             return failure.status();
         }
         let link = match self {
-            Self::Broker(error) | Self::Tenant(freehold_broker::Error::Link(error)) => Some(error),
+            Self::Broker(error)
+            | Self::Tenant(freehold_broker::Error::Link(error))
+            | Self::Call(CallError::Link(error)) => Some(error),
             _ => None,
         };
         match (self, link) {
-            (_, Some(LinkError::NoBroker { .. } | LinkError::NotAllowed { .. } | LinkError::Gone)) => 3,
-            (_, Some(LinkError::Refused { refusal: Refusal::BadName(_), .. })) | (Self::Wrong(_), _) => 2,
+            (
+                _,
+                Some(LinkError::NoBroker { .. } | LinkError::NotAllowed { .. } | LinkError::Gone | LinkError::Silent),
+            ) => 3,
+            (_, Some(LinkError::Refused { refusal: Refusal::BadName(_), .. } | LinkError::TooLong(_)))
+            | (Self::Wrong(_), _) => 2,
+            (Self::Call(error), None) if error.blame() == Blame::Caller => 2,
             _ => 1,
         }
     }

@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use freehold_broker::wire::{Reply, Request};
-use freehold_broker::{Link, LinkError, Name};
+use freehold_broker::wire::{Change, Memory, Reply, Request};
+use freehold_broker::{Host, Link, LinkError, Name, place};
+use serde::Serializer;
 
 use super::elsewhere::{self, Elsewhere};
 use super::{At, Failure, bytes};
@@ -39,15 +40,18 @@ pub(crate) struct TotalsArguments {
 
 #[derive(clap::Args)]
 pub(crate) struct QuotaArguments {
-    /// What the user may have from now on, as in 4GiB; without it nothing is changed
-    #[arg(value_parser = bytes::parse, value_name = "SIZE")]
-    size: Option<u64>,
+    /// What the user may have from now on, as in 4GiB, or none to take the quota away; without it nothing is changed
+    #[arg(value_parser = change, value_name = "SIZE")]
+    size: Option<Change>,
+    /// Change the quota of named memory of the host, and not of the device's
+    #[arg(long, requires = "size")]
+    host: bool,
     /// The number of the user; without it this one
     #[arg(long)]
     user: Option<u32>,
     #[command(flatten)]
     at: At,
-    /// One object with the user, the quota and what is used of it
+    /// One object with the user, the quotas and what is used of them
     #[arg(long)]
     json: bool,
 }
@@ -57,8 +61,12 @@ pub(crate) struct QuotaArguments {
 pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) bytes: u64,
+    #[serde(serialize_with = "write_memory")]
+    pub(crate) memory: Memory,
     pub(crate) user: u32,
-    pub(crate) process: u32,
+    pub(crate) user_name: Option<String>,
+    /// Who made it, while that is at the broker.
+    pub(crate) process: Option<u32>,
     pub(crate) readers: u32,
     pub(crate) writers: u32,
     pub(crate) age_s: u64,
@@ -68,18 +76,38 @@ pub(crate) struct Listed {
 impl Listed {
     fn parse(line: &str) -> Option<Self> {
         let fields: Vec<&str> = line.split('\t').collect();
-        let [name, bytes, user, process, readers, writers, age_s, version] = fields[..] else { return None };
+        let [name, bytes, user, process, readers, writers, age_s, version, memory] = fields[..] else { return None };
+        let (user, bytes) = (user.parse().ok()?, bytes.parse::<u64>().ok()?);
+        let (memory, bytes) = match memory {
+            "0" => (Memory::Device, bytes),
+            // Who asked for it did not ask for its header.
+            "1" => (Memory::Host, bytes.saturating_sub(Host::HEADER_BYTES)),
+            _ => return None,
+        };
         Some(Self {
             name: name.to_owned(),
-            bytes: bytes.parse().ok()?,
-            user: user.parse().ok()?,
-            process: process.parse().ok()?,
+            bytes,
+            memory,
+            user,
+            user_name: place::user_name(user),
+            process: Some(process.parse().ok()?).filter(|&process| process != 0),
             readers: readers.parse().ok()?,
             writers: writers.parse().ok()?,
             age_s: age_s.parse().ok()?,
             version: version.parse().ok()?,
         })
     }
+}
+
+fn word(memory: Memory) -> &'static str {
+    match memory {
+        Memory::Device => "device",
+        Memory::Host => "host",
+    }
+}
+
+fn write_memory<S: Serializer>(memory: &Memory, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(word(*memory))
 }
 
 /// All names of a broker.
@@ -121,18 +149,32 @@ fn try_list(arguments: &ListArguments, elsewhere: &Elsewhere) -> Result<(), Fail
 
 /// Names in columns.
 pub(crate) fn table(listed: &[Listed]) -> Vec<String> {
-    let width = listed.iter().map(|one| one.name.len()).max().unwrap_or(0).max(4);
-    let mut lines = vec![format!(
-        "{:width$}  {:>10}  {:>8}  {:>7}  {:>6}  {:>8}",
-        "name", "size", "owner", "readers", "writer", "age"
-    )];
-    lines.extend(listed.iter().map(|one| {
-        let writer = if one.writers > 0 { "yes" } else { "-" };
-        let (size, age) = (bytes::show(one.bytes), age(one.age_s));
-        let (name, owner, readers) = (&one.name, one.process, one.readers);
-        format!("{name:width$}  {size:>10}  {owner:>8}  {readers:>7}  {writer:>6}  {age:>8}")
+    let owners: Vec<String> = listed.iter().map(owner).collect();
+    let widest = |title: &str, texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0).max(title.len());
+    let width = widest("name", &mut listed.iter().map(|one| one.name.len()));
+    let owner_width = widest("owner", &mut owners.iter().map(|owner| owner.chars().count()));
+    let row = |[name, size, memory, owner, readers, writer, age]: [&str; 7]| {
+        format!("{name:width$}  {size:>10}  {memory:6}  {owner:owner_width$}  {readers:>7}  {writer:>6}  {age:>8}",)
+    };
+    let mut lines = vec![row(["name", "size", "memory", "owner", "readers", "writer", "age"])];
+    lines.extend(listed.iter().zip(&owners).map(|(one, owner)| {
+        // Memory of the host is not leased.
+        let (readers, writer) = match one.memory {
+            Memory::Device => (one.readers.to_string(), if one.writers > 0 { "yes" } else { "-" }),
+            Memory::Host => ("-".to_owned(), "-"),
+        };
+        row([&one.name, &bytes::show(one.bytes), word(one.memory), owner, &readers, writer, &age(one.age_s)])
     }));
     lines
+}
+
+/// Whose it is: the user, and the process while that is there.
+fn owner(one: &Listed) -> String {
+    let user = one.user_name.clone().unwrap_or_else(|| one.user.to_string());
+    match one.process {
+        Some(process) => format!("{user} ({process})"),
+        None => user,
+    }
 }
 
 fn age(seconds: u64) -> String {
@@ -199,20 +241,52 @@ pub(crate) fn quota(arguments: &QuotaArguments) -> ExitCode {
     super::end(try_quota(arguments))
 }
 
+/// A size, or that there is to be none.
+fn change(text: &str) -> Result<Change, String> {
+    match text {
+        "none" | "0" => Ok(Change::Clear),
+        _ => bytes::parse(text).map(|bytes| Change::Set { bytes }),
+    }
+}
+
 fn try_quota(arguments: &QuotaArguments) -> Result<(), Failure> {
     let user = arguments.user.unwrap_or_else(|| rustix::process::getuid().as_raw());
-    if arguments.size == Some(0) {
-        return Err(Failure::Wrong("a quota of 0 is none: say 2MiB or more".to_owned()));
+    let memory = if arguments.host { Memory::Host } else { Memory::Device };
+    let change = arguments.size.unwrap_or(Change::Keep);
+    if let Change::Set { bytes } = change
+        && bytes < memory.least_bytes()
+    {
+        let least = memory.least_bytes() >> 10;
+        let sentence =
+            format!("nothing can be had with {bytes} bytes: say {least}KiB or more, or none to take the quota away");
+        return Err(Failure::Wrong(sentence));
     }
     let mut link = arguments.at.connect()?;
-    let answer = link.call(Request::Quota { user, bytes: arguments.size.unwrap_or(0) })?;
-    let Reply::Number { id, bytes: used } = answer.reply else { return Err(LinkError::Malformed.into()) };
-    if arguments.json {
-        super::say(serde_json::json!({ "user": user, "quota_bytes": id.0, "used_bytes": used }))?;
-    } else {
-        super::say(format_args!("user {user} may have {} and has {}", bytes::show(id.0), bytes::show(used)))?;
+    if change != Change::Keep {
+        link.call(Request::Quota { user, memory, change })?;
     }
-    Ok(())
+    let [device, host] = [Memory::Device, Memory::Host].map(|memory| ask_quota(&mut link, user, memory));
+    let ((quota, used), (host_quota, host_used)) = (device?, host?);
+    if arguments.json {
+        super::say(serde_json::json!({
+            "user": user, "quota_bytes": quota, "used_bytes": used,
+            "host_quota_bytes": host_quota, "host_used_bytes": host_used,
+        }))
+    } else {
+        let [quota, used, host_quota, host_used] = [quota, used, host_quota, host_used].map(bytes::show);
+        super::say(format_args!(
+            "user {user} may have {quota} of the device's memory and has {used}\n\
+             user {user} may have {host_quota} of the host's memory and has {host_used}"
+        ))
+    }
+}
+
+/// What a user may have, and has.
+fn ask_quota(link: &mut Link, user: u32, memory: Memory) -> Result<(u64, u64), LinkError> {
+    match link.call(Request::Quota { user, memory, change: Change::Keep })?.reply {
+        Reply::Number { id, bytes } => Ok((id.0, bytes)),
+        _ => Err(LinkError::Malformed),
+    }
 }
 
 #[cfg(test)]
@@ -221,15 +295,22 @@ mod tests {
 
     #[test]
     fn a_line_of_the_broker_is_a_name() {
-        let line = "model/weights\t4096\t1000\t77\t2\t0\t61\t3";
-        let listed = Listed::parse(line).unwrap();
+        let listed = Listed::parse("model/weights\t4096\t0\t77\t2\t0\t61\t3\t0").unwrap();
         assert_eq!((listed.name.as_str(), listed.bytes, listed.readers, listed.age_s), ("model/weights", 4096, 2, 61));
-        assert_eq!(Listed::parse("model/weights\t4096"), None);
+        assert_eq!((listed.user_name.as_deref(), listed.process), (Some("root"), Some(77)));
+        let host = Listed::parse("shared\t8192\t4294967000\t0\t0\t0\t1\t1\t1").unwrap();
         assert_eq!(
-            table(&[listed]),
+            (host.bytes, host.memory, host.user_name.as_deref(), host.process),
+            (4096, Memory::Host, None, None)
+        );
+        assert_eq!(Listed::parse("model/weights\t4096"), None);
+        assert_eq!(Listed::parse("model/weights\t4096\t0\t77\t2\t0\t61\t3\t2"), None);
+        assert_eq!(
+            table(&[listed, host]),
             [
-                "name                 size     owner  readers  writer       age",
-                "model/weights     4.0 KiB        77        2       -     1 min"
+                "name                 size  memory  owner       readers  writer       age",
+                "model/weights     4.0 KiB  device  root (77)         2       -     1 min",
+                "shared            4.0 KiB  host    4294967000        -       -       1 s"
             ]
         );
     }

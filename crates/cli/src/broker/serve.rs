@@ -28,6 +28,9 @@ pub(crate) struct Arguments {
     /// The most memory of one process
     #[arg(long, value_parser = bytes::parse, value_name = "SIZE")]
     tenant_memory: Option<u64>,
+    /// How long a kernel may run that a worker launches, in seconds
+    #[arg(long, value_parser = seconds, value_name = "SECONDS", default_value = "10")]
+    launch_time: u64,
     #[command(flatten)]
     listen: ListenArguments,
     #[command(flatten)]
@@ -55,6 +58,16 @@ fn group(text: &str) -> Result<u32, String> {
     place::group(text).ok_or_else(|| format!("there is no group {text:?}: `getent group` lists them"))
 }
 
+/// A time, as milliseconds.
+fn seconds(text: &str) -> Result<u64, String> {
+    let seconds: f64 = text.parse().unwrap_or(0.0);
+    // A day is longer than anybody waits.
+    match (0.001..=86_400.0).contains(&seconds) {
+        true => Ok((seconds * 1e3) as u64),
+        false => Err(format!("{text:?} is no time: say seconds from 0.001 to 86400, as in 10")),
+    }
+}
+
 fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Failed(error.to_string());
     let program = std::env::current_exe().map_err(failed)?;
@@ -70,10 +83,11 @@ fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
             group: arguments.group,
             user_bytes: arguments.user_memory,
             tenant_bytes: arguments.tenant_memory,
+            launch_ms: Some(arguments.launch_time),
         },
     };
     place::prepare(&config.socket, arguments.group).map_err(|error| match error.kind() {
-        ErrorKind::PermissionDenied => Failure::Wrong(error.to_string()),
+        ErrorKind::PermissionDenied | ErrorKind::InvalidFilename => Failure::Wrong(error.to_string()),
         _ => failed(error),
     })?;
     let Probed { what: device, total_bytes, uuid } =
@@ -100,7 +114,7 @@ fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
             }
         }
         // Who does not listen is served all the same.
-        let _ = writeln!(std::io::stdout(), "{said}stop it with Ctrl-C; what it holds is gone then");
+        let _ = writeln!(std::io::stdout(), "{said}stop it with Ctrl-C or `freehold stop`; what it holds is gone then");
     };
     let mut is_told = false;
     let outcome = keeper::run(&config, None, || {
@@ -109,7 +123,9 @@ fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
         }
     });
     outcome.map_err(|error| match error.kind() {
-        ErrorKind::AddrInUse => Failure::Wrong(format!("{error}: use it, or name another with --socket")),
+        ErrorKind::AddrInUse => {
+            Failure::Wrong(format!("{error}: use it, stop it with `freehold stop`, or name another with --socket"))
+        }
         _ => Failure::Failed(error.to_string()),
     })
 }

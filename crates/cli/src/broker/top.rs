@@ -2,12 +2,13 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
 use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{cursor, execute, queue};
-use freehold_broker::wire::{Reply, Request, Sums};
+use freehold_broker::wire::{Memory, Reply, Request, Sums};
 use freehold_broker::{Link, LinkError};
 
 use super::{At, Failure, bytes, names};
@@ -27,6 +28,9 @@ pub(crate) struct Arguments {
 /// How often it is drawn anew.
 const PERIOD: Duration = Duration::from_millis(500);
 
+/// How long a look is waited for, and keys are not: nobody notices.
+const MOMENT: Duration = Duration::from_millis(50);
+
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     super::end(top(arguments))
 }
@@ -37,8 +41,8 @@ fn top(arguments: &Arguments) -> Result<(), Failure> {
         let (sums, listed) = look(&mut link)?;
         let sums = serde_json::json!({
             "budget_bytes": sums.budget_bytes, "made_bytes": sums.made_bytes, "leased_bytes": sums.leased_bytes,
-            "named_bytes": sums.named_bytes, "leaving_bytes": sums.leaving_bytes, "tenants": sums.tenants,
-            "leases": sums.leases,
+            "named_bytes": sums.named_bytes, "leaving_bytes": sums.leaving_bytes, "host_bytes": host_bytes(&listed),
+            "tenants": sums.tenants, "leases": sums.leases,
         });
         super::say(serde_json::json!({ "sums": sums, "names": listed }))?;
         return Ok(());
@@ -48,23 +52,63 @@ fn top(arguments: &Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     let failed = |error: io::Error| Failure::Failed(error.to_string());
+    // Nothing is waited for where keys are read: a broker may hang.
+    let (tell, told) = sync_channel(0);
+    std::thread::Builder::new().spawn(move || watch(link, &tell)).map_err(failed)?;
     let _screen = Screen::enter().map_err(failed)?;
+    let (mut shown, mut heard) = (Vec::new(), Instant::now());
     loop {
-        draw(&lines(&mut link)?).map_err(failed)?;
-        if poll(PERIOD).map_err(failed)?
-            && let Event::Key(key) = read().map_err(failed)?
-        {
+        match told.recv_timeout(MOMENT) {
+            Ok(Ok(lines)) => (shown, heard) = (lines, Instant::now()),
+            Ok(Err(LinkError::Silent)) | Err(_) => {}
+            Ok(Err(error)) => return Err(error.into()),
+        }
+        let mut lines = shown.clone();
+        match heard.elapsed().as_secs() {
+            0 => {}
+            seconds => lines.insert(0, format!("the broker does not answer since {seconds} s; q leaves")),
+        }
+        draw(&lines).map_err(failed)?;
+        if has_left(PERIOD).map_err(failed)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Looks again as soon as what was seen last is shown, until nobody shows it, or the broker is gone.
+fn watch(mut link: Link, tell: &SyncSender<Result<Vec<String>, LinkError>>) {
+    loop {
+        let seen = lines(&mut link);
+        let is_over = matches!(&seen, Err(error) if *error != LinkError::Silent);
+        if tell.send(seen).is_err() || is_over {
+            return;
+        }
+    }
+}
+
+/// Whether a key that leaves is pressed within so long.
+fn has_left(longest: Duration) -> io::Result<bool> {
+    let mut wait = longest;
+    while poll(wait)? {
+        wait = Duration::ZERO;
+        if let Event::Key(key) = read()? {
             let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
             if is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
-                return Ok(());
+                return Ok(true);
             }
         }
     }
+    Ok(false)
 }
 
 fn look(link: &mut Link) -> Result<(Sums, Vec<names::Listed>), LinkError> {
     let Reply::Sums(sums) = link.call(Request::Totals)?.reply else { return Err(LinkError::Malformed) };
     Ok((sums, names::all(link)?))
+}
+
+/// Named memory of the host.
+fn host_bytes(listed: &[names::Listed]) -> u64 {
+    listed.iter().filter(|one| one.memory == Memory::Host).map(|one| one.bytes).sum()
 }
 
 fn lines(link: &mut Link) -> Result<Vec<String>, LinkError> {
@@ -85,10 +129,11 @@ fn lines(link: &mut Link) -> Result<Vec<String>, LinkError> {
     let mut lines = vec![
         format!("{bar}  {} of {}", bytes::show(sums.made_bytes), bytes::show(sums.budget_bytes)),
         format!(
-            "named {}   leased {}   leaving {}   {} tenants   {} leases   q leaves",
+            "named {}   leased {}   leaving {}   host {}   {} tenants   {} leases   q leaves",
             bytes::show(sums.named_bytes),
             bytes::show(sums.leased_bytes),
             bytes::show(sums.leaving_bytes),
+            bytes::show(host_bytes(&listed)),
             // This one is not counted.
             sums.tenants.saturating_sub(1),
             sums.leases

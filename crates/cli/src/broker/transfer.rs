@@ -4,8 +4,10 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use freehold::{Device, Stream, open};
+use freehold_broker::signals::Signals;
 use freehold_broker::wire::{Refusal, Request};
 use freehold_broker::{Access, Broker, Lease, LinkError, Name, Policy};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -67,7 +69,9 @@ fn connect(at: &At, device: Option<&str>) -> Result<(Device, Broker), Failure> {
 /// The broker first, and the name: where one of them will not do nothing is asked of a device.
 fn expect_free(at: &At, name: &Name) -> Result<(), Failure> {
     match at.connect()?.call(Request::Find { name: name.clone() }) {
-        Ok(_) => Err(Failure::Broker(Refusal::NameTaken.into())),
+        Ok(_) | Err(LinkError::Refused { refusal: Refusal::OtherMemory { .. }, .. }) => {
+            Err(Failure::Broker(Refusal::NameTaken.into()))
+        }
         Err(LinkError::Refused { refusal: Refusal::NoName, .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -146,13 +150,13 @@ fn put_here(
 
 fn try_get(arguments: &GetArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
     let name = names::name(&arguments.name)?;
-    let path = &arguments.output;
+    let (path, partial) = (&arguments.output, Partial::watched()?);
     let bar_of = |bytes| if arguments.json { ProgressBar::hidden() } else { bar(bytes) };
     let total_bytes = match elsewhere.connect()? {
         Some(remote) => {
             let block = elsewhere::lease(&remote, name.as_str())?;
             let bar = bar_of(block.bytes());
-            write_over(path, |file| elsewhere::get(&remote, &block, path, file, &bar))?;
+            write_over(path, &partial, |file| elsewhere::get(&remote, &block, path, file, &bar))?;
             bar.finish_and_clear();
             block.bytes()
         }
@@ -162,7 +166,7 @@ fn try_get(arguments: &GetArguments, elsewhere: &Elsewhere) -> Result<(), Failur
             let stream = device.stream()?;
             let lease: Lease<u8> = broker.lease(&stream, name.as_str(), Access::Read)?;
             let bar = bar_of(lease.len() as u64);
-            write_over(path, |file| write_all(&stream, &lease, path, file, &bar))?;
+            write_over(path, &partial, |file| write_all(&stream, &lease, path, file, &bar))?;
             bar.finish_and_clear();
             lease.len() as u64
         }
@@ -175,9 +179,37 @@ fn try_get(arguments: &GetArguments, elsewhere: &Elsewhere) -> Result<(), Failur
     Ok(())
 }
 
+/// The file that is not whole yet, which a signal that ends this process takes along.
+struct Partial(Arc<Mutex<Option<PathBuf>>>);
+
+impl Partial {
+    /// Before a driver has threads: a signal would end the process in one of them.
+    fn watched() -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| Failure::Failed(format!("signals cannot be waited for: {error}"));
+        let signals = Signals::block().map_err(failed)?;
+        let path = Arc::new(Mutex::new(None::<PathBuf>));
+        let watched = path.clone();
+        let remove = move || {
+            let path = watched.lock().unwrap_or_else(PoisonError::into_inner).take();
+            // It may be whole by now, and have its name.
+            let _ = path.map(fs::remove_file);
+        };
+        std::thread::Builder::new().spawn(move || signals.end_behind(remove)).map_err(failed)?;
+        Ok(Self(path))
+    }
+
+    fn is(&self, path: &Path) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(path.to_owned());
+    }
+}
+
 /// Writes a file beside the one that is there first: what that had is lost only to a whole one. What is no regular file, a device or
 /// a pipe, is written to as it is.
-fn write_over(path: &Path, write: impl FnOnce(&mut File) -> Result<(), Failure>) -> Result<(), Failure> {
+fn write_over(
+    path: &Path,
+    unfinished: &Partial,
+    write: impl FnOnce(&mut File) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let before = fs::metadata(path).ok();
     if before.as_ref().is_some_and(|found| !found.is_file()) {
         return write(&mut of_file(path, File::options().write(true).open(path))?);
@@ -187,6 +219,7 @@ fn write_over(path: &Path, write: impl FnOnce(&mut File) -> Result<(), Failure>)
     let mut partial = target.clone().into_os_string();
     partial.push(format!(".{}.part", std::process::id()));
     let partial = PathBuf::from(partial);
+    unfinished.is(&partial);
     let mut file = of_file(path, File::options().write(true).create_new(true).open(&partial))?;
     let written = write(&mut file).and_then(|()| {
         of_file(path, file.sync_all())?;

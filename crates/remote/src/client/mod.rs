@@ -1,6 +1,7 @@
 //! The client: a session at a gate, used from plain threads. What is asked again after a lost connection is asked under the same
 //! number, so that it is carried out once.
 
+mod launches;
 mod line;
 mod numbers;
 mod transfer;
@@ -14,6 +15,7 @@ use freehold_broker::{Access, Policy};
 use tokio::runtime::Runtime;
 use tonic::{Response, Status};
 
+pub use self::launches::{RemoteArgument, RemoteCall, RemoteModule};
 use self::line::{Client, Line};
 use self::numbers::{Number, Numbers};
 use crate::failure::{CarriedOut, Failure};
@@ -95,11 +97,8 @@ impl Remote {
 
     /// What has a name.
     pub fn lease(&self, name: &str, access: Access) -> Result<RemoteBlock, Failure> {
-        let access = match access {
-            Access::Read => proto::Access::Read,
-            Access::Write => proto::Access::Write,
-        };
-        let request = |call| proto::LeaseRequest { call: Some(call), name: name.to_owned(), access: access.into() };
+        let access = told_access(access).into();
+        let request = |call| proto::LeaseRequest { call: Some(call), name: name.to_owned(), access };
         let block = self.once(request, |mut client, request| async move { client.lease(request).await })?;
         Ok(self.held(&block))
     }
@@ -226,6 +225,13 @@ impl Remote {
         });
         let proto::Session { session, chunk_bytes_max, .. } = opened;
         Ok(self.inner.opened.get_or_init(|| Opened { session, chunk_bytes_max }))
+    }
+}
+
+fn told_access(access: Access) -> proto::Access {
+    match access {
+        Access::Read => proto::Access::Read,
+        Access::Write => proto::Access::Write,
     }
 }
 

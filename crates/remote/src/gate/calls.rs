@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use freehold_broker::wire::{Reply as Answered, Request as Ask};
-use freehold_broker::{Access, Lease, Link, LinkError, Name, Policy};
+use freehold_broker::{Access, Host, Lease, Link, LinkError, Name, Policy};
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
@@ -166,10 +166,14 @@ fn block(held: &Held) -> Block {
 
 fn listed(line: &str) -> Option<proto::Name> {
     let fields: Vec<&str> = line.split('\t').collect();
-    let [name, bytes, user, process, readers, writers, age_s, version] = fields[..] else { return None };
+    let [name, bytes, user, process, readers, writers, age_s, version, memory] = fields[..] else { return None };
+    let host = memory == "1";
+    // Who asked for memory of the host did not ask for its header.
+    let header_bytes = if host { Host::HEADER_BYTES } else { 0 };
     Some(proto::Name {
         name: name.to_owned(),
-        bytes: bytes.parse().ok()?,
+        bytes: bytes.parse::<u64>().ok()?.saturating_sub(header_bytes),
+        host,
         user: user.parse().ok()?,
         process: process.parse().ok()?,
         readers: readers.parse().ok()?,
@@ -200,7 +204,7 @@ impl Freehold for Calls {
         let proto::AllocRequest { call, bytes } = request.into_inner();
         self.once(call.as_ref(), &proto::AllocRequest { call: None, bytes }, move |session| {
             let len = usize::try_from(bytes).map_err(|_| Failure::wrong("so many bytes cannot be counted"))?;
-            let lease: Lease<u8> = session.broker.reserve(&session.up, len)?;
+            let lease: Lease<u8> = session.broker.reserve(session.up()?, len)?;
             Ok(block(&session.hold(lease)))
         })
         .await
@@ -274,7 +278,7 @@ impl Freehold for Calls {
         let call = request.call.take();
         let told = request.clone();
         self.once(call.as_ref(), &told, move |session| {
-            let lease = session.broker.lease::<u8>(&session.up, &request.name, access(request.access)?)?;
+            let lease = session.broker.lease::<u8>(session.up()?, &request.name, access(request.access)?)?;
             Ok(block(&session.hold(lease)))
         })
         .await
@@ -309,6 +313,54 @@ impl Freehold for Calls {
         let text = self.ask_broker(move |link| Ok(link.call(Ask::List { after })?.text)).await?;
         let names: Option<Vec<_>> = text.lines().map(listed).collect();
         Ok(Response::new(proto::Names { names: names.ok_or_else(|| Failure::from(LinkError::Malformed))? }))
+    }
+
+    async fn put_module(&self, request: Request<proto::PutModuleRequest>) -> Reply<proto::Module> {
+        let mut request = request.into_inner();
+        let call = request.call.take();
+        let told = request.clone();
+        self.once(call.as_ref(), &told, move |session| session.launches.put(&request.name, &request.text)).await
+    }
+
+    async fn find_module(&self, request: Request<proto::FindModuleRequest>) -> Reply<proto::Module> {
+        let proto::FindModuleRequest { session, name } = request.into_inner();
+        let visit = self.sessions.visit(&session)?;
+        Ok(Response::new(aside(move || visit.launches.find(&name)).await?))
+    }
+
+    async fn list_modules(&self, request: Request<proto::ListModulesRequest>) -> Reply<proto::Modules> {
+        let visit = self.sessions.visit(&request.into_inner().session)?;
+        Ok(Response::new(aside(move || visit.launches.list()).await?))
+    }
+
+    async fn drop_module(&self, request: Request<proto::DropModuleRequest>) -> Reply<Done> {
+        let mut request = request.into_inner();
+        let call = request.call.take();
+        let told = request.clone();
+        self.once(call.as_ref(), &told, move |session| {
+            session.launches.drop_module(&request.name)?;
+            Ok(Done {})
+        })
+        .await
+    }
+
+    async fn launch(&self, request: Request<proto::LaunchRequest>) -> Reply<proto::Launched> {
+        let mut request = request.into_inner();
+        let call = request.call.take();
+        let (told, launch) = (request.clone(), call.as_ref().map_or(0, |call| call.number));
+        self.once(call.as_ref(), &told, move |session| {
+            let block = |block: &proto::BlockArgument| session.block(block.block)?.argument(block.offset);
+            session.launches.launch(launch, &request, block)?;
+            Ok(proto::Launched { launch })
+        })
+        .await
+    }
+
+    async fn wait(&self, request: Request<proto::WaitRequest>) -> Reply<Done> {
+        let proto::WaitRequest { session, launch, timeout_ms } = request.into_inner();
+        let visit = self.sessions.visit(&session)?;
+        aside(move || visit.launches.wait(launch, Duration::from_millis(timeout_ms))).await?;
+        Ok(Response::new(Done {}))
     }
 
     async fn totals(&self, _: Request<proto::TotalsRequest>) -> Reply<proto::Sums> {

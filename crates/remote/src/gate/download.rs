@@ -54,7 +54,7 @@ impl Download {
         while sent < self.range.end {
             while asked < self.range.end && !lane.is_full() {
                 let bytes = (self.range.end - asked).min(self.chunk_bytes as u64);
-                let stream = &self.visit.down;
+                let stream = self.visit.down()?;
                 lane.ask(stream, bytes as usize, |part| self.held.read(stream, asked, part))?;
                 asked += bytes;
             }

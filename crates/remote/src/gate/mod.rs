@@ -2,6 +2,7 @@
 
 mod calls;
 mod download;
+mod launches;
 mod once;
 mod pinned;
 mod session;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use freehold::Device;
 use freehold_broker::wire::{Reply, Request as Ask, Sums};
-use freehold_broker::{Link, LinkError};
+use freehold_broker::{Link, LinkError, MODULE_BYTES_MAX};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Server, ServerTlsConfig};
@@ -107,8 +108,8 @@ impl Gate {
         }
         let sessions = Arc::new(Sessions::new(self.device, self.socket));
         let calls = Calls { sessions: sessions.clone(), link: link.clone() };
-        // A chunk, and what says where it lies.
-        let calls = FreeholdServer::new(calls).max_decoding_message_size(CHUNK_BYTES_MAX + 4096);
+        // The longest is a module.
+        let calls = FreeholdServer::new(calls).max_decoding_message_size(MODULE_BYTES_MAX + 4096);
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<FreeholdServer<Calls>>().await;
         let mut reflection = tonic_reflection::server::Builder::configure();

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use freehold::{Device, Part, Stream};
-use freehold_broker::{Access, Broker, Lease, Policy};
+use freehold_broker::{Access, Argument, Broker, Lease, Policy};
 use tonic::Code;
 
+use super::launches::Launches;
 use super::lock;
 use super::once::Numbers;
 use super::pinned::Pinned;
@@ -39,9 +40,10 @@ pub(super) struct Sessions {
 pub(super) struct Session {
     pub(super) broker: Broker,
     pub(super) numbers: Numbers,
+    pub(super) launches: Launches,
     /// What uploads and downloads are put into.
-    pub(super) up: Stream,
-    pub(super) down: Stream,
+    up: Stream,
+    down: Stream,
     pub(super) life: Duration,
     blocks: Mutex<HashMap<u64, Arc<Held>>>,
     blocks_ever: AtomicU64,
@@ -94,8 +96,10 @@ impl Sessions {
             return Err(Failure::caller(Code::ResourceExhausted, sentence));
         }
         let life = if life.is_zero() { LIFE } else { life.clamp(LIFE_MIN, LIFE_MAX) };
+        let broker = Broker::connect_at(&self.device, &self.socket)?;
         let session = Session {
-            broker: Broker::connect_at(&self.device, &self.socket)?,
+            launches: Launches::new(&broker)?,
+            broker,
             numbers: Numbers::default(),
             up: self.device.stream()?,
             down: self.device.stream()?,
@@ -187,6 +191,18 @@ impl Session {
         Ok(())
     }
 
+    /// The stream of uploads, whose next work waits for the launches so far.
+    pub(super) fn up(&self) -> Result<&Stream, Failure> {
+        self.launches.precede(&self.broker, &self.up)?;
+        Ok(&self.up)
+    }
+
+    /// The stream of downloads, likewise.
+    pub(super) fn down(&self) -> Result<&Stream, Failure> {
+        self.launches.precede(&self.broker, &self.down)?;
+        Ok(&self.down)
+    }
+
     /// Gives all blocks back. Who still uses one finds it gone.
     fn clear(&self) {
         let blocks = std::mem::take(&mut *lock(&self.blocks));
@@ -236,6 +252,14 @@ impl Held {
         let lease = lease.as_ref().ok_or_else(|| gone(self.number))?;
         let at = at as usize;
         Ok(stream.copy(&lease.view(at..at + to.len())?, to)?)
+    }
+
+    /// The block as an argument of a launch, from a byte on.
+    pub(super) fn argument(&self, offset: u64) -> Result<Argument, Failure> {
+        let lease = lock(&self.lease);
+        let lease = lease.as_ref().ok_or_else(|| gone(self.number))?;
+        let at = usize::try_from(offset).unwrap_or(usize::MAX);
+        Ok(lease.argument(at))
     }
 
     fn take(&self) -> Result<Lease<u8>, Failure> {

@@ -135,7 +135,8 @@ impl Sender {
                 format!("the chunk at byte {at} has the checksum {crc32c:08x} and not {said:08x}: send it again");
             return Err(data_loss(sentence).received(at));
         }
-        lane.send(&visit.up, &chunk.data, |part| held.write(&visit.up, offset + chunk.at, part))?;
+        let stream = visit.up()?;
+        lane.send(stream, &chunk.data, |part| held.write(stream, offset + chunk.at, part))?;
         progress.crc32c = crc32c::crc32c_combine(progress.crc32c, crc32c, chunk.data.len());
         progress.received_bytes += length;
         Ok(())

@@ -103,7 +103,7 @@ pub(crate) fn chunks_that_are_wrong_are_refused(stage: &Stage) {
     let of_four = |at, crc32c| Part::Chunk(Chunk { at, data: b"free".to_vec().into(), crc32c });
     let wrong = [
         (vec![begin.clone(), chunk(0, &large)], "a chunk has 1 to 2097152 bytes, and this has 2097153"),
-        (vec![begin.clone(), chunk(0, &[0; 3 << 20])], "a message is too long: a chunk has at most 2097152 bytes"),
+        (vec![begin.clone(), chunk(0, &vec![0; 17 << 20])], "a message is too long: a chunk has at most 2097152 bytes"),
         (vec![begin.clone(), chunk(0, b"")], "a chunk has 1 to 2097152 bytes, and this has 0"),
         (vec![begin.clone(), chunk(1, b"free")], "the gate has 0 bytes of the upload: go on there, not at byte 1"),
         (vec![begin.clone(), chunk(0, b"ninebytes")], "the upload has 8 bytes: 9 from byte 0 on are too many"),

@@ -31,7 +31,7 @@ pub(crate) fn config(socket: PathBuf) -> Config {
         device_uuid: 0,
         memory_bytes: 512 << 20,
         spin_us: 20,
-        terms: Terms::default(),
+        terms: Terms { launch_ms: Some(1000), ..Terms::default() },
     }
 }
 

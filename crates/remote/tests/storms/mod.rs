@@ -5,9 +5,11 @@ use std::io::{Read, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use freehold_broker::{Access, Policy};
-use freehold_remote::{CarriedOut, Code, Remote, RemoteBlock, Token};
+use freehold::Grid;
+use freehold_broker::{Access, Argument, Policy};
+use freehold_remote::{CarriedOut, Code, Remote, RemoteArgument, RemoteBlock, Token};
 
+use crate::launches::TEXT;
 use crate::proxy::Proxy;
 use crate::stage::{Guest, Random, Stage, TOKEN, seed, until_free, until_is};
 
@@ -33,7 +35,17 @@ pub(crate) fn through_a_bad_proxy(stage: &Stage) {
     let mut random = Random(seed());
     let (proxy, calm) = (Proxy::new(stage.port(), random.seed()), stage.remote());
     let remote = stage.remote_at(&format!("https://localhost:{}", proxy.port));
-    let (begun, mut rounds) = (Instant::now(), 0);
+    let module = remote.put_module("test/kernels", TEXT).unwrap();
+    let count = filled(&remote, &[0; 4]);
+    let launch = |k: u32| {
+        let [k, n] = [k, 1].map(Argument::from);
+        let given = [RemoteArgument::Block(&count, 0), RemoteArgument::Value(&k), RemoteArgument::Value(&n)];
+        remote.launch(&module, "step", Grid::line(1, 1), &given).unwrap().wait().unwrap();
+    };
+    // The worker has a lease of its own of what it works with.
+    launch(0);
+    let (begun, mut rounds, mut wanted) = (Instant::now(), 0, 0_u32);
+    let leases = calm.totals().unwrap().leases;
     proxy.storm(true);
     while proxy.spoiled() < cuts() {
         let size = 1 + random.below(6 << 20) as usize;
@@ -46,9 +58,13 @@ pub(crate) fn through_a_bad_proxy(stage: &Stage) {
         let block = remote.lease(&name, Access::Read).unwrap();
         expect(&remote, &block, &bytes);
         block.close().unwrap();
+        // Twice, and the word would be another.
+        launch(rounds);
+        wanted = wanted.wrapping_mul(3).wrapping_add(rounds);
+        expect(&remote, &count, &wanted.to_le_bytes());
         assert_eq!(calm.names().unwrap().len(), 1);
         remote.drop_name(&name).unwrap();
-        assert_eq!(calm.totals().unwrap().leases, 0, "a lease that nobody asked for is left");
+        assert_eq!(calm.totals().unwrap().leases, leases, "a lease that nobody asked for is left");
         rounds += 1;
     }
     println!("{} connections were spoiled in {rounds} rounds, in {:.1?}", proxy.spoiled(), begun.elapsed());

@@ -129,9 +129,14 @@ impl Backing {
         Ok(())
     }
 
+    /// Whether it was adopted.
+    pub(crate) fn is_imported(&self) -> bool {
+        self.book.is_none()
+    }
+
     /// Whether other processes can have it.
     pub(crate) fn is_shared(&self) -> bool {
-        *lock(&self.account) != Account::Own || self.book.is_none()
+        *lock(&self.account) != Account::Own || self.is_imported()
     }
 
     /// Takes so much more of the device. False if that has not so much.

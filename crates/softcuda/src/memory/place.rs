@@ -13,6 +13,11 @@ use freehold_driver::cuda::CUerror;
 
 use super::arena::{Arena, HostPages};
 
+const HOST_PAGE_BYTES: usize = 4096;
+
+/// Zeros that are fewer are written.
+const FORGOTTEN_BYTES_MIN: u64 = 64 << 10;
+
 /// A point in memory from which work reads or writes.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
@@ -21,17 +26,25 @@ pub(crate) struct Place {
     keep: Keep,
 }
 
-/// Whether memory that can be taken away under work is still there.
-#[derive(Debug, Default)]
-pub(crate) struct Presence(AtomicBool);
+/// Whether memory that can be taken away under work is still there, and whose it was.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    is_over: AtomicBool,
+    /// Another process made it.
+    is_imported: bool,
+}
 
 impl Presence {
+    pub(crate) fn new(is_imported: bool) -> Self {
+        Self { is_over: AtomicBool::new(false), is_imported }
+    }
+
     pub(crate) fn end(&self) {
-        self.0.store(true, Ordering::Release);
+        self.is_over.store(true, Ordering::Release);
     }
 
     fn is_over(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.is_over.load(Ordering::Acquire)
     }
 }
 
@@ -170,6 +183,35 @@ impl Place {
 
     /// Repeats `pattern` over `bytes` bytes from `offset` on.
     pub(crate) fn fill(&self, offset: u64, pattern: &[u8], bytes: u64) -> Result<(), CUerror> {
+        if bytes >= FORGOTTEN_BYTES_MIN && pattern.iter().all(|&byte| byte == 0) {
+            let start = self.at(offset)?;
+            let (before, forgotten) = self.forget(start, bytes);
+            self.repeat(offset, pattern, before)?;
+            let behind = before + forgotten;
+            return self.repeat(offset + behind, pattern, bytes - behind);
+        }
+        self.repeat(offset, pattern, bytes)
+    }
+
+    /// Makes zeros of whole pages that another process made, and that this one seldom has at hand: how many bytes lie before
+    /// them, and how many they are. Their memory goes back to the host until they are written again.
+    fn forget(&self, start: Reach, bytes: u64) -> (u64, u64) {
+        let is_imported =
+            matches!(&self.keep, Keep::Mapped(mappings) if mappings.iter().all(|mapping| mapping.is_imported));
+        let Reach::Direct(pointer) = start else { return (0, 0) };
+        let before = pointer.align_offset(HOST_PAGE_BYTES) as u64;
+        let pages = bytes.saturating_sub(before) / HOST_PAGE_BYTES as u64 * HOST_PAGE_BYTES as u64;
+        if !is_imported || pages == 0 {
+            return (0, 0);
+        }
+        let first = pointer.wrapping_add(before as usize);
+        // SAFETY: the pages lie in a mapping of the driver's, to which nobody has a reference; where that is of no file any more,
+        // the kernel refuses.
+        let outcome = unsafe { libc::madvise(first.cast(), pages as usize, libc::MADV_REMOVE) };
+        if outcome == 0 { (before, pages) } else { (0, 0) }
+    }
+
+    fn repeat(&self, offset: u64, pattern: &[u8], bytes: u64) -> Result<(), CUerror> {
         const CHUNK_BYTES: usize = 4096;
         let mut chunk = [0u8; CHUNK_BYTES];
         for (byte, value) in chunk.iter_mut().zip(pattern.iter().cycle()) {
@@ -270,7 +312,7 @@ fn own_process() -> libc::pid_t {
 
 /// Whether every page of a range of the program's can be read: a byte of each is, many pages in one call.
 pub(crate) fn is_mapped(start: u64, bytes: u64) -> bool {
-    const PAGE: u64 = 4096;
+    const PAGE: u64 = HOST_PAGE_BYTES as u64;
     const PAGES_PER_CALL: usize = 512;
     let process = own_process();
     let mut pages = (start / PAGE * PAGE..start + bytes).step_by(PAGE as usize).map(|page| page.max(start));

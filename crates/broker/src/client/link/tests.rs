@@ -26,6 +26,7 @@ fn connected() -> (Link, Served, OwnedFd) {
         taken: HashSet::default(),
         ended: VecDeque::new(),
         leave: VecDeque::new(),
+        recalled: VecDeque::new(),
         refused: VecDeque::new(),
         unanswered: 0,
         is_over: false,
@@ -77,4 +78,26 @@ fn refusals_that_nobody_asks_for_are_forgotten_one_by_one() {
     assert_eq!(refused.len(), 64);
     assert_eq!((&refused[0], &refused[63]), (&Refusal::TooMany { limit: 36 }, &Refusal::TooMany { limit: 99 }));
     assert_eq!(link.take_refused(), []);
+}
+
+#[test]
+fn a_broker_of_another_version_is_named_with_what_to_do() {
+    use rustix::net::{accept, bind, listen};
+    let folder = std::env::temp_dir().join(format!("freehold-link-version-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("broker");
+    let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    listen(&listener, 1).unwrap();
+    let broker = std::thread::spawn(move || {
+        let socket = accept(&listener).unwrap();
+        let heard = socket::receive(&socket, RecvFlags::empty()).unwrap();
+        let message = Reply::Refused(Refusal::Version { theirs: 1 });
+        socket::send(&socket, &Framed { number: 0, is_again: false, message }.encode(), &[], &[]).unwrap();
+        heard.slot[1] >> 32
+    });
+    let refused = Link::connect(&path).unwrap_err().to_string();
+    assert_eq!(refused, "the broker speaks version 1 of the protocol, and this program 2: update the older of the two");
+    assert_eq!(broker.join().unwrap(), 2);
+    std::fs::remove_dir_all(&folder).unwrap();
 }

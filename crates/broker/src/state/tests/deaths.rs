@@ -17,7 +17,7 @@ fn publish_later(state: &mut State, from: Id, lease: Id, policy: Policy, value: 
 
 /// A lease for writing of a name under the policy that restores.
 fn rewriting(state: &mut State, from: Id) -> Id {
-    let id = state.names[&name()];
+    let id = state.names[&name()].id;
     state.take_effects(Vec::new());
     let mut effects = ask(state, from, Request::Lease { name: id, access: Access::Write });
     if let Some(Effect::Make { segment, .. }) = effects.first() {
@@ -133,7 +133,7 @@ fn a_tenant_that_said_goodbye_is_there_until_its_points_have_passed() {
     assert!(state.tenants.get(publisher).is_some());
     state.pass(&PASSED);
     assert!(state.tenants.get(publisher).is_none());
-    assert_eq!(state.named.get(state.names[&name()]).unwrap().version, 1);
+    assert_eq!(state.named.get(state.names[&name()].id).unwrap().version, 1);
     check(&state);
 }
 
@@ -159,7 +159,7 @@ fn a_publication_that_is_repeated_is_finished_wherever_the_broker_died() {
             state.request(publisher, Framed { number: 1, is_again: true, message: message.clone() }, &PASSED);
             check(&state);
         }
-        let named = state.named.get(state.names[&name()]).unwrap();
+        let named = state.named.get(state.names[&name()].id).unwrap();
         assert_eq!((named.readers, named.version), (1, 1), "behind {cut} records");
         assert_eq!(state.leases.get(lease).unwrap().access, Access::Read);
     }
@@ -227,4 +227,27 @@ fn a_writer_in_place_that_returns_is_never_taken_for_done_before_its_name_waits_
         let named = after.named.get(id).expect("nobody has died");
         assert!(!is_returned || named.ready == point, "after {records} records");
     }
+}
+
+#[test]
+fn a_lease_that_was_given_is_told_of_by_every_broker_until_it_is_over() {
+    let mut state = State::new(limits(), OWN);
+    let (giver, taker) = (connected(&mut state), connected(&mut state));
+    let lease = reserved(&mut state, giver, 4096);
+    let point = Point { tenant: giver, word: 1, value: 5 };
+    let told = |effects: Vec<Effect>| match effects.as_slice() {
+        [Effect::Tell { to, reply: Reply::Given { lease, point, from, .. } }, ..] => Some((*to, *lease, *point, *from)),
+        _ => None,
+    };
+    let first = told(ask_with(&mut state, giver, Request::Give { lease, to: taker, point }, false)).unwrap();
+    let given = first.1;
+    assert_eq!(first, (taker, given, point, giver));
+    let mut pages = Pages::default();
+    for _ in 0..2 {
+        state = recovered(&mut state, &mut pages, usize::MAX);
+        assert_eq!(told(state.take_effects(Vec::new())), Some((taker, given, point, giver)));
+    }
+    ask(&mut state, taker, Request::Return { lease: given, point: Point::default() });
+    let mut next = recovered(&mut state, &mut pages, usize::MAX);
+    assert_eq!(told(next.take_effects(Vec::new())), None);
 }

@@ -71,7 +71,8 @@ pub(crate) fn check(state: &State) {
         let holder = state.tenants.get(lease.holder).unwrap();
         assert_eq!(holder.leases.contains(&id), lease.ending.is_none());
         if let Some(point) = lease.ending {
-            assert!(holder.due.contains(&(point.word, point.value, Due::Lease(id))));
+            let whose = state.tenants.get(point.tenant).unwrap();
+            assert!(whose.due.contains(&(point.word, point.value, Due::Lease(id))));
         }
     }
     for (id, tenant) in state.tenants.iter() {
@@ -90,7 +91,7 @@ pub(crate) fn check(state: &State) {
             assert!(state.blocks.get(before.block).unwrap().is_named && before.block != named.block);
             assert!(named.ready.value > 0 && named.policy == Policy::Restore);
         }
-        assert_eq!(state.names[&named.name], id);
+        assert_eq!(state.names[&named.name], Called { memory: Memory::Device, id });
         let of_name = |access| {
             let leases = state.leases.iter().filter(move |(_, lease)| {
                 lease.name == Some(id) && lease.access == access && (access == Access::Read || lease.ending.is_none())
@@ -103,6 +104,10 @@ pub(crate) fn check(state: &State) {
             assert_eq!(named.writer, of_name(Access::Write).next());
         }
     }
+    for (id, host) in state.hosts.iter() {
+        assert_eq!(state.names[&host.name], Called { memory: Memory::Host, id });
+    }
+    assert_eq!(state.names.len(), state.named.len() + state.hosts.len(), "a name is one thing's");
     assert_eq!(state.counts, state.recounted(), "what is counted is what is there");
     assert!(state.counts.made_bytes <= state.limits.budget_bytes);
 }
@@ -369,7 +374,7 @@ fn a_dead_writer_leaves_what_was_published_last() {
     let name = Name::parse("a").unwrap();
     let (policy, point) = (Policy::Restore, Point::default());
     ask(&mut state, publisher, Request::Publish { lease, policy, point, name: name.clone() });
-    let id = state.names[&name];
+    let id = state.names[&name].id;
     let before = state.named.get(id).unwrap().block;
     let granted = ask(&mut state, writer, Request::Lease { name: id, access: Access::Write });
     assert!(matches!(granted.as_slice(), [Effect::Make { .. }]), "a writer writes elsewhere: {granted:?}");
@@ -386,7 +391,7 @@ fn a_dead_writer_in_place_drops_the_name() {
     let (name, point) = (Name::parse("a").unwrap(), Point::default());
     ask(&mut state, publisher, Request::Publish { lease, policy: Policy::Drop, point, name: name.clone() });
     ask(&mut state, publisher, Request::Return { lease, point });
-    let id = state.names[&name];
+    let id = state.names[&name].id;
     ask(&mut state, writer, Request::Lease { name: id, access: Access::Write });
     assert_eq!(
         refused(&ask(&mut state, publisher, Request::Lease { name: id, access: Access::Read })),

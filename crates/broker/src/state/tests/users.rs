@@ -1,6 +1,7 @@
 //! Users and their limits: what is counted, and who may do what with whose names.
 
 use super::*;
+use crate::wire::Change;
 
 #[test]
 fn a_tenant_has_no_more_than_its_own_quota() {
@@ -63,7 +64,7 @@ fn memory_of_the_host_counts_for_a_user_until_its_name_is_dropped() {
     let tenant = connected(&mut state);
     let name = |text| Name::parse(text).unwrap();
     ask(&mut state, tenant, Request::Host { bytes: 8192, name: name("a") });
-    let limit = Refusal::UserQuota { limit_bytes: 8192, had_bytes: 8192, wanted_bytes: 1 };
+    let limit = Refusal::HostQuota { limit_bytes: 8192, had_bytes: 8192, wanted_bytes: 1 };
     assert_eq!(refused(&ask(&mut state, tenant, Request::Host { bytes: 1, name: name("b") })), &limit);
     let stranger = connected_as(&mut state, 8);
     assert_eq!(refused(&ask(&mut state, stranger, Request::Drop { name: name("a") })), &Refusal::ForeignName);
@@ -100,7 +101,7 @@ fn another_user_reads_only_what_is_ready() {
     let (policy, name) = (Policy::Restore, Name::parse("a").unwrap());
     let point = Point { tenant: publisher, word: 1, value: 5 };
     ask_with(&mut state, publisher, Request::Publish { lease, policy, point, name: name.clone() }, false);
-    let read = Request::Lease { name: state.names[&name], access: Access::Read };
+    let read = Request::Lease { name: state.names[&name].id, access: Access::Read };
     let effects = ask_with(&mut state, stranger, read.clone(), false);
     assert_eq!(refused(&effects), &Refusal::Busy { readers: 1, writers: 1 });
     let effects = ask_with(&mut state, stranger, read, true);
@@ -112,11 +113,108 @@ fn only_who_runs_the_broker_sets_quotas_and_asks_for_those_of_others() {
     let mut state = State::new(limits(), OWN);
     let (own, stranger) = (connected(&mut state), connected_as(&mut state, 9));
     let refusal = Refusal::NotAllowed { user: OWN };
-    assert_eq!(refused(&ask(&mut state, stranger, Request::Quota { user: 9, bytes: 1 << 30 })), &refusal);
-    assert_eq!(refused(&ask(&mut state, stranger, Request::Quota { user: OWN, bytes: 0 })), &refusal);
-    ask(&mut state, own, Request::Quota { user: 9, bytes: 2 << 20 });
+    for change in [Change::Set { bytes: 1 << 30 }, Change::Clear] {
+        assert_eq!(refused(&ask(&mut state, stranger, quota(9, Memory::Device, change))), &refusal);
+    }
+    assert_eq!(refused(&ask(&mut state, stranger, quota(OWN, Memory::Host, Change::Keep))), &refusal);
+    assert_eq!(limit(&mut state, own, quota(9, Memory::Device, Change::Set { bytes: 2 << 20 })), (2 << 20, 0));
     let limit = Refusal::UserQuota { limit_bytes: 2 << 20, had_bytes: 0, wanted_bytes: 3 << 20 };
     assert_eq!(refused(&ask(&mut state, stranger, Request::Reserve { bytes: 3 << 20 })), &limit);
+}
+
+#[test]
+fn only_who_runs_the_broker_stops_it_and_names_are_lost_by_force_alone() {
+    let mut state = State::new(limits(), OWN);
+    let (own, stranger) = (connected(&mut state), connected_as(&mut state, 9));
+    published(&mut state, stranger, "a", Policy::Restore);
+    ask(&mut state, own, Request::Host { bytes: 5000, name: Name::parse("b").unwrap() });
+    let stop = |is_forced| Request::Stop { is_forced };
+    assert_eq!(refused(&ask(&mut state, stranger, stop(true))), &Refusal::NotAllowed { user: OWN });
+    let refusal = refused(&ask(&mut state, own, stop(false))).clone();
+    assert_eq!(refusal, Refusal::HasNames { names: 2, bytes: 9096 });
+    let sentence = "9096 bytes under 2 names would be gone: drop what has a name, or say `freehold stop --force`";
+    assert_eq!(refusal.to_string(), sentence);
+    let effects = ask(&mut state, own, stop(true));
+    let lost = Reply::Number { id: Id(2), bytes: 9096 };
+    assert!(matches!(effects.as_slice(), [Effect::Reply { reply, .. }, Effect::Stop] if *reply == lost), "{effects:?}");
+}
+
+fn quota(user: u32, memory: Memory, change: Change) -> Request {
+    Request::Quota { user, memory, change }
+}
+
+/// What a user may have, and has.
+fn limit(state: &mut State, from: Id, quota: Request) -> (u64, u64) {
+    match ask(state, from, quota).as_slice() {
+        &[Effect::Reply { reply: Reply::Number { id, bytes }, .. }] => (id.0, bytes),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_quota_is_of_one_memory_outlives_the_broker_and_is_taken_away() {
+    let mut state = State::new(limits(), OWN);
+    let (own, mut pages) = (connected(&mut state), Pages::default());
+    let set = Change::Set { bytes: 12288 };
+    assert_eq!(limit(&mut state, own, quota(OWN, Memory::Host, set)), (12288, 0));
+    assert_eq!(limit(&mut state, own, quota(OWN, Memory::Device, Change::Keep)), (64 << 20, 0));
+    let name = |text| Name::parse(text).unwrap();
+    ask(&mut state, own, Request::Host { bytes: 12288, name: name("a") });
+    state.write_touched(|state, touched| pages.put(state, touched));
+    let mut state = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
+    // Less than is had: that stays, and there is no more.
+    assert_eq!(limit(&mut state, own, quota(OWN, Memory::Host, Change::Set { bytes: 8192 })), (8192, 12288));
+    let refusal = Refusal::HostQuota { limit_bytes: 8192, had_bytes: 12288, wanted_bytes: 5000 };
+    assert_eq!(refused(&ask(&mut state, own, Request::Host { bytes: 5000, name: name("b") })), &refusal);
+    assert_eq!(limit(&mut state, own, quota(OWN, Memory::Host, Change::Clear)), (1 << 36, 12288));
+    state.write_touched(|state, touched| pages.put(state, touched));
+    let mut state = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
+    assert_eq!(limit(&mut state, own, quota(OWN, Memory::Host, Change::Keep)), (1 << 36, 12288));
+    check(&state);
+}
+
+#[test]
+fn a_quota_with_which_nothing_can_be_had_is_refused() {
+    let mut state = State::new(limits(), OWN);
+    let own = connected(&mut state);
+    for (memory, least_bytes) in [(Memory::Device, 2 << 20), (Memory::Host, 8192)] {
+        for bytes in [0, 1, least_bytes - 1] {
+            let effects = ask(&mut state, own, quota(OWN, memory, Change::Set { bytes }));
+            assert_eq!(refused(&effects), &Refusal::SmallQuota { least_bytes });
+        }
+        assert_eq!(limit(&mut state, own, quota(OWN, memory, Change::Set { bytes: least_bytes })), (least_bytes, 0));
+    }
+}
+
+#[test]
+fn names_of_both_memories_are_one_list_and_no_name_is_of_both() {
+    let mut state = State::new(limits(), OWN);
+    state.now = 100;
+    let maker = state.connect(Peer { user: OWN, process: 77 }).unwrap();
+    let name = |text| Name::parse(text).unwrap();
+    published(&mut state, maker, "b", Policy::Restore);
+    ask(&mut state, maker, Request::Host { bytes: 8192, name: name("a") });
+    ask(&mut state, maker, Request::Host { bytes: 4097, name: name("c") });
+    state.now = 161;
+    let listed = "a\t8192\t7\t77\t0\t0\t61\t1\t1\nb\t4096\t7\t77\t1\t0\t61\t1\t0\nc\t4097\t7\t77\t0\t0\t61\t1\t1\n";
+    assert_eq!(state.list(None), listed);
+    assert_eq!(state.list(Some(&name("b"))), "c\t4097\t7\t77\t0\t0\t61\t1\t1\n");
+    assert_eq!(state.nearest(&name("d"), 3), [&name("a"), &name("b"), &name("c")]);
+    let other = |memory| Refusal::OtherMemory { memory };
+    assert_eq!(refused(&ask(&mut state, maker, Request::Find { name: name("a") })), &other(Memory::Host));
+    for bytes in [0, 8192] {
+        assert_eq!(refused(&ask(&mut state, maker, Request::Host { bytes, name: name("b") })), &other(Memory::Device));
+    }
+    let lease = reserved(&mut state, maker, 512);
+    let (policy, point) = (Policy::Restore, Point::default());
+    let publish = Request::Publish { lease, policy, point, name: name("a") };
+    assert_eq!(refused(&ask(&mut state, maker, publish)), &Refusal::NameTaken);
+    // A process is named while it is there: its number may be another's later.
+    state.end(maker, &PASSED);
+    let again = state.connect(Peer { user: 8, process: 77 }).unwrap();
+    assert_ne!(again, maker);
+    assert_eq!(state.list(Some(&name("b"))), "c\t4097\t7\t0\t0\t0\t61\t1\t1\n");
+    check(&state);
 }
 
 #[test]

@@ -27,11 +27,14 @@ const KERNEL_NS: u64 = 1_000_000;
 
 pub(super) fn all(scene: &Scene, sleepy: &Scene, device: Option<&str>, effort: Effort) -> Result<Report> {
     let opened = open::device(device)?;
-    let progress = Progress::new(10);
+    let progress = Progress::new(11);
     let broken = |error: freehold_broker::LinkError| failed("the broker", error);
     let mut rows = Vec::new();
-    let socket = progress.one("a socket", || over_socket(scene, effort.hand_overs.min(20_000)))?;
+    let rest = Duration::ZERO;
+    let socket = progress.one("a socket", || over_socket(scene, effort.hand_overs.min(20_000), rest))?;
     rows.push(Row::new("socket", "a message to another process and back, by half: a socket", socket, vec![]));
+    let socket = progress.one("a socket, asleep", || over_socket(scene, effort.sleeps, SLEEP_AFTER))?;
+    rows.push(Row::new("socket-asleep", "likewise, processor and reader asleep", socket, vec![]));
     let spinning = progress.one("hand-over, spinning", || hand_over(scene, Task::Spin, effort.hand_overs))?;
     let targets = vec![Target::Median(1e3), Target::P99(3e3)];
     rows.push(Row::new("hand-over-spinning", "hand-over of a leased block, spinning", spinning, targets));
@@ -57,18 +60,25 @@ pub(super) fn all(scene: &Scene, sleepy: &Scene, device: Option<&str>, effort: E
     Ok(Report { device: opened.name()?, processors, rows })
 }
 
-/// One way of a message between two processes, both in the kernel.
-fn over_socket(scene: &Scene, count: usize) -> Result<Vec<f64>> {
+/// One way of a message between two processes, both in the kernel, each time after a rest: what the system's own wake costs.
+fn over_socket(scene: &Scene, count: usize, rest: Duration) -> Result<Vec<f64>> {
     let (mut ours, theirs) = UnixStream::pair().map_err(|error| failed("a socket", error))?;
     let _partner = scene.start(Task::Echo, 0, Some(theirs.into()))?;
     let mut message = [7; 64];
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
+        spin_for(rest);
         let (outcome, ns) = timed(|| ours.write_all(&message).and_then(|()| ours.read_exact(&mut message)));
         outcome.map_err(|error| failed("a socket", error))?;
         times.push(ns / 2.0);
     }
     Ok(times)
+}
+
+/// Lets others fall asleep, and stays awake.
+fn spin_for(rest: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < rest {}
 }
 
 /// One way of a lease from tenant to tenant. Half of there and back.
@@ -81,8 +91,7 @@ fn hand_over(scene: &Scene, task: Task, count: usize) -> Result<Vec<f64>> {
     let mut times = Vec::with_capacity(count);
     for turn in 0..count + count / 10 {
         if task == Task::Sleep {
-            let last = Instant::now();
-            while last.elapsed() < SLEEP_AFTER {}
+            spin_for(SLEEP_AFTER);
         }
         let start = Instant::now();
         link.give(lease, to, Point::default()).map_err(broken)?;

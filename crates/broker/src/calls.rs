@@ -1,0 +1,320 @@
+//! The ring of calls: what a tenant asks its worker to launch, and what went wrong with it, in memory that the two share. No
+//! broker is on the way, and while both sides spin there is no system call.
+//!
+//! A call that goes well is answered by nobody: the worker's stream writes its number into the worker's clock, behind the
+//! kernel. Only what goes wrong has a message. The worker believes nothing that it reads here: a slot is copied out before it
+//! is looked at, and what the tenant spoils is its own ring.
+
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::time::Duration;
+
+use rustix::fs::Timespec;
+use rustix::io::Errno;
+use rustix::thread::futex;
+
+use crate::shared::Shared;
+
+/// How many calls a ring holds.
+pub(crate) const CALLS: u32 = 256;
+
+/// Words of a call: eight that say what is called, and the rest for points and arguments.
+pub(crate) const CALL_WORDS: usize = 64;
+pub(crate) const HEAD_WORDS: usize = 8;
+
+const CALL_BYTES: usize = CALL_WORDS * 8;
+
+/// How many messages a ring holds, and their words.
+pub(crate) const TOLD: u32 = 64;
+pub(crate) const TOLD_WORDS: usize = 8;
+
+/// The longest text, such as what a compiler says.
+pub(crate) const TEXT_BYTES_MAX: usize = 8 << 10;
+
+/// Streams of a tenant at its worker.
+pub(crate) const STREAMS: u32 = 16;
+
+/// Tenants that one worker serves at the most: each has a word of the worker's clock for each stream, behind those that the worker
+/// has as a tenant itself.
+pub(crate) const SEATS: u32 = 31;
+
+/// In a clock: that the process it is of has ended. What the word had come to is below it.
+pub(crate) const ENDED: u64 = 1 << 62;
+
+/// In the first word of a slot: whether it is of this lap.
+const LAP: u64 = 1 << 63;
+
+mod at {
+    /// The worker's: how many calls were taken out.
+    pub(super) const TAKEN: usize = 128;
+    /// The worker's: not zero where it has to be woken.
+    pub(super) const WORKER_ASLEEP: usize = 256;
+    /// The worker's: how many messages were put in.
+    pub(super) const TOLD: usize = 384;
+    /// The tenant's: how many messages were taken out.
+    pub(super) const HEARD: usize = 512;
+    /// The tenant's: how many of its threads sleep.
+    pub(super) const TENANT_ASLEEP: usize = 640;
+    /// The worker's: counts on when work of the tenant has come further. The tenant sleeps here.
+    pub(super) const MOVED: usize = 768;
+    /// The worker's: counts on while it is alive.
+    pub(super) const BEAT: usize = 896;
+    /// The worker's: bytes of the text.
+    pub(super) const TEXT_BYTES: usize = 1024;
+    pub(super) const MESSAGES: usize = 4096;
+    pub(super) const TEXT: usize = MESSAGES + super::TOLD as usize * super::TOLD_WORDS * 8;
+    pub(super) const CALLS: usize = TEXT + super::TEXT_BYTES_MAX;
+}
+
+pub(crate) const CALLS_BYTES: usize = at::CALLS + CALLS as usize * CALL_BYTES;
+
+/// The word of a worker's clock that a stream of a seat writes.
+pub(crate) fn word_of(seat: u32, stream: u32) -> u32 {
+    STREAMS + seat * STREAMS + stream
+}
+
+fn lap(count: u32, slots: u32) -> u64 {
+    if (count / slots).is_multiple_of(2) { LAP } else { 0 }
+}
+
+/// Copies the slot of a count out, if it is there.
+fn read(shared: &Shared, base: usize, slots: u32, count: u32, to: &mut [u64]) -> bool {
+    let offset = base + (count % slots) as usize * to.len() * 8;
+    let first = shared.word(offset).load(Ordering::Acquire);
+    if first & LAP != lap(count, slots) {
+        return false;
+    }
+    to[0] = first & !LAP;
+    for (at, word) in to.iter_mut().enumerate().skip(1) {
+        *word = shared.word(offset + 8 * at).load(Ordering::Relaxed);
+    }
+    true
+}
+
+/// Writes the slot of a count; its first word, last, says that it is there. Words beyond `from` stay as they are.
+fn write(shared: &Shared, base: usize, slots: u32, slot_words: usize, count: u32, from: &[u64]) {
+    let offset = base + (count % slots) as usize * slot_words * 8;
+    for (at, &word) in from.iter().enumerate().skip(1) {
+        shared.word(offset + 8 * at).store(word, Ordering::Relaxed);
+    }
+    shared.word(offset).store(from[0] & !LAP | lap(count, slots), Ordering::Release);
+}
+
+/// What both sides share.
+#[derive(Debug)]
+pub(crate) struct Calls(Shared);
+
+impl Calls {
+    pub(crate) fn create() -> Result<Self, Errno> {
+        Shared::create("freehold-calls", CALLS_BYTES).map(Self)
+    }
+
+    pub(crate) fn open(file: impl Into<std::sync::Arc<std::os::fd::OwnedFd>>) -> Result<Self, Errno> {
+        Shared::open(file, CALLS_BYTES).map(Self)
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.0
+    }
+
+    fn count(&self, at: usize) -> &AtomicU32 {
+        self.0.half(at)
+    }
+
+    /// How many calls were taken out.
+    pub(crate) fn taken(&self) -> u32 {
+        self.count(at::TAKEN).load(Ordering::Acquire)
+    }
+
+    /// How often the worker has said that it is alive.
+    pub(crate) fn beat(&self) -> u32 {
+        self.count(at::BEAT).load(Ordering::Relaxed)
+    }
+
+    // The tenant's side.
+
+    /// Puts a call in, for which there is room. Whether the worker has to be woken.
+    #[inline]
+    pub(crate) fn put(&self, count: u32, words: &[u64]) -> bool {
+        write(&self.0, at::CALLS, CALLS, CALL_WORDS, count, words);
+        // The worker says that it sleeps, and then looks once more.
+        fence(Ordering::SeqCst);
+        self.is_worker_asleep()
+    }
+
+    pub(crate) fn is_worker_asleep(&self) -> bool {
+        self.count(at::WORKER_ASLEEP).load(Ordering::Relaxed) != 0
+    }
+
+    /// Takes the oldest message out.
+    pub(crate) fn hear(&self) -> Option<[u64; TOLD_WORDS]> {
+        let heard = self.count(at::HEARD).load(Ordering::Relaxed);
+        let mut message = [0; TOLD_WORDS];
+        if !read(&self.0, at::MESSAGES, TOLD, heard, &mut message) {
+            return None;
+        }
+        self.count(at::HEARD).store(heard.wrapping_add(1), Ordering::Release);
+        Some(message)
+    }
+
+    /// The text that the worker wrote last.
+    pub(crate) fn text(&self) -> String {
+        let bytes = (self.count(at::TEXT_BYTES).load(Ordering::Acquire) as usize).min(TEXT_BYTES_MAX);
+        let words = (0..bytes.div_ceil(8)).map(|at| self.0.word(at::TEXT + 8 * at).load(Ordering::Relaxed));
+        let mut text: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        text.truncate(bytes);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// How often work has come further, for [`sleep`](Self::sleep).
+    pub(crate) fn moved(&self) -> u32 {
+        self.count(at::MOVED).load(Ordering::Acquire)
+    }
+
+    /// Sleeps until work has come further than was [seen](Self::moved), or for so long at the most. `wake` wakes the worker, which
+    /// looks after work while somebody sleeps; `is_so` is looked at once more before.
+    #[cold]
+    pub(crate) fn sleep(&self, seen: u32, longest: Duration, wake: impl FnOnce(), is_so: impl FnOnce() -> bool) {
+        let asleep = self.count(at::TENANT_ASLEEP);
+        asleep.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if self.is_worker_asleep() {
+            wake();
+        }
+        if !is_so() {
+            let longest = Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
+            match futex::wait(self.count(at::MOVED), futex::Flags::empty(), seen, Some(&longest)) {
+                // Woken, or it moved already, or it lasted: the caller looks again in each case.
+                Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
+                Err(error) => panic!("a word of the ring can be slept at: {error}"),
+            }
+        }
+        asleep.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    // The worker's side.
+
+    /// Copies the oldest call that was not taken out.
+    #[inline]
+    pub(crate) fn peek(&self, to: &mut [u64; CALL_WORDS]) -> bool {
+        read(&self.0, at::CALLS, CALLS, self.count(at::TAKEN).load(Ordering::Relaxed), to)
+    }
+
+    /// Takes the oldest call out: from now on it may have been carried out.
+    #[inline]
+    pub(crate) fn take(&self) {
+        let taken = self.count(at::TAKEN).load(Ordering::Relaxed);
+        self.count(at::TAKEN).store(taken.wrapping_add(1), Ordering::Release);
+    }
+
+    /// How many messages can be put in: none where the tenant counts what cannot be.
+    pub(crate) fn room(&self) -> u32 {
+        let (told, heard) =
+            (self.count(at::TOLD).load(Ordering::Relaxed), self.count(at::HEARD).load(Ordering::Acquire));
+        TOLD.saturating_sub(told.wrapping_sub(heard))
+    }
+
+    /// Puts a message in. There is [room](Self::room).
+    pub(crate) fn tell(&self, message: &[u64; TOLD_WORDS]) {
+        let told = self.count(at::TOLD).load(Ordering::Relaxed);
+        write(&self.0, at::MESSAGES, TOLD, TOLD_WORDS, told, message);
+        self.count(at::TOLD).store(told.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Writes a text, of which only so much is kept as there is room for.
+    pub(crate) fn set_text(&self, text: &str) {
+        let bytes = &text.as_bytes()[..text.floor_char_boundary(TEXT_BYTES_MAX)];
+        for (at, letters) in bytes.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..letters.len()].copy_from_slice(letters);
+            self.0.word(at::TEXT + 8 * at).store(u64::from_le_bytes(word), Ordering::Relaxed);
+        }
+        self.count(at::TEXT_BYTES).store(bytes.len() as u32, Ordering::Release);
+    }
+
+    /// Whether somebody of the tenant sleeps.
+    pub(crate) fn is_tenant_asleep(&self) -> bool {
+        self.count(at::TENANT_ASLEEP).load(Ordering::Relaxed) != 0
+    }
+
+    /// Says that work has come further, and wakes who sleeps for that.
+    pub(crate) fn rouse(&self) {
+        self.count(at::MOVED).fetch_add(1, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if self.is_tenant_asleep() {
+            // Nobody sleeps any more where this fails.
+            let _ = futex::wake(self.count(at::MOVED), futex::Flags::empty(), i32::MAX.cast_unsigned());
+        }
+    }
+
+    /// Says whether the worker has to be woken. Whether there is a call meanwhile.
+    pub(crate) fn set_asleep(&self, is_asleep: bool) -> bool {
+        self.count(at::WORKER_ASLEEP).store(u32::from(is_asleep), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.peek(&mut [0; CALL_WORDS])
+    }
+
+    /// Says that the worker is alive.
+    pub(crate) fn set_beat(&self) {
+        self.count(at::BEAT).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring() -> (Calls, Calls) {
+        let one = Calls::create().unwrap();
+        let other = Calls::open(one.shared().shared_file()).unwrap();
+        (one, other)
+    }
+
+    #[test]
+    fn calls_come_in_their_order_lap_after_lap() {
+        let (tenant, worker) = ring();
+        for count in 0..3 * CALLS {
+            let mut call = [0; CALL_WORDS];
+            assert!(!worker.peek(&mut call), "nothing is there before {count}");
+            assert!(!tenant.put(count, &[7, u64::from(count), 3]));
+            assert!(worker.peek(&mut call));
+            assert_eq!(call[..3], [7, u64::from(count), 3]);
+            worker.take();
+            assert_eq!(tenant.taken(), count + 1);
+        }
+    }
+
+    #[test]
+    fn messages_have_room_until_nobody_reads_them() {
+        let (tenant, worker) = ring();
+        for count in 0..u64::from(TOLD) {
+            assert!(worker.room() > 0);
+            worker.tell(&[1, count, 0, 0, 0, 0, 0, 0]);
+        }
+        assert_eq!(worker.room(), 0);
+        assert_eq!(tenant.hear(), Some([1, 0, 0, 0, 0, 0, 0, 0]));
+        assert_eq!(worker.room(), 1);
+    }
+
+    #[test]
+    fn a_text_is_read_as_it_was_written_as_far_as_there_is_room() {
+        let (tenant, worker) = ring();
+        worker.set_text("line 3: no such register");
+        assert_eq!(tenant.text(), "line 3: no such register");
+        worker.set_text(&"é".repeat(TEXT_BYTES_MAX));
+        assert_eq!(tenant.text(), "é".repeat(TEXT_BYTES_MAX / 2));
+    }
+
+    #[test]
+    fn who_is_about_to_sleep_sees_a_call_that_came_before() {
+        let (tenant, worker) = ring();
+        assert!(!worker.set_asleep(true));
+        assert!(tenant.put(0, &[7]), "it is to be woken");
+        assert!(worker.set_asleep(true));
+    }
+
+    #[test]
+    fn seats_and_streams_have_words_of_their_own() {
+        assert_eq!(word_of(0, 0), 16);
+        assert_eq!(word_of(SEATS - 1, STREAMS - 1), crate::state::CLOCK_WORDS - 1);
+    }
+}

@@ -1,0 +1,261 @@
+//! The registry of modules, as a tenant sees it: texts under names, what their kernels take, and how one gets there.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use freehold::Grid;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use sha2::{Digest, Sha256};
+
+use super::{CallError, Caller};
+use crate::client::link::LinkError;
+use crate::kernels::{Parameter, Signature, kernels};
+use crate::name::Name;
+use crate::order::{Head, Task};
+use crate::wire::{Hash, Id, Refusal, Reply, Request};
+
+/// The longest text of a module.
+pub const MODULE_BYTES_MAX: usize = 16 << 20;
+
+/// How often a text is put that others put and take away meanwhile.
+const PUTS_MAX: u32 = 8;
+
+/// A module of the registry, and what its kernels take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    id: Id,
+    name: Arc<str>,
+    hash: [u8; 32],
+    bytes: u64,
+    kernels: Arc<[Signature]>,
+}
+
+/// A kernel of a module of the registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    module_id: Id,
+    module: Arc<str>,
+    index: u32,
+    signature: Signature,
+}
+
+impl Module {
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// SHA-256 of the text.
+    pub fn hash(&self) -> &[u8; 32] {
+        &self.hash
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn kernels(&self) -> &[Signature] {
+        &self.kernels
+    }
+
+    /// # Errors
+    /// [`CallError::NoKernel`], with those that there are.
+    pub fn kernel(&self, name: &str) -> Result<Kernel, CallError> {
+        let found = self.kernels.iter().position(|kernel| &*kernel.name == name);
+        let index = found.ok_or_else(|| CallError::NoKernel {
+            module: self.name.clone(),
+            kernel: name.to_owned(),
+            known: self.kernels.iter().map(|kernel| kernel.name.clone()).collect(),
+        })?;
+        let signature = self.kernels[index].clone();
+        Ok(Kernel { module_id: self.id, module: self.name.clone(), index: index as u32, signature })
+    }
+}
+
+impl Kernel {
+    pub fn name(&self) -> &Arc<str> {
+        &self.signature.name
+    }
+
+    /// The name of its module.
+    pub fn module(&self) -> &Arc<str> {
+        &self.module
+    }
+
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.signature.parameters
+    }
+
+    pub(super) fn module_id(&self) -> Id {
+        self.module_id
+    }
+
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+}
+
+/// One module, as the broker lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedModule {
+    pub name: String,
+    pub bytes: u64,
+    pub user: u32,
+    /// SHA-256 of the text, in hexadecimal digits.
+    pub hash: String,
+    pub age_s: u64,
+}
+
+impl Caller {
+    /// Gives a text of PTX a name, when the worker's driver has compiled it. The same text under the same name again is no
+    /// error.
+    ///
+    /// # Errors
+    /// [`CallError::Image`] with what the compiler says; [`Refusal::ModuleTaken`] where another text has the name.
+    pub fn put_module(&self, name: &str, text: &str) -> Result<Module, CallError> {
+        let name = Name::parse(name)?;
+        if text.is_empty() || text.len() > MODULE_BYTES_MAX {
+            return Err(CallError::TooLong { bytes: text.len(), most: MODULE_BYTES_MAX });
+        }
+        let hash: [u8; 32] = Sha256::digest(text).into();
+        let file = sealed(text).map_err(CallError::Link)?;
+        let request = Request::PutModule { bytes: text.len() as u64, hash: words(&hash), name };
+        let mut module = self.try_put(&request, &file, hash);
+        for _ in 1..PUTS_MAX {
+            // Another process put it too, and was gone before it was proved.
+            if matches!(module, Err(CallError::NoModule { .. })) {
+                module = self.try_put(&request, &file, hash);
+            }
+        }
+        // What the driver says of a text comes first.
+        let module = module?;
+        let kernels = kernels(text).map_err(CallError::NotPtx)?;
+        Ok(Module { kernels: kernels.into(), ..module })
+    }
+
+    fn try_put(&self, request: &Request, file: &OwnedFd, hash: [u8; 32]) -> Result<Module, CallError> {
+        let Request::PutModule { bytes, name, .. } = request else { unreachable!("it is put") };
+        let reply = self.link()?.call_with(request.clone(), &[file.as_fd()])?.reply;
+        let Reply::Number { id, .. } = reply else { return Err(LinkError::Malformed.into()) };
+        let module = Module { id, name: name.as_str().into(), hash, bytes: *bytes, kernels: [].into() };
+        self.prove(&module)?;
+        Ok(module)
+    }
+
+    /// Has the worker load a module.
+    fn prove(&self, module: &Module) -> Result<(), CallError> {
+        let (task, Grid { blocks, threads, shared_bytes }) = (Task::Load, Grid::line(1, 1));
+        let (stream, number, kernel) = (0, 0, 0);
+        let head = Head { task, stream, number, module: module.id, kernel, blocks, threads, shared_bytes };
+        let signature = Signature { name: "the module".into(), parameters: [].into() };
+        let of = Kernel { module_id: module.id, module: module.name.clone(), index: 0, signature };
+        self.put(head, &[], &[], &of)?.wait()
+    }
+
+    /// The module of a name, and what its kernels take.
+    ///
+    /// # Errors
+    /// [`CallError::NoModule`], with the nearest names.
+    pub fn module(&self, name: &str) -> Result<Module, CallError> {
+        let name = Name::parse(name)?;
+        let request = Request::Module { id: Id(0), name: Some(name.clone()) };
+        let mut answer = self.link()?.call(request).map_err(|error| no_module(error, &name))?;
+        let (Reply::Module { id, bytes, hash }, Some(text)) = (answer.reply, answer.descriptors.pop()) else {
+            return Err(LinkError::Malformed.into());
+        };
+        let module: Arc<str> = name.as_str().into();
+        let text = text_of(text, bytes, &hash).ok_or_else(|| CallError::OtherContent { module: module.clone() })?;
+        let kernels = kernels(&text).map_err(CallError::NotPtx)?;
+        Ok(Module { id, name: module, hash: bytes_of(&hash), bytes, kernels: kernels.into() })
+    }
+
+    /// All modules.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn modules(&self) -> Result<Vec<ListedModule>, CallError> {
+        let mut listed: Vec<ListedModule> = Vec::new();
+        loop {
+            let after = listed.last().and_then(|last| Name::parse(&last.name).ok());
+            let text = self.link()?.call(Request::Modules { after })?.text;
+            let before = listed.len();
+            for line in text.lines() {
+                listed.push(ListedModule::parse(line).ok_or(LinkError::Malformed)?);
+            }
+            if listed.len() == before {
+                return Ok(listed);
+            }
+        }
+    }
+
+    /// Takes a module's name away. Workers that have loaded it keep it until they end.
+    ///
+    /// # Errors
+    /// [`CallError::NoModule`], with the nearest names.
+    pub fn drop_module(&self, name: &str) -> Result<(), CallError> {
+        let name = Name::parse(name)?;
+        let request = Request::DropModule { name: name.clone() };
+        self.link()?.call(request).map_err(|error| no_module(error, &name))?;
+        Ok(())
+    }
+}
+
+impl ListedModule {
+    fn parse(line: &str) -> Option<Self> {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [name, bytes, user, hash, age_s] = fields[..] else { return None };
+        Some(Self {
+            name: name.to_owned(),
+            bytes: bytes.parse().ok()?,
+            user: user.parse().ok()?,
+            hash: hash.to_owned(),
+            age_s: age_s.parse().ok()?,
+        })
+    }
+}
+
+fn no_module(error: LinkError, name: &Name) -> CallError {
+    match error {
+        LinkError::Refused { refusal: Refusal::NoModule, told } => {
+            CallError::NoModule { name: name.as_str().into(), near: told }
+        }
+        error => error.into(),
+    }
+}
+
+/// A text in memory that nobody can change any more.
+fn sealed(text: &str) -> Result<OwnedFd, LinkError> {
+    let file = File::from(memfd_create("freehold-module", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+    file.write_all_at(text.as_bytes(), 0).map_err(LinkError::from_system)?;
+    fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file.into())
+}
+
+/// The text of a module, if it is what its hash is of.
+pub(crate) fn text_of(file: OwnedFd, bytes: u64, hash: &Hash) -> Option<String> {
+    let mut text = vec![0; usize::try_from(bytes).ok().filter(|&bytes| bytes <= MODULE_BYTES_MAX)?];
+    File::from(file).read_exact_at(&mut text, 0).ok()?;
+    let is_same = Sha256::digest(&text)[..] == bytes_of(hash);
+    String::from_utf8(text).ok().filter(|_| is_same)
+}
+
+fn words(hash: &[u8; 32]) -> Hash {
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(hash.as_chunks().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
+}
+
+fn bytes_of(hash: &Hash) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(hash) {
+        *to = word.to_le_bytes();
+    }
+    bytes
+}

@@ -1,0 +1,94 @@
+//! What has a name as an argument of calls, for who has no device: leased, and published again when a kernel has written it.
+
+use freehold::Grid;
+
+use super::{CallError, Caller, Launch};
+use crate::client::link::{Granted, LinkError};
+use crate::name::Name;
+use crate::order::Argument;
+use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, Request};
+
+/// A kernel that copies, and the name of its module.
+const COPY: &str = include_str!("copy.ptx");
+const COPY_MODULE: &str = "freehold/copy";
+
+/// Memory that has a name, leased for calls.
+#[derive(Debug)]
+pub struct Named {
+    name: Name,
+    lease: Id,
+    bytes: u64,
+    /// Whether it is to be published again: it is a copy of what the name stands for.
+    is_copy: bool,
+}
+
+impl Named {
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// From a byte on.
+    pub fn argument(&self, offset_bytes: u64) -> Argument {
+        Argument::Lease { lease: self.lease, offset_bytes }
+    }
+}
+
+impl Caller {
+    /// Leases what has a name. For writing, what a writer gets memory of its own for ([`Policy::Restore`]) is copied there first,
+    /// by the worker: until [`settle`](Self::settle) others read what was there before.
+    ///
+    /// # Errors
+    /// [`Refusal::NoName`] with the nearest names, [`Refusal::Busy`], and those of a call.
+    pub fn lease_named(&self, name: &str, access: Access) -> Result<Named, CallError> {
+        let name = Name::parse(name)?;
+        let mut link = self.link()?;
+        let Reply::Number { id, .. } = link.call(Request::Find { name: name.clone() })?.reply else {
+            return Err(LinkError::Malformed.into());
+        };
+        let granted = link.lease(id, access)?;
+        let mut named = Named { name, lease: granted.lease, bytes: granted.bytes, is_copy: false };
+        if access == Access::Read {
+            return Ok(named);
+        }
+        // Who writes in place has the one lease, or one of what all write.
+        let before = match link.lease(id, Access::Read) {
+            Ok(before) => before,
+            Err(LinkError::Refused { refusal: Refusal::Busy { .. }, .. }) => return Ok(named),
+            Err(error) => return Err(error.into()),
+        };
+        drop(link);
+        let copied = match (before.segment, before.offset) == (granted.segment, granted.offset) {
+            true => Ok(()),
+            false => {
+                named.is_copy = true;
+                self.copy(&before, &granted)
+            }
+        };
+        self.link()?.give_back(before.lease, Point::default())?;
+        if copied.is_err() {
+            self.link()?.give_back(granted.lease, Point::default())?;
+        }
+        copied.map(|()| named)
+    }
+
+    fn copy(&self, from: &Granted, to: &Granted) -> Result<(), CallError> {
+        let kernel = self.put_module(COPY_MODULE, COPY)?.kernel("copy")?;
+        let lease = |granted: &Granted| Argument::Lease { lease: granted.lease, offset_bytes: 0 };
+        let bytes = from.bytes.min(to.bytes);
+        let grid = Grid::line(Grid::cover(bytes.div_ceil(8), 256).blocks[0].clamp(1, 4096), 256);
+        self.call(&Launch::new(&kernel, grid, &[lease(to), lease(from), bytes.into()]))?.wait()
+    }
+
+    /// Gives back what has a name when all calls with it are over: what was written is there under the name from now on.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn settle(&self, named: Named) -> Result<(), CallError> {
+        let Named { name, lease, is_copy, .. } = named;
+        let mut link = self.link()?;
+        if is_copy {
+            link.call(Request::Publish { lease, policy: Policy::Restore, point: Point::default(), name })?;
+        }
+        Ok(link.give_back(lease, Point::default())?)
+    }
+}

@@ -1,0 +1,130 @@
+//! The broker on this machine as a [`Place`]: memory is leased, kernels run in a worker, copies are this process's. The stream of
+//! the copies and the worker's wait for each other on the device.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use freehold::{Grid, Stream};
+use sha2::{Digest, Sha256};
+
+use super::{GpuKernel, GpuResult, Place};
+use crate::client::{Broker, Call, Caller, Launch, Lease, Module};
+use crate::kernels::Signature;
+use crate::order::Argument;
+use crate::wire::Id;
+
+/// So many calls are remembered before those that are over are looked at.
+const CALLS_MAX: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct AtBroker {
+    // Leases go before who calls: they are given back behind the calls.
+    books: Mutex<Books>,
+    stream: Stream,
+    caller: Caller,
+    broker: Broker,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    leases: BTreeMap<Id, Lease<u8>>,
+    modules: BTreeMap<Id, Module>,
+    /// Calls whose outcome was not told.
+    calls: Vec<Call>,
+    /// Whether the stream has work that no call waits for yet.
+    is_ahead: bool,
+}
+
+impl AtBroker {
+    pub(super) fn new(broker: Broker) -> GpuResult<Self> {
+        let (stream, caller) = (broker.device().stream()?, Caller::of(&broker)?);
+        Ok(Self { books: Mutex::default(), stream, caller, broker })
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the stream's next work wait for the last call.
+    fn await_calls(&self, books: &Books) -> GpuResult<()> {
+        if let Some(last) = books.calls.last() {
+            self.broker.await_point(&self.stream, last.point())?;
+        }
+        Ok(())
+    }
+}
+
+impl Books {
+    fn lease(&mut self, memory: Id) -> &mut Lease<u8> {
+        self.leases.get_mut(&memory).expect("a buffer has its memory")
+    }
+
+    /// Waits for all calls: the first that went wrong.
+    fn settle(&mut self) -> GpuResult<()> {
+        let mut outcome = Ok(());
+        for call in std::mem::take(&mut self.calls) {
+            outcome = outcome.and(call.wait());
+        }
+        Ok(outcome?)
+    }
+}
+
+impl Place for AtBroker {
+    fn alloc(&self, bytes: u64) -> GpuResult<Id> {
+        let lease = self.broker.reserve::<u8>(&self.stream, usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        let memory = lease.id();
+        self.books().leases.insert(memory, lease);
+        Ok(memory)
+    }
+
+    fn release(&self, memory: Id) {
+        let gone = self.books().leases.remove(&memory);
+        drop(gone);
+    }
+
+    fn upload(&self, to: Id, from: &[u8]) -> GpuResult<()> {
+        let mut books = self.books();
+        self.await_calls(&books)?;
+        self.stream.write(&mut **books.lease(to), from)?;
+        books.is_ahead = true;
+        Ok(())
+    }
+
+    fn download(&self, from: Id, to: &mut [u8]) -> GpuResult<()> {
+        let mut books = self.books();
+        // What went wrong before is told before anything that it left is read.
+        books.settle()?;
+        Ok(self.stream.read(&**books.lease(from), to)?)
+    }
+
+    fn module(&self, text: &str) -> GpuResult<(Id, Vec<Signature>)> {
+        let hash: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        let module = self.caller.put_module(&format!("gpu/{}", &hash[..32]), text)?;
+        let (id, kernels) = (module.id(), module.kernels().to_vec());
+        self.books().modules.insert(id, module);
+        Ok((id, kernels))
+    }
+
+    fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument]) -> GpuResult<()> {
+        let mut books = self.books();
+        if books.calls.len() >= CALLS_MAX {
+            // The last stays, so that copies know what to wait for.
+            let last = books.calls.pop();
+            let earlier = books.settle();
+            books.calls.extend(last);
+            earlier?;
+        }
+        let found = books.modules.get(&kernel.module).expect("a kernel is of a module that was loaded");
+        let found = found.kernel(&kernel.signature.name)?;
+        let after = if books.is_ahead { vec![self.broker.point(&self.stream)?] } else { Vec::new() };
+        let call = self.caller.call(&Launch { after: &after, ..Launch::new(&found, grid, arguments) })?;
+        books.calls.push(call);
+        books.is_ahead = false;
+        Ok(())
+    }
+
+    fn wait(&self) -> GpuResult<()> {
+        self.books().settle()?;
+        Ok(self.stream.synchronize()?)
+    }
+}

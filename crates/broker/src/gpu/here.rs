@@ -1,0 +1,147 @@
+//! The device of this process as a [`Place`]: one stream, and blocks by number.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use freehold::{Actual, Block, Device, Grid, Image, Stream};
+
+use super::{GpuKernel, GpuResult, Place};
+use crate::client::CallError;
+use crate::kernels::{Kind, Parameter, Signature, kernels};
+use crate::order::Argument;
+use crate::wire::Id;
+
+#[derive(Debug)]
+pub(super) struct Here {
+    device: Device,
+    stream: Stream,
+    books: Mutex<Books>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    last: u64,
+    blocks: BTreeMap<Id, Block<u8>>,
+    modules: Vec<Loaded>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    text: String,
+    signatures: Vec<Signature>,
+    kernels: Vec<freehold::Kernel>,
+}
+
+impl Here {
+    pub(super) fn new(device: &Device) -> GpuResult<Self> {
+        Ok(Self { device: device.clone(), stream: device.stream()?, books: Mutex::default() })
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Books {
+    fn block(&mut self, memory: Id) -> &mut Block<u8> {
+        self.blocks.get_mut(&memory).expect("a buffer has its memory")
+    }
+}
+
+impl Place for Here {
+    fn alloc(&self, bytes: u64) -> GpuResult<Id> {
+        let block = self.stream.alloc::<u8>(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        let mut books = self.books();
+        books.last += 1;
+        let memory = Id(books.last);
+        books.blocks.insert(memory, block);
+        Ok(memory)
+    }
+
+    fn release(&self, memory: Id) {
+        let gone = self.books().blocks.remove(&memory);
+        drop(gone);
+    }
+
+    fn upload(&self, to: Id, from: &[u8]) -> GpuResult<()> {
+        Ok(self.stream.write(self.books().block(to), from)?)
+    }
+
+    fn download(&self, from: Id, to: &mut [u8]) -> GpuResult<()> {
+        Ok(self.stream.read(&*self.books().block(from), to)?)
+    }
+
+    fn module(&self, text: &str) -> GpuResult<(Id, Vec<Signature>)> {
+        let mut books = self.books();
+        if let Some(known) = books.modules.iter().position(|loaded| loaded.text == text) {
+            return Ok((Id(known as u64), books.modules[known].signatures.clone()));
+        }
+        let module = self.device.module(&Image::ptx(text)?)?;
+        let signatures = kernels(text).map_err(CallError::NotPtx)?;
+        let kernels = signatures.iter().map(|signature| module.kernel(&signature.name));
+        let kernels = kernels.collect::<freehold::Result<Vec<_>>>()?;
+        books.modules.push(Loaded { text: text.to_owned(), signatures: signatures.clone(), kernels });
+        Ok((Id(books.modules.len() as u64 - 1), signatures))
+    }
+
+    fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument]) -> GpuResult<()> {
+        let books = self.books();
+        let Signature { name, parameters } = &kernel.signature;
+        if parameters.len() != arguments.len() {
+            let (kernel, wanted, given) = (name.clone(), parameters.len(), arguments.len());
+            return Err(CallError::ArgumentCount { kernel, wanted, given }.into());
+        }
+        // Bytes as words, so that they lie where a kernel's parameters may.
+        let words: Vec<Vec<u64>> = arguments.iter().map(words).collect();
+        let mut actuals = Vec::with_capacity(arguments.len());
+        for (at, argument) in arguments.iter().enumerate() {
+            let (wanted, number) = (parameters[at], at + 1);
+            let (given, actual) = match argument {
+                Argument::Number { parameter, .. } => (*parameter, Actual::bytes(&words[at], parameter.bytes as usize)),
+                Argument::Bytes(bytes) => {
+                    let given = Parameter { kind: Kind::Bytes, bytes: bytes.len() as u32 };
+                    (given, Actual::bytes(&words[at], bytes.len()))
+                }
+                Argument::Lease { lease, offset_bytes } => {
+                    if !wanted.takes_address() {
+                        let kernel = name.clone();
+                        return Err(CallError::NotMemory { kernel, argument: number, wanted }.into());
+                    }
+                    let kernel = name.clone();
+                    let Some(block) = books.blocks.get(lease) else {
+                        return Err(CallError::NoLease { kernel, argument: number }.into());
+                    };
+                    let (offset_bytes, bytes) = (*offset_bytes, block.len() as u64);
+                    let outside = CallError::OutsideOfLease { kernel, argument: number, offset_bytes, bytes };
+                    actuals.push(Actual::memory(block, offset_bytes as usize).ok_or(outside)?);
+                    continue;
+                }
+            };
+            if !wanted.takes(&given) {
+                return Err(CallError::ArgumentKind { kernel: name.clone(), argument: number, wanted, given }.into());
+            }
+            actuals.push(actual.expect("as many words as it has bytes"));
+        }
+        let loaded = &books.modules[kernel.module.0 as usize].kernels[kernel.index as usize];
+        Ok(self.stream.launch(loaded, grid, &actuals[..])?)
+    }
+
+    fn wait(&self) -> GpuResult<()> {
+        Ok(self.stream.synchronize()?)
+    }
+}
+
+fn words(argument: &Argument) -> Vec<u64> {
+    match argument {
+        Argument::Number { bits, .. } => vec![*bits],
+        Argument::Bytes(bytes) => {
+            let word = |part: &[u8]| {
+                let mut whole = [0; 8];
+                whole[..part.len()].copy_from_slice(part);
+                u64::from_le_bytes(whole)
+            };
+            bytes.chunks(8).map(word).collect()
+        }
+        Argument::Lease { .. } => Vec::new(),
+    }
+}

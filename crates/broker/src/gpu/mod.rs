@@ -1,0 +1,229 @@
+//! One handle for a GPU, wherever it is: `alloc`, `upload`, `launch`, `download` and `wait` read the same for the device of this
+//! process, for the broker on this machine, and for whatever else is a [`Place`].
+//!
+//! Work is carried out in the order in which it is asked for. Nothing waits but `download` and `wait`.
+
+mod broker;
+mod here;
+
+use std::fmt::Debug;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::sync::Arc;
+
+use freehold::{Device, Grid, Plain};
+use zerocopy::IntoBytes;
+
+use self::broker::AtBroker;
+use self::here::Here;
+use crate::client::{Broker, CallError, Error};
+use crate::kernels::Signature;
+use crate::order::Argument;
+use crate::place;
+use crate::wire::Id;
+
+/// Why a GPU did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum GpuError {
+    #[error(transparent)]
+    Here(Box<freehold::Error>),
+    #[error(transparent)]
+    Broker(#[from] Error),
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// Of a place that this crate does not know.
+    #[error(transparent)]
+    Elsewhere(Box<dyn std::error::Error + Send + Sync>),
+    #[error("{from_elements} elements cannot be copied to where {to_elements} are")]
+    LengthsDiffer { from_elements: usize, to_elements: usize },
+    #[error("the memory is of another GPU")]
+    OtherGpu,
+}
+
+impl From<freehold::Error> for GpuError {
+    fn from(error: freehold::Error) -> Self {
+        Self::Here(Box::new(error))
+    }
+}
+
+pub type GpuResult<T> = std::result::Result<T, GpuError>;
+
+/// Where memory lies and kernels run. Memory and modules are known by numbers of the place's own; what is asked for is carried out in
+/// its order.
+pub trait Place: Debug + Send + Sync {
+    fn alloc(&self, bytes: u64) -> GpuResult<Id>;
+    /// Gives memory back, behind the work that was asked for with it.
+    fn release(&self, memory: Id);
+    fn upload(&self, to: Id, from: &[u8]) -> GpuResult<()>;
+    /// Waits for the work before it.
+    fn download(&self, from: Id, to: &mut [u8]) -> GpuResult<()>;
+    /// Has a text of PTX loaded: its number, and its kernels.
+    fn module(&self, text: &str) -> GpuResult<(Id, Vec<Signature>)>;
+    /// The arguments' leases are numbers of memory of this place.
+    fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument]) -> GpuResult<()>;
+    /// Waits for all work, and tells what went wrong with it.
+    fn wait(&self) -> GpuResult<()>;
+}
+
+/// A GPU. A handle.
+#[derive(Clone, Debug)]
+pub struct Gpu {
+    place: Arc<dyn Place>,
+}
+
+/// A kernel of a module that a GPU has loaded.
+#[derive(Clone, Debug)]
+pub struct GpuKernel {
+    pub module: Id,
+    /// Its place among the kernels of its module.
+    pub index: u32,
+    pub signature: Signature,
+}
+
+/// Memory of a GPU, for elements of one type. Dropped, it is given back behind the work with it.
+#[derive(Debug)]
+pub struct Buffer<T> {
+    place: Arc<dyn Place>,
+    memory: Id,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl Gpu {
+    /// The device of this process.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub fn here() -> GpuResult<Self> {
+        Self::on(&freehold::open()?)
+    }
+
+    /// A device of this process.
+    ///
+    /// # Errors
+    /// Where it makes no stream.
+    pub fn on(device: &Device) -> GpuResult<Self> {
+        Ok(Self::at_place(Here::new(device)?))
+    }
+
+    /// This user's broker: memory is leased there, and kernels run in a worker of its own. Copies are this process's, on its own
+    /// view of the device.
+    ///
+    /// # Errors
+    /// [`LinkError::NoBroker`](crate::LinkError::NoBroker) where none is running.
+    pub fn at_broker() -> GpuResult<Self> {
+        Self::at_broker_of(&freehold::open()?, &place::socket())
+    }
+
+    /// As [`at_broker`](Self::at_broker), at a path, with a device.
+    ///
+    /// # Errors
+    /// As [`at_broker`](Self::at_broker).
+    pub fn at_broker_of(device: &Device, path: &Path) -> GpuResult<Self> {
+        Ok(Self::at_place(AtBroker::new(Broker::connect_at(device, path)?)?))
+    }
+
+    pub fn at_place(place: impl Place + 'static) -> Self {
+        Self { place: Arc::new(place) }
+    }
+
+    /// Memory for `len` elements, with whatever is in it.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn alloc<T: Plain>(&self, len: usize) -> GpuResult<Buffer<T>> {
+        let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+        let memory = self.place.alloc(bytes)?;
+        Ok(Buffer { place: self.place.clone(), memory, len, elements: PhantomData })
+    }
+
+    /// Memory with a copy of `from`.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc), and those of the copy.
+    pub fn upload<T: Plain>(&self, from: &[T]) -> GpuResult<Buffer<T>> {
+        let buffer = self.alloc(from.len())?;
+        self.place.upload(buffer.memory, from.as_bytes())?;
+        Ok(buffer)
+    }
+
+    /// Writes all of a buffer anew.
+    ///
+    /// # Errors
+    /// [`GpuError::LengthsDiffer`], [`GpuError::OtherGpu`], and those of the copy.
+    pub fn write<T: Plain>(&self, to: &mut Buffer<T>, from: &[T]) -> GpuResult<()> {
+        self.expect(to)?;
+        if from.len() != to.len {
+            return Err(GpuError::LengthsDiffer { from_elements: from.len(), to_elements: to.len });
+        }
+        self.place.upload(to.memory, from.as_bytes())
+    }
+
+    /// What is in a buffer. This waits.
+    ///
+    /// # Errors
+    /// [`GpuError::OtherGpu`], those of the copy, and of the work before it.
+    pub fn download<T: Plain>(&self, from: &Buffer<T>) -> GpuResult<Vec<T>> {
+        self.expect(from)?;
+        let mut elements = T::new_vec_zeroed(from.len)
+            .map_err(|_| freehold::Error::TooManyElements { elements: from.len, element_bytes: size_of::<T>() })?;
+        self.place.download(from.memory, elements.as_mut_bytes())?;
+        Ok(elements)
+    }
+
+    /// The kernel of a text of PTX, which is loaded once for each.
+    ///
+    /// # Errors
+    /// What the compiler says; [`freehold::Error::NoSuchKernel`].
+    pub fn kernel(&self, text: &str, name: &str) -> GpuResult<GpuKernel> {
+        let (module, kernels) = self.place.module(text)?;
+        let found = kernels.iter().position(|kernel| &*kernel.name == name);
+        let index = found.ok_or_else(|| freehold::Error::NoSuchKernel {
+            name: name.to_owned(),
+            known: kernels.iter().map(|kernel| kernel.name.to_string()).collect(),
+        })?;
+        Ok(GpuKernel { module, index: index as u32, signature: kernels[index].clone() })
+    }
+
+    /// Launches a kernel: numbers are arguments by `into()`, buffers by [`Buffer::argument`].
+    ///
+    /// # Errors
+    /// Those of arguments that are not the kernel's parameters. What is found out later is told by [`wait`](Self::wait).
+    pub fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument]) -> GpuResult<()> {
+        self.place.launch(kernel, grid, arguments)
+    }
+
+    /// Waits for all that was asked for, and tells what went wrong with it.
+    ///
+    /// # Errors
+    /// The first that was not told yet.
+    pub fn wait(&self) -> GpuResult<()> {
+        self.place.wait()
+    }
+
+    fn expect<T>(&self, buffer: &Buffer<T>) -> GpuResult<()> {
+        if Arc::ptr_eq(&self.place, &buffer.place) { Ok(()) } else { Err(GpuError::OtherGpu) }
+    }
+}
+
+impl<T> Buffer<T> {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// As an argument of a kernel of the same GPU, from an element on.
+    pub fn argument(&self, element: usize) -> Argument {
+        let offset_bytes = (element as u64).saturating_mul(size_of::<T>() as u64);
+        Argument::Lease { lease: self.memory, offset_bytes }
+    }
+}
+
+impl<T> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        self.place.release(self.memory);
+    }
+}

@@ -1,0 +1,161 @@
+//! What a module's text says of its kernels: their names, and what each takes. Knows no driver, and nothing of calls.
+
+use std::fmt;
+use std::sync::Arc;
+
+use freehold_ptx::syntax::tree::{Function, FunctionKind, Item, Parameter as Declared, Type, Variable};
+use freehold_ptx::syntax::{self};
+
+/// What a number is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Unsigned,
+    Signed,
+    Float,
+    /// Bits of no kind: any number of that size.
+    Bits,
+    /// A structure, as its bytes.
+    Bytes,
+}
+
+/// A parameter of a kernel: a kind of number, and how many bytes it has. Texts do not tell an address from a number of 8 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    pub kind: Kind,
+    pub bytes: u32,
+}
+
+impl Parameter {
+    /// Whether an argument of that kind can be given for it. Compilers write unsigned for signed.
+    pub fn takes(&self, given: &Self) -> bool {
+        let is_integer = |kind| matches!(kind, Kind::Unsigned | Kind::Signed);
+        let is_kind = self.kind == given.kind
+            || self.kind == Kind::Bits && given.kind != Kind::Bytes
+            || is_integer(self.kind) && is_integer(given.kind);
+        is_kind && self.bytes == given.bytes
+    }
+
+    /// Whether it can hold where memory lies.
+    pub fn takes_address(&self) -> bool {
+        self.bytes == 8 && matches!(self.kind, Kind::Unsigned | Kind::Signed | Kind::Bits)
+    }
+}
+
+impl fmt::Display for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = 8 * self.bytes;
+        match self.kind {
+            Kind::Unsigned => write!(f, "u{bits}"),
+            Kind::Signed => write!(f, "i{bits}"),
+            Kind::Float => write!(f, "f{bits}"),
+            Kind::Bits => write!(f, "b{bits}"),
+            Kind::Bytes => write!(f, "{} bytes", self.bytes),
+        }
+    }
+}
+
+/// A kernel as its module's text declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    pub name: Arc<str>,
+    pub parameters: Arc<[Parameter]>,
+}
+
+/// The kernels of a text, in their order.
+///
+/// # Errors
+/// Where the text cannot be read, and why.
+pub fn kernels(text: &str) -> Result<Vec<Signature>, freehold_ptx::Error> {
+    let module = syntax::parse(text)?;
+    let is_kernel = |function: &&Function<'_>| function.kind == FunctionKind::Kernel && function.body.is_some();
+    let functions = module.items.iter().filter_map(|item| match item {
+        Item::Function(function) => Some(function),
+        Item::Variable(_) | Item::Alias { .. } => None,
+    });
+    Ok(functions.filter(is_kernel).map(signature).collect())
+}
+
+fn signature(function: &Function<'_>) -> Signature {
+    let parameters = function.parameters.iter().map(|declared| match declared {
+        Declared::Param(variable) => parameter(variable),
+        Declared::Register { ty, .. } => scalar(*ty),
+    });
+    Signature { name: function.name.into(), parameters: parameters.collect() }
+}
+
+fn parameter(variable: &Variable<'_>) -> Parameter {
+    let one = scalar(variable.ty);
+    if variable.vector == 1 && variable.dimensions.is_empty() {
+        return one;
+    }
+    let elements = variable
+        .dimensions
+        .iter()
+        .fold(u64::from(variable.vector), |elements, length| elements.saturating_mul(length.unwrap_or(0)));
+    let bytes = elements.saturating_mul(u64::from(one.bytes));
+    Parameter { kind: Kind::Bytes, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
+}
+
+fn scalar(ty: Type) -> Parameter {
+    let (kind, bytes) = match ty {
+        Type::Pred | Type::B8 => (Kind::Bits, 1),
+        Type::B16 => (Kind::Bits, 2),
+        Type::B32 => (Kind::Bits, 4),
+        Type::B64 => (Kind::Bits, 8),
+        Type::B128 => (Kind::Bytes, 16),
+        Type::U8 => (Kind::Unsigned, 1),
+        Type::U16 => (Kind::Unsigned, 2),
+        Type::U32 => (Kind::Unsigned, 4),
+        Type::U64 => (Kind::Unsigned, 8),
+        Type::S8 => (Kind::Signed, 1),
+        Type::S16 => (Kind::Signed, 2),
+        Type::S32 => (Kind::Signed, 4),
+        Type::S64 => (Kind::Signed, 8),
+        Type::F16 | Type::Bf16 => (Kind::Bits, 2),
+        Type::F16x2 | Type::Bf16x2 => (Kind::Bits, 4),
+        Type::F32 => (Kind::Float, 4),
+        Type::F64 => (Kind::Float, 8),
+    };
+    Parameter { kind, bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "
+        .version 8.0
+        .target sm_80
+        .address_size 64
+        .func helper(.param .u32 a) { ret; }
+        .visible .entry saxpy(
+            .param .u64 y, .param .u64 x, .param .f32 a, .param .u32 n, .param .align 8 .b8 rest[16]
+        ) { ret; }
+        .visible .entry empty() { ret; }
+    ";
+
+    #[test]
+    fn a_text_tells_its_kernels_and_what_they_take() {
+        let found = kernels(TEXT).unwrap();
+        let names: Vec<&str> = found.iter().map(|kernel| &*kernel.name).collect();
+        assert_eq!(names, ["saxpy", "empty"]);
+        let told: Vec<String> = found[0].parameters.iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["u64", "u64", "f32", "u32", "16 bytes"]);
+        assert!(found[1].parameters.is_empty());
+    }
+
+    #[test]
+    fn a_signed_number_goes_for_an_unsigned_one_and_a_fraction_for_none() {
+        let [u32, i32, f32, b32] =
+            [Kind::Unsigned, Kind::Signed, Kind::Float, Kind::Bits].map(|kind| Parameter { kind, bytes: 4 });
+        assert!(u32.takes(&i32) && i32.takes(&u32) && b32.takes(&f32) && b32.takes(&u32));
+        assert!(!u32.takes(&f32) && !f32.takes(&u32) && !f32.takes(&b32));
+        assert!(!u32.takes(&Parameter { bytes: 8, ..u32 }));
+        assert!(!u32.takes_address() && Parameter { bytes: 8, ..u32 }.takes_address());
+    }
+
+    #[test]
+    fn what_is_no_text_says_where() {
+        assert_eq!(kernels(".version 8.0\n.target sm_80\nfoo").unwrap_err().at.line, 3);
+    }
+}

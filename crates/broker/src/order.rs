@@ -1,0 +1,259 @@
+//! A call as words of a slot: what a tenant's side writes and a worker's reads. Nothing here believes anything: words become a
+//! call, or they are none.
+
+use crate::calls::{CALL_WORDS, HEAD_WORDS, STREAMS};
+use crate::kernels::{Kind, Parameter};
+use crate::wire::{Id, Point};
+
+/// How many points a call waits for at the most.
+pub(crate) const POINTS_MAX: usize = 4;
+
+/// The words that points and arguments of a call have.
+pub(crate) const ROOM_WORDS: usize = CALL_WORDS - HEAD_WORDS;
+
+/// What a kernel is given.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Argument {
+    /// A number of a kind, in the low bits.
+    Number { parameter: Parameter, bits: u64 },
+    /// A structure, as its bytes.
+    Bytes(Box<[u8]>),
+    /// Memory that the tenant has leased, from a byte on. Never an address.
+    Lease { lease: Id, offset_bytes: u64 },
+}
+
+macro_rules! numbers {
+    ($($ty:ty, $kind:ident, $bits:expr;)*) => {$(
+        impl From<$ty> for Argument {
+            fn from(number: $ty) -> Self {
+                let parameter = Parameter { kind: Kind::$kind, bytes: size_of::<$ty>() as u32 };
+                #[allow(clippy::redundant_closure_call, reason = "the list says how bits are had")]
+                Self::Number { parameter, bits: ($bits)(number) }
+            }
+        }
+    )*};
+}
+
+numbers! {
+    u8, Unsigned, u64::from;
+    u16, Unsigned, u64::from;
+    u32, Unsigned, u64::from;
+    u64, Unsigned, |number| number;
+    i8, Signed, |number: i8| u64::from(number.cast_unsigned());
+    i16, Signed, |number: i16| u64::from(number.cast_unsigned());
+    i32, Signed, |number: i32| u64::from(number.cast_unsigned());
+    i64, Signed, i64::cast_unsigned;
+    f32, Float, |number: f32| u64::from(number.to_bits());
+    f64, Float, f64::to_bits;
+}
+
+impl Argument {
+    /// How many words it takes.
+    pub(crate) fn words(&self) -> usize {
+        match self {
+            Self::Number { .. } => 2,
+            Self::Bytes(bytes) => 1 + bytes.len().div_ceil(8),
+            Self::Lease { .. } => 3,
+        }
+    }
+}
+
+/// What a call is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    Launch,
+    /// Load the module, so that its text is known to compile.
+    Load,
+}
+
+/// The head of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) task: Task,
+    pub(crate) stream: u32,
+    /// Among the calls of its stream, from 1 on.
+    pub(crate) number: u64,
+    pub(crate) module: Id,
+    /// The place of the kernel among those of its module.
+    pub(crate) kernel: u32,
+    pub(crate) blocks: [u32; 3],
+    pub(crate) threads: [u32; 3],
+    pub(crate) shared_bytes: u32,
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+fn halves(word: u64) -> [u32; 2] {
+    [word as u32, (word >> 32) as u32]
+}
+
+fn tag(kind: Kind) -> u32 {
+    match kind {
+        Kind::Unsigned => 0,
+        Kind::Signed => 1,
+        Kind::Float => 2,
+        Kind::Bits => 3,
+        Kind::Bytes => 4,
+    }
+}
+
+const LEASE: u32 = 5;
+
+/// Writes a call into words. How many it takes; points and arguments are known to fit.
+pub(crate) fn encode(to: &mut [u64; CALL_WORDS], head: &Head, after: &[Point], arguments: &[Argument]) -> usize {
+    let task = match head.task {
+        Task::Launch => 1,
+        Task::Load => 2,
+    };
+    to[0] = task | u64::from(head.stream) << 16 | (arguments.len() as u64) << 32 | (after.len() as u64) << 48;
+    to[1] = head.number;
+    to[2] = head.module.0;
+    to[3] = pair(head.kernel, head.shared_bytes);
+    to[4] = pair(head.blocks[0], head.blocks[1]);
+    to[5] = pair(head.blocks[2], head.threads[0]);
+    to[6] = pair(head.threads[1], head.threads[2]);
+    to[7] = 0;
+    let mut at = HEAD_WORDS;
+    for point in after {
+        to[at..at + 2].copy_from_slice(&point.words());
+        at += 2;
+    }
+    for argument in arguments {
+        match argument {
+            Argument::Number { parameter, bits } => {
+                to[at..at + 2].copy_from_slice(&[pair(tag(parameter.kind), parameter.bytes), *bits]);
+            }
+            Argument::Bytes(bytes) => {
+                to[at] = pair(tag(Kind::Bytes), bytes.len() as u32);
+                for (word, part) in to[at + 1..].iter_mut().zip(bytes.chunks(8)) {
+                    let mut whole = [0; 8];
+                    whole[..part.len()].copy_from_slice(part);
+                    *word = u64::from_le_bytes(whole);
+                }
+            }
+            Argument::Lease { lease, offset_bytes } => {
+                to[at..at + 3].copy_from_slice(&[pair(LEASE, 8), lease.0, *offset_bytes]);
+            }
+        }
+        at += argument.words();
+    }
+    at
+}
+
+/// What of a call follows its head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest<'a> {
+    points: &'a [u64],
+    /// Not yet read, and how many arguments are in it.
+    arguments: &'a [u64],
+    pub(crate) count: u32,
+}
+
+/// One argument as it lies in a slot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Given<'a> {
+    Number { parameter: Parameter, word: &'a u64 },
+    Bytes { bytes: u32, words: &'a [u64] },
+    Lease { lease: Id, offset_bytes: u64 },
+}
+
+/// The head of a call and what follows it. Nothing where the words are no call.
+pub(crate) fn decode(words: &[u64; CALL_WORDS]) -> Option<(Head, Rest<'_>)> {
+    let task = match words[0] & 0xffff {
+        1 => Task::Launch,
+        2 => Task::Load,
+        _ => return None,
+    };
+    let stream = (words[0] >> 16) as u32 & 0xffff;
+    let (count, points) = ((words[0] >> 32) as u32 & 0xffff, (words[0] >> 48) as usize & 0x7fff);
+    if stream >= STREAMS || points > POINTS_MAX {
+        return None;
+    }
+    let [kernel, shared_bytes] = halves(words[3]);
+    let ([x, y], [z, tx], [ty, tz]) = (halves(words[4]), halves(words[5]), halves(words[6]));
+    let (blocks, threads, module) = ([x, y, z], [tx, ty, tz], Id(words[2]));
+    let head = Head { task, stream, number: words[1], module, kernel, blocks, threads, shared_bytes };
+    let (points, arguments) = words[HEAD_WORDS..].split_at(2 * points);
+    Some((head, Rest { points, arguments, count }))
+}
+
+impl<'a> Rest<'a> {
+    pub(crate) fn points(&self) -> impl Iterator<Item = Point> + 'a {
+        self.points.chunks_exact(2).map(|words| Point::of([words[0], words[1]]))
+    }
+
+    /// The next argument. Nothing where the words are none.
+    pub(crate) fn next(&mut self) -> Option<Given<'a>> {
+        let (&first, rest) = self.arguments.split_first()?;
+        let [tag, bytes] = halves(first);
+        let kind = match tag {
+            0 => Kind::Unsigned,
+            1 => Kind::Signed,
+            2 => Kind::Float,
+            3 => Kind::Bits,
+            4 => {
+                let (words, rest) = rest.split_at_checked((bytes as usize).div_ceil(8))?;
+                self.arguments = rest;
+                return Some(Given::Bytes { bytes, words });
+            }
+            LEASE => {
+                let (words, rest) = rest.split_at_checked(2)?;
+                self.arguments = rest;
+                return Some(Given::Lease { lease: Id(words[0]), offset_bytes: words[1] });
+            }
+            _ => return None,
+        };
+        let (word, rest) = rest.split_first()?;
+        self.arguments = rest;
+        (1..=8).contains(&bytes).then_some(Given::Number { parameter: Parameter { kind, bytes }, word })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: Head = Head {
+        task: Task::Launch,
+        stream: 5,
+        number: 1 << 40,
+        module: Id(7 << 32 | 3),
+        kernel: 2,
+        blocks: [10, 11, 12],
+        threads: [13, 14, 15],
+        shared_bytes: 4096,
+    };
+
+    #[test]
+    fn a_call_is_read_as_it_was_written() {
+        let mut words = [0; CALL_WORDS];
+        let point = Point { tenant: Id(3), word: 5, value: 9 };
+        let lease = Argument::Lease { lease: Id(9), offset_bytes: 512 };
+        let arguments = [2.5_f32.into(), lease, Argument::Bytes([1; 12].into()), (-1_i64).into(), 7_u8.into()];
+        let used = encode(&mut words, &HEAD, &[point], &arguments);
+        assert_eq!(used, 8 + 2 + 2 + 3 + 3 + 2 + 2);
+        let (head, mut rest) = decode(&words).unwrap();
+        assert_eq!((head, rest.count), (HEAD, 5));
+        assert_eq!(rest.points().collect::<Vec<_>>(), [point]);
+        let f32 = Parameter { kind: Kind::Float, bytes: 4 };
+        assert_eq!(rest.next(), Some(Given::Number { parameter: f32, word: &0x4020_0000 }));
+        assert_eq!(rest.next(), Some(Given::Lease { lease: Id(9), offset_bytes: 512 }));
+        assert_eq!(rest.next(), Some(Given::Bytes { bytes: 12, words: &[0x0101_0101_0101_0101, 0x0101_0101] }));
+        let i64 = Parameter { kind: Kind::Signed, bytes: 8 };
+        assert_eq!(rest.next(), Some(Given::Number { parameter: i64, word: &u64::MAX }));
+    }
+
+    #[test]
+    fn words_of_any_kind_are_a_call_or_none() {
+        let mut words = [u64::MAX; CALL_WORDS];
+        assert!(decode(&words).is_none());
+        encode(&mut words, &HEAD, &[], &[]);
+        words[0] |= 9 << 32;
+        let (_, mut rest) = decode(&words).unwrap();
+        assert_eq!((rest.count, rest.next()), (9, None));
+        words[HEAD_WORDS] = u64::from(u32::MAX) << 32 | 4;
+        assert_eq!(decode(&words).unwrap().1.next(), None, "more bytes than a call has");
+    }
+}

@@ -1,0 +1,311 @@
+//! One tenant's calls: taken out of its ring, checked, launched in streams of its own. Nothing of a call is believed: modules,
+//! kernels and leases are looked up, and arguments are held against parameters and bounds.
+
+use std::sync::Arc;
+
+use freehold::{Actual, Device, Grid, Stream};
+use freehold_driver::cuda::CUerror;
+
+use super::stock::{Lack, Stock, of_device};
+use super::watch::{Gate, Line, ROOM_FOR_END, Watch};
+use crate::calls::{CALL_WORDS, Calls, STREAMS};
+use crate::client::{Error, LinkError};
+use crate::order::{Given, Head, Rest, Task, decode};
+use crate::trouble::{Told, Trouble};
+use crate::wire::{Id, Point, Refusal};
+
+/// How many calls are taken before others have their turn, and behind how many the stream writes its word at the latest.
+const TURN: usize = 8;
+
+/// Launches that have not come to their end. Beyond, no more are taken.
+const FLIGHT_MAX: u64 = 1024;
+
+/// What came of looking into a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Served {
+    Nothing,
+    Some,
+    /// The device has failed, with a code.
+    Fatal(u32),
+}
+
+#[derive(Debug)]
+pub(super) struct Desk {
+    tenant: Id,
+    calls: Arc<Calls>,
+    watch: Arc<Watch>,
+    line: Arc<Line>,
+    lanes: [Option<Lane>; STREAMS as usize],
+    is_dismissed: bool,
+}
+
+#[derive(Debug)]
+struct Lane {
+    stream: Stream,
+    /// The last call that the stream writes the word behind.
+    marked: u64,
+    /// How far the tenant was told that it has come.
+    told: u64,
+}
+
+impl Desk {
+    pub(super) fn new(tenant: Id, calls: Arc<Calls>, watch: Arc<Watch>) -> Self {
+        let line = watch.line(tenant);
+        Self { tenant, calls, watch, line, lanes: Default::default(), is_dismissed: false }
+    }
+
+    pub(super) fn tenant(&self) -> Id {
+        self.tenant
+    }
+
+    /// Its tenant has gone.
+    pub(super) fn dismiss(&mut self) {
+        self.is_dismissed = true;
+    }
+
+    /// Whether its tenant has gone, and all of its calls have come to their end.
+    pub(super) fn is_left(&self) -> bool {
+        let is_left = self.is_dismissed && !self.is_pending() && !self.calls.peek(&mut [0; CALL_WORDS]);
+        if is_left {
+            self.watch.remove(self.tenant);
+        }
+        is_left
+    }
+
+    /// Says whether this process sleeps. Whether there is a call meanwhile that can be taken.
+    pub(super) fn set_asleep(&self, is_asleep: bool) -> bool {
+        self.calls.set_asleep(is_asleep) && self.has_room()
+    }
+
+    /// Says that this process does not sleep.
+    pub(super) fn wake(&self) {
+        self.calls.set_asleep(false);
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = (u32, &Lane)> {
+        (0..).zip(&self.lanes).filter_map(|(stream, lane)| Some((stream, lane.as_ref()?)))
+    }
+
+    /// Whether calls have not come to their end.
+    pub(super) fn is_pending(&self) -> bool {
+        self.flight() > 0
+    }
+
+    fn flight(&self) -> u64 {
+        let flight = self.lanes().map(|(stream, _)| {
+            let lane = self.line.lane(stream);
+            lane.put().saturating_sub(lane.done(&self.watch))
+        });
+        flight.sum()
+    }
+
+    /// Whether one more call can be taken: what goes wrong with it can be told.
+    fn has_room(&self) -> bool {
+        self.calls.room() > ROOM_FOR_END && self.flight() < FLIGHT_MAX
+    }
+
+    /// The driver's code where work has failed.
+    pub(super) fn fault(&self) -> Option<u32> {
+        self.lanes().find_map(|(_, lane)| match lane.stream.is_idle() {
+            Err(error) => match of_device(&error) {
+                Trouble::Faulted { code } | Trouble::Device { code } => Some(code),
+                _ => None,
+            },
+            Ok(_) => None,
+        })
+    }
+
+    /// Launches what is called, for a turn, and has streams write their words behind it.
+    pub(super) fn serve(&mut self, device: &Device, stock: &mut Stock) -> Served {
+        let mut served = Served::Nothing;
+        let mut words = [0; CALL_WORDS];
+        for _ in 0..TURN {
+            if !self.calls.peek(&mut words) || !self.has_room() {
+                break;
+            }
+            served = Served::Some;
+            self.calls.take();
+            if let Err(code) = self.answer(&words, device, stock) {
+                return Served::Fatal(code);
+            }
+        }
+        match self.mark_all() {
+            Ok(()) => {
+                self.tell_progress();
+                served
+            }
+            Err(code) => Served::Fatal(code),
+        }
+    }
+
+    /// Carries a call out, or tells why not. The code of a device that has failed.
+    fn answer(&mut self, words: &[u64; CALL_WORDS], device: &Device, stock: &mut Stock) -> Result<(), u32> {
+        let Some((head, rest)) = decode(words) else {
+            // No client writes such: nobody waits for it.
+            return Ok(());
+        };
+        let Head { stream, number, .. } = head;
+        if self.lanes[stream as usize].is_none() {
+            let made = device.stream().map_err(|error| match of_device(&error) {
+                Trouble::Faulted { code } | Trouble::Device { code } => code,
+                _ => CUerror::UNKNOWN.number(),
+            })?;
+            self.lanes[stream as usize] = Some(Lane { stream: made, marked: 0, told: 0 });
+        }
+        // Numbers count on: others would make the word go back, or pass what has not.
+        let lane = self.line.lane(stream);
+        if number != lane.put() + 1 {
+            self.line.tell(&Told { stream, number, last: number, trouble: Trouble::Malformed });
+            return Ok(());
+        }
+        let carried = match head.task {
+            Task::Load => stock.load(device, head.module),
+            Task::Launch => self.launch(&head, rest, device, stock),
+        };
+        self.line.lane(stream).begin(number);
+        match carried {
+            Ok(()) => Ok(()),
+            Err((Trouble::Faulted { code }, _)) => Err(code),
+            Err((trouble, text)) => {
+                if !text.is_empty() {
+                    self.calls.set_text(&text);
+                }
+                self.line.tell(&Told { stream, number, last: number, trouble });
+                Ok(())
+            }
+        }
+    }
+
+    fn launch(&mut self, head: &Head, rest: Rest<'_>, device: &Device, stock: &mut Stock) -> Result<(), Lack> {
+        let refused = |trouble| Err((trouble, String::new()));
+        stock.load(device, head.module)?;
+        let Some(loaded) = stock.kernel(head.module, head.kernel) else { return refused(Trouble::NoKernel) };
+        let parameters = loaded.signature.parameters.clone();
+        if parameters.len() != rest.count as usize {
+            return refused(Trouble::ArgumentCount { wanted: parameters.len() as u32, given: rest.count });
+        }
+        let lane = self.lanes[head.stream as usize].as_ref().expect("it was made");
+        // All that the call needs is there before any of it is used.
+        let mut given = Vec::with_capacity(parameters.len());
+        let mut left = rest;
+        for (argument, parameter) in (1..).zip(parameters.iter()) {
+            let Some(one) = left.next() else { return refused(Trouble::Malformed) };
+            let fits = match one {
+                Given::Number { parameter: number, .. } => parameter.takes(&number),
+                Given::Bytes { bytes, .. } => parameter.kind == crate::kernels::Kind::Bytes && parameter.bytes == bytes,
+                Given::Lease { .. } => parameter.takes_address(),
+            };
+            if !fits {
+                return refused(Trouble::ArgumentKind { argument });
+            }
+            if let Given::Lease { lease, offset_bytes } = one {
+                stock.borrow(&lane.stream, lease, self.tenant).map_err(|(trouble, text)| match trouble {
+                    Trouble::NoLease { .. } => (Trouble::NoLease { argument }, text),
+                    trouble => (trouble, text),
+                })?;
+                let bytes = stock.borrowed(lease).lease.len() as u64;
+                if offset_bytes >= bytes {
+                    return refused(Trouble::OutsideOfLease { argument, offset: offset_bytes, bytes });
+                }
+            }
+            given.push(one);
+        }
+        self.await_points(head, rest, &given, stock)?;
+        let actuals: Vec<Actual<'_>> = given
+            .iter()
+            .map(|one| match *one {
+                Given::Number { parameter, word } => {
+                    Actual::bytes(std::slice::from_ref(word), parameter.bytes as usize)
+                }
+                Given::Bytes { bytes, words } => Actual::bytes(words, bytes as usize),
+                Given::Lease { lease, offset_bytes } => {
+                    Actual::memory(&*stock.borrowed(lease).lease, offset_bytes as usize)
+                }
+            })
+            .map(|actual| actual.expect("sizes and bounds were looked at"))
+            .collect();
+        let grid = Grid { blocks: head.blocks, threads: head.threads, shared_bytes: head.shared_bytes };
+        let kernel = &stock.kernel(head.module, head.kernel).expect("it was found").kernel;
+        let lane = self.lanes[head.stream as usize].as_ref().expect("it was made");
+        lane.stream.launch(kernel, grid, &actuals[..]).map_err(|error| (of_launch(&error), String::new()))
+    }
+
+    /// Lets the stream wait for what the call is to come after.
+    fn await_points(
+        &mut self,
+        head: &Head,
+        rest: Rest<'_>,
+        given: &[Given<'_>],
+        stock: &mut Stock,
+    ) -> Result<(), Lack> {
+        let ready = given.iter().filter_map(|one| match *one {
+            Given::Lease { lease, .. } => Some(stock.borrowed(lease).ready),
+            _ => None,
+        });
+        let points: Vec<Point> = rest.points().chain(ready).filter(|point| point.value > 0).collect();
+        for point in points {
+            let clock = match stock.broker().clock(point.tenant) {
+                Ok(clock) => clock,
+                // All of its work has passed.
+                Err(Error::Link(LinkError::Refused { refusal: Refusal::NoTenant, .. })) => continue,
+                Err(_) => return Err((Trouble::Point, String::new())),
+            };
+            let (word, value) = (point.word as usize, point.value);
+            if word >= clock.len() {
+                return Err((Trouble::Point, String::new()));
+            }
+            if clock.read(word).wrapping_sub(value).cast_signed() >= 0 {
+                continue;
+            }
+            // What waits is the first behind a mark, so that it is known to wait, and not to run.
+            self.mark(head.stream).map_err(|code| (Trouble::Faulted { code }, String::new()))?;
+            let lane = self.lanes[head.stream as usize].as_ref().expect("it was made");
+            lane.stream.wait_word(&clock, word, value).map_err(|error| (of_launch(&error), String::new()))?;
+            self.line.lane(head.stream).gate(Gate { number: head.number, clock, word, value });
+        }
+        Ok(())
+    }
+
+    /// Has a stream write its word behind the last call.
+    fn mark(&mut self, stream: u32) -> Result<(), u32> {
+        let (lane, known) = (self.line.lane(stream), &mut self.lanes[stream as usize]);
+        let Some(known) = known.as_mut().filter(|known| known.marked < lane.put()) else { return Ok(()) };
+        lane.mark(lane.put());
+        let written = known.stream.write_word(self.watch.clock(), lane.word(), lane.put());
+        known.marked = lane.put();
+        written.map_err(|error| match of_device(&error) {
+            Trouble::Faulted { code } | Trouble::Device { code } => code,
+            _ => CUerror::UNKNOWN.number(),
+        })
+    }
+
+    fn mark_all(&mut self) -> Result<(), u32> {
+        (0..STREAMS).try_for_each(|stream| self.mark(stream))
+    }
+
+    /// Wakes the tenant if it sleeps and its calls have come further.
+    fn tell_progress(&mut self) {
+        let mut has_moved = false;
+        for (stream, lane) in (0..).zip(&mut self.lanes) {
+            let Some(lane) = lane else { continue };
+            let done = self.line.lane(stream).done(&self.watch);
+            has_moved |= std::mem::replace(&mut lane.told, done) != done;
+        }
+        if has_moved && self.calls.is_tenant_asleep() {
+            self.calls.rouse();
+        }
+    }
+}
+
+/// Why a launch was refused: its shape, or the device.
+fn of_launch(error: &freehold::Error) -> Trouble {
+    match error {
+        freehold::Error::EmptyGrid => Trouble::Shape,
+        freehold::Error::Call(call)
+            if matches!(call.code, CUerror::INVALID_VALUE | CUerror::LAUNCH_OUT_OF_RESOURCES) =>
+        {
+            Trouble::Shape
+        }
+        error => of_device(error),
+    }
+}

@@ -1,0 +1,215 @@
+//! How far the calls of all that are served have come, and the thread that ends this process when a kernel takes too long: the one
+//! that launches may be held up by that kernel itself.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use freehold::Clock;
+
+use super::end;
+use crate::calls::{Calls, STREAMS, word_of};
+use crate::trouble::{Told, Trouble};
+use crate::wire::Id;
+
+/// The longest time between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Messages that are kept for the end: one for each stream.
+pub(super) const ROOM_FOR_END: u32 = STREAMS;
+
+#[derive(Debug)]
+pub(super) struct Watch {
+    clock: Arc<Clock>,
+    limit: Duration,
+    lines: Mutex<Vec<Arc<Line>>>,
+}
+
+/// The calls of one tenant.
+#[derive(Debug)]
+pub(super) struct Line {
+    tenant: Id,
+    calls: Arc<Calls>,
+    lanes: [Lane; STREAMS as usize],
+    /// Held by who tells the tenant something.
+    telling: Mutex<()>,
+}
+
+/// The calls of one stream, by their numbers.
+#[derive(Debug)]
+pub(super) struct Lane {
+    word: usize,
+    /// The last that was put in.
+    put: AtomicU64,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Those behind which the stream writes the word, and have not passed.
+    marks: VecDeque<u64>,
+    /// Calls that wait for words of others before they begin.
+    gates: VecDeque<Gate>,
+    /// The first that has not come to its end, and since when it is that.
+    oldest: (u64, Option<Instant>),
+}
+
+/// A call that begins when a word has come to a value.
+#[derive(Debug)]
+pub(super) struct Gate {
+    pub(super) number: u64,
+    pub(super) clock: Arc<Clock>,
+    pub(super) word: usize,
+    pub(super) value: u64,
+}
+
+impl Gate {
+    fn is_open(&self) -> bool {
+        self.clock.read(self.word).wrapping_sub(self.value).cast_signed() >= 0
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watch {
+    pub(super) fn start(clock: Arc<Clock>, limit: Duration) -> io::Result<Arc<Self>> {
+        let watch = Arc::new(Self { clock, limit, lines: Mutex::default() });
+        let watched = watch.clone();
+        let period = (limit / 4).clamp(Duration::from_millis(1), LOOK);
+        let run = move || {
+            loop {
+                thread::park_timeout(period);
+                watched.look();
+            }
+        };
+        thread::Builder::new().name("freehold-watch".into()).spawn(run)?;
+        Ok(watch)
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(super) fn add(&self, tenant: Id, seat: u32, calls: Arc<Calls>) {
+        let lane = |stream: usize| Lane {
+            word: word_of(seat, stream as u32) as usize,
+            put: AtomicU64::new(0),
+            inner: Mutex::default(),
+        };
+        let line = Line { tenant, calls, lanes: std::array::from_fn(lane), telling: Mutex::default() };
+        lock(&self.lines).push(Arc::new(line));
+    }
+
+    pub(super) fn line(&self, tenant: Id) -> Arc<Line> {
+        lock(&self.lines).iter().find(|line| line.tenant == tenant).expect("who has a desk has a line").clone()
+    }
+
+    pub(super) fn remove(&self, tenant: Id) {
+        lock(&self.lines).retain(|line| line.tenant != tenant);
+    }
+
+    /// Says that this process is alive, and ends it where a kernel has run for too long.
+    fn look(&self) {
+        let lines = lock(&self.lines).clone();
+        for line in lines {
+            line.calls.set_beat();
+            let now = Instant::now();
+            if line.lanes.iter().any(|lane| lane.has_hung(self, now)) {
+                self.end(Trouble::TooLong { limit_ms: self.limit.as_millis() as u64 });
+            }
+        }
+    }
+
+    /// Ends this process. Whoever is served hears why, of the calls that had begun, and that what is behind them was not carried
+    /// out.
+    pub(super) fn end(&self, trouble: Trouble) -> ! {
+        let lines = lock(&self.lines).clone();
+        let now = Instant::now();
+        let is_hang = matches!(trouble, Trouble::TooLong { .. });
+        for line in &lines {
+            for (stream, lane) in (0..).zip(&line.lanes) {
+                let (done, put) = (lane.done(self), lane.put.load(Ordering::Acquire));
+                // Where one hangs, it is known which; a fault may be of any that had begun.
+                if done < put && (!is_hang || lane.has_hung(self, now)) {
+                    let (number, last) = (done + 1, lane.last_of_first(done, put));
+                    line.tell(&Told { stream, number, last, trouble });
+                }
+            }
+            line.calls.rouse();
+        }
+        end()
+    }
+}
+
+impl Line {
+    /// Tells the tenant something. There is room for it.
+    pub(super) fn tell(&self, told: &Told) {
+        let _alone = lock(&self.telling);
+        if self.calls.room() > 0 {
+            self.calls.tell(&told.words());
+        }
+    }
+
+    pub(super) fn lane(&self, stream: u32) -> &Lane {
+        &self.lanes[stream as usize]
+    }
+}
+
+impl Lane {
+    pub(super) fn word(&self) -> usize {
+        self.word
+    }
+
+    pub(super) fn done(&self, watch: &Watch) -> u64 {
+        watch.clock.read(self.word)
+    }
+
+    pub(super) fn put(&self) -> u64 {
+        self.put.load(Ordering::Relaxed)
+    }
+
+    /// A call is about to be put in.
+    pub(super) fn begin(&self, number: u64) {
+        self.put.store(number, Ordering::Release);
+    }
+
+    /// The stream writes the word behind a call.
+    pub(super) fn mark(&self, number: u64) {
+        lock(&self.inner).marks.push_back(number);
+    }
+
+    pub(super) fn gate(&self, gate: Gate) {
+        lock(&self.inner).gates.push_back(gate);
+    }
+
+    /// The last call that the first mark which has not passed is behind.
+    fn last_of_first(&self, done: u64, put: u64) -> u64 {
+        lock(&self.inner).marks.iter().copied().find(|&mark| mark > done).unwrap_or(put)
+    }
+
+    /// Whether the first call that has not come to its end has run for longer than one may.
+    fn has_hung(&self, watch: &Watch, now: Instant) -> bool {
+        let (done, put) = (self.done(watch), self.put.load(Ordering::Acquire));
+        let mut inner = lock(&self.inner);
+        let Inner { marks, gates, oldest } = &mut *inner;
+        while marks.front().is_some_and(|&mark| mark <= done) {
+            marks.pop_front();
+        }
+        while gates.front().is_some_and(|gate| gate.number <= done) {
+            gates.pop_front();
+        }
+        // A mark is written before a call that waits, so that it is the first where it waits.
+        let is_waiting = gates.iter().take_while(|gate| gate.number == done + 1).any(|gate| !gate.is_open());
+        if done >= put || is_waiting || oldest.0 != done + 1 {
+            *oldest = (done + 1, (done < put && !is_waiting).then_some(now));
+            return false;
+        }
+        let since = *oldest.1.get_or_insert(now);
+        now.duration_since(since) > watch.limit
+    }
+}

@@ -1,0 +1,131 @@
+//! Kernels that fault, hang and write where they must not: their worker ends, and nobody else notices.
+
+use std::path::Path;
+
+use freehold::Grid;
+use freehold_broker::{Access, Argument, Blame, Call, CallError, Carried, Launch, Lease, Policy};
+
+use super::{Tenant, said, stepped};
+use crate::blocks::Outcome;
+use crate::stage::Stage;
+
+pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
+    Some(match task {
+        "call-wrong" => wrong(socket),
+        "call-wrong-often" => wrong_often(socket),
+        "call-work" => work(socket, seed),
+        _ => return None,
+    })
+}
+
+impl Tenant {
+    fn call_with(&self, kernel: &str, arguments: &[Argument]) -> Result<Call, CallError> {
+        let kernel = self.module.kernel(kernel)?;
+        self.caller.call(&Launch::new(&kernel, Grid::line(1, 1), arguments))
+    }
+}
+
+pub(crate) fn a_kernel_that_goes_wrong_takes_down_its_worker_alone(stage: &Stage) {
+    said(stage, "call-wrong");
+}
+
+fn wrong(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let lease = tenant.words(&[5; 100])?;
+    let far = |lease: &Lease<u32>| [lease.argument(0), (1_u64 << 40).into()];
+    let first = tenant.step(&lease, 1, 0)?;
+    first.wait()?;
+    // A fault, with one call before it, and two behind it.
+    let before = tenant.step(&lease, 2, 0)?;
+    before.wait()?;
+    let fault = tenant.call_with("stray", &far(&lease))?;
+    let behind = [tenant.step(&lease, 3, 0)?, tenant.step(&lease, 4, 0)?];
+    let error = fault.wait().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "kernel stray of test/kernels ended its worker: CUDA_ERROR_ILLEGAL_ADDRESS (700); it may have been carried out, as \
+         a whole or in part"
+    );
+    assert_eq!((error.blame(), error.carried()), (Blame::Kernel, Carried::Perhaps));
+    first.wait()?;
+    before.wait()?;
+    for call in behind {
+        // Of calls that share a mark with the one that failed it cannot be known more.
+        let error = call.wait().unwrap_err();
+        assert_eq!(error.blame(), Blame::Kernel, "{error}");
+    }
+    // The lease lives on, with what was in it, and the next call has another worker.
+    let again = tenant.step(&lease, 7, 0)?;
+    again.wait()?;
+    assert_ne!(again.point().tenant, first.point().tenant);
+    assert_eq!(tenant.read(&lease)?, [stepped(stepped(stepped(5, 1), 2), 7); 100]);
+    // One that does not end.
+    let hung = tenant.call_with("spin", &[lease.argument(0)])?;
+    let error = hung.wait().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "kernel spin of test/kernels ran for more than 2 s and was ended; it may have been carried out, as a whole or in part"
+    );
+    // Memory that is leased for reading is not written.
+    let wanted = stepped(stepped(stepped(5, 1), 2), 7);
+    tenant.broker.publish("words", lease, Policy::Restore).map_err(|(_, error)| error)?;
+    let read: Lease<u32> = tenant.broker.lease(&tenant.stream, "words", Access::Read)?;
+    let error = tenant.step(&read, 9, 0)?.wait().unwrap_err();
+    assert!(matches!(error, CallError::Faulted { .. }), "{error}");
+    assert_eq!(tenant.read(&read)?, [wanted; 100]);
+    Ok(())
+}
+
+pub(crate) fn eight_others_work_while_kernels_fault_hang_and_write_out_of_bounds(stage: &Stage) {
+    let socket = stage.socket();
+    let others: Vec<_> = (1..=8_u64)
+        .map(|seed| {
+            let words = ["device".into(), socket.clone().into(), "call-work".into(), seed.to_string().into()];
+            stage.start(&words)
+        })
+        .collect();
+    said(stage, "call-wrong-often");
+    for mut other in others {
+        let output = other.stdin.take().map(drop).map(|()| other.wait_with_output().unwrap()).unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+/// Faults, hangs and strays, one after the other.
+fn wrong_often(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let lease = tenant.words(&[5; 100])?;
+    for round in 0..6_u64 {
+        let call = match round % 3 {
+            0 => tenant.call_with("stray", &[lease.argument(0), (1_u64 << 40).into()])?,
+            // Within what is mapped: its own segment.
+            1 => tenant.call_with("stray", &[lease.argument(0), (1_u64 << 20).into()])?,
+            _ if round == 2 => tenant.call_with("spin", &[lease.argument(0)])?,
+            _ => tenant.call_with("stray", &[lease.argument(0), (1_u64 << 41).into()])?,
+        };
+        match call.wait() {
+            Ok(()) => assert_eq!(round % 3, 1),
+            Err(error) => assert_eq!((error.blame(), round % 3 == 1), (Blame::Kernel, false), "{error}"),
+        }
+    }
+    assert_eq!(tenant.read(&lease)?, [5; 100]);
+    Ok(())
+}
+
+/// Works for a while, and looks what comes out.
+fn work(socket: &Path, seed: u64) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let seed = seed as u32;
+    for round in 0..20 {
+        let lease = tenant.words(&[seed; 2000])?;
+        let mut wanted = seed;
+        let mut calls = Vec::new();
+        for k in 0..5 {
+            calls.push(tenant.step(&lease, k + round, k % 2)?);
+            wanted = stepped(wanted, k + round);
+        }
+        calls.iter().try_for_each(Call::wait)?;
+        assert_eq!(tenant.read(&lease)?, [wanted; 2000]);
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Callers and workers that are killed wherever they are, by a seed that is printed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+
+use freehold_broker::{CallError, Carried};
+
+use super::{Tenant, stepped};
+use crate::blocks::Outcome;
+use crate::stage::{self, Random, Stage, seed, sums, until};
+
+/// How many are killed of each: a fifth of what FREEHOLD_KILLS says.
+fn kills() -> u64 {
+    let tenants: u64 = std::env::var("FREEHOLD_KILLS").map_or(1000, |text| text.parse().expect("a number of tenants"));
+    tenants.div_ceil(5)
+}
+
+pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
+    Some(match task {
+        "call-idle" => idle(socket),
+        "call-storm" => storm(socket),
+        "call-killed" => killed(socket, seed),
+        _ => return None,
+    })
+}
+
+/// Calls once, says so, and waits.
+fn idle(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let lease = tenant.words(&[1; 10])?;
+    tenant.step(&lease, 1, 0)?.wait()?;
+    println!("{}", tenant.broker.tenant().0);
+    std::io::stdout().flush()?;
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Calls until it is killed, and says so each time.
+fn storm(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let mut out = std::io::stdout();
+    for round in 0.. {
+        let lease = tenant.words(&[round; 3000])?;
+        writeln!(out, "reserved")?;
+        let calls = (0..6).map(|k| tenant.step(&lease, k, k % 3)).collect::<Result<Vec<_>, _>>()?;
+        writeln!(out, "called")?;
+        if round % 2 == 0 {
+            calls.iter().try_for_each(freehold_broker::Call::wait)?;
+            writeln!(out, "done")?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn a_caller_that_is_killed_anywhere_leaves_nothing(stage: &Stage) {
+    let mut random = Random(seed());
+    let mut link = stage.link();
+    for _ in 0..kills() {
+        let words = ["device".into(), stage.socket().into(), "call-storm".into(), "0".into()];
+        let mut caller = stage.start(&words);
+        let lines = random.below(12);
+        let output = caller.stdout.take().expect("it is piped");
+        let heard = BufReader::new(output).lines().take(lines as usize).count() as u64;
+        assert_eq!(heard, lines, "it goes on until it is killed");
+        (0..random.below(1 << 16)).for_each(|_| std::hint::spin_loop());
+        stage::kill(caller.id());
+        caller.wait().unwrap();
+    }
+    until("the dead and their workers have nothing any more", || {
+        let sums = sums(&mut link);
+        let is_clean = sums.tenants == 1 && sums.leases == 0 && sums.leaving_bytes == 0;
+        (is_clean && stage.processes("worker").is_empty()).then_some(())
+    });
+    // What the dead put is there, and serves whoever comes.
+    super::said(stage, "call-saxpy");
+}
+
+pub(crate) fn killed_workers(stage: &Stage) {
+    let seed = seed();
+    assert_eq!(stage.device("call-killed", seed).as_deref(), Some(""));
+}
+
+/// Kills its own worker at random, and holds what is in its memory against what was told of its calls.
+fn killed(socket: &Path, seed: u64) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let mut random = Random(seed);
+    for _ in 0..kills() {
+        let lease = tenant.words(&[1; 200])?;
+        let count = 1 + random.below(12) as u32;
+        let calls = (0..count).map(|k| tenant.step(&lease, k, 0)).collect::<Result<Vec<_>, _>>()?;
+        (0..random.below(1 << 17)).for_each(|_| std::hint::spin_loop());
+        stage::kill_part(socket, "worker");
+        // Those that were carried out, then those of which that is not known, then those that were not.
+        let outcomes: Vec<Result<(), CallError>> = calls.iter().map(freehold_broker::Call::wait).collect();
+        let carried = outcomes.iter().take_while(|outcome| outcome.is_ok()).count();
+        let perhaps = outcomes[carried..].iter();
+        let perhaps =
+            perhaps.take_while(|outcome| matches!(outcome, Err(error) if error.carried() == Carried::Perhaps)).count();
+        for outcome in &outcomes[carried + perhaps..] {
+            let error = outcome.as_ref().expect_err("what was called later is not carried out before");
+            assert_eq!(error.carried(), Carried::Not, "{error}");
+        }
+        let states: Vec<u32> = (0..=count)
+            .scan(1, |word, k| {
+                let now = *word;
+                *word = stepped(now, k);
+                Some(now)
+            })
+            .collect();
+        // A kernel that was cut off may have stepped some words and not others.
+        let words = tenant.read(&lease)?;
+        let may_be = &states[carried..=(carried + perhaps)];
+        assert!(words.iter().all(|word| may_be.contains(word)), "{words:?} is none of {may_be:?}: {outcomes:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,304 @@
+//! Calls: kernels that a worker runs for a tenant, right by what comes out; what is refused, in which sentence; and that a kernel
+//! which goes wrong takes down its worker and nothing else.
+
+mod faults;
+mod kills;
+mod refusals;
+
+use std::path::Path;
+
+use freehold::{Grid, Stream};
+use freehold_broker::{Argument, Broker, Caller, Gpu, Launch, Lease, Module};
+
+use crate::blocks::Outcome;
+use crate::stage::{self, Stage};
+
+pub(crate) use self::faults::*;
+pub(crate) use self::kills::*;
+pub(crate) use self::refusals::*;
+
+pub(crate) const TEXT: &str = include_str!("kernels.ptx");
+
+/// A tenant with a device, that calls kernels.
+pub(crate) struct Tenant {
+    pub(crate) broker: Broker,
+    pub(crate) caller: Caller,
+
+    pub(crate) stream: Stream,
+    pub(crate) module: Module,
+}
+
+impl Tenant {
+    pub(crate) fn new(socket: &Path) -> Result<Self, Box<dyn std::error::Error>> {
+        let device = freehold::open::device(Some(&stage::device()))?;
+        let stream = device.stream()?;
+        let broker = Broker::connect_at(&device, socket)?;
+        let caller = Caller::of(&broker)?;
+        let module = caller.put_module("test/kernels", TEXT)?;
+        Ok(Self { broker, caller, stream, module })
+    }
+
+    /// Leased memory with these words.
+    pub(crate) fn words(&self, words: &[u32]) -> Result<Lease<u32>, Box<dyn std::error::Error>> {
+        let mut lease = self.broker.reserve::<u32>(&self.stream, words.len())?;
+        self.stream.write(&mut *lease, words)?;
+        self.stream.synchronize()?;
+        Ok(lease)
+    }
+
+    /// What is in leased memory.
+    pub(crate) fn read(&self, lease: &Lease<u32>) -> Result<Vec<u32>, Box<dyn std::error::Error>> {
+        Ok(self.stream.download(&**lease)?)
+    }
+
+    /// Calls `step` of the test's kernels.
+    pub(crate) fn step(
+        &self,
+        lease: &Lease<u32>,
+        k: u32,
+        stream: u32,
+    ) -> Result<freehold_broker::Call, freehold_broker::CallError> {
+        let kernel = self.module.kernel("step")?;
+        let len = lease.len() as u32;
+        let arguments = [lease.argument(0), k.into(), len.into()];
+        self.caller.call(&Launch { stream, ..Launch::new(&kernel, Grid::cover(len, 64), &arguments) })
+    }
+}
+
+/// What `step` makes of a word.
+pub(crate) fn stepped(word: u32, k: u32) -> u32 {
+    word.wrapping_mul(3).wrapping_add(k)
+}
+
+/// A process that does one thing with calls. Nothing where the task is none of these.
+pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
+    Some(match task {
+        "call-saxpy" => saxpy(socket),
+        "call-many" => many(socket),
+        "call-points" => points(socket),
+        "call-shared" => shared(socket),
+        "call-lifetimes" => lifetimes(socket),
+        "call-returns" => returns(socket),
+        "call-gpu" => gpus(socket),
+        other => return faults::act(socket, other, seed).or_else(|| kills::act(socket, other, seed)),
+    })
+}
+
+pub(crate) fn said(stage: &Stage, task: &str) {
+    assert_eq!(stage.device(task, 0).as_deref(), Some(""), "{task}");
+}
+
+pub(crate) fn a_call_computes_what_its_kernel_says(stage: &Stage) {
+    said(stage, "call-saxpy");
+}
+
+fn saxpy(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let (n, stream) = (10_000, &tenant.stream);
+    let mut y = tenant.broker.reserve::<f32>(stream, n)?;
+    let mut x = tenant.broker.reserve::<f32>(stream, n)?;
+    stream.write(&mut *y, &(0..n).map(|at| at as f32).collect::<Vec<_>>())?;
+    stream.write(&mut *x, &vec![2.0; n])?;
+    stream.synchronize()?;
+    let kernel = tenant.module.kernel("saxpy")?;
+    let arguments = [y.argument(0), x.argument(0), 3.0_f32.into(), (n as u32).into()];
+    tenant.caller.call(&Launch::new(&kernel, Grid::cover(n as u32, 256), &arguments))?.wait()?;
+    let wanted: Vec<f32> = (0..n).map(|at| at as f32 + 6.0).collect();
+    assert_eq!(stream.download(&*y)?, wanted);
+    // From an element on: the ones before it stay.
+    let arguments = [y.argument(10), x.argument(0), 1.0_f32.into(), 5_u32.into()];
+    tenant.caller.call(&Launch::new(&kernel, Grid::line(1, 32), &arguments))?.wait()?;
+    assert_eq!(stream.download(&y.view(8..17)?)?, [14.0, 15.0, 18.0, 19.0, 20.0, 21.0, 22.0, 21.0, 22.0]);
+    let kernel = tenant.module.kernel("sum")?;
+    let total = tenant.words(&[0])?;
+    let three: Vec<u8> = [1_u32, 20, 300].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let arguments = [total.argument(0), Argument::Bytes(three.into())];
+    tenant.caller.call(&Launch::new(&kernel, Grid::line(1, 1), &arguments))?.wait()?;
+    assert_eq!(tenant.read(&total)?, [321]);
+    Ok(())
+}
+
+pub(crate) fn calls_of_a_stream_are_carried_out_in_their_order(stage: &Stage) {
+    said(stage, "call-many");
+}
+
+/// More calls than a ring holds, in streams with memory of their own, and in streams that share some.
+fn many(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let leases = (0..4).map(|at| tenant.words(&[at; 100])).collect::<Result<Vec<_>, _>>()?;
+    let mut wanted: Vec<u32> = (0..4).collect();
+    let mut last = Vec::new();
+    for k in 0..300 {
+        for (stream, lease) in (0..).zip(&leases) {
+            last.push(tenant.step(lease, k, stream)?);
+            wanted[stream as usize] = stepped(wanted[stream as usize], k);
+        }
+    }
+    for call in last {
+        call.wait()?;
+    }
+    for (lease, wanted) in leases.iter().zip(wanted) {
+        assert_eq!(tenant.read(lease)?, [wanted; 100]);
+    }
+    // Streams that write the same memory take turns by themselves: three steps by the same number come to the same in any order.
+    let shared = tenant.words(&[1; 50])?;
+    let calls = (0..30).map(|at| tenant.step(&shared, 7, at % 3)).collect::<Result<Vec<_>, _>>()?;
+    calls.iter().try_for_each(freehold_broker::Call::wait)?;
+    assert_eq!(tenant.read(&shared)?, [(0..30).fold(1, |word, _| stepped(word, 7)); 50]);
+    Ok(())
+}
+
+pub(crate) fn calls_and_streams_of_a_process_wait_for_each_other_on_the_device(stage: &Stage) {
+    said(stage, "call-points");
+}
+
+fn points(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let mut lease = tenant.words(&[0; 1000])?;
+    let mut wanted = 0;
+    for round in 0..50 {
+        // The stream writes, the call steps behind it, the stream copies behind that; the host waits for nothing.
+        tenant.stream.write(&mut *lease, &[round; 1000])?;
+        let after = [tenant.broker.point(&tenant.stream)?];
+        let kernel = tenant.module.kernel("step")?;
+        let arguments = [lease.argument(0), 5_u32.into(), 1000_u32.into()];
+        let launch = Launch { after: &after, ..Launch::new(&kernel, Grid::cover(1000_u32, 128), &arguments) };
+        let call = tenant.caller.call(&launch)?;
+        tenant.broker.await_point(&tenant.stream, call.point())?;
+        wanted = stepped(round, 5);
+        if round % 10 == 0 {
+            assert_eq!(tenant.read(&lease)?, [wanted; 1000]);
+        }
+    }
+    assert_eq!(tenant.read(&lease)?, [wanted; 1000]);
+    Ok(())
+}
+
+pub(crate) fn processes_that_agree_share_a_worker_and_others_have_their_own(stage: &Stage) {
+    said(stage, "call-shared");
+}
+
+fn shared(socket: &Path) -> Outcome {
+    let one = Tenant::new(socket)?;
+    let kernel = one.module.kernel("empty")?;
+    let launch = Launch::new(&kernel, Grid::line(1, 1), &[]);
+    let worker = |caller: &Caller| -> Result<_, Box<dyn std::error::Error>> {
+        let call = caller.call(&launch)?;
+        call.wait()?;
+        Ok(call.point().tenant)
+    };
+    let [red, other_red, blue] =
+        [("red"), ("red"), ("blue")].map(|label| Caller::connect_at(socket).map(|caller| caller.sharing(label)));
+    let (red, other_red, blue) = (red?, other_red?, blue?);
+    let workers = [worker(&one.caller)?, worker(&red)?, worker(&other_red)?, worker(&blue)?];
+    assert_eq!(workers[1], workers[2]);
+    assert!(workers[0] != workers[1] && workers[1] != workers[3] && workers[0] != workers[3]);
+    // One that goes takes its worker along only if nobody else has it.
+    drop(red);
+    assert_eq!(worker(&other_red)?, workers[2]);
+    Ok(())
+}
+
+pub(crate) fn a_worker_ends_with_those_that_it_serves(stage: &Stage) {
+    let (mut tenant, _) = stage.start_device("call-idle");
+    assert_eq!(stage.processes("worker").len(), 1);
+    tenant.kill().unwrap();
+    tenant.wait().unwrap();
+    stage::until("the worker is gone", || stage.processes("worker").is_empty().then_some(()));
+    said(stage, "call-saxpy");
+    stage::until("the worker is gone", || stage.processes("worker").is_empty().then_some(()));
+    let mut link = stage.link();
+    stage::until("all memory is free", || {
+        let sums = stage::sums(&mut link);
+        (sums.tenants == 1 && sums.leases == 0 && sums.leaving_bytes == 0).then_some(())
+    });
+}
+
+pub(crate) fn a_module_stays_when_its_maker_and_the_broker_are_gone(stage: &Stage) {
+    said(stage, "call-saxpy");
+    stage.kill("broker");
+    let caller = Caller::connect_at(&stage.socket()).unwrap();
+    let listed = caller.modules().unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!((listed[0].name.as_str(), listed[0].bytes), ("test/kernels", TEXT.len() as u64));
+    let module = caller.module("test/kernels").unwrap();
+    let names: Vec<&str> = module.kernels().iter().map(|kernel| &*kernel.name).collect();
+    assert_eq!(names, ["empty", "saxpy", "step", "spin", "stray", "sum"]);
+    // A process without a device calls what is there.
+    let kernel = module.kernel("empty").unwrap();
+    caller.call(&Launch::new(&kernel, Grid::line(3, 32), &[])).unwrap().wait().unwrap();
+    caller.drop_module("test/kernels").unwrap();
+    assert!(caller.modules().unwrap().is_empty());
+}
+
+pub(crate) fn calls_go_on_when_the_broker_dies(stage: &Stage) {
+    said(stage, "call-lifetimes");
+}
+
+fn lifetimes(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let lease = tenant.words(&[1; 64])?;
+    let mut wanted = 1;
+    for round in 0..12 {
+        if round % 4 == 2 {
+            stage::kill_part(socket, "broker");
+        }
+        tenant.step(&lease, round, 0)?.wait()?;
+        wanted = stepped(wanted, round);
+        // New memory, so that the worker has to borrow of the broker that is there now.
+        let other = tenant.words(&[round; 64])?;
+        tenant.step(&other, 1, 1)?.wait()?;
+        assert_eq!(tenant.read(&other)?, [stepped(round, 1); 64]);
+    }
+    assert_eq!(tenant.read(&lease)?, [wanted; 64]);
+    Ok(())
+}
+
+pub(crate) fn what_is_returned_with_calls_pending_is_free_when_they_have_passed(stage: &Stage) {
+    said(stage, "call-returns");
+}
+
+fn returns(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    for round in 0..100 {
+        let lease = tenant.words(&[round; 5000])?;
+        for k in 0..8 {
+            drop(tenant.step(&lease, k, k % 2)?);
+        }
+        // Its memory is the next round's: calls that still ran would write there.
+        drop(lease);
+        let next = tenant.words(&[77; 5000])?;
+        assert_eq!(tenant.read(&next)?, [77; 5000]);
+    }
+    stage::until("nothing is leased", || (tenant.broker.sums().ok()?.leases == 0).then_some(()));
+    Ok(())
+}
+
+pub(crate) fn one_handle_reads_the_same_here_and_at_the_broker(stage: &Stage) {
+    said(stage, "call-gpu");
+}
+
+fn gpus(socket: &Path) -> Outcome {
+    let device = freehold::open::device(Some(&stage::device()))?;
+    for gpu in [Gpu::on(&device)?, Gpu::at_broker_of(&device, socket)?] {
+        let step = gpu.kernel(TEXT, "step")?;
+        let mut x = gpu.upload(&[1_u32; 300])?;
+        let mut wanted = 1;
+        for k in 0..100 {
+            gpu.launch(&step, Grid::cover(300_u32, 64), &[x.argument(0), k.into(), 300_u32.into()])?;
+            wanted = stepped(wanted, k);
+        }
+        assert_eq!(gpu.download(&x)?, [wanted; 300]);
+        gpu.write(&mut x, &[5; 300])?;
+        gpu.launch(&step, Grid::cover(10_u32, 64), &[x.argument(290), 2_u32.into(), 10_u32.into()])?;
+        gpu.wait()?;
+        assert_eq!(gpu.download(&x)?[288..], [5, 5, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17]);
+        let refused = |arguments: &[Argument]| gpu.launch(&step, Grid::line(1, 1), arguments).unwrap_err().to_string();
+        assert_eq!(refused(&[x.argument(0)]), "kernel step takes 3 arguments, 1 were given");
+        assert_eq!(refused(&[x.argument(0), 1.0_f32.into(), 1_u32.into()]), "argument 2 of step is u32, f32 was given");
+        let unknown = gpu.kernel(TEXT, "stop").unwrap_err().to_string();
+        assert_eq!(unknown, "the image has no kernel \"stop\"; it has empty, saxpy, step, spin, stray, sum");
+        assert!(gpu.kernel("nonsense", "stop").is_err());
+    }
+    Ok(())
+}

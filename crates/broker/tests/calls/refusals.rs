@@ -1,0 +1,112 @@
+//! What is refused, and in which sentence.
+
+use freehold::Grid;
+use freehold_broker::wire::Id;
+use freehold_broker::{Argument, Blame, Call, CallError, Caller, Carried, Launch, Module};
+
+use super::TEXT;
+use crate::stage::Stage;
+
+fn setting(stage: &Stage) -> (Caller, Module) {
+    let caller = Caller::connect_at(&stage.socket()).unwrap();
+    let module = caller.put_module("blas/saxpy", TEXT).unwrap();
+    (caller, module)
+}
+
+/// The sentence of what is refused here, or by the worker. Nothing was carried out.
+fn said(call: Result<Call, CallError>) -> String {
+    let error = call.and_then(|call| call.wait()).unwrap_err();
+    assert_eq!((error.blame(), error.carried()), (Blame::Caller, Carried::Not), "{error}");
+    error.to_string()
+}
+
+pub(crate) fn every_bad_call_is_refused_in_a_sentence(stage: &Stage) {
+    let (caller, module) = setting(stage);
+    let other = stage.link().reserve(4096).unwrap();
+    let own = caller.link().unwrap().reserve(4096).unwrap();
+    let lease = |lease: Id, offset_bytes: u64| Argument::Lease { lease, offset_bytes };
+    assert_eq!(
+        caller.module("blas/saxpi").unwrap_err().to_string(),
+        "there is no module blas/saxpi: `freehold module put FILE --name blas/saxpi` makes one; nearest: blas/saxpy"
+    );
+    assert_eq!(
+        module.kernel("saxpi").unwrap_err().to_string(),
+        "module blas/saxpy has no kernel saxpi; it has empty, saxpy, step, spin, stray, sum"
+    );
+    let saxpy = module.kernel("saxpy").unwrap();
+    let grid = Grid::line(1, 32);
+    let call = |arguments: &[Argument]| said(caller.call(&Launch::new(&saxpy, grid, arguments)));
+    let (y, x) = (lease(own.lease, 0), lease(own.lease, 64));
+    assert_eq!(call(&[y.clone(), x.clone()]), "kernel saxpy takes 4 arguments, 2 were given");
+    assert_eq!(call(&[y.clone(), x.clone(), 2_u32.into(), 1_u32.into()]), "argument 3 of saxpy is f32, u32 was given");
+    assert_eq!(
+        call(&[y.clone(), x.clone(), 2.0_f32.into(), 1_u64.into()]),
+        "argument 4 of saxpy is u32, u64 was given"
+    );
+    assert_eq!(
+        call(&[y.clone(), x.clone(), y.clone(), 1_u32.into()]),
+        "argument 3 of saxpy is f32, and a lease needs one of 8 bytes"
+    );
+    assert_eq!(
+        call(&[y.clone(), Argument::Bytes([0; 8].into()), 2.0_f32.into(), 1_u32.into()]),
+        "argument 2 of saxpy is u64, 8 bytes was given"
+    );
+    assert_eq!(
+        call(&[y.clone(), lease(other.lease, 0), 2.0_f32.into(), 1_u32.into()]),
+        "argument 2 of saxpy is a lease that is over, or never was this process's"
+    );
+    assert_eq!(
+        call(&[y.clone(), lease(own.lease, 4096), 2.0_f32.into(), 1_u32.into()]),
+        "argument 2 of saxpy begins at byte 4096 of a lease of 4096"
+    );
+    let empty = module.kernel("empty").unwrap();
+    let shaped = |grid: Grid| said(caller.call(&Launch::new(&empty, grid, &[])));
+    let range = "a launch has 1 to 2147483647 blocks, 1 to 65535 in y and z, of 1 to 1024 threads:";
+    assert_eq!(shaped(Grid::line(0, 32)), format!("{range} [0, 1, 1] of [32, 1, 1] were asked for"));
+    assert_eq!(shaped(Grid::line(1, 1025)), format!("{range} [1, 1, 1] of [1025, 1, 1] were asked for"));
+    let tall = Grid { blocks: [1, 65536, 1], ..Grid::line(1, 1) };
+    assert_eq!(shaped(tall), format!("{range} [1, 65536, 1] of [1, 1, 1] were asked for"));
+    assert_eq!(
+        shaped(Grid::line(1, 1).with_shared(1 << 20)),
+        "the device does not launch empty so: fewer threads or less shared memory may do"
+    );
+    let stream = Launch { stream: 16, ..Launch::new(&empty, grid, &[]) };
+    assert_eq!(said(caller.call(&stream)), "stream 16 is none: a process has 16 at its worker, from 0 on");
+    caller.drop_module("blas/saxpy").unwrap();
+    // What is loaded is called on, whoever dropped its name.
+    caller.call(&Launch::new(&empty, grid, &[])).unwrap().wait().unwrap();
+    let newcomer = Caller::connect_at(&stage.socket()).unwrap();
+    assert_eq!(
+        said(newcomer.call(&Launch::new(&empty, grid, &[]))),
+        "there is no module blas/saxpy: `freehold module put FILE --name blas/saxpy` makes one"
+    );
+    // Whoever was refused is served.
+    let good = [y, x, 2.0_f32.into(), 1_u32.into()];
+    caller.call(&Launch::new(&saxpy, grid, &good)).unwrap().wait().unwrap();
+}
+
+pub(crate) fn every_bad_module_is_refused_in_a_sentence(stage: &Stage) {
+    let (caller, module) = setting(stage);
+    let refused = |name: &str, text: &str| caller.put_module(name, text).unwrap_err().to_string();
+    assert_eq!(refused("a b", TEXT), "a name has letters, digits, '-', '_', '.' and '/', and byte 1 is none of them");
+    assert_eq!(refused("empty", ""), "a module has 1 to 16777216 bytes, and this one 0");
+    let broken = TEXT.replace("fma.rn.f32 %f3", "fma.rn.f32 %nowhere");
+    let said = refused("broken", &broken);
+    assert!(said.starts_with("the driver refuses the module:\n"), "{said}");
+    assert!(said.contains("line 35"), "the compiler says where: {said}");
+    assert!(refused("prose", "This is no PTX at all.").starts_with("the driver refuses the module:\n"));
+    let names = |caller: &Caller| caller.modules().unwrap().into_iter().map(|one| one.name).collect::<Vec<_>>();
+    assert_eq!(names(&caller), ["blas/saxpy"], "what does not compile is not there");
+    // A name that was refused is free, also for a text that compiles.
+    caller.put_module("broken", TEXT).unwrap();
+    assert_eq!(names(&caller), ["blas/saxpy", "broken"]);
+    assert_eq!(caller.put_module("blas/saxpy", TEXT).unwrap(), module, "the same again is no error");
+    assert_eq!(
+        refused("blas/saxpy", &TEXT.replace("Never ends", "Ends never")),
+        "a module of that name is there, with another text: drop it first"
+    );
+    assert_eq!(
+        caller.drop_module("blas/saxpi").unwrap_err().to_string(),
+        "there is no module blas/saxpi: `freehold module put FILE --name blas/saxpi` makes one; nearest: blas/saxpy, broken"
+    );
+}

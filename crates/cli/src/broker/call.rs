@@ -1,0 +1,198 @@
+//! `freehold call`: a kernel of a module, launched by a worker of the broker's, on memory that has a name. This process needs no
+//! device.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use freehold::Grid;
+use freehold_broker::{Access, Argument, Caller, Launch, Name, Named};
+
+use super::elsewhere::{self, Elsewhere};
+use super::{At, Failure, bytes, names};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The module, as `freehold module ls` shows it
+    module: String,
+    /// The kernel, as `freehold module ls` shows it
+    kernel: String,
+    /// Blocks: how many in x, or in x, y and z, as in 4096 or 64,64
+    #[arg(long, value_parser = dimensions, value_name = "X[,Y,Z]")]
+    grid: [u32; 3],
+    /// Threads of a block, likewise
+    #[arg(long, value_parser = dimensions, value_name = "X[,Y,Z]")]
+    block: [u32; 3],
+    /// Dynamic shared memory of a block
+    #[arg(long, value_parser = bytes::parse, value_name = "SIZE", default_value = "0")]
+    shared: u64,
+    /// An argument: lease:NAME (published memory, to read and write), read:NAME (to read), either with +BYTES behind it to begin
+    /// there; a number as u32:7, i64:-1, f32:2.0 (8 to 64 bits); or a structure as bytes:0a0b0c
+    #[arg(long = "arg", value_parser = parse, value_name = "KIND:VALUE", allow_hyphen_values = true)]
+    arguments: Vec<Wish>,
+    /// Share a worker with all processes of this user that say the same
+    #[arg(long, value_name = "LABEL")]
+    share: Option<String>,
+    #[command(flatten)]
+    at: At,
+    /// One object that says what was done
+    #[arg(long)]
+    json: bool,
+}
+
+/// An argument as it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Wish {
+    Value(Argument),
+    Named { name: Name, access: Access, offset_bytes: u64 },
+}
+
+/// Numbers with commas between them: one, two or three.
+fn dimensions(text: &str) -> Result<[u32; 3], String> {
+    let wrong = || format!("{text:?} is no size: say one to three numbers from 1 on, as in 4096 or 64,64");
+    let numbers = text.split(',').map(|part| part.trim().parse().ok().filter(|&number| number > 0));
+    let numbers: Vec<u32> = numbers.collect::<Option<_>>().ok_or_else(wrong)?;
+    match numbers[..] {
+        [x] => Ok([x, 1, 1]),
+        [x, y] => Ok([x, y, 1]),
+        [x, y, z] => Ok([x, y, z]),
+        _ => Err(wrong()),
+    }
+}
+
+fn parse(text: &str) -> Result<Wish, String> {
+    let Some((kind, value)) = text.split_once(':') else {
+        return Err(format!("{text:?} has no kind: say lease:NAME, read:NAME, u32:7, f32:2.0 or bytes:0a0b"));
+    };
+    macro_rules! number {
+        ($ty:ty) => {{
+            let number: $ty = value.parse().map_err(|_| format!("{value:?} is no {kind}"))?;
+            Ok(Wish::Value(number.into()))
+        }};
+    }
+    match kind {
+        "u8" => number!(u8),
+        "u16" => number!(u16),
+        "u32" => number!(u32),
+        "u64" => number!(u64),
+        "i8" => number!(i8),
+        "i16" => number!(i16),
+        "i32" => number!(i32),
+        "i64" => number!(i64),
+        "f32" => number!(f32),
+        "f64" => number!(f64),
+        "bytes" => Ok(Wish::Value(Argument::Bytes(digits(value)?.into()))),
+        "lease" | "read" => {
+            let (name, offset) = value.split_once('+').unwrap_or((value, "0"));
+            let name = Name::parse(name).map_err(|wrong| format!("{name:?}: {wrong}"))?;
+            let access = if kind == "read" { Access::Read } else { Access::Write };
+            Ok(Wish::Named { name, access, offset_bytes: bytes::parse(offset)? })
+        }
+        _ => Err(format!("{kind:?} is no kind: say lease, read, bytes, or u, i or f with bits, as in u32")),
+    }
+}
+
+/// Bytes, as two hexadecimal digits each.
+fn digits(text: &str) -> Result<Vec<u8>, String> {
+    let wrong = || format!("{text:?} are no bytes: say two hexadecimal digits for each, as in 0a0b0c");
+    if text.is_empty() || !text.len().is_multiple_of(2) || !text.is_ascii() {
+        return Err(wrong());
+    }
+    (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())).collect()
+}
+
+pub(crate) fn run(arguments: &Arguments, elsewhere: &Elsewhere) -> ExitCode {
+    super::end(call(arguments, elsewhere))
+}
+
+fn call(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
+    let module = names::name(&arguments.module)?;
+    let shared_bytes = u32::try_from(arguments.shared)
+        .map_err(|_| Failure::Wrong("--shared: no device has so much shared memory; say 227KiB or less".to_owned()))?;
+    let grid = Grid { blocks: arguments.grid, threads: arguments.block, shared_bytes };
+    let took = match elsewhere.connect()? {
+        Some(remote) => elsewhere::call(&remote, module.as_str(), &arguments.kernel, grid, &arguments.arguments)?,
+        None => call_here(arguments, &module, grid)?,
+    };
+    if arguments.json {
+        let (module, kernel) = (module.as_str(), &arguments.kernel);
+        return super::say(serde_json::json!({ "module": module, "kernel": kernel, "seconds": took.as_secs_f64() }));
+    }
+    super::say(format_args!("{} of {module}: done in {took:.1?}", arguments.kernel))
+}
+
+/// How long it took.
+fn call_here(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Duration, Failure> {
+    let caller = Caller::connect_at(&arguments.at.path())?;
+    let caller = match &arguments.share {
+        Some(label) => caller.sharing(label),
+        None => caller,
+    };
+    let kernel = caller.module(module.as_str())?.kernel(&arguments.kernel)?;
+    let mut leases = BTreeMap::new();
+    let given = arguments.arguments.iter().map(|wish| argument(&caller, &arguments.arguments, &mut leases, wish));
+    let given = given.collect::<Result<Vec<_>, Failure>>()?;
+    let began = Instant::now();
+    caller.call(&Launch::new(&kernel, grid, &given))?.wait()?;
+    let took = began.elapsed();
+    for (_, named) in leases {
+        caller.settle(named)?;
+    }
+    Ok(took)
+}
+
+/// The argument of a wish. A name is leased once, however often it is said: for writing, if it is to be written anywhere.
+fn argument(
+    caller: &Caller,
+    all: &[Wish],
+    leases: &mut BTreeMap<Name, Named>,
+    wish: &Wish,
+) -> Result<Argument, Failure> {
+    let (name, offset_bytes) = match wish {
+        Wish::Value(value) => return Ok(value.clone()),
+        Wish::Named { name, offset_bytes, .. } => (name, *offset_bytes),
+    };
+    if !leases.contains_key(name) {
+        let is_written =
+            |wish: &Wish| matches!(wish, Wish::Named { name: other, access: Access::Write, .. } if other == name);
+        let access = if all.iter().any(is_written) { Access::Write } else { Access::Read };
+        leases.insert(name.clone(), caller.lease_named(name.as_str(), access)?);
+    }
+    Ok(leases[name].argument(offset_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_argument_says_its_kind() {
+        assert_eq!(parse("u32:7"), Ok(Wish::Value(7_u32.into())));
+        assert_eq!(parse("i64:-1"), Ok(Wish::Value((-1_i64).into())));
+        assert_eq!(parse("f32:2.5"), Ok(Wish::Value(2.5_f32.into())));
+        assert_eq!(parse("bytes:0aFF"), Ok(Wish::Value(Argument::Bytes([10, 255].into()))));
+        let named = |access, offset_bytes| Wish::Named { name: Name::parse("a/y").unwrap(), access, offset_bytes };
+        assert_eq!(parse("lease:a/y"), Ok(named(Access::Write, 0)));
+        assert_eq!(parse("read:a/y+4KiB"), Ok(named(Access::Read, 4096)));
+    }
+
+    #[test]
+    fn what_is_no_argument_is_told_in_a_sentence() {
+        let refused = |text| parse(text).unwrap_err();
+        assert_eq!(refused("7"), "\"7\" has no kind: say lease:NAME, read:NAME, u32:7, f32:2.0 or bytes:0a0b");
+        assert_eq!(refused("u33:7"), "\"u33\" is no kind: say lease, read, bytes, or u, i or f with bits, as in u32");
+        assert_eq!(refused("u8:256"), "\"256\" is no u8");
+        assert_eq!(refused("bytes:abc"), "\"abc\" are no bytes: say two hexadecimal digits for each, as in 0a0b0c");
+        assert_eq!(refused("lease:/y"), "\"/y\": a part of a name, between slashes, has 1 to 64 bytes: part 1 has 0");
+    }
+
+    #[test]
+    fn sizes_of_grids_are_one_to_three_numbers() {
+        assert_eq!(dimensions("4096"), Ok([4096, 1, 1]));
+        assert_eq!(dimensions("4, 5,6"), Ok([4, 5, 6]));
+        for text in ["", "0", "1,2,3,4", "-1", "1,,2", "x"] {
+            let said = format!("{text:?} is no size: say one to three numbers from 1 on, as in 4096 or 64,64");
+            assert_eq!(dimensions(text), Err(said));
+        }
+    }
+}
