@@ -8,6 +8,7 @@ mod measure;
 pub(crate) mod pool;
 mod progress;
 mod release;
+mod remote;
 pub(crate) mod report;
 mod rig;
 pub(crate) mod share;
@@ -43,6 +44,10 @@ enum What {
     ///
     /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
     Share(share::ShareArguments),
+    /// Measure bytes that go to a broker elsewhere and back, over loopback, beside plain TCP
+    ///
+    /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    Remote(remote::RemoteArguments),
 }
 
 #[derive(clap::Args)]
@@ -86,6 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         What::Release(arguments) => release(arguments),
         What::Pool(arguments) => pool::run(arguments),
         What::Share(arguments) => share::run(arguments),
+        What::Remote(arguments) => remote::run(arguments),
     };
     match figures.and_then(|text| print(&text)) {
         Ok(()) => ExitCode::SUCCESS,
