@@ -144,6 +144,11 @@ const TESTS: &[Test] = &[
         "a_kernel_that_goes_wrong_takes_down_its_worker_alone",
         calls::a_kernel_that_goes_wrong_takes_down_its_worker_alone,
     ),
+    ("a_worker_that_is_stopped_is_ended_and_replaced", calls::a_worker_that_is_stopped_is_ended_and_replaced),
+    (
+        "a_module_that_exhausts_memory_is_refused_and_its_worker_goes_on",
+        calls::a_module_that_exhausts_memory_is_refused_and_its_worker_goes_on,
+    ),
     (
         "eight_others_work_while_kernels_fault_hang_and_write_out_of_bounds",
         calls::eight_others_work_while_kernels_fault_hang_and_write_out_of_bounds,

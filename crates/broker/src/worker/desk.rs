@@ -15,7 +15,7 @@ use crate::trouble::{Told, Trouble};
 use crate::wire::{Id, Point, Refusal};
 
 /// How many calls are taken before others have their turn, and behind how many the stream writes its word at the latest.
-const TURN: usize = 8;
+const TURN: usize = 16;
 
 /// Launches that have not come to their end. Beyond, no more are taken.
 const FLIGHT_MAX: u64 = 1024;
