@@ -15,6 +15,7 @@ mod raw;
 mod serving;
 mod stage;
 mod storm;
+mod takeover;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -34,8 +35,10 @@ fn main() -> ExitCode {
             outcome(play(part, config))
         }
         "serve" => {
-            let group = rest.get(1).map(|word| number(word) as u32);
-            outcome(keeper::run(&stage::config(rest[0].clone().into(), group), None, || println!("ready")))
+            let mut config = stage::config(rest[0].clone().into());
+            config.terms.group = wish(&rest[1]);
+            config.device_uuid = wish(&rest[2]).unwrap_or(0);
+            outcome(keeper::run(&config, None, || println!("ready")))
         }
         "stranger" => serving::stranger(rest[0].as_ref(), number(&rest[1]) as u32),
         "tenant" => storm::tenant(rest),
@@ -54,6 +57,12 @@ fn number(word: &OsString) -> u64 {
     word.to_str().and_then(|word| word.parse().ok()).expect("a number")
 }
 
+/// A number, or a dash for none.
+fn wish<T: std::str::FromStr>(word: &OsString) -> Option<T> {
+    let word = word.to_str().filter(|&word| word != "-")?;
+    Some(word.parse().unwrap_or_else(|_| panic!("{word} is no number")))
+}
+
 fn outcome(outcome: std::io::Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -70,6 +79,18 @@ const TESTS: &[Test] = &[
     ("a_lease_comes_and_goes", storm::a_lease_comes_and_goes),
     ("many_leases_come_at_once_or_not_at_all", storm::many_leases_come_at_once_or_not_at_all),
     ("many_requests_are_answered_once_whoever_answers", storm::many_requests_are_answered_once_whoever_answers),
+    (
+        "what_was_carried_out_and_not_answered_is_answered_and_not_done_again",
+        takeover::what_was_carried_out_and_not_answered_is_answered_and_not_done_again,
+    ),
+    (
+        "a_request_that_comes_behind_a_takeover_was_never_asked_before",
+        takeover::a_request_that_comes_behind_a_takeover_was_never_asked_before,
+    ),
+    (
+        "a_broker_of_another_device_is_refused_with_its_name",
+        blocks::a_broker_of_another_device_is_refused_with_its_name,
+    ),
     ("what_is_published_outlives_its_process_the_broker_and_the_keeper", storm::published_outlives_all),
     ("a_request_is_answered_once_whoever_answers", storm::a_request_is_answered_once),
     ("what_a_dead_process_published_is_read", blocks::what_a_dead_process_published_is_read),

@@ -11,10 +11,14 @@ mod lab;
 mod replay;
 mod run;
 
+use broker::elsewhere::Elsewhere;
+
 /// GPU memory that has an owner.
 #[derive(Parser)]
 #[command(name = "freehold", version, arg_required_else_help = true)]
 struct Arguments {
+    #[command(flatten)]
+    elsewhere: Elsewhere,
     #[command(subcommand)]
     command: Command,
 }
@@ -53,6 +57,8 @@ enum Command {
     Ls(broker::names::ListArguments),
     /// Take a name from the broker; its memory goes with the last lease of it
     Drop(broker::names::DropArguments),
+    /// Say how much memory the broker has made, leased and named
+    Totals(broker::names::TotalsArguments),
     /// Say what a user may have at the broker, or change it
     Quota(broker::names::QuotaArguments),
     /// Keep modules of kernels at the broker, under names
@@ -70,6 +76,9 @@ enum Command {
     /// Be one of the processes of a broker
     #[command(hide = true)]
     Part(broker::serve::PartArguments),
+    /// Serve a broker to clients elsewhere
+    #[command(hide = true)]
+    Gate(broker::gate::GateArguments),
     /// Make one experiment and print its answer
     #[command(hide = true)]
     Experiment(lab::child::Arguments),
@@ -78,21 +87,46 @@ enum Command {
     Partner(lab::child::Device),
 }
 
+impl Command {
+    /// Whether it works on a broker elsewhere too.
+    fn reaches_elsewhere(&self) -> bool {
+        matches!(
+            self,
+            Self::Put(_)
+                | Self::Get(_)
+                | Self::Ls(_)
+                | Self::Drop(_)
+                | Self::Totals(_)
+                | Self::Module(_)
+                | Self::Call(_)
+        )
+    }
+}
+
 fn main() -> ExitCode {
-    match Arguments::parse().command {
+    let Arguments { elsewhere, command } = Arguments::parse();
+    if elsewhere.is_said() && !command.reaches_elsewhere() {
+        eprintln!(
+            "error: --at: this command works on this machine alone; put, get, ls, drop, totals, module and call work elsewhere"
+        );
+        return ExitCode::from(2);
+    }
+    match command {
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
-        Command::Serve(arguments) => broker::serve::run(&arguments),
+        Command::Serve(arguments) => broker::serve::run(&arguments, &elsewhere),
         Command::Stop(arguments) => broker::stop::run(&arguments),
-        Command::Put(arguments) => broker::transfer::put(&arguments),
-        Command::Get(arguments) => broker::transfer::get(&arguments),
-        Command::Ls(arguments) => broker::names::list(&arguments),
-        Command::Drop(arguments) => broker::names::drop_name(&arguments),
+        Command::Put(arguments) => broker::transfer::put(&arguments, &elsewhere),
+        Command::Get(arguments) => broker::transfer::get(&arguments, &elsewhere),
+        Command::Ls(arguments) => broker::names::list(&arguments, &elsewhere),
+        Command::Drop(arguments) => broker::names::drop_name(&arguments, &elsewhere),
+        Command::Totals(arguments) => broker::names::totals(&arguments, &elsewhere),
+        Command::Gate(arguments) => broker::gate::run(&arguments),
         Command::Quota(arguments) => broker::names::quota(&arguments),
-        Command::Module(command) => broker::modules::run(&command),
-        Command::Call(arguments) => broker::call::run(&arguments),
+        Command::Module(command) => broker::modules::run(&command, &elsewhere),
+        Command::Call(arguments) => broker::call::run(&arguments, &elsewhere),
         Command::Top(arguments) => broker::top::run(&arguments),
         Command::SharePartner(arguments) => bench::share::partner::run(&arguments),
         Command::Part(arguments) => broker::serve::part(&arguments),

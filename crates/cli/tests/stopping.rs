@@ -6,6 +6,7 @@ mod scene;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -173,11 +174,21 @@ fn a_file_that_a_signal_leaves_half_written_is_removed() {
     };
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let mut get = command(&scene.folder, &scene.machine);
-        let mut get = get.args(["get", "a", "-o"]).arg(&out).spawn().expect("the binary starts");
+        get.args(["get", "a", "-o"]).arg(&out);
+        let heed = || {
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                // SAFETY: no function is set, only that the signal ends the process.
+                unsafe { libc::signal(signal, libc::SIG_DFL) };
+            }
+            Ok(())
+        };
+        // Whoever started this test may have had it leave some out.
+        // SAFETY: between fork and exec it calls nothing but `signal`, which may be called there.
+        let mut get = unsafe { get.pre_exec(heed) }.spawn().expect("the binary starts");
         until("the file is begun", || (files().len() == 2).then_some(()));
         kill_process(Pid::from_child(&get), signal).expect("it is there");
         let status = get.wait().expect("it is this process's");
-        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(signal.as_raw()));
+        assert_eq!(status.signal(), Some(signal.as_raw()));
         assert_eq!((files(), std::fs::read(&out).expect("it is there")), (vec!["out".to_owned()], b"before".to_vec()));
     }
 }

@@ -95,6 +95,15 @@ pub(crate) struct Record {
     pub(crate) words: Option<Vec<u64>>,
 }
 
+/// More bytes than these are of no device and of no host: records that say so are not believed.
+const SUM_BYTES_MAX: u64 = 1 << 60;
+
+/// Adds to a sum, if it stays within the most that it may be.
+fn add(sum: &mut u64, bytes: u64, most: u64) -> Option<()> {
+    *sum = sum.checked_add(bytes).filter(|&sum| sum <= most)?;
+    Some(())
+}
+
 fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
@@ -231,12 +240,16 @@ impl State {
                 ..Tenant::new(Peer { user, process })
             })
         });
+        let mut host_bytes = 0;
         state.hosts = shelf(records(Kind::Host), |id, words| {
             let user = u32::try_from(words[1]).ok()?;
+            add(&mut host_bytes, words[0], SUM_BYTES_MAX)?;
             let (maker, since) = (Id(words[2]), words[3]);
             has(Thing::Host(id)).then_some(Host { bytes: words[0], user, maker, since, name: name_of(&words[4..])? })
         });
+        let (mut made_bytes, most_bytes) = (0, state.limits.budget_bytes.min(SUM_BYTES_MAX));
         state.segments = shelf(records(Kind::Segment), |id, words| {
+            add(&mut made_bytes, words[0], most_bytes)?;
             let stage = [Stage::Making, Stage::Live, Stage::Leaving, Stage::Cleaning, Stage::Clean];
             let stage = *stage.get(usize::try_from(words[1]).ok()?)?;
             // Who asked for one that was being made asks again.

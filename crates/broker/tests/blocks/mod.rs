@@ -245,6 +245,15 @@ pub(crate) fn what_another_process_had_is_zeros_to_its_owner(stage: &Stage) {
     assert!(taker.wait().unwrap().success());
 }
 
+pub(crate) fn a_broker_of_another_device_is_refused_with_its_name(stage: &Stage) {
+    let other = Stage::of_device(0xffee_ddcc_bbaa_9988_7766_5544_3322_1100);
+    let sentence = "the broker's memory is on another GPU (GPU-00112233-4455-6677-8899-aabbccddeeff): choose that one with \
+                    FREEHOLD_DEVICE or --device";
+    assert_eq!(other.device("fresh", 0).as_deref(), Some(sentence));
+    let probed = stage::config(stage.socket()).probe().expect("there is a device");
+    assert_eq!(Stage::of_device(probed.uuid).device("fresh", 0), Some(String::new()));
+}
+
 pub(crate) fn memory_of_the_dead_is_zeros_to_others(stage: &Stage) {
     let mut link = stage.link();
     for _ in 0..5 {

@@ -223,7 +223,7 @@ pub(crate) fn users_of_a_group_read_each_others_names_and_drop_their_own(_: &Sta
         println!("left out: only root can be several users");
         return;
     }
-    let stage = Stage::of_group(Some(STRANGER));
+    let stage = Stage::of_group(STRANGER);
     published(&mut stage.link(), "shared", 4096);
     assert_eq!(stage.as_user(STRANGER), "read true, written false, dropped false, own dropped true");
     let mut link = stage.link();

@@ -29,7 +29,7 @@ pub(crate) fn is_soft() -> bool {
     device() == "soft"
 }
 
-pub(crate) fn config(socket: PathBuf, group: Option<u32>) -> Config {
+pub(crate) fn config(socket: PathBuf) -> Config {
     Config {
         program: std::env::current_exe().expect("a program has a path"),
         before: vec!["part".into()],
@@ -38,7 +38,7 @@ pub(crate) fn config(socket: PathBuf, group: Option<u32>) -> Config {
         device_uuid: 0,
         memory_bytes: MEMORY_BYTES,
         spin_us: 20,
-        terms: Terms { group, launch_ms: Some(LAUNCH_MS), ..Terms::default() },
+        terms: Terms { launch_ms: Some(LAUNCH_MS), ..Terms::default() },
     }
 }
 
@@ -64,18 +64,29 @@ pub(crate) struct Stage {
 impl Stage {
     /// A broker that serves.
     pub(crate) fn new() -> Self {
-        Self::of_group(None)
+        Self::with(None, None)
     }
 
     /// A broker that serves the users of a group too.
-    pub(crate) fn of_group(group: Option<u32>) -> Self {
+    pub(crate) fn of_group(group: u32) -> Self {
+        Self::with(Some(group), None)
+    }
+
+    /// A broker that says that its device has this UUID.
+    pub(crate) fn of_device(uuid: u128) -> Self {
+        Self::with(None, Some(uuid))
+    }
+
+    fn with(group: Option<u32>, uuid: Option<u128>) -> Self {
         static STAGES: AtomicU32 = AtomicU32::new(0);
         let number = STAGES.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("freehold-stage-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder for the socket");
         let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
         command.arg("serve").arg(folder.join("broker")).stdout(Stdio::piped());
-        command.args(group.map(|group| group.to_string()));
+        let dash = || "-".to_owned();
+        command.arg(group.map_or_else(dash, |group| group.to_string()));
+        command.arg(uuid.map_or_else(dash, |uuid| uuid.to_string()));
         let machine = format!("stage-{}-{number}", std::process::id());
         command.env("FREEHOLD_SOFT_MACHINE", &machine);
         command.stderr(File::create(folder.join("said")).expect("a file for what the processes say"));

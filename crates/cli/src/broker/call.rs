@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use freehold::Grid;
 use freehold_broker::{Access, Argument, Caller, Launch, Name, Named};
 
+use super::elsewhere::{self, Elsewhere};
 use super::{At, Failure, bytes, names};
 
 #[derive(clap::Args)]
@@ -100,14 +101,28 @@ fn digits(text: &str) -> Result<Vec<u8>, String> {
     (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())).collect()
 }
 
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    super::end(call(arguments))
+pub(crate) fn run(arguments: &Arguments, elsewhere: &Elsewhere) -> ExitCode {
+    super::end(call(arguments, elsewhere))
 }
 
-fn call(arguments: &Arguments) -> Result<(), Failure> {
+fn call(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
     let module = names::name(&arguments.module)?;
     let shared_bytes = u32::try_from(arguments.shared)
         .map_err(|_| Failure::Wrong("--shared: no device has so much shared memory; say 227KiB or less".to_owned()))?;
+    let grid = Grid { blocks: arguments.grid, threads: arguments.block, shared_bytes };
+    let took = match elsewhere.connect()? {
+        Some(remote) => elsewhere::call(&remote, module.as_str(), &arguments.kernel, grid, &arguments.arguments)?,
+        None => call_here(arguments, &module, grid)?,
+    };
+    if arguments.json {
+        let (module, kernel) = (module.as_str(), &arguments.kernel);
+        return super::say(serde_json::json!({ "module": module, "kernel": kernel, "seconds": took.as_secs_f64() }));
+    }
+    super::say(format_args!("{} of {module}: done in {took:.1?}", arguments.kernel))
+}
+
+/// How long it took.
+fn call_here(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Duration, Failure> {
     let caller = Caller::connect_at(&arguments.at.path())?;
     let caller = match &arguments.share {
         Some(label) => caller.sharing(label),
@@ -117,18 +132,13 @@ fn call(arguments: &Arguments) -> Result<(), Failure> {
     let mut leases = BTreeMap::new();
     let given = arguments.arguments.iter().map(|wish| argument(&caller, &arguments.arguments, &mut leases, wish));
     let given = given.collect::<Result<Vec<_>, Failure>>()?;
-    let grid = Grid { blocks: arguments.grid, threads: arguments.block, shared_bytes };
     let began = Instant::now();
     caller.call(&Launch::new(&kernel, grid, &given))?.wait()?;
     let took = began.elapsed();
     for (_, named) in leases {
         caller.settle(named)?;
     }
-    if arguments.json {
-        let (module, kernel) = (module.as_str(), &arguments.kernel);
-        return super::say(serde_json::json!({ "module": module, "kernel": kernel, "seconds": took.as_secs_f64() }));
-    }
-    super::say(format_args!("{} of {module}: done in {took:.1?}", arguments.kernel))
+    Ok(took)
 }
 
 /// The argument of a wish. A name is leased once, however often it is said: for writing, if it is to be written anywhere.

@@ -2,6 +2,8 @@
 
 pub(crate) mod bytes;
 pub(crate) mod call;
+pub(crate) mod elsewhere;
+pub(crate) mod gate;
 pub(crate) mod modules;
 pub(crate) mod names;
 pub(crate) mod serve;
@@ -49,6 +51,8 @@ pub(crate) enum Failure {
     Device(#[from] freehold::Error),
     #[error(transparent)]
     Call(#[from] CallError),
+    #[error(transparent)]
+    Elsewhere(#[from] freehold_remote::Failure),
     #[error("{0}")]
     Wrong(String),
     #[error("{0}")]
@@ -58,6 +62,9 @@ pub(crate) enum Failure {
 impl Failure {
     /// 2 where the call was wrong, 3 where no broker answers, 1 otherwise.
     fn status(&self) -> u8 {
+        if let Self::Elsewhere(failure) = self {
+            return failure.status();
+        }
         let link = match self {
             Self::Broker(error)
             | Self::Tenant(freehold_broker::Error::Link(error))

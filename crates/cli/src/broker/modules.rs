@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use freehold_broker::{CallError, Caller, Module, Signature};
+use freehold_remote::{Code, Remote, RemoteModule};
 
+use super::elsewhere::Elsewhere;
 use super::{At, Failure, bytes, names};
 
 #[derive(clap::Subcommand)]
@@ -53,15 +55,41 @@ pub(crate) struct DropArguments {
     json: bool,
 }
 
-pub(crate) fn run(command: &Command) -> ExitCode {
+pub(crate) fn run(command: &Command, elsewhere: &Elsewhere) -> ExitCode {
     super::end(match command {
-        Command::Put(arguments) => put(arguments),
-        Command::Ls(arguments) => list(arguments),
-        Command::Drop(arguments) => drop_module(arguments),
+        Command::Put(arguments) => put(arguments, elsewhere),
+        Command::Ls(arguments) => list(arguments, elsewhere),
+        Command::Drop(arguments) => drop_module(arguments, elsewhere),
     })
 }
 
-fn put(arguments: &PutArguments) -> Result<(), Failure> {
+/// A module, wherever it is.
+struct Shown {
+    name: String,
+    bytes: u64,
+    hash: String,
+    kernels: Vec<Signature>,
+}
+
+fn digits(hash: &[u8]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl From<Module> for Shown {
+    fn from(module: Module) -> Self {
+        let (name, kernels) = (module.name().to_string(), module.kernels().to_vec());
+        Self { name, bytes: module.bytes(), hash: digits(module.hash()), kernels }
+    }
+}
+
+impl From<RemoteModule> for Shown {
+    fn from(module: RemoteModule) -> Self {
+        let (name, kernels) = (module.name().to_owned(), module.kernels().to_vec());
+        Self { name, bytes: module.bytes(), hash: digits(module.hash()), kernels }
+    }
+}
+
+fn put(arguments: &PutArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
     let name = names::name(&arguments.name)?;
     let path = &arguments.file;
     let wrong = |said: String| Failure::Wrong(format!("{}: {said}", path.display()));
@@ -77,33 +105,56 @@ fn put(arguments: &PutArguments) -> Result<(), Failure> {
     let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
     let text = String::from_utf8(text)
         .map_err(|_| wrong("it is no text: a module is PTX, as `nvcc -ptx` writes it".to_owned()))?;
-    let module = Caller::connect_at(&arguments.at.path())?.put_module(name.as_str(), &text)?;
+    let module: Shown = match elsewhere.connect()? {
+        Some(remote) => remote.put_module(name.as_str(), &text)?.into(),
+        None => Caller::connect_at(&arguments.at.path())?.put_module(name.as_str(), &text)?.into(),
+    };
     if arguments.json {
         return super::say(told(&module));
     }
-    let kernels: Vec<String> = module.kernels().iter().map(shown).collect();
+    let kernels: Vec<String> = module.kernels.iter().map(shown).collect();
     super::say(format_args!("{name}: {}", kernels.join(", ")))
 }
 
-fn list(arguments: &ListArguments) -> Result<(), Failure> {
-    let caller = Caller::connect_at(&arguments.at.path())?;
-    let listed = caller.modules()?;
-    let mut modules = Vec::with_capacity(listed.len());
-    for one in listed {
+/// All modules, with the numbers of their users and their ages.
+fn all_here(caller: &Caller) -> Result<Vec<(Shown, u32, u64)>, Failure> {
+    let mut modules = Vec::new();
+    for one in caller.modules()? {
         match caller.module(&one.name) {
-            Ok(module) => modules.push((one, module)),
+            Ok(module) => modules.push((module.into(), one.user, one.age_s)),
             // It was dropped meanwhile.
             Err(CallError::NoModule { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }
+    Ok(modules)
+}
+
+fn all_elsewhere(remote: &Remote) -> Result<Vec<(Shown, u32, u64)>, Failure> {
+    let mut modules = Vec::new();
+    for one in remote.modules()? {
+        match remote.module(&one.name) {
+            Ok(module) => modules.push((module.into(), one.user, one.age_s)),
+            // It was dropped meanwhile.
+            Err(failure) if failure.code == Code::NotFound && !failure.is_session_over => {}
+            Err(failure) => return Err(failure.into()),
+        }
+    }
+    Ok(modules)
+}
+
+fn list(arguments: &ListArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
+    let modules = match elsewhere.connect()? {
+        Some(remote) => all_elsewhere(&remote)?,
+        None => all_here(&Caller::connect_at(&arguments.at.path())?)?,
+    };
     if arguments.json {
         let all: Vec<_> = modules
             .iter()
-            .map(|(listed, module)| {
+            .map(|(module, user, age_s)| {
                 let mut object = told(module);
-                object["user"] = listed.user.into();
-                object["age_s"] = listed.age_s.into();
+                object["user"] = (*user).into();
+                object["age_s"] = (*age_s).into();
                 object
             })
             .collect();
@@ -112,19 +163,22 @@ fn list(arguments: &ListArguments) -> Result<(), Failure> {
     if modules.is_empty() {
         return super::say("there are no modules: `freehold module put FILE --name NAME` makes one");
     }
-    let width = modules.iter().map(|(listed, _)| listed.name.len()).max().unwrap_or(0).max(4);
+    let width = modules.iter().map(|(module, ..)| module.name.len()).max().unwrap_or(0).max(4);
     super::say(format_args!("{:width$}  {:>10}  {:12}  kernels", "name", "size", "hash"))?;
-    for (listed, module) in &modules {
-        let kernels: Vec<String> = module.kernels().iter().map(shown).collect();
-        let (size, hash) = (bytes::show(listed.bytes), &listed.hash[..listed.hash.len().min(12)]);
-        super::say(format_args!("{:width$}  {size:>10}  {hash:12}  {}", listed.name, kernels.join(", ")))?;
+    for (module, ..) in &modules {
+        let kernels: Vec<String> = module.kernels.iter().map(shown).collect();
+        let (size, hash) = (bytes::show(module.bytes), &module.hash[..module.hash.len().min(12)]);
+        super::say(format_args!("{:width$}  {size:>10}  {hash:12}  {}", module.name, kernels.join(", ")))?;
     }
     Ok(())
 }
 
-fn drop_module(arguments: &DropArguments) -> Result<(), Failure> {
+fn drop_module(arguments: &DropArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
     let name = names::name(&arguments.name)?;
-    Caller::connect_at(&arguments.at.path())?.drop_module(name.as_str())?;
+    match elsewhere.connect()? {
+        Some(remote) => remote.drop_module(name.as_str())?,
+        None => Caller::connect_at(&arguments.at.path())?.drop_module(name.as_str())?,
+    }
     match arguments.json {
         true => super::say(serde_json::json!({ "dropped": name.as_str() })),
         false => super::say(format_args!("{name}: dropped")),
@@ -137,15 +191,14 @@ fn shown(kernel: &Signature) -> String {
     format!("{}({})", kernel.name, parameters.join(", "))
 }
 
-fn told(module: &Module) -> serde_json::Value {
-    let hash: String = module.hash().iter().map(|byte| format!("{byte:02x}")).collect();
+fn told(module: &Shown) -> serde_json::Value {
     let kernels: Vec<_> = module
-        .kernels()
+        .kernels
         .iter()
         .map(|kernel| {
             let parameters: Vec<String> = kernel.parameters.iter().map(ToString::to_string).collect();
             serde_json::json!({ "name": &*kernel.name, "parameters": parameters })
         })
         .collect();
-    serde_json::json!({ "name": &**module.name(), "bytes": module.bytes(), "sha256": hash, "kernels": kernels })
+    serde_json::json!({ "name": module.name, "bytes": module.bytes, "sha256": module.hash, "kernels": kernels })
 }

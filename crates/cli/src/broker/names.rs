@@ -6,6 +6,7 @@ use freehold_broker::wire::{Change, Memory, Reply, Request};
 use freehold_broker::{Host, Link, LinkError, Name, place};
 use serde::Serializer;
 
+use super::elsewhere::{self, Elsewhere};
 use super::{At, Failure, bytes};
 
 #[derive(clap::Args)]
@@ -24,6 +25,15 @@ pub(crate) struct DropArguments {
     #[command(flatten)]
     at: At,
     /// One object that says what was done
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct TotalsArguments {
+    #[command(flatten)]
+    at: At,
+    /// One object with all sums
     #[arg(long)]
     json: bool,
 }
@@ -116,13 +126,15 @@ pub(crate) fn all(link: &mut Link) -> Result<Vec<Listed>, LinkError> {
     }
 }
 
-pub(crate) fn list(arguments: &ListArguments) -> ExitCode {
-    super::end(try_list(arguments))
+pub(crate) fn list(arguments: &ListArguments, elsewhere: &Elsewhere) -> ExitCode {
+    super::end(try_list(arguments, elsewhere))
 }
 
-fn try_list(arguments: &ListArguments) -> Result<(), Failure> {
-    let mut link = arguments.at.connect()?;
-    let listed = all(&mut link)?;
+fn try_list(arguments: &ListArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
+    let listed = match elsewhere.connect()? {
+        Some(remote) => elsewhere::all(&remote)?,
+        None => all(&mut arguments.at.connect()?)?,
+    };
     if arguments.json {
         super::say(serde_json::json!({ "names": listed }))?;
         return Ok(());
@@ -138,9 +150,8 @@ fn try_list(arguments: &ListArguments) -> Result<(), Failure> {
 /// Names in columns.
 pub(crate) fn table(listed: &[Listed]) -> Vec<String> {
     let owners: Vec<String> = listed.iter().map(owner).collect();
-    let widest = |title: &str, texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0).max(title.len());
-    let width = widest("name", &mut listed.iter().map(|one| one.name.len()));
-    let owner_width = widest("owner", &mut owners.iter().map(|owner| owner.chars().count()));
+    let width = listed.iter().map(|one| one.name.len()).max().unwrap_or(0).max("name".len());
+    let owner_width = owners.iter().map(|owner| owner.chars().count()).max().unwrap_or(0).max("owner".len());
     let row = |[name, size, memory, owner, readers, writer, age]: [&str; 7]| {
         format!("{name:width$}  {size:>10}  {memory:6}  {owner:owner_width$}  {readers:>7}  {writer:>6}  {age:>8}",)
     };
@@ -178,20 +189,51 @@ pub(crate) fn name(text: &str) -> Result<Name, Failure> {
     Name::parse(text).map_err(|wrong| Failure::Wrong(format!("{text:?}: {wrong}")))
 }
 
-pub(crate) fn drop_name(arguments: &DropArguments) -> ExitCode {
-    super::end(try_drop(arguments))
+pub(crate) fn drop_name(arguments: &DropArguments, elsewhere: &Elsewhere) -> ExitCode {
+    super::end(try_drop(arguments, elsewhere))
 }
 
-fn try_drop(arguments: &DropArguments) -> Result<(), Failure> {
+fn try_drop(arguments: &DropArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
     let name = name(&arguments.name)?;
-    let mut link = arguments.at.connect()?;
-    link.call(Request::Drop { name: name.clone() })?;
+    match elsewhere.connect()? {
+        Some(remote) => remote.drop_name(name.as_str())?,
+        None => drop(arguments.at.connect()?.call(Request::Drop { name: name.clone() })?),
+    }
     if arguments.json {
         super::say(serde_json::json!({ "dropped": name.as_str() }))?;
     } else {
         super::say(format_args!("{name}: dropped"))?;
     }
     Ok(())
+}
+
+pub(crate) fn totals(arguments: &TotalsArguments, elsewhere: &Elsewhere) -> ExitCode {
+    super::end(try_totals(arguments, elsewhere))
+}
+
+fn try_totals(arguments: &TotalsArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
+    let sums = match elsewhere.connect()? {
+        Some(remote) => {
+            let sums = remote.totals()?;
+            [sums.budget_bytes, sums.made_bytes, sums.leased_bytes, sums.named_bytes, sums.names]
+        }
+        None => {
+            let Reply::Sums(sums) = arguments.at.connect()?.call(Request::Totals)?.reply else {
+                return Err(LinkError::Malformed.into());
+            };
+            [sums.budget_bytes, sums.made_bytes, sums.leased_bytes, sums.named_bytes, u64::from(sums.names)]
+        }
+    };
+    let [budget_bytes, made_bytes, leased_bytes, named_bytes, names] = sums;
+    if arguments.json {
+        let sums = serde_json::json!({
+            "budget_bytes": budget_bytes, "made_bytes": made_bytes, "leased_bytes": leased_bytes,
+            "named_bytes": named_bytes, "names": names
+        });
+        return super::say(sums);
+    }
+    let [budget, made, leased, named] = [budget_bytes, made_bytes, leased_bytes, named_bytes].map(bytes::show);
+    super::say(format_args!("{made} of {budget} made, {leased} leased, {named} under {names} names"))
 }
 
 pub(crate) fn quota(arguments: &QuotaArguments) -> ExitCode {

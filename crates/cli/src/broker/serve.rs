@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use freehold_broker::{Config, Probed, Terms, keeper, place};
 
+use super::elsewhere::Elsewhere;
+use super::gate::ListenArguments;
 use super::{At, Failure, bytes};
 
 #[derive(clap::Args)]
@@ -30,6 +32,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = seconds, value_name = "SECONDS", default_value = "10")]
     launch_time: u64,
     #[command(flatten)]
+    listen: ListenArguments,
+    #[command(flatten)]
     at: At,
     /// How long the broker looks for the next request before it sleeps, in microseconds
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
@@ -46,8 +50,8 @@ pub(crate) struct PartArguments {
     words: Vec<OsString>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    super::end(serve(arguments))
+pub(crate) fn run(arguments: &Arguments, elsewhere: &Elsewhere) -> ExitCode {
+    super::end(serve(arguments, elsewhere))
 }
 
 fn group(text: &str) -> Result<u32, String> {
@@ -64,7 +68,7 @@ fn seconds(text: &str) -> Result<u64, String> {
     }
 }
 
-fn serve(arguments: &Arguments) -> Result<(), Failure> {
+fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Failed(error.to_string());
     let program = std::env::current_exe().map_err(failed)?;
     let mut config = Config {
@@ -99,14 +103,18 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
             return Err(Failure::Wrong(format!("{option}: say 2MiB or more, which is the least that a device makes")));
         }
     }
-    let is_ready = || {
-        let budget = bytes::show(config.memory_bytes);
+    let mut doorway = arguments.listen.doorway(elsewhere)?;
+    let mut is_ready = || {
+        let (budget, socket) = (bytes::show(config.memory_bytes), config.socket.display());
+        let mut said = format!("{device}\na broker of {budget} serves {socket}\n");
+        if let Some(doorway) = doorway.take() {
+            said += &format!("clients elsewhere find it at {}\n", doorway.url());
+            if let Err(error) = doorway.keep(config.socket.clone(), config.device.clone()) {
+                eprintln!("error: clients elsewhere are not served: {error}");
+            }
+        }
         // Who does not listen is served all the same.
-        let _ = writeln!(
-            std::io::stdout(),
-            "{device}\na broker of {budget} serves {}\nstop it with Ctrl-C or `freehold stop`; what it holds is gone then",
-            config.socket.display()
-        );
+        let _ = writeln!(std::io::stdout(), "{said}stop it with Ctrl-C or `freehold stop`; what it holds is gone then");
     };
     let mut is_told = false;
     let outcome = keeper::run(&config, None, || {

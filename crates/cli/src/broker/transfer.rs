@@ -12,6 +12,7 @@ use freehold_broker::wire::{Refusal, Request};
 use freehold_broker::{Access, Broker, Lease, LinkError, Name, Policy};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::elsewhere::{self, Elsewhere};
 use super::{At, Failure, bytes, names};
 
 /// How much is moved at once: enough that the device is busy, little enough that the bar moves.
@@ -51,12 +52,12 @@ pub(crate) struct GetArguments {
     json: bool,
 }
 
-pub(crate) fn put(arguments: &PutArguments) -> ExitCode {
-    super::end(try_put(arguments))
+pub(crate) fn put(arguments: &PutArguments, elsewhere: &Elsewhere) -> ExitCode {
+    super::end(try_put(arguments, elsewhere))
 }
 
-pub(crate) fn get(arguments: &GetArguments) -> ExitCode {
-    super::end(try_get(arguments))
+pub(crate) fn get(arguments: &GetArguments, elsewhere: &Elsewhere) -> ExitCode {
+    super::end(try_get(arguments, elsewhere))
 }
 
 fn connect(at: &At, device: Option<&str>) -> Result<(Device, Broker), Failure> {
@@ -90,25 +91,49 @@ fn of_file<T>(path: &Path, outcome: std::io::Result<T>) -> Result<T, Failure> {
     outcome.map_err(|error| Failure::Wrong(format!("{}: {error}", path.display())))
 }
 
-fn try_put(arguments: &PutArguments) -> Result<(), Failure> {
-    let name = names::name(&arguments.name)?;
-    let path = &arguments.file;
+/// A file with bytes, and how many.
+fn regular(path: &Path) -> Result<(File, u64), Failure> {
     // Before it is opened: that of a pipe waits for who writes into it.
     let found = of_file(path, fs::metadata(path))?;
     if !found.is_file() {
         let what = if found.is_dir() { "a folder" } else { "no regular file" };
         return Err(Failure::Wrong(format!("{} is {what}: name a file", path.display())));
     }
-    let mut file = of_file(path, File::open(path))?;
-    let total_bytes = found.len();
-    if total_bytes == 0 {
+    let file = of_file(path, File::open(path))?;
+    if found.len() == 0 {
         return Err(Failure::Wrong(format!("{} is empty: there is nothing to publish", path.display())));
     }
-    expect_free(&arguments.at, &name)?;
+    Ok((file, found.len()))
+}
+
+fn try_put(arguments: &PutArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
+    let name = names::name(&arguments.name)?;
+    let (mut file, total_bytes) = regular(&arguments.file)?;
+    let bar = if arguments.json { ProgressBar::hidden() } else { bar(total_bytes) };
+    match elsewhere.connect()? {
+        Some(remote) => elsewhere::put(&remote, name.as_str(), &file, total_bytes, &bar)?,
+        None => put_here(arguments, &name, &mut file, total_bytes, &bar)?,
+    }
+    if arguments.json {
+        super::say(serde_json::json!({ "name": name.as_str(), "bytes": total_bytes }))?;
+    } else {
+        super::say(format_args!("{name}: {}", bytes::show(total_bytes)))?;
+    }
+    Ok(())
+}
+
+fn put_here(
+    arguments: &PutArguments,
+    name: &Name,
+    file: &mut File,
+    total_bytes: u64,
+    bar: &ProgressBar,
+) -> Result<(), Failure> {
+    let path = &arguments.file;
+    expect_free(&arguments.at, name)?;
     let (device, broker) = connect(&arguments.at, arguments.device.as_deref())?;
     let stream = device.stream()?;
     let mut lease: Lease<u8> = broker.reserve(&stream, total_bytes as usize)?;
-    let bar = if arguments.json { ProgressBar::hidden() } else { bar(total_bytes) };
     let mut piece = vec![0; PIECE_BYTES.min(total_bytes as usize)];
     let mut at = 0;
     while at < total_bytes as usize {
@@ -120,27 +145,32 @@ fn try_put(arguments: &PutArguments) -> Result<(), Failure> {
     }
     stream.synchronize()?;
     bar.finish_and_clear();
-    broker.publish(name.as_str(), lease, Policy::Restore).map_err(|(_, error)| error)?;
-    if arguments.json {
-        super::say(serde_json::json!({ "name": name.as_str(), "bytes": total_bytes }))?;
-    } else {
-        super::say(format_args!("{name}: {}", bytes::show(total_bytes)))?;
-    }
-    Ok(())
+    broker.publish(name.as_str(), lease, Policy::Restore).map_err(|(_, error)| error.into())
 }
 
-fn try_get(arguments: &GetArguments) -> Result<(), Failure> {
+fn try_get(arguments: &GetArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
     let name = names::name(&arguments.name)?;
-    expect_there(&arguments.at, &name)?;
-    let partial = Partial::watched()?;
-    let (device, broker) = connect(&arguments.at, arguments.device.as_deref())?;
-    let stream = device.stream()?;
-    let lease: Lease<u8> = broker.lease(&stream, name.as_str(), Access::Read)?;
-    let path = &arguments.output;
-    let total_bytes = lease.len() as u64;
-    let bar = if arguments.json { ProgressBar::hidden() } else { bar(total_bytes) };
-    write_over(path, &partial, |file| write_all(&stream, &lease, path, file, &bar))?;
-    bar.finish_and_clear();
+    let (path, partial) = (&arguments.output, Partial::watched()?);
+    let bar_of = |bytes| if arguments.json { ProgressBar::hidden() } else { bar(bytes) };
+    let total_bytes = match elsewhere.connect()? {
+        Some(remote) => {
+            let block = elsewhere::lease(&remote, name.as_str())?;
+            let bar = bar_of(block.bytes());
+            write_over(path, &partial, |file| elsewhere::get(&remote, &block, path, file, &bar))?;
+            bar.finish_and_clear();
+            block.bytes()
+        }
+        None => {
+            expect_there(&arguments.at, &name)?;
+            let (device, broker) = connect(&arguments.at, arguments.device.as_deref())?;
+            let stream = device.stream()?;
+            let lease: Lease<u8> = broker.lease(&stream, name.as_str(), Access::Read)?;
+            let bar = bar_of(lease.len() as u64);
+            write_over(path, &partial, |file| write_all(&stream, &lease, path, file, &bar))?;
+            bar.finish_and_clear();
+            lease.len() as u64
+        }
+    };
     if arguments.json {
         super::say(serde_json::json!({ "name": name.as_str(), "file": path, "bytes": total_bytes }))?;
     } else {

@@ -1,10 +1,12 @@
 //! A connection whose other side is this test.
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::net::socketpair;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with, socketpair,
+};
 
 use super::*;
-use crate::ring::Served;
+use crate::ring::{RING_BYTES, Served};
 
 /// A connection, and the broker's side of its ring and its socket.
 fn connected() -> (Link, Served, OwnedFd) {
@@ -80,24 +82,57 @@ fn refusals_that_nobody_asks_for_are_forgotten_one_by_one() {
     assert_eq!(link.take_refused(), []);
 }
 
+/// A socket of its own at which somebody listens.
+struct Place {
+    folder: PathBuf,
+    listener: OwnedFd,
+}
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("freehold-link-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&listener, &SocketAddrUnix::new(folder.join("broker")).unwrap()).unwrap();
+        listen(&listener, 8).unwrap();
+        Self { folder, listener }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join("broker")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.folder).unwrap();
+    }
+}
+
 #[test]
 fn a_broker_of_another_version_is_named_with_what_to_do() {
-    use rustix::net::{accept, bind, listen};
-    let folder = std::env::temp_dir().join(format!("freehold-link-version-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("broker");
-    let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-    bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
-    listen(&listener, 1).unwrap();
-    let broker = std::thread::spawn(move || {
-        let socket = accept(&listener).unwrap();
-        let heard = socket::receive(&socket, RecvFlags::empty()).unwrap();
-        let message = Reply::Refused(Refusal::Version { theirs: 1 });
-        socket::send(&socket, &Framed { number: 0, is_again: false, message }.encode(), &[], &[]).unwrap();
-        heard.slot[1] >> 32
+    let place = Place::new("version");
+    std::thread::scope(|scope| {
+        let broker = scope.spawn(|| {
+            let socket = accept(&place.listener).unwrap();
+            let heard = socket::receive(&socket, RecvFlags::empty()).unwrap();
+            let message = Reply::Refused(Refusal::Version { theirs: 1 });
+            socket::send(&socket, &Framed { number: 0, is_again: false, message }.encode(), &[], &[]).unwrap();
+            heard.slot[1] >> 32
+        });
+        let refused = Link::connect(&place.path()).unwrap_err().to_string();
+        let sentence = "the broker speaks version 1 of the protocol, and this program 2: update the older of the two";
+        assert_eq!((refused.as_str(), broker.join().unwrap()), (sentence, 2));
     });
-    let refused = Link::connect(&path).unwrap_err().to_string();
-    assert_eq!(refused, "the broker speaks version 1 of the protocol, and this program 2: update the older of the two");
-    assert_eq!(broker.join().unwrap(), 2);
-    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_broker_that_does_not_answer_is_not_waited_for_longer_than_was_wanted() {
+    let place = Place::new("silent");
+    let refused = Link::connect_within(&place.path(), Duration::from_millis(10)).unwrap_err();
+    assert_eq!(refused, LinkError::Silent);
+    assert_eq!(
+        refused.to_string(),
+        "the broker does not answer: its processes, which `pgrep -af freehold` lists, are stopped or hang"
+    );
 }

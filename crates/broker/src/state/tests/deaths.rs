@@ -251,3 +251,22 @@ fn a_lease_that_was_given_is_told_of_by_every_broker_until_it_is_over() {
     let mut next = recovered(&mut state, &mut pages, usize::MAX);
     assert_eq!(told(next.take_effects(Vec::new())), None);
 }
+
+#[test]
+fn segments_of_more_bytes_than_there_can_be_are_not_believed() {
+    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let tenant = connected(&mut state);
+    for _ in 0..3 {
+        reserved(&mut state, tenant, 2 << 20);
+    }
+    assert_eq!(recovered(&mut state, &mut pages, usize::MAX).sums().made_bytes, 6 << 20);
+    for bytes in [u64::MAX, u64::MAX / 2, 1 << 62, 40 << 20] {
+        for index in [0, 2] {
+            let record = pages.0.get_mut(&(Kind::Segment as usize, index)).unwrap();
+            record.words.as_mut().unwrap()[0] = bytes;
+        }
+        let mended = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
+        check(&mended);
+        assert_eq!(mended.sums().made_bytes, if bytes == 40 << 20 { 42 << 20 } else { 2 << 20 });
+    }
+}

@@ -1,0 +1,134 @@
+//! The gate of `freehold serve --listen`: a process beside the broker, started again when it dies. The listener is this process's, so
+//! that clients who come meanwhile wait instead of being turned away.
+
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use freehold::open;
+use freehold_remote::{Gate, Identity, Token};
+
+use super::elsewhere::{Elsewhere, read};
+use super::{At, Failure};
+
+/// The variable in which a gate is told the token.
+const TOKEN: &str = "FREEHOLD_TOKEN";
+
+/// A gate that ends so soon has not served anybody, and so many that did in a row are enough.
+const SHORT: Duration = Duration::from_secs(1);
+const FAILURES_MAX: u32 = 8;
+
+#[derive(clap::Args)]
+pub(crate) struct ListenArguments {
+    /// Serve clients of other machines too, at this address, as in 127.0.0.1:7070
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// The certificate and its key, as PEM; without them only an address of this machine is served
+    #[arg(long, num_args = 2, value_names = ["CERTIFICATE", "KEY"], requires = "listen")]
+    tls: Option<Vec<PathBuf>>,
+}
+
+/// What a gate is told that is started by `serve`.
+#[derive(clap::Args)]
+pub(crate) struct GateArguments {
+    #[command(flatten)]
+    at: At,
+    #[arg(long)]
+    device: Option<String>,
+    #[arg(long, num_args = 2)]
+    tls: Option<Vec<PathBuf>>,
+}
+
+/// All that is needed to start a gate, which was looked at.
+#[derive(Debug)]
+pub(super) struct Doorway {
+    listener: OwnedFd,
+    address: SocketAddr,
+    tls: Option<Vec<PathBuf>>,
+    token: Token,
+}
+
+impl ListenArguments {
+    /// Takes the address, and looks at certificate, key and token. Nothing where nobody is to be served elsewhere.
+    pub(super) fn doorway(&self, elsewhere: &Elsewhere) -> Result<Option<Doorway>, Failure> {
+        let Some(wish) = self.listen else { return Ok(None) };
+        let token = elsewhere.token()?;
+        identity(self.tls.as_deref())?;
+        if self.tls.is_none() && !wish.ip().is_loopback() {
+            let sentence =
+                "without TLS everybody on the way reads the token; say --tls CERTIFICATE KEY, or listen at 127.0.0.1";
+            return Err(Failure::Wrong(format!("--listen {wish}: {sentence}")));
+        }
+        let taken = |error| Failure::Wrong(format!("--listen {wish}: {error}: name another address"));
+        let listener = TcpListener::bind(wish).map_err(taken)?;
+        let address = listener.local_addr().map_err(taken)?;
+        Ok(Some(Doorway { listener: listener.into(), address, tls: self.tls.clone(), token }))
+    }
+}
+
+impl Doorway {
+    pub(super) fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// Keeps a gate going, in a thread of its own.
+    pub(super) fn keep(self, socket: PathBuf, device: Option<String>) -> io::Result<()> {
+        let keep = move || {
+            if let Err(error) = self.keep_on(&socket, device.as_deref()) {
+                eprintln!("error: clients elsewhere are not served any more: {error}");
+            }
+        };
+        std::thread::Builder::new().name("gate".to_owned()).spawn(keep).map(drop)
+    }
+
+    fn keep_on(&self, socket: &std::path::Path, device: Option<&str>) -> io::Result<()> {
+        let mut failures = 0;
+        while failures < FAILURES_MAX {
+            let started = Instant::now();
+            let mut command = Command::new(std::env::current_exe()?);
+            command.arg("gate").arg("--socket").arg(socket).env(TOKEN, self.token.text());
+            if let Some(device) = device {
+                command.args(["--device", device]);
+            }
+            if let Some(tls) = &self.tls {
+                command.arg("--tls").args(tls);
+            }
+            // What a terminal says to one process is not said to all: it ends when the broker does.
+            command.stdin(self.listener.try_clone()?).stdout(Stdio::piped()).process_group(0);
+            let mut gate = command.spawn()?;
+            // It says nothing, and closes its output when it ends, however that is.
+            gate.stdout.take().expect("it is piped").read_to_end(&mut Vec::new())?;
+            failures = if started.elapsed() < SHORT { failures + 1 } else { 0 };
+        }
+        Err(io::Error::other("the gate ends as soon as it is started: what it says above is why"))
+    }
+}
+
+/// Certificate and key, if they belong together.
+fn identity(tls: Option<&[PathBuf]>) -> Result<Option<Identity>, Failure> {
+    let Some([certificate, key]) = tls else { return Ok(None) };
+    let (names, parts) = ((certificate.display(), key.display()), (read(certificate)?, read(key)?));
+    let wrong = |error| Failure::Wrong(format!("--tls {} {}: {error}", names.0, names.1));
+    Identity::new(parts.0, parts.1).map(Some).map_err(wrong)
+}
+
+/// Is the gate. Standard input is the listener.
+pub(crate) fn run(arguments: &GateArguments) -> ExitCode {
+    super::end(serve(arguments))
+}
+
+fn serve(arguments: &GateArguments) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::Failed(format!("the gate: {error}"));
+    let token = std::env::var(TOKEN)
+        .map_err(|_| Failure::Wrong("a gate is started by `freehold serve --listen`".to_owned()))?;
+    let token = Token::parse(&token).map_err(|wrong| Failure::Wrong(wrong.to_string()))?;
+    let listener = TcpListener::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
+    let device = open::device(arguments.device.as_deref()).map_err(|error| Failure::Failed(error.to_string()))?;
+    let identity = identity(arguments.tls.as_deref())?;
+    Gate { listener, identity, token, socket: arguments.at.path(), device }.serve().map_err(failed)
+}

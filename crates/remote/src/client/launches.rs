@@ -1,0 +1,281 @@
+//! Modules and launches at a gate, and the gate as a place of [`Gpu`]: the same handle as for a device of this process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use freehold::Grid;
+use freehold_broker::wire::Id;
+use freehold_broker::{Access, Argument, Gpu, GpuError, GpuKernel, GpuResult, Kind, Parameter, Place, Signature};
+use sha2::{Digest, Sha256};
+use tonic::Code;
+
+use super::{Remote, RemoteBlock};
+use crate::failure::{Failure, Fault};
+use crate::proto::{self, argument::Value};
+
+/// One call waits so long for a launch, and then another does.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// A module at the broker, for launches of this session.
+#[derive(Clone, Debug)]
+pub struct RemoteModule {
+    told: proto::Module,
+    kernels: Vec<Signature>,
+}
+
+impl RemoteModule {
+    pub fn name(&self) -> &str {
+        &self.told.name
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.told.bytes
+    }
+
+    /// SHA-256 of its text.
+    pub fn hash(&self) -> &[u8] {
+        &self.told.sha256
+    }
+
+    pub fn kernels(&self) -> &[Signature] {
+        &self.kernels
+    }
+}
+
+impl From<proto::Module> for RemoteModule {
+    fn from(told: proto::Module) -> Self {
+        let parameter = |told: &proto::Parameter| Parameter {
+            kind: match told.kind() {
+                proto::Kind::Unsigned => Kind::Unsigned,
+                proto::Kind::Signed => Kind::Signed,
+                proto::Kind::Float => Kind::Float,
+                proto::Kind::Bits => Kind::Bits,
+                proto::Kind::Bytes => Kind::Bytes,
+            },
+            bytes: told.bytes,
+        };
+        let signature = |kernel: &proto::Kernel| Signature {
+            name: kernel.name.as_str().into(),
+            parameters: kernel.parameters.iter().map(parameter).collect(),
+        };
+        let kernels = told.kernels.iter().map(signature).collect();
+        Self { told, kernels }
+    }
+}
+
+/// What a kernel at a gate is given.
+#[derive(Clone, Copy, Debug)]
+pub enum RemoteArgument<'a> {
+    /// A number or a structure.
+    Value(&'a Argument),
+    /// Memory of the session, from a byte on.
+    Block(&'a RemoteBlock, u64),
+    /// What has a name, from a byte on. What is written is there under the name when the launch was waited for.
+    Named(&'a str, Access, u64),
+}
+
+/// A launch that was put in. Dropped, it goes on.
+#[derive(Debug)]
+pub struct RemoteCall {
+    remote: Remote,
+    launch: u64,
+}
+
+impl RemoteCall {
+    /// Waits until it is over.
+    ///
+    /// # Errors
+    /// What went wrong, whose fault it was, and whether the kernel has run.
+    pub fn wait(&self) -> Result<(), Failure> {
+        let (session, launch) = (self.remote.opened()?.session.clone(), self.launch);
+        let request = proto::WaitRequest { session, launch, timeout_ms: WAIT.as_millis() as u64 };
+        loop {
+            let ask = |mut client: super::line::Client, request| async move { client.wait(request).await };
+            match self.remote.ask(request.clone(), ask) {
+                Ok(proto::Done {}) => return Ok(()),
+                Err(failure) if (failure.fault, failure.code) == (Fault::Connection, Code::DeadlineExceeded) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+}
+
+impl Remote {
+    /// Keeps a text of PTX at the broker, under a name, when its driver has compiled it.
+    pub fn put_module(&self, name: &str, text: &str) -> Result<RemoteModule, Failure> {
+        let request = |call| proto::PutModuleRequest { call: Some(call), name: name.to_owned(), text: text.to_owned() };
+        let module = self.once(request, |mut client, request| async move { client.put_module(request).await })?;
+        Ok(module.into())
+    }
+
+    /// The module of a name.
+    pub fn module(&self, name: &str) -> Result<RemoteModule, Failure> {
+        let session = self.opened()?.session.clone();
+        let request = proto::FindModuleRequest { session, name: name.to_owned() };
+        let module = self.ask(request, |mut client, request| async move { client.find_module(request).await })?;
+        Ok(module.into())
+    }
+
+    /// All modules.
+    pub fn modules(&self) -> Result<Vec<proto::ListedModule>, Failure> {
+        let request = proto::ListModulesRequest { session: self.opened()?.session.clone() };
+        let listed = self.ask(request, |mut client, request| async move { client.list_modules(request).await })?;
+        Ok(listed.modules)
+    }
+
+    /// Takes a module's name away.
+    pub fn drop_module(&self, name: &str) -> Result<(), Failure> {
+        let request = |call| proto::DropModuleRequest { call: Some(call), name: name.to_owned() };
+        let dropped = self.once(request, |mut client, request| async move { client.drop_module(request).await });
+        dropped.map(|proto::Done {}| ())
+    }
+
+    /// Has a kernel launched, behind the launches before it.
+    pub fn launch(
+        &self,
+        module: &RemoteModule,
+        kernel: &str,
+        grid: Grid,
+        arguments: &[RemoteArgument<'_>],
+    ) -> Result<RemoteCall, Failure> {
+        let arguments = arguments.iter().map(|given| match given {
+            RemoteArgument::Value(value) => told(value),
+            RemoteArgument::Block(block, offset) => of_block(block.number, *offset),
+            RemoteArgument::Named(name, access, offset) => {
+                let access = super::told_access(*access).into();
+                let name = proto::NameArgument { name: (*name).to_owned(), access, offset: *offset };
+                proto::Argument { value: Some(Value::Name(name)) }
+            }
+        });
+        self.launch_told(module.told.module, kernel, grid, arguments.collect())
+    }
+
+    fn launch_told(
+        &self,
+        module: u64,
+        kernel: &str,
+        grid: Grid,
+        arguments: Vec<proto::Argument>,
+    ) -> Result<RemoteCall, Failure> {
+        let dimensions = |[x, y, z]: [u32; 3]| Some(proto::Dimensions { x, y, z });
+        let request = |call| proto::LaunchRequest {
+            call: Some(call),
+            module,
+            kernel: kernel.to_owned(),
+            blocks: dimensions(grid.blocks),
+            threads: dimensions(grid.threads),
+            shared_bytes: grid.shared_bytes,
+            arguments,
+            stream: 0,
+        };
+        let launched = self.once(request, |mut client, request| async move { client.launch(request).await })?;
+        Ok(RemoteCall { remote: self.clone(), launch: launched.launch })
+    }
+
+    /// The gate as a GPU.
+    pub fn gpu(self) -> Gpu {
+        Gpu::at_place(AtGate { remote: self, books: Mutex::default() })
+    }
+}
+
+fn of_block(block: u64, offset: u64) -> proto::Argument {
+    proto::Argument { value: Some(Value::Block(proto::BlockArgument { block, offset })) }
+}
+
+fn told(given: &Argument) -> proto::Argument {
+    let value = match given {
+        Argument::Number { parameter: Parameter { kind, bytes }, bits } => {
+            let kind = match kind {
+                Kind::Unsigned => proto::Kind::Unsigned,
+                Kind::Signed => proto::Kind::Signed,
+                Kind::Float => proto::Kind::Float,
+                Kind::Bits => proto::Kind::Bits,
+                Kind::Bytes => proto::Kind::Bytes,
+            };
+            Value::Number(proto::NumberArgument { kind: kind.into(), bytes: *bytes, bits: *bits })
+        }
+        Argument::Bytes(bytes) => Value::Structure(bytes.to_vec()),
+        Argument::Lease { lease, offset_bytes } => return of_block(lease.0, *offset_bytes),
+    };
+    proto::Argument { value: Some(value) }
+}
+
+/// A gate as a place of memory and kernels.
+#[derive(Debug)]
+struct AtGate {
+    remote: Remote,
+    books: Mutex<Books>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    blocks: HashMap<u64, Arc<RemoteBlock>>,
+    /// Launches whose outcome was not told.
+    calls: Vec<RemoteCall>,
+}
+
+impl AtGate {
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn block(&self, memory: Id) -> Arc<RemoteBlock> {
+        self.books().blocks.get(&memory.0).expect("a buffer has its memory").clone()
+    }
+
+    /// Waits for all launches: the first that went wrong.
+    fn settle(&self) -> GpuResult<()> {
+        let calls = std::mem::take(&mut self.books().calls);
+        let mut outcome = Ok(());
+        for call in calls {
+            outcome = outcome.and(call.wait());
+        }
+        outcome.map_err(elsewhere)
+    }
+}
+
+fn elsewhere(failure: Failure) -> GpuError {
+    GpuError::Elsewhere(Box::new(failure))
+}
+
+impl Place for AtGate {
+    fn alloc(&self, bytes: u64) -> GpuResult<Id> {
+        let block = self.remote.alloc(bytes).map_err(elsewhere)?;
+        let number = block.number;
+        self.books().blocks.insert(number, Arc::new(block));
+        Ok(Id(number))
+    }
+
+    fn release(&self, memory: Id) {
+        let gone = self.books().blocks.remove(&memory.0);
+        drop(gone);
+    }
+
+    fn upload(&self, to: Id, from: &[u8]) -> GpuResult<()> {
+        self.remote.upload(&self.block(to), 0, from).map_err(elsewhere)
+    }
+
+    fn download(&self, from: Id, to: &mut [u8]) -> GpuResult<()> {
+        // What went wrong before is told before anything that it left is read.
+        self.settle()?;
+        self.remote.download(&self.block(from), 0, to).map_err(elsewhere)
+    }
+
+    fn module(&self, text: &str) -> GpuResult<(Id, Vec<Signature>)> {
+        let hash: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        let module = self.remote.put_module(&format!("gpu/{}", &hash[..32]), text).map_err(elsewhere)?;
+        Ok((Id(module.told.module), module.kernels))
+    }
+
+    fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument]) -> GpuResult<()> {
+        let arguments = arguments.iter().map(told).collect();
+        let call = self.remote.launch_told(kernel.module.0, &kernel.signature.name, grid, arguments);
+        self.books().calls.push(call.map_err(elsewhere)?);
+        Ok(())
+    }
+
+    fn wait(&self) -> GpuResult<()> {
+        self.settle()
+    }
+}

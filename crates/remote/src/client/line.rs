@@ -1,0 +1,266 @@
+//! The connections to a gate: how they are made, why they cannot be, and calls that are tried again when one is lost. Knows nothing
+//! of sessions.
+
+use std::error::Error;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
+use tonic::{Code, Request, Response, Status};
+
+use crate::failure::{CarriedOut, Failure};
+use crate::proto::TotalsRequest;
+use crate::proto::freehold_client::FreeholdClient;
+use crate::token::Token;
+use crate::{CHUNK_BYTES_MAX, WINDOW_BYTES};
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// What a connection that says nothing is asked after, and how long it has to answer.
+const PING: Duration = Duration::from_secs(5);
+
+/// How long a lost connection is tried again.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The most connections of one client: large transfers are divided among them.
+const LANES_MAX: usize = 4;
+
+pub(super) type Client = FreeholdClient<InterceptedService<Channel, Shown>>;
+
+/// Shows the token with every call.
+#[derive(Clone, Debug)]
+pub(super) struct Shown(MetadataValue<Ascii>);
+
+impl Interceptor for Shown {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert("authorization", self.0.clone());
+        Ok(request)
+    }
+}
+
+/// Connections to one gate.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    url: String,
+    channels: Vec<Channel>,
+    shown: Shown,
+    pub(super) patience: Duration,
+}
+
+impl Line {
+    pub(super) async fn connect(url: &str, token: &Token, ca: Option<&[u8]>) -> Result<Self, Failure> {
+        let endpoint = endpoint(url, ca)?;
+        let mut shown: MetadataValue<Ascii> = token.header().parse().expect("a token is visible letters");
+        shown.set_sensitive(true);
+        let channel = endpoint.connect().await.map_err(|error| unreachable(url, &error))?;
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let lanes = (processors / 2).clamp(1, LANES_MAX);
+        let mut channels = vec![channel];
+        channels.extend((1..lanes).map(|_| endpoint.connect_lazy()));
+        let line = Self { url: url.to_owned(), channels, shown: Shown(shown), patience: PATIENCE };
+        match tokio::time::timeout(CONNECT, line.client(0).totals(TotalsRequest {})).await {
+            Ok(Ok(_)) => Ok(line),
+            Ok(Err(status)) => Err(Failure::from_status(&status).unwrap_or_else(|| unreachable(url, &status))),
+            Err(_) => Err(Failure::connection(format!(
+                "{url} did not answer for {} s: look at the address",
+                CONNECT.as_secs()
+            ))),
+        }
+    }
+
+    pub(super) fn lanes(&self) -> usize {
+        self.channels.len()
+    }
+
+    pub(super) fn client(&self, lane: usize) -> Client {
+        let client = FreeholdClient::with_interceptor(self.channels[lane].clone(), self.shown.clone());
+        client.max_decoding_message_size(CHUNK_BYTES_MAX + 4096)
+    }
+
+    /// Asks until somebody answers, or patience is over. What is asked is the same each time, so that it is carried out once.
+    pub(super) async fn repeat<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
+        &self,
+        lane: usize,
+        request: M,
+        ask: impl Fn(Client, M) -> F,
+    ) -> Result<R, Failure> {
+        let (mut tries, mut waiting) = (0_u32, Waiting::new(self.patience));
+        loop {
+            let status = match tokio::time::timeout_at(waiting.end, ask(self.client(lane), request.clone())).await {
+                Ok(Ok(response)) => return Ok(response.into_inner()),
+                Ok(Err(status)) => status,
+                Err(_) => return Err(self.lost("nothing came")),
+            };
+            match self.said(&status) {
+                // Where the session went meanwhile, nobody can say any more what became of the first try.
+                Some(failure) if failure.is_session_over && tries > 0 => return Err(failure.with(CarriedOut::Unknown)),
+                Some(failure) => return Err(failure),
+                None if waiting.pause().await => tries += 1,
+                None => return Err(self.lost(status.message())),
+            }
+        }
+    }
+
+    /// What the gate said, unless the connection was lost before it said anything.
+    pub(super) fn said(&self, status: &Status) -> Option<Failure> {
+        let said = Failure::from_status(status);
+        if said.is_none() && status.code() == Code::Unimplemented {
+            return Some(no_gate(&self.url));
+        }
+        said
+    }
+
+    pub(super) fn lost(&self, why: &str) -> Failure {
+        let seconds = self.patience.as_secs();
+        let sentence =
+            format!("the connection to {} was lost and did not come back within {seconds} s: {why}", self.url);
+        Failure::connection(sentence).with(CarriedOut::Unknown)
+    }
+}
+
+/// A time that is waited for a connection, with pauses that become longer.
+pub(super) struct Waiting {
+    patience: Duration,
+    pub(super) end: Instant,
+    next: Duration,
+}
+
+impl Waiting {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self { patience, end: Instant::now() + patience, next: PAUSE_MIN }
+    }
+
+    /// Begins again: something came.
+    pub(super) fn again(&mut self) {
+        *self = Self::new(self.patience);
+    }
+
+    /// Waits before the next try. Whether there is time for one.
+    pub(super) async fn pause(&mut self) -> bool {
+        if Instant::now() + self.next >= self.end {
+            return false;
+        }
+        tokio::time::sleep(self.next).await;
+        self.next = (self.next * 2).min(PAUSE_MAX);
+        true
+    }
+}
+
+fn endpoint(url: &str, ca: Option<&[u8]>) -> Result<Endpoint, Failure> {
+    let wrong = || Failure::wrong(format!("{url:?} is no address of a gate: say https://HOST:PORT"));
+    let uri: Uri = url.parse().map_err(|_| wrong())?;
+    let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else { return Err(wrong()) };
+    let mut endpoint = Endpoint::from(uri.clone())
+        .connect_timeout(CONNECT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(PING)
+        .keep_alive_timeout(PING)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(4 * WINDOW_BYTES)
+        .max_frame_size(CHUNK_BYTES_MAX as u32);
+    match scheme {
+        "https" => {
+            let mut tls = ClientTlsConfig::new();
+            tls = match ca {
+                Some(ca) if is_certificate(ca) => tls.ca_certificate(Certificate::from_pem(ca)),
+                Some(_) => return Err(Failure::wrong("the file of --ca has no certificate: name one of PEM")),
+                None => tls.with_native_roots(),
+            };
+            endpoint = endpoint.tls_config(tls).map_err(|error| unreachable(url, &error))?;
+        }
+        "http" if is_loopback(host) => {}
+        "http" => {
+            let sentence = format!("{url}: without TLS everybody on the way reads the token; say https://{host}");
+            return Err(Failure::wrong(sentence));
+        }
+        _ => return Err(wrong()),
+    }
+    Ok(endpoint)
+}
+
+fn is_certificate(pem: &[u8]) -> bool {
+    std::str::from_utf8(pem).is_ok_and(|text| text.contains("-----BEGIN CERTIFICATE-----"))
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+fn no_gate(url: &str) -> Failure {
+    Failure::connection(format!("what listens at {url} is no gate of Freehold: look at the address"))
+}
+
+/// Why a first connection did not come about. Nothing was asked for.
+fn unreachable(url: &str, error: &(dyn Error + 'static)) -> Failure {
+    let mut last = error;
+    let mut sentence = None;
+    while sentence.is_none() {
+        sentence = why(url, last);
+        match last.source() {
+            Some(source) => last = source,
+            None => break,
+        }
+    }
+    let sentence = sentence.unwrap_or_else(|| match url.starts_with("http:") {
+        true => format!("{url} does not answer without TLS ({last}): say https:// if it has a certificate"),
+        false => format!("{url} cannot be reached: {last}"),
+    });
+    Failure::connection(sentence)
+}
+
+fn why(url: &str, error: &(dyn Error + 'static)) -> Option<String> {
+    if error.downcast_ref::<Status>().is_some_and(|status| status.code() == Code::Unimplemented) {
+        return Some(no_gate(url).sentence);
+    }
+    let system = error.downcast_ref::<std::io::Error>();
+    if system.is_some_and(|system| system.kind() == std::io::ErrorKind::ConnectionRefused) {
+        return Some(format!(
+            "nobody listens at {url}: start `freehold serve --listen ADDRESS` there, or look at the address"
+        ));
+    }
+    let inner = system.and_then(|system| system.get_ref()).and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner.or_else(|| error.downcast_ref::<rustls::Error>())? {
+        rustls::Error::InvalidCertificate(wrong) => {
+            Some(format!("the certificate of {url} is not trusted ({wrong}): name its authority with --ca FILE"))
+        }
+        rustls::Error::InvalidMessage(_) => Some(format!("what listens at {url} speaks no TLS: say http://")),
+        wrong => Some(format!("{url}: {wrong}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_address_is_refused_in_a_sentence() {
+        for url in ["", "host:7070", "ftp://host:7070", "http://"] {
+            let sentence = endpoint(url, None).unwrap_err().sentence;
+            assert_eq!(sentence, format!("{url:?} is no address of a gate: say https://HOST:PORT"));
+        }
+    }
+
+    #[test]
+    fn a_token_travels_without_tls_to_this_machine_alone() {
+        for url in ["http://127.0.0.1:7070", "http://[::1]:7070", "http://localhost:7070"] {
+            assert!(endpoint(url, None).is_ok(), "{url}");
+        }
+        let sentence = endpoint("http://host:7070", None).unwrap_err().sentence;
+        assert_eq!(sentence, "http://host:7070: without TLS everybody on the way reads the token; say https://host");
+    }
+
+    #[test]
+    fn a_file_without_a_certificate_is_refused() {
+        let sentence = endpoint("https://host:7070", Some(b"no certificate")).unwrap_err().sentence;
+        assert_eq!(sentence, "the file of --ca has no certificate: name one of PEM");
+    }
+}

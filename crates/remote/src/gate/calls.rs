@@ -1,0 +1,380 @@
+//! What each call does. It checks what a client says, and asks the session or the broker; nothing that waits for either runs on
+//! the threads of the network.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use freehold_broker::wire::{Reply as Answered, Request as Ask};
+use freehold_broker::{Access, Host, Lease, Link, LinkError, Name, Policy};
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use super::download::{Download, Sent};
+use super::lock;
+use super::once::Claim;
+use super::session::{Held, Session, Sessions, Visit};
+use super::upload::Upload;
+use crate::CHUNK_BYTES_MAX;
+use crate::failure::{CarriedOut, Failure};
+use crate::proto::freehold_server::Freehold;
+use crate::proto::upload_message::Part;
+use crate::proto::{self, Block, Call, Done, UploadBegin, UploadMessage, Uploaded};
+
+/// Chunks of an upload that wait for pinned memory.
+const QUEUE: usize = 2;
+
+/// Chunks of a download where the client has no wish.
+const CHUNK_BYTES: usize = 1 << 20;
+
+pub(super) struct Calls {
+    pub(super) sessions: Arc<Sessions>,
+    /// What belongs to no session is asked here.
+    pub(super) link: Arc<Mutex<Link>>,
+}
+
+type Reply<T> = Result<Response<T>, Status>;
+
+/// Runs what may wait for the device or the broker.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Failure::server("the gate broke off the call: tell who runs it").with(CarriedOut::Unknown)),
+    }
+}
+
+impl Calls {
+    fn visit(&self, call: Option<&Call>) -> Result<(Visit, Call), Failure> {
+        let call = call.ok_or_else(|| Failure::wrong("the request has no call: say session and number"))?;
+        Ok((self.sessions.visit(&call.session)?, call.clone()))
+    }
+
+    /// Carries a call out that changes something: once, whoever hears the answer.
+    async fn once<R: Message + Default>(
+        &self,
+        call: Option<&Call>,
+        request: &impl Message,
+        work: impl FnOnce(&Session) -> Result<R, Failure> + Send + 'static,
+    ) -> Reply<R> {
+        let (visit, call) = self.visit(call)?;
+        let mut outcome = match visit.numbers.claim(&call, print(request))? {
+            Claim::Known(outcome) => outcome,
+            Claim::New(sender) => {
+                let outcome = sender.subscribe();
+                // Not part of this call any more: it goes on where the client does not.
+                tokio::task::spawn_blocking(move || {
+                    let answer = work(&visit).map(|reply| reply.encode_to_vec());
+                    sender.send_replace(Some(answer));
+                });
+                outcome
+            }
+        };
+        let answer = match outcome.wait_for(Option::is_some).await {
+            Ok(answer) => answer.clone().expect("it was waited for"),
+            Err(_) => Err(Failure::server("the gate broke off the call: tell who runs it").with(CarriedOut::Unknown)),
+        };
+        let message = R::decode(answer?.as_slice()).expect("it was encoded here");
+        Ok(Response::new(message))
+    }
+
+    async fn ask_broker<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut Link) -> Result<T, LinkError> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let link = self.link.clone();
+        aside(move || Ok(ask(&mut lock(&link))?)).await
+    }
+
+    /// Takes the chunks of an upload from the connection and hands them on, no faster than the device has room for them.
+    async fn receive(&self, begin: UploadBegin, mut parts: Streaming<UploadMessage>) -> Result<Uploaded, Failure> {
+        let (visit, call) = self.visit(begin.call.as_ref())?;
+        let upload = visit.numbers.upload(&call, || Upload::new(visit.block(begin.block)?, &begin))?;
+        let Some(sender) = upload.begin(&begin)? else { return Ok(upload.told()) };
+        let permit = self.sessions.pinned.permit().await;
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let (pinned, life) = (self.sessions.pinned.clone(), visit.life);
+        let writer = tokio::spawn(aside(move || sender.write_all(&visit, pinned.lane(permit)?, waiting)));
+        let broken = loop {
+            let part = match tokio::time::timeout(life, parts.message()).await {
+                Ok(Ok(Some(UploadMessage { part: Some(part) }))) => part,
+                Ok(Ok(Some(UploadMessage { part: None }))) => {
+                    break Some(Failure::wrong("a message of an upload is a chunk or the end: this is neither"));
+                }
+                Ok(Ok(None)) => break None,
+                Ok(Err(status)) => break Some(not_read(&status)),
+                Err(_) => {
+                    let sentence =
+                        format!("nothing came of the upload for {} s: go on when there is more", life.as_secs());
+                    break Some(Failure::caller(Code::DeadlineExceeded, sentence));
+                }
+            };
+            let is_last = matches!(part, Part::End(_));
+            // Where nobody takes it, the writer says why.
+            if queue.send(part).await.is_err() || is_last {
+                break None;
+            }
+        };
+        drop(queue);
+        let written = writer.await.map_err(|_| Failure::server("the gate broke off the upload: tell who runs it"))?;
+        match broken {
+            None => written,
+            Some(failure) => Err(failure.received(upload.told().bytes)),
+        }
+    }
+}
+
+/// A message that is too long, or none.
+fn not_read(status: &Status) -> Failure {
+    match status.code() {
+        Code::OutOfRange => {
+            Failure::wrong(format!("a message is too long: a chunk has at most {CHUNK_BYTES_MAX} bytes"))
+        }
+        _ => Failure::connection("the upload broke off: go on where it stands"),
+    }
+}
+
+/// A number of a request of a kind.
+fn print<M: Message>(request: &M) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (std::any::type_name::<M>(), request.encode_to_vec()).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn name(text: &str) -> Result<Name, Failure> {
+    Name::parse(text).map_err(|wrong| Failure::from(freehold_broker::Error::from(wrong)))
+}
+
+fn access(told: i32) -> Result<Access, Failure> {
+    match proto::Access::try_from(told) {
+        Ok(proto::Access::Read) => Ok(Access::Read),
+        Ok(proto::Access::Write) => Ok(Access::Write),
+        _ => Err(Failure::wrong("a lease is for reading or for writing: say which")),
+    }
+}
+
+fn block(held: &Held) -> Block {
+    let access = match held.access {
+        Access::Read => proto::Access::Read,
+        Access::Write => proto::Access::Write,
+    };
+    Block { block: held.number, bytes: held.bytes, access: access.into() }
+}
+
+fn listed(line: &str) -> Option<proto::Name> {
+    let fields: Vec<&str> = line.split('\t').collect();
+    let [name, bytes, user, process, readers, writers, age_s, version, memory] = fields[..] else { return None };
+    let host = memory == "1";
+    // Who asked for memory of the host did not ask for its header.
+    let header_bytes = if host { Host::HEADER_BYTES } else { 0 };
+    Some(proto::Name {
+        name: name.to_owned(),
+        bytes: bytes.parse::<u64>().ok()?.saturating_sub(header_bytes),
+        host,
+        user: user.parse().ok()?,
+        process: process.parse().ok()?,
+        readers: readers.parse().ok()?,
+        writers: writers.parse().ok()?,
+        age_s: age_s.parse().ok()?,
+        version: version.parse().ok()?,
+    })
+}
+
+#[tonic::async_trait]
+impl Freehold for Calls {
+    async fn open(&self, request: Request<proto::OpenRequest>) -> Reply<proto::Session> {
+        let proto::OpenRequest { session, life_ms, resume } = request.into_inner();
+        let (sessions, key) = (self.sessions.clone(), session.clone());
+        let opened =
+            move || if resume { sessions.visit(&key) } else { sessions.open(&key, Duration::from_millis(life_ms)) };
+        let life_ms = aside(opened).await?.life.as_millis() as u64;
+        Ok(Response::new(proto::Session { session, life_ms, chunk_bytes_max: CHUNK_BYTES_MAX as u64 }))
+    }
+
+    async fn close(&self, request: Request<proto::CloseRequest>) -> Reply<Done> {
+        let (sessions, key) = (self.sessions.clone(), request.into_inner().session);
+        aside(move || sessions.close(&key)).await?;
+        Ok(Response::new(Done {}))
+    }
+
+    async fn alloc(&self, request: Request<proto::AllocRequest>) -> Reply<Block> {
+        let proto::AllocRequest { call, bytes } = request.into_inner();
+        self.once(call.as_ref(), &proto::AllocRequest { call: None, bytes }, move |session| {
+            let len = usize::try_from(bytes).map_err(|_| Failure::wrong("so many bytes cannot be counted"))?;
+            let lease: Lease<u8> = session.broker.reserve(session.up()?, len)?;
+            Ok(block(&session.hold(lease)))
+        })
+        .await
+    }
+
+    async fn free(&self, request: Request<proto::FreeRequest>) -> Reply<Done> {
+        let proto::FreeRequest { call, block } = request.into_inner();
+        self.once(call.as_ref(), &proto::FreeRequest { call: None, block }, move |session| {
+            session.free(block)?;
+            Ok(Done {})
+        })
+        .await
+    }
+
+    async fn upload(&self, request: Request<Streaming<UploadMessage>>) -> Reply<Uploaded> {
+        let mut parts = request.into_inner();
+        match parts.message().await {
+            Ok(Some(UploadMessage { part: Some(Part::Begin(begin)) })) => {
+                Ok(Response::new(self.receive(begin, parts).await?))
+            }
+            Ok(_) => Err(Failure::wrong("an upload begins with where its bytes belong: send the begin first").into()),
+            Err(status) => Err(not_read(&status).into()),
+        }
+    }
+
+    async fn resume_upload(&self, request: Request<proto::ResumeRequest>) -> Reply<Uploaded> {
+        let proto::ResumeRequest { session, number } = request.into_inner();
+        let upload = self.sessions.visit(&session)?.numbers.begun(number);
+        // One of which no word has come stands at its beginning.
+        Ok(Response::new(upload.map_or_else(Uploaded::default, |upload| upload.resume())))
+    }
+
+    type DownloadStream = Pin<Box<dyn Stream<Item = Sent> + Send>>;
+
+    async fn download(&self, request: Request<proto::DownloadRequest>) -> Reply<Self::DownloadStream> {
+        let proto::DownloadRequest { session, block, offset, bytes, chunk_bytes } = request.into_inner();
+        let visit = self.sessions.visit(&session)?;
+        let held = visit.block(block)?;
+        let bytes = if bytes == 0 { held.bytes.saturating_sub(offset) } else { bytes };
+        let range = held.range(offset, bytes)?;
+        let chunk_bytes = match chunk_bytes as usize {
+            0 => CHUNK_BYTES,
+            wish => wish.min(CHUNK_BYTES_MAX),
+        };
+        let permit = self.sessions.pinned.permit().await;
+        let (download, chunks) = Download::new(visit, held, range, chunk_bytes);
+        let (pinned, runtime) = (self.sessions.pinned.clone(), tokio::runtime::Handle::current());
+        let lane = aside(move || pinned.lane(permit)).await?;
+        tokio::task::spawn_blocking(move || download.read_all(lane, &runtime));
+        Ok(Response::new(Box::pin(ReceiverStream::new(chunks))))
+    }
+
+    async fn publish(&self, request: Request<proto::PublishRequest>) -> Reply<Done> {
+        let mut request = request.into_inner();
+        let call = request.call.take();
+        let told = request.clone();
+        self.once(call.as_ref(), &told, move |session| {
+            let policy = match request.policy() {
+                proto::Policy::Restore => Policy::Restore,
+                proto::Policy::Drop => Policy::Drop,
+                proto::Policy::Open => Policy::Open,
+            };
+            session.publish(request.block, &request.name, policy)?;
+            Ok(Done {})
+        })
+        .await
+    }
+
+    async fn lease(&self, request: Request<proto::LeaseRequest>) -> Reply<Block> {
+        let mut request = request.into_inner();
+        let call = request.call.take();
+        let told = request.clone();
+        self.once(call.as_ref(), &told, move |session| {
+            let lease = session.broker.lease::<u8>(session.up()?, &request.name, access(request.access)?)?;
+            Ok(block(&session.hold(lease)))
+        })
+        .await
+    }
+
+    async fn drop(&self, request: Request<proto::DropRequest>) -> Reply<Done> {
+        let mut request = request.into_inner();
+        let call = request.call.take();
+        let told = request.clone();
+        self.once(call.as_ref(), &told, move |session| {
+            session.broker.link()?.call(Ask::Drop { name: name(&request.name)? })?;
+            Ok(Done {})
+        })
+        .await
+    }
+
+    async fn find(&self, request: Request<proto::FindRequest>) -> Reply<proto::Found> {
+        let name = name(&request.into_inner().name)?;
+        let found = self.ask_broker(move |link| link.call(Ask::Find { name })).await?;
+        match found.reply {
+            Answered::Number { bytes, .. } => Ok(Response::new(proto::Found { bytes })),
+            _ => Err(Failure::from(LinkError::Malformed).into()),
+        }
+    }
+
+    async fn list(&self, request: Request<proto::ListRequest>) -> Reply<proto::Names> {
+        let after = request.into_inner().after;
+        let after = match after.as_str() {
+            "" => None,
+            after => Some(name(after)?),
+        };
+        let text = self.ask_broker(move |link| Ok(link.call(Ask::List { after })?.text)).await?;
+        let names: Option<Vec<_>> = text.lines().map(listed).collect();
+        Ok(Response::new(proto::Names { names: names.ok_or_else(|| Failure::from(LinkError::Malformed))? }))
+    }
+
+    async fn put_module(&self, request: Request<proto::PutModuleRequest>) -> Reply<proto::Module> {
+        let mut request = request.into_inner();
+        let call = request.call.take();
+        let told = request.clone();
+        self.once(call.as_ref(), &told, move |session| session.launches.put(&request.name, &request.text)).await
+    }
+
+    async fn find_module(&self, request: Request<proto::FindModuleRequest>) -> Reply<proto::Module> {
+        let proto::FindModuleRequest { session, name } = request.into_inner();
+        let visit = self.sessions.visit(&session)?;
+        Ok(Response::new(aside(move || visit.launches.find(&name)).await?))
+    }
+
+    async fn list_modules(&self, request: Request<proto::ListModulesRequest>) -> Reply<proto::Modules> {
+        let visit = self.sessions.visit(&request.into_inner().session)?;
+        Ok(Response::new(aside(move || visit.launches.list()).await?))
+    }
+
+    async fn drop_module(&self, request: Request<proto::DropModuleRequest>) -> Reply<Done> {
+        let mut request = request.into_inner();
+        let call = request.call.take();
+        let told = request.clone();
+        self.once(call.as_ref(), &told, move |session| {
+            session.launches.drop_module(&request.name)?;
+            Ok(Done {})
+        })
+        .await
+    }
+
+    async fn launch(&self, request: Request<proto::LaunchRequest>) -> Reply<proto::Launched> {
+        let mut request = request.into_inner();
+        let call = request.call.take();
+        let (told, launch) = (request.clone(), call.as_ref().map_or(0, |call| call.number));
+        self.once(call.as_ref(), &told, move |session| {
+            let block = |block: &proto::BlockArgument| session.block(block.block)?.argument(block.offset);
+            session.launches.launch(launch, &request, block)?;
+            Ok(proto::Launched { launch })
+        })
+        .await
+    }
+
+    async fn wait(&self, request: Request<proto::WaitRequest>) -> Reply<Done> {
+        let proto::WaitRequest { session, launch, timeout_ms } = request.into_inner();
+        let visit = self.sessions.visit(&session)?;
+        aside(move || visit.launches.wait(launch, Duration::from_millis(timeout_ms))).await?;
+        Ok(Response::new(Done {}))
+    }
+
+    async fn totals(&self, _: Request<proto::TotalsRequest>) -> Reply<proto::Sums> {
+        let sums = self.ask_broker(super::sums).await?;
+        Ok(Response::new(proto::Sums {
+            budget_bytes: sums.budget_bytes,
+            made_bytes: sums.made_bytes,
+            leased_bytes: sums.leased_bytes,
+            named_bytes: sums.named_bytes,
+            leaving_bytes: sums.leaving_bytes,
+            tenants: sums.tenants.into(),
+            names: sums.names.into(),
+            leases: sums.leases.into(),
+            sessions: self.sessions.len() as u64,
+        }))
+    }
+}

@@ -1,0 +1,236 @@
+//! Modules and launches of a session: what its worker was asked to run, and what became of it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use freehold::{Grid, Stream};
+use freehold_broker::wire::Point;
+use freehold_broker::{
+    Access, Argument, Broker, Call, Caller, Kernel, Kind, Launch, Module, Named, Parameter, Signature,
+};
+use tonic::Code;
+
+use super::lock;
+use crate::failure::Failure;
+use crate::proto::{self, BlockArgument, argument::Value};
+
+/// Launches of a session that are under way, or went wrong and were not waited for.
+const LAUNCHES_MAX: usize = 1024;
+
+/// The longest that one call waits.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+pub(super) struct Launches {
+    caller: Caller,
+    modules: Mutex<HashMap<u64, Module>>,
+    /// Those that went well are forgotten when there are many.
+    calls: Mutex<BTreeMap<u64, Arc<Put>>>,
+    /// The points behind the last launch of each stream.
+    last: Mutex<BTreeMap<u32, Point>>,
+}
+
+/// A launch that was put in.
+struct Put {
+    call: Call,
+    /// What has a name, and is there again when the launch is over.
+    named: Mutex<Vec<Named>>,
+}
+
+impl Put {
+    /// Whether nobody has to wait for it.
+    fn is_settled(&self) -> bool {
+        lock(&self.named).is_empty() && matches!(self.call.is_done(), Ok(true))
+    }
+}
+
+impl Launches {
+    pub(super) fn new(broker: &Broker) -> Result<Self, Failure> {
+        let (modules, calls, last) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Self { caller: Caller::of(broker)?, modules, calls, last })
+    }
+
+    pub(super) fn put(&self, name: &str, text: &str) -> Result<proto::Module, Failure> {
+        Ok(self.know(self.caller.put_module(name, text)?))
+    }
+
+    pub(super) fn find(&self, name: &str) -> Result<proto::Module, Failure> {
+        Ok(self.know(self.caller.module(name)?))
+    }
+
+    pub(super) fn list(&self) -> Result<proto::Modules, Failure> {
+        let modules = self.caller.modules()?.into_iter().map(|one| proto::ListedModule {
+            name: one.name,
+            bytes: one.bytes,
+            user: one.user,
+            sha256: one.hash,
+            age_s: one.age_s,
+        });
+        Ok(proto::Modules { modules: modules.collect() })
+    }
+
+    pub(super) fn drop_module(&self, name: &str) -> Result<(), Failure> {
+        Ok(self.caller.drop_module(name)?)
+    }
+
+    fn know(&self, module: Module) -> proto::Module {
+        let told = proto::Module {
+            module: module.id().0,
+            name: module.name().to_string(),
+            bytes: module.bytes(),
+            sha256: module.hash().to_vec(),
+            kernels: module.kernels().iter().map(kernel).collect(),
+        };
+        lock(&self.modules).insert(told.module, module);
+        told
+    }
+
+    /// Puts a launch in. `block` makes arguments of the session's blocks.
+    pub(super) fn launch(
+        &self,
+        number: u64,
+        request: &proto::LaunchRequest,
+        block: impl Fn(&BlockArgument) -> Result<Argument, Failure>,
+    ) -> Result<(), Failure> {
+        let known = lock(&self.modules).get(&request.module).cloned();
+        let module = known.ok_or_else(|| {
+            let sentence =
+                format!("the session knows no module {}: put it, or find it by its name first", request.module);
+            Failure::caller(Code::NotFound, sentence)
+        })?;
+        let kernel = module.kernel(&request.kernel)?;
+        self.expect_room()?;
+        let named = self.lease_named(&request.arguments)?;
+        let put = self.put_in(&kernel, request, |place, given| match &given.value {
+            Some(Value::Name(wish)) => Ok(named[&wish.name].argument(wish.offset)),
+            Some(Value::Block(given)) => block(given),
+            given => value(place, given.as_ref()),
+        });
+        let named = Mutex::new(named.into_values().collect());
+        match put {
+            Ok(call) => {
+                lock(&self.calls).insert(number, Arc::new(Put { call, named }));
+                Ok(())
+            }
+            Err(failure) => {
+                self.settle(&named)?;
+                Err(failure)
+            }
+        }
+    }
+
+    fn put_in(
+        &self,
+        kernel: &Kernel,
+        request: &proto::LaunchRequest,
+        argument: impl Fn(usize, &proto::Argument) -> Result<Argument, Failure>,
+    ) -> Result<Call, Failure> {
+        let arguments = (1..).zip(&request.arguments).map(|(place, given)| argument(place, given));
+        let arguments = arguments.collect::<Result<Vec<_>, Failure>>()?;
+        let blocks = dimensions(request.blocks.as_ref());
+        let grid = Grid { blocks, threads: dimensions(request.threads.as_ref()), shared_bytes: request.shared_bytes };
+        let call = self.caller.call(&Launch { stream: request.stream, ..Launch::new(kernel, grid, &arguments) })?;
+        lock(&self.last).insert(request.stream, call.point());
+        Ok(call)
+    }
+
+    fn expect_room(&self) -> Result<(), Failure> {
+        let mut calls = lock(&self.calls);
+        if calls.len() >= LAUNCHES_MAX {
+            calls.retain(|_, put| !put.is_settled());
+        }
+        if calls.len() < LAUNCHES_MAX {
+            return Ok(());
+        }
+        let sentence = format!("{LAUNCHES_MAX} launches are under way or went wrong: wait for some first");
+        Err(Failure::caller(Code::ResourceExhausted, sentence))
+    }
+
+    /// Leases what arguments name, each name once.
+    fn lease_named(&self, arguments: &[proto::Argument]) -> Result<BTreeMap<String, Named>, Failure> {
+        let wishes = || {
+            arguments.iter().filter_map(|given| match &given.value {
+                Some(Value::Name(wish)) => Some(wish),
+                _ => None,
+            })
+        };
+        let mut named = BTreeMap::new();
+        for wish in wishes() {
+            if named.contains_key(&wish.name) {
+                continue;
+            }
+            let is_written = wishes().any(|other| other.name == wish.name && other.access() == proto::Access::Write);
+            let access = if is_written { Access::Write } else { Access::Read };
+            named.insert(wish.name.clone(), self.caller.lease_named(&wish.name, access)?);
+        }
+        Ok(named)
+    }
+
+    fn settle(&self, named: &Mutex<Vec<Named>>) -> Result<(), Failure> {
+        let mut named = lock(named);
+        while let Some(one) = named.pop() {
+            self.caller.settle(one)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a launch is over. One that is forgotten went well.
+    pub(super) fn wait(&self, number: u64, timeout: Duration) -> Result<(), Failure> {
+        let Some(put) = lock(&self.calls).get(&number).cloned() else { return Ok(()) };
+        put.call.wait_for(timeout.min(WAIT_MAX))?;
+        self.settle(&put.named)
+    }
+
+    /// Lets a stream's next work wait for all launches so far, on the device.
+    pub(super) fn precede(&self, broker: &Broker, stream: &Stream) -> Result<(), Failure> {
+        let points: Vec<Point> = lock(&self.last).values().copied().collect();
+        for point in points {
+            broker.await_point(stream, point)?;
+        }
+        Ok(())
+    }
+}
+
+fn dimensions(told: Option<&proto::Dimensions>) -> [u32; 3] {
+    told.map_or([1; 3], |told| [told.x, told.y, told.z])
+}
+
+/// A number or a structure.
+fn value(place: usize, given: Option<&Value>) -> Result<Argument, Failure> {
+    match given {
+        Some(Value::Structure(bytes)) => Ok(Argument::Bytes(bytes.as_slice().into())),
+        Some(Value::Number(number)) => {
+            let kind = match number.kind() {
+                proto::Kind::Unsigned => Kind::Unsigned,
+                proto::Kind::Signed => Kind::Signed,
+                proto::Kind::Float => Kind::Float,
+                proto::Kind::Bits => Kind::Bits,
+                proto::Kind::Bytes => {
+                    return Err(Failure::wrong(format!("argument {place} is a number of bytes: give a structure")));
+                }
+            };
+            let bytes = number.bytes;
+            if !matches!(bytes, 1 | 2 | 4 | 8) || bytes < 8 && number.bits >> (8 * bytes) != 0 {
+                let sentence =
+                    format!("argument {place} is a number of {bytes} bytes: it has 1, 2, 4 or 8, and fits into them");
+                return Err(Failure::wrong(sentence));
+            }
+            Ok(Argument::Number { parameter: Parameter { kind, bytes }, bits: number.bits })
+        }
+        _ => Err(Failure::wrong(format!("argument {place} is nothing: give a block, a name, a number or a structure"))),
+    }
+}
+
+fn kernel(signature: &Signature) -> proto::Kernel {
+    let parameters = signature.parameters.iter().map(|parameter| {
+        let kind = match parameter.kind {
+            Kind::Unsigned => proto::Kind::Unsigned,
+            Kind::Signed => proto::Kind::Signed,
+            Kind::Float => proto::Kind::Float,
+            Kind::Bits => proto::Kind::Bits,
+            Kind::Bytes => proto::Kind::Bytes,
+        };
+        proto::Parameter { kind: kind.into(), bytes: parameter.bytes }
+    });
+    proto::Kernel { name: signature.name.to_string(), parameters: parameters.collect() }
+}

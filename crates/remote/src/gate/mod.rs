@@ -1,0 +1,186 @@
+//! The gate: a process that serves a broker over gRPC. It owns the listener, TLS, and who is let in; what calls do is in `calls`.
+
+mod calls;
+mod download;
+mod launches;
+mod once;
+mod pinned;
+mod session;
+mod upload;
+
+use std::io;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use freehold::Device;
+use freehold_broker::wire::{Reply, Request as Ask, Sums};
+use freehold_broker::{Link, LinkError, MODULE_BYTES_MAX};
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Server, ServerTlsConfig};
+use tonic::{Request, Status};
+
+use self::calls::Calls;
+use self::session::Sessions;
+use crate::failure::Failure;
+use crate::proto::DESCRIPTORS;
+use crate::proto::freehold_server::FreeholdServer;
+use crate::token::Token;
+use crate::{CHUNK_BYTES_MAX, WINDOW_BYTES};
+
+/// How often the gate looks whether the broker is still there, and for sessions that are over.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What a connection that says nothing is asked after, and how long it has to answer.
+const PING: Duration = Duration::from_secs(10);
+
+/// Calls that one connection may have under way.
+const STREAMS_MAX: u32 = 256;
+
+/// A certificate with its key.
+#[derive(Clone)]
+pub struct Identity(tonic::transport::Identity);
+
+impl Identity {
+    /// # Errors
+    /// Where they are none, or do not belong together.
+    pub fn new(certificate: Vec<u8>, key: Vec<u8>) -> io::Result<Self> {
+        let identity = Self(tonic::transport::Identity::from_pem(certificate, key));
+        match Server::builder().tls_config(identity.config()) {
+            Ok(_) => Ok(identity),
+            Err(_) => Err(io::Error::other("this is no certificate with its key: name both as PEM")),
+        }
+    }
+
+    fn config(&self) -> ServerTlsConfig {
+        ServerTlsConfig::new().identity(self.0.clone())
+    }
+}
+
+/// The key is a secret.
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Identity")
+    }
+}
+
+/// What a gate has to know.
+#[derive(Debug)]
+pub struct Gate {
+    pub listener: TcpListener,
+    /// Without one it speaks without TLS: for clients of its own machine.
+    pub identity: Option<Identity>,
+    pub token: Token,
+    /// The broker's socket.
+    pub socket: PathBuf,
+    /// The broker's device.
+    pub device: Device,
+}
+
+impl Gate {
+    /// Serves until the broker has hung up.
+    ///
+    /// # Errors
+    /// Where no broker answers, where certificate and key are none, or where the system refuses what the gate needs.
+    pub fn serve(self) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let link = Arc::new(Mutex::new(Link::connect(&self.socket).map_err(io::Error::other)?));
+        let served = runtime.block_on(self.run(link));
+        // What is under way ends with the process, and the broker takes back what it had.
+        runtime.shutdown_background();
+        served
+    }
+
+    async fn run(self, link: Arc<Mutex<Link>>) -> io::Result<()> {
+        self.listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let mut server = Server::builder()
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(4 * WINDOW_BYTES)
+            .max_frame_size(CHUNK_BYTES_MAX as u32)
+            .max_concurrent_streams(STREAMS_MAX)
+            .http2_keepalive_interval(Some(PING))
+            .http2_keepalive_timeout(Some(PING));
+        if let Some(identity) = self.identity {
+            server = server.tls_config(identity.config()).map_err(io::Error::other)?;
+        }
+        let sessions = Arc::new(Sessions::new(self.device, self.socket));
+        let calls = Calls { sessions: sessions.clone(), link: link.clone() };
+        // The longest is a module.
+        let calls = FreeholdServer::new(calls).max_decoding_message_size(MODULE_BYTES_MAX + 4096);
+        let (health, health_service) = tonic_health::server::health_reporter();
+        health.set_serving::<FreeholdServer<Calls>>().await;
+        let mut reflection = tonic_reflection::server::Builder::configure();
+        reflection = reflection.register_encoded_file_descriptor_set(DESCRIPTORS);
+        reflection = reflection.register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+        let reflection = reflection.build_v1().map_err(io::Error::other)?;
+        let guard = Guard { token: Arc::new(self.token) };
+        let served = server
+            .add_service(health_service)
+            .add_service(InterceptedService::new(reflection, guard.clone()))
+            .add_service(InterceptedService::new(calls, guard))
+            .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)));
+        tokio::select! {
+            served = served => served.map_err(io::Error::other),
+            () = watch(sessions, link) => Ok(()),
+        }
+    }
+}
+
+/// Lets in who shows the token.
+#[derive(Clone)]
+struct Guard {
+    token: Arc<Token>,
+}
+
+impl tonic::service::Interceptor for Guard {
+    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
+        let shown = request.metadata().get("authorization");
+        if shown.is_some_and(|shown| self.token.is_in(shown.as_bytes())) {
+            return Ok(request);
+        }
+        let sentence = match shown {
+            None => "no token was shown: say --token-file FILE, or set FREEHOLD_TOKEN",
+            Some(_) => "the token is another: use the one that `freehold serve` was started with",
+        };
+        Err(Failure::caller(tonic::Code::Unauthenticated, sentence).into())
+    }
+}
+
+/// Ends sessions whose time is over, until the broker has hung up.
+async fn watch(sessions: Arc<Sessions>, link: Arc<Mutex<Link>>) {
+    let mut ticks = tokio::time::interval(LOOK);
+    loop {
+        ticks.tick().await;
+        let (sessions, link) = (sessions.clone(), link.clone());
+        let look = tokio::task::spawn_blocking(move || {
+            sessions.end_idle();
+            sums(&mut lock(&link))
+        });
+        match look.await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(target: "freehold", %error, "the gate ends: the broker does not answer");
+                return;
+            }
+            Err(error) => {
+                tracing::error!(target: "freehold", %error, "the gate ends");
+                return;
+            }
+        }
+    }
+}
+
+fn sums(link: &mut Link) -> Result<Sums, LinkError> {
+    match link.call(Ask::Totals)?.reply {
+        Reply::Sums(sums) => Ok(sums),
+        _ => Err(LinkError::Malformed),
+    }
+}
+
+/// A lock that outlives a thread which panicked with it: what it guards is changed in single steps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,28 @@
+//! The broker for other machines. The **gate** is a process beside the broker that serves it over gRPC: for each remote session it is
+//! a tenant of the broker. [`Remote`] is the client. `proto/freehold.proto` is what they say to each other.
+
+mod client;
+mod failure;
+mod gate;
+/// `proto/freehold.proto` as Rust, for who speaks to a gate without [`Remote`].
+#[allow(clippy::all, clippy::unwrap_used, missing_debug_implementations, unreachable_pub, reason = "it is generated")]
+pub mod proto {
+    tonic::include_proto!("freehold.v1");
+
+    /// The `.proto` as descriptors, for the reflection service.
+    pub(crate) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/freehold.bin"));
+}
+mod token;
+
+pub use client::{Remote, RemoteArgument, RemoteBlock, RemoteCall, RemoteModule};
+pub use failure::{CarriedOut, Failure, Fault};
+pub use gate::{Gate, Identity};
+pub use proto::{Name as Listed, Sums};
+pub use token::{NoToken, Token};
+pub use tonic::Code;
+
+/// The most bytes of a chunk: clients of other makes take messages of up to 4 MiB unless they are told otherwise.
+pub const CHUNK_BYTES_MAX: usize = 2 << 20;
+
+/// How much of one call may be on its way before the other side has read any of it.
+const WINDOW_BYTES: u32 = 8 << 20;

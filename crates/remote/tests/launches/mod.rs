@@ -1,0 +1,203 @@
+//! Kernels at a gate: on blocks and on names, through the handle that is the same everywhere, wrong ones, and repeated ones.
+
+use freehold::Grid;
+use freehold_broker::{Access, Argument, Policy};
+use freehold_remote::proto::{self, argument::Value};
+use freehold_remote::{CarriedOut, Code, Failure, Fault, Remote, RemoteArgument, RemoteBlock, RemoteModule};
+
+use crate::raw::{Raw, chunk, end};
+use crate::stage::{Stage, until_free};
+
+pub(crate) const TEXT: &str = include_str!("../../../broker/tests/calls/kernels.ptx");
+
+fn bytes_of(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn words(remote: &Remote, block: &RemoteBlock) -> Vec<u32> {
+    let mut bytes = vec![0; block.bytes() as usize];
+    remote.download(block, 0, &mut bytes).unwrap();
+    bytes.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect()
+}
+
+fn filled(remote: &Remote, words: &[u32]) -> RemoteBlock {
+    let block = remote.alloc(4 * words.len() as u64).unwrap();
+    remote.upload(&block, 0, &bytes_of(words)).unwrap();
+    block
+}
+
+/// x = 3 x + k.
+fn step(remote: &Remote, module: &RemoteModule, x: RemoteArgument<'_>, k: u32, n: u32) -> Result<(), Failure> {
+    let [k, n_given] = [k, n].map(Argument::from);
+    let given = [x, RemoteArgument::Value(&k), RemoteArgument::Value(&n_given)];
+    remote.launch(module, "step", Grid::cover(n, 64), &given)?.wait()
+}
+
+pub(crate) fn a_kernel_runs_on_blocks_of_a_session(stage: &Stage) {
+    let remote = stage.remote();
+    let module = remote.put_module("test/kernels", TEXT).unwrap();
+    assert_eq!(remote.module("test/kernels").unwrap().hash(), module.hash());
+    let shown: Vec<_> = module.kernels().iter().map(|kernel| kernel.name.to_string()).collect();
+    assert_eq!(shown, ["empty", "saxpy", "step", "spin", "stray", "sum"]);
+    let [x, y] = [[2.0_f32; 1000], [1.0; 1000]].map(|of| filled(&remote, &of.map(f32::to_bits)));
+    let [a, n] = [Argument::from(3.0_f32), Argument::from(1000_u32)];
+    let given = [
+        RemoteArgument::Block(&y, 0),
+        RemoteArgument::Block(&x, 0),
+        RemoteArgument::Value(&a),
+        RemoteArgument::Value(&n),
+    ];
+    // Nobody waits for it: what is downloaded is there all the same.
+    let call = remote.launch(&module, "saxpy", Grid::cover(1000_u32, 256), &given).unwrap();
+    assert_eq!(words(&remote, &y), [7.0_f32.to_bits(); 1000]);
+    call.wait().unwrap();
+    step(&remote, &module, RemoteArgument::Block(&x, 400), 1, 10).unwrap();
+    let stepped = 2.0_f32.to_bits().wrapping_mul(3).wrapping_add(1);
+    assert_eq!(
+        words(&remote, &x)[98..112],
+        [[2.0_f32.to_bits(); 2].as_slice(), &[stepped; 10], &[2.0_f32.to_bits(); 2]].concat()
+    );
+    let structure = Argument::Bytes(bytes_of(&[1, 20, 300]).into());
+    let given = [RemoteArgument::Block(&x, 0), RemoteArgument::Value(&structure)];
+    remote.launch(&module, "sum", Grid::line(1, 1), &given).unwrap().wait().unwrap();
+    assert_eq!(words(&remote, &x)[0], 321);
+    let listed: Vec<_> = remote.modules().unwrap().into_iter().map(|one| one.name).collect();
+    assert_eq!(listed, ["test/kernels"]);
+    remote.drop_module("test/kernels").unwrap();
+    assert_eq!(remote.module("test/kernels").unwrap_err().code, Code::NotFound);
+    drop((x, y));
+    until_free(&remote);
+}
+
+pub(crate) fn names_are_arguments(stage: &Stage) {
+    let remote = stage.remote();
+    let module = remote.put_module("test/kernels", TEXT).unwrap();
+    remote.publish("x", filled(&remote, &[5; 100]), Policy::Restore).unwrap();
+    step(&remote, &module, RemoteArgument::Named("x", Access::Write, 0), 2, 100).unwrap();
+    step(&remote, &module, RemoteArgument::Named("x", Access::Write, 4), 1, 99).unwrap();
+    let block = remote.lease("x", Access::Read).unwrap();
+    assert_eq!(words(&remote, &block), [[17_u32].as_slice(), &[52; 99]].concat());
+    drop(block);
+    let failure = step(&remote, &module, RemoteArgument::Named("y", Access::Write, 0), 2, 1).unwrap_err();
+    assert_eq!((failure.code, failure.carried_out), (Code::NotFound, CarriedOut::No));
+    remote.drop_name("x").unwrap();
+    until_free(&remote);
+}
+
+pub(crate) fn one_handle_is_the_same_elsewhere(stage: &Stage) {
+    let gpu = stage.remote().gpu();
+    let step = gpu.kernel(TEXT, "step").unwrap();
+    let mut x = gpu.upload(&[1_u32; 300]).unwrap();
+    let mut wanted = 1_u32;
+    for k in 0..20 {
+        gpu.launch(&step, Grid::cover(300_u32, 64), &[x.argument(0), k.into(), 300_u32.into()]).unwrap();
+        wanted = wanted.wrapping_mul(3).wrapping_add(k);
+    }
+    assert_eq!(gpu.download(&x).unwrap(), [wanted; 300]);
+    gpu.write(&mut x, &[5; 300]).unwrap();
+    gpu.launch(&step, Grid::cover(10_u32, 64), &[x.argument(290), 2_u32.into(), 10_u32.into()]).unwrap();
+    gpu.wait().unwrap();
+    assert_eq!(gpu.download(&x).unwrap()[288..], [5, 5, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17]);
+    let refused = gpu.launch(&step, Grid::line(1, 1), &[x.argument(0)]).unwrap_err().to_string();
+    assert_eq!(refused, "kernel step takes 3 arguments, 1 were given");
+    drop((x, gpu));
+    until_free(&stage.remote());
+}
+
+pub(crate) fn a_repeated_launch_is_launched_once(stage: &Stage) {
+    let mut raw = Raw::open(stage, 1);
+    let block = raw.alloc(1, 4).unwrap();
+    let one = 1_u32.to_le_bytes();
+    raw.upload(vec![raw.begin(2, block, 4, 0), chunk(0, &one), end(&one)]).unwrap();
+    let put = proto::PutModuleRequest { call: raw.call(3), name: "test/kernels".to_owned(), text: TEXT.to_owned() };
+    let module = raw.runtime.block_on(raw.client.put_module(put)).unwrap().into_inner().module;
+    let number = |bits| {
+        let kind = proto::Kind::Unsigned.into();
+        proto::Argument { value: Some(Value::Number(proto::NumberArgument { kind, bytes: 4, bits })) }
+    };
+    let x = proto::Argument { value: Some(Value::Block(proto::BlockArgument { block, offset: 0 })) };
+    let request = proto::LaunchRequest {
+        call: raw.call(4),
+        module,
+        kernel: "step".to_owned(),
+        arguments: vec![x, number(5), number(1)],
+        ..proto::LaunchRequest::default()
+    };
+    for _ in 0..5 {
+        let launched = raw.runtime.block_on(raw.client.launch(request.clone())).unwrap().into_inner();
+        assert_eq!(launched.launch, 4);
+        let wait = proto::WaitRequest { session: raw.session.clone(), launch: 4, timeout_ms: 10_000 };
+        raw.runtime.block_on(raw.client.wait(wait)).unwrap();
+    }
+    let request =
+        proto::DownloadRequest { session: raw.session.clone(), block, bytes: 4, ..proto::DownloadRequest::default() };
+    let told = raw.runtime.block_on(async {
+        let mut chunks = raw.client.download(request).await.unwrap().into_inner();
+        chunks.message().await.unwrap().unwrap().chunk.unwrap()
+    });
+    assert_eq!(told.data[..], 8_u32.to_le_bytes());
+}
+
+pub(crate) fn bad_launches_are_refused_in_a_sentence(stage: &Stage) {
+    let remote = stage.remote();
+    let module = remote.put_module("blas/saxpy", TEXT).unwrap();
+    let x = filled(&remote, &[1; 8]);
+    let [one, float] = [Argument::from(1_u32), Argument::from(1.0_f32)];
+    let (block, one, float) =
+        (RemoteArgument::Block(&x, 0), RemoteArgument::Value(&one), RemoteArgument::Value(&float));
+    let refused = |kernel: &str, grid: Grid, given: &[RemoteArgument<'_>]| {
+        let failure = remote.launch(&module, kernel, grid, given).and_then(|call| call.wait()).unwrap_err();
+        assert_eq!((failure.fault, failure.carried_out), (Fault::Caller, CarriedOut::No), "{failure}");
+        failure.sentence
+    };
+    let line = Grid::line(1, 1);
+    assert_eq!(
+        remote.module("blas/saxpi").unwrap_err().sentence,
+        "there is no module blas/saxpi: `freehold module put FILE --name blas/saxpi` makes one; nearest: blas/saxpy"
+    );
+    assert_eq!(
+        refused("stop", line, &[]),
+        "module blas/saxpy has no kernel stop; it has empty, saxpy, step, spin, stray, sum"
+    );
+    assert_eq!(refused("step", line, &[block]), "kernel step takes 3 arguments, 1 were given");
+    assert_eq!(refused("step", line, &[block, float, one]), "argument 2 of step is u32, f32 was given");
+    assert_eq!(
+        refused("step", line, &[block, block, one]),
+        "argument 2 of step is u32, and a lease needs one of 8 bytes"
+    );
+    assert_eq!(
+        refused("step", line, &[RemoteArgument::Block(&x, 32), one, one]),
+        "argument 1 of step begins at byte 32 of a lease of 32"
+    );
+    assert_eq!(
+        refused("empty", Grid::line(0, 32), &[]),
+        "a launch has 1 to 2147483647 blocks, 1 to 65535 in y and z, of 1 to 1024 threads: [0, 1, 1] of [32, 1, 1] were asked for"
+    );
+    let failure = remote.put_module("bad", "nonsense").unwrap_err();
+    assert_eq!((failure.fault, failure.code), (Fault::Caller, Code::InvalidArgument));
+    assert!(failure.sentence.starts_with("the driver refuses the module:\n"), "{failure}");
+    let failure = remote.put_module("blas/saxpy", &TEXT.replace("saxpy", "other")).unwrap_err();
+    assert_eq!((failure.fault, failure.code), (Fault::Caller, Code::AlreadyExists));
+    step(&remote, &module, block, 1, 8).unwrap();
+    assert_eq!(words(&remote, &x), [4; 8]);
+}
+
+pub(crate) fn a_kernel_that_faults_or_hangs(stage: &Stage) {
+    let (remote, neighbour) = (stage.remote(), stage.remote());
+    let module = remote.put_module("test/kernels", TEXT).unwrap();
+    let theirs = neighbour.module("test/kernels").unwrap();
+    let (x, y) = (filled(&remote, &[5; 8]), filled(&neighbour, &[5; 8]));
+    let far = Argument::from(1_u64 << 40);
+    let given = [RemoteArgument::Block(&x, 0), RemoteArgument::Value(&far)];
+    let failure = remote.launch(&module, "stray", Grid::line(1, 1), &given).unwrap().wait().unwrap_err();
+    assert_eq!((failure.fault, failure.carried_out), (Fault::Kernel, CarriedOut::Unknown));
+    assert!(failure.sentence.starts_with("kernel stray of test/kernels ended its worker: "), "{failure}");
+    let spin = remote.launch(&module, "spin", Grid::line(1, 1), &given[..1]).unwrap();
+    step(&neighbour, &theirs, RemoteArgument::Block(&y, 0), 2, 8).unwrap();
+    let failure = spin.wait().unwrap_err();
+    assert_eq!(failure.fault, Fault::Kernel);
+    assert!(failure.sentence.starts_with("kernel spin of test/kernels ran for more than 1 s"), "{failure}");
+    // Their memory lives on, and another worker is there.
+    step(&remote, &module, RemoteArgument::Block(&x, 0), 2, 8).unwrap();
+    assert_eq!((words(&remote, &x), words(&neighbour, &y)), (vec![17; 8], vec![17; 8]));
+}

@@ -1,0 +1,100 @@
+//! Real processes: a broker, its gate and clients, over real connections with TLS, through a proxy that spoils them, and killed. Random
+//! points are drawn from a seed, which is printed and taken from FREEHOLD_SEED.
+//!
+//! This program is all of these processes: the words behind its name say which.
+
+#![allow(clippy::unwrap_used, reason = "as in any test")]
+
+mod launches;
+mod proxy;
+mod raw;
+mod refusals;
+mod stage;
+mod storms;
+mod transfers;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use freehold_broker::{Config, keeper, play};
+
+use stage::Stage;
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let first = words.first().and_then(|word| word.to_str()).unwrap_or("");
+    let rest = words.get(1..).unwrap_or(&[]);
+    let program = std::env::current_exe().expect("a program has a path");
+    match first {
+        "part" => {
+            let (part, config) = Config::parse(program, vec!["part".into()], rest).expect("the words of a part");
+            outcome(play(part, config))
+        }
+        "serve" => outcome(keeper::run(&stage::config(rest[0].clone().into()), None, || println!("ready"))),
+        "gate" => outcome(stage::gate(rest[0].as_ref(), rest[1] == "tls")),
+        "client" => storms::client(rest),
+        // As with any test program, a word chooses the tests whose names have it.
+        word => run(word),
+    }
+}
+
+fn outcome(outcome: std::io::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Test = (&'static str, fn(&Stage));
+
+const TESTS: &[Test] = &[
+    ("bytes_of_any_length_go_up_and_come_back", transfers::bytes_of_any_length_go_up_and_come_back),
+    ("parts_of_a_block_are_written_and_read", transfers::parts_of_a_block_are_written_and_read),
+    ("what_is_published_outlives_its_session", transfers::what_is_published_outlives_its_session),
+    ("a_session_that_is_closed_leaves_nothing", transfers::a_session_that_is_closed_leaves_nothing),
+    ("a_session_that_nobody_uses_ends_and_one_in_use_does_not", transfers::a_session_that_nobody_uses_ends),
+    ("many_clients_at_once_have_their_own_bytes", transfers::many_clients_at_once_have_their_own_bytes),
+    ("a_repeated_call_is_carried_out_once", transfers::a_repeated_call_is_carried_out_once),
+    ("an_upload_goes_on_where_it_stood_over_another_connection", transfers::an_upload_goes_on_where_it_stood),
+    ("a_completed_upload_is_answered_again", transfers::a_completed_upload_is_answered_again),
+    ("without_tls_the_same_is_served", transfers::without_tls_the_same_is_served),
+    ("who_is_not_let_in_is_told_why", refusals::who_is_not_let_in_is_told_why),
+    ("what_does_not_fit_together_is_told_apart", refusals::what_does_not_fit_together_is_told_apart),
+    ("an_unknown_session_and_an_unknown_block_are_refused", refusals::unknown_things_are_refused),
+    ("offsets_outside_of_a_block_are_refused", refusals::offsets_outside_of_a_block_are_refused),
+    ("chunks_that_are_wrong_are_refused_and_the_upload_goes_on", refusals::chunks_that_are_wrong_are_refused),
+    ("an_upload_with_another_checksum_is_not_complete", refusals::an_upload_with_another_checksum_is_not_complete),
+    ("who_does_not_read_is_parted_from_and_holds_nobody_up", refusals::who_does_not_read_is_parted_from),
+    ("what_is_leased_for_reading_is_not_written", refusals::what_is_leased_for_reading_is_not_written),
+    ("a_kernel_runs_on_blocks_of_a_session", launches::a_kernel_runs_on_blocks_of_a_session),
+    ("what_a_kernel_writes_to_a_name_is_there_when_it_was_waited_for", launches::names_are_arguments),
+    ("one_handle_is_the_same_elsewhere", launches::one_handle_is_the_same_elsewhere),
+    ("a_repeated_launch_is_launched_once", launches::a_repeated_launch_is_launched_once),
+    ("bad_launches_are_refused_in_a_sentence", launches::bad_launches_are_refused_in_a_sentence),
+    ("a_kernel_that_faults_or_hangs_is_told_and_the_session_goes_on", launches::a_kernel_that_faults_or_hangs),
+    ("every_call_happens_once_through_a_proxy_that_spoils_connections", storms::through_a_bad_proxy),
+    ("a_client_killed_anywhere_leaves_nothing_and_harms_nobody", storms::killed_clients),
+    ("when_the_gate_dies_calls_say_so_and_names_stay", storms::when_the_gate_dies),
+];
+
+fn run(word: &str) -> ExitCode {
+    let word = if word.starts_with('-') { "" } else { word };
+    let chosen: Vec<&Test> = TESTS.iter().filter(|(name, _)| name.contains(word)).collect();
+    println!("\nrunning {} tests", chosen.len());
+    let mut failed = 0;
+    for (name, test) in chosen {
+        let outcome = std::panic::catch_unwind(|| {
+            let stage = Stage::new();
+            test(&stage);
+            let said = stage.said();
+            assert!(!said.contains("panicked"), "a process of the broker's panicked:\n{said}");
+        });
+        println!("test {name} ... {}", if outcome.is_ok() { "ok" } else { "FAILED" });
+        failed += u32::from(outcome.is_err());
+    }
+    println!("\n{failed} failed\n");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,119 @@
+//! A proxy that spoils connections: it drops, delays, truncates and repeats what goes through it, at points that a seed decides.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+
+use crate::stage::Random;
+
+pub(crate) struct Proxy {
+    _runtime: Runtime,
+    pub(crate) port: u16,
+    weather: Arc<Weather>,
+}
+
+#[derive(Default)]
+struct Weather {
+    is_bad: AtomicBool,
+    spoiled: AtomicU64,
+}
+
+/// What happens to one direction of a connection, behind so many bytes.
+#[derive(Clone, Copy)]
+enum Spoil {
+    /// Both directions end at once.
+    Drop,
+    /// A part of what came is handed on, and then nothing.
+    Truncate,
+    /// What came is handed on twice.
+    Repeat,
+    /// One bit is another.
+    Flip,
+    /// Nothing is handed on for a while.
+    Delay(Duration),
+}
+
+impl Proxy {
+    pub(crate) fn new(to: u16, seed: u64) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let (port, weather) = (listener.local_addr().unwrap().port(), Arc::<Weather>::default());
+        let seen = weather.clone();
+        runtime.spawn(async move {
+            let mut random = Random(seed);
+            loop {
+                let (client, _) = listener.accept().await.unwrap();
+                let plans = [(); 2].map(|()| plan(&mut random));
+                tokio::spawn(connect(client, to, plans, seen.clone()));
+            }
+        });
+        Self { _runtime: runtime, port, weather }
+    }
+
+    /// From now on connections are spoiled, or not.
+    pub(crate) fn storm(&self, is_bad: bool) {
+        self.weather.is_bad.store(is_bad, Ordering::Relaxed);
+    }
+
+    /// How many connections were.
+    pub(crate) fn spoiled(&self) -> u64 {
+        self.weather.spoiled.load(Ordering::Relaxed)
+    }
+}
+
+/// Behind how many bytes, and what. Often early, where greetings and single calls are; else within a transfer.
+fn plan(random: &mut Random) -> (u64, Spoil) {
+    let bytes = if random.below(3) == 0 { random.below(8 << 10) } else { random.below(6 << 20) };
+    let spoil = match random.below(5) {
+        0 => Spoil::Drop,
+        1 => Spoil::Truncate,
+        2 => Spoil::Repeat,
+        3 => Spoil::Flip,
+        _ => Spoil::Delay(Duration::from_millis(random.below(50))),
+    };
+    (bytes, spoil)
+}
+
+async fn connect(client: TcpStream, to: u16, plans: [(u64, Spoil); 2], weather: Arc<Weather>) {
+    let Ok(gate) = TcpStream::connect(("127.0.0.1", to)).await else { return };
+    let (from_client, to_client) = client.into_split();
+    let (from_gate, to_gate) = gate.into_split();
+    // The first direction that ends takes the other along.
+    tokio::select! {
+        () = carry(from_client, to_gate, plans[0], &weather) => {}
+        () = carry(from_gate, to_client, plans[1], &weather) => {}
+    }
+}
+
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, plan: (u64, Spoil), weather: &Weather) {
+    let (mut behind, mut spoil) = plan;
+    let (mut buffer, mut carried) = (vec![0; 64 << 10], 0);
+    loop {
+        let Ok(bytes @ 1..) = from.read(&mut buffer).await else { return };
+        let mut data = &mut buffer[..bytes];
+        carried += bytes as u64;
+        if carried > behind && weather.is_bad.load(Ordering::Relaxed) {
+            weather.spoiled.fetch_add(1, Ordering::Relaxed);
+            match spoil {
+                Spoil::Drop => return,
+                Spoil::Truncate => data = &mut data[..bytes / 2],
+                Spoil::Repeat if to.write_all(data).await.is_err() => return,
+                Spoil::Repeat => {}
+                Spoil::Flip => data[bytes / 2] ^= 1,
+                Spoil::Delay(time) => tokio::time::sleep(time).await,
+            }
+            if to.write_all(data).await.is_err() || matches!(spoil, Spoil::Truncate) {
+                return;
+            }
+            // No connection lives for ever.
+            (behind, spoil) = (2 * carried, Spoil::Drop);
+        } else if to.write_all(data).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A client without the library: single messages, right or wrong.
+
+use freehold_remote::proto::freehold_client::FreeholdClient;
+use freehold_remote::proto::upload_message::Part;
+use freehold_remote::proto::{self, Call, Chunk, UploadBegin, UploadEnd, UploadMessage, Uploaded};
+use tokio::runtime::Runtime;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::{Request, Status};
+
+use crate::stage::{Stage, TOKEN};
+
+type Client = FreeholdClient<InterceptedService<Channel, Shown>>;
+
+#[derive(Clone)]
+pub(crate) struct Shown(MetadataValue<Ascii>);
+
+impl tonic::service::Interceptor for Shown {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert("authorization", self.0.clone());
+        Ok(request)
+    }
+}
+
+/// A session, and its connection.
+pub(crate) struct Raw {
+    pub(crate) runtime: Runtime,
+    pub(crate) client: Client,
+    pub(crate) session: Vec<u8>,
+}
+
+impl Raw {
+    /// A session that lives for a second without a call.
+    pub(crate) fn open(stage: &Stage, id: u8) -> Self {
+        Self::with_window(stage, id, 1 << 20)
+    }
+
+    /// As [`open`](Self::open), with so much room for what nobody has read.
+    pub(crate) fn with_window(stage: &Stage, id: u8, window_bytes: u32) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(stage.ca()));
+        let endpoint = Endpoint::from_shared(stage.url()).unwrap().tls_config(tls).unwrap();
+        let endpoint = endpoint.initial_stream_window_size(window_bytes).initial_connection_window_size(window_bytes);
+        let channel = runtime.block_on(endpoint.connect()).unwrap();
+        let shown = Shown(format!("Bearer {TOKEN}").parse().unwrap());
+        let mut raw = Self {
+            runtime,
+            client: FreeholdClient::with_interceptor(channel, shown).max_encoding_message_size(64 << 20),
+            session: vec![id; 16],
+        };
+        let request = proto::OpenRequest { session: raw.session.clone(), life_ms: 1000, resume: false };
+        raw.runtime.block_on(raw.client.open(request)).unwrap();
+        raw
+    }
+
+    pub(crate) fn call(&self, number: u64) -> Option<Call> {
+        Some(Call { session: self.session.clone(), number, answered_below: 0 })
+    }
+
+    pub(crate) fn alloc(&mut self, number: u64, bytes: u64) -> Result<u64, Status> {
+        let request = proto::AllocRequest { call: self.call(number), bytes };
+        Ok(self.runtime.block_on(self.client.alloc(request))?.into_inner().block)
+    }
+
+    pub(crate) fn totals(&mut self) -> proto::Sums {
+        self.runtime.block_on(self.client.totals(proto::TotalsRequest {})).unwrap().into_inner()
+    }
+
+    pub(crate) fn upload(&mut self, parts: Vec<Part>) -> Result<Uploaded, Status> {
+        let messages = parts.into_iter().map(|part| UploadMessage { part: Some(part) });
+        let messages: Vec<_> = messages.collect();
+        let answer = self.runtime.block_on(self.client.upload(tokio_stream::iter(messages)))?;
+        Ok(answer.into_inner())
+    }
+
+    pub(crate) fn begin(&self, number: u64, block: u64, bytes: u64, from: u64) -> Part {
+        Part::Begin(UploadBegin { call: self.call(number), block, offset: 0, bytes, from })
+    }
+
+    pub(crate) fn resume(&mut self, number: u64) -> Uploaded {
+        let request = proto::ResumeRequest { session: self.session.clone(), number };
+        self.runtime.block_on(self.client.resume_upload(request)).unwrap().into_inner()
+    }
+}
+
+pub(crate) fn chunk(at: u64, data: &[u8]) -> Part {
+    Part::Chunk(Chunk { at, data: data.to_vec().into(), crc32c: crc32c::crc32c(data) })
+}
+
+pub(crate) fn end(data: &[u8]) -> Part {
+    Part::End(UploadEnd { crc32c: crc32c::crc32c(data) })
+}

@@ -1,0 +1,182 @@
+//! What goes wrong: one clear sentence each, whose fault it was, and nothing lost.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use freehold_broker::{Access, Policy};
+use freehold_remote::proto::upload_message::Part;
+use freehold_remote::proto::{self, Chunk, UploadEnd};
+use freehold_remote::{CarriedOut, Code, Failure, Fault, Remote, Token};
+
+use crate::raw::{Raw, chunk, end};
+use crate::stage::{Stage, TOKEN, until_free};
+
+fn refused(url: &str, token: &str, ca: Option<&[u8]>) -> (Fault, String) {
+    let Failure { fault, sentence, carried_out, .. } =
+        Remote::connect(url, &Token::parse(token).unwrap(), ca).unwrap_err();
+    assert_eq!(carried_out, CarriedOut::No);
+    (fault, sentence)
+}
+
+pub(crate) fn who_is_not_let_in_is_told_why(stage: &Stage) {
+    let (url, ca) = (stage.url(), stage.ca());
+    let sentence = "the token is another: use the one that `freehold serve` was started with";
+    assert_eq!(refused(&url, "0123456789abcdef", Some(&ca)), (Fault::Caller, sentence.to_owned()));
+    let other = std::fs::read(stage.folder.join("other.pem")).unwrap();
+    let (fault, said) = refused(&url, TOKEN, Some(&other));
+    assert_eq!(fault, Fault::Connection);
+    let (begin, end) = (format!("the certificate of {url} is not trusted ("), "): name its authority with --ca FILE");
+    assert!(said.starts_with(&begin) && said.ends_with(end), "{said}");
+    // The certificate is for the name, and not for the number.
+    let url = format!("https://127.0.0.1:{}", stage.port());
+    let (_, said) = refused(&url, TOKEN, Some(&ca));
+    assert!(said.starts_with(&format!("the certificate of {url} is not trusted (")), "{said}");
+    let remote = stage.remote();
+    assert_eq!(remote.totals().unwrap().sessions, 0);
+}
+
+pub(crate) fn what_does_not_fit_together_is_told_apart(stage: &Stage) {
+    // Without TLS where there is TLS.
+    let url = format!("http://localhost:{}", stage.port());
+    let (fault, said) = refused(&url, TOKEN, None);
+    assert_eq!(fault, Fault::Connection);
+    let (begin, end) = (format!("{url} does not answer without TLS ("), "): say https:// if it has a certificate");
+    assert!(said.starts_with(&begin) && said.ends_with(end), "{said}");
+    // TLS where there is none.
+    let (_gate, port) = stage.plain_gate();
+    let url = format!("https://localhost:{port}");
+    let (_, said) = refused(&url, TOKEN, Some(&stage.ca()));
+    assert_eq!(said, format!("what listens at {url} speaks no TLS: say http://"));
+    // Nobody at all: the port was given back.
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("https://localhost:{nobody}");
+    let (_, said) = refused(&url, TOKEN, Some(&stage.ca()));
+    let sentence = "start `freehold serve --listen ADDRESS` there, or look at the address";
+    assert_eq!(said, format!("nobody listens at {url}: {sentence}"));
+}
+
+pub(crate) fn unknown_things_are_refused(stage: &Stage) {
+    let mut raw = Raw::open(stage, 1);
+    let session = raw.session.clone();
+    raw.session = vec![9; 16];
+    let refused = raw.alloc(1, 4096).unwrap_err();
+    let over = "there is no such session: it was closed, its time was over, or the gate was started anew";
+    assert_eq!((refused.code(), refused.message()), (Code::NotFound, over));
+    raw.session = vec![9; 15];
+    let refused = raw.alloc(1, 4096).unwrap_err();
+    assert_eq!(refused.message(), "a session's id is of 16 bytes, and this of 15: choose 16 random ones");
+    raw.session = session;
+    let refused = raw.runtime.block_on(raw.client.alloc(proto::AllocRequest { call: None, bytes: 1 })).unwrap_err();
+    assert_eq!(refused.message(), "the request has no call: say session and number");
+    let refused = raw.upload(vec![raw.begin(1, 77, 4096, 0)]).unwrap_err();
+    let gone = "there is no block 77 in the session: it was freed, published, or never there";
+    assert_eq!((refused.code(), refused.message()), (Code::NotFound, gone));
+    let remote = stage.remote();
+    let failure = remote.lease("no/name", Access::Read).unwrap_err();
+    assert_eq!((failure.fault, failure.sentence.as_str()), (Fault::Caller, "there is no such name"));
+    let failure = remote.alloc(0).unwrap_err();
+    assert_eq!((failure.code, failure.sentence.as_str()), (Code::InvalidArgument, "no bytes were asked for"));
+    let failure = remote.alloc(1 << 40).unwrap_err();
+    assert_eq!((failure.fault, failure.code), (Fault::Caller, Code::ResourceExhausted));
+}
+
+pub(crate) fn offsets_outside_of_a_block_are_refused(stage: &Stage) {
+    let remote = stage.remote();
+    let block = remote.alloc(100).unwrap();
+    for (offset, bytes) in [(100, 1), (0, 101), (u64::MAX, 2), (99, 2)] {
+        let failure = remote.upload_with(&block, offset, bytes, |_, _| Ok(())).unwrap_err();
+        let sentence = format!("block 1 has 100 bytes: {bytes} from byte {offset} on are not in it");
+        assert_eq!(
+            (failure.fault, failure.code, failure.sentence),
+            (Fault::Caller, Code::OutOfRange, sentence.clone())
+        );
+        let failure = remote.download_with(&block, offset, bytes, |_, _| Ok(())).unwrap_err();
+        assert_eq!((failure.carried_out, failure.sentence), (CarriedOut::No, sentence));
+    }
+    remote.upload(&block, 99, &[1]).unwrap();
+}
+
+pub(crate) fn chunks_that_are_wrong_are_refused(stage: &Stage) {
+    let mut raw = Raw::open(stage, 1);
+    let block = raw.alloc(1, 8 << 20).unwrap();
+    let (begin, large) = (raw.begin(2, block, 8, 0), vec![0; (2 << 20) + 1]);
+    let of_four = |at, crc32c| Part::Chunk(Chunk { at, data: b"free".to_vec().into(), crc32c });
+    let wrong = [
+        (vec![begin.clone(), chunk(0, &large)], "a chunk has 1 to 2097152 bytes, and this has 2097153"),
+        (vec![begin.clone(), chunk(0, &vec![0; 17 << 20])], "a message is too long: a chunk has at most 2097152 bytes"),
+        (vec![begin.clone(), chunk(0, b"")], "a chunk has 1 to 2097152 bytes, and this has 0"),
+        (vec![begin.clone(), chunk(1, b"free")], "the gate has 0 bytes of the upload: go on there, not at byte 1"),
+        (vec![begin.clone(), chunk(0, b"ninebytes")], "the upload has 8 bytes: 9 from byte 0 on are too many"),
+        (
+            vec![begin.clone(), of_four(0, 7)],
+            "the chunk at byte 0 has the checksum 60ce1d40 and not 00000007: send it again",
+        ),
+        (vec![begin.clone(), begin.clone()], "an upload begins once: send chunks, and then the end"),
+        (vec![chunk(0, b"free")], "an upload begins with where its bytes belong: send the begin first"),
+        (vec![begin.clone(), end(b"")], "the gate has 0 bytes of the upload: go on there, not at byte 8"),
+    ];
+    for (parts, sentence) in wrong {
+        assert_eq!(raw.upload(parts).unwrap_err().message(), sentence);
+    }
+    let parts = vec![begin, chunk(0, b"free"), chunk(4, b"hold"), end(b"freehold")];
+    assert!(raw.upload(parts).unwrap().complete);
+}
+
+pub(crate) fn an_upload_with_another_checksum_is_not_complete(stage: &Stage) {
+    let mut raw = Raw::open(stage, 1);
+    let block = raw.alloc(1, 4).unwrap();
+    let parts = vec![raw.begin(2, block, 4, 0), chunk(0, b"free"), Part::End(UploadEnd { crc32c: 7 })];
+    let refused = raw.upload(parts).unwrap_err();
+    let sentence =
+        "the upload has the checksum 60ce1d40 and not 00000007: its bytes are in the block; upload them again";
+    assert_eq!((refused.code(), refused.message()), (Code::DataLoss, sentence));
+    assert!(!raw.resume(2).complete);
+}
+
+pub(crate) fn who_does_not_read_is_parted_from(stage: &Stage) {
+    let mut raw = Raw::with_window(stage, 1, 65_535);
+    let block = raw.alloc(1, 64 << 20).unwrap();
+    let session = raw.session.clone();
+    let request = proto::DownloadRequest { session, block, offset: 0, bytes: 0, chunk_bytes: 1 << 20 };
+    let mut unread = raw.runtime.block_on(raw.client.download(request)).unwrap().into_inner();
+    // Others are served meanwhile, and for longer than the session lives without a call.
+    let remote = stage.remote();
+    let other = remote.alloc(1 << 20).unwrap();
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < Duration::from_millis(1500) {
+        remote.upload(&other, 0, &[1; 1 << 20]).unwrap();
+    }
+    let told = raw.runtime.block_on(async {
+        let mut chunks = 0;
+        loop {
+            match unread.message().await {
+                Ok(Some(_)) => chunks += 1,
+                Ok(None) => panic!("a download that was broken off does not end well"),
+                Err(status) => return (chunks < 64, status.code(), status.message().to_owned()),
+            }
+        }
+    });
+    let sentence = "nobody read the download for 1 s: ask for the rest when you read".to_owned();
+    assert_eq!(told, (true, Code::DeadlineExceeded, sentence));
+    drop(other);
+    until_free(&remote);
+}
+
+pub(crate) fn what_is_leased_for_reading_is_not_written(stage: &Stage) {
+    let remote = stage.remote();
+    let block = remote.alloc(100).unwrap();
+    remote.upload(&block, 0, &[1; 100]).unwrap();
+    remote.publish("a", block, Policy::Restore).unwrap();
+    let block = remote.lease("a", Access::Read).unwrap();
+    let failure = remote.upload(&block, 0, &[2; 100]).unwrap_err();
+    let sentence = "block 2 is leased for reading: lease it for writing";
+    assert_eq!((failure.code, failure.sentence.as_str()), (Code::PermissionDenied, sentence));
+    let second = remote.alloc(100).unwrap();
+    let (second, failure) = remote.publish("a", second, Policy::Restore).unwrap_err();
+    assert_eq!((failure.fault, failure.code), (Fault::Caller, Code::AlreadyExists));
+    // It is still there, and still this session's.
+    remote.upload(&second, 0, &[2; 100]).unwrap();
+    let mut to = [0; 100];
+    remote.download(&block, 0, &mut to).unwrap();
+    assert_eq!(to, [1; 100]);
+}

@@ -1,0 +1,225 @@
+//! A broker and its gates for one test, on a software device of their own, with certificates made for it.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use freehold_broker::{Config, Terms};
+use freehold_remote::{Gate, Identity, Remote, Sums, Token};
+
+pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// How long anything may take before a test says that it hangs.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// The device of all processes: the software one, unless FREEHOLD_DEVICE names another.
+fn device() -> String {
+    std::env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned())
+}
+
+pub(crate) fn config(socket: PathBuf) -> Config {
+    Config {
+        program: std::env::current_exe().expect("a program has a path"),
+        before: vec!["part".into()],
+        socket,
+        device: Some(device()),
+        device_uuid: 0,
+        memory_bytes: 512 << 20,
+        spin_us: 20,
+        terms: Terms { launch_ms: Some(1000), ..Terms::default() },
+    }
+}
+
+/// Is a gate. Standard input is the listener.
+pub(crate) fn gate(folder: &Path, with_tls: bool) -> io::Result<()> {
+    let listener = TcpListener::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let identity = if with_tls {
+        Some(Identity::new(std::fs::read(folder.join("cert.pem"))?, std::fs::read(folder.join("key.pem"))?)?)
+    } else {
+        None
+    };
+    let token = Token::parse(TOKEN).map_err(io::Error::other)?;
+    let device = freehold::open::device(Some(&device())).map_err(io::Error::other)?;
+    Gate { listener, identity, token, socket: folder.join("broker"), device }.serve()
+}
+
+pub(crate) struct Stage {
+    pub(crate) folder: PathBuf,
+    machine: String,
+    serve: Child,
+    gate: std::sync::Mutex<Child>,
+    listener: OwnedFd,
+    port: u16,
+}
+
+impl Stage {
+    /// A broker with a gate, which has a certificate of an authority of its own.
+    pub(crate) fn new() -> Self {
+        static STAGES: AtomicU32 = AtomicU32::new(0);
+        let number = STAGES.fetch_add(1, Ordering::Relaxed);
+        let machine = format!("remote-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(format!("freehold-{machine}"));
+        std::fs::create_dir_all(&folder).expect("a folder for the test");
+        certify(&folder, "ca.pem", Some(["cert.pem", "key.pem"]));
+        certify(&folder, "other.pem", None);
+        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        command.arg("serve").arg(folder.join("broker")).stdout(Stdio::piped());
+        command.env("FREEHOLD_SOFT_MACHINE", &machine);
+        command.stderr(File::create(folder.join("said")).expect("a file for what the processes say"));
+        let mut serve = command.spawn().expect("this program runs");
+        let mut line = String::new();
+        let output = serve.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut line).expect("the broker says that it is ready");
+        assert_eq!(line, "ready\n");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let listener = OwnedFd::from(listener);
+        let gate = std::sync::Mutex::new(start_gate(&folder, &machine, &listener, "tls"));
+        Self { folder, machine, serve, gate, listener, port }
+    }
+
+    /// A gate more, which speaks without TLS: it, and its port.
+    pub(crate) fn plain_gate(&self) -> (Guest, u16) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        (Guest(start_gate(&self.folder, &self.machine, &listener.into(), "plain")), port)
+    }
+
+    /// Kills the gate, and starts another.
+    pub(crate) fn replace_gate(&self) {
+        let mut gate = self.gate.lock().unwrap();
+        gate.kill().expect("the gate is there");
+        gate.wait().expect("it is this process's");
+        *gate = start_gate(&self.folder, &self.machine, &self.listener, "tls");
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("https://localhost:{}", self.port)
+    }
+
+    pub(crate) fn ca(&self) -> Vec<u8> {
+        std::fs::read(self.folder.join("ca.pem")).expect("the file is there")
+    }
+
+    pub(crate) fn remote(&self) -> Remote {
+        self.remote_at(&self.url())
+    }
+
+    pub(crate) fn remote_at(&self, url: &str) -> Remote {
+        Remote::connect(url, &Token::parse(TOKEN).unwrap(), Some(&self.ca())).expect("a gate serves")
+    }
+
+    pub(crate) fn said(&self) -> String {
+        std::fs::read_to_string(self.folder.join("said")).expect("the file is there")
+    }
+}
+
+fn start_gate(folder: &Path, machine: &str, listener: &OwnedFd, with: &str) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+    command.arg("gate").arg(folder).arg(with).env("FREEHOLD_SOFT_MACHINE", machine);
+    command.stdin(listener.try_clone().expect("there are descriptors"));
+    let said = File::options().append(true).open(folder.join("said")).expect("the file is there");
+    command.stderr(said).spawn().expect("this program runs")
+}
+
+/// A process that is killed when the test is over.
+pub(crate) struct Guest(pub(crate) Child);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = self.gate.lock().unwrap().kill();
+        let _ = self.gate.lock().unwrap().wait();
+        let process = rustix::process::Pid::from_child(&self.serve);
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
+        let _ = self.serve.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", self.said());
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Writes the certificate of an authority, and one of a server with its key.
+fn certify(folder: &Path, authority: &str, server: Option<[&str; 2]>) {
+    let write = |name: &str, text: String| std::fs::write(folder.join(name), text).expect("a file of the test's");
+    let mut terms = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    terms.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let own = terms.self_signed(&key).unwrap();
+    write(authority, own.pem());
+    let Some([certificate, its_key]) = server else { return };
+    let issuer = rcgen::Issuer::new(terms, key);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let terms = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    write(certificate, terms.signed_by(&key, &issuer).unwrap().pem());
+    write(its_key, key.serialize_pem());
+}
+
+/// Looks again and again until what is seen is what is wanted.
+pub(crate) fn until_is<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, mut look: impl FnMut() -> T) {
+    let begun = Instant::now();
+    loop {
+        let seen = look();
+        if seen == wanted {
+            return;
+        }
+        let waited = begun.elapsed() < LONGEST;
+        assert!(waited, "waited {LONGEST:?} until {what}: {wanted:?} is wanted, and {seen:?} is seen");
+        std::thread::yield_now();
+    }
+}
+
+/// Waits until no session has anything.
+pub(crate) fn until_free(remote: &Remote) {
+    until_is("all leases are over", (0, 0), || {
+        let Sums { leases, leaving_bytes, .. } = remote.totals().expect("the gate answers");
+        (leases, leaving_bytes)
+    });
+}
+
+/// A number from a seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
+        let words = count.div_ceil(8);
+        let mut bytes: Vec<u8> = (0..words).flat_map(|_| self.below(u64::MAX).to_le_bytes()).collect();
+        bytes.truncate(count);
+        bytes
+    }
+
+    /// A seed for somebody else.
+    pub(crate) fn seed(&mut self) -> u64 {
+        1 + self.below(u64::MAX - 1)
+    }
+}
+
+pub(crate) fn seed() -> u64 {
+    let given = std::env::var("FREEHOLD_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| u64::from(std::process::id()) << 16 | 1);
+    println!("FREEHOLD_SEED={seed}");
+    seed
+}

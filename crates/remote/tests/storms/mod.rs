@@ -1,0 +1,144 @@
+//! Connections that are spoiled, clients and gates that are killed: every call happened once, or says that it did not.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use freehold::Grid;
+use freehold_broker::{Access, Argument, Policy};
+use freehold_remote::{CarriedOut, Code, Remote, RemoteArgument, RemoteBlock, Token};
+
+use crate::launches::TEXT;
+use crate::proxy::Proxy;
+use crate::stage::{Guest, Random, Stage, TOKEN, seed, until_free, until_is};
+
+/// How many connections are spoiled, and clients killed: as FREEHOLD_CUTS says.
+fn cuts() -> u64 {
+    std::env::var("FREEHOLD_CUTS").map_or(200, |text| text.parse().expect("a number"))
+}
+
+/// Memory with random bytes, through whatever the weather is.
+fn filled(remote: &Remote, bytes: &[u8]) -> RemoteBlock {
+    let block = remote.alloc(bytes.len() as u64).unwrap();
+    remote.upload(&block, 0, bytes).unwrap();
+    block
+}
+
+fn expect(remote: &Remote, block: &RemoteBlock, bytes: &[u8]) {
+    let mut to = vec![0; bytes.len()];
+    remote.download(block, 0, &mut to).unwrap();
+    assert!(to == bytes, "other bytes came back than went up");
+}
+
+pub(crate) fn through_a_bad_proxy(stage: &Stage) {
+    let mut random = Random(seed());
+    let (proxy, calm) = (Proxy::new(stage.port(), random.seed()), stage.remote());
+    let remote = stage.remote_at(&format!("https://localhost:{}", proxy.port));
+    let module = remote.put_module("test/kernels", TEXT).unwrap();
+    let count = filled(&remote, &[0; 4]);
+    let launch = |k: u32| {
+        let [k, n] = [k, 1].map(Argument::from);
+        let given = [RemoteArgument::Block(&count, 0), RemoteArgument::Value(&k), RemoteArgument::Value(&n)];
+        remote.launch(&module, "step", Grid::line(1, 1), &given).unwrap().wait().unwrap();
+    };
+    // The worker has a lease of its own of what it works with.
+    launch(0);
+    let (begun, mut rounds, mut wanted) = (Instant::now(), 0, 0_u32);
+    let leases = calm.totals().unwrap().leases;
+    proxy.storm(true);
+    while proxy.spoiled() < cuts() {
+        let size = 1 + random.below(6 << 20) as usize;
+        let bytes = random.bytes(size);
+        let name = format!("round/{rounds}");
+        let block = filled(&remote, &bytes);
+        expect(&remote, &block, &bytes);
+        // Twice, and it would be refused.
+        remote.publish(&name, block, Policy::Restore).unwrap();
+        let block = remote.lease(&name, Access::Read).unwrap();
+        expect(&remote, &block, &bytes);
+        block.close().unwrap();
+        // Twice, and the word would be another.
+        launch(rounds);
+        wanted = wanted.wrapping_mul(3).wrapping_add(rounds);
+        expect(&remote, &count, &wanted.to_le_bytes());
+        assert_eq!(calm.names().unwrap().len(), 1);
+        remote.drop_name(&name).unwrap();
+        assert_eq!(calm.totals().unwrap().leases, leases, "a lease that nobody asked for is left");
+        rounds += 1;
+    }
+    println!("{} connections were spoiled in {rounds} rounds, in {:.1?}", proxy.spoiled(), begun.elapsed());
+    proxy.storm(false);
+    assert_eq!(calm.totals().unwrap().sessions, 1, "all of it was one session");
+    remote.close().unwrap();
+    until_free(&calm);
+}
+
+/// Moves bytes up or down, says a letter for each chunk, and waits to be killed.
+pub(crate) fn client(words: &[OsString]) -> ExitCode {
+    let [url, ca, direction] = words else { panic!("a client is told where, by whom and which way") };
+    let ca = std::fs::read(ca).expect("the file is there");
+    let remote = Remote::connect(url.to_str().expect("text"), &Token::parse(TOKEN).unwrap(), Some(&ca));
+    let remote = remote.expect("a gate serves").with_life(Duration::from_secs(1));
+    let say = || {
+        std::io::stdout().write_all(b".")?;
+        std::io::stdout().flush()
+    };
+    let block = remote.alloc(CLIENT_BYTES).unwrap();
+    if direction == "up" {
+        remote.upload_with(&block, 0, CLIENT_BYTES, |_, _| say()).unwrap();
+    } else {
+        remote.download_with(&block, 0, CLIENT_BYTES, |_, _| say()).unwrap();
+    }
+    // Whoever is killed here is killed after the last chunk.
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    ExitCode::SUCCESS
+}
+
+const CLIENT_BYTES: u64 = 16 << 20;
+
+pub(crate) fn killed_clients(stage: &Stage) {
+    let mut random = Random(seed());
+    let witness = stage.remote();
+    let bytes = random.bytes(3_000_000);
+    let held = filled(&witness, &bytes);
+    for killed in 0..cuts() {
+        let direction = if random.below(2) == 0 { "up" } else { "down" };
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.arg("client").arg(stage.url()).arg(stage.folder.join("ca.pem")).arg(direction);
+        let mut client = Guest(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+        // Behind so many chunks, and then for so many moments.
+        let mut said = vec![0; random.below(17) as usize];
+        client.0.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        (0..random.below(4096)).for_each(|_| std::thread::yield_now());
+        drop(client);
+        if killed % 20 == 0 {
+            expect(&witness, &held, &bytes);
+        }
+    }
+    until_is("the sessions of the dead are over", (1, 1), || {
+        let sums = witness.totals().unwrap();
+        (sums.sessions, sums.leases)
+    });
+    expect(&witness, &held, &bytes);
+    held.close().unwrap();
+    until_free(&witness);
+}
+
+pub(crate) fn when_the_gate_dies(stage: &Stage) {
+    let remote = stage.remote();
+    let block = filled(&remote, &[1; 1000]);
+    remote.publish("stays", block, Policy::Restore).unwrap();
+    let lost = filled(&remote, &[2; 1000]);
+    stage.replace_gate();
+    // The next call finds the new gate, which does not know the session; it was asked for the first time.
+    let failure = remote.download(&lost, 0, &mut [0; 1000]).unwrap_err();
+    assert!(failure.is_session_over && failure.code == Code::NotFound, "{failure}");
+    let failure = remote.drop_name("stays").unwrap_err();
+    assert!(failure.is_session_over && failure.carried_out != CarriedOut::Yes, "{failure}");
+    let other = stage.remote();
+    let block = other.lease("stays", Access::Read).unwrap();
+    expect(&other, &block, &[1; 1000]);
+    drop(block);
+    until_free(&other);
+}
