@@ -159,6 +159,10 @@ const TESTS: &[Test] = &[
         calls::what_is_returned_with_calls_pending_is_free_when_they_have_passed,
     ),
     ("one_handle_reads_the_same_here_and_at_the_broker", calls::one_handle_reads_the_same_here_and_at_the_broker),
+    (
+        "a_call_waits_for_what_is_still_written_and_that_is_no_hang",
+        calls::a_call_waits_for_what_is_still_written_and_that_is_no_hang,
+    ),
     ("every_bad_call_is_refused_in_a_sentence", calls::every_bad_call_is_refused_in_a_sentence),
     ("every_bad_module_is_refused_in_a_sentence", calls::every_bad_module_is_refused_in_a_sentence),
     (

@@ -18,8 +18,8 @@ use crate::wire::{Id, Point, Refusal};
 /// How many calls are taken before others have their turn, and behind how many the stream writes its word at the latest.
 const TURN: usize = 16;
 
-/// Launches that have not come to their end. Beyond, no more are taken.
-const FLIGHT_MAX: u64 = 1024;
+/// Launches that have not come to their end. Beyond, no more are taken: a driver holds up who puts in so many.
+const FLIGHT_MAX: u64 = 512;
 
 /// What came of looking into a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +66,7 @@ impl Desk {
 
     /// Whether its tenant has gone, and all of its calls have come to their end.
     pub(super) fn is_left(&self) -> bool {
-        let is_left = self.is_dismissed && !self.is_pending() && !self.calls.peek(&mut [0; CALL_WORDS]);
-        if is_left {
-            self.watch.remove(self.tenant);
-        }
-        is_left
+        self.is_dismissed && !self.is_pending() && !self.calls.peek(&mut [0; CALL_WORDS])
     }
 
     /// Says whether this process sleeps. Whether there is a call meanwhile that can be taken.
@@ -254,24 +250,29 @@ impl Desk {
 
     /// Lets the stream wait for what the call is to come after.
     fn await_points(&mut self, head: &Head, rest: Rest<'_>, stock: &mut Stock) -> Result<(), Lack> {
-        let mut points: Vec<Point> = rest.points().collect();
+        for point in rest.points() {
+            self.await_point(head, point, stock)?;
+        }
         let mut left = rest;
         for _ in 0..rest.count {
-            if let Some(Given::Lease { lease, .. }) = left.next() {
-                points.push(stock.borrowed(lease).ready);
+            if let Some(Given::Lease { lease, .. }) = left.next()
+                && self.await_point(head, stock.borrowed(lease).ready, stock)?
+            {
+                stock.set_ready(lease);
             }
-        }
-        for point in points.into_iter().filter(|point| point.value > 0) {
-            self.await_point(head, point, stock)?;
         }
         Ok(())
     }
 
-    fn await_point(&mut self, head: &Head, point: Point, stock: &mut Stock) -> Result<(), Lack> {
+    /// Lets the stream wait for a point. Whether it has passed.
+    fn await_point(&mut self, head: &Head, point: Point, stock: &Stock) -> Result<bool, Lack> {
+        if point.value == 0 {
+            return Ok(true);
+        }
         let clock = match stock.broker().clock(point.tenant) {
             Ok(clock) => clock,
             // All of its work has passed.
-            Err(Error::Link(LinkError::Refused { refusal: Refusal::NoTenant, .. })) => return Ok(()),
+            Err(Error::Link(LinkError::Refused { refusal: Refusal::NoTenant, .. })) => return Ok(true),
             Err(_) => return Err((Trouble::Point, String::new())),
         };
         let (word, value) = (point.word as usize, point.value);
@@ -279,14 +280,14 @@ impl Desk {
             return Err((Trouble::Point, String::new()));
         }
         if clock.read(word).wrapping_sub(value).cast_signed() >= 0 {
-            return Ok(());
+            return Ok(true);
         }
         // What waits is the first behind a mark, so that it is known to wait, and not to run.
         self.mark(head.stream).map_err(|code| (Trouble::Faulted { code }, String::new()))?;
         let lane = self.lanes[head.stream as usize].as_ref().expect("it was made");
         lane.stream.wait_word(&clock, word, value).map_err(|error| (of_launch(&error), String::new()))?;
         self.line.lane(head.stream).gate(Gate { number: head.number, clock, word, value });
-        Ok(())
+        Ok(false)
     }
 
     /// Has a stream write its word behind the last call.

@@ -185,7 +185,13 @@ impl Worker {
             if self.rest(wait)? {
                 last_work = Instant::now();
             }
-            self.desks.retain_mut(|desk| !desk.is_left());
+            self.desks.retain(|desk| {
+                let is_left = desk.is_left();
+                if is_left {
+                    self.watch.remove(desk.tenant());
+                }
+                !is_left
+            });
             self.is_over |= self.desks.is_empty() && self.bell.is_some();
         }
         Ok(())
@@ -198,22 +204,18 @@ impl Worker {
             match desk.serve(&self.device, &mut self.stock) {
                 Served::Some => has_worked = true,
                 Served::Nothing => {}
-                Served::Fatal(code) => return self.fail(code),
+                // With the device every call of this process has failed: whoever is served hears whose kernel it was.
+                Served::Fatal(code) => self.watch.end(Trouble::Faulted { code }),
             }
         }
         has_worked
     }
 
     /// Asks the driver whether work that is pending goes on.
-    fn look_for_faults(&mut self) {
+    fn look_for_faults(&self) {
         if let Some(code) = self.desks.iter().find_map(Desk::fault) {
-            self.fail(code);
+            self.watch.end(Trouble::Faulted { code });
         }
-    }
-
-    /// The device has failed, and with it every call of this process: whoever is served hears whose kernel it was.
-    fn fail(&mut self, code: u32) -> bool {
-        self.watch.end(Trouble::Faulted { code })
     }
 
     /// Waits for calls and orders, for so long. Whether something came.

@@ -78,6 +78,13 @@ impl Stock {
         &self.leases[&lease]
     }
 
+    /// What had to pass before it is used has.
+    pub(super) fn set_ready(&mut self, lease: Id) {
+        if let Some(borrowed) = self.leases.get_mut(&lease) {
+            borrowed.ready = Point::default();
+        }
+    }
+
     /// A kernel that is loaded.
     pub(super) fn kernel(&self, module: Id, index: u32) -> Option<&Loaded> {
         self.modules.get(&module)?.get(index as usize)
