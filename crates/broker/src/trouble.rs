@@ -50,8 +50,6 @@ pub(crate) enum Trouble {
     },
     /// The device does not open: the ring's text says why.
     NoDevice,
-    /// A kernel before it ended the worker.
-    Behind,
 }
 
 /// What a worker tells of calls: in which stream, and their numbers there, the last one too.
@@ -81,7 +79,6 @@ impl Told {
             Trouble::TooLong { limit_ms } => (13, [limit_ms, 0, 0]),
             Trouble::Device { code } => (14, [u64::from(code), 0, 0]),
             Trouble::NoDevice => (15, [0; 3]),
-            Trouble::Behind => (16, [0; 3]),
         };
         let [first, second, third] = numbers;
         [kind | u64::from(self.stream) << 32, self.number, first, second, third, self.last, 0, 0]
@@ -106,7 +103,6 @@ impl Told {
             13 => Trouble::TooLong { limit_ms: first },
             14 => Trouble::Device { code: first as u32 },
             15 => Trouble::NoDevice,
-            16 => Trouble::Behind,
             _ => return None,
         };
         let stream = (words[0] >> 32) as u32 & 0xffff;
@@ -126,7 +122,7 @@ mod tests {
             Trouble::OutsideOfLease { argument: 2, offset: 1 << 40, bytes: 4096 },
             Trouble::Faulted { code: 700 },
             Trouble::TooLong { limit_ms: 10_000 },
-            Trouble::Behind,
+            Trouble::NoDevice,
         ] {
             let told = Told { stream: 3, number: 1 << 40, last: 1 << 41, trouble };
             assert_eq!(Told::of(&told.words()), Some(told));

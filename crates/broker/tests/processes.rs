@@ -159,11 +159,20 @@ const TESTS: &[Test] = &[
         calls::what_is_returned_with_calls_pending_is_free_when_they_have_passed,
     ),
     ("one_handle_reads_the_same_here_and_at_the_broker", calls::one_handle_reads_the_same_here_and_at_the_broker),
+    (
+        "a_call_waits_for_what_is_still_written_and_that_is_no_hang",
+        calls::a_call_waits_for_what_is_still_written_and_that_is_no_hang,
+    ),
     ("every_bad_call_is_refused_in_a_sentence", calls::every_bad_call_is_refused_in_a_sentence),
     ("every_bad_module_is_refused_in_a_sentence", calls::every_bad_module_is_refused_in_a_sentence),
     (
         "a_kernel_that_goes_wrong_takes_down_its_worker_alone",
         calls::a_kernel_that_goes_wrong_takes_down_its_worker_alone,
+    ),
+    ("a_worker_that_is_stopped_is_ended_and_replaced", calls::a_worker_that_is_stopped_is_ended_and_replaced),
+    (
+        "a_module_that_exhausts_memory_is_refused_and_its_worker_goes_on",
+        calls::a_module_that_exhausts_memory_is_refused_and_its_worker_goes_on,
     ),
     (
         "eight_others_work_while_kernels_fault_hang_and_write_out_of_bounds",

@@ -246,3 +246,28 @@ fn an_unknown_device_names_the_three_forms() {
         assert_eq!(output.status.code(), Some(2));
     }
 }
+
+#[test]
+fn every_row_of_calls_has_its_times_and_its_target() {
+    let output = bench(&["call", "--quick", "--json", "--device", "soft"]);
+    assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object was printed");
+    let rows = report["rows"].as_array().expect("there are rows");
+    let of = |row: &Value| (row["id"].as_str().unwrap().to_owned(), row["targets"].as_array().map(Vec::len));
+    let row = |id: &str, targets: usize| (id.to_owned(), Some(targets));
+    assert_eq!(
+        rows.iter().map(of).collect::<Vec<_>>(),
+        [
+            row("local", 0),
+            row("call-spinning", 1),
+            row("call-asleep", 1),
+            row("rate-local", 0),
+            row("rate-call", 1),
+            row("enqueue", 1),
+        ]
+    );
+    // A call may take 1.5 µs more than a launch of the process's own, and 25 µs if all were asleep.
+    let most = |at: usize| rows[at]["targets"][0]["median"].as_f64().expect("a time");
+    let local = rows[0]["median_ns"].as_f64().expect("a time");
+    assert_eq!((most(1), most(2), most(5)), (local + 1500.0, local + 25_000.0, 1000.0));
+}

@@ -230,25 +230,37 @@ impl<'a> Actual<'a> {
 
 impl Sealed for &[Actual<'_>] {}
 
+/// So many arguments are laid out without memory of their own.
+const FEW: usize = 32;
+
 impl Arguments for &[Actual<'_>] {
+    #[inline]
     fn with<R>(&self, act: impl FnOnce(&[usize], &mut [*mut c_void], &[Used<'_>]) -> R) -> R {
-        let (mut sizes, mut pointers) = (Vec::with_capacity(self.len()), Vec::with_capacity(self.len()));
-        let mut used = Vec::with_capacity(self.len());
-        for Actual(known) in *self {
-            match known {
-                Known::Bytes(words, bytes) => {
-                    sizes.push(*bytes);
-                    pointers.push(words.as_ptr().cast_mut().cast());
-                }
-                Known::Memory(address, by) => {
-                    sizes.push(size_of::<u64>());
-                    pointers.push(std::ptr::from_ref(address).cast_mut().cast());
-                    used.push(*by);
-                }
-            }
+        let count = self.len();
+        if count <= FEW {
+            let (mut sizes, mut pointers) = ([0; FEW], [std::ptr::null_mut(); FEW]);
+            let used = lay_out(self, &mut sizes[..count], &mut pointers[..count]);
+            return act(&sizes[..count], &mut pointers[..count], &used);
         }
+        let (mut sizes, mut pointers) = (vec![0; count], vec![std::ptr::null_mut(); count]);
+        let used = lay_out(self, &mut sizes, &mut pointers);
         act(&sizes, &mut pointers, &used)
     }
+}
+
+/// Writes down the size of each argument and where it lies: the memory among them.
+fn lay_out<'a>(actuals: &'a [Actual<'a>], sizes: &mut [usize], pointers: &mut [*mut c_void]) -> Vec<Used<'a>> {
+    let mut used = Vec::new();
+    for ((Actual(known), size), pointer) in actuals.iter().zip(sizes).zip(pointers) {
+        match known {
+            Known::Bytes(words, bytes) => (*size, *pointer) = (*bytes, words.as_ptr().cast_mut().cast()),
+            Known::Memory(address, by) => {
+                (*size, *pointer) = (size_of::<u64>(), std::ptr::from_ref(address).cast_mut().cast());
+                used.push(*by);
+            }
+        }
+    }
+    used
 }
 
 impl Stream {

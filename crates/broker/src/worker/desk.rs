@@ -10,6 +10,7 @@ use super::stock::{Lack, Stock, of_device};
 use super::watch::{Gate, Line, ROOM_FOR_END, Watch};
 use crate::calls::{CALL_WORDS, Calls, STREAMS};
 use crate::client::{Error, LinkError};
+use crate::kernels::Kind;
 use crate::order::{Given, Head, Rest, Task, decode};
 use crate::trouble::{Told, Trouble};
 use crate::wire::{Id, Point, Refusal};
@@ -17,8 +18,8 @@ use crate::wire::{Id, Point, Refusal};
 /// How many calls are taken before others have their turn, and behind how many the stream writes its word at the latest.
 const TURN: usize = 32;
 
-/// Launches that have not come to their end. Beyond, no more are taken.
-const FLIGHT_MAX: u64 = 1024;
+/// Launches that have not come to their end. Beyond, no more are taken: a driver holds up who puts in so many.
+const FLIGHT_MAX: u64 = 512;
 
 /// What came of looking into a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +66,7 @@ impl Desk {
 
     /// Whether its tenant has gone, and all of its calls have come to their end.
     pub(super) fn is_left(&self) -> bool {
-        let is_left = self.is_dismissed && !self.is_pending() && !self.calls.peek(&mut [0; CALL_WORDS]);
-        if is_left {
-            self.watch.remove(self.tenant);
-        }
-        is_left
+        self.is_dismissed && !self.is_pending() && !self.calls.peek(&mut [0; CALL_WORDS])
     }
 
     /// Says whether this process sleeps. Whether there is a call meanwhile that can be taken.
@@ -188,43 +185,17 @@ impl Desk {
     }
 
     fn launch(&mut self, head: &Head, rest: Rest<'_>, device: &Device, stock: &mut Stock) -> Result<(), Lack> {
-        let refused = |trouble| Err((trouble, String::new()));
-        stock.load(device, head.module)?;
-        let Some(loaded) = stock.kernel(head.module, head.kernel) else { return refused(Trouble::NoKernel) };
-        let parameters = loaded.signature.parameters.clone();
-        if parameters.len() != rest.count as usize {
-            return refused(Trouble::ArgumentCount { wanted: parameters.len() as u32, given: rest.count });
-        }
-        let lane = self.lanes[head.stream as usize].as_ref().expect("it was made");
         // All that the call needs is there before any of it is used.
-        let mut given = Vec::with_capacity(parameters.len());
-        let mut left = rest;
-        for (argument, parameter) in (1..).zip(parameters.iter()) {
-            let Some(one) = left.next() else { return refused(Trouble::Malformed) };
-            let fits = match one {
-                Given::Number { parameter: number, .. } => parameter.takes(&number),
-                Given::Bytes { bytes, .. } => parameter.kind == crate::kernels::Kind::Bytes && parameter.bytes == bytes,
-                Given::Lease { .. } => parameter.takes_address(),
-            };
-            if !fits {
-                return refused(Trouble::ArgumentKind { argument });
-            }
-            if let Given::Lease { lease, offset_bytes } = one {
-                stock.borrow(&lane.stream, lease, self.tenant).map_err(|(trouble, text)| match trouble {
-                    Trouble::NoLease { .. } => (Trouble::NoLease { argument }, text),
-                    trouble => (trouble, text),
-                })?;
-                let bytes = stock.borrowed(lease).lease.len() as u64;
-                if offset_bytes >= bytes {
-                    return refused(Trouble::OutsideOfLease { argument, offset: offset_bytes, bytes });
-                }
-            }
-            given.push(one);
+        stock.load(device, head.module)?;
+        let is_ready = self.check(head, rest, stock)?;
+        if !is_ready {
+            self.await_points(head, rest, stock)?;
         }
-        self.await_points(head, rest, &given, stock)?;
-        let actuals: Vec<Actual<'_>> = given
-            .iter()
-            .map(|one| match *one {
+        let kernel = &stock.kernel(head.module, head.kernel).expect("it was found").kernel;
+        let mut actuals = Vec::with_capacity(rest.count as usize);
+        let mut left = rest;
+        while let (true, Some(one)) = (actuals.len() < rest.count as usize, left.next()) {
+            let actual = match one {
                 Given::Number { parameter, word } => {
                     Actual::bytes(std::slice::from_ref(word), parameter.bytes as usize)
                 }
@@ -232,49 +203,91 @@ impl Desk {
                 Given::Lease { lease, offset_bytes } => {
                     Actual::memory(&*stock.borrowed(lease).lease, offset_bytes as usize)
                 }
-            })
-            .map(|actual| actual.expect("sizes and bounds were looked at"))
-            .collect();
+            };
+            actuals.push(actual.expect("sizes and bounds were looked at"));
+        }
         let grid = Grid { blocks: head.blocks, threads: head.threads, shared_bytes: head.shared_bytes };
-        let kernel = &stock.kernel(head.module, head.kernel).expect("it was found").kernel;
         let lane = self.lanes[head.stream as usize].as_ref().expect("it was made");
         lane.stream.launch(kernel, grid, &actuals[..]).map_err(|error| (of_launch(&error), String::new()))
     }
 
-    /// Lets the stream wait for what the call is to come after.
-    fn await_points(
-        &mut self,
-        head: &Head,
-        rest: Rest<'_>,
-        given: &[Given<'_>],
-        stock: &mut Stock,
-    ) -> Result<(), Lack> {
-        let ready = given.iter().filter_map(|one| match *one {
-            Given::Lease { lease, .. } => Some(stock.borrowed(lease).ready),
-            _ => None,
-        });
-        let points: Vec<Point> = rest.points().chain(ready).filter(|point| point.value > 0).collect();
-        for point in points {
-            let clock = match stock.broker().clock(point.tenant) {
-                Ok(clock) => clock,
-                // All of its work has passed.
-                Err(Error::Link(LinkError::Refused { refusal: Refusal::NoTenant, .. })) => continue,
-                Err(_) => return Err((Trouble::Point, String::new())),
+    /// Holds the arguments of a call against the kernel's parameters, and borrows what is leased. Whether nothing has to be waited
+    /// for.
+    fn check(&self, head: &Head, rest: Rest<'_>, stock: &mut Stock) -> Result<bool, Lack> {
+        let refused = |trouble| Err((trouble, String::new()));
+        let Some(loaded) = stock.kernel(head.module, head.kernel) else { return refused(Trouble::NoKernel) };
+        let parameters = loaded.signature.parameters.clone();
+        if parameters.len() != rest.count as usize {
+            return refused(Trouble::ArgumentCount { wanted: parameters.len() as u32, given: rest.count });
+        }
+        let lane = self.lanes[head.stream as usize].as_ref().expect("it was made");
+        let mut is_ready = rest.points().next().is_none();
+        let mut left = rest;
+        for (argument, parameter) in (1..).zip(parameters.iter()) {
+            let Some(one) = left.next() else { return refused(Trouble::Malformed) };
+            let fits = match one {
+                Given::Number { parameter: number, .. } => parameter.takes(&number),
+                Given::Bytes { bytes, .. } => parameter.kind == Kind::Bytes && parameter.bytes == bytes,
+                Given::Lease { .. } => parameter.takes_address(),
             };
-            let (word, value) = (point.word as usize, point.value);
-            if word >= clock.len() {
-                return Err((Trouble::Point, String::new()));
+            if !fits {
+                return refused(Trouble::ArgumentKind { argument });
             }
-            if clock.read(word).wrapping_sub(value).cast_signed() >= 0 {
-                continue;
+            let Given::Lease { lease, offset_bytes } = one else { continue };
+            stock.borrow(&lane.stream, lease, self.tenant).map_err(|(trouble, text)| match trouble {
+                Trouble::NoLease { .. } => (Trouble::NoLease { argument }, text),
+                trouble => (trouble, text),
+            })?;
+            let borrowed = stock.borrowed(lease);
+            let bytes = borrowed.lease.len() as u64;
+            if offset_bytes >= bytes {
+                return refused(Trouble::OutsideOfLease { argument, offset: offset_bytes, bytes });
             }
-            // What waits is the first behind a mark, so that it is known to wait, and not to run.
-            self.mark(head.stream).map_err(|code| (Trouble::Faulted { code }, String::new()))?;
-            let lane = self.lanes[head.stream as usize].as_ref().expect("it was made");
-            lane.stream.wait_word(&clock, word, value).map_err(|error| (of_launch(&error), String::new()))?;
-            self.line.lane(head.stream).gate(Gate { number: head.number, clock, word, value });
+            is_ready &= borrowed.ready.value == 0;
+        }
+        Ok(is_ready)
+    }
+
+    /// Lets the stream wait for what the call is to come after.
+    fn await_points(&mut self, head: &Head, rest: Rest<'_>, stock: &mut Stock) -> Result<(), Lack> {
+        for point in rest.points() {
+            self.await_point(head, point, stock)?;
+        }
+        let mut left = rest;
+        for _ in 0..rest.count {
+            if let Some(Given::Lease { lease, .. }) = left.next()
+                && self.await_point(head, stock.borrowed(lease).ready, stock)?
+            {
+                stock.set_ready(lease);
+            }
         }
         Ok(())
+    }
+
+    /// Lets the stream wait for a point. Whether it has passed.
+    fn await_point(&mut self, head: &Head, point: Point, stock: &Stock) -> Result<bool, Lack> {
+        if point.value == 0 {
+            return Ok(true);
+        }
+        let clock = match stock.broker().clock(point.tenant) {
+            Ok(clock) => clock,
+            // All of its work has passed.
+            Err(Error::Link(LinkError::Refused { refusal: Refusal::NoTenant, .. })) => return Ok(true),
+            Err(_) => return Err((Trouble::Point, String::new())),
+        };
+        let (word, value) = (point.word as usize, point.value);
+        if word >= clock.len() {
+            return Err((Trouble::Point, String::new()));
+        }
+        if clock.read(word).wrapping_sub(value).cast_signed() >= 0 {
+            return Ok(true);
+        }
+        // What waits is the first behind a mark, so that it is known to wait, and not to run.
+        self.mark(head.stream).map_err(|code| (Trouble::Faulted { code }, String::new()))?;
+        let lane = self.lanes[head.stream as usize].as_ref().expect("it was made");
+        lane.stream.wait_word(&clock, word, value).map_err(|error| (of_launch(&error), String::new()))?;
+        self.line.lane(head.stream).gate(Gate { number: head.number, clock, word, value });
+        Ok(false)
     }
 
     /// Has a stream write its word behind the last call.

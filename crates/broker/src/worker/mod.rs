@@ -42,6 +42,9 @@ const LOOK: Duration = Duration::from_millis(1);
 /// While nothing is pending, posts and rings are looked at so often, whoever rings.
 const IDLE: Duration = Duration::from_millis(500);
 
+/// While it spins, the system is asked for orders in one of so many rounds.
+const ROUNDS: u32 = 16;
+
 /// How long a kernel may run at a broker's workers.
 pub(crate) fn launch_limit(config: &Config) -> Duration {
     config.terms.launch_ms.map_or(LAUNCH_LIMIT, Duration::from_millis)
@@ -149,7 +152,7 @@ impl Worker {
 
     fn serve(&mut self) -> io::Result<()> {
         let mut last_work = Instant::now();
-        let mut turns = 0;
+        let (mut turns, mut rounds) = (0, 0_u32);
         while !self.is_over {
             let has_worked = self.serve_desks();
             if has_worked {
@@ -163,6 +166,7 @@ impl Worker {
                 continue;
             }
             turns = 0;
+            rounds = rounds.wrapping_add(1);
             self.stock.return_recalled();
             let is_pending = self.desks.iter().any(Desk::is_pending);
             let idle = last_work.elapsed();
@@ -174,10 +178,20 @@ impl Worker {
             if is_pending && idle > LOOK {
                 self.look_for_faults();
             }
+            // While this spins the system is not asked in every round: what the broker orders can wait for that long.
+            if wait.is_zero() && !rounds.is_multiple_of(ROUNDS) {
+                continue;
+            }
             if self.rest(wait)? {
                 last_work = Instant::now();
             }
-            self.desks.retain_mut(|desk| !desk.is_left());
+            self.desks.retain(|desk| {
+                let is_left = desk.is_left();
+                if is_left {
+                    self.watch.remove(desk.tenant());
+                }
+                !is_left
+            });
             self.is_over |= self.desks.is_empty() && self.bell.is_some();
         }
         Ok(())
@@ -190,22 +204,18 @@ impl Worker {
             match desk.serve(&self.device, &mut self.stock) {
                 Served::Some => has_worked = true,
                 Served::Nothing => {}
-                Served::Fatal(code) => return self.fail(code),
+                // With the device every call of this process has failed: whoever is served hears whose kernel it was.
+                Served::Fatal(code) => self.watch.end(Trouble::Faulted { code }),
             }
         }
         has_worked
     }
 
     /// Asks the driver whether work that is pending goes on.
-    fn look_for_faults(&mut self) {
+    fn look_for_faults(&self) {
         if let Some(code) = self.desks.iter().find_map(Desk::fault) {
-            self.fail(code);
+            self.watch.end(Trouble::Faulted { code });
         }
-    }
-
-    /// The device has failed, and with it every call of this process: whoever is served hears whose kernel it was.
-    fn fail(&mut self, code: u32) -> bool {
-        self.watch.end(Trouble::Faulted { code })
     }
 
     /// Waits for calls and orders, for so long. Whether something came.

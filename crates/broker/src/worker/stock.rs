@@ -1,7 +1,7 @@
 //! What a worker has: modules that it has loaded, each once, and leases that it has borrowed, until they are wanted back.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use freehold::{Device, Image, Stream};
@@ -32,9 +32,9 @@ pub(super) struct Borrowed {
 #[derive(Debug)]
 pub(super) struct Stock {
     broker: Broker,
-    modules: HashMap<Id, Vec<Loaded>>,
+    modules: BTreeMap<Id, Vec<Loaded>>,
     /// By the lease that it was borrowed of.
-    leases: HashMap<Id, Borrowed>,
+    leases: BTreeMap<Id, Borrowed>,
 }
 
 /// Why there is none, and what there is to say of it.
@@ -46,7 +46,7 @@ fn lack(trouble: Trouble) -> Lack {
 
 impl Stock {
     pub(super) fn new(broker: Broker) -> Self {
-        Self { broker, modules: HashMap::new(), leases: HashMap::new() }
+        Self { broker, modules: BTreeMap::new(), leases: BTreeMap::new() }
     }
 
     pub(super) fn doorstep(&self) -> Arc<Doorstep> {
@@ -76,6 +76,13 @@ impl Stock {
     /// What was borrowed.
     pub(super) fn borrowed(&self, lease: Id) -> &Borrowed {
         &self.leases[&lease]
+    }
+
+    /// What had to pass before it is used has.
+    pub(super) fn set_ready(&mut self, lease: Id) {
+        if let Some(borrowed) = self.leases.get_mut(&lease) {
+            borrowed.ready = Point::default();
+        }
     }
 
     /// A kernel that is loaded.

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use freehold::Grid;
-use freehold_broker::{Access, Argument, Blame, Call, CallError, Carried, Launch, Lease, Policy};
+use freehold_broker::{Access, Argument, Blame, Call, CallError, Caller, Carried, Launch, Lease, Policy};
 
 use super::{Tenant, said, stepped};
 use crate::blocks::Outcome;
-use crate::stage::Stage;
+use crate::stage::{self, Stage};
 
 pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
     Some(match task {
@@ -74,6 +74,38 @@ fn wrong(socket: &Path) -> Outcome {
     assert!(matches!(error, CallError::Faulted { .. }), "{error}");
     assert_eq!(tenant.read(&read)?, [wanted; 100]);
     Ok(())
+}
+
+pub(crate) fn a_worker_that_is_stopped_is_ended_and_replaced(stage: &Stage) {
+    let caller = Caller::connect_at(&stage.socket()).unwrap();
+    let kernel = caller.put_module("test/kernels", super::TEXT).unwrap().kernel("empty").unwrap();
+    let launch = Launch::new(&kernel, Grid::line(1, 1), &[]);
+    let first = caller.call(&launch).unwrap();
+    first.wait().unwrap();
+    let [worker] = stage.processes("worker")[..] else { panic!("there is one worker") };
+    let process = rustix::process::Pid::from_raw(worker.cast_signed()).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::STOP).unwrap();
+    let error = caller.call(&launch).unwrap().wait().unwrap_err();
+    assert_eq!(error.to_string(), "the worker of empty of test/kernels was ended from outside; it was not carried out");
+    assert_eq!((error.blame(), error.carried()), (Blame::Connection, Carried::Not));
+    first.wait().unwrap();
+    caller.call(&launch).unwrap().wait().unwrap();
+}
+
+pub(crate) fn a_module_that_exhausts_memory_is_refused_and_its_worker_goes_on(stage: &Stage) {
+    let caller = Caller::connect_at(&stage.socket()).unwrap();
+    let kernel = caller.put_module("test/kernels", super::TEXT).unwrap().kernel("empty").unwrap();
+    let huge = super::TEXT.replace("// Nothing.", ".visible .global .align 8 .b8 huge[549755813888];");
+    let error = caller.put_module("huge", &huge).unwrap_err();
+    // Another driver may call it the compiler's business.
+    if stage::is_soft() {
+        assert_eq!(
+            error.to_string(),
+            "the device refused the module of huge: CUDA_ERROR_OUT_OF_MEMORY (2); it was not carried out"
+        );
+        assert_eq!(error.blame(), Blame::Device);
+    }
+    caller.call(&Launch::new(&kernel, Grid::line(1, 1), &[])).unwrap().wait().unwrap();
 }
 
 pub(crate) fn eight_others_work_while_kernels_fault_hang_and_write_out_of_bounds(stage: &Stage) {

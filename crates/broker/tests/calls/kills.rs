@@ -1,6 +1,6 @@
 //! Callers and workers that are killed wherever they are, by a seed that is printed.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 use freehold_broker::{CallError, Carried};
@@ -60,8 +60,9 @@ pub(crate) fn a_caller_that_is_killed_anywhere_leaves_nothing(stage: &Stage) {
         let words = ["device".into(), stage.socket().into(), "call-storm".into(), "0".into()];
         let mut caller = stage.start(&words);
         let lines = random.below(12);
-        let output = caller.stdout.take().expect("it is piped");
-        let heard = BufReader::new(output).lines().take(lines as usize).count() as u64;
+        // Read from until it is dead: a pipe that nobody reads would end it before.
+        let mut output = BufReader::new(caller.stdout.take().expect("it is piped"));
+        let heard = output.by_ref().lines().take(lines as usize).count() as u64;
         assert_eq!(heard, lines, "it goes on until it is killed");
         (0..random.below(1 << 16)).for_each(|_| std::hint::spin_loop());
         stage::kill(caller.id());

@@ -5,10 +5,13 @@ mod faults;
 mod kills;
 mod refusals;
 
+use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::Duration;
 
 use freehold::{Grid, Stream};
-use freehold_broker::{Argument, Broker, Caller, Gpu, Launch, Lease, Module};
+use freehold_broker::{Access, Argument, Broker, Caller, Gpu, Launch, Lease, Module, Policy};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use crate::blocks::Outcome;
 use crate::stage::{self, Stage};
@@ -80,6 +83,7 @@ pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
         "call-lifetimes" => lifetimes(socket),
         "call-returns" => returns(socket),
         "call-gpu" => gpus(socket),
+        "call-gated" => gated(socket),
         other => return faults::act(socket, other, seed).or_else(|| kills::act(socket, other, seed)),
     })
 }
@@ -300,5 +304,36 @@ fn gpus(socket: &Path) -> Outcome {
         assert_eq!(unknown, "the image has no kernel \"stop\"; it has empty, saxpy, step, spin, stray, sum");
         assert!(gpu.kernel("nonsense", "stop").is_err());
     }
+    Ok(())
+}
+
+pub(crate) fn a_call_waits_for_what_is_still_written_and_that_is_no_hang(stage: &Stage) {
+    said(stage, "call-gated");
+}
+
+fn gated(socket: &Path) -> Outcome {
+    let (writer, reader) = (Tenant::new(socket)?, Tenant::new(socket)?);
+    // The writer's stream writes when the gate is opened.
+    let file = memfd_create("gate", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, 4096)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK)?;
+    let gate = writer.broker.device().clock(file.as_fd(), 1)?;
+    let mut lease = writer.broker.reserve::<f32>(&writer.stream, 100)?;
+    writer.stream.wait_word(&gate, 0, 1)?;
+    writer.stream.write(&mut *lease, &[7.0; 100])?;
+    writer.broker.publish("gated", lease, Policy::Open).map_err(|(_, error)| error)?;
+    let y = reader.broker.reserve::<f32>(&reader.stream, 100)?;
+    let x = reader.caller.lease_named("gated", Access::Read)?;
+    let kernel = reader.module.kernel("saxpy")?;
+    let arguments = [y.argument(0), x.argument(0), 1.0_f32.into(), 100_u32.into()];
+    let call = reader.caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &arguments))?;
+    // Longer than a kernel may run: one that waits does not run.
+    let longer = Duration::from_millis(stage::LAUNCH_MS * 3 / 2);
+    let error = call.wait_for(longer).unwrap_err();
+    assert_eq!(error.to_string(), "saxpy of test/kernels had not come to its end within 3s: it goes on");
+    gate.write(0, 1);
+    call.wait()?;
+    assert_eq!(reader.stream.download(&*y)?, [7.0; 100]);
+    reader.caller.settle(x)?;
     Ok(())
 }

@@ -253,7 +253,6 @@ impl Seat {
             }
             Trouble::Device { code } => CallError::Device { kernel, module, code: Code(code) },
             Trouble::NoDevice => CallError::NoDevice { said: self.calls.text() },
-            Trouble::Behind => CallError::Behind { kernel, module, carried: Carried::Not },
         }
     }
 }
