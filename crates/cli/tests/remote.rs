@@ -182,3 +182,15 @@ fn a_gate_that_dies_is_replaced_and_names_stay() {
     assert_eq!(open.said(&["get", "a", "-o", "out"]), "out: 8 B\n");
     assert_eq!(std::fs::read(open.folder.join("out")).unwrap(), b"freehold");
 }
+
+#[test]
+fn the_bench_tells_of_tcp_and_grpc_beside_the_gate() {
+    let machine = format!("bench-remote-{}", std::process::id());
+    let mut bench = command(&std::env::temp_dir().join(&machine), &machine);
+    let output = bench.args(["bench", "remote", "--quick", "--json", "--device", "soft"]).output().unwrap();
+    assert_eq!(of(&output), (String::new(), Some(0)));
+    let told: serde_json::Value = serde_json::from_str(text(&output.stdout)).unwrap();
+    let ids: Vec<_> = told["rows"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["tcp", "grpc_up", "grpc_down", "up", "down", "call", "launch"]);
+    assert_eq!((told["bytes"].as_u64(), told["tls"].as_bool()), (Some(8 << 20), Some(false)));
+}

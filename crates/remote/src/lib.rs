@@ -4,6 +4,7 @@
 mod client;
 mod failure;
 mod gate;
+pub mod plain;
 /// `proto/freehold.proto` as Rust, for who speaks to a gate without [`Remote`].
 #[allow(clippy::all, clippy::unwrap_used, missing_debug_implementations, unreachable_pub, reason = "it is generated")]
 pub mod proto {

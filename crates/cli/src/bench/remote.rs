@@ -1,5 +1,5 @@
-//! `freehold bench remote`: bytes that go up to a gate and come down, over loopback, beside plain TCP of the same bytes in one run; and
-//! single calls. It starts a broker and a gate of its own.
+//! `freehold bench remote`: bytes that go up to a gate and come down, over loopback, beside plain TCP and plain gRPC of the same bytes
+//! in one run; and single calls. It starts a broker and a gate of its own.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anstyle::Style;
 use freehold::Grid;
+use freehold_remote::plain::Plain;
 use freehold_remote::{Remote, Token};
 use serde::Serialize;
 
@@ -71,6 +72,7 @@ pub(super) fn run(arguments: &RemoteArguments) -> Result<String> {
     let from: Vec<u8> = (0..bytes).map(|at: usize| (at / 7) as u8).collect();
     let mut to = vec![0; bytes];
     let tcp_ns = median(times, || tcp(&from, &mut to))?;
+    let [plain_up_ns, plain_down_ns] = plain(times, &from, &mut to)?;
     let block = remote.alloc(bytes as u64).map_err(|error| failed("memory", error))?;
     let up_ns = median(times, || remote.upload(&block, 0, &from).map_err(|error| failed("an upload", error)))?;
     to.fill(0);
@@ -97,6 +99,8 @@ pub(super) fn run(arguments: &RemoteArguments) -> Result<String> {
         tls: arguments.tls.is_some(),
         rows: vec![
             moved("tcp", "plain TCP, memory to memory", tcp_ns, false),
+            moved("grpc_up", "plain gRPC up, memory to memory", plain_up_ns, false),
+            moved("grpc_down", "plain gRPC down, memory to memory", plain_down_ns, false),
             moved("up", "upload to the device", up_ns, true),
             moved("down", "download from the device", down_ns, true),
             single("call", "a call and its answer", call_ns),
@@ -136,6 +140,14 @@ fn tcp(from: &[u8], to: &mut [u8]) -> Result<()> {
         to.chunks_mut(PIECE_BYTES).try_for_each(|piece| stream.read_exact(piece)).map_err(refused)?;
         sender.join().expect("a sender does not panic").map_err(refused)
     })
+}
+
+/// Moves bytes over one connection of gRPC, up and down.
+fn plain(times: usize, from: &[u8], to: &mut [u8]) -> Result<[f64; 2]> {
+    let refused = |error: std::io::Error| failed("plain gRPC", error);
+    let plain = Plain::start(from.to_owned()).map_err(refused)?;
+    let up_ns = median(times, || plain.up().map_err(refused))?;
+    Ok([up_ns, median(times, || plain.down(to).map_err(refused))?])
 }
 
 /// A broker and a gate, which end with this.
