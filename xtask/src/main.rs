@@ -4,6 +4,7 @@ mod bundle;
 mod command;
 mod cudarc;
 mod fuzz;
+mod grpc;
 mod headers;
 mod kernels;
 mod library;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::command::{Failure, cargo, command, root, run};
 use crate::cudarc;
 use crate::fuzz;
+use crate::grpc;
 use crate::headers;
 use crate::kernels;
 use crate::pycuda;
@@ -27,6 +28,7 @@ const STEPS: &[Step] = &[
     ("our library and header, by NVIDIA's headers", headers::agree),
     ("the tests of cudarc on our library", cudarc::tests),
     ("a PyCUDA program on our library", pycuda::program),
+    ("a gate, by Python's gRPC", grpc::peer),
     ("the instructions of the warm path", warm_path::instructions),
     ("fuzz targets, for 20 seconds each", fuzz::short_runs),
     ("documentation", || run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))),

@@ -9,6 +9,7 @@ mod measure;
 pub(crate) mod pool;
 mod progress;
 mod release;
+mod remote;
 pub(crate) mod report;
 mod rig;
 pub(crate) mod share;
@@ -48,6 +49,10 @@ enum What {
     ///
     /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
     Call(call::CallArguments),
+    /// Measure bytes that go to a broker elsewhere and back, over loopback, beside plain TCP
+    ///
+    /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    Remote(remote::RemoteArguments),
 }
 
 #[derive(clap::Args)]
@@ -92,6 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         What::Pool(arguments) => pool::run(arguments),
         What::Share(arguments) => share::run(arguments),
         What::Call(arguments) => call::run(arguments),
+        What::Remote(arguments) => remote::run(arguments),
     };
     match figures.and_then(|text| print(&text)) {
         Ok(()) => ExitCode::SUCCESS,

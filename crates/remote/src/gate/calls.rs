@@ -9,7 +9,7 @@ use std::time::Duration;
 use freehold_broker::wire::{Reply as Answered, Request as Ask};
 use freehold_broker::{Access, Host, Lease, Link, LinkError, Name, Policy};
 use prost::Message;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -35,7 +35,12 @@ pub(super) struct Calls {
     pub(super) sessions: Arc<Sessions>,
     /// What belongs to no session is asked here.
     pub(super) link: Arc<Mutex<Link>>,
+    /// Who waits for launches has a thread each: further ones wait for one.
+    pub(super) waits: Semaphore,
 }
+
+/// Fewer than there are threads for all that may wait: transfers and single calls have theirs.
+pub(super) const WAITS_MAX: usize = 128;
 
 type Reply<T> = Result<Response<T>, Status>;
 
@@ -359,6 +364,7 @@ impl Freehold for Calls {
     async fn wait(&self, request: Request<proto::WaitRequest>) -> Reply<Done> {
         let proto::WaitRequest { session, launch, timeout_ms } = request.into_inner();
         let visit = self.sessions.visit(&session)?;
+        let _turn = self.waits.acquire().await.expect("nobody closes it");
         aside(move || visit.launches.wait(launch, Duration::from_millis(timeout_ms))).await?;
         Ok(Response::new(Done {}))
     }

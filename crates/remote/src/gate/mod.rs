@@ -17,12 +17,13 @@ use std::time::Duration;
 use freehold::Device;
 use freehold_broker::wire::{Reply, Request as Ask, Sums};
 use freehold_broker::{Link, LinkError, MODULE_BYTES_MAX};
+use tokio::sync::Semaphore;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Server, ServerTlsConfig};
 use tonic::{Request, Status};
 
-use self::calls::Calls;
+use self::calls::{Calls, WAITS_MAX};
 use self::session::Sessions;
 use crate::failure::Failure;
 use crate::proto::DESCRIPTORS;
@@ -107,19 +108,25 @@ impl Gate {
             server = server.tls_config(identity.config()).map_err(io::Error::other)?;
         }
         let sessions = Arc::new(Sessions::new(self.device, self.socket));
-        let calls = Calls { sessions: sessions.clone(), link: link.clone() };
+        let waits = Semaphore::new(WAITS_MAX);
+        let calls = Calls { sessions: sessions.clone(), link: link.clone(), waits };
         // The longest is a module.
         let calls = FreeholdServer::new(calls).max_decoding_message_size(MODULE_BYTES_MAX + 4096);
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<FreeholdServer<Calls>>().await;
-        let mut reflection = tonic_reflection::server::Builder::configure();
-        reflection = reflection.register_encoded_file_descriptor_set(DESCRIPTORS);
-        reflection = reflection.register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
-        let reflection = reflection.build_v1().map_err(io::Error::other)?;
+        let reflection = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(DESCRIPTORS)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        let newer = reflection().build_v1().map_err(io::Error::other)?;
+        let older = reflection().build_v1alpha().map_err(io::Error::other)?;
         let guard = Guard { token: Arc::new(self.token) };
         let served = server
             .add_service(health_service)
-            .add_service(InterceptedService::new(reflection, guard.clone()))
+            .add_service(InterceptedService::new(newer, guard.clone()))
+            // Many tools ask for this one alone.
+            .add_service(InterceptedService::new(older, guard.clone()))
             .add_service(InterceptedService::new(calls, guard))
             .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)));
         tokio::select! {

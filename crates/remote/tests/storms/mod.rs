@@ -107,10 +107,13 @@ pub(crate) fn killed_clients(stage: &Stage) {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.arg("client").arg(stage.url()).arg(stage.folder.join("ca.pem")).arg(direction);
         let mut client = Guest(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
-        // Behind so many chunks, and then for so many moments.
+        // Behind so many chunks, and then a moment later.
         let mut said = vec![0; random.below(17) as usize];
         client.0.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
-        (0..random.below(4096)).for_each(|_| std::thread::yield_now());
+        let (from, moment) = (Instant::now(), Duration::from_micros(random.below(2000)));
+        while from.elapsed() < moment {
+            std::hint::spin_loop();
+        }
         drop(client);
         if killed % 20 == 0 {
             expect(&witness, &held, &bytes);

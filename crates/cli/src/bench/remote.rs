@@ -1,0 +1,225 @@
+//! `freehold bench remote`: bytes that go up to a gate and come down, over loopback, beside plain TCP of the same bytes in one run; and
+//! single calls. It starts a broker and a gate of its own.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use anstyle::Style;
+use freehold::Grid;
+use freehold_remote::{Remote, Token};
+use serde::Serialize;
+
+use super::report::{judged, line, time, widths};
+use super::{BenchError, Result};
+use crate::lab::table::Look;
+
+/// Only this run knows it, and only this machine is served.
+const TOKEN_BYTES: usize = 16;
+
+/// What of plain TCP's speed is to be reached.
+const PART_MIN: f64 = 0.8;
+
+/// Plain TCP is written and read in pieces of this length.
+const PIECE_BYTES: usize = 1 << 20;
+
+const EMPTY: &str = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry empty()\n{\n    ret;\n}\n";
+
+#[derive(clap::Args)]
+pub(crate) struct RemoteArguments {
+    /// Print one JSON object, with times in nanoseconds
+    #[arg(long)]
+    json: bool,
+    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    #[arg(long)]
+    device: Option<String>,
+    /// A certificate for localhost and its key, as PEM: measure with TLS
+    #[arg(long, num_args = 2, value_names = ["CERTIFICATE", "KEY"])]
+    tls: Option<Vec<PathBuf>>,
+    /// Move a few bytes, a few times: whether it works, not what it costs
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    device: String,
+    processors: usize,
+    bytes: u64,
+    tls: bool,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    id: &'static str,
+    what: &'static str,
+    median_ns: f64,
+    /// Of what moves bytes.
+    gib_per_s: Option<f64>,
+    /// What of plain TCP's speed that is.
+    of_tcp: Option<f64>,
+    met: Option<bool>,
+}
+
+pub(super) fn run(arguments: &RemoteArguments) -> Result<String> {
+    let (bytes, times, calls) = if arguments.quick { (8 << 20, 1, 10) } else { (1 << 30, 5, 1000) };
+    let scene = Scene::new(arguments, 2 * bytes as u64)?;
+    let remote = scene.connect(arguments)?;
+    let from: Vec<u8> = (0..bytes).map(|at: usize| (at / 7) as u8).collect();
+    let mut to = vec![0; bytes];
+    let tcp_ns = median(times, || tcp(&from, &mut to))?;
+    let block = remote.alloc(bytes as u64).map_err(|error| failed("memory", error))?;
+    let up_ns = median(times, || remote.upload(&block, 0, &from).map_err(|error| failed("an upload", error)))?;
+    to.fill(0);
+    let down_ns = median(times, || remote.download(&block, 0, &mut to).map_err(|error| failed("a download", error)))?;
+    if to != from {
+        return Err(failed("a download", "other bytes came back than went up"));
+    }
+    let call_ns = median(calls, || remote.totals().map(drop).map_err(|error| failed("a call", error)))?;
+    let module = remote.put_module("bench/empty", EMPTY).map_err(|error| failed("a module", error))?;
+    let launch_ns = median(calls, || {
+        let launched = remote.launch(&module, "empty", Grid::line(1, 1), &[]).and_then(|call| call.wait());
+        launched.map_err(|error| failed("a launch", error))
+    })?;
+    let moved = |id, what, median_ns: f64, is_judged: bool| {
+        let (gib_per_s, of_tcp) = (bytes as f64 / median_ns * 1e9 / (1_u64 << 30) as f64, tcp_ns / median_ns);
+        let met = is_judged.then_some(of_tcp >= PART_MIN);
+        Row { id, what, median_ns, gib_per_s: Some(gib_per_s), of_tcp: Some(of_tcp), met }
+    };
+    let single = |id, what, median_ns| Row { id, what, median_ns, gib_per_s: None, of_tcp: None, met: None };
+    let report = Report {
+        device: scene.device.clone(),
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        bytes: bytes as u64,
+        tls: arguments.tls.is_some(),
+        rows: vec![
+            moved("tcp", "plain TCP, memory to memory", tcp_ns, false),
+            moved("up", "upload to the device", up_ns, true),
+            moved("down", "download from the device", down_ns, true),
+            single("call", "a call and its answer", call_ns),
+            single("launch", "an empty kernel, launched and waited for", launch_ns),
+        ],
+    };
+    Ok(if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
+}
+
+fn failed(what: &str, error: impl std::fmt::Display) -> BenchError {
+    BenchError::Processes(format!("{what}: {error}"))
+}
+
+/// The median of so many times, in nanoseconds.
+fn median(times: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut taken = Vec::with_capacity(times);
+    for _ in 0..times {
+        let began = Instant::now();
+        work()?;
+        taken.push(began.elapsed().as_nanos() as f64);
+    }
+    taken.sort_unstable_by(f64::total_cmp);
+    Ok(taken[taken.len() / 2])
+}
+
+/// Moves bytes over one connection, from memory to memory.
+fn tcp(from: &[u8], to: &mut [u8]) -> Result<()> {
+    let refused = |error: std::io::Error| failed("plain TCP", error);
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let mut stream = TcpStream::connect(address)?;
+            from.chunks(PIECE_BYTES).try_for_each(|piece| stream.write_all(piece))
+        });
+        let (mut stream, _) = listener.accept().map_err(refused)?;
+        to.chunks_mut(PIECE_BYTES).try_for_each(|piece| stream.read_exact(piece)).map_err(refused)?;
+        sender.join().expect("a sender does not panic").map_err(refused)
+    })
+}
+
+/// A broker and a gate, which end with this.
+struct Scene {
+    folder: PathBuf,
+    serve: Child,
+    url: String,
+    token: String,
+    device: String,
+}
+
+impl Scene {
+    fn new(arguments: &RemoteArguments, memory_bytes: u64) -> Result<Self> {
+        let folder = std::env::temp_dir().join(format!("freehold-remote-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|error| failed("a folder for the socket", error))?;
+        let mut random = [0; TOKEN_BYTES];
+        let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random));
+        read.map_err(|error| failed("/dev/urandom", error))?;
+        let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let program = std::env::current_exe().map_err(|error| failed("this program", error))?;
+        let mut command = Command::new(program);
+        command.args(["serve", "--memory", &memory_bytes.to_string(), "--listen", "127.0.0.1:0", "--socket"]);
+        command.arg(folder.join("broker")).env("FREEHOLD_TOKEN", &token).stdout(Stdio::piped());
+        if let Some(device) = &arguments.device {
+            command.args(["--device", device]);
+        }
+        if let Some(tls) = &arguments.tls {
+            command.arg("--tls").args(tls);
+        }
+        let mut serve = command.spawn().map_err(|error| failed("a broker", error))?;
+        let output = serve.stdout.take().expect("it is piped");
+        let said: Vec<String> = BufReader::new(output).lines().map_while(std::result::Result::ok).take(3).collect();
+        let url = said.get(2).and_then(|line| line.strip_prefix("clients elsewhere find it at "));
+        let Some(url) = url.map(|url| url.replace("127.0.0.1", "localhost")) else {
+            return Err(failed("a broker", "it did not start: what it says above is why"));
+        };
+        Ok(Self { folder, serve, url, token, device: said[0].clone() })
+    }
+
+    fn connect(&self, arguments: &RemoteArguments) -> Result<Remote> {
+        let token = Token::parse(&self.token).expect("it was made so");
+        let ca = match arguments.tls.as_deref() {
+            Some([certificate, _]) => Some(std::fs::read(certificate).map_err(|error| failed("--tls", error))?),
+            _ => None,
+        };
+        Remote::connect(&self.url, &token, ca.as_deref()).map_err(|error| failed("the gate", error))
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let keeper = rustix::process::Pid::from_child(&self.serve);
+        // The keeper ends its broker. Where it is gone, so is that.
+        let _ = rustix::process::kill_process(keeper, rustix::process::Signal::TERM);
+        let _ = self.serve.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+const NAMES: [&str; 5] = ["what", "median", "GiB/s", "of TCP", "target"];
+
+impl Report {
+    fn json(&self) -> String {
+        serde_json::to_string(self).expect("a report holds numbers and text") + "\n"
+    }
+
+    fn table(&self, look: Look) -> String {
+        let cells = |row: &Row| {
+            let speed = row.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}"));
+            let part = row.of_tcp.map_or_else(String::new, |part| format!("{:.0} %", 100.0 * part));
+            let target =
+                if row.met.is_some() { format!("≥ {:.0} % of TCP", 100.0 * PART_MIN) } else { String::new() };
+            [row.what.to_owned(), time(row.median_ns), speed, part, target]
+        };
+        let rows: Vec<[String; 5]> = self.rows.iter().map(cells).collect();
+        let (widths, is_number) = (widths(&NAMES, &rows), [false, true, true, true, false]);
+        let (bold, dimmed) = (look.style(Style::new().bold()), look.style(Style::new().dimmed()));
+        let names = line(&NAMES.map(str::to_owned), &widths, &is_number);
+        let (mib, with) = (self.bytes >> 20, if self.tls { "with TLS" } else { "without TLS" });
+        let mut text = format!("{bold}{}, {} processors, {mib} MiB {with}{bold:#}\n\n", self.device, self.processors);
+        text.push_str(&format!("{dimmed}{}{dimmed:#}\n", names.trim_end()));
+        for (row, cells) in self.rows.iter().zip(&rows) {
+            text.push_str(&judged(&line(cells, &widths, &is_number), row.met, look));
+        }
+        text
+    }
+}
