@@ -68,7 +68,7 @@ impl Proxy {
 
 /// Behind how many bytes, and what. Often early, where greetings and single calls are; else within a transfer.
 fn plan(random: &mut Random) -> (u64, Spoil) {
-    let bytes = if random.below(3) == 0 { random.below(8 << 10) } else { random.below(6 << 20) };
+    let bytes = if random.below(2) == 0 { random.below(16 << 10) } else { random.below(6 << 20) };
     let spoil = match random.below(5) {
         0 => Spoil::Drop,
         1 => Spoil::Truncate,

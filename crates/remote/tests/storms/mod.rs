@@ -18,6 +18,9 @@ fn cuts() -> u64 {
     std::env::var("FREEHOLD_CUTS").map_or(200, |text| text.parse().expect("a number"))
 }
 
+/// Launches of a round: single calls, which are lost more rarely than bytes.
+const LAUNCHES: u32 = 20;
+
 /// Memory with random bytes, through whatever the weather is.
 fn filled(remote: &Remote, bytes: &[u8]) -> RemoteBlock {
     let block = remote.alloc(bytes.len() as u64).unwrap();
@@ -59,8 +62,10 @@ pub(crate) fn through_a_bad_proxy(stage: &Stage) {
         expect(&remote, &block, &bytes);
         block.close().unwrap();
         // Twice, and the word would be another.
-        launch(rounds);
-        wanted = wanted.wrapping_mul(3).wrapping_add(rounds);
+        for k in 0..LAUNCHES {
+            launch(k);
+            wanted = wanted.wrapping_mul(3).wrapping_add(k);
+        }
         expect(&remote, &count, &wanted.to_le_bytes());
         assert_eq!(calm.names().unwrap().len(), 1);
         remote.drop_name(&name).unwrap();
