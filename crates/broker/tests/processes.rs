@@ -153,6 +153,11 @@ const TESTS: &[Test] = &[
         "a_module_stays_when_its_maker_and_the_broker_are_gone",
         calls::a_module_stays_when_its_maker_and_the_broker_are_gone,
     ),
+    (
+        "all_callers_of_a_tenant_have_their_calls_carried_out",
+        calls::all_callers_of_a_tenant_have_their_calls_carried_out,
+    ),
+    ("failures_that_nobody_waits_for_hold_up_nobody", calls::failures_that_nobody_waits_for_hold_up_nobody),
     ("calls_go_on_when_the_broker_dies", calls::calls_go_on_when_the_broker_dies),
     (
         "what_is_returned_with_calls_pending_is_free_when_they_have_passed",

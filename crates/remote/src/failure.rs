@@ -146,18 +146,30 @@ impl From<Failure> for Status {
             CarriedOut::Yes => proto::CarriedOut::Yes,
             CarriedOut::Unknown => proto::CarriedOut::Unknown,
         };
+        // It travels among the headers, which clients take few bytes of.
+        let sentence = cut(failure.sentence);
         let told = proto::Failure {
             fault: fault.into(),
             carried_out: carried_out.into(),
-            sentence: failure.sentence.clone(),
+            sentence: sentence.clone(),
             received_bytes: failure.received_bytes,
             session_over: failure.is_session_over,
         };
         let detail = prost_types::Any { type_url: TYPE_URL.to_owned(), value: told.encode_to_vec() };
-        let (code, message) = (failure.code as i32, failure.sentence.clone());
-        let detailed = Detailed { code, message, details: vec![detail] };
-        Self::with_details(failure.code, failure.sentence, Bytes::from(detailed.encode_to_vec()))
+        let detailed = Detailed { code: failure.code as i32, message: String::new(), details: vec![detail] };
+        Self::with_details(failure.code, sentence, Bytes::from(detailed.encode_to_vec()))
     }
+}
+
+/// The most bytes of a sentence that goes over the wire.
+const SENTENCE_BYTES_MAX: usize = 2048;
+
+fn cut(mut sentence: String) -> String {
+    if sentence.len() > SENTENCE_BYTES_MAX {
+        sentence.truncate(sentence.floor_char_boundary(SENTENCE_BYTES_MAX));
+        sentence.push('…');
+    }
+    sentence
 }
 
 impl From<Error> for Failure {

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use freehold::{Clock, Departure, Device, Family, Imported, Part, Permission, Plain, Source, Stream};
 
+use super::calls::SharedSeat;
 use super::leaver;
 use super::link::{Given, Granted, LOOK, Link, LinkError, Patience};
 use crate::name::{Name, NotAName};
@@ -78,6 +79,8 @@ pub(super) struct Inner {
     tenant: Id,
     /// Leases that are arguments of calls, and the point behind the last.
     called: Mutex<HashMap<Id, Point>>,
+    /// Where its kernels run.
+    seat: SharedSeat,
     /// Asked before any lock is taken: a child may have inherited it locked, by a thread that it does not have.
     family: Family,
 }
@@ -137,11 +140,15 @@ impl Broker {
         let (tenant, (doorstep, spin)) = (link.tenant(), link.doorstep()?);
         let (doorstep, device) = (Arc::new(doorstep), device.clone());
         let (link, receiving) = (Mutex::new(link), Mutex::new(()));
-        let called = Mutex::default();
-        let inner = Inner { device, link, doorstep: doorstep.clone(), spin, receiving, tenant, called, family, books };
+        let (called, seat, doors) = (Mutex::default(), SharedSeat::default(), doorstep.clone());
+        let inner = Inner { device, link, doorstep: doors, spin, receiving, tenant, called, seat, family, books };
         let inner = Arc::new(inner);
         leaver::start(&inner, doorstep).map_err(LinkError::from_system)?;
         Ok(Self { inner })
+    }
+
+    pub(super) fn seat(&self) -> SharedSeat {
+        self.inner.seat.clone()
     }
 
     /// Where others of this process wait for what the broker says.

@@ -11,6 +11,7 @@ use super::{
     Attachment, Before, Block, Called, Due, Host, Lease, Limits, Named, Peer, Post, Quota, Registered, Segment,
     Service, Stage, State, Tenant, Thing, Touched,
 };
+use crate::calls::SEATS;
 use crate::name::{NAME_BYTES_MAX, Name};
 use crate::wire::{Access, Id, Memory, Point, Policy};
 
@@ -153,6 +154,7 @@ impl State {
                     let peer = pair(tenant.peer.user, tenant.peer.process);
                     let (worker, seat) = tenant.post.map_or((0, 0), |post| (post.worker.0, post.seat));
                     let label = tenant.service.as_ref().map_or(0, |service| service.label);
+                    let seat = tenant.service.as_ref().map_or(seat, |service| service.seats);
                     let is_worker = u32::from(tenant.service.is_some());
                     put(id, Some(&[peer, over, u64::from(tenant.dropped), worker, pair(seat, is_worker), label]))
                 }
@@ -236,7 +238,11 @@ impl State {
                 is_fenced: words[1] != 0,
                 is_leaving: words[1] == 2,
                 post: Some(Post { worker: Id(words[3]), seat }).filter(|post| post.worker.0 != 0 && is_worker == 0),
-                service: (is_worker != 0).then(|| Service { label: words[5], ..Service::default() }),
+                service: (is_worker != 0).then(|| Service {
+                    label: words[5],
+                    seats: seat.min(SEATS),
+                    ..Service::default()
+                }),
                 ..Tenant::new(Peer { user, process })
             })
         });

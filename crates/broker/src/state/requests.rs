@@ -1,5 +1,6 @@
 //! What a tenant asks, and what it is answered: which request is whose work, and what is asked of everything alike.
 
+use super::modules::Registered;
 use super::names::Publication;
 use super::shelf::index;
 use super::{CLOCK_WORDS, Effect, Lease, Quota, State, Thing, Touched, Waiting, World};
@@ -168,7 +169,11 @@ impl State {
             return Err(Refusal::NotAllowed { user: self.own_user });
         }
         let host_bytes: u64 = self.hosts.iter().map(|(_, host)| host.bytes).sum();
-        let (names, bytes) = (self.names.len() as u64, self.counts.named_bytes + host_bytes);
+        // Those of the library's own are made anew when they are wanted.
+        let is_put = |module: &Registered| !module.name.as_str().starts_with("freehold/");
+        let modules = self.modules.iter().filter(|(_, module)| is_put(module)).count();
+        let names = (self.names.len() + modules) as u64;
+        let bytes = self.counts.named_bytes + host_bytes;
         if names > 0 && !is_forced {
             return Err(Refusal::HasNames { names, bytes });
         }

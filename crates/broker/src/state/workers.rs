@@ -19,6 +19,8 @@ pub(crate) struct Service {
     pub(crate) label: u64,
     /// Whom it serves, and at which seat.
     pub(crate) serves: BTreeMap<Id, u32>,
+    /// How many seats were given out. None is twice: the words of the worker's clock count on for who has it.
+    pub(super) seats: u32,
     /// What it has of the leases of those: by their lease its own.
     pub(super) borrowed: BTreeMap<Id, Id>,
     /// Whoever it served has gone: it ends.
@@ -77,9 +79,11 @@ impl State {
             None => self.add_worker(user, label)?,
         };
         let service = self.service_of(worker);
-        let seat = (0..SEATS).find(|seat| !service.serves.values().any(|taken| taken == seat));
-        let seat = seat.expect("one with a free seat was chosen");
+        let seat = service.seats;
+        service.seats += 1;
         service.serves.insert(tenant, seat);
+        // Before who sits there: a broker that comes after gives no seat out again.
+        self.touch(Touched::Tenant(index(worker)));
         let post = Post { worker, seat };
         self.tenants.get_mut(tenant).expect("it asks").post = Some(post);
         self.touch(Touched::Tenant(index(tenant)));
@@ -89,9 +93,7 @@ impl State {
     /// A worker that processes of a user agreed to share.
     fn shared_worker(&self, user: u32, label: u64) -> Option<Id> {
         let is_shared = |(_, tenant): &(Id, &Tenant)| {
-            let is_open = |service: &Service| {
-                service.label == label && !service.is_dismissed && service.serves.len() < SEATS as usize
-            };
+            let is_open = |service: &Service| service.label == label && !service.is_dismissed && service.seats < SEATS;
             label != 0 && tenant.peer.user == user && !tenant.is_fenced && tenant.service.as_ref().is_some_and(is_open)
         };
         self.tenants.iter().find(is_shared).map(|(id, _)| id)
@@ -213,7 +215,8 @@ impl State {
         let posts: Vec<(Id, Post)> = self.tenants.iter().filter_map(|(id, tenant)| Some((id, tenant.post?))).collect();
         for (tenant, Post { worker, seat }) in posts {
             let service = self.tenants.get_mut(worker).and_then(|worker| worker.service.as_mut());
-            let is_free = |service: &&mut Service| seat < SEATS && !service.serves.values().any(|&taken| taken == seat);
+            let is_free =
+                |service: &&mut Service| seat < service.seats && !service.serves.values().any(|&taken| taken == seat);
             match service.filter(is_free).filter(|_| worker != tenant) {
                 Some(service) => drop(service.serves.insert(tenant, seat)),
                 None => self.tenants.get_mut(tenant).expect("it was listed").post = None,

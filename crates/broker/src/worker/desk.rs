@@ -16,7 +16,7 @@ use crate::trouble::{Told, Trouble};
 use crate::wire::{Id, Point, Refusal};
 
 /// How many calls are taken before others have their turn, and behind how many the stream writes its word at the latest.
-const TURN: usize = 32;
+const TURN: usize = 16;
 
 /// Launches that have not come to their end. Beyond, no more are taken: a driver holds up who puts in so many.
 const FLIGHT_MAX: u64 = 512;
@@ -162,10 +162,17 @@ impl Desk {
             return Ok(());
         }
         let carried = match head.task {
-            Task::Load => stock.load(device, head.module),
+            Task::Load => {
+                // That takes the host's time, which is no kernel's.
+                self.mark(stream)?;
+                stock.load(device, head.module)
+            }
             Task::Launch => self.launch(&head, rest, device, stock),
         };
         self.line.lane(stream).begin(number);
+        if head.task == Task::Load {
+            self.mark(stream)?;
+        }
         match carried {
             Ok(()) => Ok(()),
             Err((Trouble::Faulted { code }, _)) => Err(code),

@@ -45,6 +45,9 @@ const IDLE: Duration = Duration::from_millis(500);
 /// While it spins, the system is asked for orders in one of so many rounds.
 const ROUNDS: u32 = 16;
 
+/// Orders are looked at behind so many turns at the latest.
+const BUSY_MAX: u32 = 64;
+
 /// How long a kernel may run at a broker's workers.
 pub(crate) fn launch_limit(config: &Config) -> Duration {
     config.terms.launch_ms.map_or(LAUNCH_LIMIT, Duration::from_millis)
@@ -152,12 +155,18 @@ impl Worker {
 
     fn serve(&mut self) -> io::Result<()> {
         let mut last_work = Instant::now();
-        let (mut turns, mut rounds) = (0, 0_u32);
+        let (mut turns, mut rounds, mut busy) = (0, 0_u32, 0_u32);
         while !self.is_over {
             let has_worked = self.serve_desks();
             if has_worked {
                 turns = 0;
                 last_work = Instant::now();
+                busy = busy.wrapping_add(1);
+                // Who calls without an end keeps nobody else from being heard, and nothing that is wanted back.
+                if busy.is_multiple_of(BUSY_MAX) {
+                    self.stock.return_recalled();
+                    self.rest(Duration::ZERO)?;
+                }
                 continue;
             }
             turns += 1;

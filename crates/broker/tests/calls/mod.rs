@@ -84,6 +84,8 @@ pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
         "call-returns" => returns(socket),
         "call-gpu" => gpus(socket),
         "call-gated" => gated(socket),
+        "call-twice" => twice(socket),
+        "call-failures" => failures(socket),
         other => return faults::act(socket, other, seed).or_else(|| kills::act(socket, other, seed)),
     })
 }
@@ -175,6 +177,41 @@ fn points(socket: &Path) -> Outcome {
         }
     }
     assert_eq!(tenant.read(&lease)?, [wanted; 1000]);
+    Ok(())
+}
+
+pub(crate) fn all_callers_of_a_tenant_have_their_calls_carried_out(stage: &Stage) {
+    said(stage, "call-twice");
+}
+
+fn twice(socket: &Path) -> Outcome {
+    let mut tenant = Tenant::new(socket)?;
+    let lease = tenant.words(&[1; 100])?;
+    let mut wanted = 1;
+    for k in 0..6 {
+        tenant.step(&lease, k, 0)?.wait()?;
+        wanted = stepped(wanted, k);
+        assert_eq!(tenant.read(&lease)?, [wanted; 100]);
+        // The one before is gone, or stays, as it likes.
+        tenant.caller = Caller::of(&tenant.broker)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn failures_that_nobody_waits_for_hold_up_nobody(stage: &Stage) {
+    said(stage, "call-failures");
+}
+
+fn failures(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let (lease, kernel) = (tenant.words(&[1; 100])?, tenant.module.kernel("step")?);
+    let outside = [lease.argument(1 << 20), 1_u32.into(), 100_u32.into()];
+    let failed = (0..500).map(|_| tenant.caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &outside)));
+    let failed = failed.collect::<Result<Vec<_>, _>>()?;
+    tenant.step(&lease, 4, 0)?.wait()?;
+    assert_eq!(tenant.read(&lease)?, [stepped(1, 4); 100]);
+    let refused = failed.iter().filter(|call| call.wait().is_err()).count();
+    assert_eq!(refused, 500, "none is taken for one that went well");
     Ok(())
 }
 

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use freehold::Grid;
-use freehold_broker::{Access, Argument, Caller, Launch, Name, Named};
+use freehold_broker::wire::Id;
+use freehold_broker::{Access, Argument, Caller, Carried, Launch, Name, Named};
 
 use super::elsewhere::{self, Elsewhere};
 use super::{At, Failure, bytes, names};
@@ -45,6 +46,16 @@ pub(crate) struct Arguments {
 pub(crate) enum Wish {
     Value(Argument),
     Named { name: Name, access: Access, offset_bytes: u64 },
+}
+
+impl Wish {
+    /// What it is to a kernel, whatever memory it is.
+    fn kind(&self) -> Argument {
+        match self {
+            Self::Value(value) => value.clone(),
+            Self::Named { offset_bytes, .. } => Argument::Lease { lease: Id(0), offset_bytes: *offset_bytes },
+        }
+    }
 }
 
 /// Numbers with commas between them: one, two or three.
@@ -129,12 +140,22 @@ fn call_here(arguments: &Arguments, module: &Name, grid: Grid) -> Result<Duratio
         None => caller,
     };
     let kernel = caller.module(module.as_str())?.kernel(&arguments.kernel)?;
+    // A name is not leased for a call that is none.
+    let kinds: Vec<Argument> = arguments.arguments.iter().map(Wish::kind).collect();
+    Launch::new(&kernel, grid, &kinds).check()?;
     let mut leases = BTreeMap::new();
     let given = arguments.arguments.iter().map(|wish| argument(&caller, &arguments.arguments, &mut leases, wish));
     let given = given.collect::<Result<Vec<_>, Failure>>()?;
     let began = Instant::now();
-    caller.call(&Launch::new(&kernel, grid, &given))?.wait()?;
+    let outcome = caller.call(&Launch::new(&kernel, grid, &given)).and_then(|call| call.wait());
     let took = began.elapsed();
+    if let Err(error) = outcome {
+        // What was not written is as it was.
+        if error.carried() == Carried::Not {
+            leases.into_values().try_for_each(|named| caller.give_back(named))?;
+        }
+        return Err(error.into());
+    }
     for (_, named) in leases {
         caller.settle(named)?;
     }

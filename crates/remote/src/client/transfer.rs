@@ -119,7 +119,7 @@ impl Remote {
         let (session, inner) = (self.opened()?.session.clone(), &self.inner);
         let number = Numbers::take(&inner.numbers);
         let mut sums = Sums { chunk_bytes: self.chunk_bytes()?, behind: Vec::new() };
-        let (mut told, mut waiting) = (Uploaded::default(), Waiting::new(inner.line.patience));
+        let (mut told, mut waiting) = (Uploaded::default(), None);
         loop {
             let begin = UploadBegin {
                 call: Some(call(&session, &number)),
@@ -133,7 +133,9 @@ impl Remote {
                 Err(Ended::Refused(failure)) => return Err(failure),
                 Err(Ended::Lost(why)) => why,
             };
-            if !inner.runtime().block_on(waiting.pause()) {
+            // Since the connection was lost, and not since the upload began.
+            let patience = waiting.get_or_insert_with(|| Waiting::new(inner.line.patience));
+            if !inner.runtime().block_on(patience.pause()) {
                 return Err(inner.line.lost(&why));
             }
             let request = ResumeRequest { session: session.clone(), number: number.value() };
@@ -147,7 +149,7 @@ impl Remote {
             }
             sums.expect(&told)?;
             if told.bytes > before {
-                waiting.again();
+                waiting = None;
             }
         }
     }

@@ -36,7 +36,7 @@ pub(super) struct Calls {
     /// What belongs to no session is asked here.
     pub(super) link: Arc<Mutex<Link>>,
     /// Who waits for launches has a thread each: further ones wait for one.
-    pub(super) waits: Semaphore,
+    pub(super) waits: Arc<Semaphore>,
 }
 
 /// Fewer than there are threads for all that may wait: transfers and single calls have theirs.
@@ -70,10 +70,16 @@ impl Calls {
             Claim::Known(outcome) => outcome,
             Claim::New(sender) => {
                 let outcome = sender.subscribe();
-                // Not part of this call any more: it goes on where the client does not.
-                tokio::task::spawn_blocking(move || {
-                    let answer = work(&visit).map(|reply| reply.encode_to_vec());
-                    sender.send_replace(Some(answer));
+                // Not part of this call any more: it goes on where the client does not. One session has so many threads at a time.
+                tokio::spawn(async move {
+                    let turn = visit.turns.clone().acquire_owned().await.expect("nobody closes it");
+                    let work = move || {
+                        let answer = work(&visit).map(|reply| reply.encode_to_vec());
+                        sender.send_replace(Some(answer));
+                        drop(turn);
+                    };
+                    // Where it panics, who waits hears that nobody answers any more.
+                    let _ = tokio::task::spawn_blocking(work).await;
                 });
                 outcome
             }
@@ -98,7 +104,10 @@ impl Calls {
     async fn receive(&self, begin: UploadBegin, mut parts: Streaming<UploadMessage>) -> Result<Uploaded, Failure> {
         let (visit, call) = self.visit(begin.call.as_ref())?;
         let upload = visit.numbers.upload(&call, || Upload::new(visit.block(begin.block)?, &begin))?;
-        let Some(sender) = upload.begin(&begin)? else { return Ok(upload.told()) };
+        // Who sent it before may wait for the device.
+        let begun = upload.clone();
+        let sender = aside(move || begun.begin(&begin)).await?;
+        let Some(sender) = sender else { return aside(move || Ok(upload.told())).await };
         let permit = self.sessions.pinned.permit().await;
         let (queue, waiting) = mpsc::channel(QUEUE);
         let (pinned, life) = (self.sessions.pinned.clone(), visit.life);
@@ -239,7 +248,8 @@ impl Freehold for Calls {
         let proto::ResumeRequest { session, number } = request.into_inner();
         let upload = self.sessions.visit(&session)?.numbers.begun(number);
         // One of which no word has come stands at its beginning.
-        Ok(Response::new(upload.map_or_else(Uploaded::default, |upload| upload.resume())))
+        let told = aside(move || Ok(upload.map_or_else(Uploaded::default, |upload| upload.resume()))).await?;
+        Ok(Response::new(told))
     }
 
     type DownloadStream = Pin<Box<dyn Stream<Item = Sent> + Send>>;
@@ -364,8 +374,14 @@ impl Freehold for Calls {
     async fn wait(&self, request: Request<proto::WaitRequest>) -> Reply<Done> {
         let proto::WaitRequest { session, launch, timeout_ms } = request.into_inner();
         let visit = self.sessions.visit(&session)?;
-        let _turn = self.waits.acquire().await.expect("nobody closes it");
-        aside(move || visit.launches.wait(launch, Duration::from_millis(timeout_ms))).await?;
+        // It goes with the thread, and not with a client that does not wait any more.
+        let turn = self.waits.clone().acquire_owned().await.expect("nobody closes it");
+        aside(move || {
+            let waited = visit.launches.wait(launch, Duration::from_millis(timeout_ms));
+            drop(turn);
+            waited
+        })
+        .await?;
         Ok(Response::new(Done {}))
     }
 

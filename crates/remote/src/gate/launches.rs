@@ -1,13 +1,14 @@
 //! Modules and launches of a session: what its worker was asked to run, and what became of it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use freehold::{Grid, Stream};
 use freehold_broker::wire::Point;
 use freehold_broker::{
-    Access, Argument, Broker, Call, Caller, Kernel, Kind, Launch, Module, Named, Parameter, Signature,
+    Access, Argument, Broker, Call, CallError, Caller, Kernel, Kind, Launch, Module, Named, Parameter, Signature,
 };
 use tonic::Code;
 
@@ -35,12 +36,15 @@ struct Put {
     call: Call,
     /// What has a name, and is there again when the launch is over.
     named: Mutex<Vec<Named>>,
+    /// Whether somebody heard that it went wrong.
+    is_told: AtomicBool,
 }
 
 impl Put {
     /// Whether nobody has to wait for it.
     fn is_settled(&self) -> bool {
-        lock(&self.named).is_empty() && matches!(self.call.is_done(), Ok(true))
+        let is_over = || self.is_told.load(Ordering::Relaxed) || matches!(self.call.is_done(), Ok(true));
+        lock(&self.named).is_empty() && is_over()
     }
 }
 
@@ -109,11 +113,11 @@ impl Launches {
         let named = Mutex::new(named.into_values().collect());
         match put {
             Ok(call) => {
-                lock(&self.calls).insert(number, Arc::new(Put { call, named }));
+                lock(&self.calls).insert(number, Arc::new(Put { call, named, is_told: AtomicBool::new(false) }));
                 Ok(())
             }
             Err(failure) => {
-                self.settle(&named)?;
+                self.give_back(&named)?;
                 Err(failure)
             }
         }
@@ -130,7 +134,13 @@ impl Launches {
         let blocks = dimensions(request.blocks.as_ref());
         let grid = Grid { blocks, threads: dimensions(request.threads.as_ref()), shared_bytes: request.shared_bytes };
         let call = self.caller.call(&Launch { stream: request.stream, ..Launch::new(kernel, grid, &arguments) })?;
-        lock(&self.last).insert(request.stream, call.point());
+        // Another may have been put in meanwhile, behind this one.
+        let (mut last, point) = (lock(&self.last), call.point());
+        let known = last.entry(request.stream).or_insert(point);
+        if known.tenant != point.tenant || known.value < point.value {
+            *known = point;
+        }
+        drop(last);
         Ok(call)
     }
 
@@ -161,9 +171,24 @@ impl Launches {
             }
             let is_written = wishes().any(|other| other.name == wish.name && other.access() == proto::Access::Write);
             let access = if is_written { Access::Write } else { Access::Read };
-            named.insert(wish.name.clone(), self.caller.lease_named(&wish.name, access)?);
+            match self.caller.lease_named(&wish.name, access) {
+                Ok(one) => drop(named.insert(wish.name.clone(), one)),
+                Err(error) => {
+                    self.give_back(&Mutex::new(named.into_values().collect()))?;
+                    return Err(error.into());
+                }
+            }
         }
         Ok(named)
+    }
+
+    /// Names that no launch has written are what they were.
+    fn give_back(&self, named: &Mutex<Vec<Named>>) -> Result<(), Failure> {
+        let mut named = lock(named);
+        while let Some(one) = named.pop() {
+            self.caller.give_back(one)?;
+        }
+        Ok(())
     }
 
     fn settle(&self, named: &Mutex<Vec<Named>>) -> Result<(), Failure> {
@@ -177,8 +202,15 @@ impl Launches {
     /// Waits until a launch is over. One that is forgotten went well.
     pub(super) fn wait(&self, number: u64, timeout: Duration) -> Result<(), Failure> {
         let Some(put) = lock(&self.calls).get(&number).cloned() else { return Ok(()) };
-        put.call.wait_for(timeout.min(WAIT_MAX))?;
-        self.settle(&put.named)
+        match put.call.wait_for(timeout.min(WAIT_MAX)) {
+            Ok(()) => self.settle(&put.named),
+            Err(error @ CallError::TimedOut { .. }) => Err(error.into()),
+            Err(error) => {
+                put.is_told.store(true, Ordering::Relaxed);
+                self.give_back(&put.named)?;
+                Err(error.into())
+            }
+        }
     }
 
     /// Lets a stream's next work wait for all launches so far, on the device.

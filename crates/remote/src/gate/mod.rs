@@ -108,7 +108,7 @@ impl Gate {
             server = server.tls_config(identity.config()).map_err(io::Error::other)?;
         }
         let sessions = Arc::new(Sessions::new(self.device, self.socket));
-        let waits = Semaphore::new(WAITS_MAX);
+        let waits = Arc::new(Semaphore::new(WAITS_MAX));
         let calls = Calls { sessions: sessions.clone(), link: link.clone(), waits };
         // The longest is a module.
         let calls = FreeholdServer::new(calls).max_decoding_message_size(MODULE_BYTES_MAX + 4096);

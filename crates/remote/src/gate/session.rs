@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use freehold::{Device, Part, Stream};
 use freehold_broker::{Access, Argument, Broker, Lease, Policy};
+use tokio::sync::Semaphore;
 use tonic::Code;
 
 use super::launches::Launches;
@@ -24,6 +25,9 @@ const LIFE_MAX: Duration = Duration::from_secs(600);
 const LIFE_MIN: Duration = Duration::from_secs(1);
 
 const SESSIONS_MAX: usize = 256;
+
+/// How many calls of a session are carried out side by side.
+const TURNS_MAX: usize = 16;
 
 /// The client's choice. Who knows it has the session.
 pub(super) type Key = [u8; 16];
@@ -51,6 +55,8 @@ pub(super) struct Session {
     last: Mutex<Instant>,
     /// Calls under way.
     busy: AtomicU32,
+    /// Its calls that have a thread.
+    pub(super) turns: Arc<Semaphore>,
 }
 
 /// A call in a session, which lives meanwhile.
@@ -108,6 +114,7 @@ impl Sessions {
             blocks_ever: AtomicU64::new(0),
             last: Mutex::new(Instant::now()),
             busy: AtomicU32::new(1),
+            turns: Arc::new(Semaphore::new(TURNS_MAX)),
         };
         let session = Arc::new(session);
         lock(&self.known).insert(parse(key)?, session.clone());

@@ -101,6 +101,8 @@ impl Sender {
                 Part::Chunk(chunk) => self.write(visit, &mut lane, &chunk)?,
                 Part::End(end) => {
                     lane.settle()?;
+                    // What others sent of it before, too.
+                    visit.up()?.event()?.synchronize()?;
                     return self.complete(end.crc32c);
                 }
                 Part::Begin(_) => return Err(Failure::wrong("an upload begins once: send chunks, and then the end")),

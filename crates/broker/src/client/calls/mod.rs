@@ -45,6 +45,14 @@ impl<'a> Launch<'a> {
     pub fn new(kernel: &'a Kernel, grid: Grid, arguments: &'a [Argument]) -> Self {
         Self { kernel, grid, arguments, stream: 0, after: &[] }
     }
+
+    /// Looks at what can be seen to be wrong without a worker: number, kinds and sizes of arguments, and the grid.
+    ///
+    /// # Errors
+    /// Those of [`Caller::call`].
+    pub fn check(&self) -> Result<(), CallError> {
+        fits(self)
+    }
 }
 
 /// How the broker is spoken to.
@@ -66,13 +74,24 @@ impl Way {
     }
 }
 
+/// The seat of a tenant, for all of its callers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedSeat(Arc<Mutex<Option<Arc<Seat>>>>);
+
+impl SharedSeat {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Seat>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Who calls kernels: a tenant, and the worker that runs them, which is there from the first call on and replaced when it ended.
 #[derive(Debug)]
 pub struct Caller {
     way: Arc<Way>,
     /// Zero for a worker of its own.
     label: u64,
-    seat: Mutex<Option<Arc<Seat>>>,
+    /// A tenant has one seat, whoever calls for it: its calls are counted there.
+    seat: SharedSeat,
     patience: Mutex<Patience>,
     family: Family,
 }
@@ -83,7 +102,7 @@ impl Caller {
     /// # Errors
     /// [`LinkError::NoBroker`] where none is running.
     pub fn connect_at(path: &Path) -> Result<Self, CallError> {
-        Self::over(Way::Own(Box::new(Mutex::new(Link::connect(path)?))))
+        Self::over(Way::Own(Box::new(Mutex::new(Link::connect(path)?))), SharedSeat::default())
     }
 
     /// As [`connect_at`](Self::connect_at), at this user's broker.
@@ -99,13 +118,13 @@ impl Caller {
     /// # Errors
     /// Where the system maps no page.
     pub fn of(broker: &Broker) -> Result<Self, CallError> {
-        Self::over(Way::Tenant(broker.clone()))
+        Self::over(Way::Tenant(broker.clone()), broker.seat())
     }
 
-    fn over(way: Way) -> Result<Self, CallError> {
+    fn over(way: Way, seat: SharedSeat) -> Result<Self, CallError> {
         let family = Family::new().map_err(LinkError::from_system)?;
         let patience = Mutex::new(Patience::For(Duration::from_micros(50)));
-        Ok(Self { way: Arc::new(way), label: 0, seat: Mutex::new(None), patience, family })
+        Ok(Self { way: Arc::new(way), label: 0, seat, patience, family })
     }
 
     /// Agrees to share a worker with all processes of this user that say the same label: processes that take turns on a GPU pay
@@ -186,7 +205,7 @@ impl Caller {
 
     /// Forgets a worker that has ended.
     fn leave(&self, gone: &Arc<Seat>) {
-        let mut seat = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seat = self.seat.lock();
         if seat.as_ref().is_some_and(|known| Arc::ptr_eq(known, gone)) {
             *seat = None;
         }
@@ -194,7 +213,7 @@ impl Caller {
 
     /// The worker, hired where there is none.
     fn seat(&self) -> Result<Arc<Seat>, CallError> {
-        let mut seat = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seat = self.seat.lock();
         if let Some(known) = seat.as_ref().filter(|known| !known.has_ended()) {
             return Ok(known.clone());
         }

@@ -54,7 +54,10 @@ impl Caller {
         let before = match link.lease(id, Access::Read) {
             Ok(before) => before,
             Err(LinkError::Refused { refusal: Refusal::Busy { .. }, .. }) => return Ok(named),
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                link.give_back(granted.lease, Point::default())?;
+                return Err(error.into());
+            }
         };
         drop(link);
         let copied = match (before.segment, before.offset) == (granted.segment, granted.offset) {
@@ -90,5 +93,13 @@ impl Caller {
             link.call(Request::Publish { lease, policy: Policy::Restore, point: Point::default(), name })?;
         }
         Ok(link.give_back(lease, Point::default())?)
+    }
+
+    /// Gives back what has a name and was not written: it stays what it was.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn give_back(&self, named: Named) -> Result<(), CallError> {
+        Ok(self.link()?.give_back(named.lease, Point::default())?)
     }
 }

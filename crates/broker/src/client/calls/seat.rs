@@ -21,7 +21,7 @@ use crate::trouble::{Told, Trouble};
 use crate::wire::{Id, Point, Reply, Request};
 
 /// How many messages of calls that nobody waited for are kept.
-const TOLD_MAX: usize = 1024;
+const TOLD_MAX: usize = 1 << 16;
 
 /// How long who finds the ring full sleeps before it looks again.
 const FULL: Duration = Duration::from_millis(1);
@@ -129,6 +129,7 @@ impl Seat {
             if self.has_ended() {
                 return None;
             }
+            self.hear(line);
             turns += 1;
             if turns < self.spin.moments() {
                 self.spin.moment();
@@ -170,6 +171,7 @@ impl Seat {
                     continue;
                 }
             }
+            self.hear(&mut self.line());
             let began = *since.get_or_insert_with(Instant::now);
             let elapsed = began.elapsed();
             if timeout.is_some_and(|timeout| elapsed >= timeout) {
@@ -189,15 +191,25 @@ impl Seat {
         }
     }
 
-    /// How a call that is over went.
-    pub(super) fn outcome(&self, spot: Spot, kernel: &Kernel) -> Result<(), CallError> {
-        let mut line = self.line();
+    /// Takes messages out: where they have no room left, the worker takes no call.
+    fn hear(&self, line: &mut Line) {
+        let mut has_heard = false;
         while let Some(message) = self.calls.hear() {
+            has_heard = true;
             if line.told.len() == TOLD_MAX {
                 line.told.pop_front();
             }
             line.told.extend(Told::of(&message));
         }
+        if has_heard && self.calls.is_worker_asleep() {
+            self.wake();
+        }
+    }
+
+    /// How a call that is over went.
+    pub(super) fn outcome(&self, spot: Spot, kernel: &Kernel) -> Result<(), CallError> {
+        let mut line = self.line();
+        self.hear(&mut line);
         let of_call = |told: &&Told| told.stream == spot.stream && (told.number..=told.last).contains(&spot.number);
         if let Some(told) = line.told.iter().find(of_call) {
             return Err(self.sentence(told.trouble, kernel));

@@ -61,6 +61,28 @@ fn a_worker_serves_so_many_and_then_there_is_another() {
 }
 
 #[test]
+fn a_seat_is_given_out_once_whoever_leaves_and_whichever_broker_gives_it() {
+    let (mut state, mut pages) = (State::new(Limits { user_tenants: 60, ..limits() }, OWN), Pages::default());
+    let [stays, leaves] = [(); 2].map(|()| connected(&mut state));
+    let (worker, ..) = hired(&mut state, stays, 5);
+    assert_eq!(hired(&mut state, leaves, 5), (worker, 1, false));
+    state.end(leaves, &PASSED);
+    let next = connected(&mut state);
+    assert_eq!(hired(&mut state, next, 5), (worker, 2, false));
+    state.end(next, &PASSED);
+    state.take_effects(Vec::new());
+    let mut touched = Vec::new();
+    state.write_touched(|_, one| touched.push(one));
+    touched.into_iter().for_each(|one| pages.put(&state, one));
+    let limits = Limits { user_tenants: 60, ..limits() };
+    let mut state = State::recover(limits, OWN, |kind| pages.records(kind), |_| true);
+    state.take_effects(Vec::new());
+    let last = connected(&mut state);
+    assert_eq!(hired(&mut state, last, 5), (worker, 3, false));
+    check(&state);
+}
+
+#[test]
 fn only_a_worker_borrows_and_only_of_those_that_it_serves() {
     let mut state = State::new(limits(), OWN);
     let [one, other] = [(); 2].map(|()| connected(&mut state));
