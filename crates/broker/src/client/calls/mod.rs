@@ -223,7 +223,7 @@ impl Caller {
     }
 }
 
-/// A call that was put in. Dropped, it goes on.
+/// A call that was put in. Dropped, it goes on, while its tenant is there: wait for it before the process ends.
 #[derive(Debug)]
 pub struct Call {
     way: Arc<Way>,
