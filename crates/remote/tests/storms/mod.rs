@@ -102,12 +102,17 @@ pub(crate) fn client(words: &[OsString]) -> ExitCode {
 
 const CLIENT_BYTES: u64 = 16 << 20;
 
+/// Sessions, of which each may hold so much, and the witness's.
+const SESSIONS_MAX: u64 = 20;
+
 pub(crate) fn killed_clients(stage: &Stage) {
     let mut random = Random(seed());
     let witness = stage.remote();
     let bytes = random.bytes(3_000_000);
     let held = filled(&witness, &bytes);
     for killed in 0..cuts() {
+        // Sessions of the dead live for a second, with what they hold: so many at a time have room.
+        until_is("sessions of the dead end", true, || witness.totals().unwrap().sessions < SESSIONS_MAX);
         let direction = if random.below(2) == 0 { "up" } else { "down" };
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.arg("client").arg(stage.url()).arg(stage.folder.join("ca.pem")).arg(direction);
