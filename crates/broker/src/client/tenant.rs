@@ -15,6 +15,7 @@ use freehold::{Clock, Departure, Device, Family, Imported, Part, Permission, Pla
 use super::calls::SharedSeat;
 use super::leaver;
 use super::link::{Given, Granted, LOOK, Link, LinkError, Patience};
+use crate::calls::ENDED;
 use crate::name::{Name, NotAName};
 use crate::place;
 use crate::ring::{Doorstep, Sleeper, Spin};
@@ -22,9 +23,6 @@ use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, Request, Sums};
 
 /// Streams that write words behind the work of leases: work that takes long holds up the words of its own stream only.
 const MARKERS: usize = 4;
-
-/// What the broker writes to all words of a clock whose process is gone.
-const PASSED: u64 = 1 << 62;
 
 /// Why the broker did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -459,7 +457,7 @@ impl Broker {
         let clock = Arc::new(self.inner.device.clock(descriptor.as_fd(), bytes as usize / 8)?);
         let mut books = self.books();
         let of_the_dead: Vec<Id> =
-            books.clocks.iter().filter(|(_, clock)| clock.read(0) >= PASSED).map(|(&tenant, _)| tenant).collect();
+            books.clocks.iter().filter(|(_, clock)| clock.read(0) >= ENDED).map(|(&tenant, _)| tenant).collect();
         let gone: Vec<_> = of_the_dead.iter().filter_map(|tenant| books.clocks.remove(tenant)).collect();
         books.clocks.insert(tenant, clock.clone());
         drop(books);

@@ -104,7 +104,7 @@ impl State {
     fn tell_given(&mut self, lease: Id) {
         let Lease { holder, block, by: (from, _), given, .. } = *self.leases.get(lease).expect("it was given");
         let Block { segment, offset, bytes, .. } = *self.blocks.get(block).expect("it is leased");
-        let point = given.unwrap_or_default();
+        let point = given.expect("it was given");
         self.effects
             .push(Effect::Tell { to: holder, reply: Reply::Given { lease, segment, offset, bytes, point, from } });
     }
@@ -131,8 +131,9 @@ impl State {
                     let is_like = |old: &Lease| (new.block, new.access, new.name) == (old.block, old.access, old.name);
                     left.as_ref().is_none_or(is_like)
                 };
-                let is_given =
-                    |&(id, new): &(Id, &Lease)| id != lease && new.holder == to && is_made(new) && is_same(new);
+                let is_given = |&(id, new): &(Id, &Lease)| {
+                    id != lease && new.holder == to && new.given.is_some() && is_made(new) && is_same(new)
+                };
                 let (made, _) = self.leases.iter().find(is_given)?;
                 // The new one was written first.
                 if let Some(Lease { block, .. }) = left {

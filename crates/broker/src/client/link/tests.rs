@@ -12,27 +12,11 @@ use crate::ring::{RING_BYTES, Served};
 fn connected() -> (Link, Served, OwnedFd) {
     let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     let served = Shared::create("ring", RING_BYTES).unwrap();
-    let used = Shared::open(served.shared_file(), RING_BYTES).unwrap();
-    let link = Link {
-        socket,
-        ring: Used::new(used),
-        bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap(),
-        clock: Shared::create("clock", 4096).unwrap(),
-        device: 0,
-        tenant: Id(1),
-        number: 0,
-        patience: Patience::For(Duration::ZERO),
-        spin: Spin::new(),
-        family: Family::new().unwrap(),
-        given: VecDeque::new(),
-        taken: HashSet::default(),
-        ended: VecDeque::new(),
-        leave: VecDeque::new(),
-        recalled: VecDeque::new(),
-        refused: VecDeque::new(),
-        unanswered: 0,
-        is_over: false,
-    };
+    let ring = served.shared_file().try_clone().unwrap();
+    let clock = Shared::create("clock", CLOCK_WORDS as usize * 8).unwrap().shared_file().try_clone().unwrap();
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    let mut link = Link::over(socket, Id(1), 0, [ring, clock, bell]).unwrap();
+    link.patience = Patience::For(Duration::ZERO);
     (link, Served::new(served), theirs)
 }
 
