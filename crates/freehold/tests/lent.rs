@@ -11,7 +11,7 @@ use std::thread;
 
 use freehold::{Error, Lent, Permission};
 use freehold_driver::cuda::faults::Faults;
-use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CUresult, context, copy};
+use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CUresult, CUstream, context, copy, stream};
 use own::{N, Own, comes_back, grid, is_handed_out, opened};
 use shared::CHUNK;
 use zerocopy::IntoBytes;
@@ -26,6 +26,8 @@ fn transfer(own: &Own, to: &Lent, from: &[u32]) {
     assert_eq!(to.bytes(), size_of_val(from));
     context::push_current(&own.api, own.primary).unwrap();
     copy::host_to_device(&own.api, to.address(), from.as_bytes()).unwrap();
+    // The driver has read what it copies, and may be on its way with it.
+    stream::synchronize(&own.api, CUstream::NULL).unwrap();
     context::pop_current(&own.api).unwrap();
 }
 
