@@ -21,6 +21,10 @@ use crate::uses::Access;
 /// was lent to be written) waits on the device until the lending ends; other work goes on. A block that is dropped meanwhile is
 /// used again when the lending has ended.
 ///
+/// Whoever waits on the host for such work (with [`Stream::download`], [`Stream::synchronize`], a module that is loaded) waits for the
+/// end of the lending: another thread ends it then. A device whose streams await no words has the host wait where such work is put
+/// in.
+///
 /// Dropped without a word, it ends as with [`failed`](Self::failed): whoever hands the address to a transfer keeps this until that
 /// is over. Forgotten ([`std::mem::forget`]), it never ends, and what waits for it waits for ever.
 ///
@@ -147,14 +151,15 @@ impl Lent {
         Ok(true)
     }
 
-    /// Waits until the transfer may begin: for the work that uses the block, and for earlier lendings of it.
+    /// Waits until the transfer may begin: for the work that used the block before, and for earlier lendings of it. The thread
+    /// spins, and yields.
     ///
     /// # Errors
     /// As for [`is_ready`](Self::is_ready).
     pub fn wait(&self) -> Result<()> {
         let core = &self.context.inner.core;
         core.check()?;
-        self.earlier.iter().try_for_each(|&mark| core.wait_for_mark(mark))
+        self.earlier.iter().try_for_each(|&mark| core.await_mark(mark))
     }
 
     /// Ends the lending: the transfer is over, and all of it was read or written. Work that waited for it goes on.
