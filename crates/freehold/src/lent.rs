@@ -46,15 +46,14 @@ use crate::uses::Access;
 pub struct Lent {
     /// Of the block, which is not destroyed before the lending ends.
     context: Context,
-    lane: Arc<Lane>,
-    /// Of the lane.
+    /// Nothing once the lending has ended.
+    lane: Option<Arc<Lane>>,
     mark: Mark,
     range: Range<u64>,
     /// What may not have passed when the memory was lent, and comes before.
     earlier: Vec<Mark>,
     /// Where the end is noted, if the memory is written.
     undefined: Option<Arc<Undefined>>,
-    has_ended: bool,
 }
 
 impl Stream {
@@ -111,15 +110,7 @@ impl Stream {
         if let Some(undefined) = &undefined {
             undefined.begin(mark, &used.range());
         }
-        Ok(Lent {
-            context: used.context.clone(),
-            lane,
-            mark,
-            range: used.range(),
-            earlier,
-            undefined,
-            has_ended: false,
-        })
+        Ok(Lent { context: used.context.clone(), lane: Some(lane), mark, range: used.range(), earlier, undefined })
     }
 }
 
@@ -164,10 +155,7 @@ impl Lent {
 
     /// Ends the lending: the transfer is over, and all of it was read or written. Work that waited for it goes on.
     pub fn done(mut self) {
-        if let Some(undefined) = &self.undefined {
-            undefined.succeed(self.mark);
-        }
-        self.end();
+        self.end(Undefined::succeed);
     }
 
     /// Ends the lending: nothing reads or writes there any more, and what was to be written holds anything. Until it is
@@ -177,26 +165,19 @@ impl Lent {
         drop(self);
     }
 
-    fn end(&mut self) {
-        self.has_ended = true;
-        let core = &self.context.inner.core;
-        // The words are the parent's.
-        if core.is_child() {
-            return;
+    fn end(&mut self, note: impl FnOnce(&Undefined, Mark)) {
+        let (lane, core) = (self.lane.take(), &self.context.inner.core);
+        // In a fork the words are the parent's, and the locks may be held for ever.
+        let Some(lane) = lane.filter(|_| !core.is_child()) else { return };
+        if let Some(undefined) = &self.undefined {
+            note(undefined, self.mark);
         }
-        self.lane.end(self.mark.position);
-        core.lanes.give_back(self.lane.clone());
+        core.lanes.end(lane);
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if self.has_ended {
-            return;
-        }
-        if let Some(undefined) = &self.undefined {
-            undefined.fail(self.mark);
-        }
-        self.end();
+        self.end(Undefined::fail);
     }
 }
