@@ -42,7 +42,7 @@
 //! | wait | [`Stream::synchronize`], [`Event::synchronize`], [`Device::synchronize`] |
 //!
 //! Beside those, a call waits for the device only where its purpose needs it, and then says so: [`Stream::download`] and
-//! [`Stream::read`], those of variables, [`Block::release_now`], [`timeline::Recording::finish`].
+//! [`Stream::read`], those of variables, [`Lent::wait`], [`Block::release_now`], [`timeline::Recording::finish`].
 
 mod arena;
 mod block;
