@@ -32,15 +32,23 @@ pub(crate) struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Whether it was said where, for commands that work on this machine alone.
+    /// Whether it was said on the command line that the broker is elsewhere.
     pub(crate) fn is_said(&self) -> bool {
         self.at.is_some()
     }
 
+    /// Whether the broker is elsewhere, however that was said.
+    pub(crate) fn is_meant(&self) -> bool {
+        self.url().is_some()
+    }
+
+    fn url(&self) -> Option<String> {
+        self.at.clone().or_else(|| std::env::var("FREEHOLD_AT").ok().filter(|url| !url.is_empty()))
+    }
+
     /// The connection, if the broker is elsewhere.
     pub(super) fn connect(&self) -> Result<Option<Remote>, Failure> {
-        let variable = std::env::var("FREEHOLD_AT").ok().filter(|url| !url.is_empty());
-        let Some(url) = self.at.clone().or(variable) else { return Ok(None) };
+        let Some(url) = self.url() else { return Ok(None) };
         let ca = self.ca.as_deref().map(read).transpose()?;
         Ok(Some(Remote::connect(&url, &self.token()?, ca.as_deref())?))
     }
