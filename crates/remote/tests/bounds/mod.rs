@@ -2,12 +2,15 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use freehold_broker::Policy;
 use freehold_remote::proto::{self, argument::Value};
 use freehold_remote::{Code, Limits, Remote, Token};
-use tokio_stream::StreamExt;
+use tokio::sync::oneshot;
+use tokio_stream::{Stream, StreamExt};
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 use tonic_health::pb::HealthCheckRequest;
@@ -68,15 +71,22 @@ pub(crate) fn who_shows_no_token_in_time_is_parted_from(stage: &Stage) {
     assert!(raw.runtime.block_on(upload).unwrap().unwrap().into_inner().complete);
 }
 
+/// Whether a connection ends while nothing comes for so long.
+fn is_ended(stream: &mut TcpStream, pause: Duration) -> bool {
+    stream.set_read_timeout(Some(pause)).unwrap();
+    match stream.read_to_end(&mut Vec::new()) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
 pub(crate) fn strangers_make_room_for_who_comes_later(stage: &Stage) {
     let (_gate, port) = stage.limited_gate("plain", Limits { strangers_max: 4, ..Limits::default() });
     let known = connect(port);
     let mut strangers: Vec<_> = (0..4).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
     let second = connect(port);
-    let first = strangers[0].read(&mut [0; 64]);
-    assert!(matches!(first, Ok(0)) || first.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
-    strangers[3].set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    assert_eq!(strangers[3].read(&mut [0; 64]).unwrap_err().kind(), ErrorKind::WouldBlock, "only the oldest goes");
+    assert!(is_ended(&mut strangers[0], Duration::from_secs(5)), "the oldest makes room");
+    assert!(!is_ended(&mut strangers[3], Duration::from_millis(100)), "only the oldest goes");
     // Those that were let in are no strangers.
     let more: Vec<_> = (0..8).map(|_| connect(port)).collect();
     for remote in more.iter().chain([&known, &second]) {
@@ -128,11 +138,26 @@ pub(crate) fn an_upload_that_does_not_begin_is_ended(stage: &Stage) {
     assert_eq!((refused.code(), refused.message()), (Code::DeadlineExceeded, sentence));
 }
 
-/// A call of which the message does not come.
-async fn silent_call(channel: Channel, path: &'static str) -> Status {
+/// A message that does not come, and who hears that it is waited for.
+struct Silent(Option<oneshot::Sender<()>>);
+
+impl Stream for Silent {
+    type Item = proto::AllocRequest;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<proto::AllocRequest>> {
+        if let Some(sent) = self.0.take() {
+            // Nobody may listen.
+            let _ = sent.send(());
+        }
+        Poll::Pending
+    }
+}
+
+/// A call of which the message does not come. `sent` hears when the rest of it is on its way.
+async fn silent_call(channel: Channel, path: &'static str, sent: Option<oneshot::Sender<()>>) -> Status {
     let mut grpc = tonic::client::Grpc::new(channel);
     grpc.ready().await.unwrap();
-    let mut request = Request::new(tokio_stream::pending::<proto::AllocRequest>());
+    let mut request = Request::new(Silent(sent));
     request.metadata_mut().insert("authorization", format!("Bearer {TOKEN}").parse().unwrap());
     let codec = tonic_prost::ProstCodec::<_, proto::Done>::default();
     let path = tonic::codegen::http::uri::PathAndQuery::from_static(path);
@@ -147,7 +172,7 @@ pub(crate) fn a_call_that_does_not_come_is_ended(stage: &Stage) {
     let (_gate, port) = stage.limited_gate("plain", hasty());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for path in ["/freehold.v1.Freehold/Alloc", "/freehold.v1.Freehold/PutModule"] {
-        let refused = runtime.block_on(async { silent_call(channel(port).await, path).await });
+        let refused = runtime.block_on(async { silent_call(channel(port).await, path, None).await });
         let sentence = "the request did not come in time: send it whole, at once";
         assert_eq!((refused.code(), refused.message()), (Code::DeadlineExceeded, sentence));
     }
@@ -242,9 +267,11 @@ pub(crate) fn so_many_modules_are_taken_in_at_once(stage: &Stage) {
     let places: Vec<_> = (0..4)
         .map(|_| {
             let channel = runtime.block_on(channel(port));
-            let silent = runtime.spawn(silent_call(channel.clone(), "/freehold.v1.Freehold/PutModule"));
+            let (sent, is_sent) = oneshot::channel();
+            let silent = runtime.spawn(silent_call(channel.clone(), "/freehold.v1.Freehold/PutModule", Some(sent)));
+            runtime.block_on(is_sent).unwrap();
             // A call behind it on the same connection: by its answer the first has its place.
-            runtime.block_on(silent_call(channel, "/freehold.v1.Freehold/Nothing"));
+            runtime.block_on(silent_call(channel, "/freehold.v1.Freehold/Nothing", None));
             silent
         })
         .collect();

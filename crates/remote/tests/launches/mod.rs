@@ -193,11 +193,15 @@ pub(crate) fn a_refused_launch_holds_nothing(stage: &Stage) {
 
 pub(crate) fn a_long_refusal_says_that_it_was_cut(stage: &Stage) {
     let remote = stage.remote();
-    // The compiler says which text it does not take, which is long.
-    let failure = remote.put_module("bad", &format!(".version 8.0\n.{}", "a".repeat(10_000))).unwrap_err();
-    assert_eq!((failure.fault, failure.code), (Fault::Caller, Code::InvalidArgument));
-    assert!(failure.sentence.starts_with("the driver refuses the module:\n"), "{failure}");
-    assert!(failure.sentence.ends_with(" bytes were cut off on the way)"), "{failure}");
+    // All kernels that there are would be told.
+    let kernels = (100..300).map(|number| format!(".visible .entry kernel_number_{number}()\n{{\n    ret;\n}}\n"));
+    let text = format!(".version 8.0\n.target sm_80\n.address_size 64\n{}", kernels.collect::<String>());
+    let module = remote.put_module("many", &text).unwrap();
+    let failure = remote.launch(&module, "none", Grid::line(1, 1), &[]).unwrap_err();
+    assert_eq!((failure.fault, failure.code), (Fault::Caller, Code::NotFound));
+    let begin = "module many has no kernel none; it has kernel_number_100, kernel_number_101, ";
+    assert!(failure.sentence.starts_with(begin), "{failure}");
+    assert!(failure.sentence.ends_with("… (the last 1789 bytes were cut off on the way)"), "{failure}");
 }
 
 pub(crate) fn bad_launches_are_refused_in_a_sentence(stage: &Stage) {
