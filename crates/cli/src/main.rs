@@ -101,13 +101,19 @@ impl Command {
                 | Self::Call(_)
         )
     }
+
+    /// Whether it speaks to a broker, and to one of this machine alone.
+    fn speaks_here(&self) -> bool {
+        matches!(self, Self::Stop(_) | Self::Quota(_) | Self::Top(_))
+    }
 }
 
 fn main() -> ExitCode {
     let Arguments { elsewhere, command } = Arguments::parse();
-    if elsewhere.is_said() && !command.reaches_elsewhere() {
+    let is_meant = if command.speaks_here() { elsewhere.is_meant() } else { elsewhere.is_said() };
+    if is_meant && !command.reaches_elsewhere() {
         eprintln!(
-            "error: --at: this command works on this machine alone; put, get, ls, drop, totals, module and call work elsewhere"
+            "error: this command works on its own machine alone: say it there, or without --at and FREEHOLD_AT; put, get, ls, drop, totals, module and call work elsewhere"
         );
         return ExitCode::from(2);
     }

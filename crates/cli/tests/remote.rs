@@ -137,8 +137,127 @@ fn who_is_not_let_in_is_told_what_to_do() {
     std::fs::set_permissions(open.folder.join("other"), Permissions::from_mode(0o600)).unwrap();
     let another = "error: the token is another: use the one that `freehold serve` was started with\n";
     assert_eq!(refused(&["ls", "--token-file", "other"]), (another.to_owned(), Some(3)));
-    let alone = "error: --at: this command works on this machine alone; put, get, ls, drop, totals, module and call work elsewhere\n";
-    assert_eq!(refused(&["quota"]), (alone.to_owned(), Some(2)));
+}
+
+#[test]
+fn commands_of_one_machine_are_refused_elsewhere_however_that_was_said() {
+    let alone = "error: this command works on its own machine alone: say it there, or without --at and FREEHOLD_AT; \
+                 put, get, ls, drop, totals, module and call work elsewhere\n";
+    let folder = std::env::temp_dir();
+    let run = |words: &[&str], variable: &str| {
+        let mut command = command(&folder, "nobody");
+        // Had it reached a broker, it would have said that there is none.
+        command.env("FREEHOLD_BROKER", folder.join("freehold-nowhere")).env("FREEHOLD_AT", variable);
+        of(&command.args(words).output().expect("the binary starts"))
+    };
+    for words in
+        [&["stop"][..], &["stop", "--force"], &["quota"], &["quota", "4MiB"], &["top", "--once"], &["top", "--json"]]
+    {
+        let said = [&["--at", "https://localhost:1"][..], words].concat();
+        assert_eq!(run(&said, ""), (alone.to_owned(), Some(2)), "{said:?}");
+        assert_eq!(run(words, "https://localhost:1"), (alone.to_owned(), Some(2)), "{words:?}");
+        assert_eq!(run(words, "").1, Some(3), "{words:?}");
+    }
+    // What speaks to no broker is not concerned.
+    assert_eq!(run(&["lab", "--only", "nothing"], "https://localhost:1"), run(&["lab", "--only", "nothing"], ""));
+}
+
+/// How a command is refused: the whole of what it says, or its beginning and a word of it.
+enum Said {
+    All(&'static str),
+    Like(&'static str, &'static str),
+}
+
+#[test]
+fn every_bad_call_is_refused_here_as_it_is_elsewhere() {
+    use Said::{All, Like};
+    let open = Open::new("table");
+    let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/../broker/tests/calls/kernels.ptx");
+    open.said(&["module", "put", kernels, "--name", "blas/saxpy"]);
+    std::fs::write(open.folder.join("x"), [5, 0, 0, 0].repeat(100)).unwrap();
+    open.said(&["put", "x", "--name", "x"]);
+    let text = std::fs::read_to_string(kernels).unwrap();
+    std::fs::write(open.folder.join("broken.ptx"), text.replace("fma.rn.f32 %f3", "fma.rn.f32 %nowhere")).unwrap();
+    std::fs::write(open.folder.join("other.ptx"), text.replace("saxpy", "other")).unwrap();
+    std::fs::write(open.folder.join("none"), "").unwrap();
+    let call = |kernel, shape: [&'static str; 2], given: &[&'static str]| {
+        let mut words = vec!["call", "blas/saxpy", kernel, "--grid", shape[0], "--block", shape[1]];
+        given.iter().for_each(|given| words.extend(["--arg", given]));
+        words
+    };
+    let (one, step) = (["1", "1"], ["lease:x", "u32:2", "u32:100"]);
+    let missing = "there is no module no/such: `freehold module put FILE --name no/such` makes one";
+    let table: Vec<(Vec<&str>, Said, i32)> = vec![
+        (vec!["call", "no/such", "step", "--grid", "1", "--block", "1"], Like(missing, ""), 2),
+        (vec!["call", "/no", "step", "--grid", "1", "--block", "1"], Like("\"/no\": a part of a name", ""), 2),
+        (vec!["module", "drop", "no/such"], Like(missing, ""), 2),
+        (
+            call("stop", one, &[]),
+            All("module blas/saxpy has no kernel stop; it has empty, saxpy, step, spin, stray, sum"),
+            2,
+        ),
+        (call("step", one, &step[..1]), All("kernel step takes 3 arguments, 1 were given"), 2),
+        (call("step", one, &["lease:x", "f32:2", "u32:100"]), All("argument 2 of step is u32, f32 was given"), 2),
+        (call("step", one, &["lease:x", "u64:2", "u32:100"]), All("argument 2 of step is u32, u64 was given"), 2),
+        (
+            call("step", one, &["lease:x", "read:x", "u32:100"]),
+            All("argument 2 of step is u32, and a lease needs one of 8 bytes"),
+            2,
+        ),
+        (call("sum", one, &["lease:x", "bytes:0a0b"]), All("argument 2 of sum is 12 bytes, 2 bytes was given"), 2),
+        (
+            call("step", one, &["lease:x+400", "u32:2", "u32:1"]),
+            All("argument 1 of step begins at byte 400 of a lease of 400"),
+            2,
+        ),
+        (
+            call("empty", ["1", "2000"], &[]),
+            Like("a launch has 1 to 2147483647 blocks, ", "[1, 1, 1] of [2000, 1, 1]"),
+            2,
+        ),
+        (call("empty", ["1,70000", "1"], &[]), Like("a launch has 1 to 2147483647 blocks, ", "[1, 70000, 1] of"), 2),
+        (call("step", one, &["lease:y", "u32:2", "u32:100"]), All("there is no such name; nearest: x"), 1),
+        // A lease for reading is mapped for reading.
+        (
+            call("step", one, &["read:x", "u32:2", "u32:100"]),
+            Like("kernel step of blas/saxpy ended its worker: ", ""),
+            1,
+        ),
+        (
+            call("stray", one, &["lease:x", "u64:1099511627776"]),
+            Like("kernel stray of blas/saxpy ended its worker: ", ""),
+            1,
+        ),
+        (vec!["module", "put", "broken.ptx", "--name", "a"], Like("the driver refuses the module:\n", "line 35"), 2),
+        (vec!["module", "put", "none", "--name", "a"], All("a module has 1 to 16777216 bytes, and this one 0"), 2),
+        (
+            vec!["module", "put", "other.ptx", "--name", "blas/saxpy"],
+            All("a module of that name is there, with another text: drop it first"),
+            1,
+        ),
+        (vec!["put", "x", "--name", "x"], All("the name is taken: drop it first, or lease it for writing"), 1),
+        (vec!["put", "none", "--name", "a"], All("none is empty: there is nothing to publish"), 2),
+        (vec!["get", "y", "-o", "out"], All("there is no such name; nearest: x"), 1),
+        (vec!["drop", "y"], Like("there is no such name", ""), 1),
+    ];
+    for (words, said, status) in table {
+        let socket = open.folder.join("broker");
+        let here = of(&open.run_as(&[&words[..], &["--socket", socket.to_str().unwrap()]].concat()));
+        assert_eq!(open.refused(&words), here, "{words:?}");
+        let told = here.0.strip_prefix("error: ").and_then(|told| told.strip_suffix('\n')).unwrap_or(&here.0);
+        match said {
+            All(said) => assert_eq!(told, said, "{words:?}"),
+            Like(begin, within) => assert!(told.starts_with(begin) && told.contains(within), "{words:?}: {told}"),
+        }
+        assert_eq!(here.1, Some(status), "{words:?}: {told}");
+    }
+    // Nothing of it was written, and nothing is held.
+    let listed: serde_json::Value = serde_json::from_str(&open.said(&["ls", "--json"])).unwrap();
+    let x = &listed["names"][0];
+    assert_eq!((x["version"].as_u64(), x["readers"].as_u64(), x["writers"].as_u64()), (Some(1), Some(0), Some(0)));
+    open.said(&call("step", ["1", "128"], &step));
+    open.said(&["get", "x", "-o", "out"]);
+    assert_eq!(std::fs::read(open.folder.join("out")).unwrap(), [17, 0, 0, 0].repeat(100));
 }
 
 #[test]
@@ -191,6 +310,9 @@ fn the_bench_tells_of_tcp_and_grpc_beside_the_gate() {
     assert_eq!(of(&output), (String::new(), Some(0)));
     let told: serde_json::Value = serde_json::from_str(text(&output.stdout)).unwrap();
     let ids: Vec<_> = told["rows"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect();
-    assert_eq!(ids, ["tcp", "grpc_up", "grpc_down", "up", "down", "call", "launch"]);
+    assert_eq!(ids, ["tcp", "tcp_many", "grpc_up", "grpc_down", "up", "down", "call", "launch"]);
+    assert!(told["connections"].as_u64().is_some_and(|connections| (1..=4).contains(&connections)));
+    let rows = told["rows"].as_array().unwrap();
+    assert_eq!((rows[0]["of_tcp"].as_f64(), rows[1]["of_tcp_many"].as_f64()), (Some(1.0), Some(1.0)));
     assert_eq!((told["bytes"].as_u64(), told["tls"].as_bool()), (Some(8 << 20), Some(false)));
 }

@@ -164,10 +164,13 @@ impl From<Failure> for Status {
 /// The most bytes of a sentence that goes over the wire.
 const SENTENCE_BYTES_MAX: usize = 2048;
 
+/// What is too long for the way, as far as it goes, and how much is missing.
 fn cut(mut sentence: String) -> String {
     if sentence.len() > SENTENCE_BYTES_MAX {
+        let whole = sentence.len();
         sentence.truncate(sentence.floor_char_boundary(SENTENCE_BYTES_MAX));
-        sentence.push('…');
+        let gone = whole - sentence.len();
+        sentence.push_str(&format!("… (the last {gone} bytes were cut off on the way)"));
     }
     sentence
 }
@@ -254,6 +257,17 @@ mod tests {
     fn what_a_gate_says_arrives_as_it_was_said() {
         let said = Failure::wrong("the block has 8 bytes").with(CarriedOut::Yes).received(77);
         assert_eq!(Failure::from_status(&Status::from(said.clone())), Some(said));
+    }
+
+    #[test]
+    fn a_long_sentence_says_how_much_was_cut_off() {
+        let arrived = |sentence: &str| Failure::from_status(&Failure::wrong(sentence).into()).unwrap().sentence;
+        let most = "a".repeat(2048);
+        assert_eq!(arrived(&most), most);
+        let note = "… (the last 2 bytes were cut off on the way)";
+        assert_eq!(arrived(&format!("{most}bc")), format!("{most}{note}"));
+        // Never within a letter.
+        assert_eq!(arrived(&format!("{}é", "a".repeat(2047))), format!("{}{note}", "a".repeat(2047)));
     }
 
     #[test]

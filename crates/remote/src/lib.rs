@@ -1,6 +1,7 @@
 //! The broker for other machines. The **gate** is a process beside the broker that serves it over gRPC: for each remote session it is
 //! a tenant of the broker. [`Remote`] is the client. `proto/freehold.proto` is what they say to each other.
 
+mod alive;
 mod client;
 mod failure;
 mod gate;
@@ -17,7 +18,7 @@ mod token;
 
 pub use client::{Remote, RemoteArgument, RemoteBlock, RemoteCall, RemoteModule};
 pub use failure::{CarriedOut, Failure, Fault};
-pub use gate::{Gate, Identity};
+pub use gate::{Gate, Identity, Limits};
 pub use proto::{Name as Listed, Sums};
 pub use token::{NoToken, Token};
 pub use tonic::Code;

@@ -5,7 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "as in any test")]
 
+mod bounds;
 mod launches;
+mod lines;
 mod proxy;
 mod raw;
 mod refusals;
@@ -30,8 +32,8 @@ fn main() -> ExitCode {
             let (part, config) = Config::parse(program, vec!["part".into()], rest).expect("the words of a part");
             outcome(play(part, config))
         }
-        "serve" => outcome(keeper::run(&stage::config(rest[0].clone().into()), None, || println!("ready"))),
-        "gate" => outcome(stage::gate(rest[0].as_ref(), rest[1] == "tls")),
+        "serve" => outcome(keeper::run(&stage::config(rest), None, || println!("ready"))),
+        "gate" => outcome(stage::gate(rest)),
         "client" => storms::client(rest),
         // As with any test program, a word chooses the tests whose names have it.
         word => run(word),
@@ -65,14 +67,31 @@ const TESTS: &[Test] = &[
     ("what_does_not_fit_together_is_told_apart", refusals::what_does_not_fit_together_is_told_apart),
     ("an_unknown_session_and_an_unknown_block_are_refused", refusals::unknown_things_are_refused),
     ("offsets_outside_of_a_block_are_refused", refusals::offsets_outside_of_a_block_are_refused),
+    ("wild_numbers_are_refused_and_change_nothing", refusals::wild_numbers_are_refused),
     ("chunks_that_are_wrong_are_refused_and_the_upload_goes_on", refusals::chunks_that_are_wrong_are_refused),
     ("an_upload_with_another_checksum_is_not_complete", refusals::an_upload_with_another_checksum_is_not_complete),
     ("who_does_not_read_is_parted_from_and_holds_nobody_up", refusals::who_does_not_read_is_parted_from),
     ("what_is_leased_for_reading_is_not_written", refusals::what_is_leased_for_reading_is_not_written),
+    ("who_shows_no_token_in_time_is_parted_from", bounds::who_shows_no_token_in_time_is_parted_from),
+    ("strangers_make_room_for_who_comes_later", bounds::strangers_make_room_for_who_comes_later),
+    ("so_many_connections_are_served_and_others_wait", bounds::so_many_connections_are_served),
+    ("questions_without_a_token_are_short", bounds::questions_without_a_token_are_short),
+    ("an_upload_that_does_not_begin_is_ended", bounds::an_upload_that_does_not_begin_is_ended),
+    ("a_call_that_does_not_come_is_ended", bounds::a_call_that_does_not_come_is_ended),
+    ("a_greedy_session_leaves_others_room_for_transfers", bounds::a_greedy_session_leaves_lanes),
+    ("a_greedy_session_leaves_others_room_to_wait", bounds::a_greedy_session_leaves_waits),
+    ("a_greedy_session_leaves_others_threads", bounds::a_greedy_session_leaves_threads),
+    ("so_many_modules_are_taken_in_at_once", bounds::so_many_modules_are_taken_in_at_once),
+    ("a_busy_slow_line_is_one_connection", lines::a_busy_slow_line_is_one_connection),
+    ("an_upload_that_lasts_longer_than_patience_is_resumed", lines::a_long_upload_is_resumed),
     ("a_kernel_runs_on_blocks_of_a_session", launches::a_kernel_runs_on_blocks_of_a_session),
     ("what_a_kernel_writes_to_a_name_is_there_when_it_was_waited_for", launches::names_are_arguments),
     ("one_handle_is_the_same_elsewhere", launches::one_handle_is_the_same_elsewhere),
     ("a_repeated_launch_is_launched_once", launches::a_repeated_launch_is_launched_once),
+    ("a_launch_that_never_was_is_not_waited_for", launches::a_launch_that_never_was_is_not_waited_for),
+    ("launches_that_are_forgotten_went_well", launches::launches_that_are_forgotten_went_well),
+    ("a_refused_launch_publishes_nothing_and_holds_nothing", launches::a_refused_launch_holds_nothing),
+    ("a_long_refusal_says_that_it_was_cut", launches::a_long_refusal_says_that_it_was_cut),
     ("bad_launches_are_refused_in_a_sentence", launches::bad_launches_are_refused_in_a_sentence),
     ("a_kernel_that_faults_or_hangs_is_told_and_the_session_goes_on", launches::a_kernel_that_faults_or_hangs),
     ("every_call_happens_once_through_a_proxy_that_spoils_connections", storms::through_a_bad_proxy),

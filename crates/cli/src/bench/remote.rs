@@ -20,7 +20,7 @@ use crate::lab::table::Look;
 /// Only this run knows it, and only this machine is served.
 const TOKEN_BYTES: usize = 16;
 
-/// What of plain TCP's speed is to be reached.
+/// What of the speed of one connection of plain TCP is to be reached.
 const PART_MIN: f64 = 0.8;
 
 /// Plain TCP is written and read in pieces of this length.
@@ -50,6 +50,8 @@ struct Report {
     processors: usize,
     bytes: u64,
     tls: bool,
+    /// That the client divides large transfers among.
+    connections: usize,
     rows: Vec<Row>,
 }
 
@@ -60,8 +62,10 @@ struct Row {
     median_ns: f64,
     /// Of what moves bytes.
     gib_per_s: Option<f64>,
-    /// What of plain TCP's speed that is.
+    /// What of the speed of one connection of plain TCP that is.
     of_tcp: Option<f64>,
+    /// And of as many as the client has.
+    of_tcp_many: Option<f64>,
     met: Option<bool>,
 }
 
@@ -71,7 +75,9 @@ pub(super) fn run(arguments: &RemoteArguments) -> Result<String> {
     let remote = scene.connect(arguments)?;
     let from: Vec<u8> = (0..bytes).map(|at: usize| (at / 7) as u8).collect();
     let mut to = vec![0; bytes];
-    let tcp_ns = median(times, || tcp(&from, &mut to))?;
+    let connections = remote.connections();
+    let tcp_ns = median(times, || tcp(&from, &mut to, 1))?;
+    let tcp_many_ns = median(times, || tcp(&from, &mut to, connections))?;
     let [plain_up_ns, plain_down_ns] = plain(times, &from, &mut to)?;
     let block = remote.alloc(bytes as u64).map_err(|error| failed("memory", error))?;
     let up_ns = median(times, || remote.upload(&block, 0, &from).map_err(|error| failed("an upload", error)))?;
@@ -87,20 +93,24 @@ pub(super) fn run(arguments: &RemoteArguments) -> Result<String> {
         launched.map_err(|error| failed("a launch", error))
     })?;
     let moved = |id, what, median_ns: f64, is_judged: bool| {
-        let (gib_per_s, of_tcp) = (bytes as f64 / median_ns * 1e9 / (1_u64 << 30) as f64, tcp_ns / median_ns);
+        let gib_per_s = Some(bytes as f64 / median_ns * 1e9 / (1_u64 << 30) as f64);
+        let (of_tcp, of_tcp_many) = (tcp_ns / median_ns, Some(tcp_many_ns / median_ns));
         let met = is_judged.then_some(of_tcp >= PART_MIN);
-        Row { id, what, median_ns, gib_per_s: Some(gib_per_s), of_tcp: Some(of_tcp), met }
+        Row { id, what, median_ns, gib_per_s, of_tcp: Some(of_tcp), of_tcp_many, met }
     };
-    let single = |id, what, median_ns| Row { id, what, median_ns, gib_per_s: None, of_tcp: None, met: None };
+    let (gib_per_s, of_tcp, of_tcp_many, met) = (None, None, None, None);
+    let single = |id, what, median_ns| Row { id, what, median_ns, gib_per_s, of_tcp, of_tcp_many, met };
     let report = Report {
         device: scene.device.clone(),
         processors: std::thread::available_parallelism().map_or(1, usize::from),
         bytes: bytes as u64,
         tls: arguments.tls.is_some(),
+        connections,
         rows: vec![
-            moved("tcp", "plain TCP, memory to memory", tcp_ns, false),
-            moved("grpc_up", "plain gRPC up, memory to memory", plain_up_ns, false),
-            moved("grpc_down", "plain gRPC down, memory to memory", plain_down_ns, false),
+            moved("tcp", "plain TCP, one connection, memory to memory", tcp_ns, false),
+            moved("tcp_many", "plain TCP, as many connections as the client, likewise", tcp_many_ns, false),
+            moved("grpc_up", "plain gRPC up, one connection, likewise", plain_up_ns, false),
+            moved("grpc_down", "plain gRPC down, one connection, likewise", plain_down_ns, false),
             moved("up", "upload to the device", up_ns, true),
             moved("down", "download from the device", down_ns, true),
             single("call", "a call and its answer", call_ns),
@@ -126,19 +136,27 @@ fn median(times: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     Ok(taken[taken.len() / 2])
 }
 
-/// Moves bytes over one connection, from memory to memory.
-fn tcp(from: &[u8], to: &mut [u8]) -> Result<()> {
+/// Moves bytes over so many connections, each an equal part, from memory to memory.
+fn tcp(from: &[u8], to: &mut [u8], connections: usize) -> Result<()> {
     let refused = |error: std::io::Error| failed("plain TCP", error);
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(refused)?;
-    let address = listener.local_addr().map_err(refused)?;
+    let each = from.len().div_ceil(connections);
+    let move_part = |(from, to): (&[u8], &mut [u8])| {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(move || {
+                let mut stream = TcpStream::connect(address)?;
+                from.chunks(PIECE_BYTES).try_for_each(|piece| stream.write_all(piece))
+            });
+            let (mut stream, _) = listener.accept()?;
+            to.chunks_mut(PIECE_BYTES).try_for_each(|piece| stream.read_exact(piece))?;
+            sender.join().expect("a sender does not panic")
+        })
+    };
     std::thread::scope(|scope| {
-        let sender = scope.spawn(|| {
-            let mut stream = TcpStream::connect(address)?;
-            from.chunks(PIECE_BYTES).try_for_each(|piece| stream.write_all(piece))
-        });
-        let (mut stream, _) = listener.accept().map_err(refused)?;
-        to.chunks_mut(PIECE_BYTES).try_for_each(|piece| stream.read_exact(piece)).map_err(refused)?;
-        sender.join().expect("a sender does not panic").map_err(refused)
+        let parts = from.chunks(each).zip(to.chunks_mut(each));
+        let movers: Vec<_> = parts.map(|part| scope.spawn(move || move_part(part))).collect();
+        movers.into_iter().try_for_each(|mover| mover.join().expect("a mover does not panic")).map_err(refused)
     })
 }
 
@@ -207,7 +225,7 @@ impl Drop for Scene {
     }
 }
 
-const NAMES: [&str; 5] = ["what", "median", "GiB/s", "of TCP", "target"];
+const NAMES: [&str; 6] = ["what", "median", "GiB/s", "of one TCP", "of as many", "target"];
 
 impl Report {
     fn json(&self) -> String {
@@ -217,17 +235,20 @@ impl Report {
     fn table(&self, look: Look) -> String {
         let cells = |row: &Row| {
             let speed = row.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}"));
-            let part = row.of_tcp.map_or_else(String::new, |part| format!("{:.0} %", 100.0 * part));
+            let part = |part: Option<f64>| part.map_or_else(String::new, |part| format!("{:.0} %", 100.0 * part));
             let target =
-                if row.met.is_some() { format!("≥ {:.0} % of TCP", 100.0 * PART_MIN) } else { String::new() };
-            [row.what.to_owned(), time(row.median_ns), speed, part, target]
+                if row.met.is_some() { format!("≥ {:.0} % of one TCP", 100.0 * PART_MIN) } else { String::new() };
+            [row.what.to_owned(), time(row.median_ns), speed, part(row.of_tcp), part(row.of_tcp_many), target]
         };
-        let rows: Vec<[String; 5]> = self.rows.iter().map(cells).collect();
-        let (widths, is_number) = (widths(&NAMES, &rows), [false, true, true, true, false]);
+        let rows: Vec<[String; 6]> = self.rows.iter().map(cells).collect();
+        let (widths, is_number) = (widths(&NAMES, &rows), [false, true, true, true, true, false]);
         let (bold, dimmed) = (look.style(Style::new().bold()), look.style(Style::new().dimmed()));
         let names = line(&NAMES.map(str::to_owned), &widths, &is_number);
         let (mib, with) = (self.bytes >> 20, if self.tls { "with TLS" } else { "without TLS" });
-        let mut text = format!("{bold}{}, {} processors, {mib} MiB {with}{bold:#}\n\n", self.device, self.processors);
+        let (device, processors, connections) = (&self.device, self.processors, self.connections);
+        let mut text = format!(
+            "{bold}{device}, {processors} processors, {mib} MiB {with}, connections of the client: {connections}{bold:#}\n\n"
+        );
         text.push_str(&format!("{dimmed}{}{dimmed:#}\n", names.trim_end()));
         for (row, cells) in self.rows.iter().zip(&rows) {
             text.push_str(&judged(&line(cells, &widths, &is_number), row.met, look));

@@ -32,15 +32,23 @@ pub(crate) struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Whether it was said where, for commands that work on this machine alone.
+    /// Whether it was said on the command line that the broker is elsewhere.
     pub(crate) fn is_said(&self) -> bool {
         self.at.is_some()
     }
 
+    /// Whether the broker is elsewhere, however that was said.
+    pub(crate) fn is_meant(&self) -> bool {
+        self.url().is_some()
+    }
+
+    fn url(&self) -> Option<String> {
+        self.at.clone().or_else(|| std::env::var("FREEHOLD_AT").ok().filter(|url| !url.is_empty()))
+    }
+
     /// The connection, if the broker is elsewhere.
     pub(super) fn connect(&self) -> Result<Option<Remote>, Failure> {
-        let variable = std::env::var("FREEHOLD_AT").ok().filter(|url| !url.is_empty());
-        let Some(url) = self.at.clone().or(variable) else { return Ok(None) };
+        let Some(url) = self.url() else { return Ok(None) };
         let ca = self.ca.as_deref().map(read).transpose()?;
         Ok(Some(Remote::connect(&url, &self.token()?, ca.as_deref())?))
     }
@@ -141,6 +149,14 @@ pub(super) fn all(remote: &Remote) -> Result<Vec<names::Listed>, Failure> {
     Ok(listed.collect())
 }
 
+/// A module that is not there is as wrong as any other argument, as it is on this machine.
+pub(super) fn no_module(failure: freehold_remote::Failure) -> Failure {
+    match failure.code {
+        Code::NotFound if !failure.is_session_over => Failure::Wrong(failure.sentence),
+        _ => failure.into(),
+    }
+}
+
 /// Has a kernel launched, on memory that has names, and waits for it. How long it took.
 pub(super) fn call(
     remote: &Remote,
@@ -149,7 +165,8 @@ pub(super) fn call(
     grid: Grid,
     wishes: &[Wish],
 ) -> Result<Duration, Failure> {
-    let module = remote.module(module)?;
+    let module = remote.module(module).map_err(no_module)?;
+    module.expect_kernel(kernel)?;
     let given = wishes.iter().map(|wish| match wish {
         Wish::Value(value) => RemoteArgument::Value(value),
         Wish::Named { name, access, offset_bytes } => RemoteArgument::Named(name.as_str(), *access, *offset_bytes),

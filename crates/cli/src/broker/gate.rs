@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use freehold::open;
-use freehold_remote::{Gate, Identity, Token};
+use freehold_remote::{Gate, Identity, Limits, Token};
 
 use super::elsewhere::{Elsewhere, read};
 use super::{At, Failure};
@@ -130,5 +130,7 @@ fn serve(arguments: &GateArguments) -> Result<(), Failure> {
     let listener = TcpListener::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     let device = open::device(arguments.device.as_deref()).map_err(|error| Failure::Failed(error.to_string()))?;
     let identity = identity(arguments.tls.as_deref())?;
-    Gate { listener, identity, token, socket: arguments.at.path(), device }.serve().map_err(failed)
+    Gate { listener, identity, token, socket: arguments.at.path(), device, limits: Limits::default() }
+        .serve()
+        .map_err(failed)
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use freehold::Grid;
 use freehold_broker::wire::Id;
-use freehold_broker::{Access, Argument, Gpu, GpuError, GpuKernel, GpuResult, Kind, Parameter, Place, Signature};
+use freehold_broker::{
+    Access, Argument, CallError, Gpu, GpuError, GpuKernel, GpuResult, Kind, Parameter, Place, Signature,
+};
 use sha2::{Digest, Sha256};
 use tonic::Code;
 
@@ -40,6 +42,18 @@ impl RemoteModule {
 
     pub fn kernels(&self) -> &[Signature] {
         &self.kernels
+    }
+
+    /// Whether it has a kernel, without asking anybody.
+    ///
+    /// # Errors
+    /// [`CallError::NoKernel`], with those that there are.
+    pub fn expect_kernel(&self, kernel: &str) -> Result<(), CallError> {
+        if self.kernels.iter().any(|known| &*known.name == kernel) {
+            return Ok(());
+        }
+        let known = self.kernels.iter().map(|known| known.name.clone()).collect();
+        Err(CallError::NoKernel { module: self.told.name.as_str().into(), kernel: kernel.to_owned(), known })
     }
 }
 

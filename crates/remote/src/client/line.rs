@@ -2,16 +2,23 @@
 //! of sessions.
 
 use std::error::Error;
+use std::io;
 use std::net::IpAddr;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use freehold_broker::MODULE_BYTES_MAX;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
 use tokio::time::Instant;
+use tonic::codegen::{BoxFuture, Service};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
 use tonic::{Code, Request, Response, Status};
 
+use crate::alive::{Alive, PING, PONG, SILENCE};
 use crate::failure::{CarriedOut, Failure};
 use crate::proto::TotalsRequest;
 use crate::proto::freehold_client::FreeholdClient;
@@ -20,9 +27,6 @@ use crate::{CHUNK_BYTES_MAX, WINDOW_BYTES};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
-
-/// What a connection that says nothing is asked after, and how long it has to answer.
-const PING: Duration = Duration::from_secs(5);
 
 /// How long a lost connection is tried again.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -60,11 +64,11 @@ impl Line {
         let endpoint = endpoint(url, ca)?;
         let mut shown: MetadataValue<Ascii> = token.header().parse().expect("a token is visible letters");
         shown.set_sensitive(true);
-        let channel = endpoint.connect().await.map_err(|error| unreachable(url, &error))?;
+        let channel = endpoint.connect_with_connector(Dial).await.map_err(|error| unreachable(url, &error))?;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let lanes = (processors / 2).clamp(1, LANES_MAX);
         let mut channels = vec![channel];
-        channels.extend((1..lanes).map(|_| endpoint.connect_lazy()));
+        channels.extend((1..lanes).map(|_| endpoint.connect_with_connector_lazy(Dial)));
         let line = Self { url: url.to_owned(), channels, shown: Shown(shown), patience: PATIENCE };
         match tokio::time::timeout(CONNECT, line.client(0).totals(TotalsRequest {})).await {
             Ok(Ok(_)) => Ok(line),
@@ -82,7 +86,8 @@ impl Line {
 
     pub(super) fn client(&self, lane: usize) -> Client {
         let client = FreeholdClient::with_interceptor(self.channels[lane].clone(), self.shown.clone());
-        client.max_decoding_message_size(CHUNK_BYTES_MAX + 4096)
+        // The longest is what a module's kernels take, which is less than its text.
+        client.max_decoding_message_size(MODULE_BYTES_MAX)
     }
 
     /// Asks until somebody answers, or patience is over. What is asked is the same each time, so that it is carried out once.
@@ -126,6 +131,34 @@ impl Line {
     }
 }
 
+/// Makes connections that are given up when nothing moves in them.
+#[derive(Clone, Copy, Debug)]
+struct Dial;
+
+impl Service<Uri> for Dial {
+    type Response = TokioIo<Alive<TcpStream>>;
+    type Error = io::Error;
+    type Future = BoxFuture<Self::Response, io::Error>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(async move {
+            let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+            let stream = TcpStream::connect((bare(uri.host().unwrap_or_default()), port)).await?;
+            stream.set_nodelay(true)?;
+            Ok(TokioIo::new(Alive::new(stream, SILENCE)))
+        })
+    }
+}
+
+/// A host without the brackets that numbers of version 6 have in an address.
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
 /// A time that is waited for a connection, with pauses that become longer.
 pub(super) struct Waiting {
     patience: Duration,
@@ -160,9 +193,8 @@ fn endpoint(url: &str, ca: Option<&[u8]>) -> Result<Endpoint, Failure> {
     let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else { return Err(wrong()) };
     let mut endpoint = Endpoint::from(uri.clone())
         .connect_timeout(CONNECT)
-        .tcp_nodelay(true)
         .http2_keep_alive_interval(PING)
-        .keep_alive_timeout(PING)
+        .keep_alive_timeout(PONG)
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(4 * WINDOW_BYTES)
         .max_frame_size(CHUNK_BYTES_MAX as u32);
@@ -191,8 +223,7 @@ fn is_certificate(pem: &[u8]) -> bool {
 }
 
 fn is_loopback(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+    host == "localhost" || bare(host).parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 fn no_gate(url: &str) -> Failure {
@@ -221,8 +252,8 @@ fn why(url: &str, error: &(dyn Error + 'static)) -> Option<String> {
     if error.downcast_ref::<Status>().is_some_and(|status| status.code() == Code::Unimplemented) {
         return Some(no_gate(url).sentence);
     }
-    let system = error.downcast_ref::<std::io::Error>();
-    if system.is_some_and(|system| system.kind() == std::io::ErrorKind::ConnectionRefused) {
+    let system = error.downcast_ref::<io::Error>();
+    if system.is_some_and(|system| system.kind() == io::ErrorKind::ConnectionRefused) {
         return Some(format!(
             "nobody listens at {url}: start `freehold serve --listen ADDRESS` there, or look at the address"
         ));

@@ -88,6 +88,11 @@ impl Remote {
         self
     }
 
+    /// How many connections large transfers are divided among.
+    pub fn connections(&self) -> usize {
+        self.inner.line.lanes()
+    }
+
     /// Memory of the device.
     pub fn alloc(&self, bytes: u64) -> Result<RemoteBlock, Failure> {
         let request = |call| proto::AllocRequest { call: Some(call), bytes };

@@ -9,12 +9,13 @@ use std::time::Duration;
 use freehold_broker::wire::{Reply as Answered, Request as Ask};
 use freehold_broker::{Access, Host, Lease, Link, LinkError, Name, Policy};
 use prost::Message;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::download::{Download, Sent};
+use super::intake::Place;
 use super::lock;
 use super::once::Claim;
 use super::session::{Held, Session, Sessions, Visit};
@@ -31,28 +32,56 @@ const QUEUE: usize = 2;
 /// Chunks of a download where the client has no wish.
 const CHUNK_BYTES: usize = 1 << 20;
 
-pub(super) struct Calls {
-    pub(super) sessions: Arc<Sessions>,
-    /// What belongs to no session is asked here.
-    pub(super) link: Arc<Mutex<Link>>,
-    /// Who waits for launches has a thread each: further ones wait for one.
-    pub(super) waits: Arc<Semaphore>,
-}
+/// Who waits for launches has a thread each: further ones wait for one. Fewer than there are threads for all that may wait:
+/// transfers and single calls have theirs.
+const WAITS_MAX: usize = 128;
 
-/// Fewer than there are threads for all that may wait: transfers and single calls have theirs.
-pub(super) const WAITS_MAX: usize = 128;
+/// Calls of no session that have a thread.
+const ASKS_MAX: usize = 32;
+
+pub(super) struct Calls {
+    sessions: Arc<Sessions>,
+    /// What belongs to no session is asked here.
+    link: Arc<Mutex<Link>>,
+    asks: Arc<Semaphore>,
+    waits: Arc<Semaphore>,
+    /// How long an upload has to begin.
+    greeting: Duration,
+}
 
 type Reply<T> = Result<Response<T>, Status>;
 
-/// Runs what may wait for the device or the broker.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+/// Runs what may wait for the device or the broker, when it is its turn.
+async fn aside<T: Send + 'static>(
+    turns: &Arc<Semaphore>,
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let turn = turn(turns).await;
+    let work = move || {
+        // It goes with the thread, and not with a client that does not wait any more.
+        let _turn = turn;
+        work()
+    };
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(Failure::server("the gate broke off the call: tell who runs it").with(CarriedOut::Unknown)),
+        Err(_) => Err(broken_off()),
     }
 }
 
+async fn turn(turns: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    turns.clone().acquire_owned().await.expect("nobody closes it")
+}
+
+fn broken_off() -> Failure {
+    Failure::server("the gate broke off the call: tell who runs it").with(CarriedOut::Unknown)
+}
+
 impl Calls {
+    pub(super) fn new(sessions: Arc<Sessions>, link: Arc<Mutex<Link>>, greeting: Duration) -> Self {
+        let [asks, waits] = [ASKS_MAX, WAITS_MAX].map(|most| Arc::new(Semaphore::new(most)));
+        Self { sessions, link, asks, waits, greeting }
+    }
+
     fn visit(&self, call: Option<&Call>) -> Result<(Visit, Call), Failure> {
         let call = call.ok_or_else(|| Failure::wrong("the request has no call: say session and number"))?;
         Ok((self.sessions.visit(&call.session)?, call.clone()))
@@ -62,17 +91,17 @@ impl Calls {
     async fn once<R: Message + Default>(
         &self,
         call: Option<&Call>,
-        request: &impl Message,
+        print: u64,
         work: impl FnOnce(&Session) -> Result<R, Failure> + Send + 'static,
     ) -> Reply<R> {
         let (visit, call) = self.visit(call)?;
-        let mut outcome = match visit.numbers.claim(&call, print(request))? {
+        let mut outcome = match visit.numbers.claim(&call, print)? {
             Claim::Known(outcome) => outcome,
             Claim::New(sender) => {
                 let outcome = sender.subscribe();
                 // Not part of this call any more: it goes on where the client does not. One session has so many threads at a time.
                 tokio::spawn(async move {
-                    let turn = visit.turns.clone().acquire_owned().await.expect("nobody closes it");
+                    let turn = turn(&visit.turns).await;
                     let work = move || {
                         let answer = work(&visit).map(|reply| reply.encode_to_vec());
                         sender.send_replace(Some(answer));
@@ -86,7 +115,7 @@ impl Calls {
         };
         let answer = match outcome.wait_for(Option::is_some).await {
             Ok(answer) => answer.clone().expect("it was waited for"),
-            Err(_) => Err(Failure::server("the gate broke off the call: tell who runs it").with(CarriedOut::Unknown)),
+            Err(_) => Err(broken_off()),
         };
         let message = R::decode(answer?.as_slice()).expect("it was encoded here");
         Ok(Response::new(message))
@@ -97,7 +126,7 @@ impl Calls {
         ask: impl FnOnce(&mut Link) -> Result<T, LinkError> + Send + 'static,
     ) -> Result<T, Failure> {
         let link = self.link.clone();
-        aside(move || Ok(ask(&mut lock(&link))?)).await
+        aside(&self.asks, move || Ok(ask(&mut lock(&link))?)).await
     }
 
     /// Takes the chunks of an upload from the connection and hands them on, no faster than the device has room for them.
@@ -106,12 +135,13 @@ impl Calls {
         let upload = visit.numbers.upload(&call, || Upload::new(visit.block(begin.block)?, &begin))?;
         // Who sent it before may wait for the device.
         let begun = upload.clone();
-        let sender = aside(move || begun.begin(&begin)).await?;
-        let Some(sender) = sender else { return aside(move || Ok(upload.told())).await };
-        let permit = self.sessions.pinned.permit().await;
+        let sender = aside(&visit.turns, move || begun.begin(&begin)).await?;
+        let told = |turns: Arc<Semaphore>| async move { aside(&turns, move || Ok(upload.told())).await };
+        let Some(sender) = sender else { return told(visit.turns.clone()).await };
+        let permit = self.sessions.pinned.permit(&visit.lanes).await;
         let (queue, waiting) = mpsc::channel(QUEUE);
-        let (pinned, life) = (self.sessions.pinned.clone(), visit.life);
-        let writer = tokio::spawn(aside(move || sender.write_all(&visit, pinned.lane(permit)?, waiting)));
+        let (pinned, life, turns) = (self.sessions.pinned.clone(), visit.life, visit.turns.clone());
+        let writer = tokio::task::spawn_blocking(move || sender.write_all(&visit, pinned.lane(permit)?, waiting));
         let broken = loop {
             let part = match tokio::time::timeout(life, parts.message()).await {
                 Ok(Ok(Some(UploadMessage { part: Some(part) }))) => part,
@@ -136,7 +166,7 @@ impl Calls {
         let written = writer.await.map_err(|_| Failure::server("the gate broke off the upload: tell who runs it"))?;
         match broken {
             None => written,
-            Some(failure) => Err(failure.received(upload.told().bytes)),
+            Some(failure) => Err(failure.received(told(turns).await?.bytes)),
         }
     }
 }
@@ -151,10 +181,10 @@ fn not_read(status: &Status) -> Failure {
     }
 }
 
-/// A number of a request of a kind.
-fn print<M: Message>(request: &M) -> u64 {
+/// A number of a request of a kind, without the call that it is.
+fn print<M: Hash>(request: &M) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (std::any::type_name::<M>(), request.encode_to_vec()).hash(&mut hasher);
+    (std::any::type_name::<M>(), request).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -204,19 +234,19 @@ impl Freehold for Calls {
         let (sessions, key) = (self.sessions.clone(), session.clone());
         let opened =
             move || if resume { sessions.visit(&key) } else { sessions.open(&key, Duration::from_millis(life_ms)) };
-        let life_ms = aside(opened).await?.life.as_millis() as u64;
+        let life_ms = aside(&self.asks, opened).await?.life.as_millis() as u64;
         Ok(Response::new(proto::Session { session, life_ms, chunk_bytes_max: CHUNK_BYTES_MAX as u64 }))
     }
 
     async fn close(&self, request: Request<proto::CloseRequest>) -> Reply<Done> {
         let (sessions, key) = (self.sessions.clone(), request.into_inner().session);
-        aside(move || sessions.close(&key)).await?;
+        aside(&self.asks, move || sessions.close(&key)).await?;
         Ok(Response::new(Done {}))
     }
 
     async fn alloc(&self, request: Request<proto::AllocRequest>) -> Reply<Block> {
         let proto::AllocRequest { call, bytes } = request.into_inner();
-        self.once(call.as_ref(), &proto::AllocRequest { call: None, bytes }, move |session| {
+        self.once(call.as_ref(), print(&proto::AllocRequest { call: None, bytes }), move |session| {
             let len = usize::try_from(bytes).map_err(|_| Failure::wrong("so many bytes cannot be counted"))?;
             let lease: Lease<u8> = session.broker.reserve(session.up()?, len)?;
             Ok(block(&session.hold(lease)))
@@ -226,7 +256,7 @@ impl Freehold for Calls {
 
     async fn free(&self, request: Request<proto::FreeRequest>) -> Reply<Done> {
         let proto::FreeRequest { call, block } = request.into_inner();
-        self.once(call.as_ref(), &proto::FreeRequest { call: None, block }, move |session| {
+        self.once(call.as_ref(), print(&proto::FreeRequest { call: None, block }), move |session| {
             session.free(block)?;
             Ok(Done {})
         })
@@ -235,7 +265,11 @@ impl Freehold for Calls {
 
     async fn upload(&self, request: Request<Streaming<UploadMessage>>) -> Reply<Uploaded> {
         let mut parts = request.into_inner();
-        match parts.message().await {
+        let Ok(first) = tokio::time::timeout(self.greeting, parts.message()).await else {
+            let sentence = format!("nothing came of the upload for {:?}: send its begin at once", self.greeting);
+            return Err(Failure::caller(Code::DeadlineExceeded, sentence).into());
+        };
+        match first {
             Ok(Some(UploadMessage { part: Some(Part::Begin(begin)) })) => {
                 Ok(Response::new(self.receive(begin, parts).await?))
             }
@@ -246,9 +280,11 @@ impl Freehold for Calls {
 
     async fn resume_upload(&self, request: Request<proto::ResumeRequest>) -> Reply<Uploaded> {
         let proto::ResumeRequest { session, number } = request.into_inner();
-        let upload = self.sessions.visit(&session)?.numbers.begun(number);
+        let visit = self.sessions.visit(&session)?;
+        let upload = visit.numbers.begun(number);
         // One of which no word has come stands at its beginning.
-        let told = aside(move || Ok(upload.map_or_else(Uploaded::default, |upload| upload.resume()))).await?;
+        let told =
+            aside(&visit.turns, move || Ok(upload.map_or_else(Uploaded::default, |upload| upload.resume()))).await?;
         Ok(Response::new(told))
     }
 
@@ -264,10 +300,10 @@ impl Freehold for Calls {
             0 => CHUNK_BYTES,
             wish => wish.min(CHUNK_BYTES_MAX),
         };
-        let permit = self.sessions.pinned.permit().await;
-        let (download, chunks) = Download::new(visit, held, range, chunk_bytes);
+        let permit = self.sessions.pinned.permit(&visit.lanes).await;
         let (pinned, runtime) = (self.sessions.pinned.clone(), tokio::runtime::Handle::current());
-        let lane = aside(move || pinned.lane(permit)).await?;
+        let lane = aside(&visit.turns, move || pinned.lane(permit)).await?;
+        let (download, chunks) = Download::new(visit, held, range, chunk_bytes);
         tokio::task::spawn_blocking(move || download.read_all(lane, &runtime));
         Ok(Response::new(Box::pin(ReceiverStream::new(chunks))))
     }
@@ -275,8 +311,7 @@ impl Freehold for Calls {
     async fn publish(&self, request: Request<proto::PublishRequest>) -> Reply<Done> {
         let mut request = request.into_inner();
         let call = request.call.take();
-        let told = request.clone();
-        self.once(call.as_ref(), &told, move |session| {
+        self.once(call.as_ref(), print(&request), move |session| {
             let policy = match request.policy() {
                 proto::Policy::Restore => Policy::Restore,
                 proto::Policy::Drop => Policy::Drop,
@@ -291,8 +326,7 @@ impl Freehold for Calls {
     async fn lease(&self, request: Request<proto::LeaseRequest>) -> Reply<Block> {
         let mut request = request.into_inner();
         let call = request.call.take();
-        let told = request.clone();
-        self.once(call.as_ref(), &told, move |session| {
+        self.once(call.as_ref(), print(&request), move |session| {
             let lease = session.broker.lease::<u8>(session.up()?, &request.name, access(request.access)?)?;
             Ok(block(&session.hold(lease)))
         })
@@ -302,8 +336,7 @@ impl Freehold for Calls {
     async fn drop(&self, request: Request<proto::DropRequest>) -> Reply<Done> {
         let mut request = request.into_inner();
         let call = request.call.take();
-        let told = request.clone();
-        self.once(call.as_ref(), &told, move |session| {
+        self.once(call.as_ref(), print(&request), move |session| {
             session.broker.link()?.call(Ask::Drop { name: name(&request.name)? })?;
             Ok(Done {})
         })
@@ -330,29 +363,37 @@ impl Freehold for Calls {
         Ok(Response::new(proto::Names { names: names.ok_or_else(|| Failure::from(LinkError::Malformed))? }))
     }
 
-    async fn put_module(&self, request: Request<proto::PutModuleRequest>) -> Reply<proto::Module> {
+    async fn put_module(&self, mut request: Request<proto::PutModuleRequest>) -> Reply<proto::Module> {
+        let place: Option<Place> = request.extensions_mut().remove();
         let mut request = request.into_inner();
         let call = request.call.take();
-        let told = request.clone();
-        self.once(call.as_ref(), &told, move |session| session.launches.put(&request.name, &request.text)).await
+        let print = print(&request);
+        let put = move |session: &Session| {
+            let put = session.launches.put(&request.name, &request.text);
+            drop((request, place));
+            put
+        };
+        // What is remembered is its number alone: there may be many kernels.
+        let known: proto::Module = self.once(call.as_ref(), print, put).await?.into_inner();
+        let (visit, _) = self.visit(call.as_ref())?;
+        Ok(Response::new(visit.launches.describe(known.module)?))
     }
 
     async fn find_module(&self, request: Request<proto::FindModuleRequest>) -> Reply<proto::Module> {
         let proto::FindModuleRequest { session, name } = request.into_inner();
         let visit = self.sessions.visit(&session)?;
-        Ok(Response::new(aside(move || visit.launches.find(&name)).await?))
+        Ok(Response::new(aside(&visit.turns.clone(), move || visit.launches.find(&name)).await?))
     }
 
     async fn list_modules(&self, request: Request<proto::ListModulesRequest>) -> Reply<proto::Modules> {
         let visit = self.sessions.visit(&request.into_inner().session)?;
-        Ok(Response::new(aside(move || visit.launches.list()).await?))
+        Ok(Response::new(aside(&visit.turns.clone(), move || visit.launches.list()).await?))
     }
 
     async fn drop_module(&self, request: Request<proto::DropModuleRequest>) -> Reply<Done> {
         let mut request = request.into_inner();
         let call = request.call.take();
-        let told = request.clone();
-        self.once(call.as_ref(), &told, move |session| {
+        self.once(call.as_ref(), print(&request), move |session| {
             session.launches.drop_module(&request.name)?;
             Ok(Done {})
         })
@@ -362,8 +403,8 @@ impl Freehold for Calls {
     async fn launch(&self, request: Request<proto::LaunchRequest>) -> Reply<proto::Launched> {
         let mut request = request.into_inner();
         let call = request.call.take();
-        let (told, launch) = (request.clone(), call.as_ref().map_or(0, |call| call.number));
-        self.once(call.as_ref(), &told, move |session| {
+        let launch = call.as_ref().map_or(0, |call| call.number);
+        self.once(call.as_ref(), print(&("launch", request.encode_to_vec())), move |session| {
             let block = |block: &proto::BlockArgument| session.block(block.block)?.argument(block.offset);
             session.launches.launch(launch, &request, block)?;
             Ok(proto::Launched { launch })
@@ -374,14 +415,12 @@ impl Freehold for Calls {
     async fn wait(&self, request: Request<proto::WaitRequest>) -> Reply<Done> {
         let proto::WaitRequest { session, launch, timeout_ms } = request.into_inner();
         let visit = self.sessions.visit(&session)?;
-        // It goes with the thread, and not with a client that does not wait any more.
-        let turn = self.waits.clone().acquire_owned().await.expect("nobody closes it");
-        aside(move || {
-            let waited = visit.launches.wait(launch, Duration::from_millis(timeout_ms));
-            drop(turn);
-            waited
-        })
-        .await?;
+        let own = turn(&visit.waits).await;
+        let waited = aside(&self.waits, move || {
+            let _own = own;
+            visit.launches.wait(launch, Duration::from_millis(timeout_ms))
+        });
+        waited.await?;
         Ok(Response::new(Done {}))
     }
 

@@ -6,15 +6,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use freehold::{Grid, Stream};
-use freehold_broker::wire::Point;
+use freehold_broker::wire::{Id, Point};
 use freehold_broker::{
     Access, Argument, Broker, Call, CallError, Caller, Kernel, Kind, Launch, Module, Named, Parameter, Signature,
 };
 use tonic::Code;
 
 use super::lock;
+use super::over::Over;
 use crate::failure::Failure;
-use crate::proto::{self, BlockArgument, argument::Value};
+use crate::proto::{self, BlockArgument, NameArgument, argument::Value};
 
 /// Launches of a session that are under way, or went wrong and were not waited for.
 const LAUNCHES_MAX: usize = 1024;
@@ -25,10 +26,16 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Launches {
     caller: Caller,
     modules: Mutex<HashMap<u64, Module>>,
-    /// Those that went well are forgotten when there are many.
-    calls: Mutex<BTreeMap<u64, Arc<Put>>>,
+    calls: Mutex<Calls>,
     /// The points behind the last launch of each stream.
     last: Mutex<BTreeMap<u32, Point>>,
+}
+
+#[derive(Default)]
+struct Calls {
+    put: BTreeMap<u64, Arc<Put>>,
+    /// Of those that went well no more is kept than their numbers, when there are many.
+    over: Over,
 }
 
 /// A launch that was put in.
@@ -54,12 +61,15 @@ impl Launches {
         Ok(Self { caller: Caller::of(broker)?, modules, calls, last })
     }
 
+    /// Its number: [`describe`](Self::describe) says the rest.
     pub(super) fn put(&self, name: &str, text: &str) -> Result<proto::Module, Failure> {
-        Ok(self.know(self.caller.put_module(name, text)?))
+        let module = self.know(self.caller.put_module(name, text)?);
+        Ok(proto::Module { module, ..proto::Module::default() })
     }
 
     pub(super) fn find(&self, name: &str) -> Result<proto::Module, Failure> {
-        Ok(self.know(self.caller.module(name)?))
+        let module = self.know(self.caller.module(name)?);
+        self.describe(module)
     }
 
     pub(super) fn list(&self) -> Result<proto::Modules, Failure> {
@@ -77,16 +87,28 @@ impl Launches {
         Ok(self.caller.drop_module(name)?)
     }
 
-    fn know(&self, module: Module) -> proto::Module {
-        let told = proto::Module {
-            module: module.id().0,
-            name: module.name().to_string(),
-            bytes: module.bytes(),
-            sha256: module.hash().to_vec(),
-            kernels: module.kernels().iter().map(kernel).collect(),
-        };
-        lock(&self.modules).insert(told.module, module);
-        told
+    fn know(&self, module: Module) -> u64 {
+        let number = module.id().0;
+        lock(&self.modules).insert(number, module);
+        number
+    }
+
+    fn known(&self, module: u64) -> Result<Module, Failure> {
+        lock(&self.modules).get(&module).cloned().ok_or_else(|| {
+            let sentence = format!("the session knows no module {module}: put it, or find it by its name first");
+            Failure::caller(Code::NotFound, sentence)
+        })
+    }
+
+    pub(super) fn describe(&self, module: u64) -> Result<proto::Module, Failure> {
+        let known = self.known(module)?;
+        Ok(proto::Module {
+            module,
+            name: known.name().to_string(),
+            bytes: known.bytes(),
+            sha256: known.hash().to_vec(),
+            kernels: known.kernels().iter().map(kernel).collect(),
+        })
     }
 
     /// Puts a launch in. `block` makes arguments of the session's blocks.
@@ -96,13 +118,18 @@ impl Launches {
         request: &proto::LaunchRequest,
         block: impl Fn(&BlockArgument) -> Result<Argument, Failure>,
     ) -> Result<(), Failure> {
-        let known = lock(&self.modules).get(&request.module).cloned();
-        let module = known.ok_or_else(|| {
-            let sentence =
-                format!("the session knows no module {}: put it, or find it by its name first", request.module);
-            Failure::caller(Code::NotFound, sentence)
-        })?;
+        let module = self.known(request.module)?;
         let kernel = module.kernel(&request.kernel)?;
+        // A name is not leased for a launch that is none.
+        let kinds = |place, given: &proto::Argument| match &given.value {
+            Some(
+                Value::Name(NameArgument { offset: offset_bytes, .. })
+                | Value::Block(BlockArgument { offset: offset_bytes, .. }),
+            ) => Ok(Argument::Lease { lease: Id(0), offset_bytes: *offset_bytes }),
+            given => value(place, given.as_ref()),
+        };
+        let (grid, arguments) = shape(request, kinds)?;
+        Launch { stream: request.stream, ..Launch::new(&kernel, grid, &arguments) }.check()?;
         self.expect_room()?;
         let named = self.lease_named(&request.arguments)?;
         let put = self.put_in(&kernel, request, |place, given| match &given.value {
@@ -113,7 +140,8 @@ impl Launches {
         let named = Mutex::new(named.into_values().collect());
         match put {
             Ok(call) => {
-                lock(&self.calls).insert(number, Arc::new(Put { call, named, is_told: AtomicBool::new(false) }));
+                let put = Put { call, named, is_told: AtomicBool::new(false) };
+                lock(&self.calls).put.insert(number, Arc::new(put));
                 Ok(())
             }
             Err(failure) => {
@@ -129,10 +157,7 @@ impl Launches {
         request: &proto::LaunchRequest,
         argument: impl Fn(usize, &proto::Argument) -> Result<Argument, Failure>,
     ) -> Result<Call, Failure> {
-        let arguments = (1..).zip(&request.arguments).map(|(place, given)| argument(place, given));
-        let arguments = arguments.collect::<Result<Vec<_>, Failure>>()?;
-        let blocks = dimensions(request.blocks.as_ref());
-        let grid = Grid { blocks, threads: dimensions(request.threads.as_ref()), shared_bytes: request.shared_bytes };
+        let (grid, arguments) = shape(request, argument)?;
         let call = self.caller.call(&Launch { stream: request.stream, ..Launch::new(kernel, grid, &arguments) })?;
         // Another may have been put in meanwhile, behind this one.
         let (mut last, point) = (lock(&self.last), call.point());
@@ -146,10 +171,15 @@ impl Launches {
 
     fn expect_room(&self) -> Result<(), Failure> {
         let mut calls = lock(&self.calls);
-        if calls.len() >= LAUNCHES_MAX {
-            calls.retain(|_, put| !put.is_settled());
+        let Calls { put, over } = &mut *calls;
+        if put.len() >= LAUNCHES_MAX {
+            for (number, put) in put.extract_if(.., |_, put| put.is_settled()) {
+                if !put.is_told.load(Ordering::Relaxed) {
+                    over.add(number);
+                }
+            }
         }
-        if calls.len() < LAUNCHES_MAX {
+        if put.len() < LAUNCHES_MAX {
             return Ok(());
         }
         let sentence = format!("{LAUNCHES_MAX} launches are under way or went wrong: wait for some first");
@@ -199,9 +229,17 @@ impl Launches {
         Ok(())
     }
 
-    /// Waits until a launch is over. One that is forgotten went well.
+    /// Waits until a launch is over.
     pub(super) fn wait(&self, number: u64, timeout: Duration) -> Result<(), Failure> {
-        let Some(put) = lock(&self.calls).get(&number).cloned() else { return Ok(()) };
+        let calls = lock(&self.calls);
+        if calls.over.has(number) {
+            return Ok(());
+        }
+        let put = calls.put.get(&number).cloned().ok_or_else(|| {
+            let sentence = format!("the session knows no launch {number}: wait for the number that Launch answered");
+            Failure::caller(Code::NotFound, sentence)
+        })?;
+        drop(calls);
         match put.call.wait_for(timeout.min(WAIT_MAX)) {
             Ok(()) => self.settle(&put.named),
             Err(error @ CallError::TimedOut { .. }) => Err(error.into()),
@@ -221,6 +259,16 @@ impl Launches {
         }
         Ok(())
     }
+}
+
+/// What is launched: the grid, and the arguments, which are counted from 1.
+fn shape(
+    request: &proto::LaunchRequest,
+    argument: impl Fn(usize, &proto::Argument) -> Result<Argument, Failure>,
+) -> Result<(Grid, Vec<Argument>), Failure> {
+    let arguments = (1..).zip(&request.arguments).map(|(place, given)| argument(place, given));
+    let [blocks, threads] = [&request.blocks, &request.threads].map(|told| dimensions(told.as_ref()));
+    Ok((Grid { blocks, threads, shared_bytes: request.shared_bytes }, arguments.collect::<Result<_, _>>()?))
 }
 
 fn dimensions(told: Option<&proto::Dimensions>) -> [u32; 3] {

@@ -1,9 +1,12 @@
 //! The gate: a process that serves a broker over gRPC. It owns the listener, TLS, and who is let in; what calls do is in `calls`.
 
 mod calls;
+mod door;
 mod download;
+mod intake;
 mod launches;
 mod once;
+mod over;
 mod pinned;
 mod session;
 mod upload;
@@ -16,15 +19,17 @@ use std::time::Duration;
 
 use freehold::Device;
 use freehold_broker::wire::{Reply, Request as Ask, Sums};
-use freehold_broker::{Link, LinkError, MODULE_BYTES_MAX};
-use tokio::sync::Semaphore;
+use freehold_broker::{Link, LinkError};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Server, ServerTlsConfig};
 use tonic::{Request, Status};
 
-use self::calls::{Calls, WAITS_MAX};
+use self::calls::Calls;
+use self::door::Badge;
+use self::intake::Intake;
 use self::session::Sessions;
+use crate::alive::{PING, PONG, SILENCE};
 use crate::failure::Failure;
 use crate::proto::DESCRIPTORS;
 use crate::proto::freehold_server::FreeholdServer;
@@ -34,11 +39,14 @@ use crate::{CHUNK_BYTES_MAX, WINDOW_BYTES};
 /// How often the gate looks whether the broker is still there, and for sessions that are over.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What a connection that says nothing is asked after, and how long it has to answer.
-const PING: Duration = Duration::from_secs(10);
-
 /// Calls that one connection may have under way.
 const STREAMS_MAX: u32 = 256;
+
+/// The most bytes of a request's headers.
+const HEADERS_BYTES_MAX: u32 = 16 << 10;
+
+/// The most bytes of a question that is no call: names of services.
+const QUESTION_BYTES_MAX: usize = 1024;
 
 /// A certificate with its key.
 #[derive(Clone)]
@@ -67,6 +75,26 @@ impl std::fmt::Debug for Identity {
     }
 }
 
+/// What clients may take of a gate.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at once. Who comes then waits for one to end.
+    pub connections_max: usize,
+    /// Connections at once that have not shown the token. The oldest makes room.
+    pub strangers_max: usize,
+    /// How long a connection has to show the token, a request to come, and an upload to begin.
+    pub greeting: Duration,
+    /// How long nothing may move in a connection.
+    pub silence: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let greeting = Duration::from_secs(10);
+        Self { connections_max: 512, strangers_max: 64, greeting, silence: SILENCE }
+    }
+}
+
 /// What a gate has to know.
 #[derive(Debug)]
 pub struct Gate {
@@ -78,6 +106,7 @@ pub struct Gate {
     pub socket: PathBuf,
     /// The broker's device.
     pub device: Device,
+    pub limits: Limits,
 }
 
 impl Gate {
@@ -86,6 +115,10 @@ impl Gate {
     /// # Errors
     /// Where no broker answers, where certificate and key are none, or where the system refuses what the gate needs.
     pub fn serve(self) -> io::Result<()> {
+        // Connections and sessions have descriptors, more than many systems give at first.
+        let mut descriptors = getrlimit(Resource::Nofile);
+        descriptors.current = descriptors.maximum;
+        setrlimit(Resource::Nofile, descriptors)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let link = Arc::new(Mutex::new(Link::connect(&self.socket).map_err(io::Error::other)?));
         let served = runtime.block_on(self.run(link));
@@ -102,18 +135,17 @@ impl Gate {
             .initial_connection_window_size(4 * WINDOW_BYTES)
             .max_frame_size(CHUNK_BYTES_MAX as u32)
             .max_concurrent_streams(STREAMS_MAX)
+            .http2_max_header_list_size(HEADERS_BYTES_MAX)
             .http2_keepalive_interval(Some(PING))
-            .http2_keepalive_timeout(Some(PING));
+            .http2_keepalive_timeout(Some(PONG));
         if let Some(identity) = self.identity {
             server = server.tls_config(identity.config()).map_err(io::Error::other)?;
         }
         let sessions = Arc::new(Sessions::new(self.device, self.socket));
-        let waits = Arc::new(Semaphore::new(WAITS_MAX));
-        let calls = Calls { sessions: sessions.clone(), link: link.clone(), waits };
-        // The longest is a module.
-        let calls = FreeholdServer::new(calls).max_decoding_message_size(MODULE_BYTES_MAX + 4096);
+        let calls = Intake::new(Calls::new(sessions.clone(), link.clone(), self.limits.greeting), self.limits.greeting);
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<FreeholdServer<Calls>>().await;
+        let health_service = health_service.max_decoding_message_size(QUESTION_BYTES_MAX);
         let reflection = || {
             tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(DESCRIPTORS)
@@ -121,6 +153,8 @@ impl Gate {
         };
         let newer = reflection().build_v1().map_err(io::Error::other)?;
         let older = reflection().build_v1alpha().map_err(io::Error::other)?;
+        let (newer, older) =
+            (newer.max_decoding_message_size(QUESTION_BYTES_MAX), older.max_decoding_message_size(QUESTION_BYTES_MAX));
         let guard = Guard { token: Arc::new(self.token) };
         let served = server
             .add_service(health_service)
@@ -128,7 +162,7 @@ impl Gate {
             // Many tools ask for this one alone.
             .add_service(InterceptedService::new(older, guard.clone()))
             .add_service(InterceptedService::new(calls, guard))
-            .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)));
+            .serve_with_incoming(door::visitors(listener, self.limits));
         tokio::select! {
             served = served => served.map_err(io::Error::other),
             () = watch(sessions, link) => Ok(()),
@@ -146,6 +180,7 @@ impl tonic::service::Interceptor for Guard {
     fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
         let shown = request.metadata().get("authorization");
         if shown.is_some_and(|shown| self.token.is_in(shown.as_bytes())) {
+            request.extensions().get::<Badge>().expect("every connection has one").welcome();
             return Ok(request);
         }
         let sentence = match shown {

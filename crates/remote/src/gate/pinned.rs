@@ -34,7 +34,12 @@ pub(super) struct Lane {
     /// Slots that the device may still use, the oldest first, with the bytes of each.
     flying: VecDeque<(usize, usize, Event)>,
     next: usize,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
+}
+
+/// The right to a lane: the session's, and the gate's.
+pub(super) struct Permit {
+    _permits: [OwnedSemaphorePermit; 2],
 }
 
 impl Pinned {
@@ -42,13 +47,15 @@ impl Pinned {
         Self { device, idle: Mutex::default(), permits: Arc::new(Semaphore::new(LANES_MAX)) }
     }
 
-    /// The right to a lane, when there is one.
-    pub(super) async fn permit(&self) -> OwnedSemaphorePermit {
-        self.permits.clone().acquire_owned().await.expect("nobody closes it")
+    /// The right to a lane, when the session may have one more and there is one.
+    pub(super) async fn permit(&self, of_session: &Arc<Semaphore>) -> Permit {
+        let own = of_session.clone().acquire_owned().await.expect("nobody closes it");
+        let one = self.permits.clone().acquire_owned().await.expect("nobody closes it");
+        Permit { _permits: [own, one] }
     }
 
     /// A lane, which may have to be made.
-    pub(super) fn lane(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Result<Lane, Failure> {
+    pub(super) fn lane(self: &Arc<Self>, permit: Permit) -> Result<Lane, Failure> {
         let idle = lock(&self.idle).pop();
         let memory = match idle {
             Some(memory) => memory,

@@ -26,8 +26,11 @@ const LIFE_MIN: Duration = Duration::from_secs(1);
 
 const SESSIONS_MAX: usize = 256;
 
-/// How many calls of a session are carried out side by side.
+/// How many calls of a session are carried out side by side, how many of its transfers move, and how many of its waits wait: a part
+/// of what the gate has, so that others go on.
 const TURNS_MAX: usize = 16;
+const SESSION_LANES_MAX: usize = 8;
+const SESSION_WAITS_MAX: usize = 16;
 
 /// The client's choice. Who knows it has the session.
 pub(super) type Key = [u8; 16];
@@ -57,6 +60,10 @@ pub(super) struct Session {
     busy: AtomicU32,
     /// Its calls that have a thread.
     pub(super) turns: Arc<Semaphore>,
+    /// Its transfers that move.
+    pub(super) lanes: Arc<Semaphore>,
+    /// Its calls that wait for launches.
+    pub(super) waits: Arc<Semaphore>,
 }
 
 /// A call in a session, which lives meanwhile.
@@ -101,6 +108,8 @@ impl Sessions {
             let sentence = format!("there are {SESSIONS_MAX} sessions: close one first");
             return Err(Failure::caller(Code::ResourceExhausted, sentence));
         }
+        let [turns, lanes, waits] =
+            [TURNS_MAX, SESSION_LANES_MAX, SESSION_WAITS_MAX].map(|most| Arc::new(Semaphore::new(most)));
         let life = if life.is_zero() { LIFE } else { life.clamp(LIFE_MIN, LIFE_MAX) };
         let broker = Broker::connect_at(&self.device, &self.socket)?;
         let session = Session {
@@ -114,7 +123,9 @@ impl Sessions {
             blocks_ever: AtomicU64::new(0),
             last: Mutex::new(Instant::now()),
             busy: AtomicU32::new(1),
-            turns: Arc::new(Semaphore::new(TURNS_MAX)),
+            turns,
+            lanes,
+            waits,
         };
         let session = Arc::new(session);
         lock(&self.known).insert(parse(key)?, session.clone());

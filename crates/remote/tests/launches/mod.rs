@@ -109,8 +109,7 @@ pub(crate) fn a_repeated_launch_is_launched_once(stage: &Stage) {
     let block = raw.alloc(1, 4).unwrap();
     let one = 1_u32.to_le_bytes();
     raw.upload(vec![raw.begin(2, block, 4, 0), chunk(0, &one), end(&one)]).unwrap();
-    let put = proto::PutModuleRequest { call: raw.call(3), name: "test/kernels".to_owned(), text: TEXT.to_owned() };
-    let module = raw.runtime.block_on(raw.client.put_module(put)).unwrap().into_inner().module;
+    let module = raw.put(3, TEXT);
     let number = |bits| {
         let kind = proto::Kind::Unsigned.into();
         proto::Argument { value: Some(Value::Number(proto::NumberArgument { kind, bytes: 4, bits })) }
@@ -126,8 +125,7 @@ pub(crate) fn a_repeated_launch_is_launched_once(stage: &Stage) {
     for _ in 0..5 {
         let launched = raw.runtime.block_on(raw.client.launch(request.clone())).unwrap().into_inner();
         assert_eq!(launched.launch, 4);
-        let wait = proto::WaitRequest { session: raw.session.clone(), launch: 4, timeout_ms: 10_000 };
-        raw.runtime.block_on(raw.client.wait(wait)).unwrap();
+        raw.runtime.block_on(raw.wait(4, 10_000)).unwrap();
     }
     let request =
         proto::DownloadRequest { session: raw.session.clone(), block, bytes: 4, ..proto::DownloadRequest::default() };
@@ -136,6 +134,74 @@ pub(crate) fn a_repeated_launch_is_launched_once(stage: &Stage) {
         chunks.message().await.unwrap().unwrap().chunk.unwrap()
     });
     assert_eq!(told.data[..], 8_u32.to_le_bytes());
+}
+
+pub(crate) fn a_launch_that_never_was_is_not_waited_for(stage: &Stage) {
+    let (_gate, port) = stage.plain_gate();
+    let mut raw = Raw::at_port(port, 1);
+    let module = raw.put(1, TEXT);
+    assert_eq!(raw.launch(2, module, "empty", vec![]).unwrap(), 2);
+    raw.runtime.block_on(raw.wait(2, 10_000)).unwrap();
+    // The number of another call; one that is still to come; none at all.
+    for number in [1, 3, 0, u64::MAX] {
+        let refused = raw.runtime.block_on(raw.wait(number, 10_000)).unwrap_err();
+        let sentence = format!("the session knows no launch {number}: wait for the number that Launch answered");
+        assert_eq!((refused.code(), refused.message()), (Code::NotFound, sentence.as_str()));
+    }
+}
+
+pub(crate) fn launches_that_are_forgotten_went_well(stage: &Stage) {
+    let remote = stage.remote();
+    let module = remote.put_module("test/kernels", TEXT).unwrap();
+    let launch = |_| remote.launch(&module, "empty", Grid::line(1, 1), &[]).unwrap();
+    // More than a session may have under way, and nobody waits for one.
+    let calls: Vec<_> = (0..1100).map(launch).collect();
+    calls.iter().for_each(|call| call.wait().unwrap());
+}
+
+pub(crate) fn a_refused_launch_holds_nothing(stage: &Stage) {
+    let remote = stage.remote();
+    let module = remote.put_module("test/kernels", TEXT).unwrap();
+    remote.publish("x", filled(&remote, &[5; 100]), Policy::Restore).unwrap();
+    let named = |name, offset| RemoteArgument::Named(name, Access::Write, offset);
+    let [one, float] = [Argument::from(1_u32), Argument::from(1.0_f32)];
+    let [one, float] = [&one, &float].map(RemoteArgument::Value);
+    let far = Argument::from(1_u64 << 40);
+    let wrong: [(&str, &[RemoteArgument<'_>]); 5] = [
+        // Seen before anything is leased; by the broker; by the worker; and by the device.
+        ("step", &[named("x", 0)]),
+        ("step", &[named("x", 0), float, one]),
+        ("saxpy", &[named("x", 0), named("y", 0), float, one]),
+        ("step", &[named("x", 400), one, one]),
+        ("stray", &[named("x", 0), RemoteArgument::Value(&far)]),
+    ];
+    // More often than a session may have launches that went wrong.
+    for (kernel, given) in wrong {
+        let launched = remote.launch(&module, kernel, Grid::line(1, 1), given).and_then(|call| call.wait());
+        assert!(launched.is_err(), "{kernel} was launched");
+        let names = remote.names().unwrap();
+        assert_eq!((names[0].version, names[0].readers, names[0].writers), (1, 0, 0), "after {kernel}");
+    }
+    for _ in 0..1100 {
+        let refused = remote.launch(&module, "step", Grid::line(1, 1), &[named("y", 0), one, one]).unwrap_err();
+        assert_eq!(refused.code, Code::NotFound);
+    }
+    step(&remote, &module, named("x", 0), 2, 100).unwrap();
+    let names = remote.names().unwrap();
+    assert_eq!((names[0].version, names[0].readers, names[0].writers), (2, 0, 0));
+}
+
+pub(crate) fn a_long_refusal_says_that_it_was_cut(stage: &Stage) {
+    let remote = stage.remote();
+    // All kernels that there are would be told.
+    let kernels = (100..300).map(|number| format!(".visible .entry kernel_number_{number}()\n{{\n    ret;\n}}\n"));
+    let text = format!(".version 8.0\n.target sm_80\n.address_size 64\n{}", kernels.collect::<String>());
+    let module = remote.put_module("many", &text).unwrap();
+    let failure = remote.launch(&module, "none", Grid::line(1, 1), &[]).unwrap_err();
+    assert_eq!((failure.fault, failure.code), (Fault::Caller, Code::NotFound));
+    let begin = "module many has no kernel none; it has kernel_number_100, kernel_number_101, ";
+    assert!(failure.sentence.starts_with(begin), "{failure}");
+    assert!(failure.sentence.ends_with("… (the last 1789 bytes were cut off on the way)"), "{failure}");
 }
 
 pub(crate) fn bad_launches_are_refused_in_a_sentence(stage: &Stage) {

@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 
 use crate::stage::Random;
 
@@ -21,6 +22,11 @@ pub(crate) struct Proxy {
 struct Weather {
     is_bad: AtomicBool,
     spoiled: AtomicU64,
+    connections: AtomicU64,
+    /// How many bytes go through each direction of each connection in a second. 0: all.
+    pace: AtomicU64,
+    /// Counts up when all connections are cut.
+    cuts: watch::Sender<u64>,
 }
 
 /// What happens to one direction of a connection, behind so many bytes.
@@ -60,7 +66,22 @@ impl Proxy {
         self.weather.is_bad.store(is_bad, Ordering::Relaxed);
     }
 
-    /// How many connections were.
+    /// From now on bytes are carried no faster.
+    pub(crate) fn slow(&self, bytes_per_s: u64) {
+        self.weather.pace.store(bytes_per_s, Ordering::Relaxed);
+    }
+
+    /// Cuts all connections that there are.
+    pub(crate) fn cut(&self) {
+        self.weather.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// How many connections came.
+    pub(crate) fn connections(&self) -> u64 {
+        self.weather.connections.load(Ordering::Relaxed)
+    }
+
+    /// How many connections were spoiled.
     pub(crate) fn spoiled(&self) -> u64 {
         self.weather.spoiled.load(Ordering::Relaxed)
     }
@@ -80,6 +101,9 @@ fn plan(random: &mut Random) -> (u64, Spoil) {
 }
 
 async fn connect(client: TcpStream, to: u16, plans: [(u64, Spoil); 2], weather: Arc<Weather>) {
+    weather.connections.fetch_add(1, Ordering::Relaxed);
+    let mut cuts = weather.cuts.subscribe();
+    cuts.mark_unchanged();
     let Ok(gate) = TcpStream::connect(("127.0.0.1", to)).await else { return };
     let (from_client, to_client) = client.into_split();
     let (from_gate, to_gate) = gate.into_split();
@@ -87,6 +111,7 @@ async fn connect(client: TcpStream, to: u16, plans: [(u64, Spoil); 2], weather: 
     tokio::select! {
         () = carry(from_client, to_gate, plans[0], &weather) => {}
         () = carry(from_gate, to_client, plans[1], &weather) => {}
+        _ = cuts.changed() => {}
     }
 }
 
@@ -114,6 +139,10 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, plan: (u64, Spoi
             (behind, spoil) = (2 * carried, Spoil::Drop);
         } else if to.write_all(data).await.is_err() {
             return;
+        }
+        let pace = weather.pace.load(Ordering::Relaxed);
+        if pace > 0 {
+            tokio::time::sleep(Duration::from_micros(bytes as u64 * 1_000_000 / pace)).await;
         }
     }
 }

@@ -38,10 +38,19 @@ impl Raw {
 
     /// As [`open`](Self::open), with so much room for what nobody has read.
     pub(crate) fn with_window(stage: &Stage, id: u8, window_bytes: u32) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(stage.ca()));
         let endpoint = Endpoint::from_shared(stage.url()).unwrap().tls_config(tls).unwrap();
         let endpoint = endpoint.initial_stream_window_size(window_bytes).initial_connection_window_size(window_bytes);
+        Self::at(endpoint, id, 1000)
+    }
+
+    /// A session at a gate that speaks without TLS.
+    pub(crate) fn at_port(port: u16, id: u8) -> Self {
+        Self::at(Endpoint::from_shared(format!("http://127.0.0.1:{port}")).unwrap(), id, 60_000)
+    }
+
+    fn at(endpoint: Endpoint, id: u8, life_ms: u64) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let channel = runtime.block_on(endpoint.connect()).unwrap();
         let shown = Shown(format!("Bearer {TOKEN}").parse().unwrap());
         let mut raw = Self {
@@ -49,7 +58,7 @@ impl Raw {
             client: FreeholdClient::with_interceptor(channel, shown).max_encoding_message_size(64 << 20),
             session: vec![id; 16],
         };
-        let request = proto::OpenRequest { session: raw.session.clone(), life_ms: 1000, resume: false };
+        let request = proto::OpenRequest { session: raw.session.clone(), life_ms, resume: false };
         raw.runtime.block_on(raw.client.open(request)).unwrap();
         raw
     }
@@ -65,6 +74,32 @@ impl Raw {
 
     pub(crate) fn totals(&mut self) -> proto::Sums {
         self.runtime.block_on(self.client.totals(proto::TotalsRequest {})).unwrap().into_inner()
+    }
+
+    /// Puts a module: its number.
+    pub(crate) fn put(&mut self, number: u64, text: &str) -> u64 {
+        let put =
+            proto::PutModuleRequest { call: self.call(number), name: "test/kernels".to_owned(), text: text.to_owned() };
+        self.runtime.block_on(self.client.put_module(put)).unwrap().into_inner().module
+    }
+
+    /// Launches a kernel of one thread.
+    pub(crate) fn launch(
+        &mut self,
+        number: u64,
+        module: u64,
+        kernel: &str,
+        arguments: Vec<proto::Argument>,
+    ) -> Result<u64, Status> {
+        let (call, kernel) = (self.call(number), kernel.to_owned());
+        let request = proto::LaunchRequest { call, module, kernel, arguments, ..proto::LaunchRequest::default() };
+        Ok(self.runtime.block_on(self.client.launch(request))?.into_inner().launch)
+    }
+
+    pub(crate) fn wait(&self, launch: u64, timeout_ms: u64) -> impl Future<Output = Result<(), Status>> + use<> {
+        let mut client = self.client.clone();
+        let request = proto::WaitRequest { session: self.session.clone(), launch, timeout_ms };
+        async move { client.wait(request).await.map(drop) }
     }
 
     pub(crate) fn upload(&mut self, parts: Vec<Part>) -> Result<Uploaded, Status> {

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use freehold_broker::{Access, Policy};
 use freehold_remote::proto::upload_message::Part;
-use freehold_remote::proto::{self, Chunk, UploadEnd};
+use freehold_remote::proto::{self, Chunk, UploadEnd, argument::Value};
 use freehold_remote::{CarriedOut, Code, Failure, Fault, Remote, Token};
 
+use crate::launches::TEXT;
 use crate::raw::{Raw, chunk, end};
 use crate::stage::{Stage, TOKEN, until_free};
 
@@ -94,6 +95,68 @@ pub(crate) fn offsets_outside_of_a_block_are_refused(stage: &Stage) {
         assert_eq!((failure.carried_out, failure.sentence), (CarriedOut::No, sentence));
     }
     remote.upload(&block, 99, &[1]).unwrap();
+}
+
+pub(crate) fn wild_numbers_are_refused(stage: &Stage) {
+    let (_gate, port) = stage.plain_gate();
+    let mut raw = Raw::at_port(port, 1);
+    for bytes in [u64::MAX, u64::MAX - 4095, 1 << 63] {
+        let refused = raw.alloc(bytes, bytes).unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted, "{bytes}: {}", refused.message());
+    }
+    let block = raw.alloc(1, 8).unwrap();
+    for (number, offset, bytes) in [(2, u64::MAX, 1), (3, 1, u64::MAX), (4, u64::MAX, u64::MAX), (5, 8, 1)] {
+        let begin = proto::UploadBegin { call: raw.call(number), block, offset, bytes, from: 0 };
+        let refused = raw.upload(vec![Part::Begin(begin)]).unwrap_err();
+        let sentence = format!("block 1 has 8 bytes: {bytes} from byte {offset} on are not in it");
+        assert_eq!((refused.code(), refused.message()), (Code::OutOfRange, sentence.as_str()));
+    }
+    // A part that comes twice, or from a sender that was told to stop, is not written again.
+    let begin = raw.begin(6, block, 8, 0);
+    let refused = raw.upload(vec![begin, chunk(0, b"free"), chunk(0, b"FREE")]).unwrap_err();
+    assert_eq!(refused.message(), "the gate has 4 bytes of the upload: go on there, not at byte 0");
+    let refused = raw.upload(vec![raw.begin(6, block, 8, u64::MAX)]).unwrap_err();
+    assert_eq!(refused.message(), format!("the gate has 4 bytes of the upload: go on there, not at byte {}", u64::MAX));
+    let refused = raw.upload(vec![raw.begin(6, block, 8, 4), chunk(u64::MAX - 1, b"hold")]).unwrap_err();
+    assert_eq!(
+        refused.message(),
+        format!("the gate has 4 bytes of the upload: go on there, not at byte {}", u64::MAX - 1)
+    );
+    assert!(raw.upload(vec![raw.begin(6, block, 8, 4), chunk(4, b"hold"), end(b"freehold")]).unwrap().complete);
+    let module = raw.put(7, TEXT);
+    let lease = |offset| proto::Argument { value: Some(Value::Block(proto::BlockArgument { block, offset })) };
+    let number = |bytes, bits| {
+        let kind = proto::Kind::Unsigned.into();
+        proto::Argument { value: Some(Value::Number(proto::NumberArgument { kind, bytes, bits })) }
+    };
+    let none = proto::Argument { value: None };
+    let wild = [
+        (vec![lease(0); 100_000], "kernel step takes 3 arguments, 100000 were given"),
+        (
+            vec![lease(0), number(3, 1), number(4, 1)],
+            "argument 2 is a number of 3 bytes: it has 1, 2, 4 or 8, and fits into them",
+        ),
+        (
+            vec![lease(0), number(u32::MAX, 1), number(4, 1)],
+            "argument 2 is a number of 4294967295 bytes: it has 1, 2, 4 or 8, and fits into them",
+        ),
+        (
+            vec![lease(0), number(4, 1 << 32), number(4, 1)],
+            "argument 2 is a number of 4 bytes: it has 1, 2, 4 or 8, and fits into them",
+        ),
+        (
+            vec![none, number(4, 1), number(4, 1)],
+            "argument 1 is nothing: give a block, a name, a number or a structure",
+        ),
+    ];
+    for (at, (arguments, sentence)) in (8..).zip(wild) {
+        assert_eq!(raw.launch(at, module, "step", arguments).unwrap_err().message(), sentence);
+    }
+    raw.launch(20, module, "step", vec![lease(u64::MAX), number(4, 1), number(4, 1)]).unwrap();
+    let refused = raw.runtime.block_on(raw.wait(20, u64::MAX)).unwrap_err();
+    assert_eq!(refused.message(), format!("argument 1 of step begins at byte {} of a lease of 8", u64::MAX));
+    raw.launch(21, module, "step", vec![lease(0), number(4, 1), number(4, 1)]).unwrap();
+    raw.runtime.block_on(raw.wait(21, u64::MAX)).unwrap();
 }
 
 pub(crate) fn chunks_that_are_wrong_are_refused(stage: &Stage) {

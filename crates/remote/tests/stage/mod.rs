@@ -1,5 +1,6 @@
 //! A broker and its gates for one test, on a software device of their own, with certificates made for it.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::net::TcpListener;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use freehold_broker::{Config, Terms};
-use freehold_remote::{Gate, Identity, Remote, Sums, Token};
+use freehold_remote::{Gate, Identity, Limits, Remote, Sums, Token};
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -22,21 +23,37 @@ fn device() -> String {
     std::env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned())
 }
 
-pub(crate) fn config(socket: PathBuf) -> Config {
+/// A broker of these words: its socket, and how long a kernel may run, in milliseconds.
+pub(crate) fn config(words: &[OsString]) -> Config {
+    let [socket, launch_ms] = words else { panic!("a broker is told where, and how long kernels run") };
     Config {
         program: std::env::current_exe().expect("a program has a path"),
         before: vec!["part".into()],
-        socket,
+        socket: socket.into(),
         device: Some(device()),
         device_uuid: 0,
         memory_bytes: 512 << 20,
         spin_us: 20,
-        terms: Terms { launch_ms: Some(1000), ..Terms::default() },
+        terms: Terms { launch_ms: Some(number(launch_ms)), ..Terms::default() },
     }
 }
 
-/// Is a gate. Standard input is the listener.
-pub(crate) fn gate(folder: &Path, with_tls: bool) -> io::Result<()> {
+fn number(word: &OsString) -> u64 {
+    word.to_str().and_then(|word| word.parse().ok()).expect("a number")
+}
+
+/// Is a gate of these words: its folder, whether it speaks TLS, and its limits. Standard input is the listener.
+pub(crate) fn gate(words: &[OsString]) -> io::Result<()> {
+    let [folder, with, limits @ ..] = words else { panic!("a gate is told where, and with what") };
+    let (folder, with_tls) = (Path::new(folder), with == "tls");
+    let limits: Vec<u64> = limits.iter().map(number).collect();
+    let [connections, strangers, greeting_ms, silence_ms] = limits[..] else { panic!("a gate has four limits") };
+    let limits = Limits {
+        connections_max: connections as usize,
+        strangers_max: strangers as usize,
+        greeting: Duration::from_millis(greeting_ms),
+        silence: Duration::from_millis(silence_ms),
+    };
     let listener = TcpListener::from(io::stdin().as_fd().try_clone_to_owned()?);
     let identity = if with_tls {
         Some(Identity::new(std::fs::read(folder.join("cert.pem"))?, std::fs::read(folder.join("key.pem"))?)?)
@@ -45,7 +62,7 @@ pub(crate) fn gate(folder: &Path, with_tls: bool) -> io::Result<()> {
     };
     let token = Token::parse(TOKEN).map_err(io::Error::other)?;
     let device = freehold::open::device(Some(&device())).map_err(io::Error::other)?;
-    Gate { listener, identity, token, socket: folder.join("broker"), device }.serve()
+    Gate { listener, identity, token, socket: folder.join("broker"), device, limits }.serve()
 }
 
 pub(crate) struct Stage {
@@ -60,6 +77,11 @@ pub(crate) struct Stage {
 impl Stage {
     /// A broker with a gate, which has a certificate of an authority of its own.
     pub(crate) fn new() -> Self {
+        Self::with_launches_of(Duration::from_secs(1))
+    }
+
+    /// As [`new`](Self::new), with kernels that may run for so long.
+    pub(crate) fn with_launches_of(longest: Duration) -> Self {
         static STAGES: AtomicU32 = AtomicU32::new(0);
         let number = STAGES.fetch_add(1, Ordering::Relaxed);
         let machine = format!("remote-{}-{number}", std::process::id());
@@ -68,7 +90,7 @@ impl Stage {
         certify(&folder, "ca.pem", Some(["cert.pem", "key.pem"]));
         certify(&folder, "other.pem", None);
         let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
-        command.arg("serve").arg(folder.join("broker")).stdout(Stdio::piped());
+        command.arg("serve").arg(folder.join("broker")).arg(longest.as_millis().to_string()).stdout(Stdio::piped());
         command.env("FREEHOLD_SOFT_MACHINE", &machine);
         command.stderr(File::create(folder.join("said")).expect("a file for what the processes say"));
         let mut serve = command.spawn().expect("this program runs");
@@ -79,15 +101,20 @@ impl Stage {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
         let listener = OwnedFd::from(listener);
-        let gate = std::sync::Mutex::new(start_gate(&folder, &machine, &listener, "tls"));
+        let gate = std::sync::Mutex::new(start_gate(&folder, &machine, &listener, "tls", Limits::default()));
         Self { folder, machine, serve, gate, listener, port }
     }
 
     /// A gate more, which speaks without TLS: it, and its port.
     pub(crate) fn plain_gate(&self) -> (Guest, u16) {
+        self.limited_gate("plain", Limits::default())
+    }
+
+    /// A gate more, with or without TLS: it, and its port.
+    pub(crate) fn limited_gate(&self, with: &str, limits: Limits) -> (Guest, u16) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
-        (Guest(start_gate(&self.folder, &self.machine, &listener.into(), "plain")), port)
+        (Guest(start_gate(&self.folder, &self.machine, &listener.into(), with, limits)), port)
     }
 
     /// Kills the gate, and starts another.
@@ -95,7 +122,7 @@ impl Stage {
         let mut gate = self.gate.lock().unwrap();
         gate.kill().expect("the gate is there");
         gate.wait().expect("it is this process's");
-        *gate = start_gate(&self.folder, &self.machine, &self.listener, "tls");
+        *gate = start_gate(&self.folder, &self.machine, &self.listener, "tls", Limits::default());
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -123,9 +150,11 @@ impl Stage {
     }
 }
 
-fn start_gate(folder: &Path, machine: &str, listener: &OwnedFd, with: &str) -> Child {
+fn start_gate(folder: &Path, machine: &str, listener: &OwnedFd, with: &str, limits: Limits) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
     command.arg("gate").arg(folder).arg(with).env("FREEHOLD_SOFT_MACHINE", machine);
+    let numbers = [limits.connections_max as u128, limits.strangers_max as u128, limits.greeting.as_millis()];
+    command.args(numbers.map(|number| number.to_string())).arg(limits.silence.as_millis().to_string());
     command.stdin(listener.try_clone().expect("there are descriptors"));
     let said = File::options().append(true).open(folder.join("said")).expect("the file is there");
     command.stderr(said).spawn().expect("this program runs")

@@ -1,0 +1,288 @@
+//! What one client may take of a gate: connections, places, threads, and the time of everybody else.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use freehold_broker::Policy;
+use freehold_remote::proto::{self, argument::Value};
+use freehold_remote::{Code, Limits, Remote, Token};
+use tokio::sync::oneshot;
+use tokio_stream::{Stream, StreamExt};
+use tonic::transport::Channel;
+use tonic::{Request, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+use crate::launches::TEXT;
+use crate::raw::{Raw, chunk, end};
+use crate::stage::{Stage, TOKEN};
+
+const GREETING: Duration = Duration::from_millis(500);
+
+fn hasty() -> Limits {
+    Limits { greeting: GREETING, ..Limits::default() }
+}
+
+fn connect(port: u16) -> Remote {
+    Remote::connect(&format!("http://127.0.0.1:{port}"), &Token::parse(TOKEN).unwrap(), None).unwrap()
+}
+
+/// A connection that says this and no more: how long it lives.
+fn life_of(port: u16, said: &[u8]) -> Duration {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let begun = Instant::now();
+    stream.write_all(said).unwrap();
+    match stream.read_to_end(&mut Vec::new()) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        Err(error) => panic!("it is not parted from: {error}"),
+    }
+    begun.elapsed()
+}
+
+/// The greeting of HTTP/2, with settings of nothing.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+pub(crate) fn who_shows_no_token_in_time_is_parted_from(stage: &Stage) {
+    let (_plain, port) = stage.limited_gate("plain", hasty());
+    let (_tls, tls_port) = stage.limited_gate("tls", hasty());
+    // Who has shown it stays, however long nothing is asked.
+    let mut raw = Raw::at_port(port, 1);
+    let block = raw.alloc(1, 4).unwrap();
+    let (parts, messages) = tokio::sync::mpsc::channel(4);
+    let messages = tokio_stream::wrappers::ReceiverStream::new(messages);
+    let send = |part| parts.blocking_send(proto::UploadMessage { part: Some(part) }).unwrap();
+    send(raw.begin(2, block, 4, 0));
+    let mut client = raw.client.clone();
+    let upload = raw.runtime.spawn(async move { client.upload(messages).await });
+    // Nothing at all; the beginning of something; HTTP/2 without a call; a greeting of TLS that goes no further.
+    for (port, said) in
+        [(port, &b""[..]), (port, b"PRI * "), (port, PREFACE), (tls_port, b""), (tls_port, b"\x16\x03\x01")]
+    {
+        let life = life_of(port, said);
+        assert!(life >= GREETING, "{said:?} was parted from after {life:?}");
+    }
+    send(chunk(0, b"free"));
+    send(end(b"free"));
+    assert!(raw.runtime.block_on(upload).unwrap().unwrap().into_inner().complete);
+}
+
+/// Whether a connection ends while nothing comes for so long.
+fn is_ended(stream: &mut TcpStream, pause: Duration) -> bool {
+    stream.set_read_timeout(Some(pause)).unwrap();
+    match stream.read_to_end(&mut Vec::new()) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+pub(crate) fn strangers_make_room_for_who_comes_later(stage: &Stage) {
+    let (_gate, port) = stage.limited_gate("plain", Limits { strangers_max: 4, ..Limits::default() });
+    let known = connect(port);
+    let mut strangers: Vec<_> = (0..4).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    let second = connect(port);
+    assert!(is_ended(&mut strangers[0], Duration::from_secs(5)), "the oldest makes room");
+    assert!(!is_ended(&mut strangers[3], Duration::from_millis(100)), "only the oldest goes");
+    // Those that were let in are no strangers.
+    let more: Vec<_> = (0..8).map(|_| connect(port)).collect();
+    for remote in more.iter().chain([&known, &second]) {
+        remote.totals().unwrap();
+    }
+}
+
+pub(crate) fn so_many_connections_are_served(stage: &Stage) {
+    let (_gate, port) = stage.limited_gate("plain", Limits { connections_max: 2, ..Limits::default() });
+    let (first, second) = (connect(port), connect(port));
+    std::thread::scope(|scope| {
+        let third = scope.spawn(|| connect(port).totals().unwrap());
+        for _ in 0..300 {
+            first.totals().unwrap();
+        }
+        assert!(!third.is_finished(), "a third connection is served");
+        drop(second);
+        third.join().unwrap();
+    });
+}
+
+pub(crate) fn questions_without_a_token_are_short(stage: &Stage) {
+    let (_gate, port) = stage.plain_gate();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let asked = |letters| {
+        runtime.block_on(async {
+            let mut client = HealthClient::new(channel(port).await);
+            client.check(HealthCheckRequest { service: "a".repeat(letters) }).await.unwrap_err().code()
+        })
+    };
+    assert_eq!(asked(1000), Code::NotFound);
+    assert_eq!(asked(1100), Code::OutOfRange);
+    // A header that is longer than all of them may be is refused, too.
+    let refused = runtime.block_on(async {
+        let mut client = HealthClient::new(channel(port).await);
+        let mut request = Request::new(HealthCheckRequest::default());
+        request.metadata_mut().insert("authorization", "a".repeat(20 << 10).parse().unwrap());
+        client.check(request).await.unwrap_err()
+    });
+    assert_ne!(refused.code(), Code::Ok);
+}
+
+pub(crate) fn an_upload_that_does_not_begin_is_ended(stage: &Stage) {
+    let (_gate, port) = stage.limited_gate("plain", hasty());
+    let raw = Raw::at_port(port, 1);
+    let mut client = raw.client.clone();
+    let refused = raw.runtime.block_on(client.upload(tokio_stream::pending())).unwrap_err();
+    let sentence = "nothing came of the upload for 500ms: send its begin at once";
+    assert_eq!((refused.code(), refused.message()), (Code::DeadlineExceeded, sentence));
+}
+
+/// A message that does not come, and who hears that it is waited for.
+struct Silent(Option<oneshot::Sender<()>>);
+
+impl Stream for Silent {
+    type Item = proto::AllocRequest;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<proto::AllocRequest>> {
+        if let Some(sent) = self.0.take() {
+            // Nobody may listen.
+            let _ = sent.send(());
+        }
+        Poll::Pending
+    }
+}
+
+/// A call of which the message does not come. `sent` hears when the rest of it is on its way.
+async fn silent_call(channel: Channel, path: &'static str, sent: Option<oneshot::Sender<()>>) -> Status {
+    let mut grpc = tonic::client::Grpc::new(channel);
+    grpc.ready().await.unwrap();
+    let mut request = Request::new(Silent(sent));
+    request.metadata_mut().insert("authorization", format!("Bearer {TOKEN}").parse().unwrap());
+    let codec = tonic_prost::ProstCodec::<_, proto::Done>::default();
+    let path = tonic::codegen::http::uri::PathAndQuery::from_static(path);
+    grpc.client_streaming(request, path, codec).await.unwrap_err()
+}
+
+async fn channel(port: u16) -> Channel {
+    Channel::from_shared(format!("http://127.0.0.1:{port}")).unwrap().connect().await.unwrap()
+}
+
+pub(crate) fn a_call_that_does_not_come_is_ended(stage: &Stage) {
+    let (_gate, port) = stage.limited_gate("plain", hasty());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for path in ["/freehold.v1.Freehold/Alloc", "/freehold.v1.Freehold/PutModule"] {
+        let refused = runtime.block_on(async { silent_call(channel(port).await, path, None).await });
+        let sentence = "the request did not come in time: send it whole, at once";
+        assert_eq!((refused.code(), refused.message()), (Code::DeadlineExceeded, sentence));
+    }
+}
+
+pub(crate) fn a_greedy_session_leaves_lanes(stage: &Stage) {
+    let (_gate, port) = stage.plain_gate();
+    let mut greedy = Raw::at_port(port, 1);
+    let block = greedy.alloc(1, 64 << 20).unwrap();
+    // More than the gate has lanes, and nobody reads them.
+    let asked = (0..40).map(|_| {
+        let request =
+            proto::DownloadRequest { session: greedy.session.clone(), block, ..proto::DownloadRequest::default() };
+        let mut client = greedy.client.clone();
+        greedy.runtime.spawn(async move {
+            let mut chunks = client.download(request).await.unwrap().into_inner();
+            chunks.next().await.unwrap().unwrap();
+            std::future::pending::<()>().await;
+            drop(chunks);
+        })
+    });
+    let asked: Vec<_> = asked.collect();
+    let honest = connect(port);
+    let theirs = honest.alloc(1 << 20).unwrap();
+    let begun = Instant::now();
+    honest.upload(&theirs, 0, &[7; 1 << 20]).unwrap();
+    let mut to = vec![0; 1 << 20];
+    honest.download(&theirs, 0, &mut to).unwrap();
+    assert!(to == [7; 1 << 20]);
+    // The greedy session's time is a minute.
+    assert!(begun.elapsed() < Duration::from_secs(30), "it had to wait for {:?}", begun.elapsed());
+    asked.iter().for_each(|task| task.abort());
+}
+
+/// A session with the module of the tests, and a kernel in its stream 0 that runs for as long as it may.
+fn spinning(port: u16, id: u8) -> (Raw, u64) {
+    let mut raw = Raw::at_port(port, id);
+    let block = raw.alloc(1, 4).unwrap();
+    let module = raw.put(2, TEXT);
+    let spun = proto::Argument { value: Some(Value::Block(proto::BlockArgument { block, offset: 0 })) };
+    raw.launch(3, module, "spin", vec![spun]).unwrap();
+    (raw, module)
+}
+
+pub(crate) fn a_greedy_session_leaves_waits(_: &Stage) {
+    let stage = Stage::with_launches_of(Duration::from_secs(60));
+    let (_gate, port) = stage.plain_gate();
+    let (greedy, module) = spinning(port, 1);
+    let waits: Vec<_> = (0..200).map(|_| greedy.runtime.spawn(greedy.wait(3, 60_000))).collect();
+    let mut honest = Raw::at_port(port, 2);
+    assert_eq!(honest.put(1, TEXT), module);
+    honest.launch(2, module, "empty", vec![]).unwrap();
+    honest.runtime.block_on(honest.wait(2, 60_000)).unwrap();
+    assert!(waits.iter().all(|wait| !wait.is_finished()), "it had to wait for the other's kernel");
+    assert_eq!(honest.totals().sessions, 2);
+}
+
+pub(crate) fn a_greedy_session_leaves_threads(_: &Stage) {
+    let stage = Stage::with_launches_of(Duration::from_secs(60));
+    let (_gate, port) = stage.plain_gate();
+    let honest = connect(port);
+    let named = honest.alloc(4).unwrap();
+    honest.publish("x", named, Policy::Restore).unwrap();
+    let (greedy, module) = spinning(port, 1);
+    // A name that is written is copied first, behind the kernel that spins: each of these holds a thread all the while.
+    let name = proto::NameArgument { name: "x".to_owned(), access: proto::Access::Write.into(), offset: 0 };
+    let request = proto::LaunchRequest {
+        module,
+        kernel: "spin".to_owned(),
+        arguments: vec![proto::Argument { value: Some(Value::Name(name)) }],
+        ..proto::LaunchRequest::default()
+    };
+    // There are 512 threads, and a connection has 256 calls.
+    let clients: Vec<_> = (0..3).map(|_| Raw::at_port(port, 1)).collect();
+    let launches: Vec<_> = (0..600)
+        .map(|at| {
+            let request = proto::LaunchRequest { call: greedy.call(10 + at), ..request.clone() };
+            let mut client = clients[at as usize % 3].client.clone();
+            clients[at as usize % 3].runtime.spawn(async move { client.launch(request).await })
+        })
+        .collect();
+    let theirs = honest.alloc(1 << 20).unwrap();
+    honest.upload(&theirs, 0, &[7; 1 << 20]).unwrap();
+    assert!(launches.iter().filter(|launch| launch.is_finished()).count() < 600, "the greedy session is done already");
+    assert_eq!(honest.totals().unwrap().sessions, 2);
+}
+
+pub(crate) fn so_many_modules_are_taken_in_at_once(stage: &Stage) {
+    let (_gate, port) = stage.plain_gate();
+    let bystander = connect(port);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let places: Vec<_> = (0..4)
+        .map(|_| {
+            let channel = runtime.block_on(channel(port));
+            let (sent, is_sent) = oneshot::channel();
+            let silent = runtime.spawn(silent_call(channel.clone(), "/freehold.v1.Freehold/PutModule", Some(sent)));
+            runtime.block_on(is_sent).unwrap();
+            // A call behind it on the same connection: by its answer the first has its place.
+            runtime.block_on(silent_call(channel, "/freehold.v1.Freehold/Nothing", None));
+            silent
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        let honest = scope.spawn(|| connect(port).put_module("test/kernels", TEXT).map(drop));
+        for _ in 0..300 {
+            bystander.totals().unwrap();
+        }
+        assert!(!honest.is_finished(), "a fifth module was taken in");
+        // Who goes makes room.
+        places[0].abort();
+        honest.join().unwrap().unwrap();
+    });
+}

@@ -1,0 +1,46 @@
+//! Lines that are slow, or last long.
+
+use std::time::{Duration, Instant};
+
+use crate::proxy::Proxy;
+use crate::stage::{Random, Stage};
+
+pub(crate) fn a_busy_slow_line_is_one_connection(stage: &Stage) {
+    let proxy = Proxy::new(stage.port(), 1);
+    let remote = stage.remote_at(&format!("https://localhost:{}", proxy.port));
+    let from = Random(5).bytes(6 << 20);
+    let block = remote.alloc(6 << 20).unwrap();
+    // The whole takes so long that any ping waits for many seconds behind it.
+    proxy.slow(400 << 10);
+    remote.upload(&block, 0, &from).unwrap();
+    proxy.slow(0);
+    let mut to = vec![0; 6 << 20];
+    remote.download(&block, 0, &mut to).unwrap();
+    assert!(to == from);
+    assert_eq!(proxy.connections(), 1, "a line that was busy was taken for a dead one");
+}
+
+pub(crate) fn a_long_upload_is_resumed(stage: &Stage) {
+    let proxy = Proxy::new(stage.port(), 1);
+    let patience = Duration::from_secs(2);
+    let remote = stage.remote_at(&format!("https://localhost:{}", proxy.port)).with_patience(patience);
+    let from = Random(6).bytes(12 << 20);
+    let block = remote.alloc(12 << 20).unwrap();
+    let begun = Instant::now();
+    let read = |at: u64, piece: &mut [u8]| {
+        if at == 8 << 20 && begun.elapsed() < patience {
+            // A reader that takes longer than a lost connection is waited for; then it is lost.
+            while begun.elapsed() < patience + patience / 4 {
+                std::thread::yield_now();
+            }
+            proxy.cut();
+        }
+        piece.copy_from_slice(&from[at as usize..][..piece.len()]);
+        Ok(())
+    };
+    remote.upload_with(&block, 0, 12 << 20, read).unwrap();
+    assert!(proxy.connections() > 1, "the connection was cut");
+    let mut to = vec![0; 12 << 20];
+    remote.download(&block, 0, &mut to).unwrap();
+    assert!(to == from);
+}
