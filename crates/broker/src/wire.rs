@@ -125,6 +125,8 @@ pub enum Request {
     DropModule { name: Name },
     /// The worker's driver has compiled a module.
     Prove { module: Id },
+    /// The worker has carried out, or refused, all that a tenant which goes had called. It has nothing of that one any more.
+    Finish { tenant: Id },
 }
 
 /// What a module's bytes are, by SHA-256, its first byte the lowest of the first word.
@@ -375,6 +377,7 @@ impl Framed<Request> {
             Request::Modules { after } => (22, &[], after.as_ref().map_or("", Name::as_str)),
             Request::DropModule { name } => (23, &[], name.as_str()),
             Request::Prove { module } => (24, &[module.0], ""),
+            Request::Finish { tenant } => (25, &[tenant.0], ""),
         };
         let mut slot = Words::begin(kind, self.number).with(words);
         if self.is_again {
@@ -438,6 +441,7 @@ impl Framed<Request> {
             22 => (Request::Modules { after: name_or_none()? }, 0, true),
             23 => (Request::DropModule { name: name()? }, 0, true),
             24 => (Request::Prove { module: Id(slot[1]) }, 1, false),
+            25 => (Request::Finish { tenant: Id(slot[1]) }, 1, false),
             _ => return Err(malformed(NoMessage)),
         };
         // What means nothing is zero: a later version may give it a meaning.

@@ -61,6 +61,7 @@ fn requests() -> Vec<(Request, [u64; 8], &'static str)> {
         (Request::Modules { after: Some(name()) }, words(22, &[]), "model/weights"),
         (Request::DropModule { name: name() }, words(23, &[]), "model/weights"),
         (Request::Prove { module: Id(15) }, words(24, &[15]), ""),
+        (Request::Finish { tenant: Id(3) }, words(25, &[3]), ""),
     ]
 }
 

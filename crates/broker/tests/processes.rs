@@ -168,6 +168,10 @@ const TESTS: &[Test] = &[
         "a_call_waits_for_what_is_still_written_and_that_is_no_hang",
         calls::a_call_waits_for_what_is_still_written_and_that_is_no_hang,
     ),
+    (
+        "what_was_called_is_carried_out_however_its_process_goes",
+        calls::what_was_called_is_carried_out_however_its_process_goes,
+    ),
     ("every_bad_call_is_refused_in_a_sentence", calls::every_bad_call_is_refused_in_a_sentence),
     ("every_bad_module_is_refused_in_a_sentence", calls::every_bad_module_is_refused_in_a_sentence),
     (

@@ -100,7 +100,13 @@ impl Daemon {
                     effects.extend(self.state.take_effects(Vec::new()));
                 }
                 Effect::Hire { to, number, worker, seat } => self.hire(to, number, worker, seat)?,
-                Effect::Dismiss { worker, tenant, is_last } => self.dismiss(worker, tenant, is_last),
+                Effect::Dismiss { worker, tenant } => self.dismiss(worker, tenant),
+                Effect::Retire { worker } => self.retire(worker),
+                Effect::LetPass { tenant } => {
+                    if let Some(connection) = self.connections.get(&(index(tenant) as u32)) {
+                        connection.let_pass(CLOCK_WORDS);
+                    }
+                }
                 Effect::Kill { worker } => self.kill_worker(worker),
                 Effect::Make { segment, bytes } => {
                     // The reply comes when it is made.

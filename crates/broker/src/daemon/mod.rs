@@ -420,8 +420,10 @@ impl Daemon {
                 None => Ok(()),
             },
             Source::Process(tenant) => match self.connection(tenant) {
-                Some(_) => {
-                    self.state.end(tenant, &Tenants(&self.connections));
+                Some(connection) => {
+                    // It has ended for ever, and its tenant may stay.
+                    self.unwatch(&connection.process);
+                    self.state.depart(tenant, &Tenants(&self.connections));
                     self.carry_out(None)
                 }
                 None => Ok(()),

@@ -150,7 +150,7 @@ impl State {
         match touched {
             Touched::Tenant(index) => match self.tenants.at(index) {
                 Some((id, tenant)) => {
-                    let over = u64::from(tenant.is_fenced) + u64::from(tenant.is_leaving);
+                    let over = [tenant.is_fenced, tenant.is_leaving, tenant.is_gone].map(u64::from).iter().sum();
                     let peer = pair(tenant.peer.user, tenant.peer.process);
                     let (worker, seat) = tenant.post.map_or((0, 0), |post| (post.worker.0, post.seat));
                     let label = tenant.service.as_ref().map_or(0, |service| service.label);
@@ -236,7 +236,8 @@ impl State {
             has(Thing::Clock(id)).then(|| Tenant {
                 dropped: words[2] as u32,
                 is_fenced: words[1] != 0,
-                is_leaving: words[1] == 2,
+                is_leaving: words[1] >= 2,
+                is_gone: words[1] >= 3,
                 post: Some(Post { worker: Id(words[3]), seat }).filter(|post| post.worker.0 != 0 && is_worker == 0),
                 service: (is_worker != 0).then(|| Service {
                     label: words[5],

@@ -101,17 +101,11 @@ impl State {
             }
             Request::DropModule { name } => self.drop_module(from, &name, is_again).map(Some),
             Request::Prove { module } => self.prove(from, module).map(Some),
+            Request::Finish { tenant } => self.finish(from, tenant, is_again, world).map(Some),
             Request::Bye => {
                 self.effects.push(Effect::Reply { to: from, number, reply: Reply::Done });
                 self.pass_of(from, world);
-                // Written before it is told: a broker that comes after lets it go too.
-                let leaving = self.tenants.get_mut(from).expect("it asks");
-                (leaving.is_fenced, leaving.is_leaving) = (true, true);
-                if leaving.due.is_empty() {
-                    self.effects.push(Effect::Part { tenant: from });
-                }
-                self.touch(Touched::Tenant(index(from)));
-                self.leaving.insert(from);
+                self.go(from);
                 Ok(None)
             }
             Request::Stop { is_forced } => self.stop(from, number, is_forced).map(|()| None),

@@ -8,7 +8,7 @@ use freehold_driver::cuda::CUerror;
 
 use super::stock::{Lack, Stock, of_device};
 use super::watch::{Gate, Line, ROOM_FOR_END, Watch};
-use crate::calls::{CALL_WORDS, Calls, STREAMS};
+use crate::calls::{CALL_WORDS, CALLS, Calls, STREAMS};
 use crate::client::{Error, LinkError};
 use crate::kernels::Kind;
 use crate::order::{Given, Head, Rest, Task, decode};
@@ -37,7 +37,8 @@ pub(super) struct Desk {
     watch: Arc<Watch>,
     line: Arc<Line>,
     lanes: [Option<Lane>; STREAMS as usize],
-    is_dismissed: bool,
+    /// Its tenant goes: so many calls are taken at the most, which is as many as a ring holds. Nobody hears what goes wrong.
+    left: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -52,21 +53,22 @@ struct Lane {
 impl Desk {
     pub(super) fn new(tenant: Id, calls: Arc<Calls>, watch: Arc<Watch>) -> Self {
         let line = watch.line(tenant);
-        Self { tenant, calls, watch, line, lanes: Default::default(), is_dismissed: false }
+        Self { tenant, calls, watch, line, lanes: Default::default(), left: None }
     }
 
     pub(super) fn tenant(&self) -> Id {
         self.tenant
     }
 
-    /// Its tenant has gone.
+    /// Its tenant goes.
     pub(super) fn dismiss(&mut self) {
-        self.is_dismissed = true;
+        self.left.get_or_insert(CALLS);
     }
 
-    /// Whether its tenant has gone, and all of its calls have come to their end.
+    /// Whether its tenant goes, and all of its calls have come to their end.
     pub(super) fn is_left(&self) -> bool {
-        self.is_dismissed && !self.is_pending() && !self.calls.peek(&mut [0; CALL_WORDS])
+        let has_call = || self.left != Some(0) && self.calls.peek(&mut [0; CALL_WORDS]);
+        self.left.is_some() && !self.is_pending() && !has_call()
     }
 
     /// Says whether this process sleeps. Whether there is a call meanwhile that can be taken.
@@ -96,9 +98,13 @@ impl Desk {
         flight.sum()
     }
 
-    /// Whether one more call can be taken: what goes wrong with it can be told.
+    /// Whether one more call can be taken: what goes wrong with it can be told, where somebody is there to hear it.
     fn has_room(&self) -> bool {
-        self.calls.room() > ROOM_FOR_END && self.flight() < FLIGHT_MAX
+        let has_room = match self.left {
+            None => self.calls.room() > ROOM_FOR_END,
+            Some(left) => left > 0,
+        };
+        has_room && self.flight() < FLIGHT_MAX
     }
 
     /// The driver's code where work has failed.
@@ -131,6 +137,7 @@ impl Desk {
             }
             served = Served::Some;
             self.calls.take();
+            self.left = self.left.map(|left| left - 1);
             if let Err(code) = self.answer(&words, device, stock) {
                 return Served::Fatal(code);
             }

@@ -60,8 +60,10 @@ pub(crate) enum Order {
     Begin { worker: Id, device: u128, limit: Duration },
     /// Whom it serves. Beside it: the ring of calls, and the bell that is rung for those.
     Serve { tenant: Id, seat: u32 },
-    /// Whom it serves no more, when what was called is carried out.
+    /// Whom it serves no more, when what was called is carried out. It says so then.
     Dismiss { tenant: Id },
+    /// It serves nobody any more.
+    End,
 }
 
 impl Order {
@@ -73,6 +75,7 @@ impl Order {
             }
             Self::Serve { tenant, seat } => [2, tenant.0, u64::from(seat), 0, 0, 0, 0, 0],
             Self::Dismiss { tenant } => [3, tenant.0, 0, 0, 0, 0, 0, 0],
+            Self::End => [4, 0, 0, 0, 0, 0, 0, 0],
         }
     }
 
@@ -85,6 +88,7 @@ impl Order {
             },
             2 => Self::Serve { tenant: Id(words[1]), seat: words[2] as u32 },
             3 => Self::Dismiss { tenant: Id(words[1]) },
+            4 => Self::End,
             _ => return None,
         })
     }
@@ -166,6 +170,7 @@ impl Worker {
                 if busy.is_multiple_of(BUSY_MAX) {
                     self.stock.return_recalled();
                     self.rest(Duration::ZERO)?;
+                    self.finish();
                 }
                 continue;
             }
@@ -194,16 +199,18 @@ impl Worker {
             if self.rest(wait)? {
                 last_work = Instant::now();
             }
-            self.desks.retain(|desk| {
-                let is_left = desk.is_left();
-                if is_left {
-                    self.watch.remove(desk.tenant());
-                }
-                !is_left
-            });
-            self.is_over |= self.desks.is_empty() && self.bell.is_some();
+            self.finish();
         }
         Ok(())
+    }
+
+    /// Says of those that go, and whose calls have all come to their end, that nothing is left of them here.
+    fn finish(&mut self) {
+        let left: Vec<Desk> = self.desks.extract_if(.., |desk| desk.is_left()).collect();
+        for desk in left {
+            self.watch.remove(desk.tenant());
+            self.stock.finish(desk.tenant());
+        }
     }
 
     /// Launches what is called, and tells those who sleep how far work has come. Whether something was called.
@@ -275,9 +282,12 @@ impl Worker {
                 self.watch.add(tenant, seat, calls.clone());
                 self.desks.push(Desk::new(tenant, calls, self.watch.clone()));
             }
-            (Some(Order::Dismiss { tenant }), _) => {
-                self.desks.iter_mut().filter(|desk| desk.tenant() == tenant).for_each(Desk::dismiss);
-            }
+            (Some(Order::Dismiss { tenant }), _) => match self.desks.iter_mut().find(|desk| desk.tenant() == tenant) {
+                Some(desk) => desk.dismiss(),
+                // It never called, or a broker that took over says it again.
+                None => self.stock.finish(tenant),
+            },
+            (Some(Order::End), _) => self.is_over = true,
             _ => {}
         }
         Ok(())
@@ -325,9 +335,10 @@ mod tests {
             Order::Begin { worker: Id(7 << 32), device: 3 << 64 | 1, limit: Duration::from_millis(250) },
             Order::Serve { tenant: Id(9), seat: 30 },
             Order::Dismiss { tenant: Id(9) },
+            Order::End,
         ] {
             assert_eq!(Order::of(&order.words()), Some(order));
         }
-        assert_eq!(Order::of(&[4, 0, 0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(Order::of(&[5, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 }

@@ -73,6 +73,15 @@ impl Stock {
         }
     }
 
+    /// Gives back what was borrowed of a tenant that goes, and says that nothing is left of it here.
+    pub(super) fn finish(&mut self, tenant: Id) {
+        self.leases.retain(|_, borrowed| borrowed.of != tenant);
+        let finished = self.broker.link().map(|mut link| link.call(Request::Finish { tenant }));
+        if let Ok(Err(LinkError::Gone)) = finished {
+            end();
+        }
+    }
+
     /// What was borrowed.
     pub(super) fn borrowed(&self, lease: Id) -> &Borrowed {
         &self.leases[&lease]

@@ -224,7 +224,7 @@ impl Drop for Stage {
 }
 
 /// The processes of a part of the broker at a socket, by what they were told.
-fn processes(socket: &Path, part: &str) -> Vec<u32> {
+pub(crate) fn processes(socket: &Path, part: &str) -> Vec<u32> {
     let is_ours = |process: &u32| {
         let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();

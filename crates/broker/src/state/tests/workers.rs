@@ -160,31 +160,76 @@ fn what_is_published_is_borrowed_for_reading_from_then_on() {
 }
 
 #[test]
-fn a_worker_ends_with_a_tenant_that_dies_and_finishes_for_one_that_says_goodbye() {
+fn a_tenant_that_goes_stays_until_its_worker_has_finished_and_a_worker_until_the_last_has_gone() {
     for says_goodbye in [false, true] {
         let mut state = State::new(limits(), OWN);
         let [one, other] = [(); 2].map(|()| connected(&mut state));
         let worker = hired(&mut state, one, 5).0;
         hired(&mut state, other, 5);
-        let leave = |state: &mut State, tenant: Id| {
-            if says_goodbye {
-                ask(state, tenant, Request::Bye);
+        let leave = |state: &mut State, tenant: Id| match says_goodbye {
+            true => ask(state, tenant, Request::Bye),
+            false => {
+                state.depart(tenant, &PASSED);
+                state.take_effects(Vec::new())
             }
-            state.end(tenant, &PASSED);
-            state.take_effects(Vec::new())
         };
+        assert_eq!(refused(&ask(&mut state, worker, Request::Finish { tenant: one })), &Refusal::NoTenant);
+        let held = reserved(&mut state, one, 1000);
+        let returned = reserved(&mut state, one, 1000);
+        let point = Point { tenant: worker, word: 16, value: 1 };
+        ask_with(&mut state, one, Request::Return { lease: returned, point }, false);
         let effects = leave(&mut state, one);
-        assert!(effects.contains(&Effect::Dismiss { worker, tenant: one, is_last: false }), "others have it still");
-        let effects = leave(&mut state, other);
-        let last = match says_goodbye {
-            true => Effect::Dismiss { worker, tenant: other, is_last: true },
-            false => Effect::Kill { worker },
-        };
-        assert!(effects.contains(&last), "{effects:?}");
+        assert!(effects.contains(&Effect::Dismiss { worker, tenant: one }), "{effects:?}");
+        assert_eq!(effects.contains(&Effect::LetPass { tenant: one }), !says_goodbye);
+        state.pass(&Coins { is_full: false, has_passed: false });
+        assert!(state.leases.get(held).is_some() && state.leases.get(returned).is_some());
+        borrowed(&mut state, worker, returned, one);
+        borrowed(&mut state, worker, held, one);
+        check(&state);
+        let effects = ask_with(&mut state, worker, Request::Finish { tenant: one }, false);
+        assert!(state.tenants.get(one).is_none() && !effects.contains(&Effect::Retire { worker }), "others have it");
+        assert!(state.leases.get(held).is_none() && state.leases.get(returned).is_none());
+        check(&state);
+        leave(&mut state, other);
+        let effects = ask(&mut state, worker, Request::Finish { tenant: other });
+        assert!(effects.contains(&Effect::Retire { worker }), "{effects:?}");
         let newcomer = connected(&mut state);
         assert_ne!(hired(&mut state, newcomer, 5).0, worker, "one that ends takes nobody on");
         check(&state);
     }
+}
+
+#[test]
+fn a_tenant_that_goes_is_gone_with_its_worker() {
+    let mut state = State::new(limits(), OWN);
+    let one = connected(&mut state);
+    let (worker, lease) = (hired(&mut state, one, 0).0, reserved(&mut state, one, 1000));
+    state.depart(one, &PASSED);
+    state.depart(worker, &PASSED);
+    state.pass(&PASSED);
+    assert!(state.tenants.get(one).is_none() && state.leases.get(lease).is_none());
+    check(&state);
+}
+
+#[test]
+fn a_broker_that_takes_over_lets_those_go_that_were_going() {
+    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let [one, other] = [(); 2].map(|()| connected(&mut state));
+    let (worker, others) = (hired(&mut state, one, 0).0, hired(&mut state, other, 0).0);
+    ask(&mut state, one, Request::Bye);
+    state.depart(other, &PASSED);
+    let mut touched = Vec::new();
+    state.write_touched(|_, one| touched.push(one));
+    touched.into_iter().for_each(|one| pages.put(&state, one));
+    let mut state = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
+    let effects = state.take_effects(Vec::new());
+    assert!(effects.contains(&Effect::Dismiss { worker, tenant: one }), "{effects:?}");
+    assert!(effects.contains(&Effect::Dismiss { worker: others, tenant: other }), "{effects:?}");
+    assert!(effects.contains(&Effect::LetPass { tenant: other }), "{effects:?}");
+    ask(&mut state, worker, Request::Finish { tenant: one });
+    ask(&mut state, others, Request::Finish { tenant: other });
+    assert!(state.tenants.get(one).is_none() && state.tenants.get(other).is_none());
+    check(&state);
 }
 
 #[test]
