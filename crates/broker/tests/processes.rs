@@ -40,7 +40,7 @@ fn main() -> ExitCode {
             config.device_uuid = wish(&rest[2]).unwrap_or(0);
             outcome(keeper::run(&config, None, || println!("ready")))
         }
-        "stranger" => serving::stranger(rest[0].as_ref(), number(&rest[1]) as u32),
+        "stranger" => serving::stranger(rest[0].as_ref(), number(&rest[1]) as u32, rest[2].to_str().expect("a task")),
         "tenant" => storm::tenant(rest),
         "witness" => kills::witness(&rest[0]),
         "hoarder" => kills::hoarder(rest),
@@ -133,6 +133,7 @@ const TESTS: &[Test] = &[
         "users_of_a_group_read_each_others_names_and_drop_their_own",
         serving::users_of_a_group_read_each_others_names_and_drop_their_own,
     ),
+    ("users_of_a_group_share_the_librarys_own_modules", serving::users_of_a_group_share_the_librarys_own_modules),
     ("what_another_process_had_is_zeros_to_its_owner", blocks::what_another_process_had_is_zeros_to_its_owner),
     ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", kills::killed_tenants),
     ("a_killed_tenant_with_a_thousand_leases_leaves_nothing", kills::killed_hoarders),

@@ -7,7 +7,7 @@ mod link;
 mod lock;
 mod tenant;
 
-pub(crate) use calls::text_of;
+pub(crate) use calls::{digest, text_of};
 pub use calls::{
     Blame, Call, CallError, Caller, Carried, Code, Kernel, Launch, ListedModule, MODULE_BYTES_MAX, Module, Named,
 };

@@ -31,15 +31,14 @@ pub(crate) struct Registered {
 pub(super) type ModuleNames = BTreeMap<Name, Id>;
 
 impl State {
-    /// Gives a text a name. The same text again is no error, and one that was not proved makes way.
+    /// Gives a text a name. The same text again is no error, and one that was not proved makes way. Users share a text that was
+    /// proved: a worker has seen that it is what its hash is of.
     pub(super) fn put_module(&mut self, from: Id, bytes: u64, hash: Hash, name: Name) -> Result<Reply, Refusal> {
         let user = self.user_of(from);
         if let Some(&known) = self.module_names.get(&name) {
             let module = self.modules.get(known).expect("a name has a record");
-            if module.user != user {
-                return Err(Refusal::ForeignName);
-            }
-            if (module.bytes, module.hash) == (bytes, hash) {
+            let is_own = module.user == user;
+            if (module.bytes, module.hash) == (bytes, hash) && (is_own || module.is_proved) {
                 // Whoever puts it last has it proved: who put it before may be gone by then.
                 if !module.is_proved && module.by != from {
                     self.modules.get_mut(known).expect("it was found").by = from;
@@ -48,7 +47,7 @@ impl State {
                 return Ok(Reply::Number { id: known, bytes });
             }
             if module.is_proved {
-                return Err(Refusal::ModuleTaken);
+                return Err(if is_own { Refusal::ModuleTaken } else { Refusal::ForeignName });
             }
             self.remove_module(known);
         }

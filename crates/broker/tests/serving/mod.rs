@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use freehold_broker::wire::{Point, Policy, Reply, Request};
-use freehold_broker::{Access, Link, LinkError, Name};
+use freehold_broker::{Access, CallError, Caller, Link, LinkError, Name};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
@@ -225,22 +225,44 @@ pub(crate) fn users_of_a_group_read_each_others_names_and_drop_their_own(_: &Sta
     }
     let stage = Stage::of_group(STRANGER);
     published(&mut stage.link(), "shared", 4096);
-    assert_eq!(stage.as_user(STRANGER), "read true, written false, dropped false, own dropped true");
+    assert_eq!(stage.as_user(STRANGER, "speak"), "read true, written false, dropped false, own dropped true");
     let mut link = stage.link();
     assert_eq!(sums(&mut link).names, 1);
 }
 
+/// Whoever comes second has the text of the first, and calls it.
+pub(crate) fn users_of_a_group_share_the_librarys_own_modules(_: &Stage) {
+    if !rustix::process::getuid().is_root() {
+        println!("left out: only root can be several users");
+        return;
+    }
+    let stage = Stage::of_group(STRANGER);
+    assert_eq!(work(&stage.socket()).unwrap(), "written");
+    assert_eq!(stage.as_user(STRANGER, "work"), "written");
+}
+
+/// Leases a name of its own for writing: a kernel of the library's copies what it stands for.
+fn work(socket: &Path) -> Result<String, CallError> {
+    let caller = Caller::connect_at(socket)?;
+    published(&mut *caller.link()?, "own", 4096);
+    let named = caller.lease_named("own", Access::Write)?;
+    caller.settle(named)?;
+    caller.link()?.call(Request::Drop { name: Name::parse("own")? })?;
+    Ok("written".to_owned())
+}
+
 /// The process of another user, and of the group of that number.
-pub(crate) fn stranger(socket: &Path, user: u32) -> ExitCode {
+pub(crate) fn stranger(socket: &Path, user: u32, task: &str) -> ExitCode {
     use rustix::process::{Gid, Uid};
     use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
     set_thread_groups(&[]).expect("root may");
     set_thread_gid(Gid::from_raw(user)).expect("root may");
     set_thread_uid(Uid::from_raw(user)).expect("root may");
-    match speak(socket) {
-        Ok(said) => println!("{said}"),
-        Err(error) => println!("{error}"),
-    }
+    let said = match task {
+        "work" => work(socket).map_err(|error| error.to_string()),
+        _ => speak(socket).map_err(|error| error.to_string()),
+    };
+    println!("{}", said.unwrap_or_else(|error| error));
     ExitCode::SUCCESS
 }
 

@@ -151,9 +151,9 @@ impl Stage {
     }
 
     /// Lets a process of another user speak to the broker: what it said.
-    pub(crate) fn as_user(&self, user: u32) -> String {
+    pub(crate) fn as_user(&self, user: u32, task: &str) -> String {
         let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
-        command.arg("stranger").arg(self.socket()).arg(user.to_string());
+        command.arg("stranger").arg(self.socket()).arg(user.to_string()).arg(task);
         let output = command.output().expect("this program runs");
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }

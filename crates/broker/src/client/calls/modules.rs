@@ -244,6 +244,11 @@ pub(crate) fn text_of(file: OwnedFd, bytes: u64, hash: &Hash) -> Option<String> 
     String::from_utf8(text).ok().filter(|_| is_same)
 }
 
+/// What tells a text from others, in 32 hexadecimal digits.
+pub(crate) fn digest(text: &str) -> String {
+    Sha256::digest(text)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn words(hash: &[u8; 32]) -> Hash {
     let mut words = [0; 4];
     for (word, bytes) in words.iter_mut().zip(hash.as_chunks().0) {

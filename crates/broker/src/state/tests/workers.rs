@@ -270,7 +270,8 @@ fn a_module_is_there_for_others_when_a_worker_has_proved_it() {
     assert_eq!(put(&mut state, other, "m", 1), Ok(module), "the same text again is the same module");
     assert_eq!(put(&mut state, other, "m", 2), Err(Refusal::ModuleTaken));
     let stranger = connected_as(&mut state, 9);
-    assert_eq!(put(&mut state, stranger, "m", 1), Err(Refusal::ForeignName));
+    assert_eq!(put(&mut state, stranger, "m", 1), Ok(module), "users share what a worker has seen to be the same");
+    assert_eq!(put(&mut state, stranger, "m", 2), Err(Refusal::ForeignName));
     let drop = Request::DropModule { name: Name::parse("m").unwrap() };
     assert_eq!(refused(&ask(&mut state, stranger, drop.clone())), &Refusal::ForeignName);
     state.end(one, &PASSED);
@@ -288,6 +289,10 @@ fn a_module_that_nobody_proved_makes_way_and_goes_with_who_put_it() {
     let first = put(&mut state, one, "m", 1).unwrap();
     let second = put(&mut state, other, "m", 2).unwrap();
     assert_ne!(first, second);
+    let stranger = connected_as(&mut state, 9);
+    let strangers = put(&mut state, stranger, "m", 2).unwrap();
+    assert_ne!(strangers, second, "what nobody has looked at is not shared");
+    let second = put(&mut state, other, "m", 2).unwrap();
     assert_eq!(put(&mut state, one, "m", 2), Ok(second), "who puts it last has it proved");
     state.end(other, &PASSED);
     assert!(state.modules.get(second).is_some());
