@@ -31,7 +31,7 @@ pub(crate) enum Trouble {
     Shape,
     /// A point of a process that this one may not wait for.
     Point,
-    /// The module's text does not compile: the ring's text says why.
+    /// The module does not compile: the message's text says why.
     Image,
     /// The bytes of the module are not those that its hash is of.
     OtherContent,
@@ -48,7 +48,7 @@ pub(crate) enum Trouble {
     Device {
         code: u32,
     },
-    /// The device does not open: the ring's text says why.
+    /// The device does not open: the message's text says why.
     NoDevice,
 }
 

@@ -165,7 +165,7 @@ impl Desk {
         // Numbers count on: others would make the word go back, or pass what has not.
         let lane = self.line.lane(stream);
         if number != lane.put() + 1 {
-            self.line.tell(&Told { stream, number, last: number, trouble: Trouble::Malformed });
+            self.line.tell(&Told { stream, number, last: number, trouble: Trouble::Malformed }, "");
             return Ok(());
         }
         let carried = match head.task {
@@ -189,10 +189,7 @@ impl Desk {
                 if let Some(code) = fault {
                     return Err(code);
                 }
-                if !text.is_empty() {
-                    self.calls.set_text(&text);
-                }
-                self.line.tell(&Told { stream, number, last: number, trouble });
+                self.line.tell(&Told { stream, number, last: number, trouble }, &text);
                 Ok(())
             }
         }

@@ -130,8 +130,7 @@ fn refuse(post: &OwnedFd, said: &str) {
     let Ok(Received { slot, mut descriptors, .. }) = socket::receive(post, RecvFlags::empty()) else { return };
     let (Some(Order::Serve { .. }), false) = (Order::of(&slot), descriptors.is_empty()) else { return };
     if let Ok(calls) = Calls::open(descriptors.remove(0)) {
-        calls.set_text(said);
-        calls.tell(&Told { stream: 0, number: 0, last: 0, trouble: Trouble::NoDevice }.words());
+        calls.tell(&Told { stream: 0, number: 0, last: 0, trouble: Trouble::NoDevice }.words(), said);
     }
 }
 

@@ -137,7 +137,7 @@ impl Watch {
                 // Where one hangs, it is known which; a fault may be of any that had begun.
                 if done < put && (!is_hang || lane.has_hung(self, now)) {
                     let (number, last) = (done + 1, lane.last_of_first(done, put));
-                    line.tell(&Told { stream, number, last, trouble });
+                    line.tell(&Told { stream, number, last, trouble }, "");
                 }
             }
             line.calls.rouse();
@@ -148,10 +148,10 @@ impl Watch {
 
 impl Line {
     /// Tells the tenant something. There is room for it.
-    pub(super) fn tell(&self, told: &Told) {
+    pub(super) fn tell(&self, told: &Told, text: &str) {
         let _alone = lock(&self.telling);
         if self.calls.room() > 0 {
-            self.calls.tell(&told.words());
+            self.calls.tell(&told.words(), text);
         }
     }
 

@@ -100,6 +100,11 @@ pub enum CallError {
     // The connection's.
     #[error("the worker of {kernel} of {module} was ended from outside; {carried}")]
     WorkerGone { kernel: Arc<str>, module: Arc<str>, carried: Carried },
+    #[error(
+        "how {kernel} of {module} went is not known any more: more than {most} calls have failed since, and nobody asked; it may \
+        have been carried out, as a whole or in part"
+    )]
+    Forgotten { kernel: Arc<str>, module: Arc<str>, most: usize },
     #[error("{kernel} of {module} had not come to its end within {timeout:?}: it goes on")]
     TimedOut { kernel: Arc<str>, module: Arc<str>, timeout: Duration },
     #[error(transparent)]
@@ -156,7 +161,9 @@ impl CallError {
             | Self::OtherContent { .. } => Blame::Caller,
             Self::Faulted { .. } | Self::Hung { .. } | Self::Behind { .. } => Blame::Kernel,
             Self::Device { .. } | Self::NoDevice { .. } => Blame::Device,
-            Self::WorkerGone { .. } | Self::TimedOut { .. } | Self::Link(_) => Blame::Connection,
+            Self::WorkerGone { .. } | Self::Forgotten { .. } | Self::TimedOut { .. } | Self::Link(_) => {
+                Blame::Connection
+            }
         }
     }
 
@@ -167,7 +174,7 @@ impl CallError {
             | Self::Hung { carried, .. }
             | Self::Behind { carried, .. }
             | Self::WorkerGone { carried, .. } => *carried,
-            Self::TimedOut { .. } => Carried::Perhaps,
+            Self::TimedOut { .. } | Self::Forgotten { .. } => Carried::Perhaps,
             _ => Carried::Not,
         }
     }

@@ -17,8 +17,8 @@ use freehold::{Family, Grid};
 use sha2::{Digest, Sha256};
 
 pub use self::error::{Blame, CallError, Carried, Code};
-pub(crate) use self::modules::{digest, text_of};
 pub use self::modules::{Kernel, ListedModule, MODULE_BYTES_MAX, Module};
+pub(crate) use self::modules::{digest, text_of};
 pub use self::named::Named;
 use self::seat::{Seat, Spot};
 use super::link::{Link, LinkError, Patience};

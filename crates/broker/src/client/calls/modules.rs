@@ -78,6 +78,13 @@ impl Module {
 }
 
 impl Kernel {
+    /// One without parameters, of any module.
+    #[cfg(test)]
+    pub(super) fn known(name: &str, module: &str) -> Self {
+        let signature = Signature { name: name.into(), parameters: [].into() };
+        Self { module_id: Id(1), module: module.into(), index: 0, signature }
+    }
+
     pub fn name(&self) -> &Arc<str> {
         &self.signature.name
     }
