@@ -170,6 +170,8 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
         (Reply::Refused(Refusal::ModuleTaken), 230, &[]),
         (Reply::Refused(Refusal::BadModule { limit_bytes: 7 }), 231, &[7]),
         (Reply::Refused(Refusal::NotAWorker), 232, &[]),
+        (Reply::Refused(Refusal::LeaseOver), 233, &[]),
+        (Reply::Refused(Refusal::ForeignLease), 234, &[]),
     ];
     for (message, kind, words) in replies {
         let mut slot = [0; 8];

@@ -173,6 +173,20 @@ const TESTS: &[Test] = &[
         "what_was_called_is_carried_out_however_its_process_goes",
         calls::what_was_called_is_carried_out_however_its_process_goes,
     ),
+    (
+        "of_kernels_that_ran_beside_each_other_one_has_failed",
+        calls::of_kernels_that_ran_beside_each_other_one_has_failed,
+    ),
+    (
+        "of_a_burst_the_first_is_known_and_of_the_rest_one_has_failed",
+        calls::of_a_burst_the_first_is_known_and_of_the_rest_one_has_failed,
+    ),
+    ("who_shares_a_worker_hears_whose_kernel_ended_it", calls::who_shares_a_worker_hears_whose_kernel_ended_it),
+    ("a_call_that_waits_for_another_stream_does_not_run", calls::a_call_that_waits_for_another_stream_does_not_run),
+    (
+        "each_kernel_of_a_burst_may_run_for_as_long_as_one_may",
+        calls::each_kernel_of_a_burst_may_run_for_as_long_as_one_may,
+    ),
     ("every_bad_call_is_refused_in_a_sentence", calls::every_bad_call_is_refused_in_a_sentence),
     ("every_bad_module_is_refused_in_a_sentence", calls::every_bad_module_is_refused_in_a_sentence),
     (

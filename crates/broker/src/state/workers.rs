@@ -201,8 +201,14 @@ impl State {
             return Err(Refusal::NoTenant);
         }
         // One that was returned behind a call is not over before that has passed.
-        let lent = self.leases.get(lease).filter(|lent| lent.holder == of);
-        let Lease { block, access, name, .. } = *lent.ok_or(Refusal::NoLease)?;
+        let Lease { holder, block, access, name, .. } = *match self.leases.get(lease) {
+            Some(lent) => lent,
+            None if self.leases.is_over(lease) => return Err(Refusal::LeaseOver),
+            None => return Err(Refusal::NoLease),
+        };
+        if holder != of {
+            return Err(Refusal::ForeignLease);
+        }
         // What is still written by others is awaited by who borrows it, too.
         let named = name.and_then(|name| self.named.get(name)).filter(|named| named.block == block);
         let point = named.map_or(Point::default(), |named| named.ready);

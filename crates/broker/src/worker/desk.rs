@@ -6,7 +6,7 @@ use std::sync::Arc;
 use freehold::{Actual, Device, Grid, Stream};
 use freehold_driver::cuda::CUerror;
 
-use super::stock::{Lack, Stock, of_device};
+use super::stock::{Lack, Loaded, Stock, faulted, of_device};
 use super::watch::{Gate, Line, ROOM_FOR_END, Watch};
 use crate::calls::{CALL_WORDS, CALLS, Calls, STREAMS};
 use crate::client::{Error, LinkError};
@@ -111,7 +111,7 @@ impl Desk {
     pub(super) fn fault(&self) -> Option<u32> {
         self.lanes().find_map(|(_, lane)| match lane.stream.is_idle() {
             Err(error) => match of_device(&error) {
-                Trouble::Faulted { code } | Trouble::Device { code } => Some(code),
+                Trouble::Faulted { code, .. } | Trouble::Device { code } => Some(code),
                 _ => None,
             },
             Ok(_) => None,
@@ -121,7 +121,7 @@ impl Desk {
     /// The code of a device that takes no more work: of the fault, where it is one, whatever the call was answered with.
     fn code_of(&self, error: &freehold::Error) -> u32 {
         let answered = match of_device(error) {
-            Trouble::Faulted { code } | Trouble::Device { code } => code,
+            Trouble::Faulted { code, .. } | Trouble::Device { code } => code,
             _ => CUerror::UNKNOWN.number(),
         };
         self.fault().unwrap_or(answered)
@@ -168,41 +168,46 @@ impl Desk {
             self.line.tell(&Told { stream, number, last: number, trouble: Trouble::Malformed }, "");
             return Ok(());
         }
+        let was_idle = lane.put() <= lane.done(&self.watch);
         let carried = match head.task {
             Task::Load => {
                 // That takes the host's time, which is no kernel's.
                 self.mark(stream)?;
-                stock.load(device, head.module)
+                stock.load(device, head.module).map(|()| None)
             }
-            Task::Launch => self.launch(&head, rest, device, stock),
+            Task::Launch => self.launch(&head, rest, device, stock).map(Some),
         };
-        self.line.lane(stream).begin(number);
-        if head.task == Task::Load {
+        // What was called before may have failed meanwhile: then that is why, whatever this one was answered with.
+        if let Err((trouble, _)) = &carried
+            && let Some(code) = self.fault().or(trouble.fault())
+        {
+            return Err(code);
+        }
+        self.line.lane(stream).begin(number, carried.as_ref().ok().and_then(Option::clone));
+        // The first of many has a word of its own: if it fails, it is known to be the one.
+        if head.task == Task::Load || was_idle {
             self.mark(stream)?;
         }
         match carried {
-            Ok(()) => Ok(()),
-            Err((Trouble::Faulted { code }, _)) => Err(code),
+            Ok(_) => Ok(()),
             Err((trouble, text)) => {
-                // What was called before may have failed meanwhile: then that is why.
-                let fault = matches!(trouble, Trouble::Device { .. }).then(|| self.fault()).flatten();
-                if let Some(code) = fault {
-                    return Err(code);
-                }
                 self.line.tell(&Told { stream, number, last: number, trouble }, &text);
                 Ok(())
             }
         }
     }
 
-    fn launch(&mut self, head: &Head, rest: Rest<'_>, device: &Device, stock: &mut Stock) -> Result<(), Lack> {
+    /// Puts a kernel into its stream: its name.
+    fn launch(&mut self, head: &Head, rest: Rest<'_>, device: &Device, stock: &mut Stock) -> Result<Arc<str>, Lack> {
         // All that the call needs is there before any of it is used.
         stock.load(device, head.module)?;
         let is_ready = self.check(head, rest, stock)?;
         if !is_ready {
             self.await_points(head, rest, stock)?;
         }
-        let kernel = &stock.kernel(head.module, head.kernel).expect("it was found").kernel;
+        self.await_streams(head, rest, stock)?;
+        let Loaded { kernel, signature } = stock.kernel(head.module, head.kernel).expect("it was found");
+        let name = signature.name.clone();
         let mut actuals = Vec::with_capacity(rest.count as usize);
         let mut left = rest;
         while let (true, Some(one)) = (actuals.len() < rest.count as usize, left.next()) {
@@ -219,7 +224,28 @@ impl Desk {
         }
         let grid = Grid { blocks: head.blocks, threads: head.threads, shared_bytes: head.shared_bytes };
         let lane = self.lanes[head.stream as usize].as_ref().expect("it was made");
-        lane.stream.launch(kernel, grid, &actuals[..]).map_err(|error| (of_launch(&error), String::new()))
+        lane.stream.launch(kernel, grid, &actuals[..]).map_err(|error| (of_launch(&error), String::new()))?;
+        drop(actuals);
+        let word = self.line.lane(head.stream).word();
+        leases(rest).for_each(|lease| stock.note_use(lease, word, head.number));
+        Ok(name)
+    }
+
+    /// Notes that a call waits for calls of other streams that use the same memory: the device orders them.
+    fn await_streams(&mut self, head: &Head, rest: Rest<'_>, stock: &Stock) -> Result<(), Lack> {
+        let own = self.line.lane(head.stream).word();
+        for lease in leases(rest) {
+            for (word, value) in stock.borrowed(lease).uses_beside(own) {
+                if self.watch.clock().read(word) >= value {
+                    continue;
+                }
+                // What waits is the first behind a mark, so that it is known to wait, and not to run.
+                self.mark(head.stream).map_err(|code| (faulted(code), String::new()))?;
+                let clock = self.watch.shared_clock();
+                self.line.lane(head.stream).gate(Gate { number: head.number, clock, word, value, is_beside: true });
+            }
+        }
+        Ok(())
     }
 
     /// Holds the arguments of a call against the kernel's parameters, and borrows what is leased. Whether nothing has to be waited
@@ -246,7 +272,7 @@ impl Desk {
             }
             let Given::Lease { lease, offset_bytes } = one else { continue };
             stock.borrow(&lane.stream, lease, self.tenant).map_err(|(trouble, text)| match trouble {
-                Trouble::NoLease { .. } => (Trouble::NoLease { argument }, text),
+                Trouble::NotBorrowed { refusal, .. } => (Trouble::NotBorrowed { argument, refusal }, text),
                 trouble => (trouble, text),
             })?;
             let borrowed = stock.borrowed(lease);
@@ -294,10 +320,10 @@ impl Desk {
             return Ok(true);
         }
         // What waits is the first behind a mark, so that it is known to wait, and not to run.
-        self.mark(head.stream).map_err(|code| (Trouble::Faulted { code }, String::new()))?;
+        self.mark(head.stream).map_err(|code| (faulted(code), String::new()))?;
         let lane = self.lanes[head.stream as usize].as_ref().expect("it was made");
         lane.stream.wait_word(&clock, word, value).map_err(|error| (of_launch(&error), String::new()))?;
-        self.line.lane(head.stream).gate(Gate { number: head.number, clock, word, value });
+        self.line.lane(head.stream).gate(Gate { number: head.number, clock, word, value, is_beside: false });
         Ok(false)
     }
 
@@ -327,6 +353,15 @@ impl Desk {
             self.calls.rouse();
         }
     }
+}
+
+/// The leases among the arguments of a call.
+fn leases(rest: Rest<'_>) -> impl Iterator<Item = Id> {
+    let mut left = rest;
+    (0..rest.count).filter_map(move |_| match left.next() {
+        Some(Given::Lease { lease, .. }) => Some(lease),
+        _ => None,
+    })
 }
 
 /// Why a launch was refused: its shape, or the device.

@@ -23,7 +23,7 @@ use rustix::net::RecvFlags;
 use rustix::process::{Signal, getpid, kill_process};
 
 use self::desk::{Desk, Served};
-use self::stock::Stock;
+use self::stock::{Stock, faulted};
 use self::watch::Watch;
 use crate::calls::Calls;
 use crate::client::{Broker, Link};
@@ -220,7 +220,7 @@ impl Worker {
                 Served::Some => has_worked = true,
                 Served::Nothing => {}
                 // With the device every call of this process has failed: whoever is served hears whose kernel it was.
-                Served::Fatal(code) => self.watch.end(Trouble::Faulted { code }),
+                Served::Fatal(code) => self.watch.end(faulted(code)),
             }
         }
         has_worked
@@ -229,7 +229,7 @@ impl Worker {
     /// Asks the driver whether work that is pending goes on.
     fn look_for_faults(&self) {
         if let Some(code) = self.desks.iter().find_map(Desk::fault) {
-            self.watch.end(Trouble::Faulted { code });
+            self.watch.end(faulted(code));
         }
     }
 

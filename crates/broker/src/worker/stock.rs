@@ -5,12 +5,13 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use freehold::{Device, Image, Stream};
+use freehold_driver::cuda::CUerror;
 
 use super::end;
 use crate::client::{Broker, Error, Lease, LinkError, text_of};
 use crate::kernels::{Signature, kernels};
 use crate::ring::Doorstep;
-use crate::trouble::Trouble;
+use crate::trouble::{Among, Trouble};
 use crate::wire::{Id, Point, Refusal, Reply, Request};
 
 /// A kernel that can be launched.
@@ -27,6 +28,15 @@ pub(super) struct Borrowed {
     of: Id,
     /// What has to pass before it is used.
     pub(super) ready: Point,
+    /// The last call that used it, by the word of its stream.
+    uses: Vec<(usize, u64)>,
+}
+
+impl Borrowed {
+    /// The last calls of other streams that used it.
+    pub(super) fn uses_beside(&self, word: usize) -> impl Iterator<Item = (usize, u64)> {
+        self.uses.iter().copied().filter(move |&(other, _)| other != word)
+    }
 }
 
 #[derive(Debug)]
@@ -64,12 +74,15 @@ impl Stock {
         }
         match self.broker.borrow(stream, lease, of) {
             Ok((borrowed, ready)) => {
-                self.leases.insert(lease, Borrowed { lease: borrowed, of, ready });
+                self.leases.insert(lease, Borrowed { lease: borrowed, of, ready, uses: Vec::new() });
                 Ok(())
             }
             Err(Error::Link(LinkError::Gone)) => end(),
             Err(Error::Device(error)) => Err(lack(of_device(&error))),
-            Err(_) => Err(lack(Trouble::NoLease { argument: 0 })),
+            Err(Error::Link(LinkError::Refused { refusal, .. })) => {
+                Err(lack(Trouble::NotBorrowed { argument: 0, refusal }))
+            }
+            Err(_) => Err(lack(Trouble::NotBorrowed { argument: 0, refusal: Refusal::Malformed })),
         }
     }
 
@@ -85,6 +98,15 @@ impl Stock {
     /// What was borrowed.
     pub(super) fn borrowed(&self, lease: Id) -> &Borrowed {
         &self.leases[&lease]
+    }
+
+    /// A call of a stream uses it.
+    pub(super) fn note_use(&mut self, lease: Id, word: usize, number: u64) {
+        let Some(borrowed) = self.leases.get_mut(&lease) else { return };
+        match borrowed.uses.iter_mut().find(|(known, _)| *known == word) {
+            Some((_, last)) => *last = number,
+            None => borrowed.uses.push((word, number)),
+        }
     }
 
     /// What had to pass before it is used has.
@@ -155,12 +177,37 @@ fn load(broker: &Broker, device: &Device, module: Id) -> Result<Vec<Loaded>, Lac
     }
 }
 
+/// Nothing works any more in a context of which a driver says so.
+const LOST: [CUerror; 3] = [CUerror::DEINITIALIZED, CUerror::INVALID_CONTEXT, CUerror::CONTEXT_IS_DESTROYED];
+
+/// A kernel has faulted: which is looked for when all is told.
+pub(super) fn faulted(code: u32) -> Trouble {
+    Trouble::Faulted { code, among: Among::default() }
+}
+
 /// What the device refused.
 pub(super) fn of_device(error: &freehold::Error) -> Trouble {
     match error {
+        // What a driver answers whose context a kernel has ended, in whatever words.
+        freehold::Error::Call(error) if LOST.contains(&error.code) => faulted(error.code.number()),
         freehold::Error::Call(error) => Trouble::Device { code: error.code.number() },
-        freehold::Error::Faulted(fault) => Trouble::Faulted { code: fault.noticed.code.number() },
+        freehold::Error::Faulted(fault) => faulted(fault.noticed.code.number()),
         // Out of memory, in whatever form.
         _ => Trouble::Device { code: 2 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use freehold_driver::cuda::{CallError, Function};
+
+    use super::*;
+
+    #[test]
+    fn a_context_that_a_kernel_has_ended_is_a_fault_whatever_the_driver_calls_it() {
+        let of = |code: CUerror| of_device(&freehold::Error::Call(CallError { call: Function::cuLaunchKernel, code }));
+        assert_eq!(of(CUerror::INVALID_CONTEXT), faulted(201));
+        assert_eq!(of(CUerror::CONTEXT_IS_DESTROYED), faulted(709));
+        assert_eq!(of(CUerror::INVALID_VALUE), Trouble::Device { code: 1 });
     }
 }

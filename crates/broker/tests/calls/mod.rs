@@ -5,6 +5,7 @@ mod faults;
 mod goers;
 mod kills;
 mod refusals;
+mod suspects;
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -21,6 +22,7 @@ pub(crate) use self::faults::*;
 pub(crate) use self::goers::*;
 pub(crate) use self::kills::*;
 pub(crate) use self::refusals::*;
+pub(crate) use self::suspects::*;
 
 pub(crate) const TEXT: &str = include_str!("kernels.ptx");
 
@@ -89,7 +91,7 @@ pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
         "call-twice" => twice(socket),
         "call-failures" => failures(socket),
         other => {
-            let acts = [faults::act, goers::act, kills::act];
+            let acts = [faults::act, goers::act, kills::act, suspects::act];
             return acts.into_iter().find_map(|act| act(socket, other, seed));
         }
     })

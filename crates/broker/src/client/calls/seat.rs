@@ -17,8 +17,8 @@ use crate::order::{Argument, Head, encode};
 use crate::ring::Spin;
 use crate::shared::Shared;
 use crate::state::CLOCK_WORDS;
-use crate::trouble::{Told, Trouble};
-use crate::wire::{Id, Point, Reply, Request};
+use crate::trouble::{Among, Told, Trouble};
+use crate::wire::{Id, Point, Refusal, Reply, Request};
 
 /// How many messages of calls that nobody waited for are kept.
 const TOLD_MAX: usize = 1 << 16;
@@ -249,6 +249,7 @@ impl Seat {
         }
         // Its worker has ended before it told of the call.
         let is_fatal = |told: &&Told| matches!(told.trouble, Trouble::Faulted { .. } | Trouble::TooLong { .. });
+        let is_elsewhere = |told: &Told| told.trouble == Trouble::Elsewhere;
         let told = || line.told.iter().map(|heard| &heard.told);
         let is_taken = self.calls.taken().wrapping_sub(spot.count).cast_signed() > 0;
         let is_behind = told().filter(is_fatal).any(|told| told.stream == spot.stream && told.number < spot.number);
@@ -257,8 +258,17 @@ impl Seat {
         Err(match (told().any(|told| is_fatal(&told)), no_device) {
             (true, _) => CallError::Behind { kernel: name, module, carried },
             (false, Some(heard)) => CallError::NoDevice { said: heard.text.to_string() },
+            (false, None) if told().any(is_elsewhere) => CallError::Elsewhere { kernel: name, module, carried },
             (false, None) => CallError::WorkerGone { kernel: name, module, carried },
         })
+    }
+}
+
+/// The kernels of which one went wrong.
+fn listed(heard: &Heard, among: Among) -> String {
+    match among.others {
+        0 => heard.text.to_string(),
+        others => format!("{}, and {others} of other processes", heard.text),
     }
 }
 
@@ -277,7 +287,15 @@ fn sentence(heard: &Heard, of: &Kernel) -> CallError {
             Some(wanted) => CallError::ArgumentKind { kernel, argument: argument as usize, wanted, given: wanted },
             None => LinkError::Malformed.into(),
         },
-        Trouble::NoLease { argument } => CallError::NoLease { kernel, argument: argument as usize },
+        Trouble::NotBorrowed { argument, refusal } => {
+            let argument = argument as usize;
+            match refusal {
+                Refusal::NoLease => CallError::NoLease { kernel, argument },
+                Refusal::LeaseOver => CallError::LeaseOver { kernel, argument },
+                Refusal::ForeignLease => CallError::ForeignLease { kernel, argument },
+                refusal => CallError::NotBorrowed { kernel, argument, refusal },
+            }
+        }
         Trouble::OutsideOfLease { argument, offset, bytes } => {
             CallError::OutsideOfLease { kernel, argument: argument as usize, offset_bytes: offset, bytes }
         }
@@ -285,11 +303,21 @@ fn sentence(heard: &Heard, of: &Kernel) -> CallError {
         Trouble::Point => CallError::ForeignPoint { kernel },
         Trouble::Image => CallError::Image { log: heard.text.to_string() },
         Trouble::OtherContent => CallError::OtherContent { module },
-        Trouble::Faulted { code } => CallError::Faulted { kernel, module, code: Code(code), carried: Carried::Perhaps },
-        Trouble::TooLong { limit_ms } => {
-            let limit = Duration::from_millis(limit_ms);
-            CallError::Hung { kernel, module, limit, carried: Carried::Perhaps }
+        Trouble::Faulted { code, among } => {
+            let (code, carried) = (Code(code), Carried::Perhaps);
+            match among.is_known() {
+                true => CallError::Faulted { kernel, module, code, carried },
+                false => CallError::OneFaulted { kernel, module, among: listed(heard, among), code, carried },
+            }
         }
+        Trouble::TooLong { limit_ms, among } => {
+            let (limit, carried) = (Duration::from_millis(limit_ms), Carried::Perhaps);
+            match among.is_known() {
+                true => CallError::Hung { kernel, module, limit, carried },
+                false => CallError::OneHung { kernel, module, among: listed(heard, among), limit, carried },
+            }
+        }
+        Trouble::Elsewhere => CallError::Elsewhere { kernel, module, carried: Carried::Perhaps },
         Trouble::Device { code } => CallError::Device { kernel, module, code: Code(code) },
         Trouble::NoDevice => CallError::NoDevice { said: heard.text.to_string() },
     }

@@ -90,7 +90,11 @@ fn only_a_worker_borrows_and_only_of_those_that_it_serves() {
     let worker = hired(&mut state, one, 0).0;
     assert_eq!(refused(&ask(&mut state, other, Request::Borrow { lease, of: one })), &Refusal::NotAWorker);
     assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: other })), &Refusal::NoTenant);
-    assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: one })), &Refusal::NoLease);
+    assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: one })), &Refusal::ForeignLease);
+    ask(&mut state, other, Request::Return { lease: others, point: Point::default() });
+    assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: one })), &Refusal::LeaseOver);
+    let never = Id(9 << 32 | 77);
+    assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: never, of: one })), &Refusal::NoLease);
     let first = borrowed(&mut state, worker, lease, one);
     assert_eq!(first.1, Access::Write);
     assert_eq!(borrowed(&mut state, worker, lease, one), first, "asked again it is the same");
