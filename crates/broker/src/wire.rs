@@ -115,8 +115,8 @@ pub enum Request {
     Hire { label: u64 },
     /// A second lease of what a tenant has leased, for the worker that serves it.
     Borrow { lease: Id, of: Id },
-    /// A module's text, in the descriptor beside it, gets a name. Others see it when a worker has proved it.
-    PutModule { bytes: u64, hash: Hash, name: Name },
+    /// A module's text, in the descriptor beside it, gets a name; it has so much memory of the device for itself. Others see it when a worker has proved it.
+    PutModule { bytes: u64, device_bytes: u64, hash: Hash, name: Name },
     /// A module, by its number, or by its name where that is said.
     Module { id: Id, name: Option<Name> },
     /// All modules behind this one, as many as fit.
@@ -192,6 +192,7 @@ pub enum Reply {
         id: Id,
         bytes: u64,
         hash: Hash,
+        device_bytes: u64,
     },
     Refused(Refusal),
 }
@@ -370,8 +371,8 @@ impl Framed<Request> {
             Request::Stop { is_forced } => (17, &[u64::from(*is_forced)], ""),
             Request::Hire { label } => (18, &[*label], ""),
             Request::Borrow { lease, of } => (19, &[lease.0, of.0], ""),
-            Request::PutModule { bytes, hash: [first, second, third, fourth], name } => {
-                (20, &[*bytes, *first, *second, *third, *fourth], name.as_str())
+            Request::PutModule { bytes, device_bytes, hash: [first, second, third, fourth], name } => {
+                (20, &[*bytes, *first, *second, *third, *fourth, *device_bytes], name.as_str())
             }
             Request::Module { id, name } => (21, &[id.0], name.as_ref().map_or("", Name::as_str)),
             Request::Modules { after } => (22, &[], after.as_ref().map_or("", Name::as_str)),
@@ -435,7 +436,7 @@ impl Framed<Request> {
             19 => (Request::Borrow { lease: Id(slot[1]), of: Id(slot[2]) }, 2, false),
             20 => {
                 let hash = [slot[2], slot[3], slot[4], slot[5]];
-                (Request::PutModule { bytes: slot[1], hash, name: name()? }, 5, true)
+                (Request::PutModule { bytes: slot[1], device_bytes: slot[6], hash, name: name()? }, 6, true)
             }
             21 => (Request::Module { id: Id(slot[1]), name: name_or_none()? }, 1, true),
             22 => (Request::Modules { after: name_or_none()? }, 0, true),
@@ -485,8 +486,8 @@ impl Framed<Reply> {
             Reply::Resumed => words(111, &[]),
             Reply::Hired { worker, seat } => words(112, &[worker.0, u64::from(*seat)]),
             Reply::Recall { lease } => words(113, &[lease.0]),
-            Reply::Module { id, bytes, hash: [first, second, third, fourth] } => {
-                words(114, &[id.0, *bytes, *first, *second, *third, *fourth])
+            Reply::Module { id, bytes, hash: [first, second, third, fourth], device_bytes } => {
+                words(114, &[id.0, *bytes, *first, *second, *third, *fourth, *device_bytes])
             }
             Reply::Refused(refusal) => {
                 let (kind, numbers) = refusal.numbers();
@@ -535,7 +536,10 @@ impl Framed<Reply> {
             111 => Reply::Resumed,
             112 => Reply::Hired { worker: Id(slot[1]), seat: low(slot[2]) },
             113 => Reply::Recall { lease: Id(slot[1]) },
-            114 => Reply::Module { id: Id(slot[1]), bytes: slot[2], hash: [slot[3], slot[4], slot[5], slot[6]] },
+            114 => {
+                let hash = [slot[3], slot[4], slot[5], slot[6]];
+                Reply::Module { id: Id(slot[1]), bytes: slot[2], hash, device_bytes: slot[7] }
+            }
             kind => Reply::Refused(Refusal::of(kind, [slot[1], slot[2], slot[3]])?),
         };
         Ok(Self { number: high(slot[0]), is_again: false, message })

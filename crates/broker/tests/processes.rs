@@ -123,6 +123,10 @@ const TESTS: &[Test] = &[
         "a_stopped_cleaner_stops_nobody_and_a_dead_one_is_replaced",
         serving::a_stopped_cleaner_stops_nobody_and_a_dead_one_is_replaced,
     ),
+    (
+        "a_module_is_there_whole_or_not_at_all_and_who_put_it_knows",
+        serving::a_module_is_there_whole_or_not_at_all_and_who_put_it_knows,
+    ),
     ("a_tenant_cannot_make_the_broker_wait_at_its_bell", serving::a_tenant_cannot_make_the_broker_wait_at_its_bell),
     (
         "without_descriptors_newcomers_are_refused_in_a_sentence_and_tenants_served",

@@ -173,7 +173,7 @@ impl Desk {
             Task::Load => {
                 // That takes the host's time, which is no kernel's.
                 self.mark(stream)?;
-                stock.load(device, head.module).map(|()| None)
+                stock.load(device, head.module, self.tenant).map(|()| None)
             }
             Task::Launch => self.launch(&head, rest, device, stock).map(Some),
         };
@@ -200,7 +200,7 @@ impl Desk {
     /// Puts a kernel into its stream: its name.
     fn launch(&mut self, head: &Head, rest: Rest<'_>, device: &Device, stock: &mut Stock) -> Result<Arc<str>, Lack> {
         // All that the call needs is there before any of it is used.
-        stock.load(device, head.module)?;
+        stock.load(device, head.module, self.tenant)?;
         let is_ready = self.check(head, rest, stock)?;
         if !is_ready {
             self.await_points(head, rest, stock)?;

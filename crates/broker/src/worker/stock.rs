@@ -1,7 +1,7 @@
 //! What a worker has: modules that it has loaded, each once, and leases that it has borrowed, until they are wanted back.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use freehold::{Device, Image, Stream};
@@ -9,7 +9,7 @@ use freehold_driver::cuda::CUerror;
 
 use super::end;
 use crate::client::{Broker, Error, Lease, LinkError, text_of};
-use crate::kernels::{Signature, kernels};
+use crate::kernels::{Signature, device_bytes, kernels};
 use crate::ring::Doorstep;
 use crate::trouble::{Among, Trouble};
 use crate::wire::{Id, Point, Refusal, Reply, Request};
@@ -42,9 +42,16 @@ impl Borrowed {
 #[derive(Debug)]
 pub(super) struct Stock {
     broker: Broker,
-    modules: BTreeMap<Id, Vec<Loaded>>,
+    modules: BTreeMap<Id, Held>,
     /// By the lease that it was borrowed of.
     leases: BTreeMap<Id, Borrowed>,
+}
+
+/// A module that is loaded, and those that have called it: it is unloaded when the last of them is gone.
+#[derive(Debug)]
+struct Held {
+    kernels: Vec<Loaded>,
+    users: BTreeSet<Id>,
 }
 
 /// Why there is none, and what there is to say of it.
@@ -89,6 +96,10 @@ impl Stock {
     /// Gives back what was borrowed of a tenant that goes, and says that nothing is left of it here.
     pub(super) fn finish(&mut self, tenant: Id) {
         self.leases.retain(|_, borrowed| borrowed.of != tenant);
+        self.modules.retain(|_, held| {
+            held.users.remove(&tenant);
+            !held.users.is_empty()
+        });
         let finished = self.broker.link().map(|mut link| link.call(Request::Finish { tenant }));
         if let Ok(Err(LinkError::Gone)) = finished {
             end();
@@ -118,7 +129,7 @@ impl Stock {
 
     /// A kernel that is loaded.
     pub(super) fn kernel(&self, module: Id, index: u32) -> Option<&Loaded> {
-        self.modules.get(&module)?.get(index as usize)
+        self.modules.get(&module)?.kernels.get(index as usize)
     }
 
     /// Gives back what the broker wants back, behind the work with it.
@@ -133,12 +144,16 @@ impl Stock {
         }
     }
 
-    /// Loads a module, unless it is loaded.
-    pub(super) fn load(&mut self, device: &Device, module: Id) -> Result<(), Lack> {
-        if let Entry::Vacant(vacant) = self.modules.entry(module) {
-            let loaded = load(&self.broker, device, module)?;
-            vacant.insert(loaded);
-        }
+    /// Loads a module for a tenant, unless it is loaded.
+    pub(super) fn load(&mut self, device: &Device, module: Id, tenant: Id) -> Result<(), Lack> {
+        let held = match self.modules.entry(module) {
+            Entry::Occupied(held) => held.into_mut(),
+            Entry::Vacant(vacant) => {
+                let kernels = load(&self.broker, device, module)?;
+                vacant.insert(Held { kernels, users: BTreeSet::new() })
+            }
+        };
+        held.users.insert(tenant);
         Ok(())
     }
 }
@@ -154,10 +169,16 @@ fn load(broker: &Broker, device: &Device, module: Id) -> Result<Vec<Loaded>, Lac
         Err(LinkError::Refused { refusal: Refusal::NoModule, .. }) => return Err(lack(Trouble::NoModule)),
         Err(_) => return Err(lack(Trouble::Malformed)),
     };
-    let (Reply::Module { bytes, hash, .. }, Some(file)) = (answer.reply, answer.descriptors.pop()) else {
+    let (Reply::Module { bytes, hash, device_bytes: said_bytes, .. }, Some(file)) =
+        (answer.reply, answer.descriptors.pop())
+    else {
         return Err(lack(Trouble::Malformed));
     };
     let text = text_of(file, bytes, &hash).ok_or_else(|| lack(Trouble::OtherContent))?;
+    // More than was said, and counted, is not had.
+    if device_bytes(&text).is_ok_and(|wanted_bytes| wanted_bytes > said_bytes) {
+        return Err(lack(Trouble::OtherContent));
+    }
     let of_image = |error: freehold::Error| match error {
         freehold::Error::ImageRefused { log, code } if log.is_empty() => (Trouble::Image, code.to_string()),
         freehold::Error::ImageRefused { log, .. } => (Trouble::Image, log.into()),

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::{CallError, Caller};
 use crate::client::link::LinkError;
-use crate::kernels::{Parameter, Signature, kernels};
+use crate::kernels::{Parameter, Signature, device_bytes, kernels};
 use crate::name::Name;
 use crate::order::{Head, Task};
 use crate::wire::{Hash, Id, Refusal, Reply, Request};
@@ -131,7 +131,9 @@ impl Caller {
         }
         let hash: [u8; 32] = Sha256::digest(text).into();
         let file = sealed(text).map_err(CallError::Link)?;
-        let request = Request::PutModule { bytes: text.len() as u64, hash: words(&hash), name };
+        // What cannot be read is the driver's to refuse.
+        let (bytes, device_bytes) = (text.len() as u64, device_bytes(text).unwrap_or(0));
+        let request = Request::PutModule { bytes, device_bytes, hash: words(&hash), name };
         let mut module = self.try_put(&request, &file, hash);
         for _ in 1..PUTS_MAX {
             // Another process put it too, and was gone before it was proved.
@@ -172,7 +174,7 @@ impl Caller {
         let name = Name::parse(name)?;
         let request = Request::Module { id: Id(0), name: Some(name.clone()) };
         let mut answer = self.link()?.call(request).map_err(|error| no_module(error, &name))?;
-        let (Reply::Module { id, bytes, hash }, Some(text)) = (answer.reply, answer.descriptors.pop()) else {
+        let (Reply::Module { id, bytes, hash, .. }, Some(text)) = (answer.reply, answer.descriptors.pop()) else {
             return Err(LinkError::Malformed.into());
         };
         let module: Arc<str> = name.as_str().into();

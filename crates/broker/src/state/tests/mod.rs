@@ -233,7 +233,10 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
             state.request(worker.unwrap_or(tenant), asked, &PASSED);
             return;
         }
-        25 => Request::PutModule { bytes: 1 + random.below(1 << 20), hash: [random.below(2); 4], name },
+        25 => {
+            let (bytes, device_bytes) = (1 + random.below(1 << 20), random.below(3) * random.below(8 << 20));
+            Request::PutModule { bytes, device_bytes, hash: [random.below(2); 4], name }
+        }
         26 => {
             let modules: Vec<Id> = state.modules.iter().map(|(id, _)| id).collect();
             match random.of(&modules) {

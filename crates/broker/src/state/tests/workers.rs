@@ -21,7 +21,12 @@ fn borrowed(state: &mut State, worker: Id, lease: Id, of: Id) -> (Id, Access) {
 }
 
 fn put(state: &mut State, from: Id, name: &str, hash: u64) -> Result<Id, Refusal> {
-    let request = Request::PutModule { bytes: 100, hash: [hash; 4], name: Name::parse(name).unwrap() };
+    put_with(state, from, name, hash, 0)
+}
+
+/// Puts a module that has memory of the device for itself.
+fn put_with(state: &mut State, from: Id, name: &str, hash: u64, device_bytes: u64) -> Result<Id, Refusal> {
+    let request = Request::PutModule { bytes: 100, device_bytes, hash: [hash; 4], name: Name::parse(name).unwrap() };
     let effects = ask(state, from, request);
     match effects.last() {
         Some(Effect::Reply { reply: Reply::Number { id, .. }, .. }) => Ok(*id),
@@ -314,4 +319,33 @@ fn modules_count_for_a_user() {
     assert_eq!(put(&mut state, one, "b", 1), Err(full));
     ask(&mut state, one, Request::DropModule { name: Name::parse("a").unwrap() });
     assert!(put(&mut state, one, "b", 1).is_ok());
+}
+
+#[test]
+fn what_modules_have_for_themselves_counts_against_the_quota_until_they_are_dropped() {
+    let mut state = State::new(Limits { user_bytes: 6 << 20, ..limits() }, OWN);
+    let one = connected(&mut state);
+    reserved(&mut state, one, 2 << 20);
+    put_with(&mut state, one, "a", 1, 3 << 20).unwrap();
+    let full = |had_bytes, wanted_bytes| Refusal::UserQuota { limit_bytes: 6 << 20, had_bytes, wanted_bytes };
+    assert_eq!(put_with(&mut state, one, "b", 1, 2 << 20), Err(full(5 << 20, 2 << 20)));
+    let reserve = Request::Reserve { bytes: 2 << 20 };
+    assert_eq!(refused(&ask(&mut state, one, reserve)), &full(5 << 20, 2 << 20));
+    check(&state);
+    ask(&mut state, one, Request::DropModule { name: Name::parse("a").unwrap() });
+    put_with(&mut state, one, "b", 1, 4 << 20).unwrap();
+    check(&state);
+}
+
+#[test]
+fn a_broker_with_modules_stops_by_force_alone_unless_they_are_the_librarys_own() {
+    let mut state = State::new(limits(), OWN);
+    let one = connected(&mut state);
+    put(&mut state, one, "freehold/copy-1", 1).unwrap();
+    put(&mut state, one, "gpu/1", 1).unwrap();
+    let stop = |is_forced| Request::Stop { is_forced };
+    assert!(ask(&mut state.clone(), one, stop(false)).contains(&Effect::Stop));
+    put(&mut state, one, "blas/saxpy", 1).unwrap();
+    assert_eq!(refused(&ask(&mut state, one, stop(false))), &Refusal::HasNames { names: 1, bytes: 0 });
+    assert!(ask(&mut state, one, stop(true)).contains(&Effect::Stop));
 }
