@@ -185,6 +185,7 @@ const TESTS: &[Test] = &[
         "of_a_burst_the_first_is_known_and_of_the_rest_one_has_failed",
         calls::of_a_burst_the_first_is_known_and_of_the_rest_one_has_failed,
     ),
+    ("a_worker_takes_no_more_launches_than_it_is_told", calls::a_worker_takes_no_more_launches_than_it_is_told),
     ("who_shares_a_worker_hears_whose_kernel_ended_it", calls::who_shares_a_worker_hears_whose_kernel_ended_it),
     ("a_call_that_waits_for_another_stream_does_not_run", calls::a_call_that_waits_for_another_stream_does_not_run),
     (

@@ -18,9 +18,6 @@ use crate::wire::{Id, Point, Refusal};
 /// How many calls are taken before others have their turn, and behind how many the stream writes its word at the latest.
 const TURN: usize = 16;
 
-/// Launches that have not come to their end. Beyond, no more are taken: a driver holds up who puts in so many.
-const FLIGHT_MAX: u64 = 512;
-
 /// What came of looking into a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Served {
@@ -39,6 +36,8 @@ pub(super) struct Desk {
     lanes: [Option<Lane>; STREAMS as usize],
     /// Its tenant goes: so many calls are taken at the most, which is as many as a ring holds. Nobody hears what goes wrong.
     left: Option<u32>,
+    /// Calls that have not come to their end: beyond, no more are taken.
+    launches_max: u64,
 }
 
 #[derive(Debug)]
@@ -51,9 +50,9 @@ struct Lane {
 }
 
 impl Desk {
-    pub(super) fn new(tenant: Id, calls: Arc<Calls>, watch: Arc<Watch>) -> Self {
+    pub(super) fn new(tenant: Id, calls: Arc<Calls>, watch: Arc<Watch>, launches_max: u64) -> Self {
         let line = watch.line(tenant);
-        Self { tenant, calls, watch, line, lanes: Default::default(), left: None }
+        Self { tenant, calls, watch, line, lanes: Default::default(), left: None, launches_max }
     }
 
     pub(super) fn tenant(&self) -> Id {
@@ -104,7 +103,7 @@ impl Desk {
             None => self.calls.room() > ROOM_FOR_END,
             Some(left) => left > 0,
         };
-        has_room && self.flight() < FLIGHT_MAX
+        has_room && self.flight() < self.launches_max
     }
 
     /// The driver's code where work has failed.

@@ -36,6 +36,10 @@ use crate::wire::Id;
 /// How long a kernel may run unless the broker says otherwise.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(10);
 
+/// Launches of one tenant that have not come to their end, unless the broker says otherwise. Beyond, no more are taken: a driver
+/// holds up who puts in so many.
+const LAUNCHES: u64 = 512;
+
 /// While work is pending that nobody waits for, it is looked at so often: it may have faulted.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -144,6 +148,8 @@ struct Worker {
     watch: Arc<Watch>,
     spin: Spin,
     patience: Duration,
+    /// Of one tenant, that have not come to their end.
+    launches_max: u64,
     is_over: bool,
 }
 
@@ -153,7 +159,8 @@ impl Worker {
         let watch = Watch::start(clock, limit)?;
         let (desks, stock) = (Vec::new(), Stock::new(broker));
         let patience = Duration::from_micros(config.spin_us);
-        Ok(Self { post, bell: None, device, desks, stock, watch, spin: Spin::new(), patience, is_over: false })
+        let (spin, launches_max) = (Spin::new(), config.terms.launches.unwrap_or(LAUNCHES).max(1));
+        Ok(Self { post, bell: None, device, desks, stock, watch, spin, patience, launches_max, is_over: false })
     }
 
     fn serve(&mut self) -> io::Result<()> {
@@ -279,7 +286,7 @@ impl Worker {
                 self.ring_for(bell)?;
                 let calls = Arc::new(Calls::open(calls)?);
                 self.watch.add(tenant, seat, calls.clone());
-                self.desks.push(Desk::new(tenant, calls, self.watch.clone()));
+                self.desks.push(Desk::new(tenant, calls, self.watch.clone(), self.launches_max));
             }
             (Some(Order::Dismiss { tenant }), _) => match self.desks.iter_mut().find(|desk| desk.tenant() == tenant) {
                 Some(desk) => desk.dismiss(),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use freehold::{Clock, Grid};
-use freehold_broker::{Argument, Broker, Call, CallError, Caller, Launch, Lease, Module};
+use freehold_broker::{Argument, Broker, Call, CallError, Caller, Carried, Launch, Lease, Module};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -25,6 +25,7 @@ pub(crate) fn act(socket: &Path, task: &str, _: u64) -> Option<Outcome> {
         "call-neighbours" => neighbours(socket),
         "call-behind-stream" => behind_stream(socket),
         "call-batch" => batch(socket),
+        "call-flight" => flight(socket),
         _ => return None,
     })
 }
@@ -101,6 +102,24 @@ fn burst(socket: &Path) -> Outcome {
 
 pub(crate) fn who_shares_a_worker_hears_whose_kernel_ended_it(stage: &Stage) {
     said(stage, "call-neighbours");
+}
+
+pub(crate) fn a_worker_takes_no_more_launches_than_it_is_told(stage: &Stage) {
+    said(stage, "call-flight");
+}
+
+fn flight(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let lease = tenant.words(&[5; 10])?;
+    let spin = call(&tenant.caller, &tenant.module, "spin", 0, &[lease.argument(0)])?;
+    let calls = (0..150).map(|_| tenant.step(&lease, 1, 0)).collect::<Result<Vec<_>, _>>()?;
+    // More than the worker needs to take all that it takes.
+    lasts(&spin, MOST / 2);
+    stage::kill_part(socket, "worker");
+    let is_taken = |call: &&Call| call.wait().is_err_and(|error| error.carried() == Carried::Perhaps);
+    let taken = 1 + calls.iter().filter(is_taken).count() as u64;
+    assert!((2..=stage::LAUNCHES).contains(&taken), "{taken} were taken");
+    Ok(())
 }
 
 /// A process that shares its worker.

@@ -16,6 +16,9 @@ pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
 /// How long a kernel may run at a worker.
 pub(crate) const LAUNCH_MS: u64 = 2000;
 
+/// How many launches of one process a worker takes before the first has come to its end.
+pub(crate) const LAUNCHES: u64 = 100;
+
 /// How long anything may take before a test says that it hangs.
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -38,7 +41,7 @@ pub(crate) fn config(socket: PathBuf) -> Config {
         device_uuid: 0,
         memory_bytes: MEMORY_BYTES,
         spin_us: 20,
-        terms: Terms { launch_ms: Some(LAUNCH_MS), ..Terms::default() },
+        terms: Terms { launch_ms: Some(LAUNCH_MS), launches: Some(LAUNCHES), ..Terms::default() },
     }
 }
 
