@@ -27,7 +27,7 @@ const CALL_BYTES: usize = CALL_WORDS * 8;
 pub(crate) const TOLD: u32 = 64;
 pub(crate) const TOLD_WORDS: usize = 8;
 
-/// The longest text, such as what a compiler says.
+/// The longest text of a message, such as what a compiler says.
 pub(crate) const TEXT_BYTES_MAX: usize = 8 << 10;
 
 /// Streams of a tenant at its worker.
@@ -58,18 +58,25 @@ mod at {
     pub(super) const MOVED: usize = 768;
     /// The worker's: counts on while it is alive.
     pub(super) const BEAT: usize = 896;
-    /// The worker's: bytes of the text.
-    pub(super) const TEXT_BYTES: usize = 1024;
     pub(super) const MESSAGES: usize = 4096;
     pub(super) const TEXT: usize = MESSAGES + super::TOLD as usize * super::TOLD_WORDS * 8;
-    pub(super) const CALLS: usize = TEXT + super::TEXT_BYTES_MAX;
+    /// Each message has room for a text of its own.
+    pub(super) const CALLS: usize = TEXT + super::TOLD as usize * super::TEXT_BYTES_MAX;
 }
+
+/// The word of a message that says how many bytes its text has.
+const TEXT_WORD: usize = 6;
 
 pub(crate) const CALLS_BYTES: usize = at::CALLS + CALLS as usize * CALL_BYTES;
 
 /// The word of a worker's clock that a stream of a seat writes.
 pub(crate) fn word_of(seat: u32, stream: u32) -> u32 {
     STREAMS + seat * STREAMS + stream
+}
+
+/// Where the text of a message lies.
+fn text_of(count: u32) -> usize {
+    at::TEXT + (count % TOLD) as usize * TEXT_BYTES_MAX
 }
 
 fn lap(count: u32, slots: u32) -> u64 {
@@ -145,24 +152,20 @@ impl Calls {
         self.count(at::WORKER_ASLEEP).load(Ordering::Relaxed) != 0
     }
 
-    /// Takes the oldest message out.
-    pub(crate) fn hear(&self) -> Option<[u64; TOLD_WORDS]> {
+    /// Takes the oldest message out, and its text.
+    pub(crate) fn hear(&self) -> Option<([u64; TOLD_WORDS], String)> {
         let heard = self.count(at::HEARD).load(Ordering::Relaxed);
         let mut message = [0; TOLD_WORDS];
         if !read(&self.0, at::MESSAGES, TOLD, heard, &mut message) {
             return None;
         }
-        self.count(at::HEARD).store(heard.wrapping_add(1), Ordering::Release);
-        Some(message)
-    }
-
-    /// The text that the worker wrote last.
-    pub(crate) fn text(&self) -> String {
-        let bytes = (self.count(at::TEXT_BYTES).load(Ordering::Acquire) as usize).min(TEXT_BYTES_MAX);
-        let words = (0..bytes.div_ceil(8)).map(|at| self.0.word(at::TEXT + 8 * at).load(Ordering::Relaxed));
+        let bytes = (message[TEXT_WORD] as usize).min(TEXT_BYTES_MAX);
+        let offset = text_of(heard);
+        let words = (0..bytes.div_ceil(8)).map(|at| self.0.word(offset + 8 * at).load(Ordering::Relaxed));
         let mut text: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         text.truncate(bytes);
-        String::from_utf8_lossy(&text).into_owned()
+        self.count(at::HEARD).store(heard.wrapping_add(1), Ordering::Release);
+        Some((message, String::from_utf8_lossy(&text).into_owned()))
     }
 
     /// How often work has come further, for [`sleep`](Self::sleep).
@@ -213,22 +216,19 @@ impl Calls {
         TOLD.saturating_sub(told.wrapping_sub(heard))
     }
 
-    /// Puts a message in. There is [room](Self::room).
-    pub(crate) fn tell(&self, message: &[u64; TOLD_WORDS]) {
+    /// Puts a message in, with so much of its text as there is room for. There is [room](Self::room) for the message.
+    pub(crate) fn tell(&self, message: &[u64; TOLD_WORDS], text: &str) {
         let told = self.count(at::TOLD).load(Ordering::Relaxed);
-        write(&self.0, at::MESSAGES, TOLD, TOLD_WORDS, told, message);
-        self.count(at::TOLD).store(told.wrapping_add(1), Ordering::Release);
-    }
-
-    /// Writes a text, of which only so much is kept as there is room for.
-    pub(crate) fn set_text(&self, text: &str) {
         let bytes = &text.as_bytes()[..text.floor_char_boundary(TEXT_BYTES_MAX)];
         for (at, letters) in bytes.chunks(8).enumerate() {
             let mut word = [0; 8];
             word[..letters.len()].copy_from_slice(letters);
-            self.0.word(at::TEXT + 8 * at).store(u64::from_le_bytes(word), Ordering::Relaxed);
+            self.0.word(text_of(told) + 8 * at).store(u64::from_le_bytes(word), Ordering::Relaxed);
         }
-        self.count(at::TEXT_BYTES).store(bytes.len() as u32, Ordering::Release);
+        let mut message = *message;
+        message[TEXT_WORD] = bytes.len() as u64;
+        write(&self.0, at::MESSAGES, TOLD, TOLD_WORDS, told, &message);
+        self.count(at::TOLD).store(told.wrapping_add(1), Ordering::Release);
     }
 
     /// Whether somebody of the tenant sleeps.
@@ -288,20 +288,24 @@ mod tests {
         let (tenant, worker) = ring();
         for count in 0..u64::from(TOLD) {
             assert!(worker.room() > 0);
-            worker.tell(&[1, count, 0, 0, 0, 0, 0, 0]);
+            worker.tell(&[1, count, 0, 0, 0, 0, 0, 0], "");
         }
         assert_eq!(worker.room(), 0);
-        assert_eq!(tenant.hear(), Some([1, 0, 0, 0, 0, 0, 0, 0]));
+        assert_eq!(tenant.hear(), Some(([1, 0, 0, 0, 0, 0, 0, 0], String::new())));
         assert_eq!(worker.room(), 1);
     }
 
     #[test]
-    fn a_text_is_read_as_it_was_written_as_far_as_there_is_room() {
+    fn each_message_has_its_own_text_as_far_as_there_is_room() {
         let (tenant, worker) = ring();
-        worker.set_text("line 3: no such register");
-        assert_eq!(tenant.text(), "line 3: no such register");
-        worker.set_text(&"é".repeat(TEXT_BYTES_MAX));
-        assert_eq!(tenant.text(), "é".repeat(TEXT_BYTES_MAX / 2));
+        for _lap in 0..3 {
+            worker.tell(&[10, 1, 0, 0, 0, 0, 0, 0], "line 3: no such register");
+            worker.tell(&[10, 2, 0, 0, 0, 0, 0, 0], &"é".repeat(TEXT_BYTES_MAX));
+            (2..TOLD).for_each(|_| worker.tell(&[1, 0, 0, 0, 0, 0, 0, 0], "x"));
+            assert_eq!(tenant.hear().unwrap().1, "line 3: no such register");
+            assert_eq!(tenant.hear().unwrap().1, "é".repeat(TEXT_BYTES_MAX / 2));
+            (2..TOLD).for_each(|_| assert_eq!(tenant.hear().unwrap().1, "x"));
+        }
     }
 
     #[test]

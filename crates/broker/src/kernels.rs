@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use freehold_ptx::syntax::tree::{Function, FunctionKind, Item, Parameter as Declared, Type, Variable};
+use freehold_ptx::syntax::tree::{Function, FunctionKind, Initial, Item, Parameter as Declared, Space, Type, Variable};
 use freehold_ptx::syntax::{self};
 
 /// What a number is.
@@ -75,6 +75,33 @@ pub fn kernels(text: &str) -> Result<Vec<Signature>, freehold_ptx::Error> {
     Ok(functions.filter(is_kernel).map(signature).collect())
 }
 
+/// How much memory of the device a text has for itself: its variables in `.global` and `.const`.
+///
+/// # Errors
+/// Where the text cannot be read, and why.
+pub(crate) fn device_bytes(text: &str) -> Result<u64, freehold_ptx::Error> {
+    let module = syntax::parse(text)?;
+    let variables = module.items.iter().filter_map(|item| match item {
+        Item::Variable(variable) => Some(variable),
+        Item::Function(_) | Item::Alias { .. } => None,
+    });
+    let kept = variables.filter(|variable| matches!(variable.space, Space::Global | Space::Const));
+    Ok(kept.fold(0, |bytes: u64, variable| bytes.saturating_add(variable_bytes(variable))))
+}
+
+fn variable_bytes(variable: &Variable<'_>) -> u64 {
+    // A length that is not said is that of the values.
+    let given = match &variable.initial {
+        Some(Initial::List(values)) => values.len() as u64,
+        _ => 0,
+    };
+    let elements = variable
+        .dimensions
+        .iter()
+        .fold(u64::from(variable.vector), |elements, length| elements.saturating_mul(length.unwrap_or(given)));
+    elements.saturating_mul(u64::from(scalar(variable.ty).bytes))
+}
+
 fn signature(function: &Function<'_>) -> Signature {
     let parameters = function.parameters.iter().map(|declared| match declared {
         Declared::Param(variable) => parameter(variable),
@@ -142,6 +169,17 @@ mod tests {
         let told: Vec<String> = found[0].parameters.iter().map(ToString::to_string).collect();
         assert_eq!(told, ["u64", "u64", "f32", "u32", "16 bytes"]);
         assert!(found[1].parameters.is_empty());
+    }
+
+    #[test]
+    fn a_text_tells_how_much_memory_it_has_for_itself() {
+        let text = TEXT.replace(
+            ".func helper",
+            ".global .align 8 .b8 a[1000];\n.const .f32 b[4][5];\n.global .v4 .u32 c;\n.global .u16 d[] = {1, 2, 3};\n\
+             .shared .b8 e[4096];\n.func helper",
+        );
+        assert_eq!(device_bytes(&text).unwrap(), 1000 + 80 + 16 + 6);
+        assert_eq!(device_bytes(TEXT).unwrap(), 0);
     }
 
     #[test]

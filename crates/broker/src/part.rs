@@ -40,6 +40,8 @@ pub struct Terms {
     pub tenant_bytes: Option<u64>,
     /// How long a kernel may run at a worker, in milliseconds. Without a number, 10 seconds.
     pub launch_ms: Option<u64>,
+    /// How many launches of one process may not have come to their end at its worker. Without a number, 512.
+    pub launches: Option<u64>,
 }
 
 /// What all processes of a broker have to know.
@@ -72,20 +74,23 @@ impl Config {
             Part::Probe => "probe",
         };
         let device = self.device.as_deref().unwrap_or("-");
-        let Terms { group, user_bytes, tenant_bytes, launch_ms } = self.terms;
+        let Terms { group, user_bytes, tenant_bytes, launch_ms, launches } = self.terms;
         let group = group.map(u64::from);
-        let numbers = [Some(self.memory_bytes), Some(self.spin_us), group, user_bytes, tenant_bytes, launch_ms];
+        let wishes = [group, user_bytes, tenant_bytes, launch_ms, launches];
+        let numbers = [Some(self.memory_bytes), Some(self.spin_us)].into_iter().chain(wishes);
         let numbers = numbers.map(|number| number.map_or("-".to_owned(), |number| number.to_string()));
         let uuid = self.device_uuid.to_string();
         let mut words: Vec<OsString> = [part, device, &uuid].into_iter().map(OsString::from).collect();
-        words.extend(numbers.into_iter().map(OsString::from));
+        words.extend(numbers.map(OsString::from));
         words.push(self.socket.clone().into());
         words
     }
 
     /// What the words of a part say, of a process that was started so. Nothing where they are none.
     pub fn parse(program: PathBuf, before: Vec<OsString>, words: &[OsString]) -> Option<(Part, Self)> {
-        let [part, device, uuid, memory, spin, group, user, tenant, launch, socket] = words else { return None };
+        let [part, device, uuid, memory, spin, group, user, tenant, launch, launches, socket] = words else {
+            return None;
+        };
         let part = match part.to_str()? {
             "keeper" => Part::Keeper,
             "broker" => Part::Broker,
@@ -99,7 +104,8 @@ impl Config {
         // A dash is none, and anything else that is no number is no word of ours.
         let wish = |word: &OsString| if word == "-" { Some(None) } else { number(word).map(Some) };
         let group = wish(group)?.map(u32::try_from).transpose().ok()?;
-        let terms = Terms { group, user_bytes: wish(user)?, tenant_bytes: wish(tenant)?, launch_ms: wish(launch)? };
+        let (user_bytes, tenant_bytes) = (wish(user)?, wish(tenant)?);
+        let terms = Terms { group, user_bytes, tenant_bytes, launch_ms: wish(launch)?, launches: wish(launches)? };
         let (memory_bytes, spin_us) = (number(memory)?, number(spin)?);
         let device_uuid = uuid.to_str()?.parse().ok()?;
         let socket = socket.into();
@@ -189,7 +195,8 @@ mod tests {
 
     #[test]
     fn the_words_of_a_part_say_all_that_it_has_to_know() {
-        let all = Terms { group: Some(100), user_bytes: Some(4096), tenant_bytes: Some(512), launch_ms: Some(250) };
+        let (group, user_bytes, tenant_bytes) = (Some(100), Some(4096), Some(512));
+        let all = Terms { group, user_bytes, tenant_bytes, launch_ms: Some(250), launches: Some(16) };
         for terms in [Terms::default(), all] {
             let config = Config {
                 program: "freehold".into(),

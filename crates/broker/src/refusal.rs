@@ -4,7 +4,7 @@ use crate::name::NotAName;
 use crate::wire::{Memory, NoMessage, VERSION};
 
 /// Why not. What the numbers mean is said by [`std::fmt::Display`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("the broker did not understand the message: update the program or the broker")]
     Malformed,
@@ -85,6 +85,10 @@ pub enum Refusal {
     BadModule { limit_bytes: u64 },
     #[error("only a worker of the broker's may ask that")]
     NotAWorker,
+    #[error("the lease is over")]
+    LeaseOver,
+    #[error("the lease is another process's")]
+    ForeignLease,
 }
 
 fn counted(names: u64) -> String {
@@ -142,6 +146,8 @@ impl Refusal {
             Self::ModuleTaken => (230, [0; 3]),
             Self::BadModule { limit_bytes } => (231, [limit_bytes, 0, 0]),
             Self::NotAWorker => (232, [0; 3]),
+            Self::LeaseOver => (233, [0; 3]),
+            Self::ForeignLease => (234, [0; 3]),
             Self::TenantQuota { limit_bytes, had_bytes, wanted_bytes } => (220, [limit_bytes, had_bytes, wanted_bytes]),
         }
     }
@@ -189,6 +195,8 @@ impl Refusal {
             230 => Self::ModuleTaken,
             231 => Self::BadModule { limit_bytes: first },
             232 => Self::NotAWorker,
+            233 => Self::LeaseOver,
+            234 => Self::ForeignLease,
             220 => Self::TenantQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
             _ => return Err(NoMessage),
         })

@@ -68,7 +68,11 @@ impl Trial {
             2 => self.state.fence(choices.of(&tenants)?),
             3 => {
                 let tenant = choices.of(&tenants)?;
-                self.state.end(tenant, &coins(choices)?);
+                let coins = coins(choices)?;
+                match choices.byte()? % 4 {
+                    0 => self.state.end(tenant, &coins),
+                    _ => self.state.depart(tenant, &coins),
+                }
             }
             4 | 5 => {
                 let code = choices.byte()?;
@@ -92,7 +96,7 @@ impl Trial {
     fn request(&mut self, tenants: &[Id], choices: &mut Choices<'_>) -> Option<()> {
         let from = choices.of(tenants)?;
         let mut slot = [0; 8];
-        slot[0] = u64::from(choices.byte()? % 26) | u64::from(choices.byte()?) << 32;
+        slot[0] = u64::from(choices.byte()? % 27) | u64::from(choices.byte()?) << 32;
         let odd = choices.byte()?;
         if odd >= 240 {
             slot[0] |= u64::from(odd) << 16;

@@ -115,8 +115,8 @@ pub enum Request {
     Hire { label: u64 },
     /// A second lease of what a tenant has leased, for the worker that serves it.
     Borrow { lease: Id, of: Id },
-    /// A module's text, in the descriptor beside it, gets a name. Others see it when a worker has proved it.
-    PutModule { bytes: u64, hash: Hash, name: Name },
+    /// A module's text, in the descriptor beside it, gets a name; it has so much memory of the device for itself. Others see it when a worker has proved it.
+    PutModule { bytes: u64, device_bytes: u64, hash: Hash, name: Name },
     /// A module, by its number, or by its name where that is said.
     Module { id: Id, name: Option<Name> },
     /// All modules behind this one, as many as fit.
@@ -125,6 +125,8 @@ pub enum Request {
     DropModule { name: Name },
     /// The worker's driver has compiled a module.
     Prove { module: Id },
+    /// The worker has carried out, or refused, all that a tenant which goes had called. It has nothing of that one any more.
+    Finish { tenant: Id },
 }
 
 /// What a module's bytes are, by SHA-256, its first byte the lowest of the first word.
@@ -190,6 +192,7 @@ pub enum Reply {
         id: Id,
         bytes: u64,
         hash: Hash,
+        device_bytes: u64,
     },
     Refused(Refusal),
 }
@@ -368,13 +371,14 @@ impl Framed<Request> {
             Request::Stop { is_forced } => (17, &[u64::from(*is_forced)], ""),
             Request::Hire { label } => (18, &[*label], ""),
             Request::Borrow { lease, of } => (19, &[lease.0, of.0], ""),
-            Request::PutModule { bytes, hash: [first, second, third, fourth], name } => {
-                (20, &[*bytes, *first, *second, *third, *fourth], name.as_str())
+            Request::PutModule { bytes, device_bytes, hash: [first, second, third, fourth], name } => {
+                (20, &[*bytes, *first, *second, *third, *fourth, *device_bytes], name.as_str())
             }
             Request::Module { id, name } => (21, &[id.0], name.as_ref().map_or("", Name::as_str)),
             Request::Modules { after } => (22, &[], after.as_ref().map_or("", Name::as_str)),
             Request::DropModule { name } => (23, &[], name.as_str()),
             Request::Prove { module } => (24, &[module.0], ""),
+            Request::Finish { tenant } => (25, &[tenant.0], ""),
         };
         let mut slot = Words::begin(kind, self.number).with(words);
         if self.is_again {
@@ -432,12 +436,13 @@ impl Framed<Request> {
             19 => (Request::Borrow { lease: Id(slot[1]), of: Id(slot[2]) }, 2, false),
             20 => {
                 let hash = [slot[2], slot[3], slot[4], slot[5]];
-                (Request::PutModule { bytes: slot[1], hash, name: name()? }, 5, true)
+                (Request::PutModule { bytes: slot[1], device_bytes: slot[6], hash, name: name()? }, 6, true)
             }
             21 => (Request::Module { id: Id(slot[1]), name: name_or_none()? }, 1, true),
             22 => (Request::Modules { after: name_or_none()? }, 0, true),
             23 => (Request::DropModule { name: name()? }, 0, true),
             24 => (Request::Prove { module: Id(slot[1]) }, 1, false),
+            25 => (Request::Finish { tenant: Id(slot[1]) }, 1, false),
             _ => return Err(malformed(NoMessage)),
         };
         // What means nothing is zero: a later version may give it a meaning.
@@ -481,8 +486,8 @@ impl Framed<Reply> {
             Reply::Resumed => words(111, &[]),
             Reply::Hired { worker, seat } => words(112, &[worker.0, u64::from(*seat)]),
             Reply::Recall { lease } => words(113, &[lease.0]),
-            Reply::Module { id, bytes, hash: [first, second, third, fourth] } => {
-                words(114, &[id.0, *bytes, *first, *second, *third, *fourth])
+            Reply::Module { id, bytes, hash: [first, second, third, fourth], device_bytes } => {
+                words(114, &[id.0, *bytes, *first, *second, *third, *fourth, *device_bytes])
             }
             Reply::Refused(refusal) => {
                 let (kind, numbers) = refusal.numbers();
@@ -531,7 +536,10 @@ impl Framed<Reply> {
             111 => Reply::Resumed,
             112 => Reply::Hired { worker: Id(slot[1]), seat: low(slot[2]) },
             113 => Reply::Recall { lease: Id(slot[1]) },
-            114 => Reply::Module { id: Id(slot[1]), bytes: slot[2], hash: [slot[3], slot[4], slot[5], slot[6]] },
+            114 => {
+                let hash = [slot[3], slot[4], slot[5], slot[6]];
+                Reply::Module { id: Id(slot[1]), bytes: slot[2], hash, device_bytes: slot[7] }
+            }
             kind => Reply::Refused(Refusal::of(kind, [slot[1], slot[2], slot[3]])?),
         };
         Ok(Self { number: high(slot[0]), is_again: false, message })

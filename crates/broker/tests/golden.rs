@@ -51,8 +51,8 @@ fn requests() -> Vec<(Request, [u64; 8], &'static str)> {
         (Request::Hire { label: 21 }, words(18, &[21]), ""),
         (Request::Borrow { lease: Id(12), of: Id(3) }, words(19, &[12, 3]), ""),
         (
-            Request::PutModule { bytes: 4096, hash: [1, 2, 3, 4], name: name() },
-            words(20, &[4096, 1, 2, 3, 4]),
+            Request::PutModule { bytes: 4096, device_bytes: 512, hash: [1, 2, 3, 4], name: name() },
+            words(20, &[4096, 1, 2, 3, 4, 512]),
             "model/weights",
         ),
         (Request::Module { id: Id(15), name: None }, words(21, &[15]), ""),
@@ -61,6 +61,7 @@ fn requests() -> Vec<(Request, [u64; 8], &'static str)> {
         (Request::Modules { after: Some(name()) }, words(22, &[]), "model/weights"),
         (Request::DropModule { name: name() }, words(23, &[]), "model/weights"),
         (Request::Prove { module: Id(15) }, words(24, &[15]), ""),
+        (Request::Finish { tenant: Id(3) }, words(25, &[3]), ""),
     ]
 }
 
@@ -137,7 +138,7 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
         (Reply::Resumed, 111, &[]),
         (Reply::Hired { worker: Id(13), seat: 2 }, 112, &[13, 2]),
         (Reply::Recall { lease }, 113, &[12]),
-        (Reply::Module { id: Id(15), bytes, hash: [1, 2, 3, 4] }, 114, &[15, 4096, 1, 2, 3, 4]),
+        (Reply::Module { id: Id(15), bytes, hash: [1, 2, 3, 4], device_bytes: 512 }, 114, &[15, 4096, 1, 2, 3, 4, 512]),
         (Reply::Refused(Refusal::Malformed), 201, &[]),
         (Reply::Refused(Refusal::Version { theirs: 2 }), 202, &[2]),
         (Reply::Refused(Refusal::NoLease), 204, &[]),
@@ -169,6 +170,8 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
         (Reply::Refused(Refusal::ModuleTaken), 230, &[]),
         (Reply::Refused(Refusal::BadModule { limit_bytes: 7 }), 231, &[7]),
         (Reply::Refused(Refusal::NotAWorker), 232, &[]),
+        (Reply::Refused(Refusal::LeaseOver), 233, &[]),
+        (Reply::Refused(Refusal::ForeignLease), 234, &[]),
     ];
     for (message, kind, words) in replies {
         let mut slot = [0; 8];

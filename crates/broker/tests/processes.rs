@@ -40,7 +40,7 @@ fn main() -> ExitCode {
             config.device_uuid = wish(&rest[2]).unwrap_or(0);
             outcome(keeper::run(&config, None, || println!("ready")))
         }
-        "stranger" => serving::stranger(rest[0].as_ref(), number(&rest[1]) as u32),
+        "stranger" => serving::stranger(rest[0].as_ref(), number(&rest[1]) as u32, rest[2].to_str().expect("a task")),
         "tenant" => storm::tenant(rest),
         "witness" => kills::witness(&rest[0]),
         "hoarder" => kills::hoarder(rest),
@@ -123,6 +123,10 @@ const TESTS: &[Test] = &[
         "a_stopped_cleaner_stops_nobody_and_a_dead_one_is_replaced",
         serving::a_stopped_cleaner_stops_nobody_and_a_dead_one_is_replaced,
     ),
+    (
+        "a_module_is_there_whole_or_not_at_all_and_who_put_it_knows",
+        serving::a_module_is_there_whole_or_not_at_all_and_who_put_it_knows,
+    ),
     ("a_tenant_cannot_make_the_broker_wait_at_its_bell", serving::a_tenant_cannot_make_the_broker_wait_at_its_bell),
     (
         "without_descriptors_newcomers_are_refused_in_a_sentence_and_tenants_served",
@@ -133,6 +137,7 @@ const TESTS: &[Test] = &[
         "users_of_a_group_read_each_others_names_and_drop_their_own",
         serving::users_of_a_group_read_each_others_names_and_drop_their_own,
     ),
+    ("users_of_a_group_share_the_librarys_own_modules", serving::users_of_a_group_share_the_librarys_own_modules),
     ("what_another_process_had_is_zeros_to_its_owner", blocks::what_another_process_had_is_zeros_to_its_owner),
     ("a_killed_tenants_memory_is_free_again_wherever_it_was_killed", kills::killed_tenants),
     ("a_killed_tenant_with_a_thousand_leases_leaves_nothing", kills::killed_hoarders),
@@ -167,6 +172,25 @@ const TESTS: &[Test] = &[
     (
         "a_call_waits_for_what_is_still_written_and_that_is_no_hang",
         calls::a_call_waits_for_what_is_still_written_and_that_is_no_hang,
+    ),
+    (
+        "what_was_called_is_carried_out_however_its_process_goes",
+        calls::what_was_called_is_carried_out_however_its_process_goes,
+    ),
+    (
+        "of_kernels_that_ran_beside_each_other_one_has_failed",
+        calls::of_kernels_that_ran_beside_each_other_one_has_failed,
+    ),
+    (
+        "of_a_burst_the_first_is_known_and_of_the_rest_one_has_failed",
+        calls::of_a_burst_the_first_is_known_and_of_the_rest_one_has_failed,
+    ),
+    ("a_worker_takes_no_more_launches_than_it_is_told", calls::a_worker_takes_no_more_launches_than_it_is_told),
+    ("who_shares_a_worker_hears_whose_kernel_ended_it", calls::who_shares_a_worker_hears_whose_kernel_ended_it),
+    ("a_call_that_waits_for_another_stream_does_not_run", calls::a_call_that_waits_for_another_stream_does_not_run),
+    (
+        "each_kernel_of_a_burst_may_run_for_as_long_as_one_may",
+        calls::each_kernel_of_a_burst_may_run_for_as_long_as_one_may,
     ),
     ("every_bad_call_is_refused_in_a_sentence", calls::every_bad_call_is_refused_in_a_sentence),
     ("every_bad_module_is_refused_in_a_sentence", calls::every_bad_module_is_refused_in_a_sentence),

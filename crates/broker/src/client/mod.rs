@@ -7,10 +7,10 @@ mod link;
 mod lock;
 mod tenant;
 
-pub(crate) use calls::text_of;
 pub use calls::{
     Blame, Call, CallError, Caller, Carried, Code, Kernel, Launch, ListedModule, MODULE_BYTES_MAX, Module, Named,
 };
+pub(crate) use calls::{digest, text_of};
 pub use host::{Host, HostGuard};
 pub use link::{Answer, Given, Granted, Link, LinkError, Lost, Patience};
 pub use tenant::{Broker, Error, Lease, Result};

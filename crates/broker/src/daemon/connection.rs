@@ -320,7 +320,7 @@ impl Daemon {
         let connected = self.state.connect(peer);
         let message = match &connected {
             Ok(tenant) => Reply::Welcome { tenant: *tenant, device: self.config.device_uuid },
-            Err(refusal) => Reply::Refused(refusal.clone()),
+            Err(refusal) => Reply::Refused(*refusal),
         };
         let slot = Framed { number, is_again: false, message }.encode();
         let Ok(tenant) = connected else {

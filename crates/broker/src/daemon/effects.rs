@@ -47,6 +47,16 @@ impl Daemon {
         }
     }
 
+    /// Answers those who put something that the keeper has got by now.
+    pub(super) fn reply_kept(&mut self) -> io::Result<()> {
+        if self.outbox.is_empty() {
+            for (to, number, reply) in std::mem::take(&mut self.unkept) {
+                self.reply(to, number, reply, Route::Socket)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Sends over a tenant's socket. Who does not read is parted from.
     pub(super) fn send(
         &mut self,
@@ -69,7 +79,7 @@ impl Daemon {
         self.journal.write(&mut self.state);
         let spare = std::mem::take(&mut self.spare);
         let mut effects = self.state.take_effects(spare);
-        let mut at = 0;
+        let (mut at, mut has_kept) = (0, false);
         while at < effects.len() {
             // What is done leaves something in its place that costs nothing.
             let effect = std::mem::replace(&mut effects[at], Effect::Part { tenant: Id::default() });
@@ -77,7 +87,10 @@ impl Daemon {
             match effect {
                 Effect::Reply { to, number, reply } => {
                     let route = asked.filter(|&(from, _)| from == to).map_or(Route::Ring, |(_, route)| route);
-                    self.reply(to, number, reply, route)?;
+                    match has_kept && !self.outbox.is_empty() {
+                        true => self.unkept.push((to, number, reply)),
+                        false => self.reply(to, number, reply, route)?,
+                    }
                 }
                 Effect::Tell { to, reply } => {
                     if let Some(connection) = self.connections.get_mut(&(index(to) as u32)) {
@@ -93,14 +106,23 @@ impl Daemon {
                     let slot = Framed { number, is_again: false, message: reply }.encode();
                     self.send(index(to) as u32, &slot, &[], Some(kept(what)))?;
                 }
-                Effect::Keep { what } => self.keep(what),
+                Effect::Keep { what } => {
+                    self.keep(what);
+                    has_kept = true;
+                }
                 Effect::Start { worker } => {
                     self.start_worker(worker);
                     self.journal.write(&mut self.state);
                     effects.extend(self.state.take_effects(Vec::new()));
                 }
                 Effect::Hire { to, number, worker, seat } => self.hire(to, number, worker, seat)?,
-                Effect::Dismiss { worker, tenant, is_last } => self.dismiss(worker, tenant, is_last),
+                Effect::Dismiss { worker, tenant } => self.dismiss(worker, tenant),
+                Effect::Retire { worker } => self.retire(worker),
+                Effect::LetPass { tenant } => {
+                    if let Some(connection) = self.connections.get(&(index(tenant) as u32)) {
+                        connection.let_pass(CLOCK_WORDS);
+                    }
+                }
                 Effect::Kill { worker } => self.kill_worker(worker),
                 Effect::Make { segment, bytes } => {
                     // The reply comes when it is made.

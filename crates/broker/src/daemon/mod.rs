@@ -36,7 +36,7 @@ use crate::signals;
 use crate::socket::NotReceived;
 use crate::state::shelf::index;
 use crate::state::{Effect, Limits, State};
-use crate::wire::Id;
+use crate::wire::{Id, Reply};
 
 /// How many requests of one tenant are served before the next one's turn.
 const TURN: usize = 32;
@@ -82,6 +82,8 @@ pub(crate) struct Daemon {
     workers: Workers,
     /// The descriptor that came with the request that is answered.
     arrived: Option<OwnedFd>,
+    /// Replies to who put something that the keeper has not got yet: a broker that dies before has put nothing.
+    unkept: Vec<(Id, u32, Reply)>,
     is_stopping: bool,
 }
 
@@ -151,6 +153,7 @@ impl Daemon {
             spare: Vec::new(),
             workers: Workers::default(),
             arrived: None,
+            unkept: Vec::new(),
             is_stopping: false,
         };
         if !daemon.held.contains_key(&Kept::Journal) {
@@ -277,6 +280,7 @@ impl Daemon {
         self.helper.end_silent(now);
         self.helper.give(&self.held, now);
         self.look_after_workers(now);
+        self.reply_kept()?;
         self.reserve = self.reserve.take().or_else(|| eventfd(0, EventfdFlags::CLOEXEC).ok());
         if self.listen_pause.left(now).is_none() && self.reserve.is_some() && !self.greetings.is_listening {
             self.greetings.is_listening = true;
@@ -420,8 +424,10 @@ impl Daemon {
                 None => Ok(()),
             },
             Source::Process(tenant) => match self.connection(tenant) {
-                Some(_) => {
-                    self.state.end(tenant, &Tenants(&self.connections));
+                Some(connection) => {
+                    // It has ended for ever, and its tenant may stay.
+                    self.unwatch(&connection.process);
+                    self.state.depart(tenant, &Tenants(&self.connections));
                     self.carry_out(None)
                 }
                 None => Ok(()),

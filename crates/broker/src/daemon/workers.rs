@@ -26,7 +26,7 @@ use crate::state::{CLOCK_WORDS, Thing};
 use crate::wire::{Framed, Id, Refusal, Reply};
 use crate::worker::{Order, launch_limit};
 
-/// How much longer than a launch may take a worker has to come to its end.
+/// How long a worker has to end, and how much longer than a launch may take it has to say that it is alive.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How often it is looked whether workers are alive.
@@ -44,7 +44,7 @@ struct Beat {
 
 #[derive(Debug, Default)]
 pub(super) struct Workers {
-    /// When those are ended that were dismissed.
+    /// When those are ended that serve nobody any more.
     deadlines: BTreeMap<Id, Instant>,
     /// By the tenant that is served.
     beats: BTreeMap<Id, Beat>,
@@ -147,13 +147,15 @@ impl Daemon {
         }
     }
 
-    /// A worker serves a tenant no more.
-    pub(super) fn dismiss(&mut self, worker: Id, tenant: Id, is_last: bool) {
+    /// A tenant of a worker's goes.
+    pub(super) fn dismiss(&mut self, worker: Id, tenant: Id) {
         self.order(worker, Order::Dismiss { tenant }, &[]);
-        if is_last {
-            let deadline = Instant::now() + launch_limit(&self.config) + GRACE;
-            self.workers.deadlines.insert(worker, deadline);
-        }
+    }
+
+    /// A worker serves nobody any more.
+    pub(super) fn retire(&mut self, worker: Id) {
+        self.order(worker, Order::End, &[]);
+        self.workers.deadlines.insert(worker, Instant::now() + GRACE);
     }
 
     pub(super) fn kill_worker(&self, worker: Id) {

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use freehold::{Grid, Stream};
-use sha2::{Digest, Sha256};
 
 use super::{GpuKernel, GpuResult, Place};
-use crate::client::{Broker, Call, Caller, Launch, Lease, Module};
+use crate::client::{Broker, Call, Caller, Launch, Lease, Module, digest};
 use crate::kernels::Signature;
 use crate::order::Argument;
 use crate::wire::Id;
@@ -98,8 +97,7 @@ impl Place for AtBroker {
     }
 
     fn module(&self, text: &str) -> GpuResult<(Id, Vec<Signature>)> {
-        let hash: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-        let module = self.caller.put_module(&format!("gpu/{}", &hash[..32]), text)?;
+        let module = self.caller.put_module(&format!("gpu/{}", digest(text)), text)?;
         let (id, kernels) = (module.id(), module.kernels().to_vec());
         self.books().modules.insert(id, module);
         Ok((id, kernels))

@@ -9,7 +9,7 @@ use crate::wire::Id;
 /// What a user has, or a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// Of segments, and of those that the driver is making.
+    /// Of segments, and of those that the driver is making. A user's also of what modules have for themselves.
     pub(crate) bytes: u64,
     /// Of segments without blocks.
     pub(crate) idle_bytes: u64,
@@ -194,6 +194,7 @@ impl Counts {
         account(&mut self.users, module.user, |account| {
             step.apply(&mut account.modules, 1);
             step.apply(&mut account.module_bytes, module.bytes);
+            step.apply(&mut account.bytes, module.device_bytes);
         });
     }
 }

@@ -57,8 +57,10 @@ pub(crate) struct Tenant {
     dropped: u32,
     /// Its connection is gone, and it may not be: nothing of it is anybody else's before it is.
     pub(crate) is_fenced: bool,
-    /// It has said goodbye, and work of its own may not have passed: it ends when that has.
+    /// It goes: it ends when work of its own has passed, and its worker has carried out what it called.
     is_leaving: bool,
+    /// Its process has ended, and with it all work of its own. Its worker may not have come to the end.
+    is_gone: bool,
     /// The worker that runs its kernels.
     pub(crate) post: Option<Post>,
     /// It is a worker itself.
@@ -230,11 +232,18 @@ pub(crate) enum Effect {
         worker: Id,
         seat: u32,
     },
-    /// A worker serves a tenant no more, when its calls are carried out. Behind the last one it ends.
+    /// A tenant goes: its worker is to carry out what it called, and to say so.
     Dismiss {
         worker: Id,
         tenant: Id,
-        is_last: bool,
+    },
+    /// A worker serves nobody any more: it is to end.
+    Retire {
+        worker: Id,
+    },
+    /// Nobody is to wait for words of a tenant's clock any more.
+    LetPass {
+        tenant: Id,
     },
     /// End a worker's process, whatever it does.
     Kill {
@@ -335,7 +344,7 @@ pub(crate) struct State {
     order: u64,
     /// Tenants for whose work something waits.
     due: BTreeSet<Id>,
-    /// Tenants that have said goodbye, until their points have passed.
+    /// Tenants that go, until their points have passed and their calls are carried out.
     leaving: BTreeSet<Id>,
     attachments: Shelf<Attachment>,
     quotas: Shelf<Quota>,
@@ -423,7 +432,37 @@ impl State {
         }
     }
 
-    /// A tenant's process has ended, and the device has done with it; or it has given up everything.
+    /// A tenant's process has ended, and the device has done with it. It stays until its worker has carried out what it called.
+    pub(crate) fn depart(&mut self, tenant: Id, world: &impl World) {
+        let Some(known) = self.tenants.get(tenant).filter(|known| !known.is_gone) else { return };
+        if known.post.is_none() {
+            self.end(tenant, world);
+            return;
+        }
+        self.pass_of(tenant, world);
+        self.abandon(tenant);
+        self.tenants.get_mut(tenant).expect("it was found").is_gone = true;
+        self.go(tenant);
+        // Its worker may wait for work that nobody does any more.
+        self.effects.push(Effect::LetPass { tenant });
+    }
+
+    /// A tenant is to end as soon as nothing is left to be done for it.
+    pub(super) fn go(&mut self, tenant: Id) {
+        let going = self.tenants.get_mut(tenant).expect("it goes");
+        (going.is_fenced, going.is_leaving) = (true, true);
+        let (post, is_idle) = (going.post, going.due.is_empty());
+        match post {
+            Some(Post { worker, .. }) => self.effects.push(Effect::Dismiss { worker, tenant }),
+            None if is_idle => self.effects.push(Effect::Part { tenant }),
+            None => {}
+        }
+        // Written before it is told: a broker that comes after lets it go too.
+        self.touch(Touched::Tenant(index(tenant)));
+        self.leaving.insert(tenant);
+    }
+
+    /// Nothing is left of a tenant: it has given up everything, or its process has ended and its worker has nothing of it.
     pub(crate) fn end(&mut self, tenant: Id, world: &impl World) {
         self.leaving.remove(&tenant);
         self.pass_of(tenant, world);
@@ -452,7 +491,10 @@ impl State {
             }
         }
         self.abandon_modules(tenant);
-        self.dismiss(tenant, gone.is_leaving);
+        if let Some(Post { worker, .. }) = gone.post {
+            self.effects.push(Effect::Dismiss { worker, tenant });
+            self.unpost(tenant);
+        }
         self.tenants.remove(tenant);
         self.counts.connection(gone.peer.user, Step::Take);
         self.touch(Touched::Tenant(index(tenant)));

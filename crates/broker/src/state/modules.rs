@@ -10,13 +10,15 @@ use super::names::nearest_of;
 use super::shelf::index;
 use super::{Effect, State, Thing, Touched};
 use crate::name::Name;
-use crate::wire::{Hash, Id, Refusal, Reply, TAIL_BYTES_MAX};
+use crate::wire::{Hash, Id, Memory, Refusal, Reply, TAIL_BYTES_MAX};
 
 /// A module of the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Registered {
     pub(crate) name: Name,
     pub(crate) bytes: u64,
+    /// Of the device, for its own variables. No worker loads one that has more.
+    pub(crate) device_bytes: u64,
     /// As who put it says. Who reads the text sees whether it is so.
     pub(crate) hash: Hash,
     pub(crate) user: u32,
@@ -31,15 +33,17 @@ pub(crate) struct Registered {
 pub(super) type ModuleNames = BTreeMap<Name, Id>;
 
 impl State {
-    /// Gives a text a name. The same text again is no error, and one that was not proved makes way.
-    pub(super) fn put_module(&mut self, from: Id, bytes: u64, hash: Hash, name: Name) -> Result<Reply, Refusal> {
+    /// Gives a text a name. The same text again is no error, and one that was not proved makes way. Users share a text that was
+    /// proved: a worker has seen that it is what its hash is of.
+    pub(super) fn put_module(&mut self, from: Id, bytes: [u64; 2], hash: Hash, name: Name) -> Result<Reply, Refusal> {
+        let [bytes, device_bytes] = bytes;
         let user = self.user_of(from);
         if let Some(&known) = self.module_names.get(&name) {
             let module = self.modules.get(known).expect("a name has a record");
-            if module.user != user {
-                return Err(Refusal::ForeignName);
-            }
-            if (module.bytes, module.hash) == (bytes, hash) {
+            let is_own = module.user == user;
+            if (module.bytes, module.device_bytes, module.hash) == (bytes, device_bytes, hash)
+                && (is_own || module.is_proved)
+            {
                 // Whoever puts it last has it proved: who put it before may be gone by then.
                 if !module.is_proved && module.by != from {
                     self.modules.get_mut(known).expect("it was found").by = from;
@@ -48,7 +52,7 @@ impl State {
                 return Ok(Reply::Number { id: known, bytes });
             }
             if module.is_proved {
-                return Err(Refusal::ModuleTaken);
+                return Err(if is_own { Refusal::ModuleTaken } else { Refusal::ForeignName });
             }
             self.remove_module(known);
         }
@@ -57,9 +61,14 @@ impl State {
         if bytes > limit_bytes.saturating_sub(had_bytes) {
             return Err(Refusal::UserQuota { limit_bytes, had_bytes, wanted_bytes: bytes });
         }
+        let (limit_bytes, had_bytes) = (self.quota_of(user, Memory::Device), account.bytes);
+        if device_bytes > limit_bytes.saturating_sub(had_bytes) {
+            return Err(Refusal::UserQuota { limit_bytes, had_bytes, wanted_bytes: device_bytes });
+        }
         within(account.modules, self.limits.user_modules)?;
         within(self.modules.len() as u64, self.limits.modules)?;
-        let module = Registered { name: name.clone(), bytes, hash, user, by: from, since: self.now, is_proved: false };
+        let (by, since) = (from, self.now);
+        let module = Registered { name: name.clone(), bytes, device_bytes, hash, user, by, since, is_proved: false };
         self.counts.module(&module, Step::Add);
         let id = self.modules.add(module);
         self.module_names.insert(name, id);
@@ -76,8 +85,8 @@ impl State {
         };
         let is_worker = self.tenants.get(from).is_some_and(|tenant| tenant.service.is_some());
         let module = self.modules.get(id).filter(|module| module.is_proved || module.by == from || is_worker);
-        let Registered { bytes, hash, .. } = *module.ok_or(Refusal::NoModule)?;
-        let (what, reply) = (Thing::Module(id), Reply::Module { id, bytes, hash });
+        let Registered { bytes, hash, device_bytes, .. } = *module.ok_or(Refusal::NoModule)?;
+        let (what, reply) = (Thing::Module(id), Reply::Module { id, bytes, hash, device_bytes });
         self.effects.push(Effect::HandWith { to: from, number, what, reply });
         Ok(())
     }

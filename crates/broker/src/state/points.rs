@@ -2,7 +2,7 @@
 //! many wait for it.
 
 use super::shelf::index;
-use super::{Before, CLOCK_WORDS, State, Touched, World};
+use super::{Before, CLOCK_WORDS, State, Tenant, Touched, World};
 use crate::wire::{Id, Point, Policy, Refusal};
 
 /// What waits for a point.
@@ -52,15 +52,15 @@ impl State {
         !self.due.is_empty() || !self.leaving.is_empty()
     }
 
-    /// Sees which points have passed: leases end, names are whole, tenants that said goodbye are gone.
+    /// Sees which points have passed: leases end, names are whole, tenants that go are gone.
     pub(crate) fn pass(&mut self, world: &impl World) {
         let mut next = self.due.first().copied();
         while let Some(tenant) = next {
             self.pass_of(tenant, world);
             next = self.due.range((std::ops::Bound::Excluded(tenant), std::ops::Bound::Unbounded)).next().copied();
         }
-        let has_passed = |tenant: &Id| self.tenants.get(*tenant).is_none_or(|tenant| tenant.due.is_empty());
-        let gone: Vec<Id> = self.leaving.iter().copied().filter(has_passed).collect();
+        let is_over = |tenant: &Id| self.tenants.get(*tenant).is_none_or(Tenant::is_over);
+        let gone: Vec<Id> = self.leaving.iter().copied().filter(is_over).collect();
         gone.into_iter().for_each(|tenant| self.end(tenant, world));
     }
 
@@ -68,7 +68,8 @@ impl State {
     pub(super) fn pass_of(&mut self, tenant: Id, world: &impl World) {
         let mut word = 0;
         loop {
-            let Some(known) = self.tenants.get(tenant) else { return };
+            // What one that is gone had returned is its worker's to use until that has come to the end.
+            let Some(known) = self.tenants.get(tenant).filter(|known| !known.is_gone) else { return };
             let Some(&(at, value, due)) = known.due.range((word, 0, Due::Lease(Id(0)))..).next() else { return };
             let point = Point { tenant, word: at, value };
             if !world.has_passed(point) {

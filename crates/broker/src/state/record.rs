@@ -51,7 +51,7 @@ impl Kind {
             Self::Tenant => 6,
             Self::Segment | Self::Block => 4,
             Self::Lease => 12,
-            Self::Module => 8 + NAME_WORDS,
+            Self::Module => 9 + NAME_WORDS,
             Self::Name => 10 + NAME_WORDS,
             Self::Host => 4 + NAME_WORDS,
         }
@@ -150,7 +150,7 @@ impl State {
         match touched {
             Touched::Tenant(index) => match self.tenants.at(index) {
                 Some((id, tenant)) => {
-                    let over = u64::from(tenant.is_fenced) + u64::from(tenant.is_leaving);
+                    let over = [tenant.is_fenced, tenant.is_leaving, tenant.is_gone].map(u64::from).iter().sum();
                     let peer = pair(tenant.peer.user, tenant.peer.process);
                     let (worker, seat) = tenant.post.map_or((0, 0), |post| (post.worker.0, post.seat));
                     let label = tenant.service.as_ref().map_or(0, |service| service.label);
@@ -209,6 +209,7 @@ impl State {
                     let mut words = vec![module.bytes, pair(module.user, u32::from(module.is_proved)), module.since];
                     words.push(module.by.0);
                     words.extend(module.hash);
+                    words.push(module.device_bytes);
                     words.extend(name_words(&module.name));
                     put(id, Some(&words))
                 }
@@ -236,7 +237,8 @@ impl State {
             has(Thing::Clock(id)).then(|| Tenant {
                 dropped: words[2] as u32,
                 is_fenced: words[1] != 0,
-                is_leaving: words[1] == 2,
+                is_leaving: words[1] >= 2,
+                is_gone: words[1] >= 3,
                 post: Some(Post { worker: Id(words[3]), seat }).filter(|post| post.worker.0 != 0 && is_worker == 0),
                 service: (is_worker != 0).then(|| Service {
                     label: words[5],
@@ -271,11 +273,15 @@ impl State {
                 attached: BTreeSet::new(),
             })
         });
+        let mut module_bytes = 0;
         state.modules = shelf(records(Kind::Module), |id, words| {
             let (user, is_proved) = halves(words[1]);
+            add(&mut module_bytes, words[0], SUM_BYTES_MAX)?;
+            add(&mut module_bytes, words[8], SUM_BYTES_MAX)?;
             has(Thing::Module(id)).then_some(Registered {
-                name: name_of(&words[8..])?,
+                name: name_of(&words[9..])?,
                 bytes: words[0],
+                device_bytes: words[8],
                 hash: [words[4], words[5], words[6], words[7]],
                 user,
                 by: Id(words[3]),

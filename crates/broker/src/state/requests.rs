@@ -92,7 +92,9 @@ impl State {
             Request::Host { bytes, name } => self.host(from, number, bytes, name).map(|()| None),
             Request::Hire { label } => self.hire(from, number, label).map(|()| None),
             Request::Borrow { lease, of } => self.borrow(from, number, lease, of).map(Some),
-            Request::PutModule { bytes, hash, name } => self.put_module(from, bytes, hash, name).map(Some),
+            Request::PutModule { bytes, device_bytes, hash, name } => {
+                self.put_module(from, [bytes, device_bytes], hash, name).map(Some)
+            }
             Request::Module { id, name } => self.module(from, number, id, name.as_ref()).map(|()| None),
             Request::Modules { after } => {
                 let text = self.list_modules(after.as_ref());
@@ -101,17 +103,11 @@ impl State {
             }
             Request::DropModule { name } => self.drop_module(from, &name, is_again).map(Some),
             Request::Prove { module } => self.prove(from, module).map(Some),
+            Request::Finish { tenant } => self.finish(from, tenant, is_again, world).map(Some),
             Request::Bye => {
                 self.effects.push(Effect::Reply { to: from, number, reply: Reply::Done });
                 self.pass_of(from, world);
-                // Written before it is told: a broker that comes after lets it go too.
-                let leaving = self.tenants.get_mut(from).expect("it asks");
-                (leaving.is_fenced, leaving.is_leaving) = (true, true);
-                if leaving.due.is_empty() {
-                    self.effects.push(Effect::Part { tenant: from });
-                }
-                self.touch(Touched::Tenant(index(from)));
-                self.leaving.insert(from);
+                self.go(from);
                 Ok(None)
             }
             Request::Stop { is_forced } => self.stop(from, number, is_forced).map(|()| None),
@@ -170,7 +166,8 @@ impl State {
         }
         let host_bytes: u64 = self.hosts.iter().map(|(_, host)| host.bytes).sum();
         // Those of the library's own are made anew when they are wanted.
-        let is_put = |module: &Registered| !module.name.as_str().starts_with("freehold/");
+        let is_put =
+            |module: &Registered| !["freehold/", "gpu/"].iter().any(|own| module.name.as_str().starts_with(own));
         let modules = self.modules.iter().filter(|(_, module)| is_put(module)).count();
         let names = (self.names.len() + modules) as u64;
         let bytes = self.counts.named_bytes + host_bytes;

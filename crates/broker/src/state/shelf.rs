@@ -86,6 +86,15 @@ impl<T> Shelf<T> {
         id(index as u32, self.places[index].generation)
     }
 
+    /// Whether a thing of that number was there, and is no more.
+    pub(crate) fn is_over(&self, at: Id) -> bool {
+        let place = self.places.get(index(at)).filter(|_| generation(at) > 0);
+        place.is_some_and(|place| match place.generation == generation(at) {
+            true => place.thing.is_none(),
+            false => generation(at) < place.generation,
+        })
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::counts::Step;
 use super::shelf::index;
-use super::{Block, Due, Effect, Lease, Peer, Point, State, Tenant, Thing, Touched};
+use super::{Block, Due, Effect, Lease, Peer, Point, State, Tenant, Thing, Touched, World};
 use crate::calls::SEATS;
 use crate::wire::{Id, Refusal, Reply};
 
@@ -23,7 +23,7 @@ pub(crate) struct Service {
     pub(super) seats: u32,
     /// What it has of the leases of those: by their lease its own.
     pub(super) borrowed: BTreeMap<Id, Id>,
-    /// Whoever it served has gone: it ends.
+    /// Whoever it served is gone: it ends.
     pub(super) is_dismissed: bool,
 }
 
@@ -45,9 +45,15 @@ impl Tenant {
             dropped: 0,
             is_fenced: false,
             is_leaving: false,
+            is_gone: false,
             post: None,
             service: None,
         }
+    }
+
+    /// Whether nothing is left to be done for a tenant that goes.
+    pub(super) fn is_over(&self) -> bool {
+        self.post.is_none() && (self.is_gone || self.due.is_empty())
     }
 }
 
@@ -122,26 +128,49 @@ impl State {
         self.tenants.get_mut(worker).and_then(|worker| worker.service.as_mut()).expect("a post is at a worker")
     }
 
-    /// Takes a tenant from its worker, which ends if it serves nobody else: the worker.
-    fn unpost(&mut self, tenant: Id) -> Option<Id> {
-        let left = self.tenants.get_mut(tenant)?;
-        let Post { worker, .. } = left.post.take()?;
-        let service = self.tenants.get_mut(worker)?.service.as_mut()?;
+    /// Takes a tenant from its worker, which ends if it serves nobody else.
+    pub(super) fn unpost(&mut self, tenant: Id) {
+        let left = self.tenants.get_mut(tenant).and_then(|tenant| tenant.post.take());
+        let Some(Post { worker, .. }) = left else { return };
+        self.touch(Touched::Tenant(index(tenant)));
+        self.effects.push(Effect::Close { what: Thing::Calls(tenant) });
+        let held = |lease: &Id| self.leases.get(*lease).is_some_and(|lease| lease.holder == tenant);
+        let service = self.tenants.get(worker).and_then(|worker| worker.service.as_ref());
+        let borrowed = service.map_or_else(Vec::new, |service| service.borrowed.keys().copied().collect());
+        let borrowed: Vec<Id> = borrowed.into_iter().filter(held).collect();
+        let service = self.service_of(worker);
         service.serves.remove(&tenant);
-        Some(worker)
+        let recalled: Vec<Id> = borrowed.iter().filter_map(|lease| service.borrowed.remove(lease)).collect();
+        service.is_dismissed |= service.serves.is_empty();
+        let is_dismissed = service.is_dismissed;
+        let recalls = recalled.into_iter().map(|lease| Effect::Tell { to: worker, reply: Reply::Recall { lease } });
+        self.effects.extend(recalls);
+        if is_dismissed {
+            self.effects.push(Effect::Retire { worker });
+        }
     }
 
-    /// A tenant is gone: what becomes of its worker. One that said goodbye has its calls carried out.
-    pub(super) fn dismiss(&mut self, tenant: Id, said_goodbye: bool) {
-        let Some(worker) = self.unpost(tenant) else { return };
-        self.effects.push(Effect::Close { what: Thing::Calls(tenant) });
-        let service = self.service_of(worker);
-        service.is_dismissed = service.serves.is_empty();
-        let is_last = service.is_dismissed;
-        self.effects.push(match is_last && !said_goodbye {
-            true => Effect::Kill { worker },
-            false => Effect::Dismiss { worker, tenant, is_last },
-        });
+    /// A worker has carried out, or refused, what a tenant that goes had called.
+    pub(super) fn finish(
+        &mut self,
+        from: Id,
+        tenant: Id,
+        is_again: bool,
+        world: &impl World,
+    ) -> Result<Reply, Refusal> {
+        let worker = self.tenants.get(from).expect("it asks");
+        let serves = worker.service.as_ref().ok_or(Refusal::NotAWorker)?.serves.contains_key(&tenant);
+        if !serves || !self.tenants.get(tenant).is_some_and(|tenant| tenant.is_leaving) {
+            return if is_again { Ok(Reply::Done) } else { Err(Refusal::NoTenant) };
+        }
+        // Whatever point of the worker's they wait for: it does nothing with them any more.
+        let ended = self.ending_at_worker(tenant);
+        ended.into_iter().for_each(|lease| self.end_lease(lease, Some(Point::default())));
+        self.unpost(tenant);
+        if self.tenants.get(tenant).is_some_and(Tenant::is_over) {
+            self.end(tenant, world);
+        }
+        Ok(Reply::Done)
     }
 
     /// Leases of a tenant that it returned, and that wait for work of its worker. What that one uses it has borrowed.
@@ -172,8 +201,14 @@ impl State {
             return Err(Refusal::NoTenant);
         }
         // One that was returned behind a call is not over before that has passed.
-        let lent = self.leases.get(lease).filter(|lent| lent.holder == of);
-        let Lease { block, access, name, .. } = *lent.ok_or(Refusal::NoLease)?;
+        let Lease { holder, block, access, name, .. } = *match self.leases.get(lease) {
+            Some(lent) => lent,
+            None if self.leases.is_over(lease) => return Err(Refusal::LeaseOver),
+            None => return Err(Refusal::NoLease),
+        };
+        if holder != of {
+            return Err(Refusal::ForeignLease);
+        }
         // What is still written by others is awaited by who borrows it, too.
         let named = name.and_then(|name| self.named.get(name)).filter(|named| named.block == block);
         let point = named.map_or(Point::default(), |named| named.ready);
@@ -241,6 +276,15 @@ impl State {
             match is_lent {
                 true => drop(self.service_of(worker).borrowed.insert(of, borrowed)),
                 false => self.effects.push(Effect::Tell { to: worker, reply: Reply::Recall { lease: borrowed } }),
+            }
+        }
+        // The broker that is gone may not have said so.
+        let going = self.tenants.iter().filter(|(_, tenant)| tenant.is_leaving);
+        let going: Vec<(Id, Id)> = going.filter_map(|(id, tenant)| Some((tenant.post?.worker, id))).collect();
+        for (worker, tenant) in going {
+            self.effects.push(Effect::Dismiss { worker, tenant });
+            if self.tenants.get(tenant).is_some_and(|tenant| tenant.is_gone) {
+                self.effects.push(Effect::LetPass { tenant });
             }
         }
         let is_idle = |tenant: &Tenant| tenant.service.as_ref().is_some_and(|service| service.serves.is_empty());

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use freehold::{Actual, Device, Grid, Stream};
 use freehold_driver::cuda::CUerror;
 
-use super::stock::{Lack, Stock, of_device};
+use super::stock::{Lack, Loaded, Stock, faulted, of_device};
 use super::watch::{Gate, Line, ROOM_FOR_END, Watch};
-use crate::calls::{CALL_WORDS, Calls, STREAMS};
+use crate::calls::{CALL_WORDS, CALLS, Calls, STREAMS};
 use crate::client::{Error, LinkError};
 use crate::kernels::Kind;
 use crate::order::{Given, Head, Rest, Task, decode};
@@ -17,9 +17,6 @@ use crate::wire::{Id, Point, Refusal};
 
 /// How many calls are taken before others have their turn, and behind how many the stream writes its word at the latest.
 const TURN: usize = 16;
-
-/// Launches that have not come to their end. Beyond, no more are taken: a driver holds up who puts in so many.
-const FLIGHT_MAX: u64 = 512;
 
 /// What came of looking into a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +34,10 @@ pub(super) struct Desk {
     watch: Arc<Watch>,
     line: Arc<Line>,
     lanes: [Option<Lane>; STREAMS as usize],
-    is_dismissed: bool,
+    /// Its tenant goes: so many calls are taken at the most, which is as many as a ring holds. Nobody hears what goes wrong.
+    left: Option<u32>,
+    /// Calls that have not come to their end: beyond, no more are taken.
+    launches_max: u64,
 }
 
 #[derive(Debug)]
@@ -50,23 +50,24 @@ struct Lane {
 }
 
 impl Desk {
-    pub(super) fn new(tenant: Id, calls: Arc<Calls>, watch: Arc<Watch>) -> Self {
+    pub(super) fn new(tenant: Id, calls: Arc<Calls>, watch: Arc<Watch>, launches_max: u64) -> Self {
         let line = watch.line(tenant);
-        Self { tenant, calls, watch, line, lanes: Default::default(), is_dismissed: false }
+        Self { tenant, calls, watch, line, lanes: Default::default(), left: None, launches_max }
     }
 
     pub(super) fn tenant(&self) -> Id {
         self.tenant
     }
 
-    /// Its tenant has gone.
+    /// Its tenant goes.
     pub(super) fn dismiss(&mut self) {
-        self.is_dismissed = true;
+        self.left.get_or_insert(CALLS);
     }
 
-    /// Whether its tenant has gone, and all of its calls have come to their end.
+    /// Whether its tenant goes, and all of its calls have come to their end.
     pub(super) fn is_left(&self) -> bool {
-        self.is_dismissed && !self.is_pending() && !self.calls.peek(&mut [0; CALL_WORDS])
+        let has_call = || self.left != Some(0) && self.calls.peek(&mut [0; CALL_WORDS]);
+        self.left.is_some() && !self.is_pending() && !has_call()
     }
 
     /// Says whether this process sleeps. Whether there is a call meanwhile that can be taken.
@@ -96,16 +97,20 @@ impl Desk {
         flight.sum()
     }
 
-    /// Whether one more call can be taken: what goes wrong with it can be told.
+    /// Whether one more call can be taken: what goes wrong with it can be told, where somebody is there to hear it.
     fn has_room(&self) -> bool {
-        self.calls.room() > ROOM_FOR_END && self.flight() < FLIGHT_MAX
+        let has_room = match self.left {
+            None => self.calls.room() > ROOM_FOR_END,
+            Some(left) => left > 0,
+        };
+        has_room && self.flight() < self.launches_max
     }
 
     /// The driver's code where work has failed.
     pub(super) fn fault(&self) -> Option<u32> {
         self.lanes().find_map(|(_, lane)| match lane.stream.is_idle() {
             Err(error) => match of_device(&error) {
-                Trouble::Faulted { code } | Trouble::Device { code } => Some(code),
+                Trouble::Faulted { code, .. } | Trouble::Device { code } => Some(code),
                 _ => None,
             },
             Ok(_) => None,
@@ -115,7 +120,7 @@ impl Desk {
     /// The code of a device that takes no more work: of the fault, where it is one, whatever the call was answered with.
     fn code_of(&self, error: &freehold::Error) -> u32 {
         let answered = match of_device(error) {
-            Trouble::Faulted { code } | Trouble::Device { code } => code,
+            Trouble::Faulted { code, .. } | Trouble::Device { code } => code,
             _ => CUerror::UNKNOWN.number(),
         };
         self.fault().unwrap_or(answered)
@@ -131,6 +136,7 @@ impl Desk {
             }
             served = Served::Some;
             self.calls.take();
+            self.left = self.left.map(|left| left - 1);
             if let Err(code) = self.answer(&words, device, stock) {
                 return Served::Fatal(code);
             }
@@ -158,47 +164,49 @@ impl Desk {
         // Numbers count on: others would make the word go back, or pass what has not.
         let lane = self.line.lane(stream);
         if number != lane.put() + 1 {
-            self.line.tell(&Told { stream, number, last: number, trouble: Trouble::Malformed });
+            self.line.tell(&Told { stream, number, last: number, trouble: Trouble::Malformed }, "");
             return Ok(());
         }
+        let was_idle = lane.put() <= lane.done(&self.watch);
         let carried = match head.task {
             Task::Load => {
                 // That takes the host's time, which is no kernel's.
                 self.mark(stream)?;
-                stock.load(device, head.module)
+                stock.load(device, head.module, self.tenant).map(|()| None)
             }
-            Task::Launch => self.launch(&head, rest, device, stock),
+            Task::Launch => self.launch(&head, rest, device, stock).map(Some),
         };
-        self.line.lane(stream).begin(number);
-        if head.task == Task::Load {
+        // What was called before may have failed meanwhile: then that is why, whatever this one was answered with.
+        if let Err((trouble, _)) = &carried
+            && let Some(code) = self.fault().or(trouble.fault())
+        {
+            return Err(code);
+        }
+        self.line.lane(stream).begin(number, carried.as_ref().ok().and_then(Option::clone));
+        // The first of many has a word of its own: if it fails, it is known to be the one.
+        if head.task == Task::Load || was_idle {
             self.mark(stream)?;
         }
         match carried {
-            Ok(()) => Ok(()),
-            Err((Trouble::Faulted { code }, _)) => Err(code),
+            Ok(_) => Ok(()),
             Err((trouble, text)) => {
-                // What was called before may have failed meanwhile: then that is why.
-                let fault = matches!(trouble, Trouble::Device { .. }).then(|| self.fault()).flatten();
-                if let Some(code) = fault {
-                    return Err(code);
-                }
-                if !text.is_empty() {
-                    self.calls.set_text(&text);
-                }
-                self.line.tell(&Told { stream, number, last: number, trouble });
+                self.line.tell(&Told { stream, number, last: number, trouble }, &text);
                 Ok(())
             }
         }
     }
 
-    fn launch(&mut self, head: &Head, rest: Rest<'_>, device: &Device, stock: &mut Stock) -> Result<(), Lack> {
+    /// Puts a kernel into its stream: its name.
+    fn launch(&mut self, head: &Head, rest: Rest<'_>, device: &Device, stock: &mut Stock) -> Result<Arc<str>, Lack> {
         // All that the call needs is there before any of it is used.
-        stock.load(device, head.module)?;
+        stock.load(device, head.module, self.tenant)?;
         let is_ready = self.check(head, rest, stock)?;
         if !is_ready {
             self.await_points(head, rest, stock)?;
         }
-        let kernel = &stock.kernel(head.module, head.kernel).expect("it was found").kernel;
+        self.await_streams(head, rest, stock)?;
+        let Loaded { kernel, signature } = stock.kernel(head.module, head.kernel).expect("it was found");
+        let name = signature.name.clone();
         let mut actuals = Vec::with_capacity(rest.count as usize);
         let mut left = rest;
         while let (true, Some(one)) = (actuals.len() < rest.count as usize, left.next()) {
@@ -215,7 +223,28 @@ impl Desk {
         }
         let grid = Grid { blocks: head.blocks, threads: head.threads, shared_bytes: head.shared_bytes };
         let lane = self.lanes[head.stream as usize].as_ref().expect("it was made");
-        lane.stream.launch(kernel, grid, &actuals[..]).map_err(|error| (of_launch(&error), String::new()))
+        lane.stream.launch(kernel, grid, &actuals[..]).map_err(|error| (of_launch(&error), String::new()))?;
+        drop(actuals);
+        let word = self.line.lane(head.stream).word();
+        leases(rest).for_each(|lease| stock.note_use(lease, word, head.number));
+        Ok(name)
+    }
+
+    /// Notes that a call waits for calls of other streams that use the same memory: the device orders them.
+    fn await_streams(&mut self, head: &Head, rest: Rest<'_>, stock: &Stock) -> Result<(), Lack> {
+        let own = self.line.lane(head.stream).word();
+        for lease in leases(rest) {
+            for (word, value) in stock.borrowed(lease).uses_beside(own) {
+                if self.watch.clock().read(word) >= value {
+                    continue;
+                }
+                // What waits is the first behind a mark, so that it is known to wait, and not to run.
+                self.mark(head.stream).map_err(|code| (faulted(code), String::new()))?;
+                let clock = self.watch.shared_clock();
+                self.line.lane(head.stream).gate(Gate { number: head.number, clock, word, value, is_beside: true });
+            }
+        }
+        Ok(())
     }
 
     /// Holds the arguments of a call against the kernel's parameters, and borrows what is leased. Whether nothing has to be waited
@@ -242,7 +271,7 @@ impl Desk {
             }
             let Given::Lease { lease, offset_bytes } = one else { continue };
             stock.borrow(&lane.stream, lease, self.tenant).map_err(|(trouble, text)| match trouble {
-                Trouble::NoLease { .. } => (Trouble::NoLease { argument }, text),
+                Trouble::NotBorrowed { refusal, .. } => (Trouble::NotBorrowed { argument, refusal }, text),
                 trouble => (trouble, text),
             })?;
             let borrowed = stock.borrowed(lease);
@@ -290,10 +319,10 @@ impl Desk {
             return Ok(true);
         }
         // What waits is the first behind a mark, so that it is known to wait, and not to run.
-        self.mark(head.stream).map_err(|code| (Trouble::Faulted { code }, String::new()))?;
+        self.mark(head.stream).map_err(|code| (faulted(code), String::new()))?;
         let lane = self.lanes[head.stream as usize].as_ref().expect("it was made");
         lane.stream.wait_word(&clock, word, value).map_err(|error| (of_launch(&error), String::new()))?;
-        self.line.lane(head.stream).gate(Gate { number: head.number, clock, word, value });
+        self.line.lane(head.stream).gate(Gate { number: head.number, clock, word, value, is_beside: false });
         Ok(false)
     }
 
@@ -323,6 +352,15 @@ impl Desk {
             self.calls.rouse();
         }
     }
+}
+
+/// The leases among the arguments of a call.
+fn leases(rest: Rest<'_>) -> impl Iterator<Item = Id> {
+    let mut left = rest;
+    (0..rest.count).filter_map(move |_| match left.next() {
+        Some(Given::Lease { lease, .. }) => Some(lease),
+        _ => None,
+    })
 }
 
 /// Why a launch was refused: its shape, or the device.

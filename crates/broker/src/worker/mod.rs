@@ -23,7 +23,7 @@ use rustix::net::RecvFlags;
 use rustix::process::{Signal, getpid, kill_process};
 
 use self::desk::{Desk, Served};
-use self::stock::Stock;
+use self::stock::{Stock, faulted};
 use self::watch::Watch;
 use crate::calls::Calls;
 use crate::client::{Broker, Link};
@@ -35,6 +35,10 @@ use crate::wire::Id;
 
 /// How long a kernel may run unless the broker says otherwise.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(10);
+
+/// Launches of one tenant that have not come to their end, unless the broker says otherwise. Beyond, no more are taken: a driver
+/// holds up who puts in so many.
+const LAUNCHES: u64 = 512;
 
 /// While work is pending that nobody waits for, it is looked at so often: it may have faulted.
 const LOOK: Duration = Duration::from_millis(1);
@@ -60,8 +64,10 @@ pub(crate) enum Order {
     Begin { worker: Id, device: u128, limit: Duration },
     /// Whom it serves. Beside it: the ring of calls, and the bell that is rung for those.
     Serve { tenant: Id, seat: u32 },
-    /// Whom it serves no more, when what was called is carried out.
+    /// Whom it serves no more, when what was called is carried out. It says so then.
     Dismiss { tenant: Id },
+    /// It serves nobody any more.
+    End,
 }
 
 impl Order {
@@ -73,6 +79,7 @@ impl Order {
             }
             Self::Serve { tenant, seat } => [2, tenant.0, u64::from(seat), 0, 0, 0, 0, 0],
             Self::Dismiss { tenant } => [3, tenant.0, 0, 0, 0, 0, 0, 0],
+            Self::End => [4, 0, 0, 0, 0, 0, 0, 0],
         }
     }
 
@@ -85,6 +92,7 @@ impl Order {
             },
             2 => Self::Serve { tenant: Id(words[1]), seat: words[2] as u32 },
             3 => Self::Dismiss { tenant: Id(words[1]) },
+            4 => Self::End,
             _ => return None,
         })
     }
@@ -126,8 +134,7 @@ fn refuse(post: &OwnedFd, said: &str) {
     let Ok(Received { slot, mut descriptors, .. }) = socket::receive(post, RecvFlags::empty()) else { return };
     let (Some(Order::Serve { .. }), false) = (Order::of(&slot), descriptors.is_empty()) else { return };
     if let Ok(calls) = Calls::open(descriptors.remove(0)) {
-        calls.set_text(said);
-        calls.tell(&Told { stream: 0, number: 0, last: 0, trouble: Trouble::NoDevice }.words());
+        calls.tell(&Told { stream: 0, number: 0, last: 0, trouble: Trouble::NoDevice }.words(), said);
     }
 }
 
@@ -141,6 +148,8 @@ struct Worker {
     watch: Arc<Watch>,
     spin: Spin,
     patience: Duration,
+    /// Of one tenant, that have not come to their end.
+    launches_max: u64,
     is_over: bool,
 }
 
@@ -150,7 +159,8 @@ impl Worker {
         let watch = Watch::start(clock, limit)?;
         let (desks, stock) = (Vec::new(), Stock::new(broker));
         let patience = Duration::from_micros(config.spin_us);
-        Ok(Self { post, bell: None, device, desks, stock, watch, spin: Spin::new(), patience, is_over: false })
+        let (spin, launches_max) = (Spin::new(), config.terms.launches.unwrap_or(LAUNCHES).max(1));
+        Ok(Self { post, bell: None, device, desks, stock, watch, spin, patience, launches_max, is_over: false })
     }
 
     fn serve(&mut self) -> io::Result<()> {
@@ -166,6 +176,7 @@ impl Worker {
                 if busy.is_multiple_of(BUSY_MAX) {
                     self.stock.return_recalled();
                     self.rest(Duration::ZERO)?;
+                    self.finish();
                 }
                 continue;
             }
@@ -194,16 +205,18 @@ impl Worker {
             if self.rest(wait)? {
                 last_work = Instant::now();
             }
-            self.desks.retain(|desk| {
-                let is_left = desk.is_left();
-                if is_left {
-                    self.watch.remove(desk.tenant());
-                }
-                !is_left
-            });
-            self.is_over |= self.desks.is_empty() && self.bell.is_some();
+            self.finish();
         }
         Ok(())
+    }
+
+    /// Says of those that go, and whose calls have all come to their end, that nothing is left of them here.
+    fn finish(&mut self) {
+        let left: Vec<Desk> = self.desks.extract_if(.., |desk| desk.is_left()).collect();
+        for desk in left {
+            self.watch.remove(desk.tenant());
+            self.stock.finish(desk.tenant());
+        }
     }
 
     /// Launches what is called, and tells those who sleep how far work has come. Whether something was called.
@@ -214,7 +227,7 @@ impl Worker {
                 Served::Some => has_worked = true,
                 Served::Nothing => {}
                 // With the device every call of this process has failed: whoever is served hears whose kernel it was.
-                Served::Fatal(code) => self.watch.end(Trouble::Faulted { code }),
+                Served::Fatal(code) => self.watch.end(faulted(code)),
             }
         }
         has_worked
@@ -223,7 +236,7 @@ impl Worker {
     /// Asks the driver whether work that is pending goes on.
     fn look_for_faults(&self) {
         if let Some(code) = self.desks.iter().find_map(Desk::fault) {
-            self.watch.end(Trouble::Faulted { code });
+            self.watch.end(faulted(code));
         }
     }
 
@@ -273,11 +286,14 @@ impl Worker {
                 self.ring_for(bell)?;
                 let calls = Arc::new(Calls::open(calls)?);
                 self.watch.add(tenant, seat, calls.clone());
-                self.desks.push(Desk::new(tenant, calls, self.watch.clone()));
+                self.desks.push(Desk::new(tenant, calls, self.watch.clone(), self.launches_max));
             }
-            (Some(Order::Dismiss { tenant }), _) => {
-                self.desks.iter_mut().filter(|desk| desk.tenant() == tenant).for_each(Desk::dismiss);
-            }
+            (Some(Order::Dismiss { tenant }), _) => match self.desks.iter_mut().find(|desk| desk.tenant() == tenant) {
+                Some(desk) => desk.dismiss(),
+                // It never called, or a broker that took over says it again.
+                None => self.stock.finish(tenant),
+            },
+            (Some(Order::End), _) => self.is_over = true,
             _ => {}
         }
         Ok(())
@@ -325,9 +341,10 @@ mod tests {
             Order::Begin { worker: Id(7 << 32), device: 3 << 64 | 1, limit: Duration::from_millis(250) },
             Order::Serve { tenant: Id(9), seat: 30 },
             Order::Dismiss { tenant: Id(9) },
+            Order::End,
         ] {
             assert_eq!(Order::of(&order.words()), Some(order));
         }
-        assert_eq!(Order::of(&[4, 0, 0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(Order::of(&[5, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 }

@@ -1,16 +1,17 @@
 //! What a worker has: modules that it has loaded, each once, and leases that it has borrowed, until they are wanted back.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use freehold::{Device, Image, Stream};
+use freehold_driver::cuda::CUerror;
 
 use super::end;
 use crate::client::{Broker, Error, Lease, LinkError, text_of};
-use crate::kernels::{Signature, kernels};
+use crate::kernels::{Signature, device_bytes, kernels};
 use crate::ring::Doorstep;
-use crate::trouble::Trouble;
+use crate::trouble::{Among, Trouble};
 use crate::wire::{Id, Point, Refusal, Reply, Request};
 
 /// A kernel that can be launched.
@@ -27,14 +28,30 @@ pub(super) struct Borrowed {
     of: Id,
     /// What has to pass before it is used.
     pub(super) ready: Point,
+    /// The last call that used it, by the word of its stream.
+    uses: Vec<(usize, u64)>,
+}
+
+impl Borrowed {
+    /// The last calls of other streams that used it.
+    pub(super) fn uses_beside(&self, word: usize) -> impl Iterator<Item = (usize, u64)> {
+        self.uses.iter().copied().filter(move |&(other, _)| other != word)
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Stock {
     broker: Broker,
-    modules: BTreeMap<Id, Vec<Loaded>>,
+    modules: BTreeMap<Id, Held>,
     /// By the lease that it was borrowed of.
     leases: BTreeMap<Id, Borrowed>,
+}
+
+/// A module that is loaded, and those that have called it: it is unloaded when the last of them is gone.
+#[derive(Debug)]
+struct Held {
+    kernels: Vec<Loaded>,
+    users: BTreeSet<Id>,
 }
 
 /// Why there is none, and what there is to say of it.
@@ -64,18 +81,43 @@ impl Stock {
         }
         match self.broker.borrow(stream, lease, of) {
             Ok((borrowed, ready)) => {
-                self.leases.insert(lease, Borrowed { lease: borrowed, of, ready });
+                self.leases.insert(lease, Borrowed { lease: borrowed, of, ready, uses: Vec::new() });
                 Ok(())
             }
             Err(Error::Link(LinkError::Gone)) => end(),
             Err(Error::Device(error)) => Err(lack(of_device(&error))),
-            Err(_) => Err(lack(Trouble::NoLease { argument: 0 })),
+            Err(Error::Link(LinkError::Refused { refusal, .. })) => {
+                Err(lack(Trouble::NotBorrowed { argument: 0, refusal }))
+            }
+            Err(_) => Err(lack(Trouble::NotBorrowed { argument: 0, refusal: Refusal::Malformed })),
+        }
+    }
+
+    /// Gives back what was borrowed of a tenant that goes, and says that nothing is left of it here.
+    pub(super) fn finish(&mut self, tenant: Id) {
+        self.leases.retain(|_, borrowed| borrowed.of != tenant);
+        self.modules.retain(|_, held| {
+            held.users.remove(&tenant);
+            !held.users.is_empty()
+        });
+        let finished = self.broker.link().map(|mut link| link.call(Request::Finish { tenant }));
+        if let Ok(Err(LinkError::Gone)) = finished {
+            end();
         }
     }
 
     /// What was borrowed.
     pub(super) fn borrowed(&self, lease: Id) -> &Borrowed {
         &self.leases[&lease]
+    }
+
+    /// A call of a stream uses it.
+    pub(super) fn note_use(&mut self, lease: Id, word: usize, number: u64) {
+        let Some(borrowed) = self.leases.get_mut(&lease) else { return };
+        match borrowed.uses.iter_mut().find(|(known, _)| *known == word) {
+            Some((_, last)) => *last = number,
+            None => borrowed.uses.push((word, number)),
+        }
     }
 
     /// What had to pass before it is used has.
@@ -87,7 +129,7 @@ impl Stock {
 
     /// A kernel that is loaded.
     pub(super) fn kernel(&self, module: Id, index: u32) -> Option<&Loaded> {
-        self.modules.get(&module)?.get(index as usize)
+        self.modules.get(&module)?.kernels.get(index as usize)
     }
 
     /// Gives back what the broker wants back, behind the work with it.
@@ -102,12 +144,16 @@ impl Stock {
         }
     }
 
-    /// Loads a module, unless it is loaded.
-    pub(super) fn load(&mut self, device: &Device, module: Id) -> Result<(), Lack> {
-        if let Entry::Vacant(vacant) = self.modules.entry(module) {
-            let loaded = load(&self.broker, device, module)?;
-            vacant.insert(loaded);
-        }
+    /// Loads a module for a tenant, unless it is loaded.
+    pub(super) fn load(&mut self, device: &Device, module: Id, tenant: Id) -> Result<(), Lack> {
+        let held = match self.modules.entry(module) {
+            Entry::Occupied(held) => held.into_mut(),
+            Entry::Vacant(vacant) => {
+                let kernels = load(&self.broker, device, module)?;
+                vacant.insert(Held { kernels, users: BTreeSet::new() })
+            }
+        };
+        held.users.insert(tenant);
         Ok(())
     }
 }
@@ -123,10 +169,16 @@ fn load(broker: &Broker, device: &Device, module: Id) -> Result<Vec<Loaded>, Lac
         Err(LinkError::Refused { refusal: Refusal::NoModule, .. }) => return Err(lack(Trouble::NoModule)),
         Err(_) => return Err(lack(Trouble::Malformed)),
     };
-    let (Reply::Module { bytes, hash, .. }, Some(file)) = (answer.reply, answer.descriptors.pop()) else {
+    let (Reply::Module { bytes, hash, device_bytes: said_bytes, .. }, Some(file)) =
+        (answer.reply, answer.descriptors.pop())
+    else {
         return Err(lack(Trouble::Malformed));
     };
     let text = text_of(file, bytes, &hash).ok_or_else(|| lack(Trouble::OtherContent))?;
+    // More than was said, and counted, is not had.
+    if device_bytes(&text).is_ok_and(|wanted_bytes| wanted_bytes > said_bytes) {
+        return Err(lack(Trouble::OtherContent));
+    }
     let of_image = |error: freehold::Error| match error {
         freehold::Error::ImageRefused { log, code } if log.is_empty() => (Trouble::Image, code.to_string()),
         freehold::Error::ImageRefused { log, .. } => (Trouble::Image, log.into()),
@@ -146,12 +198,37 @@ fn load(broker: &Broker, device: &Device, module: Id) -> Result<Vec<Loaded>, Lac
     }
 }
 
+/// Nothing works any more in a context of which a driver says so.
+const LOST: [CUerror; 3] = [CUerror::DEINITIALIZED, CUerror::INVALID_CONTEXT, CUerror::CONTEXT_IS_DESTROYED];
+
+/// A kernel has faulted: which is looked for when all is told.
+pub(super) fn faulted(code: u32) -> Trouble {
+    Trouble::Faulted { code, among: Among::default() }
+}
+
 /// What the device refused.
 pub(super) fn of_device(error: &freehold::Error) -> Trouble {
     match error {
+        // What a driver answers whose context a kernel has ended, in whatever words.
+        freehold::Error::Call(error) if LOST.contains(&error.code) => faulted(error.code.number()),
         freehold::Error::Call(error) => Trouble::Device { code: error.code.number() },
-        freehold::Error::Faulted(fault) => Trouble::Faulted { code: fault.noticed.code.number() },
+        freehold::Error::Faulted(fault) => faulted(fault.noticed.code.number()),
         // Out of memory, in whatever form.
         _ => Trouble::Device { code: 2 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use freehold_driver::cuda::{CallError, Function};
+
+    use super::*;
+
+    #[test]
+    fn a_context_that_a_kernel_has_ended_is_a_fault_whatever_the_driver_calls_it() {
+        let of = |code: CUerror| of_device(&freehold::Error::Call(CallError { call: Function::cuLaunchKernel, code }));
+        assert_eq!(of(CUerror::INVALID_CONTEXT), faulted(201));
+        assert_eq!(of(CUerror::CONTEXT_IS_DESTROYED), faulted(709));
+        assert_eq!(of(CUerror::INVALID_VALUE), Trouble::Device { code: 1 });
     }
 }

@@ -12,7 +12,7 @@ use freehold::Clock;
 
 use super::end;
 use crate::calls::{Calls, STREAMS, word_of};
-use crate::trouble::{Told, Trouble};
+use crate::trouble::{Among, Told, Trouble};
 use crate::wire::Id;
 
 /// The longest time between two looks.
@@ -53,6 +53,8 @@ struct Inner {
     marks: VecDeque<u64>,
     /// Calls that wait for words of others before they begin.
     gates: VecDeque<Gate>,
+    /// Kernels that were launched and have not come to their end: their numbers and names.
+    launched: VecDeque<(u64, Arc<str>)>,
     /// The first that has not come to its end, and since when it is that.
     oldest: (u64, Option<Instant>),
 }
@@ -64,6 +66,8 @@ pub(super) struct Gate {
     pub(super) clock: Arc<Clock>,
     pub(super) word: usize,
     pub(super) value: u64,
+    /// It is a word of this worker's, which is written a little after the call begins.
+    pub(super) is_beside: bool,
 }
 
 impl Gate {
@@ -95,6 +99,10 @@ impl Watch {
         &self.clock
     }
 
+    pub(super) fn shared_clock(&self) -> Arc<Clock> {
+        self.clock.clone()
+    }
+
     pub(super) fn add(&self, tenant: Id, seat: u32, calls: Arc<Calls>) {
         let lane = |stream: usize| Lane {
             word: word_of(seat, stream as u32) as usize,
@@ -120,7 +128,8 @@ impl Watch {
             line.calls.set_beat();
             let now = Instant::now();
             if line.lanes.iter().any(|lane| lane.has_hung(self, now)) {
-                self.end(Trouble::TooLong { limit_ms: self.limit.as_millis() as u64 });
+                let limit_ms = self.limit.as_millis() as u64;
+                self.end(Trouble::TooLong { limit_ms, among: Among::default() });
             }
         }
     }
@@ -129,29 +138,60 @@ impl Watch {
     /// out.
     pub(super) fn end(&self, trouble: Trouble) -> ! {
         let lines = lock(&self.lines).clone();
+        self.tell_end(&lines, trouble);
+        end()
+    }
+
+    /// Tells whoever is served which of its kernels may have gone wrong: the one that did, where it can be known.
+    fn tell_end(&self, lines: &[Arc<Line>], trouble: Trouble) {
         let now = Instant::now();
         let is_hang = matches!(trouble, Trouble::TooLong { .. });
-        for line in &lines {
-            for (stream, lane) in (0..).zip(&line.lanes) {
-                let (done, put) = (lane.done(self), lane.put.load(Ordering::Acquire));
-                // Where one hangs, it is known which; a fault may be of any that had begun.
-                if done < put && (!is_hang || lane.has_hung(self, now)) {
-                    let (number, last) = (done + 1, lane.last_of_first(done, put));
-                    line.tell(&Told { stream, number, last, trouble });
-                }
+        // Where one hangs, it is known in which stream; a fault may be of any that had begun.
+        let may_be = |lane: &Lane| !is_hang || lane.has_hung(self, now);
+        let suspects: Vec<Vec<Suspects>> = lines
+            .iter()
+            .map(|line| {
+                let lanes = (0..).zip(&line.lanes).filter(|(_, lane)| may_be(lane));
+                lanes.filter_map(|(stream, lane)| lane.suspects(self, stream)).collect()
+            })
+            .collect();
+        let count = |of: &[Suspects]| of.iter().map(|lane| lane.kernels.len() as u32).sum::<u32>();
+        let all: u32 = suspects.iter().map(|of| count(of)).sum();
+        for (line, own) in lines.iter().zip(&suspects) {
+            let among = Among { own: count(own), others: all - count(own) };
+            let trouble = match trouble {
+                Trouble::Faulted { code, .. } => Trouble::Faulted { code, among },
+                Trouble::TooLong { limit_ms, .. } => Trouble::TooLong { limit_ms, among },
+                other => other,
+            };
+            let names: Vec<&str> = own.iter().flat_map(|lane| &lane.kernels).map(|name| &**name).collect();
+            let text = if among.is_known() { String::new() } else { names.join(", ") };
+            for &Suspects { stream, number, last, .. } in own {
+                line.tell(&Told { stream, number, last, trouble }, &text);
+            }
+            if own.is_empty() {
+                line.tell(&Told { stream: 0, number: 0, last: 0, trouble: Trouble::Elsewhere }, "");
             }
             line.calls.rouse();
         }
-        end()
     }
+}
+
+/// Kernels of a stream of which one may have gone wrong, and the numbers of their calls.
+#[derive(Debug, PartialEq, Eq)]
+struct Suspects {
+    stream: u32,
+    number: u64,
+    last: u64,
+    kernels: Vec<Arc<str>>,
 }
 
 impl Line {
     /// Tells the tenant something. There is room for it.
-    pub(super) fn tell(&self, told: &Told) {
+    pub(super) fn tell(&self, told: &Told, text: &str) {
         let _alone = lock(&self.telling);
         if self.calls.room() > 0 {
-            self.calls.tell(&told.words());
+            self.calls.tell(&told.words(), text);
         }
     }
 
@@ -173,8 +213,11 @@ impl Lane {
         self.put.load(Ordering::Relaxed)
     }
 
-    /// A call is about to be put in.
-    pub(super) fn begin(&self, number: u64) {
+    /// A call was put in: the name of its kernel, where one was launched.
+    pub(super) fn begin(&self, number: u64, kernel: Option<Arc<str>>) {
+        if let Some(kernel) = kernel {
+            lock(&self.inner).launched.push_back((number, kernel));
+        }
         self.put.store(number, Ordering::Release);
     }
 
@@ -187,21 +230,31 @@ impl Lane {
         lock(&self.inner).gates.push_back(gate);
     }
 
-    /// The last call that the first mark which has not passed is behind.
-    fn last_of_first(&self, done: u64, put: u64) -> u64 {
-        lock(&self.inner).marks.iter().copied().find(|&mark| mark > done).unwrap_or(put)
+    /// The kernels that may run: those up to the first mark that has not passed, unless they wait for others.
+    fn suspects(&self, watch: &Watch, stream: u32) -> Option<Suspects> {
+        let (done, put) = (self.done(watch), self.put.load(Ordering::Acquire));
+        let inner = lock(&self.inner);
+        let is_waiting = inner.gates.iter().any(|gate| gate.number == done + 1 && !gate.is_beside && !gate.is_open());
+        let end = inner.marks.iter().copied().find(|&mark| mark > done).unwrap_or(put);
+        let running = inner.launched.iter().filter(|(number, _)| (done + 1..=end).contains(number));
+        let (numbers, kernels): (Vec<u64>, Vec<Arc<str>>) = running.cloned().unzip();
+        let (&number, &last) = (numbers.first()?, numbers.last()?);
+        (!is_waiting).then_some(Suspects { stream, number, last, kernels })
     }
 
     /// Whether the first call that has not come to its end has run for longer than one may.
     fn has_hung(&self, watch: &Watch, now: Instant) -> bool {
         let (done, put) = (self.done(watch), self.put.load(Ordering::Acquire));
         let mut inner = lock(&self.inner);
-        let Inner { marks, gates, oldest } = &mut *inner;
+        let Inner { marks, gates, launched, oldest } = &mut *inner;
         while marks.front().is_some_and(|&mark| mark <= done) {
             marks.pop_front();
         }
         while gates.front().is_some_and(|gate| gate.number <= done) {
             gates.pop_front();
+        }
+        while launched.front().is_some_and(|(number, _)| *number <= done) {
+            launched.pop_front();
         }
         // A mark is written before a call that waits, so that it is the first where it waits.
         let is_waiting = gates.iter().take_while(|gate| gate.number == done + 1).any(|gate| !gate.is_open());

@@ -2,8 +2,10 @@
 //! which goes wrong takes down its worker and nothing else.
 
 mod faults;
+mod goers;
 mod kills;
 mod refusals;
+mod suspects;
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -17,8 +19,10 @@ use crate::blocks::Outcome;
 use crate::stage::{self, Stage};
 
 pub(crate) use self::faults::*;
+pub(crate) use self::goers::*;
 pub(crate) use self::kills::*;
 pub(crate) use self::refusals::*;
+pub(crate) use self::suspects::*;
 
 pub(crate) const TEXT: &str = include_str!("kernels.ptx");
 
@@ -86,7 +90,10 @@ pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
         "call-gated" => gated(socket),
         "call-twice" => twice(socket),
         "call-failures" => failures(socket),
-        other => return faults::act(socket, other, seed).or_else(|| kills::act(socket, other, seed)),
+        other => {
+            let acts = [faults::act, goers::act, kills::act, suspects::act];
+            return acts.into_iter().find_map(|act| act(socket, other, seed));
+        }
     })
 }
 

@@ -1,7 +1,7 @@
 //! What is refused, and in which sentence.
 
 use freehold::Grid;
-use freehold_broker::wire::Id;
+use freehold_broker::wire::{Id, Point};
 use freehold_broker::{Argument, Blame, Call, CallError, Caller, Carried, Launch, Module};
 
 use super::TEXT;
@@ -22,7 +22,8 @@ fn said(call: Result<Call, CallError>) -> String {
 
 pub(crate) fn every_bad_call_is_refused_in_a_sentence(stage: &Stage) {
     let (caller, module) = setting(stage);
-    let other = stage.link().reserve(4096).unwrap();
+    let mut others = stage.link();
+    let other = others.reserve(4096).unwrap();
     let own = caller.link().unwrap().reserve(4096).unwrap();
     let lease = |lease: Id, offset_bytes: u64| Argument::Lease { lease, offset_bytes };
     assert_eq!(
@@ -53,7 +54,17 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(stage: &Stage) {
     );
     assert_eq!(
         call(&[y.clone(), lease(other.lease, 0), 2.0_f32.into(), 1_u32.into()]),
-        "argument 2 of saxpy is a lease that is over, or never was this process's"
+        "argument 2 of saxpy is another process's lease"
+    );
+    let over = caller.link().unwrap().reserve(4096).unwrap().lease;
+    caller.link().unwrap().give_back(over, Point::default()).unwrap();
+    assert_eq!(
+        call(&[y.clone(), lease(over, 0), 2.0_f32.into(), 1_u32.into()]),
+        "argument 2 of saxpy is a lease that is over"
+    );
+    assert_eq!(
+        call(&[y.clone(), lease(Id(7 << 32 | 999), 0), 2.0_f32.into(), 1_u32.into()]),
+        "argument 2 of saxpy is a lease that never was"
     );
     assert_eq!(
         call(&[y.clone(), lease(own.lease, 4096), 2.0_f32.into(), 1_u32.into()]),

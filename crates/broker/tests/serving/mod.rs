@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use freehold_broker::wire::{Point, Policy, Reply, Request};
-use freehold_broker::{Access, Link, LinkError, Name};
+use freehold_broker::{Access, CallError, Caller, Launch, Link, LinkError, Name};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
@@ -217,6 +217,42 @@ pub(crate) fn a_broker_that_takes_over_needs_no_more_descriptors(stage: &Stage) 
     until("all are over", || (sums(&mut links[0]).leases == 0).then_some(()));
 }
 
+/// The broker dies when it has written down that there is a module, and before the keeper has its text.
+pub(crate) fn a_module_is_there_whole_or_not_at_all_and_who_put_it_knows(stage: &Stage) {
+    let mut link = stage.link();
+    let socket = stage.socket();
+    let text = crate::calls::TEXT;
+    let other = Caller::connect_at(&socket).unwrap();
+    let empty = other.put_module("other", text).unwrap().kernel("empty").unwrap();
+    let caller = Caller::connect_at(&socket).unwrap();
+    caller.put_module("first", text).unwrap();
+    let stopped = Stopped::new(stage, "serve");
+    for number in 0..300 {
+        published(&mut link, &format!("n/{number}"), 100);
+        stage.link().close().expect("a broker serves");
+    }
+    let broker = stage.processes("broker")[0];
+    let texts = || {
+        let open = std::fs::read_dir(format!("/proc/{broker}/fd")).expect("it is there").flatten();
+        let is_text = |of: &Path| of.to_string_lossy().starts_with("/memfd:freehold-module");
+        open.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|of| is_text(&of))).count()
+    };
+    let before = texts();
+    let put = std::thread::spawn(move || caller.put_module("second", text).map(|module| module.name().to_string()));
+    until("the broker has the text", || (texts() > before).then_some(()));
+    // Whoever else calls is served meanwhile.
+    for _ in 0..20 {
+        other.call(&Launch::new(&empty, freehold::Grid::line(1, 1), &[])).unwrap().wait().unwrap();
+    }
+    assert!(!put.is_finished(), "it is not said to be there before the keeper has it");
+    stage.kill("broker");
+    drop(stopped);
+    assert_eq!(put.join().unwrap().unwrap(), "second");
+    let names: Vec<String> = other.modules().unwrap().into_iter().map(|module| module.name).collect();
+    assert_eq!(names, ["first", "other", "second"]);
+    assert_eq!(other.module("second").unwrap().kernels().len(), 6);
+}
+
 /// What a program of another user gets, and what not. Needs the right to become one.
 pub(crate) fn users_of_a_group_read_each_others_names_and_drop_their_own(_: &Stage) {
     if !rustix::process::getuid().is_root() {
@@ -225,22 +261,44 @@ pub(crate) fn users_of_a_group_read_each_others_names_and_drop_their_own(_: &Sta
     }
     let stage = Stage::of_group(STRANGER);
     published(&mut stage.link(), "shared", 4096);
-    assert_eq!(stage.as_user(STRANGER), "read true, written false, dropped false, own dropped true");
+    assert_eq!(stage.as_user(STRANGER, "speak"), "read true, written false, dropped false, own dropped true");
     let mut link = stage.link();
     assert_eq!(sums(&mut link).names, 1);
 }
 
+/// Whoever comes second has the text of the first, and calls it.
+pub(crate) fn users_of_a_group_share_the_librarys_own_modules(_: &Stage) {
+    if !rustix::process::getuid().is_root() {
+        println!("left out: only root can be several users");
+        return;
+    }
+    let stage = Stage::of_group(STRANGER);
+    assert_eq!(work(&stage.socket()).unwrap(), "written");
+    assert_eq!(stage.as_user(STRANGER, "work"), "written");
+}
+
+/// Leases a name of its own for writing: a kernel of the library's copies what it stands for.
+fn work(socket: &Path) -> Result<String, CallError> {
+    let caller = Caller::connect_at(socket)?;
+    published(&mut *caller.link()?, "own", 4096);
+    let named = caller.lease_named("own", Access::Write)?;
+    caller.settle(named)?;
+    caller.link()?.call(Request::Drop { name: Name::parse("own")? })?;
+    Ok("written".to_owned())
+}
+
 /// The process of another user, and of the group of that number.
-pub(crate) fn stranger(socket: &Path, user: u32) -> ExitCode {
+pub(crate) fn stranger(socket: &Path, user: u32, task: &str) -> ExitCode {
     use rustix::process::{Gid, Uid};
     use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
     set_thread_groups(&[]).expect("root may");
     set_thread_gid(Gid::from_raw(user)).expect("root may");
     set_thread_uid(Uid::from_raw(user)).expect("root may");
-    match speak(socket) {
-        Ok(said) => println!("{said}"),
-        Err(error) => println!("{error}"),
-    }
+    let said = match task {
+        "work" => work(socket).map_err(|error| error.to_string()),
+        _ => speak(socket).map_err(|error| error.to_string()),
+    };
+    println!("{}", said.unwrap_or_else(|error| error));
     ExitCode::SUCCESS
 }
 

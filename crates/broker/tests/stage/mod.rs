@@ -16,6 +16,9 @@ pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
 /// How long a kernel may run at a worker.
 pub(crate) const LAUNCH_MS: u64 = 2000;
 
+/// How many launches of one process a worker takes before the first has come to its end.
+pub(crate) const LAUNCHES: u64 = 100;
+
 /// How long anything may take before a test says that it hangs.
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -38,7 +41,7 @@ pub(crate) fn config(socket: PathBuf) -> Config {
         device_uuid: 0,
         memory_bytes: MEMORY_BYTES,
         spin_us: 20,
-        terms: Terms { launch_ms: Some(LAUNCH_MS), ..Terms::default() },
+        terms: Terms { launch_ms: Some(LAUNCH_MS), launches: Some(LAUNCHES), ..Terms::default() },
     }
 }
 
@@ -151,9 +154,9 @@ impl Stage {
     }
 
     /// Lets a process of another user speak to the broker: what it said.
-    pub(crate) fn as_user(&self, user: u32) -> String {
+    pub(crate) fn as_user(&self, user: u32, task: &str) -> String {
         let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
-        command.arg("stranger").arg(self.socket()).arg(user.to_string());
+        command.arg("stranger").arg(self.socket()).arg(user.to_string()).arg(task);
         let output = command.output().expect("this program runs");
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
@@ -224,7 +227,7 @@ impl Drop for Stage {
 }
 
 /// The processes of a part of the broker at a socket, by what they were told.
-fn processes(socket: &Path, part: &str) -> Vec<u32> {
+pub(crate) fn processes(socket: &Path, part: &str) -> Vec<u32> {
     let is_ours = |process: &u32| {
         let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();

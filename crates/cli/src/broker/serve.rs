@@ -31,6 +31,9 @@ pub(crate) struct Arguments {
     /// How long a kernel may run that a worker launches, in seconds
     #[arg(long, value_parser = seconds, value_name = "SECONDS", default_value = "10")]
     launch_time: u64,
+    /// How many launches of one process a worker takes before the first of them has come to its end
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=65_536), value_name = "COUNT", default_value = "512")]
+    launches: u64,
     #[command(flatten)]
     listen: ListenArguments,
     #[command(flatten)]
@@ -84,6 +87,7 @@ fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
             user_bytes: arguments.user_memory,
             tenant_bytes: arguments.tenant_memory,
             launch_ms: Some(arguments.launch_time),
+            launches: Some(arguments.launches),
         },
     };
     place::prepare(&config.socket, arguments.group).map_err(|error| match error.kind() {

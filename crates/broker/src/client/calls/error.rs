@@ -54,8 +54,12 @@ pub enum CallError {
     ArgumentKind { kernel: Arc<str>, argument: usize, wanted: Parameter, given: Parameter },
     #[error("argument {argument} of {kernel} is {wanted}, and a lease needs one of 8 bytes")]
     NotMemory { kernel: Arc<str>, argument: usize, wanted: Parameter },
-    #[error("argument {argument} of {kernel} is a lease that is over, or never was this process's")]
+    #[error("argument {argument} of {kernel} is a lease that never was")]
     NoLease { kernel: Arc<str>, argument: usize },
+    #[error("argument {argument} of {kernel} is a lease that is over")]
+    LeaseOver { kernel: Arc<str>, argument: usize },
+    #[error("argument {argument} of {kernel} is another process's lease")]
+    ForeignLease { kernel: Arc<str>, argument: usize },
     #[error("argument {argument} of {kernel} begins at byte {offset_bytes} of a lease of {bytes}")]
     OutsideOfLease { kernel: Arc<str>, argument: usize, offset_bytes: u64, bytes: u64 },
     #[error(
@@ -88,6 +92,10 @@ pub enum CallError {
     Faulted { kernel: Arc<str>, module: Arc<str>, code: Code, carried: Carried },
     #[error("kernel {kernel} of {module} ran for more than {} s and was ended; {carried}", .limit.as_secs_f64())]
     Hung { kernel: Arc<str>, module: Arc<str>, limit: Duration, carried: Carried },
+    #[error("one of these kernels ended their worker: {among}; {code}; of {kernel} of {module}: {carried}")]
+    OneFaulted { kernel: Arc<str>, module: Arc<str>, among: String, code: Code, carried: Carried },
+    #[error("one of these kernels ran for more than {} s and was ended: {among}; of {kernel} of {module}: {carried}", .limit.as_secs_f64())]
+    OneHung { kernel: Arc<str>, module: Arc<str>, among: String, limit: Duration, carried: Carried },
     #[error("a kernel that was called before {kernel} of {module} ended their worker; {carried}")]
     Behind { kernel: Arc<str>, module: Arc<str>, carried: Carried },
 
@@ -98,8 +106,17 @@ pub enum CallError {
     NoDevice { said: String },
 
     // The connection's.
+    #[error("argument {argument} of {kernel} cannot be had: {refusal}")]
+    NotBorrowed { kernel: Arc<str>, argument: usize, refusal: Refusal },
+    #[error("a kernel of another process ended the worker of {kernel} of {module}, which they share; {carried}")]
+    Elsewhere { kernel: Arc<str>, module: Arc<str>, carried: Carried },
     #[error("the worker of {kernel} of {module} was ended from outside; {carried}")]
     WorkerGone { kernel: Arc<str>, module: Arc<str>, carried: Carried },
+    #[error(
+        "how {kernel} of {module} went is not known any more: more than {most} calls have failed since, and nobody asked; it may \
+        have been carried out, as a whole or in part"
+    )]
+    Forgotten { kernel: Arc<str>, module: Arc<str>, most: usize },
     #[error("{kernel} of {module} had not come to its end within {timeout:?}: it goes on")]
     TimedOut { kernel: Arc<str>, module: Arc<str>, timeout: Duration },
     #[error(transparent)]
@@ -143,6 +160,8 @@ impl CallError {
             | Self::ArgumentKind { .. }
             | Self::NotMemory { .. }
             | Self::NoLease { .. }
+            | Self::LeaseOver { .. }
+            | Self::ForeignLease { .. }
             | Self::OutsideOfLease { .. }
             | Self::Grid { .. }
             | Self::Shape { .. }
@@ -154,9 +173,18 @@ impl CallError {
             | Self::TooLong { .. }
             | Self::Image { .. }
             | Self::OtherContent { .. } => Blame::Caller,
-            Self::Faulted { .. } | Self::Hung { .. } | Self::Behind { .. } => Blame::Kernel,
+            Self::Faulted { .. }
+            | Self::Hung { .. }
+            | Self::OneFaulted { .. }
+            | Self::OneHung { .. }
+            | Self::Behind { .. } => Blame::Kernel,
             Self::Device { .. } | Self::NoDevice { .. } => Blame::Device,
-            Self::WorkerGone { .. } | Self::TimedOut { .. } | Self::Link(_) => Blame::Connection,
+            Self::NotBorrowed { .. }
+            | Self::Elsewhere { .. }
+            | Self::WorkerGone { .. }
+            | Self::Forgotten { .. }
+            | Self::TimedOut { .. }
+            | Self::Link(_) => Blame::Connection,
         }
     }
 
@@ -165,9 +193,12 @@ impl CallError {
         match self {
             Self::Faulted { carried, .. }
             | Self::Hung { carried, .. }
+            | Self::OneFaulted { carried, .. }
+            | Self::OneHung { carried, .. }
+            | Self::Elsewhere { carried, .. }
             | Self::Behind { carried, .. }
             | Self::WorkerGone { carried, .. } => *carried,
-            Self::TimedOut { .. } => Carried::Perhaps,
+            Self::TimedOut { .. } | Self::Forgotten { .. } => Carried::Perhaps,
             _ => Carried::Not,
         }
     }

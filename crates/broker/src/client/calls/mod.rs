@@ -17,8 +17,8 @@ use freehold::{Family, Grid};
 use sha2::{Digest, Sha256};
 
 pub use self::error::{Blame, CallError, Carried, Code};
-pub(crate) use self::modules::text_of;
 pub use self::modules::{Kernel, ListedModule, MODULE_BYTES_MAX, Module};
+pub(crate) use self::modules::{digest, text_of};
 pub use self::named::Named;
 use self::seat::{Seat, Spot};
 use super::link::{Link, LinkError, Patience};
@@ -223,7 +223,7 @@ impl Caller {
     }
 }
 
-/// A call that was put in. Dropped, it goes on, while its tenant is there: wait for it before the process ends.
+/// A call that was put in. Dropped, it goes on, also when its process ends: but nobody hears then what goes wrong with it.
 #[derive(Debug)]
 pub struct Call {
     way: Arc<Way>,

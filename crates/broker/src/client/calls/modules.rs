@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::{CallError, Caller};
 use crate::client::link::LinkError;
-use crate::kernels::{Parameter, Signature, kernels};
+use crate::kernels::{Parameter, Signature, device_bytes, kernels};
 use crate::name::Name;
 use crate::order::{Head, Task};
 use crate::wire::{Hash, Id, Refusal, Reply, Request};
@@ -78,6 +78,13 @@ impl Module {
 }
 
 impl Kernel {
+    /// One without parameters, of any module.
+    #[cfg(test)]
+    pub(super) fn known(name: &str, module: &str) -> Self {
+        let signature = Signature { name: name.into(), parameters: [].into() };
+        Self { module_id: Id(1), module: module.into(), index: 0, signature }
+    }
+
     pub fn name(&self) -> &Arc<str> {
         &self.signature.name
     }
@@ -124,7 +131,9 @@ impl Caller {
         }
         let hash: [u8; 32] = Sha256::digest(text).into();
         let file = sealed(text).map_err(CallError::Link)?;
-        let request = Request::PutModule { bytes: text.len() as u64, hash: words(&hash), name };
+        // What cannot be read is the driver's to refuse.
+        let (bytes, device_bytes) = (text.len() as u64, device_bytes(text).unwrap_or(0));
+        let request = Request::PutModule { bytes, device_bytes, hash: words(&hash), name };
         let mut module = self.try_put(&request, &file, hash);
         for _ in 1..PUTS_MAX {
             // Another process put it too, and was gone before it was proved.
@@ -165,7 +174,7 @@ impl Caller {
         let name = Name::parse(name)?;
         let request = Request::Module { id: Id(0), name: Some(name.clone()) };
         let mut answer = self.link()?.call(request).map_err(|error| no_module(error, &name))?;
-        let (Reply::Module { id, bytes, hash }, Some(text)) = (answer.reply, answer.descriptors.pop()) else {
+        let (Reply::Module { id, bytes, hash, .. }, Some(text)) = (answer.reply, answer.descriptors.pop()) else {
             return Err(LinkError::Malformed.into());
         };
         let module: Arc<str> = name.as_str().into();
@@ -242,6 +251,11 @@ pub(crate) fn text_of(file: OwnedFd, bytes: u64, hash: &Hash) -> Option<String> 
     File::from(file).read_exact_at(&mut text, 0).ok()?;
     let is_same = Sha256::digest(&text)[..] == bytes_of(hash);
     String::from_utf8(text).ok().filter(|_| is_same)
+}
+
+/// What tells a text from others, in 32 hexadecimal digits.
+pub(crate) fn digest(text: &str) -> String {
+    Sha256::digest(text)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn words(hash: &[u8; 32]) -> Hash {

@@ -2,15 +2,15 @@
 
 use freehold::Grid;
 
+use super::modules::digest;
 use super::{CallError, Caller, Launch};
 use crate::client::link::{Granted, LinkError};
 use crate::name::Name;
 use crate::order::Argument;
 use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, Request};
 
-/// A kernel that copies, and the name of its module.
+/// A kernel that copies.
 const COPY: &str = include_str!("copy.ptx");
-const COPY_MODULE: &str = "freehold/copy";
 
 /// Memory that has a name, leased for calls.
 #[derive(Debug)]
@@ -75,7 +75,8 @@ impl Caller {
     }
 
     fn copy(&self, from: &Granted, to: &Granted) -> Result<(), CallError> {
-        let kernel = self.put_module(COPY_MODULE, COPY)?.kernel("copy")?;
+        // Programs of other versions may have another text.
+        let kernel = self.put_module(&format!("freehold/copy-{}", digest(COPY)), COPY)?.kernel("copy")?;
         let lease = |granted: &Granted| Argument::Lease { lease: granted.lease, offset_bytes: 0 };
         let bytes = from.bytes.min(to.bytes);
         let grid = Grid::line(Grid::cover(bytes.div_ceil(8), 256).blocks[0].clamp(1, 4096), 256);

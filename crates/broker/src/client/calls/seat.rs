@@ -17,8 +17,8 @@ use crate::order::{Argument, Head, encode};
 use crate::ring::Spin;
 use crate::shared::Shared;
 use crate::state::CLOCK_WORDS;
-use crate::trouble::{Told, Trouble};
-use crate::wire::{Id, Point, Reply, Request};
+use crate::trouble::{Among, Told, Trouble};
+use crate::wire::{Id, Point, Refusal, Reply, Request};
 
 /// How many messages of calls that nobody waited for are kept.
 const TOLD_MAX: usize = 1 << 16;
@@ -55,7 +55,34 @@ struct Line {
     /// How many had been taken when this side looked last.
     taken: u32,
     numbers: [u64; STREAMS as usize],
-    told: VecDeque<Told>,
+    told: VecDeque<Heard>,
+    /// In each stream, the last call of which a failure was forgotten: of it and those before it nobody knows how they went.
+    forgotten: [u64; STREAMS as usize],
+}
+
+/// What was told, and the text with it.
+#[derive(Debug)]
+struct Heard {
+    told: Told,
+    text: Box<str>,
+}
+
+impl Line {
+    fn keep(&mut self, heard: Heard) {
+        if self.told.len() == TOLD_MAX
+            && let Some(Heard { told, .. }) = self.told.pop_front()
+        {
+            let forgotten = &mut self.forgotten[told.stream as usize % STREAMS as usize];
+            *forgotten = told.last.max(*forgotten);
+        }
+        self.told.push_back(heard);
+    }
+
+    /// What was told of a call.
+    fn of(&self, spot: Spot) -> Option<&Heard> {
+        let is_of = |told: &Told| told.stream == spot.stream && (told.number..=told.last).contains(&spot.number);
+        self.told.iter().find(|heard| is_of(&heard.told))
+    }
 }
 
 impl Seat {
@@ -194,12 +221,11 @@ impl Seat {
     /// Takes messages out: where they have no room left, the worker takes no call.
     fn hear(&self, line: &mut Line) {
         let mut has_heard = false;
-        while let Some(message) = self.calls.hear() {
+        while let Some((message, text)) = self.calls.hear() {
             has_heard = true;
-            if line.told.len() == TOLD_MAX {
-                line.told.pop_front();
+            if let Some(told) = Told::of(&message) {
+                line.keep(Heard { told, text: text.into() });
             }
-            line.told.extend(Told::of(&message));
         }
         if has_heard && self.calls.is_worker_asleep() {
             self.wake();
@@ -210,9 +236,12 @@ impl Seat {
     pub(super) fn outcome(&self, spot: Spot, kernel: &Kernel) -> Result<(), CallError> {
         let mut line = self.line();
         self.hear(&mut line);
-        let of_call = |told: &&Told| told.stream == spot.stream && (told.number..=told.last).contains(&spot.number);
-        if let Some(told) = line.told.iter().find(of_call) {
-            return Err(self.sentence(told.trouble, kernel));
+        if let Some(heard) = line.of(spot) {
+            return Err(sentence(heard, kernel));
+        }
+        let (name, module) = (kernel.name().clone(), kernel.module().clone());
+        if spot.number <= line.forgotten[spot.stream as usize] {
+            return Err(CallError::Forgotten { kernel: name, module, most: TOLD_MAX });
         }
         let word = self.word(spot.stream);
         if word & (ENDED - 1) >= spot.number {
@@ -220,51 +249,79 @@ impl Seat {
         }
         // Its worker has ended before it told of the call.
         let is_fatal = |told: &&Told| matches!(told.trouble, Trouble::Faulted { .. } | Trouble::TooLong { .. });
+        let is_elsewhere = |told: &Told| told.trouble == Trouble::Elsewhere;
+        let told = || line.told.iter().map(|heard| &heard.told);
         let is_taken = self.calls.taken().wrapping_sub(spot.count).cast_signed() > 0;
-        let is_behind =
-            line.told.iter().filter(is_fatal).any(|told| told.stream == spot.stream && told.number < spot.number);
+        let is_behind = told().filter(is_fatal).any(|told| told.stream == spot.stream && told.number < spot.number);
         let carried = if is_taken && !is_behind { Carried::Perhaps } else { Carried::Not };
-        let (name, module) = (kernel.name().clone(), kernel.module().clone());
-        Err(match line.told.iter().any(|told| is_fatal(&told)) {
-            true => CallError::Behind { kernel: name, module, carried },
-            false if line.told.iter().any(|told| told.trouble == Trouble::NoDevice) => {
-                CallError::NoDevice { said: self.calls.text() }
-            }
-            false => CallError::WorkerGone { kernel: name, module, carried },
+        let no_device = line.told.iter().find(|heard| heard.told.trouble == Trouble::NoDevice);
+        Err(match (told().any(|told| is_fatal(&told)), no_device) {
+            (true, _) => CallError::Behind { kernel: name, module, carried },
+            (false, Some(heard)) => CallError::NoDevice { said: heard.text.to_string() },
+            (false, None) if told().any(is_elsewhere) => CallError::Elsewhere { kernel: name, module, carried },
+            (false, None) => CallError::WorkerGone { kernel: name, module, carried },
         })
     }
+}
 
-    fn sentence(&self, trouble: Trouble, of: &Kernel) -> CallError {
-        let (kernel, module) = (of.name().clone(), of.module().clone());
-        let at = |argument: u32| of.parameters().get((argument as usize).wrapping_sub(1)).copied();
-        match trouble {
-            Trouble::Malformed => LinkError::Malformed.into(),
-            Trouble::NoModule => CallError::NoModule { name: module, near: String::new() },
-            Trouble::NoKernel => CallError::NoKernel { module, kernel: kernel.to_string(), known: Vec::new() },
-            Trouble::ArgumentCount { wanted, given } => {
-                CallError::ArgumentCount { kernel, wanted: wanted as usize, given: given as usize }
-            }
-            Trouble::ArgumentKind { argument } => match at(argument) {
-                Some(wanted) => CallError::ArgumentKind { kernel, argument: argument as usize, wanted, given: wanted },
-                None => LinkError::Malformed.into(),
-            },
-            Trouble::NoLease { argument } => CallError::NoLease { kernel, argument: argument as usize },
-            Trouble::OutsideOfLease { argument, offset, bytes } => {
-                CallError::OutsideOfLease { kernel, argument: argument as usize, offset_bytes: offset, bytes }
-            }
-            Trouble::Shape => CallError::Shape { kernel },
-            Trouble::Point => CallError::ForeignPoint { kernel },
-            Trouble::Image => CallError::Image { log: self.calls.text() },
-            Trouble::OtherContent => CallError::OtherContent { module },
-            Trouble::Faulted { code } => {
-                CallError::Faulted { kernel, module, code: Code(code), carried: Carried::Perhaps }
-            }
-            Trouble::TooLong { limit_ms } => {
-                let limit = Duration::from_millis(limit_ms);
-                CallError::Hung { kernel, module, limit, carried: Carried::Perhaps }
-            }
-            Trouble::Device { code } => CallError::Device { kernel, module, code: Code(code) },
-            Trouble::NoDevice => CallError::NoDevice { said: self.calls.text() },
-        }
+/// The kernels of which one went wrong.
+fn listed(heard: &Heard, among: Among) -> String {
+    match among.others {
+        0 => heard.text.to_string(),
+        others => format!("{}, and {others} of other processes", heard.text),
     }
 }
+
+/// What was told of a call of a kernel, as who called it hears it.
+fn sentence(heard: &Heard, of: &Kernel) -> CallError {
+    let (kernel, module) = (of.name().clone(), of.module().clone());
+    let at = |argument: u32| of.parameters().get((argument as usize).wrapping_sub(1)).copied();
+    match heard.told.trouble {
+        Trouble::Malformed => LinkError::Malformed.into(),
+        Trouble::NoModule => CallError::NoModule { name: module, near: String::new() },
+        Trouble::NoKernel => CallError::NoKernel { module, kernel: kernel.to_string(), known: Vec::new() },
+        Trouble::ArgumentCount { wanted, given } => {
+            CallError::ArgumentCount { kernel, wanted: wanted as usize, given: given as usize }
+        }
+        Trouble::ArgumentKind { argument } => match at(argument) {
+            Some(wanted) => CallError::ArgumentKind { kernel, argument: argument as usize, wanted, given: wanted },
+            None => LinkError::Malformed.into(),
+        },
+        Trouble::NotBorrowed { argument, refusal } => {
+            let argument = argument as usize;
+            match refusal {
+                Refusal::NoLease => CallError::NoLease { kernel, argument },
+                Refusal::LeaseOver => CallError::LeaseOver { kernel, argument },
+                Refusal::ForeignLease => CallError::ForeignLease { kernel, argument },
+                refusal => CallError::NotBorrowed { kernel, argument, refusal },
+            }
+        }
+        Trouble::OutsideOfLease { argument, offset, bytes } => {
+            CallError::OutsideOfLease { kernel, argument: argument as usize, offset_bytes: offset, bytes }
+        }
+        Trouble::Shape => CallError::Shape { kernel },
+        Trouble::Point => CallError::ForeignPoint { kernel },
+        Trouble::Image => CallError::Image { log: heard.text.to_string() },
+        Trouble::OtherContent => CallError::OtherContent { module },
+        Trouble::Faulted { code, among } => {
+            let (code, carried) = (Code(code), Carried::Perhaps);
+            match among.is_known() {
+                true => CallError::Faulted { kernel, module, code, carried },
+                false => CallError::OneFaulted { kernel, module, among: listed(heard, among), code, carried },
+            }
+        }
+        Trouble::TooLong { limit_ms, among } => {
+            let (limit, carried) = (Duration::from_millis(limit_ms), Carried::Perhaps);
+            match among.is_known() {
+                true => CallError::Hung { kernel, module, limit, carried },
+                false => CallError::OneHung { kernel, module, among: listed(heard, among), limit, carried },
+            }
+        }
+        Trouble::Elsewhere => CallError::Elsewhere { kernel, module, carried: Carried::Perhaps },
+        Trouble::Device { code } => CallError::Device { kernel, module, code: Code(code) },
+        Trouble::NoDevice => CallError::NoDevice { said: heard.text.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -183,7 +183,7 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
     let name = Name::parse(&format!("n/{}", random.below(5))).unwrap();
     let worker = state.tenants.get(tenant).unwrap().post.map(|post| post.worker);
     let point = Point { tenant: worker.filter(|_| random.below(2) == 0).unwrap_or(Id(0)), ..point };
-    let message = match random.below(27) {
+    let message = match random.below(29) {
         0 => {
             let _ = state.connect(Peer { user: 7 + random.below(2) as u32, process: number });
             return;
@@ -193,7 +193,7 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
             return;
         }
         2 => {
-            state.end(tenant, &Coins { is_full: false, has_passed: random.below(2) == 0 });
+            state.depart(tenant, &Coins { is_full: false, has_passed: random.below(2) == 0 });
             return;
         }
         3..=5 => Request::Reserve { bytes: 1 + random.below(5 << 20) },
@@ -233,13 +233,23 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
             state.request(worker.unwrap_or(tenant), asked, &PASSED);
             return;
         }
-        25 => Request::PutModule { bytes: 1 + random.below(1 << 20), hash: [random.below(2); 4], name },
+        25 => {
+            let (bytes, device_bytes) = (1 + random.below(1 << 20), random.below(3) * random.below(8 << 20));
+            Request::PutModule { bytes, device_bytes, hash: [random.below(2); 4], name }
+        }
         26 => {
             let modules: Vec<Id> = state.modules.iter().map(|(id, _)| id).collect();
             match random.of(&modules) {
                 Some(module) if random.below(3) > 0 => Request::Prove { module },
                 _ => Request::DropModule { name },
             }
+        }
+        27 => Request::Bye,
+        28 => {
+            let message = Request::Finish { tenant };
+            let asked = Framed { number, is_again: false, message };
+            state.request(worker.unwrap_or(tenant), asked, &Coins { is_full: false, has_passed: random.below(2) == 0 });
+            return;
         }
         17 => {
             let segments: Vec<Id> = state.segments.iter().map(|(id, _)| id).collect();

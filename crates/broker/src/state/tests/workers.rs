@@ -21,7 +21,12 @@ fn borrowed(state: &mut State, worker: Id, lease: Id, of: Id) -> (Id, Access) {
 }
 
 fn put(state: &mut State, from: Id, name: &str, hash: u64) -> Result<Id, Refusal> {
-    let request = Request::PutModule { bytes: 100, hash: [hash; 4], name: Name::parse(name).unwrap() };
+    put_with(state, from, name, hash, 0)
+}
+
+/// Puts a module that has memory of the device for itself.
+fn put_with(state: &mut State, from: Id, name: &str, hash: u64, device_bytes: u64) -> Result<Id, Refusal> {
+    let request = Request::PutModule { bytes: 100, device_bytes, hash: [hash; 4], name: Name::parse(name).unwrap() };
     let effects = ask(state, from, request);
     match effects.last() {
         Some(Effect::Reply { reply: Reply::Number { id, .. }, .. }) => Ok(*id),
@@ -90,7 +95,11 @@ fn only_a_worker_borrows_and_only_of_those_that_it_serves() {
     let worker = hired(&mut state, one, 0).0;
     assert_eq!(refused(&ask(&mut state, other, Request::Borrow { lease, of: one })), &Refusal::NotAWorker);
     assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: other })), &Refusal::NoTenant);
-    assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: one })), &Refusal::NoLease);
+    assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: one })), &Refusal::ForeignLease);
+    ask(&mut state, other, Request::Return { lease: others, point: Point::default() });
+    assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: others, of: one })), &Refusal::LeaseOver);
+    let never = Id(9 << 32 | 77);
+    assert_eq!(refused(&ask(&mut state, worker, Request::Borrow { lease: never, of: one })), &Refusal::NoLease);
     let first = borrowed(&mut state, worker, lease, one);
     assert_eq!(first.1, Access::Write);
     assert_eq!(borrowed(&mut state, worker, lease, one), first, "asked again it is the same");
@@ -160,31 +169,76 @@ fn what_is_published_is_borrowed_for_reading_from_then_on() {
 }
 
 #[test]
-fn a_worker_ends_with_a_tenant_that_dies_and_finishes_for_one_that_says_goodbye() {
+fn a_tenant_that_goes_stays_until_its_worker_has_finished_and_a_worker_until_the_last_has_gone() {
     for says_goodbye in [false, true] {
         let mut state = State::new(limits(), OWN);
         let [one, other] = [(); 2].map(|()| connected(&mut state));
         let worker = hired(&mut state, one, 5).0;
         hired(&mut state, other, 5);
-        let leave = |state: &mut State, tenant: Id| {
-            if says_goodbye {
-                ask(state, tenant, Request::Bye);
+        let leave = |state: &mut State, tenant: Id| match says_goodbye {
+            true => ask(state, tenant, Request::Bye),
+            false => {
+                state.depart(tenant, &PASSED);
+                state.take_effects(Vec::new())
             }
-            state.end(tenant, &PASSED);
-            state.take_effects(Vec::new())
         };
+        assert_eq!(refused(&ask(&mut state, worker, Request::Finish { tenant: one })), &Refusal::NoTenant);
+        let held = reserved(&mut state, one, 1000);
+        let returned = reserved(&mut state, one, 1000);
+        let point = Point { tenant: worker, word: 16, value: 1 };
+        ask_with(&mut state, one, Request::Return { lease: returned, point }, false);
         let effects = leave(&mut state, one);
-        assert!(effects.contains(&Effect::Dismiss { worker, tenant: one, is_last: false }), "others have it still");
-        let effects = leave(&mut state, other);
-        let last = match says_goodbye {
-            true => Effect::Dismiss { worker, tenant: other, is_last: true },
-            false => Effect::Kill { worker },
-        };
-        assert!(effects.contains(&last), "{effects:?}");
+        assert!(effects.contains(&Effect::Dismiss { worker, tenant: one }), "{effects:?}");
+        assert_eq!(effects.contains(&Effect::LetPass { tenant: one }), !says_goodbye);
+        state.pass(&Coins { is_full: false, has_passed: false });
+        assert!(state.leases.get(held).is_some() && state.leases.get(returned).is_some());
+        borrowed(&mut state, worker, returned, one);
+        borrowed(&mut state, worker, held, one);
+        check(&state);
+        let effects = ask_with(&mut state, worker, Request::Finish { tenant: one }, false);
+        assert!(state.tenants.get(one).is_none() && !effects.contains(&Effect::Retire { worker }), "others have it");
+        assert!(state.leases.get(held).is_none() && state.leases.get(returned).is_none());
+        check(&state);
+        leave(&mut state, other);
+        let effects = ask(&mut state, worker, Request::Finish { tenant: other });
+        assert!(effects.contains(&Effect::Retire { worker }), "{effects:?}");
         let newcomer = connected(&mut state);
         assert_ne!(hired(&mut state, newcomer, 5).0, worker, "one that ends takes nobody on");
         check(&state);
     }
+}
+
+#[test]
+fn a_tenant_that_goes_is_gone_with_its_worker() {
+    let mut state = State::new(limits(), OWN);
+    let one = connected(&mut state);
+    let (worker, lease) = (hired(&mut state, one, 0).0, reserved(&mut state, one, 1000));
+    state.depart(one, &PASSED);
+    state.depart(worker, &PASSED);
+    state.pass(&PASSED);
+    assert!(state.tenants.get(one).is_none() && state.leases.get(lease).is_none());
+    check(&state);
+}
+
+#[test]
+fn a_broker_that_takes_over_lets_those_go_that_were_going() {
+    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let [one, other] = [(); 2].map(|()| connected(&mut state));
+    let (worker, others) = (hired(&mut state, one, 0).0, hired(&mut state, other, 0).0);
+    ask(&mut state, one, Request::Bye);
+    state.depart(other, &PASSED);
+    let mut touched = Vec::new();
+    state.write_touched(|_, one| touched.push(one));
+    touched.into_iter().for_each(|one| pages.put(&state, one));
+    let mut state = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
+    let effects = state.take_effects(Vec::new());
+    assert!(effects.contains(&Effect::Dismiss { worker, tenant: one }), "{effects:?}");
+    assert!(effects.contains(&Effect::Dismiss { worker: others, tenant: other }), "{effects:?}");
+    assert!(effects.contains(&Effect::LetPass { tenant: other }), "{effects:?}");
+    ask(&mut state, worker, Request::Finish { tenant: one });
+    ask(&mut state, others, Request::Finish { tenant: other });
+    assert!(state.tenants.get(one).is_none() && state.tenants.get(other).is_none());
+    check(&state);
 }
 
 #[test]
@@ -225,7 +279,8 @@ fn a_module_is_there_for_others_when_a_worker_has_proved_it() {
     assert_eq!(put(&mut state, other, "m", 1), Ok(module), "the same text again is the same module");
     assert_eq!(put(&mut state, other, "m", 2), Err(Refusal::ModuleTaken));
     let stranger = connected_as(&mut state, 9);
-    assert_eq!(put(&mut state, stranger, "m", 1), Err(Refusal::ForeignName));
+    assert_eq!(put(&mut state, stranger, "m", 1), Ok(module), "users share what a worker has seen to be the same");
+    assert_eq!(put(&mut state, stranger, "m", 2), Err(Refusal::ForeignName));
     let drop = Request::DropModule { name: Name::parse("m").unwrap() };
     assert_eq!(refused(&ask(&mut state, stranger, drop.clone())), &Refusal::ForeignName);
     state.end(one, &PASSED);
@@ -243,6 +298,10 @@ fn a_module_that_nobody_proved_makes_way_and_goes_with_who_put_it() {
     let first = put(&mut state, one, "m", 1).unwrap();
     let second = put(&mut state, other, "m", 2).unwrap();
     assert_ne!(first, second);
+    let stranger = connected_as(&mut state, 9);
+    let strangers = put(&mut state, stranger, "m", 2).unwrap();
+    assert_ne!(strangers, second, "what nobody has looked at is not shared");
+    let second = put(&mut state, other, "m", 2).unwrap();
     assert_eq!(put(&mut state, one, "m", 2), Ok(second), "who puts it last has it proved");
     state.end(other, &PASSED);
     assert!(state.modules.get(second).is_some());
@@ -260,4 +319,33 @@ fn modules_count_for_a_user() {
     assert_eq!(put(&mut state, one, "b", 1), Err(full));
     ask(&mut state, one, Request::DropModule { name: Name::parse("a").unwrap() });
     assert!(put(&mut state, one, "b", 1).is_ok());
+}
+
+#[test]
+fn what_modules_have_for_themselves_counts_against_the_quota_until_they_are_dropped() {
+    let mut state = State::new(Limits { user_bytes: 6 << 20, ..limits() }, OWN);
+    let one = connected(&mut state);
+    reserved(&mut state, one, 2 << 20);
+    put_with(&mut state, one, "a", 1, 3 << 20).unwrap();
+    let full = |had_bytes, wanted_bytes| Refusal::UserQuota { limit_bytes: 6 << 20, had_bytes, wanted_bytes };
+    assert_eq!(put_with(&mut state, one, "b", 1, 2 << 20), Err(full(5 << 20, 2 << 20)));
+    let reserve = Request::Reserve { bytes: 2 << 20 };
+    assert_eq!(refused(&ask(&mut state, one, reserve)), &full(5 << 20, 2 << 20));
+    check(&state);
+    ask(&mut state, one, Request::DropModule { name: Name::parse("a").unwrap() });
+    put_with(&mut state, one, "b", 1, 4 << 20).unwrap();
+    check(&state);
+}
+
+#[test]
+fn a_broker_with_modules_stops_by_force_alone_unless_they_are_the_librarys_own() {
+    let mut state = State::new(limits(), OWN);
+    let one = connected(&mut state);
+    put(&mut state, one, "freehold/copy-1", 1).unwrap();
+    put(&mut state, one, "gpu/1", 1).unwrap();
+    let stop = |is_forced| Request::Stop { is_forced };
+    assert!(ask(&mut state.clone(), one, stop(false)).contains(&Effect::Stop));
+    put(&mut state, one, "blas/saxpy", 1).unwrap();
+    assert_eq!(refused(&ask(&mut state, one, stop(false))), &Refusal::HasNames { names: 1, bytes: 0 });
+    assert!(ask(&mut state, one, stop(true)).contains(&Effect::Stop));
 }

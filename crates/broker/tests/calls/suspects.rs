@@ -1,0 +1,216 @@
+//! Which kernel it was that went wrong, and for how long one may run: what waits does not run.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
+
+use freehold::{Clock, Grid};
+use freehold_broker::{Argument, Broker, Call, CallError, Caller, Carried, Launch, Lease, Module};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{TEXT, Tenant, said, stepped};
+use crate::blocks::Outcome;
+use crate::stage::{self, Stage};
+
+const HOLD: &str = include_str!("hold.ptx");
+
+/// More than half of what a launch may take, and so much less that a busy machine is no hang.
+const MOST: Duration = Duration::from_millis(stage::LAUNCH_MS * 6 / 10);
+
+pub(crate) fn act(socket: &Path, task: &str, _: u64) -> Option<Outcome> {
+    Some(match task {
+        "call-beside" => beside(socket),
+        "call-burst" => burst(socket),
+        "call-neighbours" => neighbours(socket),
+        "call-behind-stream" => behind_stream(socket),
+        "call-batch" => batch(socket),
+        "call-flight" => flight(socket),
+        _ => return None,
+    })
+}
+
+fn call(
+    caller: &Caller,
+    module: &Module,
+    kernel: &str,
+    stream: u32,
+    arguments: &[Argument],
+) -> Result<Call, CallError> {
+    let kernel = module.kernel(kernel)?;
+    caller.call(&Launch { stream, ..Launch::new(&kernel, Grid::line(1, 1), arguments) })
+}
+
+/// Lets a call go on for so long.
+fn lasts(call: &Call, time: Duration) {
+    assert!(matches!(call.wait_for(time), Err(CallError::TimedOut { .. })), "it goes on");
+}
+
+/// The worker of a process stands still while calls are put in: it takes all of them at once.
+fn at_once<T>(socket: &Path, put: impl FnOnce() -> Result<T, CallError>) -> Result<T, Box<dyn std::error::Error>> {
+    let [worker] = stage::processes(socket, "worker")[..] else { panic!("there is one worker") };
+    let worker = Pid::from_raw(worker.cast_signed()).ok_or("a process has a number")?;
+    kill_process(worker, Signal::STOP)?;
+    let calls = put();
+    kill_process(worker, Signal::CONT)?;
+    Ok(calls?)
+}
+
+pub(crate) fn of_kernels_that_ran_beside_each_other_one_has_failed(stage: &Stage) {
+    said(stage, "call-beside");
+}
+
+fn beside(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let (caller, module) = (&tenant.caller, &tenant.module);
+    let (one, other) = (tenant.words(&[5; 10])?, tenant.words(&[5; 10])?);
+    let spin = call(caller, module, "spin", 1, &[one.argument(0)])?;
+    lasts(&spin, Duration::from_millis(100));
+    let stray = call(caller, module, "stray", 0, &[other.argument(0), (1_u64 << 40).into()])?;
+    let of = |kernel: &str| {
+        format!(
+            "one of these kernels ended their worker: stray, spin; CUDA_ERROR_ILLEGAL_ADDRESS (700); of {kernel} of \
+             test/kernels: it may have been carried out, as a whole or in part"
+        )
+    };
+    assert_eq!(stray.wait().unwrap_err().to_string(), of("stray"));
+    assert_eq!(spin.wait().unwrap_err().to_string(), of("spin"));
+    Ok(())
+}
+
+pub(crate) fn of_a_burst_the_first_is_known_and_of_the_rest_one_has_failed(stage: &Stage) {
+    said(stage, "call-burst");
+}
+
+fn burst(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let lease = tenant.words(&[5; 10])?;
+    let stray = || call(&tenant.caller, &tenant.module, "stray", 0, &[lease.argument(0), (1_u64 << 40).into()]);
+    let calls = at_once(socket, || Ok([tenant.step(&lease, 1, 0)?, stray()?, tenant.step(&lease, 2, 0)?]))?;
+    calls[0].wait()?;
+    for (call, kernel) in calls[1..].iter().zip(["stray", "step"]) {
+        let wanted = format!(
+            "one of these kernels ended their worker: stray, step; CUDA_ERROR_ILLEGAL_ADDRESS (700); of {kernel} of \
+             test/kernels: it may have been carried out, as a whole or in part"
+        );
+        assert_eq!(call.wait().unwrap_err().to_string(), wanted);
+    }
+    tenant.step(&lease, 3, 0)?.wait()?;
+    assert_eq!(tenant.read(&lease)?, [stepped(stepped(5, 1), 3); 10]);
+    Ok(())
+}
+
+pub(crate) fn who_shares_a_worker_hears_whose_kernel_ended_it(stage: &Stage) {
+    said(stage, "call-neighbours");
+}
+
+pub(crate) fn a_worker_takes_no_more_launches_than_it_is_told(stage: &Stage) {
+    said(stage, "call-flight");
+}
+
+fn flight(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let lease = tenant.words(&[5; 10])?;
+    let spin = call(&tenant.caller, &tenant.module, "spin", 0, &[lease.argument(0)])?;
+    let calls = (0..150).map(|_| tenant.step(&lease, 1, 0)).collect::<Result<Vec<_>, _>>()?;
+    // More than the worker needs to take all that it takes.
+    lasts(&spin, MOST / 2);
+    stage::kill_part(socket, "worker");
+    let is_taken = |call: &&Call| call.wait().is_err_and(|error| error.carried() == Carried::Perhaps);
+    let taken = 1 + calls.iter().filter(is_taken).count() as u64;
+    assert!((2..=stage::LAUNCHES).contains(&taken), "{taken} were taken");
+    Ok(())
+}
+
+/// A process that shares its worker.
+fn sharing(socket: &Path) -> Result<Tenant, Box<dyn std::error::Error>> {
+    let device = freehold::open::device(Some(&stage::device()))?;
+    let (stream, broker) = (device.stream()?, Broker::connect_at(&device, socket)?);
+    let caller = Caller::of(&broker)?.sharing("red");
+    let module = caller.put_module("test/kernels", TEXT)?;
+    Ok(Tenant { broker, caller, stream, module })
+}
+
+fn gate(tenant: &Tenant) -> Result<Clock, Box<dyn std::error::Error>> {
+    let file = memfd_create("gate", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, 4096)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK)?;
+    Ok(tenant.broker.device().clock(file.as_fd(), 1)?)
+}
+
+fn neighbours(socket: &Path) -> Outcome {
+    let [one, other] = [sharing(socket)?, sharing(socket)?];
+    let (lease, others) = (one.words(&[5; 10])?, other.words(&[5; 10])?);
+    let far = |lease: &Lease<u32>| [lease.argument(0), (1_u64 << 40).into()];
+    // What waits for a process is known not to have run.
+    let gate = gate(&one)?;
+    one.stream.wait_word(&gate, 0, 1)?;
+    let (kernel, after) = (one.module.kernel("step")?, [one.broker.point(&one.stream)?]);
+    let arguments = [lease.argument(0), 1_u32.into(), 10_u32.into()];
+    let waiting = one.caller.call(&Launch { after: &after, ..Launch::new(&kernel, Grid::line(1, 32), &arguments) })?;
+    lasts(&waiting, Duration::from_millis(100));
+    let stray = call(&other.caller, &other.module, "stray", 0, &far(&others))?;
+    assert_eq!(
+        stray.wait().unwrap_err().to_string(),
+        "kernel stray of test/kernels ended its worker: CUDA_ERROR_ILLEGAL_ADDRESS (700); it may have been carried out, as a \
+         whole or in part"
+    );
+    assert_eq!(
+        waiting.wait().unwrap_err().to_string(),
+        "a kernel of another process ended the worker of step of test/kernels, which they share; it may have been carried \
+         out, as a whole or in part"
+    );
+    gate.write(0, 1);
+    let spin = call(&one.caller, &one.module, "spin", 0, &[lease.argument(0)])?;
+    lasts(&spin, Duration::from_millis(100));
+    let stray = call(&other.caller, &other.module, "stray", 0, &far(&others))?;
+    for (call, kernel) in [(stray, "stray"), (spin, "spin")] {
+        let wanted = format!(
+            "one of these kernels ended their worker: {kernel}, and 1 of other processes; CUDA_ERROR_ILLEGAL_ADDRESS (700); \
+             of {kernel} of test/kernels: it may have been carried out, as a whole or in part"
+        );
+        assert_eq!(call.wait().unwrap_err().to_string(), wanted);
+    }
+    Ok(())
+}
+
+pub(crate) fn a_call_that_waits_for_another_stream_does_not_run(stage: &Stage) {
+    said(stage, "call-behind-stream");
+}
+
+fn behind_stream(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let module = tenant.caller.put_module("test/hold", HOLD)?;
+    let (mut x, mut y) = (tenant.words(&[0; 10])?, tenant.words(&[0; 10])?);
+    let hold = |stream, y: &Lease<u32>| call(&tenant.caller, &module, "hold", stream, &[x.argument(0), y.argument(0)]);
+    let [first, second] = [hold(0, &x)?, hold(1, &y)?];
+    lasts(&first, MOST);
+    tenant.stream.write(&mut *x, &[u32::MAX; 10])?;
+    first.wait()?;
+    lasts(&second, MOST);
+    tenant.stream.write(&mut *y, &[u32::MAX; 10])?;
+    second.wait()?;
+    Ok(())
+}
+
+pub(crate) fn each_kernel_of_a_burst_may_run_for_as_long_as_one_may(stage: &Stage) {
+    said(stage, "call-batch");
+}
+
+fn batch(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let module = tenant.caller.put_module("test/hold", HOLD)?;
+    let (mut x, mut y) = (tenant.words(&[0; 10])?, tenant.words(&[0; 10])?);
+    let [_, first, second] = at_once(socket, || {
+        let hold =
+            |lease: &Lease<u32>| call(&tenant.caller, &module, "hold", 0, &[lease.argument(0), lease.argument(0)]);
+        Ok([call(&tenant.caller, &tenant.module, "empty", 0, &[])?, hold(&x)?, hold(&y)?])
+    })?;
+    lasts(&first, MOST);
+    tenant.stream.write(&mut *x, &[u32::MAX; 10])?;
+    lasts(&second, MOST);
+    tenant.stream.write(&mut *y, &[u32::MAX; 10])?;
+    first.wait()?;
+    second.wait()?;
+    Ok(())
+}
