@@ -1,0 +1,45 @@
+//! The context that is current in a thread: made ours for a call that needs one, and then the thread's own again. And calls
+//! that a capture in any thread does not bear, made so that it does.
+//!
+//! Work that names its stream needs no current context: the driver takes the stream's.
+
+use super::api::Api;
+use super::call::CallError;
+use super::graph_types::CUstreamCaptureMode;
+use super::types::CUcontext;
+use super::{capture, context};
+
+/// Calls `act` with `wanted` current. The thread's own current context, or none, is current again afterwards.
+pub(super) fn within<R>(
+    api: &Api,
+    wanted: CUcontext,
+    act: impl FnOnce() -> Result<R, CallError>,
+) -> Result<R, CallError> {
+    if context::current(api)? == wanted {
+        return act();
+    }
+    context::push_current(api, wanted)?;
+    let outcome = act();
+    // What `act` made is lost with an error here, so one that may be of the moment is asked for again.
+    match context::pop_current(api).or_else(|_| context::pop_current(api)) {
+        Ok(_) => outcome,
+        Err(error) => outcome.and(Err(error)),
+    }
+}
+
+/// Calls the driver with a context current, and so that a capture in any thread does not mind.
+pub(super) fn calmly<R>(
+    api: &Api,
+    current: CUcontext,
+    call: impl FnOnce() -> Result<R, CallError>,
+) -> Result<R, CallError> {
+    within(api, current, || {
+        let before = capture::exchange_mode(api, CUstreamCaptureMode::RELAXED)?;
+        let outcome = call();
+        // As with the context: one that may be of the moment is asked for again.
+        match capture::exchange_mode(api, before).or_else(|_| capture::exchange_mode(api, before)) {
+            Ok(_) => outcome,
+            Err(error) => outcome.and(Err(error)),
+        }
+    })
+}
