@@ -59,7 +59,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// Nothing uses the memory from the call on, and no work that does is pending.
     unsafe fn free_host(&self, start: NonNull<u8>) -> Result<()>;
 
-    // Streams, and events in them. An event is good in streams of all contexts of the device.
+    // Streams, and events in them. An event can be named in all contexts of the device.
 
     /// A stream that waits for no other by itself.
     fn make_stream(&self) -> Result<Stream>;
@@ -196,6 +196,15 @@ pub enum ImageKind {
     Ptx,
     /// A cubin or a fat binary: as long as its headers say.
     Binary,
+}
+
+impl fmt::Display for ImageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ptx => "PTX",
+            Self::Binary => "binary for an NVIDIA GPU",
+        })
+    }
 }
 
 /// What a kernel takes.

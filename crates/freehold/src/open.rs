@@ -5,10 +5,10 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use freehold_driver::cuda::load::{self, LoadError};
-use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUerror, CallError, context, device, driver, primary};
+use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, CUerror, CallError, context, device, driver, primary};
 use freehold_softcuda::config::{Config, ConfigError};
 
 use crate::device::Device;
@@ -122,6 +122,24 @@ fn device_of(opened: Opened) -> DeviceResult<Device> {
     Ok(device)
 }
 
+impl Device {
+    /// A device of a CUDA driver that is initialised.
+    pub fn new(api: Api, ordinal: CUdevice) -> DeviceResult<Self> {
+        Self::on(Arc::new(cuda::Context::primary(api, ordinal)?))
+    }
+
+    /// A device with a context that others made in the place of the primary one, which is not touched. Others destroy it,
+    /// after all that is done here.
+    fn adopting(api: Api, ordinal: CUdevice, context: CUcontext) -> DeviceResult<Self> {
+        Self::on(Arc::new(cuda::Context::adopting(api, ordinal, context)?))
+    }
+
+    /// The table of the driver's functions where it is a CUDA driver, for other people's code.
+    pub fn api(&self) -> Option<&Api> {
+        self.core().backend.cuda()
+    }
+}
+
 /// The variable that says how a guest's streams are known: `checked` asks the driver for the id of each, each time.
 pub const STREAMS_VARIABLE: &str = "FREEHOLD_STREAMS";
 
@@ -154,12 +172,13 @@ pub fn guest(ordinal: i32) -> DeviceResult<&'static Guest> {
         return Ok(known);
     }
     let mut opened = if load::is_loaded() { open(Some(&format!("cuda:{ordinal}")))? } else { open(None)? };
-    let count = device::count(&opened.api)?;
+    let count = device::count(&opened.api).map_err(freehold_driver::CallError::from)?;
     if ordinal >= count {
         return Err(OpenError::BeyondDevices { ordinal, count }.into());
     }
     opened.device = CUdevice(ordinal);
-    let device = match others_context(&opened.api, opened.device)? {
+    let others = others_context(&opened.api, opened.device).map_err(freehold_driver::CallError::from)?;
+    let device = match others {
         Some(context) => Device::adopting(opened.api, opened.device, context)?,
         None => device_of(opened)?,
     };

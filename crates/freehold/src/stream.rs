@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, RwLockReadGuard};
 
-use freehold_driver::cuda::{Api, CUevent, CUstream, CallError, copy, event, event_flags, fill, stream, stream_flags};
+use freehold_driver::handle;
+use freehold_driver::{Backend, CallError};
 use zerocopy::IntoBytes;
 
 use crate::block::{Block, Plain, Source, Target};
 use crate::context::Context;
-use crate::current::within;
 use crate::error::{Closed, Error, Result};
 use crate::event::Event;
 use crate::imported::Permission;
@@ -41,12 +41,12 @@ pub struct Used<'a> {
     pub(crate) permission: Permission,
 }
 
-/// Makes a stream and an event for others to wait for it. The context is current.
-pub(crate) fn make(api: &Api) -> std::result::Result<(CUstream, CUevent), CallError> {
-    let raw = stream::create(api, stream_flags::NON_BLOCKING)?;
-    match event::create(api, event_flags::DISABLE_TIMING) {
+/// Makes a stream and an event for others to wait for it.
+pub(crate) fn make(backend: &dyn Backend) -> std::result::Result<(handle::Stream, handle::Event), CallError> {
+    let raw = backend.make_stream()?;
+    match backend.make_event() {
         Ok(event) => Ok((raw, event)),
-        Err(error) => stream::destroy(api, raw).and(Err(error)),
+        Err(error) => backend.destroy_stream(raw).and(Err(error)),
     }
 }
 
@@ -68,8 +68,9 @@ impl Stream {
         &self.context
     }
 
-    /// The driver's handle, for other people's code. What they put in is not known here: see [`Stream::foreign_work`].
-    pub fn raw(&self) -> CUstream {
+    /// The driver's handle, for other people's code: in CUDA's calls it is a `CUstream`. What they put in is not known here:
+    /// see [`Stream::foreign_work`].
+    pub fn raw(&self) -> handle::Stream {
         self.track.raw
     }
 
@@ -132,21 +133,17 @@ impl Stream {
         let waits = self.order(&[to.used(Access::Write)])?;
         if was_idle && !waits && bytes.len() >= DIRECT_BYTES_MIN {
             // The driver reads `from` before it returns, unless it is pinned; then the host waits for the copy alone.
-            return self.put_and_wait("upload", &[to.used(Access::Write)], |api, raw| {
-                self.current(api, || {
-                    // SAFETY: `from` outlives the call, and the wait for the copy that follows it.
-                    unsafe { copy::host_to_device_async(api, to.address(), bytes.as_ptr().cast(), bytes.len(), raw) }
-                })
+            return self.put_and_wait("upload", &[to.used(Access::Write)], |backend, raw| {
+                // SAFETY: `from` outlives the call, and the wait for the copy that follows it.
+                unsafe { backend.upload(to.address(), bytes.as_ptr(), bytes.len(), raw) }
             });
         }
         let mut buffer = core.staging.take(core, bytes.len())?;
         let staged = buffer.fill(bytes);
         let (start, length) = (staged.as_ptr(), staged.len());
-        let put = self.put_ordered("upload", &[to.used(Access::Write)], |api, raw| {
-            self.current(api, || {
-                // SAFETY: the buffer stays as it is until the stream has passed the copy, whose mark goes with it below.
-                unsafe { copy::host_to_device_async(api, to.address(), start.cast(), length, raw) }
-            })
+        let put = self.put_ordered("upload", &[to.used(Access::Write)], |backend, raw| {
+            // SAFETY: the buffer stays as it is until the stream has passed the copy, whose mark goes with it below.
+            unsafe { backend.upload(to.address(), start, length, raw) }
         });
         core.staging.put(buffer, put.as_ref().ok().copied());
         put.map(drop)
@@ -172,11 +169,9 @@ impl Stream {
         let used = [from.used()];
         self.order(&used)?;
         let bytes = to.as_mut_bytes();
-        self.put_and_wait("download", &used, |api, raw| {
-            self.current(api, || {
-                // SAFETY: `to` is borrowed until the wait for the copy is over.
-                unsafe { copy::device_to_host_async(api, bytes.as_mut_ptr().cast(), from.address(), bytes.len(), raw) }
-            })
+        self.put_and_wait("download", &used, |backend, raw| {
+            // SAFETY: `to` is borrowed until the wait for the copy is over.
+            unsafe { backend.download(bytes.as_mut_ptr(), from.address(), bytes.len(), raw) }
         })
     }
 
@@ -189,8 +184,8 @@ impl Stream {
         if bytes == 0 {
             return self.context.inner.check();
         }
-        self.put("copy", &[from.used(), to.used(Access::Write)], |api, raw| {
-            self.current(api, || copy::device_to_device_async(api, to.address(), from.address(), bytes, raw))
+        self.put("copy", &[from.used(), to.used(Access::Write)], |backend, raw| {
+            backend.copy(to.address(), from.address(), bytes, raw)
         })
     }
 
@@ -200,16 +195,14 @@ impl Stream {
         if bytes == 0 {
             return self.context.inner.check();
         }
-        self.put("fill", &[to.used(Access::Write)], |api, raw| {
-            self.current(api, || fill::d8_async(api, to.address(), byte, bytes, raw))
-        })
+        self.put("fill", &[to.used(Access::Write)], |backend, raw| backend.fill(to.address(), byte, bytes, raw))
     }
 
     /// Waits until all work of the stream is done.
     pub fn synchronize(&self) -> Result<()> {
         self.context.inner.check()?;
         let core = &self.context.inner.core;
-        self.track.synchronize(&core.api).map_err(|error| core.failed(error))?;
+        self.track.synchronize().map_err(|error| core.failed(error))?;
         core.tidy()
     }
 
@@ -219,7 +212,7 @@ impl Stream {
         let _shared = self.context.inner.enter()?;
         let core = &self.context.inner.core;
         let now = self.track.now().position;
-        let is_idle = stream::query(&core.api, self.track.raw).map_err(|error| core.failed(error))?;
+        let is_idle = self.context.inner.hall.backend.is_idle(self.track.raw).map_err(|error| core.failed(error))?;
         if is_idle {
             self.track.note_passed(now);
         }
@@ -245,19 +238,10 @@ impl Stream {
             return Err((self, error));
         }
         let core = self.context.inner.core.clone();
-        match self.track.retire(&core.api) {
+        match self.track.retire() {
             Ok(()) => Ok(()),
             Err(error) => Err((self, core.failed(error))),
         }
-    }
-
-    /// Makes a call about memory with the stream's context current: without one the driver refuses what lies in several chunks.
-    fn current<R>(
-        &self,
-        api: &Api,
-        call: impl FnOnce() -> std::result::Result<R, CallError>,
-    ) -> std::result::Result<R, CallError> {
-        within(api, self.context.inner.hall.raw, call)
     }
 
     /// Puts work in that uses these blocks: after what it has to wait for, and noted for what comes later.
@@ -265,7 +249,7 @@ impl Stream {
         &self,
         name: &str,
         used: &[Used<'_>],
-        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+        work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
         self.context.inner.check()?;
         self.order(used)?;
@@ -278,7 +262,7 @@ impl Stream {
         &self,
         name: &str,
         used: &[Used<'_>],
-        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+        work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<Mark> {
         let inner = &self.context.inner;
         let _shared = inner.enter()?;
@@ -286,7 +270,7 @@ impl Stream {
         if inner.core.timeline.is_on() {
             self.put_timed(name, used, work)
         } else {
-            work(&inner.core.api, self.track.raw)
+            work(&*inner.hall.backend, self.track.raw)
         }
         .map_err(|error| inner.core.failed(error))?;
         let mark = Mark { stream: self.track.id, position: self.track.count() };
@@ -321,12 +305,12 @@ impl Stream {
         &self,
         name: &str,
         used: &[Used<'_>],
-        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+        work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> std::result::Result<(), CallError> {
         let inner = &self.context.inner;
         let (core, timeline) = (&inner.core, &inner.core.timeline);
         let begun = timeline.begin_use(core, &inner.hall, &self.track);
-        let put = work(&core.api, self.track.raw);
+        let put = work(&*inner.hall.backend, self.track.raw);
         match (begun, put.is_ok()) {
             (Some(begun), true) => timeline.end_use(core, begun, &self.track, name, used),
             (Some(begun), false) => timeline.cancel_use(begun, self.track.context),
@@ -340,12 +324,12 @@ impl Stream {
         &self,
         name: &str,
         used: &[Used<'_>],
-        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+        work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
         let core = &self.context.inner.core;
         self.put_ordered(name, used, work)?;
         // A wait that fails once leaves the copy on its way.
-        let waited = self.track.synchronize(&core.api).or_else(|_| self.track.synchronize(&core.api));
+        let waited = self.track.synchronize().or_else(|_| self.track.synchronize());
         waited.map_err(|error| core.lost(error))
     }
 
@@ -385,7 +369,7 @@ impl Stream {
             }
             // A track that is gone has passed all of its work.
             if let Some(other) = core.track(mark.stream) {
-                let waited = self.track.wait_for(&core.api, &other, mark.position);
+                let waited = self.track.wait_for(&other, mark.position);
                 waits |= waited.map_err(|error| core.failed(error))?;
             }
         }
@@ -403,7 +387,7 @@ impl Drop for Stream {
         if self.track.is_retired() || inner.is_closed() || !inner.core.is_good() {
             return;
         }
-        if let Err(error) = self.track.retire(&inner.core.api) {
+        if let Err(error) = self.track.retire() {
             inner.core.trouble(inner.core.failed(error));
             inner.core.later(Later::Retire { track: self.track.clone() });
         }
