@@ -50,6 +50,9 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// Takes memory of [`alloc`](Self::alloc) back. This may wait for all work of the context.
     fn free(&self, address: u64) -> Result<()>;
 
+    /// Whether the host reads and writes device memory, by itself, at the address at which the device does.
+    fn is_host_visible(&self, address: u64) -> Result<bool>;
+
     /// Memory of the host that copies are fast from and to, in all contexts of the device.
     fn alloc_host(&self, bytes: usize) -> Result<NonNull<u8>>;
 

@@ -52,6 +52,19 @@ impl Device {
         self.core().backend.uuid().map_err(|error| self.core().failed(error))
     }
 
+    /// Whether the host reads and writes the memory of blocks, by itself, where the device does. The driver is asked once, for the
+    /// memory of a block: a device may share addresses with the host, and keep memory of its own to itself all the same.
+    pub fn is_host_visible(&self) -> Result<bool> {
+        let core = self.core();
+        core.check()?;
+        if let Some(&is_visible) = core.is_host_visible.get() {
+            return Ok(is_visible);
+        }
+        let block = self.stream()?.alloc::<u8>(1)?;
+        let is_visible = core.backend.is_host_visible(block.address()).map_err(|error| core.failed(error))?;
+        Ok(*core.is_host_visible.get_or_init(|| is_visible))
+    }
+
     /// The primary context.
     pub fn primary(&self) -> &Context {
         &self.primary

@@ -96,6 +96,8 @@ impl Holding {
             uses: &self.uses,
             context: &self.context,
             base: self.address,
+            start: self.address,
+            bytes: self.bytes as u64,
             access,
             is_ordered: true,
             permission: Permission::ReadWrite,
@@ -230,9 +232,7 @@ impl Holding {
         let inner = self.context.inner.clone();
         let core = &inner.core;
         for mark in self.marks() {
-            if let Some(track) = core.track(mark.stream) {
-                track.wait_on_host(mark.position).map_err(|error| core.failed(error))?;
-            }
+            core.wait_for_mark(mark)?;
         }
         let shared = inner.enter()?;
         let span = self.address..self.address + self.bytes as u64;

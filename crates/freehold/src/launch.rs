@@ -287,6 +287,8 @@ impl Stream {
         inner.check()?;
         arguments.with(|passed, pointers, used| {
             self.fits(kernel, grid, passed)?;
+            // Nobody knows whether the kernel reads what it is given to write.
+            used.iter().try_for_each(Used::check_defined)?;
             self.order(used)?;
             let shape = Shape { grid: grid.blocks, block: grid.threads, shared_bytes: grid.shared_bytes };
             let arguments = driver::Arguments { pointers, passed };

@@ -12,7 +12,7 @@ use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, CUerror, CallError, 
 use freehold_softcuda::config::{Config, ConfigError};
 
 use crate::device::Device;
-use crate::error::Result as DeviceResult;
+use crate::error::{Error, Result as DeviceResult};
 use crate::guest::Guest;
 
 /// The variable that names a device where the caller names none.
@@ -122,6 +122,12 @@ fn device_of(opened: Opened) -> DeviceResult<Device> {
     Ok(device)
 }
 
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Self {
+        Self::Call(error.into())
+    }
+}
+
 impl Device {
     /// A device of a CUDA driver that is initialised.
     pub fn new(api: Api, ordinal: CUdevice) -> DeviceResult<Self> {
@@ -172,13 +178,12 @@ pub fn guest(ordinal: i32) -> DeviceResult<&'static Guest> {
         return Ok(known);
     }
     let mut opened = if load::is_loaded() { open(Some(&format!("cuda:{ordinal}")))? } else { open(None)? };
-    let count = device::count(&opened.api).map_err(freehold_driver::CallError::from)?;
+    let count = device::count(&opened.api)?;
     if ordinal >= count {
         return Err(OpenError::BeyondDevices { ordinal, count }.into());
     }
     opened.device = CUdevice(ordinal);
-    let others = others_context(&opened.api, opened.device).map_err(freehold_driver::CallError::from)?;
-    let device = match others {
+    let device = match others_context(&opened.api, opened.device)? {
         Some(context) => Device::adopting(opened.api, opened.device, context)?,
         None => device_of(opened)?,
     };

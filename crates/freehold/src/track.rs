@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use freehold_driver::handle::{self, Event};
-use freehold_driver::{Backend, CallError};
+use freehold_driver::{Backend, CallError, Words};
 
 use crate::core::Hall;
 use crate::counters::Slot;
+use crate::lane::Lane;
 use crate::ledger::{ContextId, Mark, StreamId};
 
 /// How many launches a track remembers by name.
@@ -304,7 +305,7 @@ impl Track {
         }
         let now = self.put.load(Ordering::Acquire);
         match &self.slot {
-            Some(slot) => self.write_word(slot, now)?,
+            Some(slot) => self.words().write_word(self.raw, slot.address, now)?,
             None => {
                 let mark = match signals.spare.pop() {
                     Some(event) => event,
@@ -398,13 +399,40 @@ impl Track {
             self.backend().hold(self.raw, signals.event())?;
             signals.recorded
         };
+        self.note_waited(other.id, recorded);
+        Ok(true)
+    }
+
+    /// [`wait_for`](Self::wait_for) the end of a transfer that the host tells of. A stream that awaits no words is held up by the
+    /// host, which waits here.
+    pub(crate) fn wait_for_lane(&self, lane: &Lane, position: u64) -> Result<bool, CallError> {
+        if self.has_waited(lane.id(), position) || lane.has_passed(position) {
+            return Ok(false);
+        }
+        let Some(address) = lane.address() else {
+            lane.wait(position);
+            return Ok(false);
+        };
+        {
+            let _own = self.hall.enter();
+            // As above.
+            if self.is_retired() {
+                return Ok(false);
+            }
+            self.words().wait_word(self.raw, address, position)?;
+        }
+        self.note_waited(lane.id(), position);
+        Ok(true)
+    }
+
+    /// Notes that this stream's next work comes after `position` of another.
+    fn note_waited(&self, other: StreamId, position: u64) {
         // The wait has a position like work: a mark of this stream's tells of the other's only behind it. Whoever finds it
         // in the list finds it counted.
         self.count();
         let mut waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = waited.entry(other.id).or_insert(0);
-        *entry = recorded.max(*entry);
-        Ok(true)
+        let entry = waited.entry(other).or_insert(0);
+        *entry = position.max(*entry);
     }
 
     /// Whether this stream's next work comes after `position` of another, or of itself.
@@ -535,9 +563,9 @@ impl Track {
         &*self.hall.backend
     }
 
-    fn write_word(&self, slot: &Slot, value: u64) -> Result<(), CallError> {
-        let words = self.backend().words().expect("a stream has a word where the device writes them");
-        words.write_word(self.raw, slot.address, value)
+    /// For who has seen that there are some.
+    fn words(&self) -> &dyn Words {
+        self.backend().words().expect("streams and lanes have words where the device writes them")
     }
 
     pub(crate) fn hall(&self) -> &Arc<Hall> {
