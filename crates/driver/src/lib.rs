@@ -11,6 +11,24 @@
 //! | a call that a test makes fail | [`cuda::faults`] |
 //! | every call, with its time and outcome | [`cuda::watch`] |
 //!
+//! Above it, for who is to run on any kind of device:
+//!
+//! | | here |
+//! |---|---|
+//! | a context on a device | [`Backend`]; CUDA's is [`cuda::Context`] |
+//! | streams, events, memory, modules, kernels | numbers: [`handle`] |
+//! | what some devices lack | [`Mapping`], [`Sharing`], [`Words`], [`Registering`], [`Contexts`], [`Timing`], [`Foreign`] |
+//! | a call that fails, of any driver | [`CallError`] |
+//!
 //! This crate knows of no software driver, no pool and no owner: it is the seam that those meet at.
 
+mod backend;
 pub mod cuda;
+mod error;
+pub mod handle;
+
+pub use backend::{
+    Arguments, Backend, Contexts, Foreign, ImageKind, Kernels, Mapping, Parameter, Passed, Permission, Registering,
+    Room, Rows, Shape, Sharing, Timing, Words,
+};
+pub use error::{CallError, Code, LoadError, Meaning};

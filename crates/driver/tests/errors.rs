@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use freehold_driver::Meaning;
 use freehold_driver::cuda::load::{self, LoadError};
 use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUresult, CallError, Function, memory};
 
@@ -97,4 +98,21 @@ fn a_library_without_cuinit_is_not_a_driver() {
     let error = load::load(Path::new("libm.so.6")).unwrap_err();
     assert!(matches!(&error, LoadError::NotADriver(path) if path == Path::new("libm.so.6")), "{error}");
     assert_eq!(error.to_string(), "libm.so.6 is not a CUDA driver: it has no cuInit");
+}
+
+#[test]
+fn an_error_says_the_same_whether_its_driver_is_known_or_not() {
+    let error = CallError { call: Function::cuMemMap, code: CUerror::INVALID_VALUE };
+    assert_eq!(freehold_driver::CallError::from(error).to_string(), "cuMemMap: CUDA_ERROR_INVALID_VALUE (1)");
+    let error = CallError { call: Function::cuInit, code: CUerror::new(12345).unwrap() };
+    assert_eq!(freehold_driver::CallError::from(error).to_string(), "cuInit: error 12345");
+}
+
+#[test]
+fn a_code_means_one_thing_to_who_does_not_know_it() {
+    let meaning = |code| freehold_driver::CallError::from(CallError { call: Function::cuInit, code }).meaning;
+    assert_eq!(meaning(CUerror::OUT_OF_MEMORY), Meaning::OutOfMemory);
+    assert_eq!(meaning(CUerror::NOT_SUPPORTED), Meaning::Unsupported);
+    assert_eq!(meaning(CUerror::ILLEGAL_ADDRESS), Meaning::Fault);
+    assert_eq!(meaning(CUerror::INVALID_VALUE), Meaning::Refused);
 }

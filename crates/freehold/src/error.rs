@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use freehold_driver::cuda::{CUerror, CallError};
+use freehold_driver::{CallError, Code, ImageKind};
 
 use crate::fault::Fault;
 use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease};
@@ -54,7 +54,7 @@ pub enum Error {
     )]
     Undefined { address: u64, bytes: u64 },
     #[error("the descriptor names no memory that a device shares: {code}")]
-    NotShared { code: CUerror },
+    NotShared { code: Code },
     #[error("the descriptor names memory of another length than {bytes} bytes: import as much as was exported")]
     OtherLength { bytes: u64 },
     #[error("{part_bytes} bytes from {offset_bytes} on are no part of an import of {bytes}")]
@@ -94,8 +94,10 @@ pub enum Error {
     ImageCutShort { bytes: usize, wanted_bytes: u64 },
     #[error("the image is neither PTX nor a binary for a GPU")]
     NotAnImage,
+    #[error("the device takes no {kind}; load an image that is made for it")]
+    ImageNotTaken { kind: ImageKind },
     #[error("the driver refuses the image: {code}{}", below(.log))]
-    ImageRefused { code: CUerror, log: Box<str> },
+    ImageRefused { code: Code, log: Box<str> },
 
     #[error(
         "{tag} has {live_bytes} bytes live of {budget_bytes} that it may have, and {wanted_bytes} more were asked for: release \
@@ -106,6 +108,10 @@ pub enum Error {
     TooManyTags { tag: Arc<str> },
 
     // The device's.
+    #[error("the device has one context alone: use its primary one")]
+    OneContext,
+    #[error("the device cannot use memory of the host where it lies; copy it to a block instead")]
+    CannotRegister,
     #[error("the device cannot share memory with other processes by descriptors; copy through the host instead")]
     CannotShare,
     #[error("{0}")]

@@ -4,6 +4,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use freehold_driver::ImageKind;
+
 use crate::error::{Error, Result};
 
 /// The first bytes of a binary for a GPU, which is a file of the ELF format, and of several of them in one.
@@ -17,6 +19,7 @@ const SECTION_NOBITS: u32 = 8;
 /// An image, checked as far as the driver trusts it: a text ends in a NUL, a binary is as long as its headers say.
 #[derive(Clone, Debug)]
 pub struct Image {
+    kind: ImageKind,
     bytes: Arc<[u8]>,
 }
 
@@ -27,7 +30,7 @@ impl Image {
         if text.trim_start().is_empty() || text.contains('\0') {
             return Err(Error::NotAnImage);
         }
-        Ok(Self { bytes: text.bytes().chain([0]).collect() })
+        Ok(Self { kind: ImageKind::Ptx, bytes: text.bytes().chain([0]).collect() })
     }
 
     /// PTX, a cubin or a fat binary, told apart by their first bytes.
@@ -41,7 +44,9 @@ impl Image {
             return Self::ptx(std::str::from_utf8(text).map_err(|_| Error::NotAnImage)?);
         };
         match wanted_bytes {
-            Some(wanted_bytes) if wanted_bytes <= bytes.len() as u64 => Ok(Self { bytes: bytes.into() }),
+            Some(wanted_bytes) if wanted_bytes <= bytes.len() as u64 => {
+                Ok(Self { kind: ImageKind::Binary, bytes: bytes.into() })
+            }
             wanted => {
                 let wanted_bytes = wanted.unwrap_or(ELF_HEADER_BYTES as u64);
                 Err(Error::ImageCutShort { bytes: bytes.len(), wanted_bytes })
@@ -56,6 +61,10 @@ impl Image {
     }
 
     /// The image, with a NUL behind a text.
+    pub(crate) fn kind(&self) -> ImageKind {
+        self.kind
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

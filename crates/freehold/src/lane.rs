@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use freehold_driver::cuda::{Api, CUcontext, CUdeviceptr, CallError};
+use freehold_driver::{CallError, Words};
 
 use crate::counters::{Counters, Slot};
 use crate::ledger::{Mark, StreamId};
@@ -63,23 +63,18 @@ impl Lane {
     }
 
     /// Where the device sees the word.
-    pub(crate) fn address(&self) -> Option<CUdeviceptr> {
+    pub(crate) fn address(&self) -> Option<u64> {
         self.slot.as_ref().map(|slot| slot.address)
     }
 }
 
 impl Lanes {
     /// A lane that serves nobody, with a word of `counters` where streams await them.
-    pub(crate) fn take(
-        &self,
-        counters: Option<&Counters>,
-        api: &Api,
-        primary: CUcontext,
-    ) -> Result<Arc<Lane>, CallError> {
+    pub(crate) fn take(&self, counters: &Counters, words: Option<&dyn Words>) -> Result<Arc<Lane>, CallError> {
         if let Some(lane) = self.inside().free.pop() {
             return Ok(lane);
         }
-        let slot = counters.map(|counters| counters.take(api, primary)).transpose()?;
+        let slot = words.map(|words| counters.take(words)).transpose()?;
         let mut inside = self.inside();
         let number = u32::try_from(inside.all.len()).expect("a process lends less often at once than a u32 counts");
         let lane =

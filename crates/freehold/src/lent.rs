@@ -4,8 +4,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use freehold_driver::cuda::CUdeviceptr;
-
 use crate::block::{Plain, Source, Target};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -116,8 +114,8 @@ impl Stream {
 
 impl Lent {
     /// Where it lies, for the device; where the host sees device memory, for the host too.
-    pub fn address(&self) -> CUdeviceptr {
-        CUdeviceptr(self.range.start)
+    pub fn address(&self) -> u64 {
+        self.range.start
     }
 
     pub fn bytes(&self) -> usize {
@@ -133,7 +131,7 @@ impl Lent {
         core.check()?;
         for &mark in &self.earlier {
             if let Some(track) = core.track(mark.stream) {
-                track.refresh(&core.api).map_err(|error| core.failed(error))?;
+                track.refresh().map_err(|error| core.failed(error))?;
             }
             if !core.has_passed(mark) {
                 return Ok(false);

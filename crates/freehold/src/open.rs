@@ -5,14 +5,14 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use freehold_driver::cuda::load::{self, LoadError};
-use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUerror, CallError, context, device, driver, primary};
+use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, CUerror, CallError, context, device, driver, primary};
 use freehold_softcuda::config::{Config, ConfigError};
 
 use crate::device::Device;
-use crate::error::Result as DeviceResult;
+use crate::error::{Error, Result as DeviceResult};
 use crate::guest::Guest;
 
 /// The variable that names a device where the caller names none.
@@ -120,6 +120,30 @@ fn device_of(opened: Opened) -> DeviceResult<Device> {
     let device = Device::new(opened.api, opened.device)?;
     devices.insert(key, device.clone());
     Ok(device)
+}
+
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Self {
+        Self::Call(error.into())
+    }
+}
+
+impl Device {
+    /// A device of a CUDA driver that is initialised.
+    pub fn new(api: Api, ordinal: CUdevice) -> DeviceResult<Self> {
+        Self::on(Arc::new(cuda::Context::primary(api, ordinal)?))
+    }
+
+    /// A device with a context that others made in the place of the primary one, which is not touched. Others destroy it,
+    /// after all that is done here.
+    fn adopting(api: Api, ordinal: CUdevice, context: CUcontext) -> DeviceResult<Self> {
+        Self::on(Arc::new(cuda::Context::adopting(api, ordinal, context)?))
+    }
+
+    /// The table of the driver's functions where it is a CUDA driver, for other people's code.
+    pub fn api(&self) -> Option<&Api> {
+        self.core().backend.cuda()
+    }
 }
 
 /// The variable that says how a guest's streams are known: `checked` asks the driver for the id of each, each time.

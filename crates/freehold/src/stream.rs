@@ -3,15 +3,11 @@
 use std::ops::Range;
 use std::sync::{Arc, RwLockReadGuard};
 
-use freehold_driver::cuda::{
-    Api, CUDA_MEMCPY2D, CUevent, CUmemorytype, CUstream, CallError, copy, event, event_flags, fill, stream,
-    stream_flags,
-};
+use freehold_driver::{Backend, CallError, Rows, handle};
 use zerocopy::IntoBytes;
 
 use crate::block::{Block, Plain, Source, Target};
 use crate::context::Context;
-use crate::current::within;
 use crate::error::{Closed, Error, Result};
 use crate::event::Event;
 use crate::imported::Permission;
@@ -76,12 +72,12 @@ fn pitch_end(pitch: usize, row: usize, rows: usize) -> Option<usize> {
     before_last.checked_add(row)
 }
 
-/// Makes a stream and an event for others to wait for it. The context is current.
-pub(crate) fn make(api: &Api) -> std::result::Result<(CUstream, CUevent), CallError> {
-    let raw = stream::create(api, stream_flags::NON_BLOCKING)?;
-    match event::create(api, event_flags::DISABLE_TIMING) {
+/// Makes a stream and an event for others to wait for it.
+pub(crate) fn make(backend: &dyn Backend) -> std::result::Result<(handle::Stream, handle::Event), CallError> {
+    let raw = backend.make_stream()?;
+    match backend.make_event() {
         Ok(event) => Ok((raw, event)),
-        Err(error) => stream::destroy(api, raw).and(Err(error)),
+        Err(error) => backend.destroy_stream(raw).and(Err(error)),
     }
 }
 
@@ -103,8 +99,9 @@ impl Stream {
         &self.context
     }
 
-    /// The driver's handle, for other people's code. What they put in is not known here: see [`Stream::foreign_work`].
-    pub fn raw(&self) -> CUstream {
+    /// The driver's handle, for other people's code: in CUDA's calls it is a `CUstream`. What they put in is not known here:
+    /// see [`Stream::foreign_work`].
+    pub fn raw(&self) -> handle::Stream {
         self.track.raw
     }
 
@@ -167,25 +164,18 @@ impl Stream {
         let waits = self.order(&[to.used(Access::Write)])?;
         if was_idle && !waits && bytes.len() >= DIRECT_BYTES_MIN {
             // The driver reads `from` before it returns, unless it is pinned; then the host waits for the copy alone.
-            return self
-                .put_and_wait("upload", &[to.used(Access::Write)], |api, raw| {
-                    self.current(api, || {
-                        // SAFETY: `from` outlives the call, and the wait for the copy that follows it.
-                        unsafe {
-                            copy::host_to_device_async(api, to.address(), bytes.as_ptr().cast(), bytes.len(), raw)
-                        }
-                    })
-                })
-                .map(|()| to.used(Access::Write).note_filled());
+            let put = self.put_and_wait("upload", &[to.used(Access::Write)], |backend, raw| {
+                // SAFETY: `from` outlives the call, and the wait for the copy that follows it.
+                unsafe { backend.upload(to.address(), bytes.as_ptr(), bytes.len(), raw) }
+            });
+            return put.map(|()| to.used(Access::Write).note_filled());
         }
         let mut buffer = core.staging.take(core, bytes.len())?;
         let staged = buffer.fill(bytes);
         let (start, length) = (staged.as_ptr(), staged.len());
-        let put = self.put_ordered("upload", &[to.used(Access::Write)], |api, raw| {
-            self.current(api, || {
-                // SAFETY: the buffer stays as it is until the stream has passed the copy, whose mark goes with it below.
-                unsafe { copy::host_to_device_async(api, to.address(), start.cast(), length, raw) }
-            })
+        let put = self.put_ordered("upload", &[to.used(Access::Write)], |backend, raw| {
+            // SAFETY: the buffer stays as it is until the stream has passed the copy, whose mark goes with it below.
+            unsafe { backend.upload(to.address(), start, length, raw) }
         });
         core.staging.put(buffer, put.as_ref().ok().copied());
         put.map(|_| to.used(Access::Write).note_filled())
@@ -211,11 +201,9 @@ impl Stream {
         let used = [from.used()];
         self.order(&used)?;
         let bytes = to.as_mut_bytes();
-        self.put_and_wait("download", &used, |api, raw| {
-            self.current(api, || {
-                // SAFETY: `to` is borrowed until the wait for the copy is over.
-                unsafe { copy::device_to_host_async(api, bytes.as_mut_ptr().cast(), from.address(), bytes.len(), raw) }
-            })
+        self.put_and_wait("download", &used, |backend, raw| {
+            // SAFETY: `to` is borrowed until the wait for the copy is over.
+            unsafe { backend.download(bytes.as_mut_ptr(), from.address(), bytes.len(), raw) }
         })
     }
 
@@ -228,8 +216,8 @@ impl Stream {
         if bytes == 0 {
             return self.context.inner.check();
         }
-        self.put("copy", &[from.used(), to.used(Access::Write)], |api, raw| {
-            self.current(api, || copy::device_to_device_async(api, to.address(), from.address(), bytes, raw))
+        self.put("copy", &[from.used(), to.used(Access::Write)], |backend, raw| {
+            backend.copy(to.address(), from.address(), bytes, raw)
         })?;
         to.used(Access::Write).note_filled();
         Ok(())
@@ -262,21 +250,11 @@ impl Stream {
         let end = rows_in(to.len(), to_pitch)?;
         // One row has no next one; its pitch may be anything.
         let pitch_bytes = |pitch| if rows == 1 { row } else { pitch } * size_of::<T>();
-        let rectangle = CUDA_MEMCPY2D {
-            srcMemoryType: CUmemorytype::DEVICE,
-            srcDevice: from.address(),
-            srcPitch: pitch_bytes(from_pitch),
-            dstMemoryType: CUmemorytype::DEVICE,
-            dstDevice: to.address(),
-            dstPitch: pitch_bytes(to_pitch),
-            WidthInBytes: row * size_of::<T>(),
-            Height: rows,
-            ..CUDA_MEMCPY2D::default()
-        };
+        let from_rows = Rows { start: from.address(), pitch_bytes: pitch_bytes(from_pitch) };
+        let to_rows = Rows { start: to.address(), pitch_bytes: pitch_bytes(to_pitch) };
         let written = to.used(Access::Write);
-        self.put("copy rows", &[from.used(), written], |api, raw| {
-            // SAFETY: neither side is of the host.
-            self.current(api, || unsafe { copy::rectangle_async(api, &rectangle, raw) })
+        self.put("copy rows", &[from.used(), written], |backend, raw| {
+            backend.copy_rows(to_rows, from_rows, row * size_of::<T>(), rows, raw)
         })?;
         if end == row * rows {
             Used { bytes: (end * size_of::<T>()) as u64, ..written }.note_filled();
@@ -290,9 +268,7 @@ impl Stream {
         if bytes == 0 {
             return self.context.inner.check();
         }
-        self.put("fill", &[to.used(Access::Write)], |api, raw| {
-            self.current(api, || fill::d8_async(api, to.address(), byte, bytes, raw))
-        })?;
+        self.put("fill", &[to.used(Access::Write)], |backend, raw| backend.fill(to.address(), byte, bytes, raw))?;
         to.used(Access::Write).note_filled();
         Ok(())
     }
@@ -301,7 +277,7 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         self.context.inner.check()?;
         let core = &self.context.inner.core;
-        self.track.synchronize(&core.api).map_err(|error| core.failed(error))?;
+        self.track.synchronize().map_err(|error| core.failed(error))?;
         core.tidy()
     }
 
@@ -311,7 +287,7 @@ impl Stream {
         let _shared = self.context.inner.enter()?;
         let core = &self.context.inner.core;
         let now = self.track.now().position;
-        let is_idle = stream::query(&core.api, self.track.raw).map_err(|error| core.failed(error))?;
+        let is_idle = self.context.inner.hall.backend.is_idle(self.track.raw).map_err(|error| core.failed(error))?;
         if is_idle {
             self.track.note_passed(now);
         }
@@ -337,19 +313,10 @@ impl Stream {
             return Err((self, error));
         }
         let core = self.context.inner.core.clone();
-        match self.track.retire(&core.api) {
+        match self.track.retire() {
             Ok(()) => Ok(()),
             Err(error) => Err((self, core.failed(error))),
         }
-    }
-
-    /// Makes a call about memory with the stream's context current: without one the driver refuses what lies in several chunks.
-    fn current<R>(
-        &self,
-        api: &Api,
-        call: impl FnOnce() -> std::result::Result<R, CallError>,
-    ) -> std::result::Result<R, CallError> {
-        within(api, self.context.inner.hall.raw, call)
     }
 
     /// Puts work in that uses these blocks: after what it has to wait for, and noted for what comes later.
@@ -357,7 +324,7 @@ impl Stream {
         &self,
         name: &str,
         used: &[Used<'_>],
-        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+        work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
         self.context.inner.check()?;
         self.order(used)?;
@@ -370,7 +337,7 @@ impl Stream {
         &self,
         name: &str,
         used: &[Used<'_>],
-        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+        work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<Mark> {
         let inner = &self.context.inner;
         let _shared = inner.enter()?;
@@ -378,7 +345,7 @@ impl Stream {
         if inner.core.timeline.is_on() {
             self.put_timed(name, used, work)
         } else {
-            work(&inner.core.api, self.track.raw)
+            work(&*inner.hall.backend, self.track.raw)
         }
         .map_err(|error| inner.core.failed(error))?;
         let mark = Mark { stream: self.track.id, position: self.track.count() };
@@ -413,12 +380,12 @@ impl Stream {
         &self,
         name: &str,
         used: &[Used<'_>],
-        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+        work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> std::result::Result<(), CallError> {
         let inner = &self.context.inner;
         let (core, timeline) = (&inner.core, &inner.core.timeline);
         let begun = timeline.begin_use(core, &inner.hall, &self.track);
-        let put = work(&core.api, self.track.raw);
+        let put = work(&*inner.hall.backend, self.track.raw);
         match (begun, put.is_ok()) {
             (Some(begun), true) => timeline.end_use(core, begun, &self.track, name, used),
             (Some(begun), false) => timeline.cancel_use(begun, self.track.context),
@@ -432,12 +399,12 @@ impl Stream {
         &self,
         name: &str,
         used: &[Used<'_>],
-        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+        work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
         let core = &self.context.inner.core;
         self.put_ordered(name, used, work)?;
         // A wait that fails once leaves the copy on its way.
-        let waited = self.track.synchronize(&core.api).or_else(|_| self.track.synchronize(&core.api));
+        let waited = self.track.synchronize().or_else(|_| self.track.synchronize());
         waited.map_err(|error| core.lost(error))
     }
 
@@ -485,13 +452,13 @@ impl Stream {
                 continue;
             }
             if Lane::is_of_one(mark.stream) {
-                let waited = self.track.wait_for_lane(&core.api, &core.lanes, *mark);
+                let waited = self.track.wait_for_lane(&core.lanes, *mark);
                 waits |= waited.map_err(|error| core.failed(error))?;
                 continue;
             }
             // A track that is gone has passed all of its work.
             if let Some(other) = core.track(mark.stream) {
-                let waited = self.track.wait_for(&core.api, &other, mark.position);
+                let waited = self.track.wait_for(&other, mark.position);
                 waits |= waited.map_err(|error| core.failed(error))?;
             }
         }
@@ -509,7 +476,7 @@ impl Drop for Stream {
         if self.track.is_retired() || inner.is_closed() || !inner.core.is_good() {
             return;
         }
-        if let Err(error) = self.track.retire(&inner.core.api) {
+        if let Err(error) = self.track.retire() {
             inner.core.trouble(inner.core.failed(error));
             inner.core.later(Later::Retire { track: self.track.clone() });
         }

@@ -8,7 +8,7 @@ use std::thread;
 
 use freehold::{Adoption, Error, Image};
 use freehold_driver::cuda::faults::Faults;
-use freehold_driver::cuda::{CUcontext, CUdeviceptr, Function, context};
+use freehold_driver::cuda::{CUcontext, Function, context};
 use own::{Kernels, N, Own, grid, opened};
 
 #[test]
@@ -56,7 +56,7 @@ fn a_block_is_released_by_a_thread_with_no_context_and_with_another_one() {
         scope.spawn(|| {
             context::push_current(&own.api, own.primary).unwrap();
             y.release_now().unwrap();
-            assert_eq!(own.device.owner_of(address.0), None);
+            assert_eq!(own.device.owner_of(address), None);
             let z = far.alloc::<u32>(N).unwrap();
             drop(z);
             assert_eq!(context::current(&own.api), Ok(own.primary));
@@ -90,14 +90,14 @@ fn all_calls(own: &Own, check: impl Fn(&str)) {
     stream.event().unwrap().synchronize().unwrap();
     check("event");
     let address = x.into_address();
-    own.device.release(address.0).unwrap();
+    own.device.release(address).unwrap();
     check("release");
     let y = stream.alloc::<u32>(N).unwrap();
     y.release_now().unwrap();
     check("release_now");
     own.device.free_bytes().unwrap();
     check("free_bytes");
-    drop(own.device.adopt(CUdeviceptr(1 << 20), 4096, Adoption::Foreign, "others").unwrap());
+    drop(own.device.adopt(1 << 20, 4096, Adoption::Foreign, "others").unwrap());
     check("adopt");
     twin.close();
     check("module closed");
@@ -192,7 +192,7 @@ fn a_context_with_live_blocks_is_closed_only_with_them() {
     let (one, error) = one.close().unwrap_err();
     let Error::ContextInUse { context, blocks } = error else { panic!("{error}") };
     assert_eq!(context, id);
-    assert_eq!(blocks.iter().map(|owner| (owner.base, owner.bytes)).collect::<Vec<_>>(), [(x.address().0, 4000)]);
+    assert_eq!(blocks.iter().map(|owner| (owner.base, owner.bytes)).collect::<Vec<_>>(), [(x.address(), 4000)]);
     one.close_with_blocks().unwrap();
     let (x, error) = x.close().unwrap_err();
     let Error::ContextClosed { context } = error else { panic!("{error}") };

@@ -11,7 +11,9 @@ use std::thread;
 
 use freehold::{Error, Lent, Permission};
 use freehold_driver::cuda::faults::Faults;
-use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CUresult, CUstream, context, copy, stream};
+use freehold_driver::cuda::{
+    Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUresult, CUstream, context, copy, stream,
+};
 use own::{N, Own, comes_back, grid, is_handed_out, opened};
 use shared::CHUNK;
 use zerocopy::IntoBytes;
@@ -25,7 +27,7 @@ fn own() -> Own {
 fn transfer(own: &Own, to: &Lent, from: &[u32]) {
     assert_eq!(to.bytes(), size_of_val(from));
     context::push_current(&own.api, own.primary).unwrap();
-    copy::host_to_device(&own.api, to.address(), from.as_bytes()).unwrap();
+    copy::host_to_device(&own.api, CUdeviceptr(to.address()), from.as_bytes()).unwrap();
     // The driver has read what it copies, and may be on its way with it.
     stream::synchronize(&own.api, CUstream::NULL).unwrap();
     context::pop_current(&own.api).unwrap();
@@ -35,7 +37,7 @@ fn transfer(own: &Own, to: &Lent, from: &[u32]) {
 fn transferred(own: &Own, from: &Lent) -> Vec<u32> {
     let mut to = vec![0_u32; from.bytes() / 4];
     context::push_current(&own.api, own.primary).unwrap();
-    copy::device_to_host(&own.api, to.as_mut_bytes(), from.address()).unwrap();
+    copy::device_to_host(&own.api, to.as_mut_bytes(), CUdeviceptr(from.address())).unwrap();
     context::pop_current(&own.api).unwrap();
     to
 }
@@ -232,7 +234,7 @@ fn what_a_failed_transfer_was_to_write_is_not_read_before_it_is_written() {
     let [stream] = own.streams();
     let mut x = stream.zeros::<u32>(N).unwrap();
     let mut y = stream.zeros::<u32>(N).unwrap();
-    let at = x.address().0;
+    let at = x.address();
     stream.lend_mut(&mut x).unwrap().failed();
     assert_undefined(stream.download(&x), at);
     assert_undefined(stream.copy(&x, &mut y), at);
@@ -250,7 +252,7 @@ fn the_rest_of_a_block_is_read_whatever_became_of_a_part() {
     let own = own();
     let [stream] = own.streams();
     let mut x = stream.upload(&[2_u32; N]).unwrap();
-    let at = x.address().0;
+    let at = x.address();
     drop(stream.lend_mut(&mut x.view_mut(..10).unwrap()).unwrap());
     stream.lend_mut(&mut x.view_mut(20..30).unwrap()).unwrap().failed();
     assert_eq!(stream.download(&x.view(10..20).unwrap()).unwrap(), [2; 10]);
@@ -417,7 +419,7 @@ fn rows_that_lie_side_by_side_write_all_of_a_block() {
     let (mut x, y) = (stream.zeros::<u32>(8).unwrap(), stream.upload(&[1_u32; 24]).unwrap());
     stream.lend_mut(&mut x).unwrap().failed();
     stream.copy_rows(&y, 6, &mut x, 4, 2, 2).unwrap();
-    assert_undefined(stream.download(&x), x.address().0);
+    assert_undefined(stream.download(&x), x.address());
     stream.copy_rows(&y, 6, &mut x, 2, 2, 4).unwrap();
     assert_eq!(stream.download(&x).unwrap(), [1; 8]);
 }

@@ -9,7 +9,6 @@ mod shared;
 use std::os::fd::AsFd;
 
 use freehold::{Adoption, Block, Context, Error, Permission, Result, Shared, Stream};
-use freehold_driver::cuda::CUdeviceptr;
 use own::{Gate, Kernels, N, Own, grid};
 use shared::CHUNK;
 
@@ -99,10 +98,10 @@ impl Scene {
         self.call("close", || next().close().map_err(|(_, error)| error));
         self.call("release_after", || next().release_after(&event).map_err(|(_, error)| error));
         let address = next().into_address();
-        self.call("note_use", || device.note_use(address.0, &self.busy));
-        self.call("release", || device.release(address.0));
+        self.call("note_use", || device.note_use(address, &self.busy));
+        self.call("release", || device.release(address));
         let address = next().into_address();
-        let claimed = self.call("claim", || device.claim(address.0));
+        let claimed = self.call("claim", || device.claim(address));
         self.call("drop of a block in use", || {
             drop(claimed);
             Ok(())
@@ -222,9 +221,9 @@ impl Scene {
         self.call("tidy", || device.tidy());
         self.call("trim", || device.trim());
         self.call("free_bytes", || device.free_bytes());
-        let foreign = CUdeviceptr(1 << 20);
+        let foreign = 1 << 20;
         let adopted = self.call("adopt", || device.adopt(foreign, 4096, Adoption::Foreign, "others"));
-        self.call("owner_of", || Ok(device.owner_of(foreign.0)));
+        self.call("owner_of", || Ok(device.owner_of(foreign)));
         self.call("blocks", || Ok(device.blocks()));
         self.call("drop of what was adopted", || {
             drop(adopted);

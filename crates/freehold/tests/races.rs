@@ -92,7 +92,7 @@ fn writes_of_two_threads_to_two_parts_of_a_block_are_both_waited_for() {
         scope.spawn(|| two.fill_bytes(&mut high, 2).unwrap());
     });
     drop(block);
-    assert_eq!(own.device.owner_of(address.0).unwrap().state, State::Released { waiting_for: 2 });
+    assert_eq!(own.device.owner_of(address).unwrap().state, State::Released { waiting_for: 2 });
     gate.open();
 }
 
@@ -220,7 +220,7 @@ fn a_use_in_a_stream_of_another_device_is_refused() {
     let other = Device::new(own.api, opened().device).unwrap();
     let [stream] = own.streams();
     let far = other.stream().unwrap();
-    let address = stream.alloc::<u32>(N).unwrap().into_address().0;
+    let address = stream.alloc::<u32>(N).unwrap().into_address();
     let refused = own.device.note_use(address, &far).unwrap_err();
     assert_eq!(refused.to_string(), "a stream of another device cannot be used here");
     let refused = far.launch(&own.kernels.wait, Grid::line(1, 1), (0_u64,)).unwrap_err();

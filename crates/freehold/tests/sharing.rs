@@ -8,6 +8,7 @@
 mod own;
 
 use std::env;
+use std::fs::File;
 use std::io::stdin;
 use std::os::fd::AsFd;
 use std::process::{self, Command, Stdio};
@@ -126,7 +127,7 @@ fn a_block_of_this_process_alone_is_not_exported_and_the_error_says_what_to_do()
     let [stream] = own.streams();
     let block = stream.alloc::<u8>(100).unwrap();
     let refused = block.export().unwrap_err();
-    assert!(matches!(refused, Error::NotShareable { address } if address == block.address().0));
+    assert!(matches!(refused, Error::NotShareable { address } if address == block.address()));
     assert!(refused.to_string().contains("alloc_shareable"), "{refused}");
 }
 
@@ -152,6 +153,17 @@ fn a_device_that_cannot_share_refuses_the_request_and_serves_others() {
     let [stream] = own.streams();
     assert!(matches!(stream.alloc_shareable::<u8>(100), Err(Error::CannotShare)));
     assert_eq!(stream.zeros::<u8>(100).unwrap().len(), 100);
+}
+
+#[test]
+fn a_device_that_cannot_share_imports_nothing() {
+    own_machine();
+    let opened = opened();
+    PLAIN.get_or_init(|| opened.api);
+    let own = Own::over(Api { cuDeviceGetAttribute: shares_nothing, ..opened.api }, &opened);
+    let descriptor = File::open("/dev/null").unwrap();
+    let imported = own.device.import(descriptor.as_fd(), PAGE_BYTES, Permission::Read);
+    assert!(matches!(imported, Err(Error::CannotShare)), "{imported:?}");
 }
 
 #[test]
@@ -271,7 +283,7 @@ impl Run<'_> {
     }
 
     fn check(&self) {
-        let api = self.device.api();
+        let api = self.device.api().unwrap();
         let live = |blocks: &[Block<u8>]| blocks.iter().map(|block| block.len() as u64).sum::<u64>();
         let vector_bytes = self.device.totals().owned_bytes - live(&self.private) - live(&self.shareable);
         assert!(vector_bytes.is_multiple_of(PAGE_BYTES), "{vector_bytes} bytes are live of nobody's");
@@ -279,11 +291,11 @@ impl Run<'_> {
         for block in &self.shareable {
             let exported = block.export().unwrap();
             assert!(exported.offset_bytes + exported.bytes <= exported.chunk_bytes, "a block lies in one chunk");
-            let base = block.address().0 - exported.offset_bytes;
+            let base = block.address() - exported.offset_bytes;
             chunks.push(base..base + exported.chunk_bytes);
         }
         for block in &self.private {
-            let (first, last) = (block.address().0, block.address().0 + block.len() as u64 - 1);
+            let (first, last) = (block.address(), block.address() + block.len() as u64 - 1);
             assert!(
                 !chunks.iter().any(|chunk| chunk.start <= last && first < chunk.end),
                 "a private block is exported"

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use freehold::{Device, Image, Stream};
+use freehold_driver::Code;
 use freehold_driver::cuda::CUerror;
 
 use super::end;
@@ -210,12 +211,19 @@ pub(super) fn faulted(code: u32) -> Trouble {
 pub(super) fn of_device(error: &freehold::Error) -> Trouble {
     match error {
         // What a driver answers whose context a kernel has ended, in whatever words.
-        freehold::Error::Call(error) if LOST.contains(&error.code) => faulted(error.code.number()),
-        freehold::Error::Call(error) => Trouble::Device { code: error.code.number() },
-        freehold::Error::Faulted(fault) => faulted(fault.noticed.code.number()),
+        freehold::Error::Call(error) if LOST.map(CUerror::number).contains(&number(error.code)) => {
+            faulted(number(error.code))
+        }
+        freehold::Error::Call(error) => Trouble::Device { code: number(error.code) },
+        freehold::Error::Faulted(fault) => faulted(number(fault.noticed.code)),
         // Out of memory, in whatever form.
         _ => Trouble::Device { code: 2 },
     }
+}
+
+/// A code as it travels: those of CUDA, which alone shares memory, fit.
+fn number(code: Code) -> u32 {
+    u32::try_from(code.number).unwrap_or(CUerror::UNKNOWN.number())
 }
 
 #[cfg(test)]
@@ -226,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_context_that_a_kernel_has_ended_is_a_fault_whatever_the_driver_calls_it() {
-        let of = |code: CUerror| of_device(&freehold::Error::Call(CallError { call: Function::cuLaunchKernel, code }));
+        let of = |code| of_device(&freehold::Error::Call(CallError { call: Function::cuLaunchKernel, code }.into()));
         assert_eq!(of(CUerror::INVALID_CONTEXT), faulted(201));
         assert_eq!(of(CUerror::CONTEXT_IS_DESTROYED), faulted(709));
         assert_eq!(of(CUerror::INVALID_VALUE), Trouble::Device { code: 1 });

@@ -2,6 +2,7 @@
 
 use super::api::Function;
 use super::code::{CUerror, CUresult};
+use crate::error::{self, Meaning};
 
 /// A call that the driver refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -9,6 +10,18 @@ use super::code::{CUerror, CUresult};
 pub struct CallError {
     pub call: Function,
     pub code: CUerror,
+}
+
+impl From<CallError> for error::CallError {
+    fn from(CallError { call, code }: CallError) -> Self {
+        let meaning = match code {
+            CUerror::OUT_OF_MEMORY => Meaning::OutOfMemory,
+            CUerror::NOT_SUPPORTED => Meaning::Unsupported,
+            code if code.stays() => Meaning::Fault,
+            _ => Meaning::Refused,
+        };
+        Self { call: call.name(), code: code.into(), meaning }
+    }
 }
 
 /// The outcome of a driver call with the call's name on its error.

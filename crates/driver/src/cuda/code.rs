@@ -4,6 +4,8 @@ use std::ffi::CStr;
 use std::fmt;
 use std::num::NonZeroU32;
 
+use crate::error::Code;
+
 /// A code other than `CUDA_SUCCESS`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
@@ -69,6 +71,30 @@ impl CUerror {
 
     pub const fn number(self) -> u32 {
         self.0.get()
+    }
+
+    /// Whether every call of the process answers with the code once one has (fact 5.1).
+    pub const fn stays(self) -> bool {
+        matches!(
+            self,
+            Self::ECC_UNCORRECTABLE
+                | Self::ILLEGAL_ADDRESS
+                | Self::LAUNCH_TIMEOUT
+                | Self::ASSERT
+                | Self::HARDWARE_STACK_ERROR
+                | Self::ILLEGAL_INSTRUCTION
+                | Self::MISALIGNED_ADDRESS
+                | Self::INVALID_ADDRESS_SPACE
+                | Self::INVALID_PC
+                | Self::LAUNCH_FAILED
+        )
+    }
+}
+
+impl From<CUerror> for Code {
+    fn from(code: CUerror) -> Self {
+        let name = code.name().map(|name| name.to_str().expect("the names of codes are plain text"));
+        Self { number: code.number().into(), name }
     }
 }
 

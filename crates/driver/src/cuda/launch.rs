@@ -10,24 +10,7 @@ use super::api::Api;
 use super::call::{CallError, call};
 use super::kernel_types::{CUfunction, CUlaunchAttribute, CUlaunchConfig};
 use super::types::CUstream;
-
-/// How many threads, and in what groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Blocks.
-    pub grid: [u32; 3],
-    /// Threads of a block.
-    pub block: [u32; 3],
-    /// Dynamic shared memory of a block.
-    pub shared_bytes: u32,
-}
-
-impl Shape {
-    /// `blocks` blocks of `threads` threads in a line, without dynamic shared memory.
-    pub const fn line(blocks: u32, threads: u32) -> Self {
-        Self { grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
-    }
-}
+pub use crate::backend::Shape;
 
 /// Launches a function, or a kernel in its place, with a pointer to each argument.
 ///

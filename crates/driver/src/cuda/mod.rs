@@ -18,11 +18,13 @@
 pub mod address;
 pub mod allocation;
 pub mod api;
+mod backend;
 pub mod call;
 pub mod capture;
 pub mod code;
 pub mod context;
 pub mod copy;
+mod current;
 pub mod device;
 pub mod driver;
 pub mod event;
@@ -57,6 +59,7 @@ pub mod types;
 pub mod watch;
 
 pub use api::{Api, Function};
+pub use backend::Context;
 pub use call::CallError;
 pub use code::{CUerror, CUresult};
 pub use graph_types::*;

@@ -30,7 +30,7 @@ fn add(stream: &Stream, add: &Kernel, to: &mut Block<u32>, more: u32) -> Result<
 /// The error of a release that handed the block back, which must still be owned.
 fn still_owned((block, error): (Block<u32>, Error)) -> Error {
     let owner = block.owner().expect("a block that was not released has its owner");
-    assert_eq!(owner.base, block.address().0);
+    assert_eq!(owner.base, block.address());
     error
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn by_address(device: &Device) -> Result<()> {
     for _ in 0..3 {
         let mut x = stream.alloc_tagged::<u32>(64, LET_GO)?;
         other.fill_bytes(&mut x, 7)?;
-        addresses.push(x.into_address().0);
+        addresses.push(x.into_address());
     }
     for &address in &addresses {
         device.note_use(address, &other)?;

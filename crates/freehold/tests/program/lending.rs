@@ -1,7 +1,7 @@
 //! Blocks that are lent to transfers, which the program plays with copies of the driver's own, past the library.
 
 use freehold::{Error, Lent};
-use freehold_driver::cuda::{CUstream, CallError, context, copy, stream};
+use freehold_driver::cuda::{CUdeviceptr, CUstream, CallError, context, copy, stream};
 
 use super::{Known, Program, Wrong};
 
@@ -51,15 +51,15 @@ impl Program {
 
     /// What is there afterwards, as the transfer knows it.
     fn transfer(&self, lent: &Lent, writes: bool, values: &[u32]) -> Result<Vec<u32>, CallError> {
-        let api = self.device.api();
+        let api = self.device.api().expect("the program runs on a CUDA driver");
         let mut bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
         context::push_current(api, self.primary)?;
         if writes {
-            copy::host_to_device(api, lent.address(), &bytes)?;
+            copy::host_to_device(api, CUdeviceptr(lent.address()), &bytes)?;
             // The driver has read what it copies, and may be on its way with it.
             stream::synchronize(api, CUstream::NULL)?;
         } else {
-            copy::device_to_host(api, &mut bytes, lent.address())?;
+            copy::device_to_host(api, &mut bytes, CUdeviceptr(lent.address()))?;
         }
         context::pop_current(api)?;
         let (words, _) = bytes.as_chunks::<4>();

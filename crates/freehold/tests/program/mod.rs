@@ -255,7 +255,7 @@ impl Program {
                 let event = self.streams[number].0.event()?;
                 Ok(block.release_after(&event).map_err(|(_, error)| error)?)
             }
-            2 => Ok(self.device.release(block.into_address().0)?),
+            2 => Ok(self.device.release(block.into_address())?),
             _ => {
                 drop(block);
                 Ok(())

@@ -3,10 +3,14 @@
 //!
 //! Work that names its stream needs no current context: the driver takes the stream's.
 
-use freehold_driver::cuda::{Api, CUcontext, CUstreamCaptureMode, CallError, capture, context};
+use super::api::Api;
+use super::call::CallError;
+use super::graph_types::CUstreamCaptureMode;
+use super::types::CUcontext;
+use super::{capture, context};
 
 /// Calls `act` with `wanted` current. The thread's own current context, or none, is current again afterwards.
-pub(crate) fn within<R>(
+pub(super) fn within<R>(
     api: &Api,
     wanted: CUcontext,
     act: impl FnOnce() -> Result<R, CallError>,
@@ -24,7 +28,7 @@ pub(crate) fn within<R>(
 }
 
 /// Calls the driver with a context current, and so that a capture in any thread does not mind.
-pub(crate) fn calmly<R>(
+pub(super) fn calmly<R>(
     api: &Api,
     current: CUcontext,
     call: impl FnOnce() -> Result<R, CallError>,

@@ -1,0 +1,372 @@
+//! What the library needs of a device: the one trait that each kind of driver implements.
+//!
+//! One value is one context on one device. The base is what every device can do. What some lack is asked for as a whole,
+//! once ([`Backend::mapping`], [`Backend::words`], …), and not met later as an error.
+//!
+//! Any thread calls, whatever it has current, and finds that as it was. A handle is good in the backend that made it, and
+//! until it is destroyed; one of another context of the same device may be named where this says so.
+//!
+//! A call is safe where all it takes are numbers: a wrong address is the driver's to refuse. It is `unsafe` where it is
+//! given memory of the host that the device reads or writes after the call has returned.
+
+use std::ffi::{CStr, c_void};
+use std::fmt;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::cuda;
+use crate::error::{CallError, LoadError};
+use crate::handle::{Event, Kernel, Memory, Module, Stream};
+
+type Result<T> = std::result::Result<T, CallError>;
+
+/// A context on a device.
+pub trait Backend: Kernels + fmt::Debug + Send + Sync {
+    /// The device's name, for people.
+    fn name(&self) -> Result<String>;
+
+    /// What tells the device from all others, in every process.
+    fn uuid(&self) -> Result<[u8; 16]>;
+
+    /// All memory of the device.
+    fn total_bytes(&self) -> Result<u64>;
+
+    /// How much of it is free now.
+    fn room(&self) -> Result<Room>;
+
+    /// Waits until all work of the context is done, whoever put it in.
+    fn synchronize(&self) -> Result<()>;
+
+    /// Gives the context back, with all that is left in it. Nothing else is called of this value from then on, unless that
+    /// failed. A context that others made stays theirs.
+    fn close(&self) -> Result<()>;
+
+    // Memory.
+
+    /// Memory with an address. It holds what was left there.
+    fn alloc(&self, bytes: u64) -> Result<u64>;
+
+    /// Takes memory of [`alloc`](Self::alloc) back. This may wait for all work of the context.
+    fn free(&self, address: u64) -> Result<()>;
+
+    /// Whether the host reads and writes device memory, by itself, at the address at which the device does.
+    fn is_host_visible(&self, address: u64) -> Result<bool>;
+
+    /// Memory of the host that copies are fast from and to, in all contexts of the device.
+    fn alloc_host(&self, bytes: usize) -> Result<NonNull<u8>>;
+
+    /// Takes memory of [`alloc_host`](Self::alloc_host) back. This may wait for all work of the context.
+    ///
+    /// # Safety
+    /// Nothing uses the memory from the call on, and no work that does is pending.
+    unsafe fn free_host(&self, start: NonNull<u8>) -> Result<()>;
+
+    // Streams, and events in them. An event can be named in all contexts of the device.
+
+    /// A stream that waits for no other by itself.
+    fn make_stream(&self) -> Result<Stream>;
+
+    /// Destroys a stream. Its work goes on, and nobody waits for it.
+    fn destroy_stream(&self, stream: Stream) -> Result<()>;
+
+    /// Whether all work of a stream is done.
+    fn is_idle(&self, stream: Stream) -> Result<bool>;
+
+    /// Waits on the host until all work of a stream is done.
+    fn wait_until_idle(&self, stream: Stream) -> Result<()>;
+
+    fn make_event(&self) -> Result<Event>;
+
+    /// Destroys an event. What waits for it goes on waiting.
+    fn destroy_event(&self, event: Event) -> Result<()>;
+
+    /// Moves an event behind all that is in a stream now. Who waited for it where it was goes on waiting for that.
+    fn record(&self, event: Event, stream: Stream) -> Result<()>;
+
+    /// Whether its stream has passed an event; one that was never recorded has been. The stream may be destroyed.
+    fn has_passed(&self, event: Event) -> Result<bool>;
+
+    /// Waits on the host until its stream has passed an event.
+    fn wait(&self, event: Event) -> Result<()>;
+
+    /// Holds what is put into a stream from now on, on the device, until an event's stream has passed it.
+    fn hold(&self, stream: Stream, event: Event) -> Result<()>;
+
+    // Work in a stream. The memory may be of any context of the device.
+
+    /// Puts a copy from the host in.
+    ///
+    /// # Safety
+    /// `bytes` at `from` may be read, and nothing writes there, until the stream has passed the copy.
+    unsafe fn upload(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()>;
+
+    /// Puts a copy to the host in.
+    ///
+    /// # Safety
+    /// `bytes` at `to` may be written, and nothing else reads or writes there, until the stream has passed the copy.
+    unsafe fn download(&self, to: *mut u8, from: u64, bytes: usize, stream: Stream) -> Result<()>;
+
+    /// Puts a copy from device memory to device memory in.
+    fn copy(&self, to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()>;
+
+    /// Puts a copy of rows from device memory to device memory in: `rows` of them, each of `row_bytes`.
+    fn copy_rows(&self, to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()>;
+
+    /// Puts in that every byte is set.
+    fn fill(&self, to: u64, byte: u8, bytes: usize, stream: Stream) -> Result<()>;
+
+    // What some devices lack.
+
+    /// Memory that is mapped to addresses.
+    fn mapping(&self) -> Option<&dyn Mapping>;
+
+    /// Memory that other processes can have. Who shares can map.
+    fn sharing(&self) -> Option<&dyn Sharing>;
+
+    /// Words that streams write and await.
+    fn words(&self) -> Option<&dyn Words>;
+
+    /// Memory of the program's own that streams use where it lies.
+    fn registering(&self) -> Option<&dyn Registering>;
+
+    /// More contexts of the device, which share its memory and its events.
+    fn contexts(&self) -> Option<&dyn Contexts>;
+
+    /// Events that tell the time.
+    fn timing(&self) -> Option<&dyn Timing>;
+
+    /// Streams that others made, and captures.
+    fn foreign(&self) -> Option<&dyn Foreign>;
+
+    /// The table of the driver's functions, where it is a CUDA driver: for other people's code.
+    fn cuda(&self) -> Option<&cuda::Api> {
+        None
+    }
+}
+
+/// How much memory a device has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    pub free_bytes: u64,
+    pub total_bytes: u64,
+}
+
+/// Where rows lie: the first one's address, and how far it is from each to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    pub start: u64,
+    pub pitch_bytes: usize,
+}
+
+/// Images, their kernels, and launches.
+pub trait Kernels {
+    /// Whether the device loads images of a kind. One that runs no kernels takes none.
+    fn takes(&self, kind: ImageKind) -> bool;
+
+    /// Loads an image, which may change when the call has returned. This may wait for kernels that run.
+    ///
+    /// # Safety
+    /// The image is what [`ImageKind`] says of its kind.
+    unsafe fn load(&self, kind: ImageKind, image: &[u8]) -> std::result::Result<Module, LoadError>;
+
+    /// Unloads a module, and its kernels and variables with it. This may wait for all work of the context.
+    fn unload(&self, module: Module) -> Result<()>;
+
+    /// The kernel with a name, ready to be launched. It is its module's, and goes with that.
+    fn kernel(&self, module: Module, name: &CStr) -> Result<Option<Kernel>>;
+
+    /// The names of all kernels.
+    fn kernel_names(&self, module: Module) -> Result<Vec<String>>;
+
+    /// What a kernel takes, in its order.
+    fn parameters(&self, kernel: Kernel) -> Result<Vec<Parameter>>;
+
+    /// Where the variable with a name lies, and how many bytes it has.
+    fn variable(&self, module: Module, name: &CStr) -> Result<Option<(u64, usize)>>;
+
+    /// Puts a launch into a stream.
+    ///
+    /// # Safety
+    /// There is an argument for each parameter, of its size.
+    unsafe fn launch(&self, kernel: Kernel, shape: Shape, stream: Stream, arguments: Arguments<'_>) -> Result<()>;
+}
+
+/// What an image is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ImageKind {
+    /// PTX: a text that ends in a NUL.
+    Ptx,
+    /// A cubin or a fat binary: as long as its headers say.
+    Binary,
+}
+
+impl fmt::Display for ImageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ptx => "PTX",
+            Self::Binary => "binary for an NVIDIA GPU",
+        })
+    }
+}
+
+/// What a kernel takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// How many bytes; nothing where the driver does not tell.
+    pub bytes: Option<usize>,
+}
+
+/// How many threads, and in what groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block.
+    pub shared_bytes: u32,
+}
+
+impl Shape {
+    /// `blocks` blocks of `threads` threads in a line, without dynamic shared memory.
+    pub const fn line(blocks: u32, threads: u32) -> Self {
+        Self { grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
+    }
+}
+
+/// The arguments of a launch: where each lies, and what it is. The two are as long as each other.
+#[derive(Debug)]
+pub struct Arguments<'a> {
+    /// Of values, and of addresses of memory; read before the launch returns.
+    pub pointers: &'a mut [*mut c_void],
+    pub passed: &'a [Passed],
+}
+
+/// What an argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passed {
+    Value {
+        bytes: usize,
+    },
+    /// The address of device memory, of 8 bytes.
+    Address,
+}
+
+impl Passed {
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Value { bytes } => bytes,
+            Self::Address => size_of::<u64>(),
+        }
+    }
+}
+
+/// Addresses that are reserved, memory without addresses, and the one mapped to the other. None of it waits for the device,
+/// nor goes with a context: it is the device's.
+pub trait Mapping {
+    /// Reserves addresses that begin at a multiple of `alignment_bytes`.
+    fn reserve(&self, bytes: u64, alignment_bytes: u64) -> Result<u64>;
+
+    /// Gives addresses back to which nothing is mapped any more.
+    fn unreserve(&self, start: u64, bytes: u64) -> Result<()>;
+
+    /// Memory without an address, for this process alone.
+    fn create(&self, bytes: u64) -> Result<Memory>;
+
+    /// Gives a handle back. What is mapped of the memory stays.
+    fn release(&self, memory: Memory) -> Result<()>;
+
+    /// Maps all `bytes` of memory. Nobody may use them before [`permit`](Self::permit).
+    fn map(&self, start: u64, bytes: u64, memory: Memory) -> Result<()>;
+
+    /// Says what kernels and copies may do at mapped addresses.
+    fn permit(&self, start: u64, bytes: u64, permission: Permission) -> Result<()>;
+
+    /// Unmaps what was mapped there. Work that still uses it faults.
+    fn unmap(&self, start: u64, bytes: u64) -> Result<()>;
+}
+
+/// What may be done with memory. The device refuses the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    Read,
+    ReadWrite,
+}
+
+/// Memory of [`Mapping`]'s kind that processes have together, by a descriptor.
+pub trait Sharing {
+    /// Memory without an address, which can be exported.
+    fn create_shareable(&self, bytes: u64) -> Result<Memory>;
+
+    /// A descriptor of memory, which keeps it alive alone.
+    fn export(&self, memory: Memory) -> Result<OwnedFd>;
+
+    /// The memory that a descriptor names. The descriptor may be closed afterwards.
+    fn import(&self, descriptor: BorrowedFd<'_>) -> Result<Memory>;
+}
+
+/// Words of 64 bits that streams write and await, and the host with them.
+pub trait Words {
+    /// Memory of the host for words, for streams of all contexts of the device: where the host sees it, and where they do.
+    fn alloc_words(&self, bytes: usize) -> Result<(NonNull<u8>, u64)>;
+
+    /// Takes memory of [`alloc_words`](Self::alloc_words) back. This may wait for all work of the context.
+    ///
+    /// # Safety
+    /// As for [`Backend::free_host`].
+    unsafe fn free_words(&self, start: NonNull<u8>) -> Result<()>;
+
+    /// Has a stream write a word when it comes to it, in one piece, and behind all that it did before.
+    fn write_word(&self, stream: Stream, address: u64, value: u64) -> Result<()>;
+
+    /// Holds a stream until a word has come to `value`. Words count round: up to 2^63 behind `value` is before it.
+    fn wait_word(&self, stream: Stream, address: u64, value: u64) -> Result<()>;
+}
+
+/// Memory of the program's own that streams of all contexts of the device use where it lies.
+pub trait Registering {
+    /// Lets streams use memory of the host.
+    ///
+    /// # Safety
+    /// The memory stays mapped until [`unregister`](Self::unregister) has returned, and only atomics refer to what streams
+    /// write of it.
+    unsafe fn register(&self, start: NonNull<c_void>, bytes: usize) -> Result<()>;
+
+    /// Where the device sees memory that is registered.
+    fn address_of(&self, start: NonNull<c_void>) -> Result<u64>;
+
+    /// Takes [`register`](Self::register) back. This may wait for all work of the context.
+    ///
+    /// # Safety
+    /// No work that uses the memory is pending, and none comes.
+    unsafe fn unregister(&self, start: NonNull<c_void>) -> Result<()>;
+}
+
+/// More contexts of the device.
+pub trait Contexts {
+    /// A context of its own.
+    fn another(&self) -> Result<Arc<dyn Backend>>;
+}
+
+/// Events that tell the time.
+pub trait Timing {
+    /// An event between which and another time can be told.
+    fn make_timed_event(&self) -> Result<Event>;
+
+    /// The time between two such events that have passed: negative where the second was first.
+    fn elapsed_ms(&self, from: Event, to: Event) -> Result<f64>;
+}
+
+/// Streams that others made and name by their handles, and streams whose work is noted for later instead of carried out.
+pub trait Foreign {
+    /// A number that tells a stream from another which has its handle later. Not for one that is captured: that spoils the
+    /// capture.
+    fn id(&self, stream: Stream) -> Result<u64>;
+
+    /// Whether marks can be put into a stream: not while it is captured, or waits for one that is.
+    fn takes_marks(&self, stream: Stream) -> Result<bool>;
+
+    /// The id of the capture that a stream takes part in.
+    fn capture_of(&self, stream: Stream) -> Result<Option<u64>>;
+}

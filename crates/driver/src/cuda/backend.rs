@@ -1,0 +1,286 @@
+//! A context of a CUDA driver as a [`Backend`]. Which context a thread has current, which calls a capture does not bear, and
+//! what codes mean is known here, and nowhere above.
+
+mod abilities;
+mod kernels;
+
+use std::ptr::NonNull;
+
+use super::api::Api;
+use super::call;
+use super::code::CUerror;
+use super::current::{calmly, within};
+use super::types::{
+    CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemorytype, CUstream, event_flags,
+    host_alloc_flags, stream_flags,
+};
+use super::{context, copy, device, event, fill, host, memory, pointer, primary, stream};
+use crate::backend::{Backend, Contexts, Foreign, Mapping, Registering, Room, Rows, Sharing, Timing, Words};
+use crate::error::CallError;
+use crate::handle::{Event, Stream};
+
+type Result<T> = std::result::Result<T, CallError>;
+
+/// A context of a device, with a driver that is initialised.
+#[derive(Debug)]
+pub struct Context {
+    api: Api,
+    device: CUdevice,
+    raw: CUcontext,
+    origin: Origin,
+    maps: bool,
+    shares: bool,
+    writes_words: bool,
+}
+
+/// Where a context comes from, and so how it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// It is retained.
+    Primary,
+    Created,
+    /// Others made it, and destroy it.
+    Adopted,
+}
+
+impl Context {
+    /// The primary context, retained until it is closed.
+    pub fn primary(api: Api, device: CUdevice) -> Result<Self> {
+        let raw = primary::retain(&api, device)?;
+        let primary = Self::on(api, device, raw, Origin::Primary);
+        primary.or_else(|error| primary::release(&api, device).map_err(CallError::from).and(Err(error)))
+    }
+
+    /// A context that others made. They destroy it, after all that is done here.
+    pub fn adopting(api: Api, device: CUdevice, raw: CUcontext) -> Result<Self> {
+        Self::on(api, device, raw, Origin::Adopted)
+    }
+
+    fn on(api: Api, device: CUdevice, raw: CUcontext, origin: Origin) -> Result<Self> {
+        let has = |attribute| Ok::<_, CallError>(device::attribute(&api, device, attribute)? != 0);
+        let writes_words = has(CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS)?;
+        let maps = has(CUdevice_attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)?;
+        let shares = maps && has(CUdevice_attribute::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)?;
+        Ok(Self { api, device, raw, origin, maps, shares, writes_words })
+    }
+
+    /// Calls the driver with the context current.
+    fn within<R>(&self, call: impl FnOnce(&Api) -> std::result::Result<R, call::CallError>) -> Result<R> {
+        Ok(within(&self.api, self.raw, || call(&self.api))?)
+    }
+
+    /// As [`within`](Self::within), and so that a capture in any thread does not mind.
+    fn calmly<R>(&self, call: impl FnOnce(&Api) -> std::result::Result<R, call::CallError>) -> Result<R> {
+        Ok(calmly(&self.api, self.raw, || call(&self.api))?)
+    }
+
+    /// Makes a call that names a stream. The default streams are those of the context that is current.
+    fn named<R>(
+        &self,
+        stream: Stream,
+        call: impl FnOnce(&Api, CUstream) -> std::result::Result<R, call::CallError>,
+    ) -> Result<R> {
+        let stream = CUstream::from(stream);
+        if stream.0 <= CUstream::PER_THREAD.0 {
+            self.within(|api| call(api, stream))
+        } else {
+            Ok(call(&self.api, stream)?)
+        }
+    }
+}
+
+impl Backend for Context {
+    fn name(&self) -> Result<String> {
+        Ok(device::name(&self.api, self.device)?)
+    }
+
+    fn uuid(&self) -> Result<[u8; 16]> {
+        Ok(device::uuid(&self.api, self.device)?.bytes)
+    }
+
+    fn total_bytes(&self) -> Result<u64> {
+        Ok(device::total_bytes(&self.api, self.device)? as u64)
+    }
+
+    fn room(&self) -> Result<Room> {
+        let info = self.within(memory::info)?;
+        Ok(Room { free_bytes: info.free_bytes as u64, total_bytes: info.total_bytes as u64 })
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.within(context::synchronize)
+    }
+
+    fn close(&self) -> Result<()> {
+        match self.origin {
+            Origin::Primary => Ok(primary::release(&self.api, self.device)?),
+            Origin::Created => Ok(context::destroy(&self.api, self.raw)?),
+            Origin::Adopted => Ok(()),
+        }
+    }
+
+    fn alloc(&self, bytes: u64) -> Result<u64> {
+        Ok(self.calmly(|api| memory::alloc(api, bytes as usize))?.0)
+    }
+
+    fn free(&self, address: u64) -> Result<()> {
+        self.calmly(|api| memory::free(api, CUdeviceptr(address)))
+    }
+
+    fn is_host_visible(&self, address: u64) -> Result<bool> {
+        self.within(|api| match pointer::host_pointer(api, CUdeviceptr(address)) {
+            Ok(seen) => Ok(seen.addr() as u64 == address),
+            Err(error) if error.code == CUerror::INVALID_VALUE => Ok(false),
+            Err(error) => Err(error),
+        })
+    }
+
+    fn alloc_host(&self, bytes: usize) -> Result<NonNull<u8>> {
+        let start = self.calmly(|api| host::alloc_with_flags(api, bytes, host_alloc_flags::PORTABLE))?;
+        Ok(NonNull::new(start.cast()).expect("the driver allocates nothing at null"))
+    }
+
+    unsafe fn free_host(&self, start: NonNull<u8>) -> Result<()> {
+        self.calmly(|api| {
+            // SAFETY: the caller vouches that nothing uses the memory any more.
+            unsafe { host::free(api, start.as_ptr().cast()) }
+        })
+    }
+
+    fn make_stream(&self) -> Result<Stream> {
+        Ok(self.within(|api| stream::create(api, stream_flags::NON_BLOCKING))?.into())
+    }
+
+    fn destroy_stream(&self, stream: Stream) -> Result<()> {
+        Ok(stream::destroy(&self.api, stream.into())?)
+    }
+
+    fn is_idle(&self, stream: Stream) -> Result<bool> {
+        self.named(stream, stream::query)
+    }
+
+    fn wait_until_idle(&self, stream: Stream) -> Result<()> {
+        self.named(stream, stream::synchronize)
+    }
+
+    fn make_event(&self) -> Result<Event> {
+        Ok(self.within(|api| event::create(api, event_flags::DISABLE_TIMING))?.into())
+    }
+
+    fn destroy_event(&self, event: Event) -> Result<()> {
+        Ok(event::destroy(&self.api, event.into())?)
+    }
+
+    fn record(&self, event: Event, stream: Stream) -> Result<()> {
+        self.named(stream, |api, stream| event::record(api, event.into(), stream))
+    }
+
+    fn has_passed(&self, event: Event) -> Result<bool> {
+        self.calmly(|api| event::query(api, event.into()))
+    }
+
+    fn wait(&self, event: Event) -> Result<()> {
+        Ok(event::synchronize(&self.api, event.into())?)
+    }
+
+    fn hold(&self, stream: Stream, event: Event) -> Result<()> {
+        self.named(stream, |api, stream| stream::wait_event(api, stream, event.into(), 0))
+    }
+
+    // Copies and fills have the context current: without one the driver refuses what lies in several chunks.
+
+    unsafe fn upload(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
+        self.within(|api| {
+            // SAFETY: the caller vouches for `from` until the stream has passed the copy.
+            unsafe { copy::host_to_device_async(api, CUdeviceptr(to), from.cast(), bytes, stream.into()) }
+        })
+    }
+
+    unsafe fn download(&self, to: *mut u8, from: u64, bytes: usize, stream: Stream) -> Result<()> {
+        self.within(|api| {
+            // SAFETY: the caller vouches for `to` until the stream has passed the copy.
+            unsafe { copy::device_to_host_async(api, to.cast(), CUdeviceptr(from), bytes, stream.into()) }
+        })
+    }
+
+    fn copy(&self, to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()> {
+        self.within(|api| copy::device_to_device_async(api, CUdeviceptr(to), CUdeviceptr(from), bytes, stream.into()))
+    }
+
+    fn copy_rows(&self, to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()> {
+        let rectangle = CUDA_MEMCPY2D {
+            srcMemoryType: CUmemorytype::DEVICE,
+            srcDevice: CUdeviceptr(from.start),
+            srcPitch: from.pitch_bytes,
+            dstMemoryType: CUmemorytype::DEVICE,
+            dstDevice: CUdeviceptr(to.start),
+            dstPitch: to.pitch_bytes,
+            WidthInBytes: row_bytes,
+            Height: rows,
+            ..CUDA_MEMCPY2D::default()
+        };
+        self.within(|api| {
+            // SAFETY: neither side is the host's.
+            unsafe { copy::rectangle_async(api, &rectangle, stream.into()) }
+        })
+    }
+
+    fn fill(&self, to: u64, byte: u8, bytes: usize, stream: Stream) -> Result<()> {
+        self.within(|api| fill::d8_async(api, CUdeviceptr(to), byte, bytes, stream.into()))
+    }
+
+    fn mapping(&self) -> Option<&dyn Mapping> {
+        self.maps.then_some(self as _)
+    }
+
+    fn sharing(&self) -> Option<&dyn Sharing> {
+        self.shares.then_some(self as _)
+    }
+
+    fn words(&self) -> Option<&dyn Words> {
+        self.writes_words.then_some(self as _)
+    }
+
+    fn registering(&self) -> Option<&dyn Registering> {
+        Some(self)
+    }
+
+    fn contexts(&self) -> Option<&dyn Contexts> {
+        Some(self)
+    }
+
+    fn timing(&self) -> Option<&dyn Timing> {
+        Some(self)
+    }
+
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        Some(self)
+    }
+
+    fn cuda(&self) -> Option<&Api> {
+        Some(&self.api)
+    }
+}
+
+macro_rules! converted {
+    ($($handle:ident = $raw:ident;)*) => {$(
+        impl From<$handle> for $raw {
+            fn from(handle: $handle) -> Self {
+                Self(handle.0 as usize)
+            }
+        }
+
+        impl From<$raw> for $handle {
+            fn from(raw: $raw) -> Self {
+                Self(raw.0 as u64)
+            }
+        }
+    )*};
+}
+
+converted! {
+    Stream = CUstream;
+    Event = CUevent;
+}
+
+use converted;

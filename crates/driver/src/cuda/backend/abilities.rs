@@ -1,0 +1,172 @@
+//! What a CUDA context can beyond what every device can.
+
+use std::ffi::c_void;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::{Context, Origin, Result};
+use crate::backend::{Backend, Contexts, Foreign, Mapping, Permission, Registering, Sharing, Timing, Words};
+use crate::cuda::code::CUerror;
+use crate::cuda::mapping_types::{CUmemAllocationProp, CUmemGenericAllocationHandle};
+use crate::cuda::types::{
+    CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemLocation, CUmemLocationType,
+    CUstreamCaptureStatus, event_flags, host_alloc_flags, host_register_flags, wait_value_flags,
+};
+use crate::cuda::{address, allocation, capture, context, event, host, mapping, stream};
+use crate::handle::{Event, Memory, Stream};
+
+impl Context {
+    fn create_as(&self, bytes: u64, handles: CUmemAllocationHandleType) -> Result<Memory> {
+        let prop = CUmemAllocationProp::on_device(self.device, handles);
+        Ok(Memory(self.calmly(|api| allocation::create(api, bytes as usize, &prop))?.0))
+    }
+}
+
+impl Mapping for Context {
+    fn reserve(&self, bytes: u64, alignment_bytes: u64) -> Result<u64> {
+        let reserved =
+            self.calmly(|api| address::reserve(api, bytes as usize, alignment_bytes as usize, CUdeviceptr::NULL));
+        Ok(reserved?.0)
+    }
+
+    fn unreserve(&self, start: u64, bytes: u64) -> Result<()> {
+        self.calmly(|api| address::free(api, CUdeviceptr(start), bytes as usize))
+    }
+
+    fn create(&self, bytes: u64) -> Result<Memory> {
+        self.create_as(bytes, CUmemAllocationHandleType::NONE)
+    }
+
+    fn release(&self, memory: Memory) -> Result<()> {
+        self.calmly(|api| allocation::release(api, CUmemGenericAllocationHandle(memory.0)))
+    }
+
+    fn map(&self, start: u64, bytes: u64, memory: Memory) -> Result<()> {
+        let handle = CUmemGenericAllocationHandle(memory.0);
+        self.calmly(|api| mapping::map(api, CUdeviceptr(start), bytes as usize, 0, handle))
+    }
+
+    fn permit(&self, start: u64, bytes: u64, permission: Permission) -> Result<()> {
+        let location = CUmemLocation { kind: CUmemLocationType::DEVICE, id: self.device.0 };
+        let flags = match permission {
+            Permission::Read => CUmemAccess_flags::PROT_READ,
+            Permission::ReadWrite => CUmemAccess_flags::PROT_READWRITE,
+        };
+        let access = [CUmemAccessDesc { location, flags }];
+        self.calmly(|api| mapping::set_access(api, CUdeviceptr(start), bytes as usize, &access))
+    }
+
+    fn unmap(&self, start: u64, bytes: u64) -> Result<()> {
+        self.calmly(|api| mapping::unmap(api, CUdeviceptr(start), bytes as usize))
+    }
+}
+
+impl Sharing for Context {
+    fn create_shareable(&self, bytes: u64) -> Result<Memory> {
+        self.create_as(bytes, CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR)
+    }
+
+    fn export(&self, memory: Memory) -> Result<OwnedFd> {
+        self.calmly(|api| allocation::export(api, CUmemGenericAllocationHandle(memory.0)))
+    }
+
+    fn import(&self, descriptor: BorrowedFd<'_>) -> Result<Memory> {
+        Ok(Memory(self.calmly(|api| allocation::import(api, descriptor))?.0))
+    }
+}
+
+impl Words for Context {
+    fn alloc_words(&self, bytes: usize) -> Result<(NonNull<u8>, u64)> {
+        let flags = host_alloc_flags::PORTABLE | host_alloc_flags::DEVICEMAP;
+        let (start, address) = self.calmly(|api| {
+            let start = host::alloc_with_flags(api, bytes, flags)?;
+            let address = host::device_address(api, start, 0).or_else(|error| {
+                // SAFETY: the memory was made above, and nobody knows of it.
+                unsafe { host::free(api, start) }.and(Err(error))
+            })?;
+            Ok((start, address))
+        })?;
+        Ok((NonNull::new(start.cast()).expect("the driver allocates nothing at null"), address.0))
+    }
+
+    unsafe fn free_words(&self, start: NonNull<u8>) -> Result<()> {
+        // SAFETY: the caller vouches that nothing uses the memory any more; the driver takes all that it pinned back alike.
+        unsafe { self.free_host(start) }
+    }
+
+    fn write_word(&self, stream: Stream, address: u64, value: u64) -> Result<()> {
+        self.named(stream, |api, stream| stream::write_value_64(api, stream, CUdeviceptr(address), value, 0))
+    }
+
+    fn wait_word(&self, stream: Stream, address: u64, value: u64) -> Result<()> {
+        let flags = wait_value_flags::GEQ;
+        self.named(stream, |api, stream| stream::wait_value_64(api, stream, CUdeviceptr(address), value, flags))
+    }
+}
+
+impl Registering for Context {
+    unsafe fn register(&self, start: NonNull<c_void>, bytes: usize) -> Result<()> {
+        let flags = host_register_flags::PORTABLE | host_register_flags::DEVICEMAP;
+        self.calmly(|api| {
+            // SAFETY: the caller vouches that the memory stays mapped until it is unregistered.
+            unsafe { host::register(api, start.as_ptr(), bytes, flags) }
+        })
+    }
+
+    fn address_of(&self, start: NonNull<c_void>) -> Result<u64> {
+        Ok(self.calmly(|api| host::device_address(api, start.as_ptr(), 0))?.0)
+    }
+
+    unsafe fn unregister(&self, start: NonNull<c_void>) -> Result<()> {
+        self.calmly(|api| {
+            // SAFETY: the caller vouches that no work uses the memory, nor will.
+            unsafe { host::unregister(api, start.as_ptr()) }
+        })
+    }
+}
+
+impl Contexts for Context {
+    fn another(&self) -> Result<Arc<dyn Backend>> {
+        let raw = context::create(&self.api, self.device, 0)?;
+        // Creating a context makes it current, above the thread's own.
+        match context::pop_current(&self.api).or_else(|_| context::pop_current(&self.api)) {
+            Ok(_) => Ok(Arc::new(Self { raw, origin: Origin::Created, ..*self })),
+            Err(error) => Ok(context::destroy(&self.api, raw).and(Err(error))?),
+        }
+    }
+}
+
+impl Timing for Context {
+    fn make_timed_event(&self) -> Result<Event> {
+        Ok(self.within(|api| event::create(api, event_flags::DEFAULT))?.into())
+    }
+
+    fn elapsed_ms(&self, from: Event, to: Event) -> Result<f64> {
+        Ok(f64::from(event::elapsed_ms(&self.api, from.into(), to.into())?))
+    }
+}
+
+impl Foreign for Context {
+    fn id(&self, stream: Stream) -> Result<u64> {
+        self.within(|api| stream::id(api, stream.into()))
+    }
+
+    fn takes_marks(&self, stream: Stream) -> Result<bool> {
+        self.named(stream, |api, stream| match stream::capture_status(api, stream) {
+            Ok(status) => Ok(status == CUstreamCaptureStatus::NONE),
+            // The legacy default stream waits for streams that are captured.
+            Err(error) if error.code == CUerror::STREAM_CAPTURE_IMPLICIT => Ok(false),
+            Err(error) => Err(error),
+        })
+    }
+
+    fn capture_of(&self, stream: Stream) -> Result<Option<u64>> {
+        self.within(|api| match capture::info(api, stream.into()) {
+            Ok(info) => Ok((info.status != CUstreamCaptureStatus::NONE).then_some(info.id)),
+            // The legacy default stream waits for streams that are captured, and takes part in none.
+            Err(error) if error.code == CUerror::STREAM_CAPTURE_IMPLICIT => Ok(None),
+            Err(error) => Err(error),
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! Images, kernels and launches of a CUDA context.
+
+use std::ffi::CStr;
+
+use super::{Context, Result, converted, within};
+use crate::backend::{Arguments, ImageKind, Kernels, Parameter, Shape};
+use crate::cuda::call::CallError;
+use crate::cuda::code::CUerror;
+use crate::cuda::kernel_types::{CUfunction, CUjit_option, CUmodule};
+use crate::cuda::{function, launch, module};
+use crate::error::LoadError;
+use crate::handle::{Kernel, Module, Stream};
+
+/// Room for what the driver says of an image that it refuses.
+const LOG_BYTES: usize = 8 << 10;
+
+/// As many parameters as are asked for: more than a kernel can have.
+const PARAMETERS_MAX: usize = 8192;
+
+impl Kernels for Context {
+    fn takes(&self, kind: ImageKind) -> bool {
+        match kind {
+            ImageKind::Ptx | ImageKind::Binary => true,
+        }
+    }
+
+    unsafe fn load(&self, _kind: ImageKind, image: &[u8]) -> std::result::Result<Module, LoadError> {
+        let mut log = vec![0_u8; LOG_BYTES];
+        let mut options = module::Options::new()
+            .with(CUjit_option::ERROR_LOG_BUFFER, log.as_mut_ptr() as usize)
+            .with(CUjit_option::ERROR_LOG_BUFFER_SIZE_BYTES, log.len());
+        let loaded = within(&self.api, self.raw, || {
+            // SAFETY: the caller vouches that the image ends in a NUL or is as long as its headers say; `log` has the length
+            // that is stated for it and outlives the call.
+            unsafe { module::load_with(&self.api, image.as_ptr().cast(), &mut options) }
+        });
+        match loaded {
+            Ok(module) => Ok(module.into()),
+            Err(error) if is_of_the_image(error.code) => {
+                let text = log.split(|&byte| byte == 0).next().expect("what is split has a first part");
+                Err(LoadError::Image { code: error.code.into(), log: String::from_utf8_lossy(text).trim_end().into() })
+            }
+            Err(error) => Err(LoadError::Call(error.into())),
+        }
+    }
+
+    fn unload(&self, module: Module) -> Result<()> {
+        self.calmly(|api| module::unload(api, module.into()))
+    }
+
+    fn kernel(&self, module: Module, name: &CStr) -> Result<Option<Kernel>> {
+        self.within(|api| {
+            let Some(function) = found(module::function(api, module.into(), name))? else { return Ok(None) };
+            // Loaded now, so that no launch has to: a load waits for kernels that run.
+            function::load(api, function)?;
+            Ok(Some(function.into()))
+        })
+    }
+
+    fn kernel_names(&self, module: Module) -> Result<Vec<String>> {
+        self.within(|api| {
+            let count = module::function_count(api, module.into())?;
+            let functions = module::functions(api, module.into(), count)?;
+            functions.into_iter().map(|function| function::name(api, function)).collect()
+        })
+    }
+
+    fn parameters(&self, kernel: Kernel) -> Result<Vec<Parameter>> {
+        self.within(|api| {
+            let at = |index| function::parameter(api, kernel.into(), index);
+            let mut parameters = Vec::new();
+            while parameters.len() < PARAMETERS_MAX {
+                // A refusal means that there are no more. It is asked for twice: a launch trusts the count.
+                match at(parameters.len()).or_else(|_| at(parameters.len())) {
+                    Ok(parameter) => parameters.push(Parameter { bytes: Some(parameter.bytes) }),
+                    Err(error) if error.code == CUerror::INVALID_VALUE => break,
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(parameters)
+        })
+    }
+
+    fn variable(&self, module: Module, name: &CStr) -> Result<Option<(u64, usize)>> {
+        self.within(|api| {
+            let range = found(module::global(api, module.into(), name))?;
+            Ok(range.map(|range| (range.base.0, range.bytes)))
+        })
+    }
+
+    #[inline]
+    unsafe fn launch(&self, kernel: Kernel, shape: Shape, stream: Stream, arguments: Arguments<'_>) -> Result<()> {
+        // SAFETY: the caller vouches for an argument of its size for each parameter; what the kernel does is its own.
+        Ok(unsafe { launch::kernel(&self.api, kernel.into(), shape, stream.into(), arguments.pointers) }?)
+    }
+}
+
+/// What was looked for by a name, if there is one.
+fn found<T>(outcome: std::result::Result<T, CallError>) -> std::result::Result<Option<T>, CallError> {
+    match outcome {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.code == CUerror::NOT_FOUND => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a load failed because of what the image is.
+fn is_of_the_image(code: CUerror) -> bool {
+    matches!(
+        code,
+        CUerror::INVALID_IMAGE
+            | CUerror::NO_BINARY_FOR_GPU
+            | CUerror::INVALID_PTX
+            | CUerror::UNSUPPORTED_PTX_VERSION
+            | CUerror::INVALID_SOURCE
+            | CUerror::SHARED_OBJECT_SYMBOL_NOT_FOUND
+    )
+}
+
+converted! {
+    Module = CUmodule;
+    Kernel = CUfunction;
+}
