@@ -196,6 +196,10 @@ pub enum ImageKind {
     Ptx,
     /// A cubin or a fat binary: as long as its headers say.
     Binary,
+    /// OpenCL C: a text that ends in a NUL.
+    OpenCl,
+    /// SPIR-V: words of 32 bits.
+    SpirV,
 }
 
 /// What a kernel takes.
