@@ -1,7 +1,10 @@
-//! The choice of a driver: NVIDIA's, or the software one. The only place that knows there are two.
+//! The choice of a driver: NVIDIA's, the software one, or OpenCL. The only place that knows there are several.
 //!
 //! A wish comes from the caller, or else from `FREEHOLD_DEVICE`. Without one it is NVIDIA's GPU where there is one, and
 //! the software device elsewhere.
+
+pub mod list;
+pub mod opencl;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,6 +12,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use freehold_driver::cuda::load::{self, LoadError};
 use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUerror, CallError, context, device, driver, primary};
+use freehold_driver::opencl::find;
 use freehold_softcuda::config::{Config, ConfigError};
 
 use crate::device::Device;
@@ -45,15 +49,21 @@ impl Opened {
     }
 }
 
-/// Why there is no driver. The first is a mistake in the wish, the others a lack of this machine.
+/// Why there is no driver: a mistake in the wish, or a lack of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    #[error("{0:?} is no device: say soft, cuda or cuda:N")]
+    #[error("{0:?} is no device: say soft, cuda, cuda:N, opencl or opencl:N")]
     UnknownDevice(String),
     #[error("{wish} was asked for, but {absence}; the software device, soft, needs no GPU")]
     Absent { wish: String, absence: Absence },
     #[error("cuda:{ordinal} was asked for, but this machine has {count} NVIDIA {}", if *.count == 1 { "device" } else { "devices" })]
     OutOfRange { ordinal: i32, count: usize },
+    #[error("{wish} was asked for, but {absence}; the software device, soft, needs no driver")]
+    NoOpenCl { wish: String, absence: find::Absence },
+    #[error("opencl:{ordinal} was asked for, but this machine has {count} OpenCL {}", if *.count == 1 { "device" } else { "devices" })]
+    BeyondOpenCl { ordinal: usize, count: usize },
+    #[error("{wish} was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N")]
+    NotCuda { wish: String },
     #[error("{ordinal} is no number of a device: they begin with 0")]
     NoSuchNumber { ordinal: i32 },
     #[error("device {ordinal} was asked for, but the driver has {count}, and their numbers begin with 0")]
@@ -219,12 +229,16 @@ enum Asked {
     Cuda {
         ordinal: Option<i32>,
     },
+    /// The first device, where no ordinal is named.
+    OpenCl {
+        ordinal: Option<usize>,
+    },
 }
 
 impl Asked {
     fn ordinal(self) -> Option<i32> {
         match self {
-            Self::Soft => None,
+            Self::Soft | Self::OpenCl { .. } => None,
             Self::Cuda { ordinal } => ordinal,
         }
     }
@@ -234,12 +248,17 @@ impl Asked {
         match text {
             "soft" => Ok(Self::Soft),
             "cuda" => Ok(Self::Cuda { ordinal: None }),
+            "opencl" => Ok(Self::OpenCl { ordinal: None }),
             _ => {
-                let digits = text.strip_prefix("cuda:").ok_or_else(unknown)?;
+                let (driver, digits) = text.split_once(':').ok_or_else(unknown)?;
                 if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
                     return Err(unknown());
                 }
-                Ok(Self::Cuda { ordinal: Some(digits.parse().map_err(|_| unknown())?) })
+                match driver {
+                    "cuda" => Ok(Self::Cuda { ordinal: Some(digits.parse().map_err(|_| unknown())?) }),
+                    "opencl" => Ok(Self::OpenCl { ordinal: Some(digits.parse().map_err(|_| unknown())?) }),
+                    _ => Err(unknown()),
+                }
             }
         }
     }
@@ -296,6 +315,7 @@ fn choose(wish: Option<Wish>, probe: impl FnOnce() -> Result<Nvidia, Absence>) -
             let nvidia = probe().map_err(|absence| OpenError::Absent { wish: format!("cuda:{ordinal}"), absence })?;
             cuda(&nvidia, ordinal)
         }
+        Some(Wish { asked: Asked::OpenCl { ordinal }, .. }) => Err(OpenError::NotCuda { wish: opencl::named(ordinal) }),
         None => match probe() {
             Ok(nvidia) => cuda(&nvidia, 0),
             Err(absence) => Ok(soft(absence.to_string())),
@@ -433,16 +453,26 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_word_names_the_three_forms() {
+    fn an_unknown_word_names_the_forms() {
         let error = Asked::parse("gpu").unwrap_err();
-        assert_eq!(error.to_string(), "\"gpu\" is no device: say soft, cuda or cuda:N");
+        assert_eq!(error.to_string(), "\"gpu\" is no device: say soft, cuda, cuda:N, opencl or opencl:N");
     }
 
     #[test]
     fn an_ordinal_is_digits_that_fit() {
-        for text in ["cuda:", "cuda:-1", "cuda:+1", "cuda:x", "cuda:1 ", "cuda:99999999999", "cuda1", "Soft", ""] {
+        let texts = ["cuda:", "cuda:-1", "cuda:+1", "cuda:x", "cuda:1 ", "cuda:99999999999", "cuda1", "Soft", ""];
+        for text in texts.into_iter().chain(["opencl:", "opencl:-1", "opencl:x", "opencl1", "hip:0"]) {
             assert_eq!(Asked::parse(text), Err(OpenError::UnknownDevice(text.to_owned())), "{text:?}");
         }
+    }
+
+    #[test]
+    fn opencl_is_no_cuda_driver_and_none_is_loaded_for_it() {
+        let error = choose(caller("opencl:1"), || panic!("NVIDIA's library was loaded")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "opencl:1 was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N"
+        );
     }
 
     #[test]
