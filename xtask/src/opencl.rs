@@ -9,28 +9,17 @@ const POCL: &str = "/etc/OpenCL/vendors/pocl.icd";
 
 const PACKAGES: [&str; 2] = ["pocl-opencl-icd", "ocl-icd-libopencl1"];
 
-/// The files of the library's tests that hold for every kind of device.
-const CONTRACT: &[&str] = &[
-    "arena",
-    "modules",
-    "never_waits",
-    "order",
-    "pool_model",
-    "pool_review",
-    "pool_threads",
-    "races",
-    "threads",
-    "uploads",
-    "vector",
-];
+/// How memory is had of the device.
+const MANNERS: [&str; 2] = ["svm", "buffers"];
 
 /// Has PoCL installed, and runs everything that is to hold on it.
 pub(crate) fn contract() -> Result<(), Failure> {
     install()?;
     run(cargo(&["test", "--package", "freehold-driver", "--test", "opencl"]).env("FREEHOLD_DEVICE", "opencl"))?;
-    let mut tests = vec!["test", "--package", "freehold"];
-    tests.extend(CONTRACT.iter().flat_map(|name| ["--test", name]));
-    run(cargo(&tests).env("FREEHOLD_DEVICE", "opencl"))?;
+    for manner in MANNERS {
+        let mut tests = cargo(&["test", "--package", "freehold", "--test", "contract"]);
+        run(tests.env("FREEHOLD_DEVICE", "opencl").env("FREEHOLD_OPENCL_MEMORY", manner))?;
+    }
     run(&mut cargo(&["run", "--", "lab", "--device", "opencl"]))
 }
 

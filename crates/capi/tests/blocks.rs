@@ -251,7 +251,7 @@ fn a_block_that_a_handle_holds_is_not_freed_by_its_address_and_stays_usable() {
     free(alloc(512, other), other);
     for len in [500, 3 * MIB] {
         let mut held = stream.upload(&vec![5_u8; len]).unwrap();
-        let address = ptr::without_provenance_mut(held.address().0 as usize);
+        let address = ptr::without_provenance_mut(held.address() as usize);
         for named in [handle(0), other] {
             assert_eq!(wrong(address, 0, named), FreeholdError::NotYours as i32);
             assert!(freehold_realloc(address, 100, 0, named).is_null());

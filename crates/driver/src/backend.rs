@@ -50,6 +50,9 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// Takes memory of [`alloc`](Self::alloc) back. This may wait for all work of the context.
     fn free(&self, address: u64) -> Result<()>;
 
+    /// Whether the host reads and writes device memory, by itself, at the address at which the device does.
+    fn is_host_visible(&self, address: u64) -> Result<bool>;
+
     /// Memory of the host that copies are fast from and to, in all contexts of the device.
     fn alloc_host(&self, bytes: usize) -> Result<NonNull<u8>>;
 
@@ -59,7 +62,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// Nothing uses the memory from the call on, and no work that does is pending.
     unsafe fn free_host(&self, start: NonNull<u8>) -> Result<()>;
 
-    // Streams, and events in them. An event is good in streams of all contexts of the device.
+    // Streams, and events in them. An event can be named in all contexts of the device.
 
     /// A stream that waits for no other by itself.
     fn make_stream(&self) -> Result<Stream>;
@@ -200,6 +203,17 @@ pub enum ImageKind {
     OpenCl,
     /// SPIR-V: words of 32 bits.
     SpirV,
+}
+
+impl fmt::Display for ImageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ptx => "PTX",
+            Self::Binary => "binary for an NVIDIA GPU",
+            Self::OpenCl => "OpenCL C",
+            Self::SpirV => "SPIR-V",
+        })
+    }
 }
 
 /// What a kernel takes.

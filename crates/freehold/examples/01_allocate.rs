@@ -17,7 +17,7 @@ pub fn run(device: &Device) -> Result<()> {
     stream.launch(&scale, Grid::cover(4u32, 32), (&mut x, 2.0f32, 4u32))?;
     println!("four numbers, doubled: {:?}", stream.download(&x)?);
 
-    let address = x.address().0;
+    let address = x.address();
     if let Some(owner) = device.owner_of(address + 7) {
         println!("{:#x} lies in {owner}, in {} and {}", address + 7, owner.context, stream.id());
     }
@@ -25,6 +25,6 @@ pub fn run(device: &Device) -> Result<()> {
     drop(x);
     println!("dropped, and kept by the pool: {} bytes", device.totals().cached_bytes);
     let again = stream.alloc::<u8>(16)?;
-    println!("16 bytes anew, without a call of the driver: at {:#x} again: {}", address, again.address().0 == address);
+    println!("16 bytes anew, without a call of the driver: at {:#x} again: {}", address, again.address() == address);
     Ok(())
 }

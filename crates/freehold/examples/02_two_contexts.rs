@@ -16,13 +16,13 @@ pub fn run(device: &Device) -> Result<()> {
     there.launch(&add, Grid::cover(3u32, 32), (&mut x, 10u32, 3u32))?;
     println!("allocated in {}, changed by a kernel of {}: {:?}", first.id(), second.id(), here.download(&x)?);
 
-    let address = x.address().0;
+    let address = x.address();
     std::thread::scope(|scope| {
         scope.spawn(move || x.close().map_err(|(_, error)| error)).join().expect("a release does not panic")
     })?;
     println!("released in a thread without a context; {} blocks are owned", device.blocks().len());
     let weights = here.alloc_tagged::<u32>(3, "weights")?;
-    println!("the next block of {} is the same memory: {}", first.id(), weights.address().0 == address);
+    println!("the next block of {} is the same memory: {}", first.id(), weights.address() == address);
 
     match first.close() {
         Ok(()) => println!("no block is lost by this"),

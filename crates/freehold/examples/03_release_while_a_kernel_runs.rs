@@ -18,7 +18,7 @@ pub fn run(device: &Device) -> Result<()> {
     let (stream, other) = (device.stream()?, device.stream()?);
 
     let mut x = stream.zeros::<u32>(1 << 16)?;
-    let address = x.address().0;
+    let address = x.address();
     stream.launch(&spend, Grid::line(1, 1), (SPEND_NS,))?;
     stream.launch(&add, Grid::cover(1u32 << 16, 256), (&mut x, 1u32, 1u32 << 16))?;
 
@@ -28,14 +28,14 @@ pub fn run(device: &Device) -> Result<()> {
 
     let start = Instant::now();
     let same = stream.alloc::<u32>(1 << 16)?;
-    println!("its stream has the memory at once, in {:?}: {}", start.elapsed(), same.address().0 == address);
+    println!("its stream has the memory at once, in {:?}: {}", start.elapsed(), same.address() == address);
     drop(same);
     let another = other.alloc::<u32>(1 << 16)?;
-    println!("another stream has it: {}", another.address().0 == address);
+    println!("another stream has it: {}", another.address() == address);
     println!("the kernel has passed: {}", stream.is_idle()?);
 
     stream.synchronize()?;
     let passed = other.alloc::<u32>(1 << 16)?;
-    println!("when the kernel has passed, the other stream has it too: {}", passed.address().0 == address);
+    println!("when the kernel has passed, the other stream has it too: {}", passed.address() == address);
     Ok(())
 }

@@ -22,12 +22,12 @@ pub fn run(device: &Device) -> Result<()> {
 
     other.launch(&spend, Grid::line(1, 1), (5_000_000u64,))?;
     other.launch(&sum, grid, (&x, &mut total, n))?;
-    let address = x.address().0;
+    let address = x.address();
     drop(x);
     let state = device.owner_of(address).map(|owner| owner.state);
     println!("dropped while {} is still to read it: {state:?}", other.id());
     let mut y = stream.upload(&vec![-1.0f32; n as usize])?;
-    println!("a new block of its size lies elsewhere: {}", y.address().0 != address);
+    println!("a new block of its size lies elsewhere: {}", y.address() != address);
     println!("the second sum is of the old block: {:?}", other.download(&total)?);
 
     // The way by hand: an event of one stream that the other waits for, on the device.

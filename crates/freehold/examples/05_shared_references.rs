@@ -22,7 +22,7 @@ fn total_of(device: &Device, x: Shared<f32>) -> Result<f32> {
 pub fn run(device: &Device) -> Result<()> {
     let stream = device.stream()?;
     let x = stream.upload(&vec![0.5f32; 1000])?.share();
-    let address = x.address().0;
+    let address = x.address();
     println!("shared, with {} reference", x.count());
 
     let (second, third) = (x.clone(), x.clone());

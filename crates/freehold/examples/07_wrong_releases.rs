@@ -2,7 +2,6 @@
 //! not at all; here each says which wrong it is, and changes nothing.
 
 use freehold::{Adoption, Device, Image, Result};
-use freehold_driver::cuda::CUdeviceptr;
 
 fn main() -> Result<()> {
     run(&freehold::open()?)
@@ -18,11 +17,11 @@ fn wrong(device: &Device, what: &str, address: u64) {
 pub fn run(device: &Device) -> Result<()> {
     let stream = device.stream()?;
     let held = stream.alloc_tagged::<u32>(100, "the matrix")?;
-    wrong(device, "an address within a block", held.address().0 + 8);
-    wrong(device, "a block that somebody holds", held.address().0);
+    wrong(device, "an address within a block", held.address() + 8);
+    wrong(device, "a block that somebody holds", held.address());
 
     // For other people's code: the block is its address from now on.
-    let address = held.into_address().0;
+    let address = held.into_address();
     device.release(address)?;
     wrong(device, "the same address a second time", address);
     wrong(device, "an address that nobody ever got", 16);
@@ -34,12 +33,12 @@ pub fn run(device: &Device) -> Result<()> {
     drop(adopted);
 
     // As if another process had shared it: no allocation of this process lies so low.
-    let imported = device.adopt(CUdeviceptr(1 << 20), 4096, Adoption::Imported { process: 1 }, "another process's")?;
+    let imported = device.adopt(1 << 20, 4096, Adoption::Imported { process: 1 }, "another process's")?;
     wrong(device, "imported memory", 1 << 20);
     drop(imported);
 
     let context = device.context()?;
-    let address = context.stream()?.alloc::<u8>(100)?.into_address().0;
+    let address = context.stream()?.alloc::<u8>(100)?.into_address();
     context.close_with_blocks().map_err(|(_, error)| error)?;
     wrong(device, "a block whose context is destroyed", address);
     Ok(())

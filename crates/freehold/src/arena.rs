@@ -9,8 +9,6 @@ use std::ops::{Range, RangeBounds};
 use std::panic::Location;
 use std::sync::Arc;
 
-use freehold_driver::cuda::CUdeviceptr;
-
 use crate::block::sealed::Sealed;
 use crate::block::{Block, Plain, Source, Target, View, ViewMut};
 use crate::context::Context;
@@ -99,7 +97,7 @@ impl Arena {
         Ok(Self { block, taken_bytes: 0, pieces: Vec::new(), past })
     }
 
-    pub fn address(&self) -> CUdeviceptr {
+    pub fn address(&self) -> u64 {
         self.block.address()
     }
 
@@ -180,7 +178,7 @@ impl<'s> Scope<'s> {
             return Err(Error::NothingAsked);
         }
         let region = self.arena.region(bytes as u64)?;
-        let address = self.arena.address().0 + region.range.start;
+        let address = self.arena.address() + region.range.start;
         Ok(Piece { region, address, len, scope: PhantomData, elements: PhantomData })
     }
 
@@ -207,8 +205,8 @@ pub struct Piece<'s, T> {
 }
 
 impl<T: Plain> Piece<'_, T> {
-    pub fn address(&self) -> CUdeviceptr {
-        CUdeviceptr(self.address)
+    pub fn address(&self) -> u64 {
+        self.address
     }
 
     pub fn len(&self) -> usize {
@@ -231,14 +229,23 @@ impl<T: Plain> Piece<'_, T> {
 
     fn whole(&self, access: Access) -> Used<'_> {
         let Region { uses, context, .. } = &*self.region;
-        Used { uses, context, base: self.address, access, is_ordered: true, permission: Permission::ReadWrite }
+        Used {
+            uses,
+            context,
+            base: self.address,
+            start: self.address,
+            bytes: (self.len * size_of::<T>()) as u64,
+            access,
+            is_ordered: true,
+            permission: Permission::ReadWrite,
+        }
     }
 }
 
 impl<T> Sealed for Piece<'_, T> {}
 
 impl<T: Plain> Source<T> for Piece<'_, T> {
-    fn address(&self) -> CUdeviceptr {
+    fn address(&self) -> u64 {
         Piece::address(self)
     }
 
@@ -252,7 +259,7 @@ impl<T: Plain> Source<T> for Piece<'_, T> {
 }
 
 impl<T: Plain> Target<T> for Piece<'_, T> {
-    fn address(&self) -> CUdeviceptr {
+    fn address(&self) -> u64 {
         Piece::address(self)
     }
 

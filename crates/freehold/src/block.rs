@@ -5,7 +5,6 @@ use std::ops::{Bound, RangeBounds};
 use std::panic::Location;
 use std::sync::Arc;
 
-use freehold_driver::cuda::CUdeviceptr;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use self::sealed::Sealed;
@@ -36,7 +35,7 @@ impl<T> Sealed for ViewMut<'_, T> {}
 
 /// What work reads: a block, a reference to one, or a part of one. No other type can be one: copies trust the address.
 pub trait Source<T>: Sealed {
-    fn address(&self) -> CUdeviceptr;
+    fn address(&self) -> u64;
     /// In elements.
     fn len(&self) -> usize;
     fn is_empty(&self) -> bool {
@@ -47,7 +46,7 @@ pub trait Source<T>: Sealed {
 
 /// What work writes: a block, or a part of one. No other type can be one: copies trust the address.
 pub trait Target<T>: Sealed {
-    fn address(&self) -> CUdeviceptr;
+    fn address(&self) -> u64;
     /// In elements.
     fn len(&self) -> usize;
     fn is_empty(&self) -> bool {
@@ -99,7 +98,7 @@ impl<T: Plain> Block<T> {
         Self { holding: Box::new(holding), elements: PhantomData }
     }
 
-    pub fn address(&self) -> CUdeviceptr {
+    pub fn address(&self) -> u64 {
         self.holding.address
     }
 
@@ -210,7 +209,7 @@ impl<T: Plain> Block<T> {
 
     /// Lets go of the block for other people's code: from now on it is released by its address, with
     /// [`Device::release`](crate::Device::release).
-    pub fn into_address(self) -> CUdeviceptr {
+    pub fn into_address(self) -> u64 {
         let core = self.holding.context.inner.core.clone();
         core.let_go(*self.holding)
     }
@@ -253,7 +252,7 @@ impl<T: Plain> Shared<T> {
         }
     }
 
-    pub fn address(&self) -> CUdeviceptr {
+    pub fn address(&self) -> u64 {
         self.holding.address
     }
 
@@ -274,7 +273,7 @@ impl<T: Plain> Shared<T> {
 /// A part of a block, for reading. What orders its uses is the whole block.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a, T> {
-    /// What it is a part of.
+    /// What it is a part of, and which.
     whole: Used<'a>,
     /// In elements.
     start: usize,
@@ -297,7 +296,9 @@ impl<'a, T: Plain> View<'a, T> {
         if start >= end || end > elements {
             return Err(Error::OutsideOfBlock { start, end, elements });
         }
-        Ok(Self { whole, start: offset + start, len: end - start, elements: PhantomData })
+        let (start, len) = (offset + start, end - start);
+        let whole = Used { start: place::<T>(whole.base, start), bytes: (len * size_of::<T>()) as u64, ..whole };
+        Ok(Self { whole, start, len, elements: PhantomData })
     }
 
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'a, T>> {
@@ -318,6 +319,16 @@ impl<'a, T: Plain> ViewMut<'a, T> {
         Ok(Self { view: View::new(whole, 0, elements, range)?, exclusive: PhantomData })
     }
 
+    /// The elements of a range.
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
+        self.view.view(range)
+    }
+
+    /// The elements of a range, to write.
+    pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
+        Ok(ViewMut { view: self.view.view(range)?, exclusive: PhantomData })
+    }
+
     /// Two parts that share nothing: the elements before `middle`, and the others.
     pub fn split_at(self, middle: usize) -> Result<(ViewMut<'a, T>, ViewMut<'a, T>)> {
         let (low, high) = (self.view.view(..middle)?, self.view.view(middle..)?);
@@ -334,7 +345,7 @@ pub struct Unordered<'a, T> {
 macro_rules! source {
     ($kind:ty, $at:ident => $address:expr, $len:expr, $used:expr) => {
         impl<T: Plain> Source<T> for $kind {
-            fn address(&self) -> CUdeviceptr {
+            fn address(&self) -> u64 {
                 let $at = self;
                 $address
             }
@@ -358,7 +369,7 @@ source!(View<'_, T>, it => place::<T>(it.whole.base, it.start), it.len, it.whole
 source!(ViewMut<'_, T>, it => Source::address(&it.view), it.view.len, it.view.whole);
 
 impl<T: Plain> Target<T> for Block<T> {
-    fn address(&self) -> CUdeviceptr {
+    fn address(&self) -> u64 {
         self.holding.address
     }
 
@@ -372,7 +383,7 @@ impl<T: Plain> Target<T> for Block<T> {
 }
 
 impl<T: Plain> Target<T> for ViewMut<'_, T> {
-    fn address(&self) -> CUdeviceptr {
+    fn address(&self) -> u64 {
         Source::address(&self.view)
     }
 
@@ -386,11 +397,11 @@ impl<T: Plain> Target<T> for ViewMut<'_, T> {
 }
 
 impl<T: Plain> Unordered<'_, T> {
-    pub(crate) fn parts(&self) -> (CUdeviceptr, Used<'_>) {
+    pub(crate) fn parts(&self) -> (u64, Used<'_>) {
         (Source::address(&self.view), Used { access: Access::Write, is_ordered: false, ..self.view.whole })
     }
 }
 
-fn place<T>(base: u64, start: usize) -> CUdeviceptr {
-    CUdeviceptr(base + (start * size_of::<T>()) as u64)
+fn place<T>(base: u64, start: usize) -> u64 {
+    base + (start * size_of::<T>()) as u64
 }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use freehold_driver::cuda::{Api, CUdeviceptr, CUstream, CallError, stream, wait_value_flags};
+use freehold_driver::{CallError, Words, handle};
 
 use crate::context::Context;
 use crate::device::Device;
@@ -25,7 +25,7 @@ pub struct Clock {
     /// Its bytes are whole words.
     words: Pinned,
     /// Where the device sees the first word.
-    address: CUdeviceptr,
+    address: u64,
     /// The last use in each stream.
     uses: Mutex<Vec<Mark>>,
 }
@@ -39,9 +39,7 @@ impl Device {
     pub fn clock(&self, descriptor: BorrowedFd<'_>, words: usize) -> Result<Clock> {
         let (context, core) = (&self.primary, &self.primary.inner.core);
         core.tidy()?;
-        if !core.writes_words() {
-            return Err(Error::NoWords);
-        }
+        let by = core.backend.registering().filter(|_| core.writes_words()).ok_or(Error::NoWords)?;
         let bytes = words.checked_mul(WORD_BYTES).filter(|&bytes| bytes <= isize::MAX as usize);
         let bytes = bytes.ok_or(Error::TooManyElements { elements: words, element_bytes: WORD_BYTES })?;
         if bytes == 0 {
@@ -52,7 +50,7 @@ impl Device {
             return Err(Error::ClockShort { words, wanted_bytes: bytes as u64, bytes: had_bytes });
         }
         let words = Pinned::map(descriptor, bytes)?;
-        let address = words.register(core, &context.inner.hall)?;
+        let address = words.register(by, core, &context.inner.hall)?;
         Ok(Clock { context: context.clone(), words, address, uses: Mutex::default() })
     }
 }
@@ -90,12 +88,12 @@ impl Clock {
         unsafe { std::slice::from_raw_parts(self.words.start().as_ptr().cast::<AtomicU64>(), self.len()) }
     }
 
-    fn address_of(&self, word: usize) -> Result<CUdeviceptr> {
+    fn address_of(&self, word: usize) -> Result<u64> {
         let words = self.len();
         if word >= words {
             return Err(Error::NoSuchWord { word, words });
         }
-        Ok(CUdeviceptr(self.address.0 + (word * WORD_BYTES) as u64))
+        Ok(self.address + (word * WORD_BYTES) as u64)
     }
 }
 
@@ -106,7 +104,7 @@ impl Stream {
     /// [`Error::NoSuchWord`].
     pub fn write_word(&self, clock: &Clock, word: usize, value: u64) -> Result<()> {
         let address = clock.address_of(word)?;
-        self.put_at(clock, "write word", |api, raw| stream::write_value_64(api, raw, address, value, 0))
+        self.put_at(clock, "write word", |words, raw| words.write_word(raw, address, value))
     }
 
     /// Lets the work that is put in from now on wait, on the device, until a word of a clock has come to `value`. Words count
@@ -117,8 +115,7 @@ impl Stream {
     /// [`Error::NoSuchWord`].
     pub fn wait_word(&self, clock: &Clock, word: usize, value: u64) -> Result<()> {
         let address = clock.address_of(word)?;
-        let flags = wait_value_flags::GEQ;
-        self.put_at(clock, "wait for word", |api, raw| stream::wait_value_64(api, raw, address, value, flags))
+        self.put_at(clock, "wait for word", |words, raw| words.wait_word(raw, address, value))
     }
 
     /// Puts work in that uses a clock, in no order with that of other streams.
@@ -126,13 +123,15 @@ impl Stream {
         &self,
         clock: &Clock,
         name: &str,
-        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+        work: impl FnOnce(&dyn Words, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
         self.context.inner.check()?;
         if !Arc::ptr_eq(&self.context.inner.core, &clock.context.inner.core) {
             return Err(Error::OtherDevice { what: "a clock" });
         }
-        let mark = self.put_ordered(name, &[], work)?;
+        let mark = self.put_ordered(name, &[], |backend, raw| {
+            work(backend.words().expect("a clock is made where streams write words"), raw)
+        })?;
         note_in(&mut clock.uses.lock().unwrap_or_else(PoisonError::into_inner), mark);
         Ok(())
     }

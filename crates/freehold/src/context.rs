@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, RwLockReadGuard};
 
-use freehold_driver::cuda::{CUcontext, context};
+use freehold_driver::Backend;
 
 use crate::core::{Core, Hall, PRIMARY};
 use crate::error::{Closed, Error, Result};
@@ -29,24 +29,19 @@ pub(crate) struct Inner {
 
 impl Context {
     pub(crate) fn primary(core: Arc<Core>) -> Self {
-        let raw = core.primary;
-        Self::new(core, PRIMARY, raw)
+        let backend = core.backend.clone();
+        Self::new(core, PRIMARY, backend)
     }
 
     pub(crate) fn create(core: &Arc<Core>) -> Result<Self> {
         core.check()?;
-        let api = &core.api;
-        let failed = |error| core.failed(error);
-        let raw = context::create(api, core.ordinal, 0).map_err(failed)?;
-        // Creating a context makes it current, above the thread's own.
-        let popped = context::pop_current(api).or_else(|_| context::pop_current(api));
-        let created = Self::new(core.clone(), core.next_context(), raw);
-        popped.map_err(failed)?;
-        Ok(created)
+        let contexts = core.backend.contexts().ok_or(Error::OneContext)?;
+        let backend = contexts.another().map_err(|error| core.failed(error))?;
+        Ok(Self::new(core.clone(), core.next_context(), backend))
     }
 
-    fn new(core: Arc<Core>, id: ContextId, raw: CUcontext) -> Self {
-        let hall = Arc::new(Hall::new(id, raw));
+    fn new(core: Arc<Core>, id: ContextId, backend: Arc<dyn Backend>) -> Self {
+        let hall = Arc::new(Hall::new(id, backend));
         Self { inner: Arc::new(Inner { core, hall, closed: AtomicBool::new(false) }) }
     }
 
@@ -70,8 +65,7 @@ impl Context {
         let shared = self.inner.enter()?;
         let core = &self.inner.core;
         let marks: Vec<_> = core.tracks_of(self.id()).into_iter().map(|track| (track.now().position, track)).collect();
-        crate::current::within(&core.api, self.inner.hall.raw, || context::synchronize(&core.api))
-            .map_err(|error| core.failed(error))?;
+        self.inner.hall.backend.synchronize().map_err(|error| core.failed(error))?;
         for (position, track) in marks {
             track.note_passed(position);
         }

@@ -6,19 +6,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUstream, CallError, device, event,
-    event_flags, primary,
-};
+use freehold_driver::handle::{self, Event};
+use freehold_driver::{Backend, CallError};
 
 use crate::counters::{Counters, Slot};
-use crate::current::within;
 use crate::error::{Error, Result};
-use crate::fault::{self, Fault, Suspect};
+use crate::fault::{Fault, Suspect};
 use crate::fork::Family;
 use crate::holding::Holding;
+use crate::lane::{Lane, Lanes};
 use crate::later::Later;
 use crate::ledger::{BlockId, ContextId, Kind, Ledger, Mark, Owner, State, StreamId, WrongRelease};
 use crate::pool::record::{Seen, Stage};
@@ -38,19 +37,17 @@ const TROUBLES_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) api: Api,
-    pub(crate) ordinal: CUdevice,
-    /// The primary context, retained for as long as this lives, or one of other people's that serves in its place.
-    pub(crate) primary: CUcontext,
-    /// Whether others made that context, and destroy it.
-    is_adopted: bool,
-    /// Whether streams can write words.
-    writes_words: bool,
+    /// The primary context, kept for as long as this lives, or one of other people's that serves in its place.
+    pub(crate) backend: Arc<dyn Backend>,
+    /// Whether the host reaches the memory of blocks where the device does, once somebody has asked.
+    pub(crate) is_host_visible: OnceLock<bool>,
     pub(crate) process: u32,
     opened: Instant,
     /// Who owns what is not of the pool.
     ledger: Mutex<Ledger>,
     tracks: Mutex<Tracks>,
+    /// Who is lent memory, and is no stream.
+    pub(crate) lanes: Lanes,
     pub(crate) counters: Counters,
     pub(crate) staging: Staging,
     /// What waits until nothing of its context is pending.
@@ -76,11 +73,11 @@ pub(crate) struct Tracks {
     pub(crate) live: BTreeMap<StreamId, Arc<Track>>,
 }
 
-/// A context's handle and what guards it.
+/// A context and what guards it.
 #[derive(Debug)]
 pub(crate) struct Hall {
     pub(crate) id: ContextId,
-    pub(crate) raw: CUcontext,
+    pub(crate) backend: Arc<dyn Backend>,
     /// Held shared while work is put into a stream of the context, and alone while a call is made that waits for all work:
     /// such a call is made only where none is pending.
     pub(crate) gate: RwLock<()>,
@@ -89,8 +86,8 @@ pub(crate) struct Hall {
 }
 
 impl Hall {
-    pub(crate) fn new(id: ContextId, raw: CUcontext) -> Self {
-        Self { id, raw, gate: RwLock::new(()), is_destroyed: AtomicBool::new(false) }
+    pub(crate) fn new(id: ContextId, backend: Arc<dyn Backend>) -> Self {
+        Self { id, backend, gate: RwLock::new(()), is_destroyed: AtomicBool::new(false) }
     }
 
     /// Keeps the context from being destroyed until the guard is dropped. The gate is never waited for by who wants it
@@ -101,34 +98,23 @@ impl Hall {
 }
 
 impl Core {
-    pub(crate) fn new(api: Api, ordinal: CUdevice) -> Result<Self> {
-        let primary = primary::retain(&api, ordinal)?;
-        let core = Self::within_context(api, ordinal, primary);
-        core.or_else(|error| primary::release(&api, ordinal).map_err(Error::from).and(Err(error)))
+    /// Takes a context over, and closes it when it goes, or cannot be.
+    pub(crate) fn new(backend: Arc<dyn Backend>) -> Result<Self> {
+        let core = Self::over(backend.clone());
+        core.or_else(|error| backend.close().map_err(Error::from).and(Err(error)))
     }
 
-    /// As [`new`](Self::new), with a context that others made where the primary one would be.
-    pub(crate) fn adopting(api: Api, ordinal: CUdevice, context: CUcontext) -> Result<Self> {
-        let mut core = Self::within_context(api, ordinal, context)?;
-        core.is_adopted = true;
-        Ok(core)
-    }
-
-    fn within_context(api: Api, ordinal: CUdevice, primary: CUcontext) -> Result<Self> {
-        let writes_words = device::attribute(&api, ordinal, CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS)? != 0;
+    fn over(backend: Arc<dyn Backend>) -> Result<Self> {
         let family = Family::new().map_err(|error| Error::System { kind: error.kind() })?;
-        let total_bytes = device::total_bytes(&api, ordinal)? as u64;
-        let pool = Pool::new(&api, primary, ordinal, total_bytes, family)?;
+        let pool = Pool::new(backend.clone(), family)?;
         Ok(Self {
-            api,
-            ordinal,
-            primary,
-            is_adopted: false,
-            writes_words,
+            backend,
+            is_host_visible: OnceLock::new(),
             process: std::process::id(),
             opened: Instant::now(),
             ledger: Mutex::default(),
             tracks: Mutex::default(),
+            lanes: Lanes::default(),
             counters: Counters::default(),
             staging: Staging::default(),
             later: Mutex::default(),
@@ -144,8 +130,9 @@ impl Core {
         })
     }
 
+    /// Whether streams write words.
     pub(crate) fn writes_words(&self) -> bool {
-        self.writes_words
+        self.backend.words().is_some()
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -180,7 +167,7 @@ impl Core {
 
     /// What a refused call means. The first fault that stays is kept, with the kernels that may have made it.
     pub(crate) fn failed(&self, error: CallError) -> Error {
-        if !fault::stays(error.code) {
+        if !error.stays() {
             return Error::Call(error);
         }
         self.failed_for_good(error)
@@ -244,27 +231,31 @@ impl Core {
 
     /// Makes a stream and its track.
     pub(crate) fn add_stream(&self, hall: &Arc<Hall>) -> Result<Arc<Track>> {
-        let make = || within(&self.api, hall.raw, || crate::stream::make(&self.api));
+        let make = || crate::stream::make(&*hall.backend);
         self.add_track(make, |id, made, slot| Track::new(id, hall.clone(), made, slot))
     }
 
     /// Makes the track of a stream that others made.
-    pub(crate) fn add_foreign_stream(&self, raw: CUstream, trust: Trust) -> Result<Arc<Track>> {
-        let make = || Ok((raw, self.named(|api| event::create(api, event_flags::DISABLE_TIMING))?));
-        let hall = Arc::new(Hall::new(PRIMARY, self.primary));
-        self.add_track(make, |id, made, slot| Track::foreign(id, hall, made, slot, trust))
+    pub(crate) fn add_foreign_stream(
+        &self,
+        raw: handle::Stream,
+        thread: Option<ThreadId>,
+        trust: Trust,
+    ) -> Result<Arc<Track>> {
+        let make = || Ok((raw, self.backend.make_event()?));
+        let hall = Arc::new(Hall::new(PRIMARY, self.backend.clone()));
+        self.add_track(make, |id, made, slot| Track::foreign(id, hall, made, slot, thread, trust))
     }
 
     /// Makes a track of what `make` makes, with a word where streams write them.
     fn add_track(
         &self,
-        make: impl FnOnce() -> std::result::Result<(CUstream, CUevent), CallError>,
-        track: impl FnOnce(StreamId, (CUstream, CUevent), Option<Slot>) -> Track,
+        make: impl FnOnce() -> std::result::Result<(handle::Stream, Event), CallError>,
+        track: impl FnOnce(StreamId, (handle::Stream, Event), Option<Slot>) -> Track,
     ) -> Result<Arc<Track>> {
-        let slot = if self.writes_words {
-            Some(self.counters.take(&self.api, self.primary).map_err(|error| self.failed(error))?)
-        } else {
-            None
+        let slot = match self.backend.words() {
+            Some(words) => Some(self.counters.take(words).map_err(|error| self.failed(error))?),
+            None => None,
         };
         let made = match make() {
             Ok(made) => made,
@@ -283,14 +274,6 @@ impl Core {
         Ok(track)
     }
 
-    /// Makes a call with the primary context current.
-    pub(crate) fn named<R>(
-        &self,
-        call: impl FnOnce(&Api) -> std::result::Result<R, CallError>,
-    ) -> std::result::Result<R, CallError> {
-        within(&self.api, self.primary, || call(&self.api))
-    }
-
     pub(crate) fn track(&self, id: StreamId) -> Option<Arc<Track>> {
         self.tracks().live.get(&id).cloned()
     }
@@ -299,14 +282,34 @@ impl Core {
         self.tracks().live.values().filter(|track| track.context == context).cloned().collect()
     }
 
-    /// Everything that was put into streams of all contexts so far.
+    /// Everything that was put into streams of all contexts so far, and all that was lent.
     pub(crate) fn marks_of_all(&self) -> Vec<Mark> {
-        self.tracks().live.values().map(|track| track.now()).collect()
+        let mut marks: Vec<_> = self.tracks().live.values().map(|track| track.now()).collect();
+        marks.extend(self.lanes.marks());
+        marks
     }
 
     /// Whether the device has come to a mark, without asking the driver. A track that is gone has passed everything.
     pub(crate) fn has_passed(&self, mark: Mark) -> bool {
+        if Lane::is_of_one(mark.stream) {
+            return self.lanes.of(mark.stream).has_passed(mark.position);
+        }
         self.track(mark.stream).is_none_or(|track| track.has_passed(mark.position))
+    }
+
+    /// Waits on the host until the device, or who was lent memory, has come to a mark.
+    pub(crate) fn wait_for_mark(&self, mark: Mark) -> Result<()> {
+        if Lane::is_of_one(mark.stream) {
+            self.lanes.of(mark.stream).wait(mark.position);
+        } else if let Some(track) = self.track(mark.stream) {
+            track.wait_on_host(mark.position).map_err(|error| self.failed(error))?;
+        }
+        Ok(())
+    }
+
+    /// A lane that serves nobody.
+    pub(crate) fn take_lane(&self) -> Result<Arc<Lane>> {
+        self.lanes.take(&self.counters, self.backend.words()).map_err(|error| self.failed(error))
     }
 
     /// Sees to it that the host will hear of these.
@@ -334,20 +337,20 @@ impl Core {
     fn at_each(
         &self,
         marks: &[Mark],
-        act: impl Fn(&Track, &Api, u64) -> std::result::Result<(), CallError>,
+        act: impl Fn(&Track, u64) -> std::result::Result<(), CallError>,
     ) -> std::result::Result<(), CallError> {
         let there = marks.iter().filter_map(|mark| Some((self.track(mark.stream)?, mark.position)));
-        there.into_iter().try_for_each(|(track, position)| act(&track, &self.api, position))
+        there.into_iter().try_for_each(|(track, position)| act(&track, position))
     }
 
     /// Asks the driver how far streams have come, on a device that writes no words. For the pool, as the two below.
     pub(crate) fn refresh_tracks(&self) -> std::result::Result<(), CallError> {
-        if self.writes_words { Ok(()) } else { self.each_track(|track| track.refresh(&self.api)) }
+        if self.writes_words() { Ok(()) } else { self.each_track(Track::refresh) }
     }
 
     /// Asks the driver how far all streams have come.
     pub(crate) fn ask_tracks(&self) -> std::result::Result<(), CallError> {
-        self.each_track(|track| track.ask(&self.api))
+        self.each_track(Track::ask)
     }
 
     /// Calls `act` for each track, without the lock of their list.
@@ -369,7 +372,7 @@ impl Core {
         if let Some(track) = self.track(mark.stream)
             && !track.has_passed(mark.position)
         {
-            track.ask(&self.api).map_err(|error| self.failed(error))?;
+            track.ask().map_err(|error| self.failed(error))?;
         }
         Ok(self.has_passed(mark))
     }
@@ -377,7 +380,7 @@ impl Core {
     /// Waits for all work of all streams.
     pub(crate) fn synchronize_all(&self) -> Result<()> {
         self.check()?;
-        self.for_all_tracks(|track| track.wait_on_host(&self.api, track.now().position))
+        self.for_all_tracks(|track| track.wait_on_host(track.now().position))
     }
 
     pub(crate) fn tracks(&self) -> MutexGuard<'_, Tracks> {
@@ -509,12 +512,12 @@ impl Core {
         }
     }
 
-    pub(crate) fn let_go(&self, holding: Holding) -> CUdeviceptr {
+    pub(crate) fn let_go(&self, holding: Holding) -> u64 {
         let address = holding.address;
         let mut let_go = self.let_go_of();
         // A block that went with its context is nobody's any more, and its address may be another's.
         if !holding.context.inner.is_closed() {
-            let_go.insert(address.0, holding);
+            let_go.insert(address, holding);
         }
         address
     }
@@ -577,25 +580,24 @@ impl Drop for Core {
         if self.has_later() || !self.tracks().live.is_empty() {
             return;
         }
-        let hall = Hall::new(PRIMARY, self.primary);
+        let hall = Hall::new(PRIMARY, self.backend.clone());
         if self.trim(&hall, 0).is_err() || self.totals().reserved_bytes > 0 {
             return;
         }
         for pool in self.pools() {
-            if self.named(|api| pool.supply.free_addresses(api)).is_err() {
+            if pool.supply.free_addresses().is_err() {
                 return;
             }
         }
-        // SAFETY: every slot was of a track, and there are none any more.
-        let free = || unsafe { self.counters.free(&self.api) };
-        if within(&self.api, self.primary, free).is_err() {
-            return;
-        }
-        if self.is_adopted {
-            return;
+        if let Some(words) = self.backend.words() {
+            // SAFETY: every slot was of a track, and there are none any more.
+            let freed = unsafe { self.counters.free(words) };
+            if freed.is_err() {
+                return;
+            }
         }
         // A failure leaves the context to the end of the process, like all the returns above.
-        if let Err(error) = primary::release(&self.api, self.ordinal) {
+        if let Err(error) = self.backend.close() {
             tracing::warn!(target: "freehold", %error, "the primary context was not released");
         }
     }

@@ -1,12 +1,11 @@
-//! Words of pinned memory, one for each stream, that the device writes and the host reads: how far the stream has come.
+//! Words of pinned memory: one for each stream, that the device writes and the host reads, which tells how far the stream has
+//! come, and one for each lane, that the host writes and streams await.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use freehold_driver::cuda::{Api, CUcontext, CUdeviceptr, CallError, host, host_alloc_flags};
-
-use crate::current::calmly;
+use freehold_driver::{CallError, Words};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -23,7 +22,7 @@ pub(crate) struct Counters {
 #[derive(Debug)]
 struct Page {
     start: NonNull<u8>,
-    address: CUdeviceptr,
+    address: u64,
     /// The slots that no stream has.
     free: Vec<usize>,
 }
@@ -31,11 +30,11 @@ struct Page {
 // SAFETY: `start` is not `Send` as a pointer; it is pinned memory of this value alone, which any thread may read.
 unsafe impl Send for Page {}
 
-/// The word of one stream. It is not `Clone`: two streams with one word would tell of each other.
+/// The word of one stream or lane. It is not `Clone`: two with one word would tell of each other.
 #[derive(Debug)]
 pub(crate) struct Slot {
     word: NonNull<AtomicU64>,
-    pub(crate) address: CUdeviceptr,
+    pub(crate) address: u64,
     page: usize,
     index: usize,
 }
@@ -51,36 +50,31 @@ impl Slot {
         self.word().load(Ordering::Acquire)
     }
 
+    /// Writes the word from the host: for one that no stream writes.
+    pub(crate) fn write(&self, value: u64) {
+        self.word().store(value, Ordering::Release);
+    }
+
     fn word(&self) -> &AtomicU64 {
-        // SAFETY: the pages live as long as the device's core, which lives as long as any stream and thus any slot; the
-        // word is aligned to 64 bytes and written by the device in one piece.
+        // SAFETY: the pages live as long as the device's core, which lives as long as any stream, lane and thus any slot;
+        // the word is aligned to 64 bytes and written by the device in one piece.
         unsafe { self.word.as_ref() }
     }
 }
 
 impl Counters {
     /// A word that is zero.
-    pub(crate) fn take(&self, api: &Api, primary: CUcontext) -> Result<Slot, CallError> {
+    pub(crate) fn take(&self, words: &dyn Words) -> Result<Slot, CallError> {
         loop {
             if let Some(slot) = self.free_slot() {
                 return Ok(slot);
             }
-            self.add_page(api, primary)?;
+            self.add_page(words)?;
         }
     }
 
-    fn add_page(&self, api: &Api, primary: CUcontext) -> Result<(), CallError> {
-        // Pinned memory of the primary context that is portable is seen by streams of all contexts.
-        let flags = host_alloc_flags::PORTABLE | host_alloc_flags::DEVICEMAP;
-        let (start, address) = calmly(api, primary, || {
-            let start = host::alloc_with_flags(api, PAGE_BYTES, flags)?;
-            let address = host::device_address(api, start, 0).or_else(|error| {
-                // SAFETY: the page was made above, and nobody knows of it.
-                unsafe { host::free(api, start) }.and(Err(error))
-            })?;
-            Ok((start, address))
-        })?;
-        let start = NonNull::new(start.cast::<u8>()).expect("the driver allocates nothing at null");
+    fn add_page(&self, words: &dyn Words) -> Result<(), CallError> {
+        let (start, address) = words.alloc_words(PAGE_BYTES)?;
         let page = Page { start, address, free: (0..SLOTS).rev().collect() };
         self.pages.lock().unwrap_or_else(PoisonError::into_inner).push(page);
         Ok(())
@@ -96,11 +90,11 @@ impl Counters {
     ///
     /// # Safety
     /// No slot is used from the call on.
-    pub(crate) unsafe fn free(&self, api: &Api) -> Result<(), CallError> {
+    pub(crate) unsafe fn free(&self, words: &dyn Words) -> Result<(), CallError> {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(page) = pages.last() {
             // SAFETY: the page is pinned memory of ours, and the caller vouches that nothing reads it any more.
-            unsafe { host::free(api, page.start.as_ptr().cast()) }?;
+            unsafe { words.free_words(page.start) }?;
             pages.pop();
         }
         Ok(())
@@ -113,7 +107,7 @@ impl Counters {
         let offset = index * SLOT_BYTES;
         // SAFETY: `offset` is less than the length of the page, which is one allocation.
         let word = unsafe { found.start.add(offset) }.cast::<AtomicU64>();
-        let slot = Slot { word, address: CUdeviceptr(found.address.0 + offset as u64), page, index };
+        let slot = Slot { word, address: found.address + offset as u64, page, index };
         slot.word().store(0, Ordering::Release);
         Some(slot)
     }

@@ -4,12 +4,11 @@ use std::panic::Location;
 use std::path::Path;
 use std::sync::Arc;
 
-use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUdeviceptr, device, memory};
+use freehold_driver::Backend;
 
 use crate::block::Block;
 use crate::context::Context;
 use crate::core::Core;
-use crate::current::within;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::ledger::{BlockId, Entry, Gone, Kind, Owner};
@@ -32,36 +31,38 @@ pub struct Adopted {
 }
 
 impl Device {
-    /// A device of a driver that is initialised.
-    pub fn new(api: Api, ordinal: CUdevice) -> Result<Self> {
-        Ok(Self { primary: Context::primary(Arc::new(Core::new(api, ordinal)?)) })
+    /// A device by a context of it, which is the primary one here. It is closed when the last that lives in it has gone, and now
+    /// where this fails.
+    pub fn on(backend: Arc<dyn Backend>) -> Result<Self> {
+        Ok(Self { primary: Context::primary(Arc::new(Core::new(backend)?)) })
     }
 
-    /// A device with a context that others made in the place of the primary one, which is not touched. Others destroy it,
-    /// after all that is done here.
-    pub(crate) fn adopting(api: Api, ordinal: CUdevice, context: CUcontext) -> Result<Self> {
-        Ok(Self { primary: Context::primary(Arc::new(Core::adopting(api, ordinal, context)?)) })
-    }
-
-    fn core(&self) -> &Arc<Core> {
+    pub(crate) fn core(&self) -> &Arc<Core> {
         &self.primary.inner.core
     }
 
     pub fn name(&self) -> Result<String> {
         self.core().check()?;
-        device::name(&self.core().api, self.core().ordinal).map_err(|error| self.core().failed(error))
+        self.core().backend.name().map_err(|error| self.core().failed(error))
     }
 
     /// What tells the device from all others, in every process.
     pub fn uuid(&self) -> Result<[u8; 16]> {
         self.core().check()?;
-        let uuid = device::uuid(&self.core().api, self.core().ordinal).map_err(|error| self.core().failed(error))?;
-        Ok(uuid.bytes)
+        self.core().backend.uuid().map_err(|error| self.core().failed(error))
     }
 
-    /// The table of the driver's functions, for other people's code.
-    pub fn api(&self) -> &Api {
-        &self.core().api
+    /// Whether the host reads and writes the memory of blocks, by itself, where the device does. The driver is asked once, for the
+    /// memory of a block: a device may share addresses with the host, and keep memory of its own to itself all the same.
+    pub fn is_host_visible(&self) -> Result<bool> {
+        let core = self.core();
+        core.check()?;
+        if let Some(&is_visible) = core.is_host_visible.get() {
+            return Ok(is_visible);
+        }
+        let block = self.stream()?.alloc::<u8>(1)?;
+        let is_visible = core.backend.is_host_visible(block.address()).map_err(|error| core.failed(error))?;
+        Ok(*core.is_host_visible.get_or_init(|| is_visible))
     }
 
     /// The primary context.
@@ -70,6 +71,9 @@ impl Device {
     }
 
     /// A context of its own.
+    ///
+    /// # Errors
+    /// [`Error::OneContext`] on a device that has no others.
     pub fn context(&self) -> Result<Context> {
         Context::create(self.core())
     }
@@ -113,8 +117,8 @@ impl Device {
     pub fn free_bytes(&self) -> Result<u64> {
         let core = self.core();
         core.check()?;
-        let info = within(&core.api, core.primary, || memory::info(&core.api)).map_err(|error| core.failed(error))?;
-        Ok(info.free_bytes as u64)
+        let room = core.backend.room().map_err(|error| core.failed(error))?;
+        Ok(room.free_bytes)
     }
 
     /// Releases a block by its address, for other people's code: one that was let go of with
@@ -151,7 +155,7 @@ impl Device {
 
     /// Enters memory of others in the ledger, where it has an owner's name but is not ours to release.
     #[track_caller]
-    pub fn adopt(&self, address: CUdeviceptr, bytes: u64, kind: Adoption, tag: &str) -> Result<Adopted> {
+    pub fn adopt(&self, address: u64, bytes: u64, kind: Adoption, tag: &str) -> Result<Adopted> {
         let core = self.core();
         core.check()?;
         let (kind, process) = match kind {
@@ -159,7 +163,7 @@ impl Device {
             Adoption::Imported { process } => (Kind::Imported, process),
         };
         let entry = Entry {
-            base: address.0,
+            base: address,
             bytes,
             capacity_bytes: bytes,
             context: self.primary.id(),

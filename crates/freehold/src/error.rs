@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use freehold_driver::cuda::{CUerror, CallError};
+use freehold_driver::{CallError, Code, ImageKind};
 
 use crate::fault::Fault;
 use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease};
@@ -35,6 +35,10 @@ pub enum Error {
     ArenaFull { wanted_bytes: u64, free_bytes: u64, capacity_bytes: u64 },
     #[error("{from_elements} elements cannot be copied to where {to_elements} are; take a view of as many")]
     LengthsDiffer { from_elements: usize, to_elements: usize },
+    #[error(
+        "{rows} rows of {row_elements} elements, {pitch_elements} from one to the next, are no part of {elements} elements"
+    )]
+    NoSuchRows { rows: usize, row_elements: usize, pitch_elements: usize, elements: usize },
     #[error("kernel {kernel} takes {wanted} arguments, {given} were given")]
     ArgumentCount { kernel: Arc<str>, wanted: usize, given: usize },
     #[error("argument {index} of kernel {kernel} has {wanted_bytes} bytes, {given_bytes} were given; the first is 0")]
@@ -45,8 +49,12 @@ pub enum Error {
     EmptyGrid,
     #[error("{base:#x} is imported to be read alone: import it with `Permission::ReadWrite` to write there")]
     ReadOnly { base: u64 },
+    #[error(
+        "the {bytes} bytes at {address:#x} hold anything: a transfer into them failed; write all of them before they are read"
+    )]
+    Undefined { address: u64, bytes: u64 },
     #[error("the descriptor names no memory that a device shares: {code}")]
-    NotShared { code: CUerror },
+    NotShared { code: Code },
     #[error("the descriptor names memory of another length than {bytes} bytes: import as much as was exported")]
     OtherLength { bytes: u64 },
     #[error("{part_bytes} bytes from {offset_bytes} on are no part of an import of {bytes}")]
@@ -84,10 +92,12 @@ pub enum Error {
     VariableSize { name: String, wanted_bytes: usize, given_bytes: usize },
     #[error("the image ends early: {bytes} bytes, where its headers speak of {wanted_bytes}")]
     ImageCutShort { bytes: usize, wanted_bytes: u64 },
-    #[error("the image is neither PTX nor a binary for a GPU")]
+    #[error("the image is neither a text nor a binary for a GPU")]
     NotAnImage,
+    #[error("the device takes no {kind}")]
+    ImageNotTaken { kind: ImageKind },
     #[error("the driver refuses the image: {code}{}", below(.log))]
-    ImageRefused { code: CUerror, log: Box<str> },
+    ImageRefused { code: Code, log: Box<str> },
 
     #[error(
         "{tag} has {live_bytes} bytes live of {budget_bytes} that it may have, and {wanted_bytes} more were asked for: release \
@@ -98,6 +108,10 @@ pub enum Error {
     TooManyTags { tag: Arc<str> },
 
     // The device's.
+    #[error("the device has one context alone: use its primary one")]
+    OneContext,
+    #[error("the device cannot use memory of the host where it lies; copy it to a block instead")]
+    CannotRegister,
     #[error("the device cannot share memory with other processes by descriptors; copy through the host instead")]
     CannotShare,
     #[error("{0}")]

@@ -21,7 +21,7 @@ impl Event {
     pub(crate) fn record(stream: &Stream) -> Result<Self> {
         stream.context.inner.check()?;
         let (core, mark) = (&stream.context.inner.core, stream.track.now());
-        stream.track.mark(&core.api, mark.position).map_err(|error| core.failed(error))?;
+        stream.track.mark(mark.position).map_err(|error| core.failed(error))?;
         Ok(Self { mark, track: stream.track.clone(), context: stream.context.clone() })
     }
 
@@ -29,7 +29,7 @@ impl Event {
     pub fn has_passed(&self) -> Result<bool> {
         self.context.inner.check()?;
         let core = &self.context.inner.core;
-        self.track.refresh(&core.api).map_err(|error| core.failed(error))?;
+        self.track.refresh().map_err(|error| core.failed(error))?;
         Ok(self.track.has_passed(self.mark.position))
     }
 
@@ -42,7 +42,7 @@ impl Event {
     pub fn synchronize(&self) -> Result<()> {
         self.context.inner.check()?;
         let core = &self.context.inner.core;
-        self.track.wait_on_host(&core.api, self.mark.position).map_err(|error| core.failed(error))?;
+        self.track.wait_on_host(self.mark.position).map_err(|error| core.failed(error))?;
         core.tidy()
     }
 }

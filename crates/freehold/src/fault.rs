@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use freehold_driver::cuda::{CUerror, CallError};
+use freehold_driver::CallError;
 
 use crate::ledger::StreamId;
 
@@ -43,21 +43,4 @@ impl fmt::Display for Fault {
             }
         }
     }
-}
-
-/// Whether a code stays with the process once a call has answered with it.
-pub(crate) fn stays(code: CUerror) -> bool {
-    matches!(
-        code,
-        CUerror::ECC_UNCORRECTABLE
-            | CUerror::ILLEGAL_ADDRESS
-            | CUerror::LAUNCH_TIMEOUT
-            | CUerror::ASSERT
-            | CUerror::HARDWARE_STACK_ERROR
-            | CUerror::ILLEGAL_INSTRUCTION
-            | CUerror::MISALIGNED_ADDRESS
-            | CUerror::INVALID_ADDRESS_SPACE
-            | CUerror::INVALID_PC
-            | CUerror::LAUNCH_FAILED
-    )
 }

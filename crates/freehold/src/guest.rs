@@ -16,7 +16,8 @@ use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use freehold_driver::cuda::{CUdeviceptr, CUstream, fill, stream};
+use freehold_driver::cuda::CUstream;
+use freehold_driver::{Foreign, handle};
 
 use crate::core::Core;
 use crate::device::Device;
@@ -146,7 +147,7 @@ impl Guest {
     /// As [`alloc`](Self::alloc), of zeros: they are written in the order of the stream.
     pub fn alloc_zeroed(&self, bytes: u64, stream: CUstream) -> Result<u64> {
         let base = self.alloc(bytes, stream)?;
-        let filled = self.core.named(|api| fill::d8_async(api, CUdeviceptr(base), 0, bytes as usize, stream));
+        let filled = self.core.backend.fill(base, 0, bytes as usize, stream.into());
         match filled {
             Ok(()) => Ok(base),
             Err(error) => self.free(base, stream).and(Err(self.core.failed(error))),
@@ -225,7 +226,7 @@ impl Guest {
         }
         self.core.check()?;
         let (key, track) = self.stream(stream)?;
-        track.mark_release(&self.core.api).map_err(|error| self.core.failed(error))?;
+        track.mark_release().map_err(|error| self.core.failed(error))?;
         // A thread that only frees keeps what it frees, too.
         self.core.pool.equip(key, &track);
         if Pool::put_kept(key, address) {
@@ -324,11 +325,11 @@ impl Guest {
         let Some(track) = known else { return Ok(()) };
         let failed = |error| self.core.failed(error);
         // Its last mark could not be made, and tells when others may have what was released in it.
-        if !track.can_be_marked(&self.core.api).map_err(failed)? {
+        if !track.can_be_marked().map_err(failed)? {
             return Err(Error::StreamCaptured);
         }
         self.streams().remove(&name);
-        if let Err(error) = track.retire(&self.core.api) {
+        if let Err(error) = track.retire() {
             self.streams().entry(name).or_insert(track);
             return Err(failed(error));
         }
@@ -428,11 +429,11 @@ impl Guest {
         if let Some(track) = self.streams().get(&name) {
             return Ok(track.clone());
         }
-        let track = self.core.add_foreign_stream(stream, trust)?;
+        let track = self.core.add_foreign_stream(stream.into(), thread_of(stream), trust)?;
         let known = self.streams().entry(name).or_insert_with(|| track.clone()).clone();
         if known.id != track.id {
             // Another thread was faster.
-            track.retire(&self.core.api).map_err(|error| self.core.failed(error))?;
+            track.retire().map_err(|error| self.core.failed(error))?;
         }
         Ok(known)
     }
@@ -443,7 +444,8 @@ impl Guest {
         if stream == CUstream::PER_THREAD {
             return Ok(());
         }
-        let lost: Vec<_> = self.streams().extract_if(|_, track| track.raw == stream).map(|(_, track)| track).collect();
+        let raw = handle::Stream::from(stream);
+        let lost: Vec<_> = self.streams().extract_if(|_, track| track.raw == raw).map(|(_, track)| track).collect();
         for track in &lost {
             track.lose();
             self.core.pools().for_each(|pool| pool.close_racks(track));
@@ -457,8 +459,12 @@ impl Guest {
         if !self.is_checked {
             return Ok((by_one_name(stream).0 as u64, thread_of(stream)));
         }
-        let id = self.core.named(|api| stream::id(api, stream)).map_err(|error| self.core.failed(error))?;
+        let id = self.foreign().id(stream.into()).map_err(|error| self.core.failed(error))?;
         Ok((id, None))
+    }
+
+    fn foreign(&self) -> &dyn Foreign {
+        self.core.backend.foreign().expect("a guest is of a device whose streams others make")
     }
 
     fn streams(&self) -> MutexGuard<'_, HashMap<Name, Arc<Track>>> {

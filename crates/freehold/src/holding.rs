@@ -3,8 +3,6 @@
 use std::panic::Location;
 use std::sync::{Arc, RwLockReadGuard};
 
-use freehold_driver::cuda::CUdeviceptr;
-
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::imported::Permission;
@@ -23,7 +21,7 @@ pub(crate) struct Holding {
     reach: Reach,
     record: u32,
     generation: u64,
-    pub(crate) address: CUdeviceptr,
+    pub(crate) address: u64,
     pub(crate) bytes: usize,
     home: Arc<Track>,
     pub(crate) context: Context,
@@ -83,7 +81,7 @@ impl Holding {
             reach,
             record: taken.record,
             generation: record.state().generation(),
-            address: CUdeviceptr(taken.base),
+            address: taken.base,
             bytes,
             home: track.clone(),
             context: context.clone(),
@@ -97,7 +95,9 @@ impl Holding {
         Used {
             uses: &self.uses,
             context: &self.context,
-            base: self.address.0,
+            base: self.address,
+            start: self.address,
+            bytes: self.bytes as u64,
             access,
             is_ordered: true,
             permission: Permission::ReadWrite,
@@ -112,17 +112,17 @@ impl Holding {
     pub(crate) fn export(&self) -> Result<Exported> {
         self.context.inner.check()?;
         if self.reach == Reach::Process {
-            return Err(Error::NotShareable { address: self.address.0 });
+            return Err(Error::NotShareable { address: self.address });
         }
         // The chunk stays while the block does, and the block while its context is not closed.
         let _shared = self.context.inner.enter()?;
         let (core, pool) = (&self.context.inner.core, self.pool());
         let chunk = pool.chunk_of(pool.book.records.at(self.record));
-        let exported = pool.supply.export(&core.api, core.primary, chunk);
+        let exported = pool.supply.export(chunk);
         Ok(Exported {
             descriptor: exported.map_err(|error| core.failed(error))?,
             chunk_bytes: chunk.bytes,
-            offset_bytes: self.address.0 - chunk.base,
+            offset_bytes: self.address - chunk.base,
             bytes: self.bytes as u64,
         })
     }
@@ -232,12 +232,10 @@ impl Holding {
         let inner = self.context.inner.clone();
         let core = &inner.core;
         for mark in self.marks() {
-            if let Some(track) = core.track(mark.stream) {
-                track.wait_on_host(&core.api, mark.position).map_err(|error| core.failed(error))?;
-            }
+            core.wait_for_mark(mark)?;
         }
         let shared = inner.enter()?;
-        let span = self.address.0..self.address.0 + self.bytes as u64;
+        let span = self.address..self.address + self.bytes as u64;
         self.give_up(&[], at);
         let pool = core.pool_of(self.reach);
         let kept_bytes = pool.supply.kept_bytes();
@@ -284,7 +282,7 @@ impl Holding {
             core.put_back(pool, self.record, marks);
         }
         if core.timeline.is_on() {
-            core.timeline.released(self.address.0, at, when, core.now(), core.totals());
+            core.timeline.released(self.address, at, when, core.now(), core.totals());
         }
     }
 }

@@ -27,10 +27,12 @@ impl Device {
     /// Maps the memory of the host that a descriptor names, which may be closed afterwards: its first `bytes`.
     ///
     /// # Errors
-    /// [`Error::OtherLength`] where the descriptor has fewer, [`Error::NotSealed`] where that could become so later.
+    /// [`Error::OtherLength`] where the descriptor has fewer, [`Error::NotSealed`] where that could become so later,
+    /// [`Error::CannotRegister`] on a device that cannot.
     pub fn host_memory(&self, descriptor: BorrowedFd<'_>, bytes: u64) -> Result<HostMemory> {
         let (context, core) = (&self.primary, &self.primary.inner.core);
         core.tidy()?;
+        let by = core.backend.registering().ok_or(Error::CannotRegister)?;
         if bytes == 0 {
             return Err(Error::NothingAsked);
         }
@@ -40,7 +42,7 @@ impl Device {
             return Err(Error::OtherLength { bytes });
         };
         let pinned = Pinned::map(descriptor, length)?;
-        let address = pinned.register(core, &context.inner.hall)?;
+        let address = pinned.register(by, core, &context.inner.hall)?;
         Ok(HostMemory { inner: Inner::of_host(context, pinned, address), pinned })
     }
 }

@@ -1,14 +1,20 @@
-//! Images of kernels: PTX, or a binary for a GPU. An image is ours from the moment it is made.
+//! Images of kernels: PTX, OpenCL C, SPIR-V, or a binary for a GPU. An image is ours from the moment it is made.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+use freehold_driver::ImageKind;
 
 use crate::error::{Error, Result};
 
 /// The first bytes of a binary for a GPU, which is a file of the ELF format, and of several of them in one.
 const ELF: &[u8] = b"\x7fELF";
 const FAT: &[u8] = &[0x50, 0xed, 0x55, 0xba];
+
+/// The first word of SPIR-V, all of which is words of 32 bits.
+const SPIRV: &[u8] = &0x0723_0203_u32.to_le_bytes();
+const SPIRV_WORD_BYTES: usize = 4;
 
 /// Sizes within an ELF file of 64 bits.
 const ELF_HEADER_BYTES: usize = 64;
@@ -17,21 +23,38 @@ const SECTION_NOBITS: u32 = 8;
 /// An image, checked as far as the driver trusts it: a text ends in a NUL, a binary is as long as its headers say.
 #[derive(Clone, Debug)]
 pub struct Image {
+    kind: ImageKind,
     bytes: Arc<[u8]>,
 }
 
 impl Image {
     /// The text of a PTX program.
     pub fn ptx(text: &str) -> Result<Self> {
+        Self::text(ImageKind::Ptx, text)
+    }
+
+    /// The text of a program in OpenCL C.
+    pub fn opencl(text: &str) -> Result<Self> {
+        Self::text(ImageKind::OpenCl, text)
+    }
+
+    fn text(kind: ImageKind, text: &str) -> Result<Self> {
         // What comes after a NUL would silently not be there.
         if text.trim_start().is_empty() || text.contains('\0') {
             return Err(Error::NotAnImage);
         }
-        Ok(Self { bytes: text.bytes().chain([0]).collect() })
+        Ok(Self { kind, bytes: text.bytes().chain([0]).collect() })
     }
 
-    /// PTX, a cubin or a fat binary, told apart by their first bytes.
+    /// PTX, SPIR-V, a cubin or a fat binary, told apart by their first bytes.
     pub fn new(bytes: &[u8]) -> Result<Self> {
+        if bytes.starts_with(SPIRV) {
+            let wanted_bytes = bytes.len().next_multiple_of(SPIRV_WORD_BYTES);
+            if wanted_bytes > bytes.len() {
+                return Err(Error::ImageCutShort { bytes: bytes.len(), wanted_bytes: wanted_bytes as u64 });
+            }
+            return Ok(Self { kind: ImageKind::SpirV, bytes: bytes.into() });
+        }
         let wanted_bytes = if bytes.starts_with(ELF) {
             elf_bytes(bytes)
         } else if bytes.starts_with(FAT) {
@@ -41,7 +64,9 @@ impl Image {
             return Self::ptx(std::str::from_utf8(text).map_err(|_| Error::NotAnImage)?);
         };
         match wanted_bytes {
-            Some(wanted_bytes) if wanted_bytes <= bytes.len() as u64 => Ok(Self { bytes: bytes.into() }),
+            Some(wanted_bytes) if wanted_bytes <= bytes.len() as u64 => {
+                Ok(Self { kind: ImageKind::Binary, bytes: bytes.into() })
+            }
             wanted => {
                 let wanted_bytes = wanted.unwrap_or(ELF_HEADER_BYTES as u64);
                 Err(Error::ImageCutShort { bytes: bytes.len(), wanted_bytes })
@@ -49,10 +74,18 @@ impl Image {
         }
     }
 
-    /// The image in a file.
+    /// The image in a file. One whose name ends in `.cl` is OpenCL C.
     pub fn file(path: &Path) -> Result<Self> {
         let failed = |error: io::Error| Error::File { path: path.to_owned(), kind: error.kind() };
-        Self::new(&std::fs::read(path).map_err(failed)?)
+        let bytes = std::fs::read(path).map_err(failed)?;
+        if path.extension().is_some_and(|extension| extension == "cl") {
+            return Self::opencl(std::str::from_utf8(&bytes).map_err(|_| Error::NotAnImage)?);
+        }
+        Self::new(&bytes)
+    }
+
+    pub(crate) fn kind(&self) -> ImageKind {
+        self.kind
     }
 
     /// The image, with a NUL behind a text.

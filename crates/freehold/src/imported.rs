@@ -7,32 +7,21 @@ use std::os::fd::BorrowedFd;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use freehold_driver::cuda::{
-    CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, CallError, Function,
-    address, allocation, mapping,
-};
+use freehold_driver::CallError;
+pub use freehold_driver::Permission;
 
 use crate::block::sealed::Sealed;
 use crate::block::{Plain, Source, Target, View, ViewMut};
 use crate::context::Context;
 use crate::core::{Core, PRIMARY};
-use crate::current::calmly;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::fault;
 use crate::leaving::{Addresses, Ground, Leaving};
 use crate::ledger::{BlockId, Entry, Kind, Mark};
 use crate::pinned::Pinned;
 use crate::pool::PAGE_BYTES;
 use crate::stream::{Stream, Used};
 use crate::uses::{Access, Trail, Uses};
-
-/// What this process may do with memory that it imports. The device itself refuses a write where there is no right to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Permission {
-    Read,
-    ReadWrite,
-}
 
 /// Memory that another process shares by a descriptor, mapped in this one. A handle: the mapping goes when the last handle and
 /// the last [`Part`] are gone and all work with it has passed, and nothing waits for that.
@@ -66,7 +55,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::NotShared`] where the descriptor is of something else, [`Error::OtherLength`] where it is of more memory or
-    /// less. Nothing of it is left here then.
+    /// less, [`Error::CannotShare`] on a device that cannot. Nothing of it is left here then.
     #[track_caller]
     pub fn import(&self, descriptor: BorrowedFd<'_>, bytes: u64, permission: Permission) -> Result<Imported> {
         Imported::new(&self.primary, descriptor, bytes, permission, Location::caller())
@@ -88,7 +77,6 @@ impl Imported {
         }
         let mut ground = Ground::default();
         let made = make(core, &mut ground, descriptor, bytes, permission)
-            .map_err(|error| refused(core, error, bytes))
             .and_then(|addresses| Ok((addresses, enter(core, addresses, at)?)));
         match made {
             Ok((addresses, block)) => {
@@ -107,8 +95,8 @@ impl Imported {
         self.inner.addresses.bytes
     }
 
-    pub fn address(&self) -> CUdeviceptr {
-        CUdeviceptr(self.inner.addresses.base)
+    pub fn address(&self) -> u64 {
+        self.inner.addresses.base
     }
 
     pub fn permission(&self) -> Permission {
@@ -158,37 +146,26 @@ fn make(
     descriptor: BorrowedFd<'_>,
     bytes: u64,
     permission: Permission,
-) -> std::result::Result<Addresses, CallError> {
-    let (api, length) = (&core.api, bytes as usize);
-    let flags = match permission {
-        Permission::Read => CUmemAccess_flags::PROT_READ,
-        Permission::ReadWrite => CUmemAccess_flags::PROT_READWRITE,
+) -> Result<Addresses> {
+    let failed = |error| core.failed(error);
+    // What such a refusal is about.
+    let blaming = |error: CallError, blame: Error| {
+        if error.is_out_of_memory() || error.stays() { core.failed(error) } else { blame }
     };
-    let location = CUmemLocation { kind: CUmemLocationType::DEVICE, id: core.ordinal.0 };
-    calmly(api, core.primary, || {
-        let handle = allocation::import(api, descriptor)?;
-        ground.handle = Some(handle);
-        let start = address::reserve(api, length, PAGE_BYTES as usize, CUdeviceptr::NULL)?;
-        let addresses = Addresses { base: start.0, bytes };
-        ground.addresses = Some(addresses);
-        mapping::map(api, start, length, 0, handle)?;
-        ground.mapping = Some(addresses);
-        mapping::set_access(api, start, length, &[CUmemAccessDesc { location, flags }])?;
-        // The mapping keeps the memory.
-        allocation::release(api, handle)?;
-        ground.handle = None;
-        Ok(addresses)
-    })
-}
-
-/// What a refused call says of the descriptor.
-fn refused(core: &Core, error: CallError, bytes: u64) -> Error {
-    let is_about_it = error.code != CUerror::OUT_OF_MEMORY && !fault::stays(error.code);
-    match error.call {
-        Function::cuMemImportFromShareableHandle if is_about_it => Error::NotShared { code: error.code },
-        Function::cuMemMap if is_about_it => Error::OtherLength { bytes },
-        _ => core.failed(error),
-    }
+    let sharing = core.backend.sharing().ok_or(Error::CannotShare)?;
+    let handle = sharing.import(descriptor).map_err(|error| blaming(error, Error::NotShared { code: error.code }))?;
+    ground.handle = Some(handle);
+    let mapping = core.mapping();
+    let base = mapping.reserve(bytes, PAGE_BYTES).map_err(failed)?;
+    let addresses = Addresses { base, bytes };
+    ground.addresses = Some(addresses);
+    mapping.map(base, bytes, handle).map_err(|error| blaming(error, Error::OtherLength { bytes }))?;
+    ground.mapping = Some(addresses);
+    mapping.permit(base, bytes, permission).map_err(failed)?;
+    // The mapping keeps the memory.
+    mapping.release(handle).map_err(failed)?;
+    ground.handle = None;
+    Ok(addresses)
 }
 
 fn enter(core: &Core, addresses: Addresses, at: &'static Location<'static>) -> Result<BlockId> {
@@ -209,8 +186,8 @@ fn enter(core: &Core, addresses: Addresses, at: &'static Location<'static>) -> R
 
 impl Inner {
     /// Memory of the host, which the device sees at an address.
-    pub(crate) fn of_host(context: &Context, pinned: Pinned, address: CUdeviceptr) -> Arc<Self> {
-        let addresses = Addresses { base: address.0, bytes: pinned.bytes() as u64 };
+    pub(crate) fn of_host(context: &Context, pinned: Pinned, address: u64) -> Arc<Self> {
+        let addresses = Addresses { base: address, bytes: pinned.bytes() as u64 };
         let (permission, ground, past) = (Permission::ReadWrite, Mapped::Host(pinned), Mutex::default());
         Arc::new(Self { context: context.clone(), addresses, permission, ground, past })
     }
@@ -289,8 +266,8 @@ pub struct Part<T> {
 }
 
 impl<T: Plain> Part<T> {
-    pub fn address(&self) -> CUdeviceptr {
-        CUdeviceptr(self.base())
+    pub fn address(&self) -> u64 {
+        self.base()
     }
 
     pub fn len(&self) -> usize {
@@ -329,7 +306,16 @@ impl<T: Plain> Part<T> {
 
     fn whole(&self, access: Access) -> Used<'_> {
         let Inner { context, permission, .. } = &*self.import;
-        Used { uses: &self.uses, context, base: self.base(), access, is_ordered: true, permission: *permission }
+        Used {
+            uses: &self.uses,
+            context,
+            base: self.base(),
+            start: self.base(),
+            bytes: self.range.end - self.range.start,
+            access,
+            is_ordered: true,
+            permission: *permission,
+        }
     }
 }
 
@@ -362,7 +348,7 @@ impl<T> Drop for Part<T> {
 impl<T> Sealed for Part<T> {}
 
 impl<T: Plain> Source<T> for Part<T> {
-    fn address(&self) -> CUdeviceptr {
+    fn address(&self) -> u64 {
         Part::address(self)
     }
 
@@ -376,7 +362,7 @@ impl<T: Plain> Source<T> for Part<T> {
 }
 
 impl<T: Plain> Target<T> for Part<T> {
-    fn address(&self) -> CUdeviceptr {
+    fn address(&self) -> u64 {
         Part::address(self)
     }
 

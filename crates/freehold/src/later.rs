@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use freehold_driver::cuda::{CUmodule, CallError, context, module};
+use freehold_driver::CallError;
+use freehold_driver::handle::Module;
 
 use crate::core::{Core, Hall, PRIMARY};
-use crate::current::{calmly, within};
 use crate::error::Result;
 use crate::leaving::Leaving;
 use crate::ledger::{ContextId, Mark};
@@ -20,7 +20,7 @@ use crate::track::Track;
 pub(crate) enum Later {
     Unload {
         hall: Arc<Hall>,
-        raw: CUmodule,
+        raw: Module,
         asked: Duration,
     },
     /// The context itself, with all that is left in it. Work of other contexts up to these marks may use its memory: they
@@ -88,11 +88,11 @@ impl Core {
         let is_of_interest = |track: &&Arc<Track>| track.is_retired() || track.slot().is_none();
         let tracks: Vec<_> = self.tracks().live.values().filter(is_of_interest).cloned().collect();
         for track in tracks {
-            track.refresh(&self.api).map_err(|error| self.failed(error))?;
+            track.refresh().map_err(|error| self.failed(error))?;
             if !track.has_ended() {
                 continue;
             }
-            let slot = track.end(&self.api).map_err(|error| self.failed(error))?;
+            let slot = track.end().map_err(|error| self.failed(error))?;
             self.pools().for_each(|pool| pool.end_stream(&track));
             for other in self.tracks().live.values() {
                 other.forget(track.id);
@@ -108,22 +108,22 @@ impl Core {
 
     /// Whether it was done.
     fn attempt(&self, what: &Later) -> Result<bool> {
-        let (api, failed) = (&self.api, |error| self.failed(error));
+        let failed = |error| self.failed(error);
         match what {
             Later::Unmap { leaving } => leaving.attempt(self).map_err(failed),
             Later::Unregister { stopped } => stopped.attempt(self),
-            Later::Retire { track } => track.retire(api).map(|()| true).map_err(failed),
+            Later::Retire { track } => track.retire().map(|()| true).map_err(failed),
             Later::Unload { hall, raw, asked } => {
                 let unload = || {
                     // Another thread may have destroyed the context, and the module with it.
                     if hall.is_destroyed.load(Ordering::Acquire) {
                         return Ok(());
                     }
-                    calmly(api, hall.raw, || module::unload(api, *raw))
+                    hall.backend.unload(*raw)
                 };
                 let unloaded = self.alone(hall, unload).map_err(failed)?;
                 if unloaded && self.timeline.is_on() {
-                    self.timeline.of_module("unload", raw.0 as u64, *asked, self.now());
+                    self.timeline.of_module("unload", raw.0, *asked, self.now());
                 }
                 Ok(unloaded)
             }
@@ -139,7 +139,7 @@ impl Core {
                 }
                 let closed = self.alone(hall, || {
                     let tracks = self.forget_context(hall.id);
-                    context::destroy(api, hall.raw)?;
+                    hall.backend.close()?;
                     hall.is_destroyed.store(true, Ordering::Release);
                     self.pools().for_each(|pool| pool.end_context(hall.id));
                     for track in &tracks {
@@ -177,7 +177,7 @@ impl Core {
     ) -> std::result::Result<bool, CallError> {
         // Asked before the gate is taken, which asking enters.
         for track in self.tracks_of(hall.id) {
-            track.ask(&self.api)?;
+            track.ask()?;
             if !track.is_idle() {
                 return Ok(false);
             }
@@ -197,7 +197,7 @@ impl Core {
         let tracks: Vec<_> = self.tracks().live.values().cloned().collect();
         // Asked before the gates are taken, which asking enters.
         for track in &tracks {
-            if !track.is_quiet(&self.api)? {
+            if !track.is_quiet()? {
                 return Ok(false);
             }
         }
@@ -257,8 +257,8 @@ impl Core {
         let freed_bytes = self.trim_pools(keep_bytes)?;
         let Ok(_alone) = hall.gate.try_write() else { return Ok(freed_bytes) };
         if hall.id == PRIMARY && self.is_idle(hall.id) {
-            let free = || self.staging.free(&self.api, |mark| self.has_passed(mark));
-            within(&self.api, hall.raw, free).map_err(|error| self.failed(error))?;
+            let freed = self.staging.free(&*hall.backend, |mark| self.has_passed(mark));
+            freed.map_err(|error| self.failed(error))?;
         }
         Ok(freed_bytes)
     }

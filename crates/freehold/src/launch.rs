@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use freehold_driver::cuda::launch::{self, Shape};
+use freehold_driver::{self as driver, Passed, Shape};
 
 use crate::arena::Piece;
 use crate::block::sealed::Sealed;
@@ -91,7 +91,7 @@ macro_rules! sources {
             type Word = u64;
 
             fn word(&self) -> u64 {
-                Source::address(*self).0
+                Source::address(*self)
             }
 
             fn used(&self) -> Option<Used<'_>> {
@@ -107,7 +107,7 @@ macro_rules! targets {
             type Word = u64;
 
             fn word(&self) -> u64 {
-                Target::address(*self).0
+                Target::address(*self)
             }
 
             fn used(&self) -> Option<Used<'_>> {
@@ -124,7 +124,7 @@ impl<T: Plain> Argument for Unordered<'_, T> {
     type Word = u64;
 
     fn word(&self) -> u64 {
-        self.parts().0.0
+        self.parts().0
     }
 
     fn used(&self) -> Option<Used<'_>> {
@@ -134,14 +134,14 @@ impl<T: Plain> Argument for Unordered<'_, T> {
 
 /// A tuple of [`Argument`]s, or a slice of [`Actual`]s. No other type can be one: a launch trusts the pointers.
 pub trait Arguments: Sealed {
-    /// Calls `act` with the size of each argument, a pointer to each, and the blocks among them.
-    fn with<R>(&self, act: impl FnOnce(&[usize], &mut [*mut c_void], &[Used<'_>]) -> R) -> R;
+    /// Calls `act` with what each argument is, a pointer to each, and the blocks among them.
+    fn with<R>(&self, act: impl FnOnce(&[Passed], &mut [*mut c_void], &[Used<'_>]) -> R) -> R;
 }
 
 impl Sealed for () {}
 
 impl Arguments for () {
-    fn with<R>(&self, act: impl FnOnce(&[usize], &mut [*mut c_void], &[Used<'_>]) -> R) -> R {
+    fn with<R>(&self, act: impl FnOnce(&[Passed], &mut [*mut c_void], &[Used<'_>]) -> R) -> R {
         act(&[], &mut [], &[])
     }
 }
@@ -153,11 +153,17 @@ macro_rules! tuples {
         impl<$first: Argument, $($rest: Argument),*> Arguments for ($first, $($rest,)*) {
             #[inline]
             #[allow(non_snake_case, reason = "an argument is named as its type")]
-            fn with<R>(&self, act: impl FnOnce(&[usize], &mut [*mut c_void], &[Used<'_>]) -> R) -> R {
+            fn with<R>(&self, act: impl FnOnce(&[Passed], &mut [*mut c_void], &[Used<'_>]) -> R) -> R {
                 let ($first, $($rest,)*) = self;
                 let found = [$first.used(), $($rest.used(),)*];
                 let ($first, $($rest,)*) = ($first.word(), $($rest.word(),)*);
-                let sizes = [size_of_val(&$first), $(size_of_val(&$rest),)*];
+                let mut passed =
+                    [Passed::Value { bytes: size_of_val(&$first) }, $(Passed::Value { bytes: size_of_val(&$rest) },)*];
+                for (passed, used) in passed.iter_mut().zip(&found) {
+                    if used.is_some() {
+                        *passed = Passed::Address;
+                    }
+                }
                 let mut pointers = [
                     std::ptr::from_ref(&$first).cast_mut().cast::<c_void>(),
                     $(std::ptr::from_ref(&$rest).cast_mut().cast::<c_void>(),)*
@@ -172,10 +178,10 @@ macro_rules! tuples {
                     }
                 }
                 match used.first().copied().flatten() {
-                    None => act(&sizes, &mut pointers, &[]),
+                    None => act(&passed, &mut pointers, &[]),
                     Some(first) => {
                         let used = used.map(|used| used.unwrap_or(first));
-                        act(&sizes, &mut pointers, &used[..count])
+                        act(&passed, &mut pointers, &used[..count])
                     }
                 }
             }
@@ -223,7 +229,7 @@ impl<'a> Actual<'a> {
         }
         let written = memory.used(Access::Write);
         let access = if written.permission == Permission::Read { Access::Read } else { Access::Write };
-        let address = memory.address().0 + (element * size_of::<T>()) as u64;
+        let address = memory.address() + (element * size_of::<T>()) as u64;
         Some(Self(Known::Memory(address, Used { access, ..written })))
     }
 }
@@ -235,27 +241,29 @@ const FEW: usize = 32;
 
 impl Arguments for &[Actual<'_>] {
     #[inline]
-    fn with<R>(&self, act: impl FnOnce(&[usize], &mut [*mut c_void], &[Used<'_>]) -> R) -> R {
+    fn with<R>(&self, act: impl FnOnce(&[Passed], &mut [*mut c_void], &[Used<'_>]) -> R) -> R {
         let count = self.len();
         if count <= FEW {
-            let (mut sizes, mut pointers) = ([0; FEW], [std::ptr::null_mut(); FEW]);
-            let used = lay_out(self, &mut sizes[..count], &mut pointers[..count]);
-            return act(&sizes[..count], &mut pointers[..count], &used);
+            let (mut passed, mut pointers) = ([Passed::Address; FEW], [std::ptr::null_mut(); FEW]);
+            let used = lay_out(self, &mut passed[..count], &mut pointers[..count]);
+            return act(&passed[..count], &mut pointers[..count], &used);
         }
-        let (mut sizes, mut pointers) = (vec![0; count], vec![std::ptr::null_mut(); count]);
-        let used = lay_out(self, &mut sizes, &mut pointers);
-        act(&sizes, &mut pointers, &used)
+        let (mut passed, mut pointers) = (vec![Passed::Address; count], vec![std::ptr::null_mut(); count]);
+        let used = lay_out(self, &mut passed, &mut pointers);
+        act(&passed, &mut pointers, &used)
     }
 }
 
-/// Writes down the size of each argument and where it lies: the memory among them.
-fn lay_out<'a>(actuals: &'a [Actual<'a>], sizes: &mut [usize], pointers: &mut [*mut c_void]) -> Vec<Used<'a>> {
+/// Writes down what each argument is and where it lies: the memory among them.
+fn lay_out<'a>(actuals: &'a [Actual<'a>], passed: &mut [Passed], pointers: &mut [*mut c_void]) -> Vec<Used<'a>> {
     let mut used = Vec::new();
-    for ((Actual(known), size), pointer) in actuals.iter().zip(sizes).zip(pointers) {
+    for ((Actual(known), passed), pointer) in actuals.iter().zip(passed).zip(pointers) {
         match known {
-            Known::Bytes(words, bytes) => (*size, *pointer) = (*bytes, words.as_ptr().cast_mut().cast()),
+            &Known::Bytes(words, bytes) => {
+                (*passed, *pointer) = (Passed::Value { bytes }, words.as_ptr().cast_mut().cast());
+            }
             Known::Memory(address, by) => {
-                (*size, *pointer) = (size_of::<u64>(), std::ptr::from_ref(address).cast_mut().cast());
+                (*passed, *pointer) = (Passed::Address, std::ptr::from_ref(address).cast_mut().cast());
                 used.push(*by);
             }
         }
@@ -277,13 +285,16 @@ impl Stream {
     pub fn launch(&self, kernel: &Kernel, grid: Grid, arguments: impl Arguments) -> Result<()> {
         let inner = &self.context.inner;
         inner.check()?;
-        arguments.with(|sizes, pointers, used| {
-            self.fits(kernel, grid, sizes)?;
+        arguments.with(|passed, pointers, used| {
+            self.fits(kernel, grid, passed)?;
+            // Nobody knows whether the kernel reads what it is given to write.
+            used.iter().try_for_each(Used::check_defined)?;
             self.order(used)?;
             let shape = Shape { grid: grid.blocks, block: grid.threads, shared_bytes: grid.shared_bytes };
-            let mark = self.put_ordered(kernel.name(), used, |api, raw| {
-                // SAFETY: there is a pointer for each parameter, to a value of its size; what the kernel does is its own.
-                unsafe { launch::kernel(api, kernel.raw, shape, raw, pointers) }
+            let arguments = driver::Arguments { pointers, passed };
+            let mark = self.put_ordered(kernel.name(), used, |backend, raw| {
+                // SAFETY: there is an argument for each parameter, of its size.
+                unsafe { backend.launch(kernel.raw, shape, raw, arguments) }
             })?;
             self.track.remember_launch(mark.position, kernel.number);
             Ok(())
@@ -292,16 +303,17 @@ impl Stream {
 
     /// Refuses a launch that the driver must not see.
     #[inline]
-    fn fits(&self, kernel: &Kernel, grid: Grid, sizes: &[usize]) -> Result<()> {
+    fn fits(&self, kernel: &Kernel, grid: Grid, passed: &[Passed]) -> Result<()> {
         let parameters = kernel.parameters();
-        if parameters.len() != sizes.len() {
-            let (kernel, wanted, given) = (kernel.name().clone(), parameters.len(), sizes.len());
+        if parameters.len() != passed.len() {
+            let (kernel, wanted, given) = (kernel.name().clone(), parameters.len(), passed.len());
             return Err(Error::ArgumentCount { kernel, wanted, given });
         }
-        for (index, (parameter, &given_bytes)) in parameters.iter().zip(sizes).enumerate() {
-            if parameter.bytes != given_bytes {
-                let (kernel, wanted_bytes) = (kernel.name().clone(), parameter.bytes);
-                return Err(Error::ArgumentSize { kernel, index, wanted_bytes, given_bytes });
+        for (index, (parameter, passed)) in parameters.iter().zip(passed).enumerate() {
+            let given_bytes = passed.bytes();
+            // A driver that does not tell looks at the size itself.
+            if let Some(wanted_bytes) = parameter.bytes.filter(|&bytes| bytes != given_bytes) {
+                return Err(Error::ArgumentSize { kernel: kernel.name().clone(), index, wanted_bytes, given_bytes });
             }
         }
         let of = kernel.module().context();

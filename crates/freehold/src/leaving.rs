@@ -3,10 +3,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use freehold_driver::cuda::{CUdeviceptr, CUmemGenericAllocationHandle, CallError, address, allocation, mapping};
+use freehold_driver::handle::Memory;
+use freehold_driver::{CallError, Mapping};
 
 use crate::core::Core;
-use crate::current::calmly;
 use crate::error::{Error, Result};
 use crate::later::Later;
 use crate::ledger::{BlockId, Gone, Kind, Ledger, Mark, NotEntered, Release, State};
@@ -36,7 +36,7 @@ pub(crate) struct Ground {
     /// Memory of the pool, by address, without gaps; the last one goes first.
     pub(crate) chunks: Vec<Chunk>,
     /// Memory of another process. What is mapped of it stays when the handle goes.
-    pub(crate) handle: Option<CUmemGenericAllocationHandle>,
+    pub(crate) handle: Option<Memory>,
     /// Where it is mapped.
     pub(crate) mapping: Option<Addresses>,
     /// Of a vector or an import that is gone.
@@ -102,13 +102,13 @@ impl Leaving {
     /// Unmaps what its work has passed. Whether nothing is left.
     pub(crate) fn attempt(&self, core: &Core) -> std::result::Result<bool, CallError> {
         let mut inside = self.inside();
-        for &Mark { stream, position } in &inside.marks {
-            // A track that is gone has passed everything.
-            let Some(track) = core.track(stream) else { continue };
-            if !track.has_passed(position) {
-                track.ask(&core.api)?;
+        for &mark in &inside.marks {
+            if !core.has_passed(mark)
+                && let Some(track) = core.track(mark.stream)
+            {
+                track.ask()?;
             }
-            if !track.has_passed(position) {
+            if !core.has_passed(mark) {
                 return Ok(false);
             }
         }
@@ -154,21 +154,21 @@ impl Inside {
 
 impl Ground {
     fn give_back(&mut self, core: &Core) -> std::result::Result<(), CallError> {
-        let api = &core.api;
+        let mapping = || core.mapping();
         while let Some(&chunk) = self.chunks.last() {
-            core.pool.unmap_beyond(core, chunk)?;
+            core.pool.unmap_beyond(chunk)?;
             self.chunks.pop();
         }
         if let Some(handle) = self.handle {
-            calmly(api, core.primary, || allocation::release(api, handle))?;
+            mapping().release(handle)?;
             self.handle = None;
         }
         if let Some(Addresses { base, bytes }) = self.mapping {
-            calmly(api, core.primary, || mapping::unmap(api, CUdeviceptr(base), bytes as usize))?;
+            mapping().unmap(base, bytes)?;
             self.mapping = None;
         }
         if let Some(Addresses { base, bytes }) = self.addresses {
-            address::free(api, CUdeviceptr(base), bytes as usize)?;
+            mapping().unreserve(base, bytes)?;
             self.addresses = None;
         }
         let mut ledger = core.ledger();
@@ -181,6 +181,11 @@ impl Ground {
 }
 
 impl Core {
+    /// For who has something that is mapped.
+    pub(crate) fn mapping(&self) -> &dyn Mapping {
+        self.backend.mapping().expect("what is mapped is of a device that maps")
+    }
+
     /// Enters addresses in the ledger that are reserved here. Whatever else it has there is theirs no more: memory of others
     /// that they freed, or our own whose addresses went a moment ago.
     pub(crate) fn entering<R>(&self, mut enter: impl FnMut(&mut Ledger) -> Result<R>) -> Result<R> {

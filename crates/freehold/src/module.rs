@@ -4,23 +4,14 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use freehold_driver::cuda::function::{self, Parameter};
-use freehold_driver::cuda::module::Options;
-use freehold_driver::cuda::{CUdeviceptr, CUerror, CUfunction, CUjit_option, CUmodule, copy, module};
+use freehold_driver::{LoadError, Parameter, handle};
 
 use crate::block::Plain;
 use crate::context::Context;
-use crate::current::within;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::later::Later;
 use crate::stream::Stream;
-
-/// Room for what the driver says of an image that it refuses.
-const LOG_BYTES: usize = 8 << 10;
-
-/// As many parameters as are asked for: more than a kernel can have.
-const PARAMETERS_MAX: usize = 8192;
 
 /// A loaded image. A handle: kernels of it keep it loaded too.
 #[derive(Clone, Debug)]
@@ -30,7 +21,7 @@ pub struct Module {
 
 #[derive(Debug)]
 struct Inner {
-    raw: CUmodule,
+    raw: handle::Module,
     image: Image,
     context: Context,
 }
@@ -38,7 +29,7 @@ struct Inner {
 /// A kernel of a module, which it keeps loaded.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    pub(crate) raw: CUfunction,
+    pub(crate) raw: handle::Kernel,
     name: Arc<str>,
     /// The name's number, for faults.
     pub(crate) number: u32,
@@ -52,31 +43,23 @@ impl Module {
         inner.check()?;
         inner.core.tidy()?;
         let (core, asked) = (&inner.core, inner.core.now());
-        let api = &core.api;
+        let backend = &inner.hall.backend;
+        if !backend.takes(image.kind()) {
+            return Err(Error::ImageNotTaken { kind: image.kind() });
+        }
         let shared = inner.enter()?;
-        let mut log = vec![0_u8; LOG_BYTES];
-        let mut options = Options::new()
-            .with(CUjit_option::ERROR_LOG_BUFFER, log.as_mut_ptr() as usize)
-            .with(CUjit_option::ERROR_LOG_BUFFER_SIZE_BYTES, log.len());
-        let loaded = within(api, inner.hall.raw, || {
-            // SAFETY: an `Image` ends in a NUL or is as long as its headers say; `log` has the length that is stated for
-            // it and outlives the call.
-            unsafe { module::load_with(api, image.bytes().as_ptr().cast(), &mut options) }
-        });
+        // SAFETY: an `Image` ends in a NUL or is as long as its headers say.
+        let loaded = unsafe { backend.load(image.kind(), image.bytes()) };
         drop(shared);
         match loaded {
             Ok(raw) => {
                 if core.timeline.is_on() {
-                    core.timeline.of_module("load", raw.0 as u64, asked, core.now());
+                    core.timeline.of_module("load", raw.0, asked, core.now());
                 }
                 Ok(Self { inner: Arc::new(Inner { raw, image: image.clone(), context }) })
             }
-            Err(error) if is_of_the_image(error.code) => {
-                let text = log.split(|&byte| byte == 0).next().expect("what is split has a first part");
-                let log = String::from_utf8_lossy(text).trim_end().into();
-                Err(Error::ImageRefused { code: error.code, log })
-            }
-            Err(error) => Err(inner.core.failed(error)),
+            Err(LoadError::Image { code, log }) => Err(Error::ImageRefused { code, log }),
+            Err(LoadError::Call(error)) => Err(core.failed(error)),
         }
     }
 
@@ -94,20 +77,15 @@ impl Module {
         let context = &self.inner.context.inner;
         context.check()?;
         let _shared = context.enter()?;
-        let (core, api) = (&context.core, &context.core.api);
+        let (core, backend, failed) = (&context.core, &context.hall.backend, |error| context.core.failed(error));
         let c_name = CString::new(name).map_err(|_| Error::NulInName { name: name.to_owned() })?;
-        let raw = match within(api, context.hall.raw, || module::function(api, self.inner.raw, &c_name)) {
-            Ok(raw) => raw,
-            Err(error) if error.code == CUerror::NOT_FOUND => {
-                return Err(Error::NoSuchKernel { name: name.to_owned(), known: self.kernels()? });
-            }
-            Err(error) => return Err(core.failed(error)),
+        let Some(raw) = backend.kernel(self.inner.raw, &c_name).map_err(failed)? else {
+            return Err(Error::NoSuchKernel { name: name.to_owned(), known: self.kernels()? });
         };
-        // Loaded now, so that no launch has to: a load waits for kernels that run.
-        within(api, context.hall.raw, || function::load(api, raw)).map_err(|error| core.failed(error))?;
+        let parameters = backend.parameters(raw).map_err(failed)?.into();
         let name: Arc<str> = name.into();
         let number = core.number_kernel(&name);
-        Ok(Kernel { raw, number, parameters: self.parameters(raw)?, name, module: self.clone() })
+        Ok(Kernel { raw, number, parameters, name, module: self.clone() })
     }
 
     /// The names of all kernels.
@@ -115,49 +93,24 @@ impl Module {
         let context = &self.inner.context.inner;
         context.check()?;
         let _shared = context.enter()?;
-        let api = &context.core.api;
-        let names = within(api, context.hall.raw, || {
-            let count = module::function_count(api, self.inner.raw)?;
-            let functions = module::functions(api, self.inner.raw, count)?;
-            functions.into_iter().map(|raw| function::name(api, raw)).collect()
-        });
-        names.map_err(|error| context.core.failed(error))
+        context.hall.backend.kernel_names(self.inner.raw).map_err(|error| context.core.failed(error))
     }
 
     /// Where the variable with this name lies, and how many bytes it has.
-    pub fn variable(&self, name: &str) -> Result<(CUdeviceptr, usize)> {
+    pub fn variable(&self, name: &str) -> Result<(u64, usize)> {
         let context = &self.inner.context.inner;
         context.check()?;
         let _shared = context.enter()?;
-        let api = &context.core.api;
         let c_name = CString::new(name).map_err(|_| Error::NulInName { name: name.to_owned() })?;
-        match within(api, context.hall.raw, || module::global(api, self.inner.raw, &c_name)) {
-            Ok(range) => Ok((range.base, range.bytes)),
-            Err(error) if error.code == CUerror::NOT_FOUND => Err(Error::NoSuchVariable { name: name.to_owned() }),
-            Err(error) => Err(context.core.failed(error)),
-        }
+        let found =
+            context.hall.backend.variable(self.inner.raw, &c_name).map_err(|error| context.core.failed(error))?;
+        found.ok_or_else(|| Error::NoSuchVariable { name: name.to_owned() })
     }
 
     /// Lets go of the module. It is unloaded when its kernels are gone and no work of its context is pending: the driver
     /// waits for all of that, so it is not asked before (fact 4.1).
     pub fn close(self) {
         drop(self);
-    }
-
-    fn parameters(&self, raw: CUfunction) -> Result<Arc<[Parameter]>> {
-        let context = &self.inner.context.inner;
-        let api = &context.core.api;
-        let at = |index| within(api, context.hall.raw, || function::parameter(api, raw, index));
-        let mut parameters = Vec::new();
-        while parameters.len() < PARAMETERS_MAX {
-            // A refusal means that there are no more. It is asked for twice: a launch trusts the count.
-            match at(parameters.len()).or_else(|_| at(parameters.len())) {
-                Ok(parameter) => parameters.push(parameter),
-                Err(error) if error.code == CUerror::INVALID_VALUE => break,
-                Err(error) => return Err(context.core.failed(error)),
-            }
-        }
-        Ok(parameters.into())
     }
 }
 
@@ -184,7 +137,7 @@ impl Kernel {
         &self.module
     }
 
-    /// Where its parameters lie, in their order.
+    /// What it takes, in its order.
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
@@ -198,9 +151,9 @@ impl Stream {
         let _shared = module.inner.context.inner.enter()?;
         let mut value = T::new_zeroed();
         let bytes = value.as_mut_bytes();
-        self.put_and_wait("read variable", &[], |api, raw| {
+        self.put_and_wait("read variable", &[], |backend, raw| {
             // SAFETY: `value` is borrowed until the wait for the copy is over.
-            unsafe { copy::device_to_host_async(api, bytes.as_mut_ptr().cast(), address, bytes.len(), raw) }
+            unsafe { backend.download(bytes.as_mut_ptr(), address, bytes.len(), raw) }
         })?;
         Ok(value)
     }
@@ -210,13 +163,13 @@ impl Stream {
         let address = self.variable::<T>(module, name)?;
         let _shared = module.inner.context.inner.enter()?;
         let bytes = value.as_bytes();
-        self.put_and_wait("write variable", &[], |api, raw| {
+        self.put_and_wait("write variable", &[], |backend, raw| {
             // SAFETY: `value` is borrowed until the wait for the copy is over.
-            unsafe { copy::host_to_device_async(api, address, bytes.as_ptr().cast(), bytes.len(), raw) }
+            unsafe { backend.upload(address, bytes.as_ptr(), bytes.len(), raw) }
         })
     }
 
-    fn variable<T: Plain>(&self, module: &Module, name: &str) -> Result<CUdeviceptr> {
+    fn variable<T: Plain>(&self, module: &Module, name: &str) -> Result<u64> {
         if !Arc::ptr_eq(&module.inner.context.inner.core, &self.context.inner.core) {
             return Err(Error::OtherDevice { what: "a variable" });
         }
@@ -227,17 +180,4 @@ impl Stream {
         }
         Ok(address)
     }
-}
-
-/// Whether a load failed because of what the image is.
-fn is_of_the_image(code: CUerror) -> bool {
-    matches!(
-        code,
-        CUerror::INVALID_IMAGE
-            | CUerror::NO_BINARY_FOR_GPU
-            | CUerror::INVALID_PTX
-            | CUerror::UNSUPPORTED_PTX_VERSION
-            | CUerror::INVALID_SOURCE
-            | CUerror::SHARED_OBJECT_SYMBOL_NOT_FOUND
-    )
 }

@@ -8,15 +8,15 @@ pub mod opencl;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use freehold_driver::cuda::load::{self, LoadError};
-use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUerror, CallError, context, device, driver, primary};
+use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, CUerror, CallError, context, device, driver, primary};
 use freehold_driver::opencl::find;
 use freehold_softcuda::config::{Config, ConfigError};
 
 use crate::device::Device;
-use crate::error::Result as DeviceResult;
+use crate::error::{Error, Result as DeviceResult};
 use crate::guest::Guest;
 
 /// The variable that names a device where the caller names none.
@@ -62,6 +62,8 @@ pub enum OpenError {
     NoOpenCl { wish: String, absence: find::Absence },
     #[error("opencl:{ordinal} was asked for, but this machine has {count} OpenCL {}", if *.count == 1 { "device" } else { "devices" })]
     BeyondOpenCl { ordinal: usize, count: usize },
+    #[error("{} is {said:?}, but should be svm or buffers", opencl::MEMORY_VARIABLE)]
+    OpenClMemory { said: String },
     #[error("{wish} was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N")]
     NotCuda { wish: String },
     #[error("{ordinal} is no number of a device: they begin with 0")]
@@ -87,7 +89,7 @@ pub enum Absence {
     NoDevice,
 }
 
-/// The driver of the device that `wish` names (`soft`, `cuda`, `cuda:N`), or `FREEHOLD_DEVICE`, or of the best one
+/// The CUDA driver of the device that `wish` names (`soft`, `cuda`, `cuda:N`), or `FREEHOLD_DEVICE`, or of the best one
 /// that this machine has. The driver is initialised.
 pub fn open(wish: Option<&str>) -> Result<Opened, OpenError> {
     let wish = with_variable(wish)?;
@@ -113,23 +115,57 @@ pub fn open(wish: Option<&str>) -> Result<Opened, OpenError> {
 
 /// The devices that were opened. They stay open until the process ends: what is pending when the last handle goes is never
 /// waited for, and a device that is opened again finds its memory in the pool.
-static DEVICES: Mutex<Option<HashMap<(Kind, i32), Device>>> = Mutex::new(None);
+static DEVICES: Mutex<Option<HashMap<String, Device>>> = Mutex::new(None);
 
-/// The device that `wish` names, as for [`open`]. One that was opened before is that one again.
+/// The device that `wish` names (`soft`, `cuda`, `cuda:N`, `opencl`, `opencl:N`), or `FREEHOLD_DEVICE`, or the best one that
+/// this machine has, of CUDA. One that was opened before is that one again.
 pub fn device(wish: Option<&str>) -> DeviceResult<Device> {
-    device_of(open(wish)?)
+    match opencl::open(wish)? {
+        Some(opened) => known_or(opened.wish(), || Device::on(Arc::new(opened.context()?))),
+        None => device_of(open(wish)?),
+    }
 }
 
 fn device_of(opened: Opened) -> DeviceResult<Device> {
+    // The software device has several numbers, which no wish tells apart.
+    let name = format!("{} {}", opened.wish(), opened.device.0);
+    known_or(name, || Device::new(opened.api, opened.device))
+}
+
+/// The device that is known by a name, or else the one that `make` makes.
+fn known_or(name: String, make: impl FnOnce() -> DeviceResult<Device>) -> DeviceResult<Device> {
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     let devices = devices.get_or_insert_default();
-    let key = (opened.kind, opened.device.0);
-    if let Some(device) = devices.get(&key) {
+    if let Some(device) = devices.get(&name) {
         return Ok(device.clone());
     }
-    let device = Device::new(opened.api, opened.device)?;
-    devices.insert(key, device.clone());
+    let device = make()?;
+    devices.insert(name, device.clone());
     Ok(device)
+}
+
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Self {
+        Self::Call(error.into())
+    }
+}
+
+impl Device {
+    /// A device of a CUDA driver that is initialised.
+    pub fn new(api: Api, ordinal: CUdevice) -> DeviceResult<Self> {
+        Self::on(Arc::new(cuda::Context::primary(api, ordinal)?))
+    }
+
+    /// A device with a context that others made in the place of the primary one, which is not touched. Others destroy it,
+    /// after all that is done here.
+    fn adopting(api: Api, ordinal: CUdevice, context: CUcontext) -> DeviceResult<Self> {
+        Self::on(Arc::new(cuda::Context::adopting(api, ordinal, context)?))
+    }
+
+    /// The table of the driver's functions where it is a CUDA driver, for other people's code.
+    pub fn api(&self) -> Option<&Api> {
+        self.core().backend.cuda()
+    }
 }
 
 /// The variable that says how a guest's streams are known: `checked` asks the driver for the id of each, each time.

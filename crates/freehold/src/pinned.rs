@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-use freehold_driver::cuda::{CUdeviceptr, CallError, host, host_register_flags};
+use freehold_driver::Registering;
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -14,7 +14,6 @@ use rustix::param::page_size;
 
 use crate::context::Context;
 use crate::core::{Core, Hall};
-use crate::current::calmly;
 use crate::error::{Error, Result};
 use crate::later::Later;
 use crate::ledger::Mark;
@@ -78,22 +77,17 @@ impl Pinned {
     }
 
     /// Lets streams of all contexts use the memory: where the device sees it. After an error it is unmapped, or will be.
-    pub(crate) fn register(self, core: &Core, hall: &Arc<Hall>) -> Result<CUdeviceptr> {
-        let (api, mut is_registered) = (&core.api, false);
-        let flags = host_register_flags::PORTABLE | host_register_flags::DEVICEMAP;
-        let registered = calmly(api, core.primary, || {
-            // SAFETY: the mapping stays until it is unregistered; only atomics refer to it.
-            unsafe { host::register(api, self.start.as_ptr(), self.mapped_bytes, flags) }?;
-            is_registered = true;
-            host::device_address(api, self.start.as_ptr(), 0)
-        });
-        if registered.is_err() && is_registered {
-            core.later(Later::Unregister { stopped: Stopped { pinned: self, hall: hall.clone(), marks: Vec::new() } });
-        } else if registered.is_err() {
+    pub(crate) fn register(self, by: &dyn Registering, core: &Core, hall: &Arc<Hall>) -> Result<u64> {
+        // SAFETY: the mapping stays until it is unregistered; only atomics refer to it.
+        if let Err(error) = unsafe { by.register(self.start, self.mapped_bytes) } {
             // SAFETY: the driver has not taken the memory, and nobody else knows of it.
             unsafe { self.unmap() };
+            return Err(core.failed(error));
         }
-        registered.map_err(|error: CallError| core.failed(error))
+        by.address_of(self.start).map_err(|error| {
+            core.later(Later::Unregister { stopped: Stopped { pinned: self, hall: hall.clone(), marks: Vec::new() } });
+            core.failed(error)
+        })
     }
 
     /// Gives the memory up behind the last work with it: its owner is being dropped, and puts no more in.
@@ -131,12 +125,9 @@ impl Stopped {
                 return Ok(false);
             }
         }
-        let unregister = || {
-            calmly(&core.api, core.primary, || {
-                // SAFETY: all work with the memory has passed, and no more comes: its owner is gone.
-                unsafe { host::unregister(&core.api, self.pinned.start.as_ptr()) }
-            })
-        };
+        let by = core.backend.registering().expect("what was registered can be unregistered");
+        // SAFETY: all work with the memory has passed, and no more comes: its owner is gone.
+        let unregister = || unsafe { by.unregister(self.pinned.start) };
         let is_done = core.alone(&self.hall, unregister).map_err(|error| core.failed(error))?;
         if is_done {
             // SAFETY: the owner, and the registration, are gone; work has passed.

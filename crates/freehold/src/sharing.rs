@@ -5,7 +5,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use freehold_driver::cuda::{CUdevice_attribute, CallError, device};
+use freehold_driver::CallError;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -54,18 +54,16 @@ impl Core {
         if let Some(pool) = self.shareable.get() {
             return Ok(pool);
         }
-        let failed = |error| self.failed(error);
-        let can_share = CUdevice_attribute::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
-        if !self.pool.supply.maps() || device::attribute(&self.api, self.ordinal, can_share).map_err(failed)? == 0 {
+        if !self.pool.supply.maps() || self.backend.sharing().is_none() {
             return Err(Error::CannotShare);
         }
-        let made = self.pool.for_others(&self.api, self.primary, self.ordinal).map_err(|error| match error {
+        let made = self.pool.for_others().map_err(|error| match error {
             Error::Call(error) => self.failed(error),
             error => error,
         })?;
         if let Err(made) = self.shareable.set(made) {
             // Another thread was faster.
-            self.named(|api| made.supply.free_addresses(api)).map_err(failed)?;
+            made.supply.free_addresses().map_err(|error| self.failed(error))?;
         }
         Ok(self.pool_of(Reach::Others))
     }

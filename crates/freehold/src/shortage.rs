@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use freehold_driver::cuda::memory;
-
 use crate::core::Core;
 use crate::error::Result;
 use crate::pool::{Pool, Totals};
@@ -50,13 +48,13 @@ pub enum Remedy {
 impl Core {
     /// What a request of a pool for so many bytes would meet.
     pub(crate) fn shortage(&self, pool: &Pool, wanted_bytes: u64) -> Result<Shortage> {
-        let info = self.named(memory::info).map_err(|error| self.failed(error))?;
+        let room = self.backend.room().map_err(|error| self.failed(error))?;
         let totals = self.totals();
         let longest_bytes = pool.longest_bytes();
         // What is another pool's goes back to the driver first.
         let movable_bytes: u64 = self.pools().map(|pool| pool.movable_bytes(self)).sum();
         let budget_bytes = pool.supply.budget_bytes();
-        let (device_free_bytes, device_total_bytes) = (info.free_bytes as u64, info.total_bytes as u64);
+        let (device_free_bytes, device_total_bytes) = (room.free_bytes, room.total_bytes);
         let new_bytes = device_free_bytes.min(budget_bytes.saturating_sub(totals.reserved_bytes));
         let mut shortage = Shortage {
             wanted_bytes,

@@ -5,10 +5,9 @@
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use freehold_driver::cuda::{Api, CallError, host, host_alloc_flags};
+use freehold_driver::{Backend, CallError};
 
 use crate::core::Core;
-use crate::current::within;
 use crate::error::Result;
 use crate::ledger::Mark;
 use crate::uses::note_in;
@@ -77,11 +76,8 @@ impl Staging {
                 return Ok(buffers.swap_remove(index));
             }
         }
-        let (api, capacity_bytes) =
-            (&core.api, bytes.checked_next_power_of_two().unwrap_or(bytes).max(BUFFER_BYTES_MIN));
-        let pinned = || host::alloc_with_flags(api, capacity_bytes, host_alloc_flags::PORTABLE);
-        let start = within(api, core.primary, pinned).map_err(|error| core.failed(error))?;
-        let start = NonNull::new(start.cast()).expect("the driver allocates nothing at null");
+        let capacity_bytes = bytes.checked_next_power_of_two().unwrap_or(bytes).max(BUFFER_BYTES_MIN);
+        let start = core.backend.alloc_host(capacity_bytes).map_err(|error| core.failed(error))?;
         Ok(Buffer { start, capacity_bytes, used_bytes: 0, reads: Vec::new(), is_marked: false })
     }
 
@@ -95,12 +91,16 @@ impl Staging {
     }
 
     /// Frees the buffers that nothing reads any more. This waits for all work of the primary context (fact 2.1).
-    pub(crate) fn free(&self, api: &Api, has_passed: impl Fn(Mark) -> bool) -> std::result::Result<(), CallError> {
+    pub(crate) fn free(
+        &self,
+        backend: &dyn Backend,
+        has_passed: impl Fn(Mark) -> bool,
+    ) -> std::result::Result<(), CallError> {
         let is_read = |buffer: &Buffer| !buffer.reads.iter().all(|&read| has_passed(read));
         let mut passed: Vec<_> = self.buffers().extract_if(.., |buffer| !is_read(buffer)).collect();
         while let Some(buffer) = passed.pop() {
             // SAFETY: the buffer came out of the list, so that nobody else knows of it, and no copy reads it any more.
-            let freed = unsafe { host::free(api, buffer.start.as_ptr().cast()) };
+            let freed = unsafe { backend.free_host(buffer.start) };
             if let Err(error) = freed {
                 passed.push(buffer);
                 self.buffers().append(&mut passed);

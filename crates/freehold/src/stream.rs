@@ -1,16 +1,17 @@
 //! Streams: where work is put. What work uses is ordered here, across streams and contexts.
 
+use std::ops::Range;
 use std::sync::{Arc, RwLockReadGuard};
 
-use freehold_driver::cuda::{Api, CUevent, CUstream, CallError, copy, event, event_flags, fill, stream, stream_flags};
+use freehold_driver::{Backend, CallError, Rows, handle};
 use zerocopy::IntoBytes;
 
 use crate::block::{Block, Plain, Source, Target};
 use crate::context::Context;
-use crate::current::within;
 use crate::error::{Closed, Error, Result};
 use crate::event::Event;
 use crate::imported::Permission;
+use crate::lane::Lane;
 use crate::later::Later;
 use crate::ledger::{ContextId, Mark, StreamId};
 use crate::pool::Reach;
@@ -35,18 +36,48 @@ pub struct Used<'a> {
     pub(crate) context: &'a Context,
     /// The address of the block.
     pub(crate) base: u64,
+    /// The part of it that is used.
+    pub(crate) start: u64,
+    pub(crate) bytes: u64,
     pub(crate) access: Access,
     pub(crate) is_ordered: bool,
     /// What may be done with it.
     pub(crate) permission: Permission,
 }
 
-/// Makes a stream and an event for others to wait for it. The context is current.
-pub(crate) fn make(api: &Api) -> std::result::Result<(CUstream, CUevent), CallError> {
-    let raw = stream::create(api, stream_flags::NON_BLOCKING)?;
-    match event::create(api, event_flags::DISABLE_TIMING) {
+impl Used<'_> {
+    /// The addresses that are used.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.start..self.start + self.bytes
+    }
+
+    /// Refuses what a transfer left undefined.
+    #[inline]
+    pub(crate) fn check_defined(&self) -> Result<()> {
+        match self.uses.undefined_within(|| self.range()) {
+            None => Ok(()),
+            Some(found) => Err(Error::Undefined { address: found.start, bytes: found.end - found.start }),
+        }
+    }
+
+    /// Notes that work was put in which writes all of it.
+    pub(crate) fn note_filled(&self) {
+        self.uses.note_filled(|| self.range());
+    }
+}
+
+/// Where the last of some rows ends, in elements, unless they overlap or are too many to count.
+fn pitch_end(pitch: usize, row: usize, rows: usize) -> Option<usize> {
+    let before_last = if rows == 1 { 0 } else { pitch.checked_mul(rows - 1).filter(|_| pitch >= row)? };
+    before_last.checked_add(row)
+}
+
+/// Makes a stream and an event for others to wait for it.
+pub(crate) fn make(backend: &dyn Backend) -> std::result::Result<(handle::Stream, handle::Event), CallError> {
+    let raw = backend.make_stream()?;
+    match backend.make_event() {
         Ok(event) => Ok((raw, event)),
-        Err(error) => stream::destroy(api, raw).and(Err(error)),
+        Err(error) => backend.destroy_stream(raw).and(Err(error)),
     }
 }
 
@@ -68,8 +99,9 @@ impl Stream {
         &self.context
     }
 
-    /// The driver's handle, for other people's code. What they put in is not known here: see [`Stream::foreign_work`].
-    pub fn raw(&self) -> CUstream {
+    /// The driver's handle, for other people's code: in CUDA's calls it is a `CUstream`. What they put in is not known here:
+    /// see [`Stream::foreign_work`].
+    pub fn raw(&self) -> handle::Stream {
         self.track.raw
     }
 
@@ -132,24 +164,21 @@ impl Stream {
         let waits = self.order(&[to.used(Access::Write)])?;
         if was_idle && !waits && bytes.len() >= DIRECT_BYTES_MIN {
             // The driver reads `from` before it returns, unless it is pinned; then the host waits for the copy alone.
-            return self.put_and_wait("upload", &[to.used(Access::Write)], |api, raw| {
-                self.current(api, || {
-                    // SAFETY: `from` outlives the call, and the wait for the copy that follows it.
-                    unsafe { copy::host_to_device_async(api, to.address(), bytes.as_ptr().cast(), bytes.len(), raw) }
-                })
+            let put = self.put_and_wait("upload", &[to.used(Access::Write)], |backend, raw| {
+                // SAFETY: `from` outlives the call, and the wait for the copy that follows it.
+                unsafe { backend.upload(to.address(), bytes.as_ptr(), bytes.len(), raw) }
             });
+            return put.map(|()| to.used(Access::Write).note_filled());
         }
         let mut buffer = core.staging.take(core, bytes.len())?;
         let staged = buffer.fill(bytes);
         let (start, length) = (staged.as_ptr(), staged.len());
-        let put = self.put_ordered("upload", &[to.used(Access::Write)], |api, raw| {
-            self.current(api, || {
-                // SAFETY: the buffer stays as it is until the stream has passed the copy, whose mark goes with it below.
-                unsafe { copy::host_to_device_async(api, to.address(), start.cast(), length, raw) }
-            })
+        let put = self.put_ordered("upload", &[to.used(Access::Write)], |backend, raw| {
+            // SAFETY: the buffer stays as it is until the stream has passed the copy, whose mark goes with it below.
+            unsafe { backend.upload(to.address(), start, length, raw) }
         });
         core.staging.put(buffer, put.as_ref().ok().copied());
-        put.map(drop)
+        put.map(|_| to.used(Access::Write).note_filled())
     }
 
     /// What a block, or a part of one, holds. This waits: for the work before it in this stream, and for what other streams
@@ -172,11 +201,9 @@ impl Stream {
         let used = [from.used()];
         self.order(&used)?;
         let bytes = to.as_mut_bytes();
-        self.put_and_wait("download", &used, |api, raw| {
-            self.current(api, || {
-                // SAFETY: `to` is borrowed until the wait for the copy is over.
-                unsafe { copy::device_to_host_async(api, bytes.as_mut_ptr().cast(), from.address(), bytes.len(), raw) }
-            })
+        self.put_and_wait("download", &used, |backend, raw| {
+            // SAFETY: `to` is borrowed until the wait for the copy is over.
+            unsafe { backend.download(bytes.as_mut_ptr(), from.address(), bytes.len(), raw) }
         })
     }
 
@@ -189,9 +216,50 @@ impl Stream {
         if bytes == 0 {
             return self.context.inner.check();
         }
-        self.put("copy", &[from.used(), to.used(Access::Write)], |api, raw| {
-            self.current(api, || copy::device_to_device_async(api, to.address(), from.address(), bytes, raw))
-        })
+        self.put("copy", &[from.used(), to.used(Access::Write)], |backend, raw| {
+            backend.copy(to.address(), from.address(), bytes, raw)
+        })?;
+        to.used(Access::Write).note_filled();
+        Ok(())
+    }
+
+    /// Copies `rows` rows of `row` elements. In `from` a row begins every `from_pitch` elements, in `to` every `to_pitch`, each
+    /// from the first element on: so the edge of a field is packed, and unpacked. What lies between the rows is not touched.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRows`] where either has not the elements, or rows would overlap.
+    pub fn copy_rows<T: Plain>(
+        &self,
+        from: &impl Source<T>,
+        from_pitch: usize,
+        to: &mut impl Target<T>,
+        to_pitch: usize,
+        row: usize,
+        rows: usize,
+    ) -> Result<()> {
+        self.context.inner.check()?;
+        if row == 0 || rows == 0 {
+            return Ok(());
+        }
+        let rows_in = |elements, pitch| {
+            let end = pitch_end(pitch, row, rows).filter(|&end| end <= elements);
+            let (row_elements, pitch_elements) = (row, pitch);
+            end.ok_or(Error::NoSuchRows { rows, row_elements, pitch_elements, elements })
+        };
+        rows_in(from.len(), from_pitch)?;
+        let end = rows_in(to.len(), to_pitch)?;
+        // One row has no next one; its pitch may be anything.
+        let pitch_bytes = |pitch| if rows == 1 { row } else { pitch } * size_of::<T>();
+        let from_rows = Rows { start: from.address(), pitch_bytes: pitch_bytes(from_pitch) };
+        let to_rows = Rows { start: to.address(), pitch_bytes: pitch_bytes(to_pitch) };
+        let written = to.used(Access::Write);
+        self.put("copy rows", &[from.used(), written], |backend, raw| {
+            backend.copy_rows(to_rows, from_rows, row * size_of::<T>(), rows, raw)
+        })?;
+        if end == row * rows {
+            Used { bytes: (end * size_of::<T>()) as u64, ..written }.note_filled();
+        }
+        Ok(())
     }
 
     /// Sets every byte of a block, or of a part of one.
@@ -200,16 +268,16 @@ impl Stream {
         if bytes == 0 {
             return self.context.inner.check();
         }
-        self.put("fill", &[to.used(Access::Write)], |api, raw| {
-            self.current(api, || fill::d8_async(api, to.address(), byte, bytes, raw))
-        })
+        self.put("fill", &[to.used(Access::Write)], |backend, raw| backend.fill(to.address(), byte, bytes, raw))?;
+        to.used(Access::Write).note_filled();
+        Ok(())
     }
 
     /// Waits until all work of the stream is done.
     pub fn synchronize(&self) -> Result<()> {
         self.context.inner.check()?;
         let core = &self.context.inner.core;
-        self.track.synchronize(&core.api).map_err(|error| core.failed(error))?;
+        self.track.synchronize().map_err(|error| core.failed(error))?;
         core.tidy()
     }
 
@@ -219,7 +287,7 @@ impl Stream {
         let _shared = self.context.inner.enter()?;
         let core = &self.context.inner.core;
         let now = self.track.now().position;
-        let is_idle = stream::query(&core.api, self.track.raw).map_err(|error| core.failed(error))?;
+        let is_idle = self.context.inner.hall.backend.is_idle(self.track.raw).map_err(|error| core.failed(error))?;
         if is_idle {
             self.track.note_passed(now);
         }
@@ -245,19 +313,10 @@ impl Stream {
             return Err((self, error));
         }
         let core = self.context.inner.core.clone();
-        match self.track.retire(&core.api) {
+        match self.track.retire() {
             Ok(()) => Ok(()),
             Err(error) => Err((self, core.failed(error))),
         }
-    }
-
-    /// Makes a call about memory with the stream's context current: without one the driver refuses what lies in several chunks.
-    fn current<R>(
-        &self,
-        api: &Api,
-        call: impl FnOnce() -> std::result::Result<R, CallError>,
-    ) -> std::result::Result<R, CallError> {
-        within(api, self.context.inner.hall.raw, call)
     }
 
     /// Puts work in that uses these blocks: after what it has to wait for, and noted for what comes later.
@@ -265,7 +324,7 @@ impl Stream {
         &self,
         name: &str,
         used: &[Used<'_>],
-        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+        work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
         self.context.inner.check()?;
         self.order(used)?;
@@ -278,7 +337,7 @@ impl Stream {
         &self,
         name: &str,
         used: &[Used<'_>],
-        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+        work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<Mark> {
         let inner = &self.context.inner;
         let _shared = inner.enter()?;
@@ -286,7 +345,7 @@ impl Stream {
         if inner.core.timeline.is_on() {
             self.put_timed(name, used, work)
         } else {
-            work(&inner.core.api, self.track.raw)
+            work(&*inner.hall.backend, self.track.raw)
         }
         .map_err(|error| inner.core.failed(error))?;
         let mark = Mark { stream: self.track.id, position: self.track.count() };
@@ -321,12 +380,12 @@ impl Stream {
         &self,
         name: &str,
         used: &[Used<'_>],
-        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+        work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> std::result::Result<(), CallError> {
         let inner = &self.context.inner;
         let (core, timeline) = (&inner.core, &inner.core.timeline);
         let begun = timeline.begin_use(core, &inner.hall, &self.track);
-        let put = work(&core.api, self.track.raw);
+        let put = work(&*inner.hall.backend, self.track.raw);
         match (begun, put.is_ok()) {
             (Some(begun), true) => timeline.end_use(core, begun, &self.track, name, used),
             (Some(begun), false) => timeline.cancel_use(begun, self.track.context),
@@ -340,31 +399,19 @@ impl Stream {
         &self,
         name: &str,
         used: &[Used<'_>],
-        work: impl FnOnce(&Api, CUstream) -> std::result::Result<(), CallError>,
+        work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
         let core = &self.context.inner.core;
         self.put_ordered(name, used, work)?;
         // A wait that fails once leaves the copy on its way.
-        let waited = self.track.synchronize(&core.api).or_else(|_| self.track.synchronize(&core.api));
+        let waited = self.track.synchronize().or_else(|_| self.track.synchronize());
         waited.map_err(|error| core.lost(error))
     }
 
     /// Lets the next work wait for what it must not overtake. Whether it has to wait for anything.
     #[inline]
     pub(crate) fn order(&self, used: &[Used<'_>]) -> Result<bool> {
-        // All are looked at before the driver hears of any.
-        for used in used {
-            let context = &used.context.inner;
-            if context.is_closed() {
-                return Err(Error::ContextClosed { context: context.hall.id });
-            }
-            if !Arc::ptr_eq(&context.core, &self.context.inner.core) {
-                return Err(Error::OtherDevice { what: "a block" });
-            }
-            if used.access == Access::Write && used.permission == Permission::Read {
-                return Err(Error::ReadOnly { base: used.base });
-            }
-        }
+        self.check_used(used)?;
         let mut waits = false;
         for used in used.iter().filter(|used| used.is_ordered) {
             let mut marks = Vec::new();
@@ -376,6 +423,27 @@ impl Stream {
         Ok(waits)
     }
 
+    /// Refuses what must not be used so. All are looked at before the driver hears of any.
+    #[inline]
+    pub(crate) fn check_used(&self, used: &[Used<'_>]) -> Result<()> {
+        for used in used {
+            let context = &used.context.inner;
+            if context.is_closed() {
+                return Err(Error::ContextClosed { context: context.hall.id });
+            }
+            if !Arc::ptr_eq(&context.core, &self.context.inner.core) {
+                return Err(Error::OtherDevice { what: "a block" });
+            }
+            if used.access == Access::Write && used.permission == Permission::Read {
+                return Err(Error::ReadOnly { base: used.base });
+            }
+            if used.access == Access::Read {
+                used.check_defined()?;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn order_after(&self, marks: &[Mark]) -> Result<bool> {
         let core = &self.context.inner.core;
         let mut waits = false;
@@ -383,9 +451,15 @@ impl Stream {
             if self.track.has_waited(mark.stream, mark.position) {
                 continue;
             }
+            if Lane::is_of_one(mark.stream) {
+                let lane = core.lanes.of(mark.stream);
+                let waited = self.track.wait_for_lane(&lane, mark.position);
+                waits |= waited.map_err(|error| core.failed(error))?;
+                continue;
+            }
             // A track that is gone has passed all of its work.
             if let Some(other) = core.track(mark.stream) {
-                let waited = self.track.wait_for(&core.api, &other, mark.position);
+                let waited = self.track.wait_for(&other, mark.position);
                 waits |= waited.map_err(|error| core.failed(error))?;
             }
         }
@@ -403,7 +477,7 @@ impl Drop for Stream {
         if self.track.is_retired() || inner.is_closed() || !inner.core.is_good() {
             return;
         }
-        if let Err(error) = self.track.retire(&inner.core.api) {
+        if let Err(error) = self.track.retire() {
             inner.core.trouble(inner.core.failed(error));
             inner.core.later(Later::Retire { track: self.track.clone() });
         }

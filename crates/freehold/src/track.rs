@@ -10,13 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use freehold_driver::cuda::{
-    Api, CUerror, CUevent, CUstream, CUstreamCaptureStatus, CallError, event, event_flags, stream,
-};
+use freehold_driver::handle::{self, Event};
+use freehold_driver::{Backend, CallError, Words};
 
 use crate::core::Hall;
 use crate::counters::Slot;
-use crate::current::{calmly, within};
+use crate::lane::Lane;
 use crate::ledger::{ContextId, Mark, StreamId};
 
 /// How many launches a track remembers by name.
@@ -49,7 +48,7 @@ pub(crate) enum Trust {
 pub(crate) struct Track {
     pub(crate) id: StreamId,
     pub(crate) context: ContextId,
-    pub(crate) raw: CUstream,
+    pub(crate) raw: handle::Stream,
     /// Its gate is held wherever the driver is called about the stream, so that the context is not destroyed meanwhile.
     hall: Arc<Hall>,
     /// How many pieces of work, and waits for other streams, were put in.
@@ -77,18 +76,29 @@ pub(crate) struct Track {
 struct Signals {
     /// The position of the last mark.
     marked: u64,
-    /// For streams that wait, recorded anew for each position that is not covered.
-    event: CUevent,
+    /// For streams that wait, recorded anew for each position that is not covered. Nothing of a stream that has ended.
+    event: Option<Event>,
     recorded: u64,
     /// How many threads wait for that event.
     waiters: usize,
     /// Marks of a device that cannot write words, oldest first, and events to use again.
-    events: VecDeque<(CUevent, u64)>,
-    spare: Vec<CUevent>,
+    events: VecDeque<(Event, u64)>,
+    spare: Vec<Event>,
+}
+
+impl Signals {
+    fn event(&self) -> Event {
+        self.event.expect("who asks for the event of a stream has seen that it has not ended")
+    }
 }
 
 impl Track {
-    pub(crate) fn new(id: StreamId, hall: Arc<Hall>, (raw, event): (CUstream, CUevent), slot: Option<Slot>) -> Self {
+    pub(crate) fn new(
+        id: StreamId,
+        hall: Arc<Hall>,
+        (raw, event): (handle::Stream, Event),
+        slot: Option<Slot>,
+    ) -> Self {
         Self {
             id,
             context: hall.id,
@@ -103,7 +113,7 @@ impl Track {
             retired: AtomicBool::new(false),
             signals: Mutex::new(Signals {
                 marked: 0,
-                event,
+                event: Some(event),
                 recorded: 0,
                 waiters: 0,
                 events: VecDeque::new(),
@@ -118,11 +128,11 @@ impl Track {
     pub(crate) fn foreign(
         id: StreamId,
         hall: Arc<Hall>,
-        made: (CUstream, CUevent),
+        made: (handle::Stream, Event),
         slot: Option<Slot>,
+        thread: Option<ThreadId>,
         trust: Trust,
     ) -> Self {
-        let thread = (made.0 == CUstream::PER_THREAD).then(|| std::thread::current().id());
         Self { trust, thread, ..Self::new(id, hall, made, slot) }
     }
 
@@ -159,36 +169,26 @@ impl Track {
 
     /// Marks what was put in so far, if the stream may be gone before anybody asks how far it has come. For who releases
     /// something in it.
-    pub(crate) fn mark_release(&self, api: &Api) -> Result<(), CallError> {
+    pub(crate) fn mark_release(&self) -> Result<(), CallError> {
         if self.trust != Trust::Untold {
             return Ok(());
         }
         let position = self.next();
         self.released.fetch_max(position, Ordering::AcqRel);
-        self.mark(api, position)
+        self.mark(position)
     }
 
     /// Whether the stream can be named by this thread, and is not being captured: then no mark can be made.
-    pub(crate) fn can_be_marked(&self, api: &Api) -> Result<bool, CallError> {
+    pub(crate) fn can_be_marked(&self) -> Result<bool, CallError> {
         if self.thread.is_some_and(|thread| thread != std::thread::current().id()) {
             return Ok(false);
         }
-        match self.named(api, || stream::capture_status(api, self.raw)) {
-            Ok(status) => Ok(status == CUstreamCaptureStatus::NONE),
-            // The legacy default stream waits for streams that are captured.
-            Err(error) if error.code == CUerror::STREAM_CAPTURE_IMPLICIT => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.backend().foreign().map_or(Ok(true), |foreign| foreign.takes_marks(self.raw))
     }
 
     /// Whether the handle means the stream until somebody says otherwise, so that calls may name it which its user did not.
     fn can_be_named(&self) -> bool {
         matches!(self.trust, Trust::Own | Trust::Told)
-    }
-
-    /// Makes a call that names the stream. The default streams are those of the context that is current.
-    fn named<R>(&self, api: &Api, call: impl FnOnce() -> Result<R, CallError>) -> Result<R, CallError> {
-        if self.raw.0 <= CUstream::PER_THREAD.0 { within(api, self.hall.raw, call) } else { call() }
     }
 
     /// The mark of everything that was put in so far.
@@ -260,14 +260,14 @@ impl Track {
     }
 
     /// Asks the driver how far events have come, on a device that writes no words.
-    pub(crate) fn refresh(&self, api: &Api) -> Result<(), CallError> {
+    pub(crate) fn refresh(&self) -> Result<(), CallError> {
         if self.slot.is_some() {
             return Ok(());
         }
         let _shared = self.hall.enter();
         let mut signals = self.signals();
         while let Some(&(mark, position)) = signals.events.front() {
-            if !calmly(api, self.hall.raw, || event::query(api, mark))? {
+            if !self.backend().has_passed(mark)? {
                 break;
             }
             self.note_passed(position);
@@ -279,15 +279,15 @@ impl Track {
 
     /// Sees to it that the host will hear when `position` has passed. One mark serves all positions up to it. A stream that is gone
     /// has had its last mark: its handle may mean another one.
-    pub(crate) fn mark(&self, api: &Api, position: u64) -> Result<(), CallError> {
+    pub(crate) fn mark(&self, position: u64) -> Result<(), CallError> {
         if self.is_retired() || self.trust == Trust::Captured {
             return Ok(());
         }
-        self.mark_named(api, position)
+        self.mark_named(position)
     }
 
     /// As [`mark`](Self::mark), for who knows that the handle means the stream.
-    fn mark_named(&self, api: &Api, position: u64) -> Result<(), CallError> {
+    fn mark_named(&self, position: u64) -> Result<(), CallError> {
         if self.has_passed(position) {
             return Ok(());
         }
@@ -297,7 +297,7 @@ impl Track {
         if signals.marked >= position || self.has_passed(position) {
             return Ok(());
         }
-        if !self.can_be_marked(api)? {
+        if !self.can_be_marked()? {
             return Ok(());
         }
         if self.is_foreign() {
@@ -305,13 +305,13 @@ impl Track {
         }
         let now = self.put.load(Ordering::Acquire);
         match &self.slot {
-            Some(slot) => self.named(api, || stream::write_value_64(api, self.raw, slot.address, now, 0))?,
+            Some(slot) => self.words().write_word(self.raw, slot.address, now)?,
             None => {
                 let mark = match signals.spare.pop() {
                     Some(event) => event,
-                    None => within(api, self.hall.raw, || event::create(api, event_flags::DISABLE_TIMING))?,
+                    None => self.backend().make_event()?,
                 };
-                if let Err(error) = self.named(api, || event::record(api, mark, self.raw)) {
+                if let Err(error) = self.backend().record(mark, self.raw) {
                     signals.spare.push(mark);
                     return Err(error);
                 }
@@ -324,16 +324,16 @@ impl Track {
 
     /// [`mark`](Self::mark), unless an earlier mark is on its way: the next one, after that has passed, serves this position
     /// too. So a stream that works has one mark on its way, however much is released.
-    pub(crate) fn mark_in_turn(&self, api: &Api, position: u64) -> Result<(), CallError> {
+    pub(crate) fn mark_in_turn(&self, position: u64) -> Result<(), CallError> {
         let marked = self.signals().marked;
         if self.trust == Trust::Untold {
-            return self.mark(api, position);
+            return self.mark(position);
         }
-        if marked > 0 && !self.has_passed(marked) { Ok(()) } else { self.mark(api, position) }
+        if marked > 0 && !self.has_passed(marked) { Ok(()) } else { self.mark(position) }
     }
 
     /// Asks the driver whether everything that was put in has been done, where that is not known.
-    pub(crate) fn ask(&self, api: &Api) -> Result<(), CallError> {
+    pub(crate) fn ask(&self) -> Result<(), CallError> {
         if !self.can_be_named() {
             return Ok(());
         }
@@ -342,12 +342,12 @@ impl Track {
         // The stream is not destroyed by another thread while the lock is held.
         let _signals = self.signals();
         // The last mark of a stream that is gone tells of its end.
-        if self.is_retired() || self.has_passed(now) || (self.is_foreign() && !self.can_be_marked(api)?) {
+        if self.is_retired() || self.has_passed(now) || (self.is_foreign() && !self.can_be_marked()?) {
             return Ok(());
         }
         // Before the driver is asked: what others put in meanwhile is behind the next position.
         self.put.fetch_max(now, Ordering::AcqRel);
-        if self.named(api, || stream::query(api, self.raw))? {
+        if self.backend().is_idle(self.raw)? {
             self.note_passed(now);
         }
         Ok(())
@@ -355,11 +355,11 @@ impl Track {
 
     /// Whether everything that was put in has been done, others' work too where they can be asked: not where the stream is another
     /// thread's, which may never ask again.
-    pub(crate) fn is_quiet(&self, api: &Api) -> Result<bool, CallError> {
-        self.refresh(api)?;
+    pub(crate) fn is_quiet(&self) -> Result<bool, CallError> {
+        self.refresh()?;
         let edge = self.edge();
-        self.ask(api)?;
-        Ok(self.has_passed(edge) || (self.is_idle() && self.is_foreign() && !self.can_be_marked(api)?))
+        self.ask()?;
+        Ok(self.has_passed(edge) || (self.is_idle() && self.is_foreign() && !self.can_be_marked()?))
     }
 
     /// Forgets what was waited for of a stream that has ended.
@@ -368,12 +368,12 @@ impl Track {
     }
 
     /// Whether this stream can be told to wait for another: not where either is captured, or another thread's.
-    pub(crate) fn can_wait_for(&self, api: &Api, other: &Self) -> Result<bool, CallError> {
-        Ok(!other.is_retired() && other.can_be_named() && self.can_be_marked(api)? && other.can_be_marked(api)?)
+    pub(crate) fn can_wait_for(&self, other: &Self) -> Result<bool, CallError> {
+        Ok(!other.is_retired() && other.can_be_named() && self.can_be_marked()? && other.can_be_marked()?)
     }
 
     /// Lets this stream's next work wait, on the device, until `other` has passed `position`. Whether it has to.
-    pub(crate) fn wait_for(&self, api: &Api, other: &Track, position: u64) -> Result<bool, CallError> {
+    pub(crate) fn wait_for(&self, other: &Track, position: u64) -> Result<bool, CallError> {
         if self.has_waited(other.id, position) || other.has_passed(position) {
             return Ok(false);
         }
@@ -393,19 +393,46 @@ impl Track {
                     other.put.fetch_max(position, Ordering::AcqRel);
                 }
                 let now = other.put.load(Ordering::Acquire);
-                other.named(api, || event::record(api, signals.event, other.raw))?;
+                other.backend().record(signals.event(), other.raw)?;
                 signals.recorded = now;
             }
-            self.named(api, || stream::wait_event(api, self.raw, signals.event, 0))?;
+            self.backend().hold(self.raw, signals.event())?;
             signals.recorded
         };
+        self.note_waited(other.id, recorded);
+        Ok(true)
+    }
+
+    /// [`wait_for`](Self::wait_for) the end of a transfer that the host tells of. A stream that awaits no words is held up by the
+    /// host, which waits here.
+    pub(crate) fn wait_for_lane(&self, lane: &Lane, position: u64) -> Result<bool, CallError> {
+        if self.has_waited(lane.id(), position) || lane.has_passed(position) {
+            return Ok(false);
+        }
+        let Some(address) = lane.address() else {
+            lane.wait(position);
+            return Ok(false);
+        };
+        {
+            let _own = self.hall.enter();
+            // As above.
+            if self.is_retired() {
+                return Ok(false);
+            }
+            self.words().wait_word(self.raw, address, position)?;
+        }
+        self.note_waited(lane.id(), position);
+        Ok(true)
+    }
+
+    /// Notes that this stream's next work comes after `position` of another.
+    fn note_waited(&self, other: StreamId, position: u64) {
         // The wait has a position like work: a mark of this stream's tells of the other's only behind it. Whoever finds it
         // in the list finds it counted.
         self.count();
         let mut waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = waited.entry(other.id).or_insert(0);
-        *entry = recorded.max(*entry);
-        Ok(true)
+        let entry = waited.entry(other).or_insert(0);
+        *entry = position.max(*entry);
     }
 
     /// Whether this stream's next work comes after `position` of another, or of itself.
@@ -421,18 +448,18 @@ impl Track {
 
     /// Waits on the host until everything that was put in so far is done. For who holds the stream: it is not destroyed
     /// meanwhile.
-    pub(crate) fn synchronize(&self, api: &Api) -> Result<(), CallError> {
+    pub(crate) fn synchronize(&self) -> Result<(), CallError> {
         let now = self.put.load(Ordering::Acquire);
         let _shared = self.hall.enter();
         if !self.has_passed(now) {
-            stream::synchronize(api, self.raw)?;
+            self.backend().wait_until_idle(self.raw)?;
             self.note_passed(now);
         }
         Ok(())
     }
 
     /// Waits on the host until the device has come to `position`.
-    pub(crate) fn wait_on_host(&self, api: &Api, position: u64) -> Result<(), CallError> {
+    pub(crate) fn wait_on_host(&self, position: u64) -> Result<(), CallError> {
         if self.has_passed(position) {
             return Ok(());
         }
@@ -444,13 +471,13 @@ impl Track {
             }
             if signals.recorded < position {
                 let now = self.put.load(Ordering::Acquire);
-                event::record(api, signals.event, self.raw)?;
+                self.backend().record(signals.event(), self.raw)?;
                 signals.recorded = now;
             }
             signals.waiters += 1;
-            (signals.event, signals.recorded)
+            (signals.event(), signals.recorded)
         };
-        let waited = event::synchronize(api, event);
+        let waited = self.backend().wait(event);
         self.signals().waiters -= 1;
         waited?;
         self.note_passed(recorded);
@@ -462,14 +489,14 @@ impl Track {
     }
 
     /// Destroys the stream. Its work goes on (fact 2.3): the last mark and the event behind it tell of its end.
-    pub(crate) fn retire(&self, api: &Api) -> Result<(), CallError> {
+    pub(crate) fn retire(&self) -> Result<(), CallError> {
         let _shared = self.hall.enter();
         if self.is_retired() {
             return Ok(());
         }
         let mut now = self.next();
         let mut signals = loop {
-            self.mark_named(api, now)?;
+            self.mark_named(now)?;
             let signals = self.signals();
             // Who asked meanwhile how far the stream has come moved its edge: the last mark is behind that.
             if self.put.load(Ordering::Acquire) <= now {
@@ -478,12 +505,12 @@ impl Track {
             now = self.next();
         };
         if signals.recorded < now && !self.has_passed(now) {
-            self.named(api, || event::record(api, signals.event, self.raw))?;
+            self.backend().record(signals.event(), self.raw)?;
             signals.recorded = now;
         }
         // Under the lock, so that nobody asks for the stream meanwhile.
         if !self.is_foreign() {
-            stream::destroy(api, self.raw)?;
+            self.backend().destroy_stream(self.raw)?;
         }
         self.retired.store(true, Ordering::Release);
         Ok(())
@@ -501,18 +528,18 @@ impl Track {
     }
 
     /// Destroys the events of a track that has ended. Nothing asks the device about it from then on.
-    pub(crate) fn end(&self, api: &Api) -> Result<Option<&Slot>, CallError> {
+    pub(crate) fn end(&self) -> Result<Option<&Slot>, CallError> {
         let _shared = self.hall.enter();
         let mut signals = self.signals();
         while let Some(spare) = signals.spare.last().copied().or(signals.events.front().map(|&(event, _)| event)) {
-            event::destroy(api, spare)?;
+            self.backend().destroy_event(spare)?;
             if signals.spare.pop().is_none() {
                 signals.events.pop_front();
             }
         }
-        if signals.event != CUevent::NULL {
-            event::destroy(api, signals.event)?;
-            signals.event = CUevent::NULL;
+        if let Some(event) = signals.event {
+            self.backend().destroy_event(event)?;
+            signals.event = None;
         }
         signals.recorded = FOREVER;
         signals.marked = FOREVER;
@@ -525,11 +552,20 @@ impl Track {
         let mut signals = self.signals();
         signals.recorded = FOREVER;
         signals.marked = FOREVER;
-        signals.event = CUevent::NULL;
+        signals.event = None;
         signals.events.clear();
         signals.spare.clear();
         self.retired.store(true, Ordering::Release);
         self.note_passed(FOREVER);
+    }
+
+    fn backend(&self) -> &dyn Backend {
+        &*self.hall.backend
+    }
+
+    /// For who has seen that there are some.
+    fn words(&self) -> &dyn Words {
+        self.backend().words().expect("streams and lanes have words where the device writes them")
     }
 
     pub(crate) fn hall(&self) -> &Arc<Hall> {

@@ -18,20 +18,20 @@ fn pieces_lie_one_behind_the_other_and_scopes_rewind() {
     let own = Own::new();
     let [stream] = own.streams();
     let mut arena = Arena::new(&stream, ARENA_BYTES).unwrap();
-    let base = arena.address().0;
+    let base = arena.address();
     let addresses = arena.scope(|scope| {
         let first = scope.alloc::<u8>(1).unwrap();
         let second = scope.alloc::<u32>(N).unwrap();
         let inner = scope.scope(|inner| {
             let third = inner.alloc::<u8>(257).unwrap();
             let fourth = inner.alloc::<u8>(1).unwrap();
-            [third.address().0, fourth.address().0]
+            [third.address(), fourth.address()]
         });
         let again = scope.alloc::<u64>(1).unwrap();
-        [first.address().0, second.address().0, inner[0], inner[1], again.address().0]
+        [first.address(), second.address(), inner[0], inner[1], again.address()]
     });
     assert_eq!(addresses, [0, 256, 4352, 4864, 4352].map(|offset| base + offset));
-    assert_eq!(arena.scope(|scope| scope.alloc::<u8>(ARENA_BYTES).unwrap().address().0), base);
+    assert_eq!(arena.scope(|scope| scope.alloc::<u8>(ARENA_BYTES).unwrap().address()), base);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::thread;
 
 use freehold::{Adoption, Error, Image};
 use freehold_driver::cuda::faults::Faults;
-use freehold_driver::cuda::{CUcontext, CUdeviceptr, Function, context};
+use freehold_driver::cuda::{CUcontext, Function, context};
 use own::{Kernels, N, Own, grid, opened};
 
 #[test]
@@ -97,7 +97,7 @@ fn all_calls(own: &Own, check: impl Fn(&str)) {
     check("release_now");
     own.device.free_bytes().unwrap();
     check("free_bytes");
-    drop(own.device.adopt(CUdeviceptr(1 << 20), 4096, Adoption::Foreign, "others").unwrap());
+    drop(own.device.adopt(1 << 20, 4096, Adoption::Foreign, "others").unwrap());
     check("adopt");
     twin.close();
     check("module closed");
@@ -192,7 +192,7 @@ fn a_context_with_live_blocks_is_closed_only_with_them() {
     let (one, error) = one.close().unwrap_err();
     let Error::ContextInUse { context, blocks } = error else { panic!("{error}") };
     assert_eq!(context, id);
-    assert_eq!(blocks.iter().map(|owner| (owner.base, owner.bytes)).collect::<Vec<_>>(), [(x.address().0, 4000)]);
+    assert_eq!(blocks.iter().map(|owner| (owner.base, owner.bytes)).collect::<Vec<_>>(), [(x.address(), 4000)]);
     one.close_with_blocks().unwrap();
     let (x, error) = x.close().unwrap_err();
     let Error::ContextClosed { context } = error else { panic!("{error}") };

@@ -5,7 +5,7 @@
 mod own;
 
 use freehold::{Adoption, Error, Grid, Result};
-use freehold_driver::cuda::{CUdeviceptr, CUerror};
+use freehold_driver::cuda::CUerror;
 use own::{Kernels, N, Own, grid, image};
 
 /// What a call says, which is a fault.
@@ -36,7 +36,7 @@ fn after_a_fault_every_call_names_the_kernel_and_drops_do_nothing() {
 
     a.launch(&stray, Grid::line(1, 1), ()).unwrap();
     let Err(Error::Faulted(fault)) = a.synchronize() else { panic!("the wait says nothing of the fault") };
-    assert_eq!(fault.noticed.code, CUerror::ILLEGAL_ADDRESS);
+    assert_eq!(fault.noticed.code, CUerror::ILLEGAL_ADDRESS.into());
     let suspects: Vec<_> = fault.suspects.iter().map(|suspect| (&*suspect.kernel, suspect.stream)).collect();
     assert_eq!((suspects, fault.unnamed), (vec![("stray", a.id())], 0));
 
@@ -79,7 +79,7 @@ fn after_a_fault_every_call_names_the_kernel_and_drops_do_nothing() {
         said("release", device.release(address.0)),
         said("claim", device.claim(address.0)),
         said("note_use", device.note_use(address.0, &a)),
-        said("adopt", device.adopt(CUdeviceptr(1 << 20), 4096, Adoption::Foreign, "others")),
+        said("adopt", device.adopt(1 << 20, 4096, Adoption::Foreign, "others")),
         said("close", close(x.close())),
         said("release_after", close(y.release_after(&event))),
         said("release_now", close(elsewhere.release_now())),
@@ -90,7 +90,7 @@ fn after_a_fault_every_call_names_the_kernel_and_drops_do_nothing() {
         assert_eq!(words, fault.to_string());
     }
     assert!(fault.to_string().ends_with("; kernel stray was at fault"), "{fault}");
-    assert_eq!(device.owner_of(closed[0].address().0 + 8).unwrap().base, closed[0].address().0);
+    assert_eq!(device.owner_of(closed[0].address() + 8).unwrap().base, closed[0].address());
     assert_eq!(closed.len(), 3, "what was not closed comes back");
     drop((closed, shared, b, far, stray, event));
     assert!(device.troubles().is_empty());

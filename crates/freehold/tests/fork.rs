@@ -42,7 +42,7 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
     let [stream, other] = own.streams();
     let mut blocks: Vec<_> = (0..4).map(|value| stream.upload(&[value; N]).unwrap()).collect();
     let shared = blocks.pop().unwrap().share();
-    let address = blocks.pop().unwrap().into_address().0;
+    let address = blocks.pop().unwrap().into_address();
     other.launch(&own.kernels.add, grid(), (&mut blocks[1], 7_u32, N as u32)).unwrap();
     let event = other.event().unwrap();
     let (memory, words) = (shared::memory(CHUNK), shared::words(8));
@@ -95,6 +95,6 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
     assert_eq!(stream.download(&shared).unwrap(), [3; N]);
     assert_eq!(own.device.blocks().len(), 3, "the parent has them all, and the one that is known by its address");
     own.device.release(address).unwrap();
-    assert_eq!(stream.alloc::<u32>(N).unwrap().address().0, address);
+    assert_eq!(stream.alloc::<u32>(N).unwrap().address(), address);
     assert!(own.device.troubles().is_empty());
 }

@@ -99,7 +99,7 @@ fn each_side_sees_what_the_other_writes() {
     assert_eq!((imported.bytes(), imported.permission()), (CHUNK, Permission::ReadWrite));
     exporter.fill(7);
     let mut part = imported.part::<u32>(&stream, 4096, N).unwrap();
-    assert_eq!((part.address().0, part.len()), (imported.address().0 + 4096, N));
+    assert_eq!((part.address(), part.len()), (imported.address() + 4096, N));
     assert_eq!(stream.download(&part).unwrap(), [7; N]);
     add(&own, &stream, &mut part, 2).unwrap();
     stream.write(&mut part.view_mut(..1).unwrap(), &[5]).unwrap();
@@ -138,7 +138,7 @@ fn memory_that_is_imported_for_reading_is_not_written_and_the_driver_does_not_he
     other.fill_bytes(&mut source, 2).unwrap();
     let imported = import(&own, &descriptor, Permission::Read);
     let mut part = imported.part::<u32>(&stream, 0, N).unwrap();
-    let address = imported.address().0;
+    let address = imported.address();
     let refused = |outcome: Result<()>| matches!(outcome, Err(Error::ReadOnly { base }) if base == address);
     let calls = faults.calls();
     assert!(refused(stream.write(&mut part, &[1; N])));
@@ -163,7 +163,7 @@ fn a_part_lies_within_the_import_where_elements_can_lie() {
     let [stream] = own.streams();
     let imported = import(&own, &shared::memory(CHUNK), Permission::Read);
     let last = imported.part::<u64>(&stream, CHUNK - 8, 1).unwrap();
-    assert_eq!(last.address().0, imported.address().0 + CHUNK - 8);
+    assert_eq!(last.address(), imported.address() + CHUNK - 8);
     let outside = |offset, len| match imported.part::<u64>(&stream, offset, len) {
         Err(Error::OutsideOfImport { offset_bytes, part_bytes, bytes: CHUNK }) => (offset_bytes, part_bytes),
         other => panic!("{other:?}"),
@@ -260,7 +260,7 @@ fn a_departure_is_over_when_the_work_with_the_last_part_has_passed() {
 fn an_address_inside_has_an_owner_who_closes_it() {
     let own = own();
     let imported = import(&own, &shared::memory(CHUNK), Permission::Read);
-    let (address, line) = (imported.address().0, line!() - 1);
+    let (address, line) = (imported.address(), line!() - 1);
     let owner = own.device.owner_of(address + CHUNK - 1).unwrap();
     assert_eq!((owner.base, owner.bytes, owner.kind), (address, CHUNK, Kind::Imported));
     assert_eq!(own.device.blocks(), [], "memory of others is not among our own");
@@ -335,7 +335,7 @@ fn an_import_that_is_dropped_stays_until_the_work_of_all_streams_with_it_has_pas
     let mut block = b.zeros::<u32>(N).unwrap();
     a.fill_bytes(&mut part, 0).unwrap();
     own.device.synchronize().unwrap();
-    let address = imported.address().0;
+    let address = imported.address();
     let gates = [own.gate(), own.gate()];
     own.hold(&a, &gates[0]);
     own.hold(&b, &gates[1]);

@@ -9,7 +9,6 @@ mod shared;
 use std::os::fd::AsFd;
 
 use freehold::{Adoption, Block, Context, Error, Permission, Result, Shared, Stream};
-use freehold_driver::cuda::CUdeviceptr;
 use own::{Gate, Kernels, N, Own, grid};
 use shared::CHUNK;
 
@@ -222,7 +221,7 @@ impl Scene {
         self.call("tidy", || device.tidy());
         self.call("trim", || device.trim());
         self.call("free_bytes", || device.free_bytes());
-        let foreign = CUdeviceptr(1 << 20);
+        let foreign = 1 << 20;
         let adopted = self.call("adopt", || device.adopt(foreign, 4096, Adoption::Foreign, "others"));
         self.call("owner_of", || Ok(device.owner_of(foreign.0)));
         self.call("blocks", || Ok(device.blocks()));

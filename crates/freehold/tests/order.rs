@@ -412,12 +412,12 @@ fn a_stream_never_hears_of_the_last_mark_of_the_one_before() {
     let mut x = a.zeros::<u32>(N).unwrap();
     // An event of the driver's is recorded behind the fill, then others hold the stream up, and then comes the mark.
     add(&own, &b, &mut x, 1);
-    stream::wait_value_32(&own.api, a.raw(), CUdeviceptr(first.address()), 1, wait_value_flags::GEQ).unwrap();
+    stream::wait_value_32(&own.api, a.raw().into(), CUdeviceptr(first.address()), 1, wait_value_flags::GEQ).unwrap();
     let filled = a.event().unwrap();
     context::push_current(&own.api, own.primary).unwrap();
     let marked = event::create(&own.api, 0).unwrap();
     context::pop_current(&own.api).unwrap();
-    event::record(&own.api, marked, a.raw()).unwrap();
+    event::record(&own.api, marked, a.raw().into()).unwrap();
     filled.synchronize().unwrap();
     drop(a);
     own.device.tidy().unwrap();

@@ -35,7 +35,7 @@ fn released_while_used(own: &Own, home: &Stream, user: &Stream, gate: &Gate) -> 
     let mut block = home.alloc::<u32>(LARGE).unwrap();
     own.hold(user, gate);
     user.fill_bytes(&mut block, 1).unwrap();
-    block.address().0
+    block.address()
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn memory_that_its_stream_waits_for_is_waited_for_in_third_streams_too() {
     let address = released_while_used(&own, &a, &b, &gate);
     allow_no_more(&own);
     let mut again = a.alloc::<u32>(LARGE).unwrap();
-    assert_eq!(again.address().0, address);
+    assert_eq!(again.address(), address);
     assert!(!is_written(&own, &c, &mut again), "the work in the second stream is still to come");
     gate.open();
 }
@@ -69,7 +69,7 @@ fn memory_lent_behind_a_wait_is_waited_for_in_third_streams_too() {
     let address = released_while_used(&own, &a, &a, &gate);
     allow_no_more(&own);
     let mut lent = b.alloc::<u32>(LARGE).unwrap();
-    assert_eq!(lent.address().0, address);
+    assert_eq!(lent.address(), address);
     assert!(!is_written(&own, &c, &mut lent), "the work in the first stream is still to come");
     gate.open();
 }

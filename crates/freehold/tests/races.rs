@@ -220,7 +220,7 @@ fn a_use_in_a_stream_of_another_device_is_refused() {
     let other = Device::new(own.api, opened().device).unwrap();
     let [stream] = own.streams();
     let far = other.stream().unwrap();
-    let address = stream.alloc::<u32>(N).unwrap().into_address().0;
+    let address = stream.alloc::<u32>(N).unwrap().into_address();
     let refused = own.device.note_use(address, &far).unwrap_err();
     assert_eq!(refused.to_string(), "a stream of another device cannot be used here");
     let refused = far.launch(&own.kernels.wait, Grid::line(1, 1), (0_u64,)).unwrap_err();

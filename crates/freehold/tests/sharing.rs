@@ -126,7 +126,7 @@ fn a_block_of_this_process_alone_is_not_exported_and_the_error_says_what_to_do()
     let [stream] = own.streams();
     let block = stream.alloc::<u8>(100).unwrap();
     let refused = block.export().unwrap_err();
-    assert!(matches!(refused, Error::NotShareable { address } if address == block.address().0));
+    assert!(matches!(refused, Error::NotShareable { address } if address == block.address()));
     assert!(refused.to_string().contains("alloc_shareable"), "{refused}");
 }
 
@@ -271,7 +271,7 @@ impl Run<'_> {
     }
 
     fn check(&self) {
-        let api = self.device.api();
+        let api = self.device.api().unwrap();
         let live = |blocks: &[Block<u8>]| blocks.iter().map(|block| block.len() as u64).sum::<u64>();
         let vector_bytes = self.device.totals().owned_bytes - live(&self.private) - live(&self.shareable);
         assert!(vector_bytes.is_multiple_of(PAGE_BYTES), "{vector_bytes} bytes are live of nobody's");
@@ -279,11 +279,11 @@ impl Run<'_> {
         for block in &self.shareable {
             let exported = block.export().unwrap();
             assert!(exported.offset_bytes + exported.bytes <= exported.chunk_bytes, "a block lies in one chunk");
-            let base = block.address().0 - exported.offset_bytes;
+            let base = block.address() - exported.offset_bytes;
             chunks.push(base..base + exported.chunk_bytes);
         }
         for block in &self.private {
-            let (first, last) = (block.address().0, block.address().0 + block.len() as u64 - 1);
+            let (first, last) = (block.address(), block.address() + block.len() as u64 - 1);
             assert!(
                 !chunks.iter().any(|chunk| chunk.start <= last && first < chunk.end),
                 "a private block is exported"

@@ -159,7 +159,7 @@ fn memory_that_begins_with_no_whole_page_is_used_and_given_back_when_nothing_run
     SHIFT_BYTES.store(0, Ordering::Relaxed);
     gate.open();
     for block in &mut blocks {
-        assert_eq!(block.address().0 % (2 * MIB as u64), 0);
+        assert_eq!(block.address() % (2 * MIB as u64), 0);
         idle.fill_bytes(block, 7).unwrap();
         assert!(idle.download(block).unwrap().iter().all(|byte| *byte == 7));
     }

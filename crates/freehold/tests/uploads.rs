@@ -40,7 +40,7 @@ fn pinned_memory_is_used_again_though_nobody_asks_whether_it_was_read() {
     let before = faults.calls_of(Function::cuMemHostAlloc);
     for i in 2..50_u32 {
         // The library does not hear of this.
-        stream::synchronize(&own.api, a.raw()).unwrap();
+        stream::synchronize(&own.api, a.raw().into()).unwrap();
         a.write(&mut x, &[i; 16_000]).unwrap();
     }
     let pinned = faults.calls_of(Function::cuMemHostAlloc) - before;

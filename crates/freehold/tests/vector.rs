@@ -204,7 +204,7 @@ fn a_vector_dropped_in_use_goes_behind_its_work_and_nothing_waits() {
     let [busy, home] = own.streams();
     let mut copy = home.alloc::<u32>(N).unwrap();
     let mut vec = ones(&home, 3 * PAGE);
-    let address = vec.address().0;
+    let address = vec.address();
     home.synchronize().unwrap();
     let gate = own.gate();
     own.hold(&busy, &gate);
@@ -250,7 +250,7 @@ fn the_ledger_knows_all_memory_of_a_vector() {
     let own = Own::new();
     let [stream] = own.streams();
     let mut vec = ones(&stream, 10);
-    let (address, owned) = (vec.address().0, own.device.totals().owned_bytes);
+    let (address, owned) = (vec.address(), own.device.totals().owned_bytes);
     assert_eq!(own.device.owner_of(address + 39), vec.owner());
     assert_eq!(own.device.owner_of(address + (2 << 20)), None);
     vec.reserve(&stream, 600 * PAGE / 10).unwrap();

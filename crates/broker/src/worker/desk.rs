@@ -330,7 +330,9 @@ fn of_launch(error: &freehold::Error) -> Trouble {
     match error {
         freehold::Error::EmptyGrid => Trouble::Shape,
         freehold::Error::Call(call)
-            if matches!(call.code, CUerror::INVALID_VALUE | CUerror::LAUNCH_OUT_OF_RESOURCES) =>
+            if [CUerror::INVALID_VALUE, CUerror::LAUNCH_OUT_OF_RESOURCES]
+                .iter()
+                .any(|&code| call.code == code.into()) =>
         {
             Trouble::Shape
         }

@@ -5,6 +5,8 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use freehold::{Device, Image, Stream};
+use freehold_driver::Code;
+use freehold_driver::cuda::CUerror;
 
 use super::end;
 use crate::client::{Broker, Error, Lease, LinkError, text_of};
@@ -149,9 +151,14 @@ fn load(broker: &Broker, device: &Device, module: Id) -> Result<Vec<Loaded>, Lac
 /// What the device refused.
 pub(super) fn of_device(error: &freehold::Error) -> Trouble {
     match error {
-        freehold::Error::Call(error) => Trouble::Device { code: error.code.number() },
-        freehold::Error::Faulted(fault) => Trouble::Faulted { code: fault.noticed.code.number() },
+        freehold::Error::Call(error) => Trouble::Device { code: number(error.code) },
+        freehold::Error::Faulted(fault) => Trouble::Faulted { code: number(fault.noticed.code) },
         // Out of memory, in whatever form.
         _ => Trouble::Device { code: 2 },
     }
+}
+
+/// A code as it travels: those of CUDA, which alone shares memory, fit.
+fn number(code: Code) -> u32 {
+    u32::try_from(code.number).unwrap_or(CUerror::UNKNOWN.number())
 }

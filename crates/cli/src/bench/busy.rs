@@ -3,7 +3,7 @@
 //! Each function is one round beside one kernel, and returns the times that it took.
 
 use freehold::{Block, Grid};
-use freehold_driver::cuda::{CUdeviceptr, event, event_flags, memory, module, stream};
+use freehold_driver::cuda::{CUdeviceptr, CUstream, event, event_flags, memory, module, stream};
 
 use super::Result;
 use super::measure::timed;
@@ -44,7 +44,7 @@ pub(super) fn frees(rig: &Rig) -> Result<Vec<f64>> {
     let api = &rig.opened.api;
     let block = memory::alloc(api, BLOCK_BYTES)?;
     rig.busy(&rig.stream)?;
-    rig.raw_scale(block, rig.stream.raw())?;
+    rig.raw_scale(block, rig.stream.raw().into())?;
     rig.stream.foreign_work();
     rig.expect_busy(&rig.stream)?;
     let (freed, time) = timed(|| memory::free(api, block));
@@ -55,7 +55,7 @@ pub(super) fn frees(rig: &Rig) -> Result<Vec<f64>> {
 
 /// `cuMemFreeAsync` in the stream of the work.
 pub(super) fn ordered_frees(rig: &Rig, count: usize) -> Result<Vec<f64>> {
-    let (api, raw) = (&rig.opened.api, rig.stream.raw());
+    let (api, raw) = (&rig.opened.api, CUstream::from(rig.stream.raw()));
     let blocks = ordered_blocks(rig, count)?;
     rig.busy(&rig.stream)?;
     for &block in &blocks {
@@ -77,7 +77,7 @@ pub(super) fn ordered_frees(rig: &Rig, count: usize) -> Result<Vec<f64>> {
 /// here, the call. Without the first two the memory is handed out too early (fact 2.2).
 pub(super) fn joined_frees(rig: &Rig, count: usize) -> Result<Vec<f64>> {
     let api = &rig.opened.api;
-    let (home, other) = (rig.stream.raw(), rig.other.raw());
+    let (home, other) = (CUstream::from(rig.stream.raw()), CUstream::from(rig.other.raw()));
     let blocks = ordered_blocks(rig, count)?;
     let passed = event::create(api, event_flags::DISABLE_TIMING)?;
     rig.busy(&rig.other)?;
@@ -126,11 +126,11 @@ pub(super) fn unloads(rig: &Rig) -> Result<Vec<f64>> {
     let loaded = rig.raw_module()?;
     let nothing = module::function(api, loaded, c"nothing")?;
     // A first launch loads the kernel, which would wait for the one that runs.
-    rig.raw_launch(nothing, rig.stream.raw())?;
+    rig.raw_launch(nothing, rig.stream.raw().into())?;
     rig.stream.foreign_work();
     rig.stream.synchronize()?;
     rig.busy(&rig.stream)?;
-    rig.raw_launch(nothing, rig.stream.raw())?;
+    rig.raw_launch(nothing, rig.stream.raw().into())?;
     rig.stream.foreign_work();
     rig.expect_busy(&rig.stream)?;
     let (unloaded, time) = timed(|| module::unload(api, loaded));
@@ -146,7 +146,7 @@ fn blocks(rig: &Rig, count: usize) -> Result<Vec<Block<f32>>> {
 }
 
 fn ordered_blocks(rig: &Rig, count: usize) -> Result<Vec<CUdeviceptr>> {
-    let (api, raw) = (&rig.opened.api, rig.stream.raw());
+    let (api, raw) = (&rig.opened.api, CUstream::from(rig.stream.raw()));
     let blocks =
         (0..count).map(|_| memory::alloc_async(api, BLOCK_BYTES, raw)).collect::<std::result::Result<_, _>>()?;
     rig.stream.foreign_work();

@@ -39,7 +39,7 @@ pub(super) struct Beside {
 pub(super) fn launches(rig: &Rig, batches: usize) -> Result<Beside> {
     let stream = &rig.stream;
     let mut x = stream.zeros::<f32>(VALUES as usize)?;
-    let address = x.address();
+    let address = CUdeviceptr(x.address());
     let mut beside = Beside { ours: Vec::new(), drivers: Vec::new() };
     // The first batch of each warms what the driver keeps, and does not count.
     for batch in 0..=batches {
@@ -48,7 +48,7 @@ pub(super) fn launches(rig: &Rig, batches: usize) -> Result<Beside> {
         });
         launched?;
         stream.synchronize()?;
-        let (launched, drivers) = timed(|| (0..BATCH).try_for_each(|_| rig.raw_scale(address, stream.raw())));
+        let (launched, drivers) = timed(|| (0..BATCH).try_for_each(|_| rig.raw_scale(address, stream.raw().into())));
         launched?;
         stream.foreign_work();
         stream.synchronize()?;
@@ -117,7 +117,7 @@ impl Field {
         let (mut bounds, mut adopted) = (vec![BLOCKS_START], Vec::new());
         for at in 0..BLOCKS {
             let (base, bytes) = (bounds[at], (1 + random.below(BLOCK_GRANULES_MAX)) * BLOCK_BYTES_MIN);
-            adopted.push(rig.device.adopt(CUdeviceptr(base), bytes, Adoption::Foreign, "bench")?);
+            adopted.push(rig.device.adopt(base, bytes, Adoption::Foreign, "bench")?);
             bounds.push(base + bytes);
         }
         Ok(Self { bounds, _adopted: adopted })

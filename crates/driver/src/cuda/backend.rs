@@ -8,12 +8,13 @@ use std::ptr::NonNull;
 
 use super::api::Api;
 use super::call;
+use super::code::CUerror;
 use super::current::{calmly, within};
 use super::types::{
     CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemorytype, CUstream, event_flags,
     host_alloc_flags, stream_flags,
 };
-use super::{context, copy, device, event, fill, host, memory, primary, stream};
+use super::{context, copy, device, event, fill, host, memory, pointer, primary, stream};
 use crate::backend::{Backend, Contexts, Foreign, Mapping, Registering, Room, Rows, Sharing, Timing, Words};
 use crate::error::CallError;
 use crate::handle::{Event, Stream};
@@ -124,6 +125,14 @@ impl Backend for Context {
 
     fn free(&self, address: u64) -> Result<()> {
         self.calmly(|api| memory::free(api, CUdeviceptr(address)))
+    }
+
+    fn is_host_visible(&self, address: u64) -> Result<bool> {
+        self.within(|api| match pointer::host_pointer(api, CUdeviceptr(address)) {
+            Ok(seen) => Ok(seen.addr() as u64 == address),
+            Err(error) if error.code == CUerror::INVALID_VALUE => Ok(false),
+            Err(error) => Err(error),
+        })
     }
 
     fn alloc_host(&self, bytes: usize) -> Result<NonNull<u8>> {

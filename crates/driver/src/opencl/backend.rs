@@ -14,6 +14,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use space::Manner;
+pub use streams::Latch;
 
 use self::kernels::Loaded;
 use self::space::Space;
@@ -50,6 +51,13 @@ impl Context {
         let space = Space::new(raw, manner, found.facts.memory_bytes);
         let streams = Streams::new(raw, found.device);
         Ok(Self { found, raw, service, space, streams, loaded: Loaded::default(), hosted: Mutex::default() })
+    }
+}
+
+impl Context {
+    /// Holds what is put into a stream from now on until the host opens the latch.
+    pub fn latch(&self, stream: Stream) -> Result<Latch> {
+        self.streams.latch(stream)
     }
 }
 
@@ -94,6 +102,11 @@ impl Backend for Context {
 
     fn free(&self, address: u64) -> Result<()> {
         self.space.free(address)
+    }
+
+    /// Coarse-grained memory is the host's while it is mapped, and never is here.
+    fn is_host_visible(&self, _address: u64) -> Result<bool> {
+        Ok(false)
     }
 
     fn alloc_host(&self, bytes: usize) -> Result<NonNull<u8>> {

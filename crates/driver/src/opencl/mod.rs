@@ -23,5 +23,5 @@ pub mod program;
 pub mod queue;
 pub mod svm;
 
-pub use backend::{Context, Manner};
+pub use backend::{Context, Latch, Manner};
 pub use handle::{ContextId, DeviceId, Event, Kernel, Memory, PlatformId, Program, Queue};

@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use freehold_driver::cuda::{CUerror, CUstream, CUstreamCaptureStatus, capture};
+use freehold_driver::cuda::CUstream;
+use freehold_driver::handle;
 
 use super::{Guest, thread_of};
 use crate::error::Result;
@@ -33,18 +34,13 @@ impl Name {
 impl Guest {
     /// The id of the capture that a stream takes part in.
     pub(super) fn capture_of(&self, stream: CUstream) -> Result<Option<u64>> {
-        match self.core.named(|api| capture::info(api, stream)) {
-            Ok(info) => Ok((info.status != CUstreamCaptureStatus::NONE).then_some(info.id)),
-            // The legacy default stream waits for streams that are captured, and takes part in none.
-            Err(error) if error.code == CUerror::STREAM_CAPTURE_IMPLICIT => Ok(None),
-            Err(error) => Err(self.core.failed(error)),
-        }
+        self.foreign().capture_of(stream.into()).map_err(|error| self.core.failed(error))
     }
 
     /// Whether a stream of this handle was ever named.
     pub(super) fn knows(&self, stream: CUstream) -> bool {
-        self.captured().keys().any(|name| name.is_of(stream))
-            || self.streams().values().any(|track| track.raw == stream)
+        let raw = handle::Stream::from(stream);
+        self.captured().keys().any(|name| name.is_of(stream)) || self.streams().values().any(|track| track.raw == raw)
     }
 
     /// The track of a stream in a capture.
@@ -53,7 +49,7 @@ impl Guest {
         if let Some(track) = self.captured().get(&name) {
             return Ok(track.clone());
         }
-        let track = self.core.add_foreign_stream(stream, Trust::Captured)?;
+        let track = self.core.add_foreign_stream(stream.into(), thread_of(stream), Trust::Captured)?;
         let mut captured = self.captured();
         // A stream takes part in one capture at a time.
         captured
@@ -84,7 +80,7 @@ impl Guest {
                 // It was there before the capture was seen, and is now: so nobody else had the handle meanwhile.
                 Some(known) => {
                     self.replace_user(track, known);
-                    if let Err(error) = track.retire(&self.core.api) {
+                    if let Err(error) = track.retire() {
                         self.captured().insert(*name, track.clone());
                         refused = refused.and(Err(self.core.failed(error)));
                         continue;

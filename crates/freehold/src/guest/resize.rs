@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use freehold_driver::cuda::{CUdeviceptr, CUstream, copy};
+use freehold_driver::cuda::CUstream;
 
 use super::Guest;
 use crate::error::{Error, Result};
@@ -68,7 +68,7 @@ impl Guest {
         let is_worth_moving = seen.capacity_bytes > MOVED_BYTES_MAX && bytes <= MOVED_BYTES_MAX;
         if seen.stream == track.id.0 && !is_used && !is_worth_moving {
             // As where a whole block is given up.
-            track.mark_release(&self.core.api).map_err(|error| self.core.failed(error))?;
+            track.mark_release().map_err(|error| self.core.failed(error))?;
             if self.core.pool.resize(record, bytes) {
                 return Ok(seen.base);
             }
@@ -80,9 +80,7 @@ impl Guest {
         let &Resized { seen, stream, .. } = block;
         let base = self.alloc(bytes, stream)?;
         let copied_bytes = seen.bytes.min(bytes) as usize;
-        let copied = self.core.named(|api| {
-            copy::device_to_device_async(api, CUdeviceptr(base), CUdeviceptr(seen.base), copied_bytes, stream)
-        });
+        let copied = self.core.backend.copy(base, seen.base, copied_bytes, stream.into());
         let copied = copied.map_err(|error| self.core.failed(error));
         let outcome = copied.and_then(|()| match block.tag {
             tags::NONE => self.free(seen.base, stream),
@@ -97,7 +95,7 @@ impl Guest {
     /// Takes a block back whose name is that of the block at `base` from now on, with all that was counted.
     fn free_for(&self, block: &Resized<'_>, base: u64) -> Result<()> {
         let &Resized { record, seen, tag, ref track, .. } = block;
-        track.mark_release(&self.core.api).map_err(|error| self.core.failed(error))?;
+        track.mark_release().map_err(|error| self.core.failed(error))?;
         let to = self.core.pool.book.record_at(base).expect("a block that was just handed out has a record");
         // From here on nobody else releases it.
         let state = record.disown(seen.base).map_err(|_| self.wrong(seen.base))?;

@@ -1,8 +1,15 @@
 //! The choice of an OpenCL device.
 
+use freehold_driver::opencl::device::Svm;
 use freehold_driver::opencl::find::{self, Found};
+use freehold_driver::opencl::{Context, Manner};
 
 use super::{Asked, OpenError, with_variable};
+use crate::error::Result as DeviceResult;
+
+/// The variable that says how memory is had: `svm` for shared virtual memory, `buffers` for buffers. Without it a device that
+/// has shared virtual memory gives that.
+pub const MEMORY_VARIABLE: &str = "FREEHOLD_OPENCL_MEMORY";
 
 /// An OpenCL device and its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +22,18 @@ impl Opened {
     /// The wish that names exactly this device.
     pub fn wish(&self) -> String {
         format!("opencl:{}", self.ordinal)
+    }
+
+    /// A context of its own on the device.
+    pub fn context(&self) -> DeviceResult<Context> {
+        let said = std::env::var_os(MEMORY_VARIABLE).filter(|text| !text.is_empty());
+        let manner = match said.as_deref().map(|text| text.to_string_lossy()).as_deref() {
+            None if self.found.facts.svm == Svm::None => Manner::Buffers,
+            None | Some("svm") => Manner::Shared,
+            Some("buffers") => Manner::Buffers,
+            Some(other) => return Err(OpenError::OpenClMemory { said: other.to_owned() }.into()),
+        };
+        Ok(Context::on(self.found.clone(), manner)?)
     }
 
     /// One sentence: which device, and whose driver.

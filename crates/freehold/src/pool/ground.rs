@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use freehold_driver::cuda::CallError;
+use freehold_driver::CallError;
 
 use super::class::Class;
 use super::heap::{self, Chunk, Need};
@@ -46,10 +46,10 @@ impl Pool {
         let mut inside = self.supply.lock();
         for lot in &lots {
             let chunks = lot.empty_within(&span, |mark| core.has_passed(mark));
-            self.keep(core, &mut inside, lot, &chunks)?;
+            self.keep(&mut inside, lot, &chunks)?;
             // What is not mapped goes where nothing is pending: see `release_alone`.
             for _ in chunks.iter().filter(|_| self.supply.maps()) {
-                self.supply.release_one(&core.api, core.primary, &mut inside)?;
+                self.supply.release_one(&mut inside)?;
             }
         }
         Ok(())
@@ -65,7 +65,7 @@ impl Pool {
         core.all_alone(|| {
             // Who has the lock may be about to enter a gate.
             if let Some(mut inside) = self.supply.try_lock() {
-                freed_bytes = self.supply.release(&core.api, core.primary, &mut inside, keep_bytes)?;
+                freed_bytes = self.supply.release(&mut inside, keep_bytes)?;
             }
             Ok(())
         })?;
@@ -119,7 +119,7 @@ impl Pool {
             return Ok(record);
         }
         if origin == Origin::Any
-            && let Some(record) = self.borrow_behind(core, lot, track, bytes)?
+            && let Some(record) = self.borrow_behind(lot, track, bytes)?
         {
             return Ok(record);
         }
@@ -155,9 +155,9 @@ impl Pool {
         }
         for mark in lot.awaited() {
             if let Some(other) = core.track(mark.stream)
-                && track.can_wait_for(&core.api, &other)?
+                && track.can_wait_for(&other)?
             {
-                track.wait_for(&core.api, &other, mark.position)?;
+                track.wait_for(&other, mark.position)?;
             }
         }
         let is_before = |mark: Mark| core.has_passed(mark) || track.has_waited(mark.stream, mark.position);
@@ -212,14 +212,14 @@ impl Pool {
     }
 
     /// A block of another lot of the context that the device waits for, before the stream's next work.
-    fn borrow_behind(&self, core: &Core, lot: &Lot, track: &Track, bytes: u64) -> Result<Option<u32>, CallError> {
+    fn borrow_behind(&self, lot: &Lot, track: &Track, bytes: u64) -> Result<Option<u32>, CallError> {
         for other in self.others(lot) {
             let home = other.home();
-            if !track.can_wait_for(&core.api, &home)? {
+            if !track.can_wait_for(&home)? {
                 continue;
             }
             let Some((record, mark)) = other.lend_unpassed(&self.book, bytes, track.id.0) else { continue };
-            if let Err(error) = track.wait_for(&core.api, &home, mark.position) {
+            if let Err(error) = track.wait_for(&home, mark.position) {
                 other.give(&self.book, record, &home, &[]);
                 return Err(error);
             }
@@ -314,7 +314,7 @@ impl Pool {
         self.recall(core, &lots)?;
         for lot in &lots {
             let chunks = lot.empty(u64::MAX, |mark| core.has_passed(mark));
-            self.keep(core, inside, lot, &chunks)?;
+            self.keep(inside, lot, &chunks)?;
             inside.take_back(lot.take_bare_regions());
         }
         Ok(self.supply.region(inside, room_bytes, had_bytes))
@@ -322,23 +322,22 @@ impl Pool {
 
     /// A chunk for a region of its own, where memory comes with its addresses.
     fn whole_region(&self, core: &Core, inside: &mut Inside, room_bytes: u64) -> Result<Option<(u64, u64)>, CallError> {
-        let (api, current, lots) = (&core.api, core.primary, self.book.lots());
-        if let found @ Some(_) = self.supply.find_whole(api, current, inside, room_bytes)? {
+        let lots = self.book.lots();
+        if let found @ Some(_) = self.supply.find_whole(inside, room_bytes)? {
             return Ok(found);
         }
         self.recall(core, &lots)?;
         for lot in &lots {
             let chunks = lot.empty(u64::MAX, |mark| core.has_passed(mark));
-            self.keep(core, inside, lot, &chunks)?;
+            self.keep(inside, lot, &chunks)?;
         }
-        self.supply.find_whole(api, current, inside, room_bytes)
+        self.supply.find_whole(inside, room_bytes)
     }
 
     fn grown(&self, core: &Core, inside: &mut Inside, own: Option<&Lot>, need: heap::Need) -> Result<Grown, CallError> {
         if !self.supply.maps() {
             return Ok(Grown::Chunks(vec![self.supply.take_whole(inside, need.base)]));
         }
-        let (api, current) = (&core.api, core.primary);
         let lots = self.book.lots();
         let reserved_bytes = self.supply.reserved_bytes();
         // What other streams that work have free they need again at once.
@@ -350,16 +349,16 @@ impl Pool {
         if free_bytes > reserved_bytes / IDLE_PART && free_bytes >= need.bytes {
             self.gather(core, inside, &givers, need.bytes)?;
             if inside.kept_bytes() >= need.bytes
-                && let grown @ Grown::Chunks(_) = self.supply.assemble(api, current, inside, need)?
+                && let grown @ Grown::Chunks(_) = self.supply.assemble(inside, need)?
             {
                 return Ok(grown);
             }
         }
-        if let grown @ Grown::Chunks(_) = self.supply.grow(api, current, inside, need)? {
+        if let grown @ Grown::Chunks(_) = self.supply.grow(inside, need)? {
             return Ok(grown);
         }
         self.gather(core, inside, &lots, need.bytes)?;
-        self.supply.assemble(api, current, inside, need)
+        self.supply.assemble(inside, need)
     }
 
     /// Gets back everything that nobody has of some lots, whoever keeps it, and unmaps as much as is lacking.
@@ -371,34 +370,34 @@ impl Pool {
                 break;
             }
             let chunks = lot.empty(missing, |mark| core.has_passed(mark));
-            self.keep(core, inside, lot, &chunks)?;
+            self.keep(inside, lot, &chunks)?;
             missing = missing.saturating_sub(chunks.iter().map(|chunk| chunk.bytes).sum());
         }
         Ok(())
     }
 
     /// Maps memory at addresses that are no lot's: a chunk that is kept, or else a new one.
-    pub(crate) fn map_beyond(&self, core: &Core, need: Need) -> Result<Grown, CallError> {
-        self.supply.grow(&core.api, core.primary, &mut self.supply.lock(), need)
+    pub(crate) fn map_beyond(&self, need: Need) -> Result<Grown, CallError> {
+        self.supply.grow(&mut self.supply.lock(), need)
     }
 
     /// As [`map_beyond`](Self::map_beyond), of whatever nobody has.
     pub(crate) fn gather_beyond(&self, core: &Core, need: Need) -> Result<Grown, CallError> {
-        let (api, current, inside) = (&core.api, core.primary, &mut *self.supply.lock());
+        let inside = &mut *self.supply.lock();
         if let grown @ Grown::Chunks(_) = self.grown(core, inside, None, need)? {
             return Ok(grown);
         }
         // What is kept and longer than the room there is goes back, so that the driver can make what fits.
         let keep_bytes = self.supply.reserved_bytes().saturating_sub(need.bytes);
-        match self.supply.release(api, current, inside, keep_bytes)? {
+        match self.supply.release(inside, keep_bytes)? {
             0 => Ok(Grown::Nothing),
-            _ => self.supply.assemble(api, current, inside, need),
+            _ => self.supply.assemble(inside, need),
         }
     }
 
     /// Unmaps a chunk of addresses that are no lot's, which nothing uses any more, and keeps its memory.
-    pub(crate) fn unmap_beyond(&self, core: &Core, chunk: Chunk) -> Result<(), CallError> {
-        self.supply.keep(&core.api, core.primary, &mut self.supply.lock(), chunk)
+    pub(crate) fn unmap_beyond(&self, chunk: Chunk) -> Result<(), CallError> {
+        self.supply.keep(&mut self.supply.lock(), chunk)
     }
 
     /// Gets back what threads keep and what waits for marks that have passed, and asks how far streams have come.
@@ -415,9 +414,9 @@ impl Pool {
     }
 
     /// Unmaps chunks that a lot was emptied of, and keeps them. What the driver refuses to unmap is the lot's again.
-    fn keep(&self, core: &Core, inside: &mut Inside, lot: &Lot, chunks: &[Chunk]) -> Result<(), CallError> {
+    fn keep(&self, inside: &mut Inside, lot: &Lot, chunks: &[Chunk]) -> Result<(), CallError> {
         for (index, &chunk) in chunks.iter().enumerate() {
-            if let Err(error) = self.supply.keep(&core.api, core.primary, inside, chunk) {
+            if let Err(error) = self.supply.keep(inside, chunk) {
                 lot.refill(&chunks[index..]);
                 return Err(error);
             }
@@ -431,22 +430,21 @@ impl Pool {
 
     /// Gives memory that nobody has back to the driver until the pool has no more than `keep_bytes`. How many bytes went.
     pub(crate) fn trim(&self, core: &Core, keep_bytes: u64) -> Result<u64, CallError> {
-        let (api, current) = (&core.api, core.primary);
         let lots = self.book.lots();
         self.recall(core, &lots)?;
         if !self.supply.maps() {
             return self.trim_alone(core, &lots, keep_bytes);
         }
         let mut inside = self.supply.lock();
-        let mut freed_bytes = self.supply.release(api, current, &mut inside, keep_bytes)?;
+        let mut freed_bytes = self.supply.release(&mut inside, keep_bytes)?;
         for lot in &lots {
             let excess = self.supply.reserved_bytes().saturating_sub(keep_bytes);
             if excess == 0 {
                 break;
             }
             let chunks = lot.empty(excess, |mark| core.has_passed(mark));
-            self.keep(core, &mut inside, lot, &chunks)?;
-            freed_bytes += self.supply.release(api, current, &mut inside, keep_bytes)?;
+            self.keep(&mut inside, lot, &chunks)?;
+            freed_bytes += self.supply.release(&mut inside, keep_bytes)?;
         }
         Ok(freed_bytes)
     }
@@ -463,7 +461,7 @@ impl Pool {
                 break;
             }
             let chunks = lot.empty(excess, |mark| core.has_passed(mark));
-            self.keep(core, &mut inside, lot, &chunks)?;
+            self.keep(&mut inside, lot, &chunks)?;
         }
         drop(inside);
         self.release_alone(core, keep_bytes)

@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use freehold_driver::cuda::{Api, CUcontext, CUdevice, CallError};
+use freehold_driver::{Backend, CallError};
 
 use self::book::Book;
 use self::class::Class;
@@ -49,7 +49,6 @@ use self::rack::Rack;
 use self::record::{Gone, Record, Seen, Stage};
 use self::supply::Supply;
 use crate::core::Core;
-use crate::current::within;
 use crate::error::Error;
 use crate::fork::Family;
 use crate::ledger::{ContextId, Mark};
@@ -93,28 +92,20 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::System`] where the process may not have as many addresses as a pool notes its blocks at.
-    pub(crate) fn new(
-        api: &Api,
-        current: CUcontext,
-        device: CUdevice,
-        total_bytes: u64,
-        family: Family,
-    ) -> Result<Self, Error> {
-        let supply = within(api, current, || Supply::new(api, current, device, total_bytes))?;
-        Self::of(supply, api, current, family)
+    pub(crate) fn new(backend: Arc<dyn Backend>, family: Family) -> Result<Self, Error> {
+        Self::of(Supply::new(backend)?, family)
     }
 
     /// A pool beside this one whose blocks other processes can have.
-    pub(crate) fn for_others(&self, api: &Api, current: CUcontext, device: CUdevice) -> Result<Self, Error> {
-        let supply = within(api, current, || self.supply.for_others(api, device))?;
-        Self::of(supply, api, current, self.book.family.clone())
+    pub(crate) fn for_others(&self) -> Result<Self, Error> {
+        Self::of(self.supply.for_others()?, self.book.family.clone())
     }
 
-    fn of(supply: Supply, api: &Api, current: CUcontext, family: Family) -> Result<Self, Error> {
+    fn of(supply: Supply, family: Family) -> Result<Self, Error> {
         let book = match Book::new(supply.base, supply.bytes, family) {
             Ok(book) => book,
             Err(error) => {
-                supply.close(api, current)?;
+                supply.close()?;
                 return Err(Error::System { kind: error.kind() });
             }
         };

@@ -10,14 +10,11 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
-use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc,
-    CUmemAllocationHandleType, CUmemAllocationProp, CUmemGenericAllocationHandle, CallError, address, allocation,
-    device, mapping,
-};
+use freehold_driver::handle::Memory;
+use freehold_driver::{Backend, CallError, Mapping, Permission, Sharing};
 
 use super::heap::{Chunk, Need, PAGE_BYTES};
-use crate::current::{calmly, within};
+use crate::error::Error;
 
 /// Addresses are reserved for so many times the device's memory, and at least so many.
 const ADDRESSES_TIMES: u64 = 8;
@@ -55,10 +52,9 @@ struct Purse {
 
 #[derive(Debug)]
 pub(crate) struct Supply {
+    backend: Arc<dyn Backend>,
     pub(crate) reach: Reach,
     making: Making,
-    prop: CUmemAllocationProp,
-    access: [CUmemAccessDesc; 1],
     pub(crate) base: u64,
     pub(crate) bytes: u64,
     /// All memory of the device.
@@ -136,17 +132,17 @@ pub(crate) enum Grown {
 }
 
 impl Supply {
-    /// Reserves addresses, where the device can map memory to some. The context is current.
-    pub(crate) fn new(api: &Api, current: CUcontext, device: CUdevice, total_bytes: u64) -> Result<Self, CallError> {
+    /// Reserves addresses, where the device can map memory to some.
+    pub(crate) fn new(backend: Arc<dyn Backend>) -> Result<Self, Error> {
         let purse = Purse { budget_bytes: AtomicU64::new(u64::MAX), reserved_bytes: AtomicU64::new(0) };
-        let purse = Arc::new(purse);
-        let can_map = CUdevice_attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
-        if device::attribute(api, device, can_map)? == 0 {
-            return Self::whole(api, current, device, total_bytes, purse);
+        let (purse, total_bytes) = (Arc::new(purse), backend.total_bytes()?);
+        if backend.mapping().is_none() {
+            return Self::whole(backend, total_bytes, purse);
         }
-        match Self::with(api, device, total_bytes, Reach::Process, purse.clone()) {
-            Err(error) if error.code == CUerror::NOT_SUPPORTED => Self::whole(api, current, device, total_bytes, purse),
-            outcome => outcome,
+        match Self::with(backend.clone(), total_bytes, Reach::Process, purse.clone()) {
+            // A driver may know of it and not have the calls.
+            Err(error) if error.is_unsupported() => Self::whole(backend, total_bytes, purse),
+            outcome => Ok(outcome?),
         }
     }
 
@@ -173,26 +169,24 @@ impl Supply {
     }
 
     /// As [`new`](Self::new), for memory that other processes can have, out of the same budget.
-    pub(crate) fn for_others(&self, api: &Api, device: CUdevice) -> Result<Self, CallError> {
-        Self::with(api, device, self.total_bytes, Reach::Others, self.purse.clone())
+    pub(crate) fn for_others(&self) -> Result<Self, CallError> {
+        Self::with(self.backend.clone(), self.total_bytes, Reach::Others, self.purse.clone())
     }
 
-    fn with(api: &Api, device: CUdevice, total_bytes: u64, reach: Reach, purse: Arc<Purse>) -> Result<Self, CallError> {
+    fn with(backend: Arc<dyn Backend>, total_bytes: u64, reach: Reach, purse: Arc<Purse>) -> Result<Self, CallError> {
         let mut bytes = (total_bytes * ADDRESSES_TIMES).max(ADDRESSES_BYTES_MIN).next_multiple_of(1 << 30);
         let base = loop {
-            match address::reserve(api, bytes as usize, PAGE_BYTES as usize, CUdeviceptr::NULL) {
-                Ok(base) => break base.0,
+            match mapping(&*backend).reserve(bytes, PAGE_BYTES) {
+                Ok(base) => break base,
                 // A process may be allowed fewer addresses than that.
-                Err(error) if error.code == CUerror::OUT_OF_MEMORY && bytes > total_bytes => bytes /= 2,
+                Err(error) if error.is_out_of_memory() && bytes > total_bytes => bytes /= 2,
                 Err(error) => return Err(error),
             }
         };
-        let (prop, access) = access_to(device, reach);
         Ok(Self {
+            backend,
             reach,
             making: Making::Mapped,
-            prop,
-            access,
             base,
             bytes,
             total_bytes,
@@ -266,43 +260,31 @@ impl Supply {
     }
 
     /// Maps memory where it is needed: a chunk that is kept, or else a new one.
-    pub(crate) fn grow(
-        &self,
-        api: &Api,
-        current: CUcontext,
-        inside: &mut Inside,
-        need: Need,
-    ) -> Result<Grown, CallError> {
-        self.unmap_stranded(api, current, inside)?;
+    pub(crate) fn grow(&self, inside: &mut Inside, need: Need) -> Result<Grown, CallError> {
+        self.unmap_stranded(inside)?;
         let fitting =
             inside.kept.iter().enumerate().filter(|(_, piece)| (need.bytes..=need.room_bytes).contains(&piece.bytes));
         if let Some((index, _)) = fitting.min_by_key(|(_, piece)| piece.bytes) {
             let piece = inside.kept.swap_remove(index);
-            return self.map(api, current, inside, need.base, vec![piece]);
+            return self.map(inside, need.base, vec![piece]);
         }
-        match self.create(api, current, need.bytes)? {
-            Some(piece) => self.map(api, current, inside, need.base, vec![piece]),
+        match self.create(need.bytes)? {
+            Some(piece) => self.map(inside, need.base, vec![piece]),
             None => Ok(Grown::Nothing),
         }
     }
 
     /// Maps chunks that are kept side by side, and a new one for what they lack. Where a block lies in one chunk, those that are
     /// too short go back to the driver instead, for one that is not.
-    pub(crate) fn assemble(
-        &self,
-        api: &Api,
-        current: CUcontext,
-        inside: &mut Inside,
-        need: Need,
-    ) -> Result<Grown, CallError> {
-        self.unmap_stranded(api, current, inside)?;
+    pub(crate) fn assemble(&self, inside: &mut Inside, need: Need) -> Result<Grown, CallError> {
+        self.unmap_stranded(inside)?;
         if self.reach == Reach::Others {
-            if let grown @ Grown::Chunks(_) = self.grow(api, current, inside, need)? {
+            if let grown @ Grown::Chunks(_) = self.grow(inside, need)? {
                 return Ok(grown);
             }
             let keep_bytes = self.reserved_bytes().saturating_sub(need.bytes);
-            self.release(api, current, inside, keep_bytes)?;
-            return self.grow(api, current, inside, need);
+            self.release(inside, keep_bytes)?;
+            return self.grow(inside, need);
         }
         inside.kept.sort_unstable_by_key(|piece| std::cmp::Reverse(piece.bytes));
         let (mut pieces, mut bytes, mut index) = (Vec::new(), 0, 0);
@@ -315,7 +297,7 @@ impl Supply {
             }
         }
         if bytes < need.bytes {
-            match self.create(api, current, need.bytes - bytes) {
+            match self.create(need.bytes - bytes) {
                 Ok(Some(piece)) => pieces.push(piece),
                 outcome => {
                     inside.kept.append(&mut pieces);
@@ -323,127 +305,111 @@ impl Supply {
                 }
             }
         }
-        self.map(api, current, inside, need.base, pieces)
+        self.map(inside, need.base, pieces)
     }
 
     /// New memory, if there is some and the budget allows it.
-    fn create(&self, api: &Api, current: CUcontext, bytes: u64) -> Result<Option<Piece>, CallError> {
+    fn create(&self, bytes: u64) -> Result<Option<Piece>, CallError> {
         if !self.set_aside(bytes) {
             return Ok(None);
         }
-        let created = calmly(api, current, || allocation::create(api, bytes as usize, &self.prop));
+        let created = match self.reach {
+            Reach::Process => self.mapping().create(bytes),
+            Reach::Others => self.sharing().create_shareable(bytes),
+        };
         if created.is_err() {
             self.uncount(bytes);
         }
         match created {
             Ok(handle) => Ok(Some(Piece { handle: handle.0, bytes })),
-            Err(error) if error.code == CUerror::OUT_OF_MEMORY => Ok(None),
+            Err(error) if error.is_out_of_memory() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn map(
-        &self,
-        api: &Api,
-        current: CUcontext,
-        inside: &mut Inside,
-        base: u64,
-        mut pieces: Vec<Piece>,
-    ) -> Result<Grown, CallError> {
+    fn map(&self, inside: &mut Inside, base: u64, mut pieces: Vec<Piece>) -> Result<Grown, CallError> {
         let mut chunks = Vec::with_capacity(pieces.len());
         let mut next = base;
-        let mapped = calmly(api, current, || {
-            for piece in &pieces {
-                let handle = CUmemGenericAllocationHandle(piece.handle);
-                mapping::map(api, CUdeviceptr(next), piece.bytes as usize, 0, handle)?;
-                chunks.push(Chunk { base: next, bytes: piece.bytes, handle: piece.handle });
-                next += piece.bytes;
-            }
-            mapping::set_access(api, CUdeviceptr(base), (next - base) as usize, &self.access)
+        let mapped = pieces.iter().try_for_each(|piece| {
+            self.mapping().map(next, piece.bytes, Memory(piece.handle))?;
+            chunks.push(Chunk { base: next, bytes: piece.bytes, handle: piece.handle });
+            next += piece.bytes;
+            Ok(())
         });
+        let mapped = mapped.and_then(|()| self.mapping().permit(base, next - base, Permission::ReadWrite));
         let Err(error) = mapped else { return Ok(Grown::Chunks(chunks)) };
         inside.kept.extend(pieces.split_off(chunks.len()));
         inside.stranded.append(&mut chunks);
-        self.unmap_stranded(api, current, inside).and(Err(error))
+        self.unmap_stranded(inside).and(Err(error))
     }
 
     /// Unmaps what the driver refused to unmap before, and keeps it. What lies in the way of other chunks goes so.
-    fn unmap_stranded(&self, api: &Api, current: CUcontext, inside: &mut Inside) -> Result<(), CallError> {
+    fn unmap_stranded(&self, inside: &mut Inside) -> Result<(), CallError> {
         while let Some(&chunk) = inside.stranded.last() {
-            self.keep(api, current, inside, chunk)?;
+            self.keep(inside, chunk)?;
             inside.stranded.pop();
         }
         Ok(())
     }
 
     /// Unmaps a chunk that nothing uses any more, and keeps its memory for later.
-    pub(crate) fn keep(
-        &self,
-        api: &Api,
-        current: CUcontext,
-        inside: &mut Inside,
-        chunk: Chunk,
-    ) -> Result<(), CallError> {
+    pub(crate) fn keep(&self, inside: &mut Inside, chunk: Chunk) -> Result<(), CallError> {
         if self.maps() {
-            calmly(api, current, || mapping::unmap(api, CUdeviceptr(chunk.base), chunk.bytes as usize))?;
+            self.mapping().unmap(chunk.base, chunk.bytes)?;
         }
         inside.kept.push(Piece { handle: chunk.handle, bytes: chunk.bytes });
         Ok(())
     }
 
     /// Gives memory that is kept back to the driver until the pool has no more than `keep_bytes`. How many bytes went.
-    pub(crate) fn release(
-        &self,
-        api: &Api,
-        current: CUcontext,
-        inside: &mut Inside,
-        keep_bytes: u64,
-    ) -> Result<u64, CallError> {
-        self.unmap_stranded(api, current, inside)?;
-        let mut freed_bytes = self.free_strays(api, current, inside)?;
+    pub(crate) fn release(&self, inside: &mut Inside, keep_bytes: u64) -> Result<u64, CallError> {
+        self.unmap_stranded(inside)?;
+        let mut freed_bytes = self.free_strays(inside)?;
         while self.reserved_bytes() > keep_bytes && !inside.kept.is_empty() {
-            freed_bytes += self.release_one(api, current, inside)?;
+            freed_bytes += self.release_one(inside)?;
         }
         Ok(freed_bytes)
     }
 
     /// Gives the memory that was kept last back to the driver. How many bytes went.
-    pub(crate) fn release_one(&self, api: &Api, current: CUcontext, inside: &mut Inside) -> Result<u64, CallError> {
+    pub(crate) fn release_one(&self, inside: &mut Inside) -> Result<u64, CallError> {
         let Some(piece) = inside.kept.last().copied() else { return Ok(0) };
         if !self.maps() {
-            let freed_bytes = self.free_whole(api, current, piece)?;
+            let freed_bytes = self.free_whole(piece)?;
             inside.kept.pop();
             return Ok(freed_bytes);
         }
-        calmly(api, current, || allocation::release(api, CUmemGenericAllocationHandle(piece.handle)))?;
+        self.mapping().release(Memory(piece.handle))?;
         inside.kept.pop();
         self.uncount(piece.bytes);
         Ok(piece.bytes)
     }
 
     /// A descriptor of a chunk that other processes can have.
-    pub(crate) fn export(&self, api: &Api, current: CUcontext, chunk: Chunk) -> Result<OwnedFd, CallError> {
-        calmly(api, current, || allocation::export(api, CUmemGenericAllocationHandle(chunk.handle)))
+    pub(crate) fn export(&self, chunk: Chunk) -> Result<OwnedFd, CallError> {
+        self.sharing().export(Memory(chunk.handle))
     }
 
     /// Gives back everything, of which nobody has had anything yet.
-    pub(crate) fn close(&self, api: &Api, current: CUcontext) -> Result<(), CallError> {
-        self.release(api, current, &mut self.lock(), 0)?;
-        within(api, current, || self.free_addresses(api))
+    pub(crate) fn close(&self) -> Result<(), CallError> {
+        self.release(&mut self.lock(), 0)?;
+        self.free_addresses()
     }
 
     /// Gives the addresses back, to which nothing is mapped any more.
-    pub(crate) fn free_addresses(&self, api: &Api) -> Result<(), CallError> {
-        if self.maps() { address::free(api, CUdeviceptr(self.base), self.bytes as usize) } else { Ok(()) }
+    pub(crate) fn free_addresses(&self) -> Result<(), CallError> {
+        if self.maps() { self.mapping().unreserve(self.base, self.bytes) } else { Ok(()) }
+    }
+
+    fn mapping(&self) -> &dyn Mapping {
+        mapping(&*self.backend)
+    }
+
+    fn sharing(&self) -> &dyn Sharing {
+        self.backend.sharing().expect("memory for others is of a device that shares")
     }
 }
 
-/// What memory of a device is like, and who of its devices can use it.
-fn access_to(device: CUdevice, reach: Reach) -> (CUmemAllocationProp, [CUmemAccessDesc; 1]) {
-    let handles = match reach {
-        Reach::Process => CUmemAllocationHandleType::NONE,
-        Reach::Others => CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR,
-    };
-    let prop = CUmemAllocationProp::on_device(device, handles);
-    (prop, [CUmemAccessDesc { location: prop.location, flags: CUmemAccess_flags::PROT_READWRITE }])
+fn mapping(backend: &dyn Backend) -> &dyn Mapping {
+    backend.mapping().expect("what is mapped is of a device that maps")
 }

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use freehold_driver::cuda::{Api, CUevent, CUstream, CallError, event, event_flags, stream, stream_flags};
+use freehold_driver::handle::Event;
+use freehold_driver::{Backend, CallError, Timing};
 use serde_json::{Value, json};
 
 use super::perfetto::{Point, Span, Thread, TraceFile};
 use super::{Allocation, Begun};
 use crate::core::Hall;
-use crate::current::within;
 use crate::error::{Error, Result};
 use crate::ledger::{ContextId, StreamId};
 use crate::pool::Totals;
@@ -42,7 +42,7 @@ pub(super) struct Log {
     trace: Option<Trace>,
     threads: HashMap<ThreadId, u32>,
     clocks: HashMap<ContextId, Clock>,
-    spare: HashMap<ContextId, Vec<CUevent>>,
+    spare: HashMap<ContextId, Vec<Event>>,
     pending: BTreeMap<StreamId, VecDeque<Pending>>,
     /// The block that lies at an address now.
     living: HashMap<u64, u64>,
@@ -64,14 +64,14 @@ struct Trace {
 /// An event that has passed, or passes at once, and its time.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    event: CUevent,
+    event: Event,
     at: Duration,
 }
 
 impl Clock {
     /// The time so many milliseconds after the event, or before it.
-    fn after(&self, elapsed_ms: f32) -> Duration {
-        let distance = Duration::from_secs_f64(f64::from(elapsed_ms.abs()) / 1e3);
+    fn after(&self, elapsed_ms: f64) -> Duration {
+        let distance = Duration::from_secs_f64(elapsed_ms.abs() / 1e3);
         if elapsed_ms < 0.0 { self.at.saturating_sub(distance) } else { self.at + distance }
     }
 }
@@ -178,18 +178,21 @@ impl Log {
         self.write(|file| file.slice(row, &format!("{what} module {module:#x}"), asked, effect, &[]));
     }
 
-    pub(super) fn begin_use(&mut self, api: &Api, hall: &Hall, track: &Track, asked: Duration) -> Driver<Begun> {
+    /// Nothing where the device does not tell the time.
+    pub(super) fn begin_use(&mut self, hall: &Hall, track: &Track, asked: Duration) -> Driver<Option<Begun>> {
+        let backend = &*hall.backend;
+        let Some(timing) = backend.timing() else { return Ok(None) };
         if let Entry::Vacant(clock) = self.clocks.entry(hall.id) {
-            clock.insert(Clock { event: within(api, hall.raw, || passed_event(api))?, at: asked });
+            clock.insert(Clock { event: passed_event(backend, timing)?, at: asked });
         }
-        let start = self.event(api, hall)?;
-        let end = self.event(api, hall).inspect_err(|_| self.keep(hall.id, start))?;
-        if let Err(error) = event::record(api, start, track.raw) {
+        let start = self.event(timing, hall.id)?;
+        let end = self.event(timing, hall.id).inspect_err(|_| self.keep(hall.id, start))?;
+        if let Err(error) = backend.record(start, track.raw) {
             self.keep(hall.id, start);
             self.keep(hall.id, end);
             return Err(error);
         }
-        Ok(Begun { start, end, asked })
+        Ok(Some(Begun { start, end, asked }))
     }
 
     pub(super) fn cancel_use(&mut self, begun: Begun, context: ContextId) {
@@ -197,8 +200,8 @@ impl Log {
         self.keep(context, begun.end);
     }
 
-    pub(super) fn end_use(&mut self, api: &Api, begun: Begun, raw: CUstream, what: Use, blocks: &[u64]) -> Driver<()> {
-        if let Err(error) = event::record(api, begun.end, raw) {
+    pub(super) fn end_use(&mut self, begun: Begun, track: &Track, what: Use, blocks: &[u64]) -> Driver<()> {
+        if let Err(error) = track.hall().backend.record(begun.end, track.raw) {
             self.cancel_use(begun, what.context);
             return Err(error);
         }
@@ -214,21 +217,23 @@ impl Log {
     }
 
     /// Looks which uses have ended now and then, so that their events are used again.
-    pub(super) fn poll_if_many(&mut self, api: &Api) -> Driver<()> {
+    pub(super) fn poll_if_many(&mut self, backend: &dyn Backend) -> Driver<()> {
         self.since_poll += 1;
-        if self.since_poll < USES_TO_POLL { Ok(()) } else { self.poll(api) }
+        if self.since_poll < USES_TO_POLL { Ok(()) } else { self.poll(backend) }
     }
 
     /// Notes the times of all uses that have ended.
-    pub(super) fn poll(&mut self, api: &Api) -> Driver<()> {
+    pub(super) fn poll(&mut self, backend: &dyn Backend) -> Driver<()> {
         self.since_poll = 0;
+        // Without it nothing is pending.
+        let Some(timing) = backend.timing() else { return Ok(()) };
         let streams: Vec<StreamId> = self.pending.keys().copied().collect();
         for stream in streams {
             while let Some(first) = self.pending.get(&stream).and_then(VecDeque::front) {
-                if !event::query(api, first.begun.end)? {
+                if !backend.has_passed(first.begun.end)? {
                     break;
                 }
-                let (begun_at, ended_at) = self.times(api, first)?;
+                let (begun_at, ended_at) = self.times(timing, first)?;
                 if let Some(mut ended) = self.pending.get_mut(&stream).and_then(VecDeque::pop_front) {
                     self.wind(&mut ended, ended_at);
                     self.use_ended(ended, begun_at, ended_at);
@@ -246,7 +251,7 @@ impl Log {
     }
 
     /// Ends all lives, and the file. Without a driver the events are left to the end of the process.
-    pub(super) fn finish(mut self, api: Option<&Api>, now: Duration) -> Result<()> {
+    pub(super) fn finish(mut self, backend: Option<&dyn Backend>, now: Duration) -> Result<()> {
         let ids: Vec<u64> = self.lives.keys().copied().collect();
         let process = self.process;
         for id in ids {
@@ -256,11 +261,11 @@ impl Log {
             }
         }
         let pending = std::mem::take(&mut self.pending).into_values().flatten();
-        let mut events: Vec<CUevent> = pending.flat_map(|one| [one.begun.start, one.begun.end]).collect();
+        let mut events: Vec<Event> = pending.flat_map(|one| [one.begun.start, one.begun.end]).collect();
         events.extend(self.spare.drain().flat_map(|(_, events)| events));
         events.extend(self.clocks.drain().map(|(_, clock)| clock.event));
-        let destroyed = match api {
-            Some(api) => events.into_iter().try_for_each(|event| event::destroy(api, event)),
+        let destroyed = match backend {
+            Some(backend) => events.into_iter().try_for_each(|event| backend.destroy_event(event)),
             None => Ok(()),
         };
         if let Some(trace) = self.trace {
@@ -330,9 +335,9 @@ impl Log {
     }
 
     /// When a use began and ended on the device.
-    fn times(&self, api: &Api, pending: &Pending) -> Driver<(Duration, Duration)> {
+    fn times(&self, timing: &dyn Timing, pending: &Pending) -> Driver<(Duration, Duration)> {
         let clock = self.clocks[&pending.what.context];
-        let since = |event| Ok(clock.after(event::elapsed_ms(api, clock.event, event)?));
+        let since = |event| timing.elapsed_ms(clock.event, event).map(|elapsed_ms| clock.after(elapsed_ms));
         Ok((since(pending.begun.start)?, since(pending.begun.end)?))
     }
 
@@ -346,14 +351,14 @@ impl Log {
         }
     }
 
-    fn event(&mut self, api: &Api, hall: &Hall) -> Driver<CUevent> {
-        match self.spare.entry(hall.id).or_default().pop() {
+    fn event(&mut self, timing: &dyn Timing, context: ContextId) -> Driver<Event> {
+        match self.spare.entry(context).or_default().pop() {
             Some(event) => Ok(event),
-            None => within(api, hall.raw, || event::create(api, event_flags::DEFAULT)),
+            None => timing.make_timed_event(),
         }
     }
 
-    fn keep(&mut self, context: ContextId, event: CUevent) {
+    fn keep(&mut self, context: ContextId, event: Event) {
         self.spare.entry(context).or_default().push(event);
     }
 
@@ -393,15 +398,15 @@ fn write(trace: &mut Option<Trace>, event: impl FnOnce(&mut TraceFile<BufWriter<
     }
 }
 
-/// An event in a stream that has nothing else to do: it passes at once. The context is current.
-fn passed_event(api: &Api) -> Driver<CUevent> {
-    let idle = stream::create(api, stream_flags::NON_BLOCKING)?;
-    let made = event::create(api, event_flags::DEFAULT);
-    let recorded = made.and_then(|event| match event::record(api, event, idle) {
+/// An event in a stream that has nothing else to do: it passes at once.
+fn passed_event(backend: &dyn Backend, timing: &dyn Timing) -> Driver<Event> {
+    let idle = backend.make_stream()?;
+    let made = timing.make_timed_event();
+    let recorded = made.and_then(|event| match backend.record(event, idle) {
         Ok(()) => Ok(event),
-        Err(error) => event::destroy(api, event).and(Err(error)),
+        Err(error) => backend.destroy_event(event).and(Err(error)),
     });
-    stream::destroy(api, idle).and(recorded)
+    backend.destroy_stream(idle).and(recorded)
 }
 
 fn us(time: Duration) -> f64 {

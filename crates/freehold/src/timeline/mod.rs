@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use freehold_driver::cuda::{Api, CUevent};
+use freehold_driver::handle::Event;
 
 use crate::core::{Core, Hall};
 use crate::error::{Error, Result};
@@ -55,8 +55,8 @@ pub(crate) struct Allocation<'a> {
 /// A use whose beginning was put into its stream.
 #[derive(Debug)]
 pub(crate) struct Begun {
-    start: CUevent,
-    end: CUevent,
+    start: Event,
+    end: Event,
     asked: Duration,
 }
 
@@ -130,12 +130,12 @@ impl Timeline {
         self.with(|log| log.of_module(what, module, asked, effect));
     }
 
-    /// Puts a timed event before a use. A use that cannot be timed is recorded without times of the device.
+    /// Puts a timed event before a use. A use that cannot be timed is not recorded.
     pub(crate) fn begin_use(&self, core: &Core, hall: &Hall, track: &Track) -> Option<Begun> {
         let asked = core.now();
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let begun = log.as_mut()?.begin_use(&core.api, hall, track, asked);
-        begun.map_err(|error| core.trouble(core.failed(error))).ok()
+        let begun = log.as_mut()?.begin_use(hall, track, asked);
+        begun.map_err(|error| core.trouble(core.failed(error))).ok().flatten()
     }
 
     pub(crate) fn end_use(&self, core: &Core, begun: Begun, track: &Track, name: &str, used: &[Used<'_>]) {
@@ -144,8 +144,8 @@ impl Timeline {
         let Some(log) = log.as_mut() else { return };
         let blocks: Vec<u64> = used.iter().map(|used| used.base).collect();
         let use_of = Use { name: name.into(), stream: track.id, context: track.context, returned };
-        let ended = log.end_use(&core.api, begun, track.raw, use_of, &blocks);
-        if let Err(error) = ended.and_then(|()| log.poll_if_many(&core.api)) {
+        let ended = log.end_use(begun, track, use_of, &blocks);
+        if let Err(error) = ended.and_then(|()| log.poll_if_many(&*core.backend)) {
             core.trouble(core.failed(error));
         }
     }
@@ -162,7 +162,7 @@ impl Timeline {
         }
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = log.as_mut()
-            && let Err(error) = log.poll(&core.api)
+            && let Err(error) = log.poll(&*core.backend)
         {
             core.trouble(core.failed(error));
         }
@@ -178,8 +178,7 @@ impl Timeline {
         self.is_on.store(false, Ordering::Release);
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(log) = log else { return Ok(()) };
-        let api: Option<&Api> = core.is_good().then_some(&core.api);
-        log.finish(api, core.now())
+        log.finish(core.is_good().then_some(&*core.backend), core.now())
     }
 
     fn with(&self, note: impl FnOnce(&mut Log)) {

@@ -4,8 +4,6 @@
 use std::panic::Location;
 use std::sync::Arc;
 
-use freehold_driver::cuda::{CUdeviceptr, address};
-
 use crate::context::Context;
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -42,13 +40,12 @@ impl Mapped {
         context.inner.check()?;
         let core = &context.inner.core;
         let room_bytes = room_bytes.next_multiple_of(PAGE_BYTES);
-        let base = address::reserve(&core.api, room_bytes as usize, PAGE_BYTES as usize, CUdeviceptr::NULL)
-            .map_err(|error| core.failed(error))?;
+        let base = core.mapping().reserve(room_bytes, PAGE_BYTES).map_err(|error| core.failed(error))?;
         Ok(Self {
             context: context.clone(),
             // Memory comes here when nobody uses it any more.
             uses: Uses::begin(Mark { stream: stream.id(), position: 0 }),
-            base: base.0,
+            base,
             room_bytes,
             chunks: Vec::new(),
             mapped_bytes: 0,
@@ -64,6 +61,8 @@ impl Mapped {
             uses: &self.uses,
             context: &self.context,
             base: self.base,
+            start: self.base,
+            bytes: self.mapped_bytes,
             access,
             is_ordered: true,
             permission: Permission::ReadWrite,
@@ -113,7 +112,7 @@ impl Mapped {
             |bytes: u64| Need::beyond(self.base + had_bytes, bytes, room_bytes.min(bytes + surplus_bytes(bytes)));
         let failed = |error| core.failed(error);
         let wish = need(wish_bytes.max(least_bytes) - had_bytes);
-        if let Grown::Chunks(chunks) = core.pool.map_beyond(core, wish).map_err(failed)? {
+        if let Grown::Chunks(chunks) = core.pool.map_beyond(wish).map_err(failed)? {
             return Ok(chunks);
         }
         let missing_bytes = least_bytes - had_bytes;

@@ -8,8 +8,6 @@ use std::ops::RangeBounds;
 use std::panic::Location;
 use std::sync::Arc;
 
-use freehold_driver::cuda::{CUdevice_attribute, CUdeviceptr, device};
-
 use self::mapped::Mapped;
 use crate::block::sealed::Sealed;
 use crate::block::{Block, Plain, Source, Target, View, ViewMut};
@@ -67,10 +65,7 @@ impl<T: Plain> DeviceVec<T> {
         if bytes == 0 {
             return Err(Error::NothingAsked);
         }
-        // Asked of the driver each time, which tells of a fault that nobody has noticed.
-        let can_map = CUdevice_attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
-        let can_map = device::attribute(&core.api, core.ordinal, can_map).map_err(|error| core.failed(error))?;
-        let ground = if can_map != 0 && core.pool.supply.maps() {
+        let ground = if core.pool.supply.maps() {
             Ground::Mapped(Mapped::new(stream, bytes as u64, at)?)
         } else {
             Ground::Copied(Block::alloc(stream, 1, None, at)?)
@@ -84,8 +79,8 @@ impl<T: Plain> DeviceVec<T> {
         matches!(self.ground, Ground::Mapped(_))
     }
 
-    pub fn address(&self) -> CUdeviceptr {
-        CUdeviceptr(self.whole(Access::Read).base)
+    pub fn address(&self) -> u64 {
+        self.whole(Access::Read).base
     }
 
     pub fn len(&self) -> usize {
@@ -260,17 +255,18 @@ impl<T: Plain> DeviceVec<T> {
     }
 
     fn whole(&self, access: Access) -> Used<'_> {
-        match &self.ground {
+        let whole = match &self.ground {
             Ground::Mapped(mapped) => mapped.used(access),
             Ground::Copied(block) => Target::used(block, access),
-        }
+        };
+        Used { bytes: (self.len * size_of::<T>()) as u64, ..whole }
     }
 }
 
 impl<T: Plain> Sealed for DeviceVec<T> {}
 
 impl<T: Plain> Source<T> for DeviceVec<T> {
-    fn address(&self) -> CUdeviceptr {
+    fn address(&self) -> u64 {
         DeviceVec::address(self)
     }
 
@@ -284,7 +280,7 @@ impl<T: Plain> Source<T> for DeviceVec<T> {
 }
 
 impl<T: Plain> Target<T> for DeviceVec<T> {
-    fn address(&self) -> CUdeviceptr {
+    fn address(&self) -> u64 {
         DeviceVec::address(self)
     }
 
@@ -308,8 +304,8 @@ struct Tail<'a, T> {
 impl<T> Sealed for Tail<'_, T> {}
 
 impl<T: Plain> Target<T> for Tail<'_, T> {
-    fn address(&self) -> CUdeviceptr {
-        CUdeviceptr(self.whole.base + (self.start * size_of::<T>()) as u64)
+    fn address(&self) -> u64 {
+        self.whole.base + (self.start * size_of::<T>()) as u64
     }
 
     fn len(&self) -> usize {
@@ -317,6 +313,7 @@ impl<T: Plain> Target<T> for Tail<'_, T> {
     }
 
     fn used(&self, access: Access) -> Used<'_> {
-        Used { access, ..self.whole }
+        let (start, bytes) = (self.address(), (self.len * size_of::<T>()) as u64);
+        Used { access, start, bytes, ..self.whole }
     }
 }

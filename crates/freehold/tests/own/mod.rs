@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use freehold::open::Opened;
 use freehold::{Block, Context, Device, Grid, Image, Kernel, Module, Stream};
-use freehold_driver::cuda::{Api, CUcontext, CUdeviceptr, context, host, host_alloc_flags, primary};
+use freehold_driver::cuda::{Api, CUcontext, context, host, host_alloc_flags, primary};
 
 /// A gate that nobody has opened by then holds up a call that is not to wait.
 const STUCK: Duration = Duration::from_secs(60);
@@ -53,18 +53,18 @@ impl Kernels {
 }
 
 /// Whether a block of the memory at `address` is among the next that a stream is handed: more than a thread keeps.
-pub(crate) fn is_handed_out(stream: &Stream, address: CUdeviceptr) -> bool {
+pub(crate) fn is_handed_out(stream: &Stream, address: u64) -> bool {
     is_among(stream, address, 100)
 }
 
 /// Whether a stream is ever handed the memory at `address` again: before it needs more than one chunk.
-pub(crate) fn comes_back(stream: &Stream, address: CUdeviceptr) -> bool {
+pub(crate) fn comes_back(stream: &Stream, address: u64) -> bool {
     is_among(stream, address, 600)
 }
 
-fn is_among(stream: &Stream, address: CUdeviceptr, count: usize) -> bool {
+fn is_among(stream: &Stream, address: u64, count: usize) -> bool {
     let blocks: Vec<Block<u32>> = (0..count).map(|_| stream.alloc(N).unwrap()).collect();
-    blocks.iter().any(|block| (block.address().0..block.address().0 + 4 * N as u64).contains(&address.0))
+    blocks.iter().any(|block| (block.address()..block.address() + 4 * N as u64).contains(&address))
 }
 
 /// A device of a test's own.

@@ -1,7 +1,7 @@
 //! Queues as streams, and the last commands of them as events.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::super::event::Status;
@@ -64,6 +64,27 @@ impl Drop for Point {
     fn drop(&mut self) {
         // A driver refuses this after a fault at the most, and then nothing is left that could be lost.
         event::release(self.0).unwrap_or_default();
+    }
+}
+
+/// What the host holds a stream with. It opens at the latest when it is dropped.
+#[derive(Debug)]
+pub struct Latch {
+    event: handle::Event,
+    is_open: AtomicBool,
+}
+
+impl Latch {
+    /// Lets the stream go on.
+    pub fn open(&self) -> Result<()> {
+        if self.is_open.swap(true, Ordering::AcqRel) { Ok(()) } else { event::set_status(self.event, 0) }
+    }
+}
+
+impl Drop for Latch {
+    fn drop(&mut self) {
+        // As for a point: after a fault nothing waits for it any more.
+        self.open().and_then(|()| event::release(self.event)).unwrap_or_default();
     }
 }
 
@@ -225,6 +246,12 @@ impl Streams {
     pub(super) fn hold(&self, stream: Stream, event: Event) -> Result<()> {
         let Some(point) = self.point(event)? else { return Ok(()) };
         self.put(stream, |queue| queue::barrier(queue, &[point.event()]))
+    }
+
+    pub(super) fn latch(&self, stream: Stream) -> Result<Latch> {
+        let latch = Latch { event: event::create_user(self.context)?, is_open: AtomicBool::new(false) };
+        self.put(stream, |queue| queue::barrier(queue, &[latch.event]))?;
+        Ok(latch)
     }
 
     /// Where a timed event was recorded.

@@ -4,10 +4,10 @@
 
 use std::sync::{Arc, PoisonError};
 
-use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CallError, memory};
+use freehold_driver::{Backend, CallError};
 
-use super::{Inside, Making, Piece, Purse, Reach, Supply, access_to};
-use crate::current::calmly;
+use super::{Inside, Making, Piece, Purse, Reach, Supply};
+use crate::error::Error;
 use crate::pool::heap::{Chunk, PAGE_BYTES};
 
 /// Addresses that the pool can tell apart, on both sides of the first chunk: so many times the device's memory, and at least
@@ -20,20 +20,12 @@ const CHUNK_BYTES_MIN: u64 = 16 << 20;
 
 impl Supply {
     /// Takes the first chunk, which tells where the driver's addresses are.
-    pub(super) fn whole(
-        api: &Api,
-        current: CUcontext,
-        device: CUdevice,
-        total_bytes: u64,
-        purse: Arc<Purse>,
-    ) -> Result<Self, CallError> {
+    pub(super) fn whole(backend: Arc<dyn Backend>, total_bytes: u64, purse: Arc<Purse>) -> Result<Self, Error> {
         let window_bytes = (total_bytes * WINDOW_TIMES).max(WINDOW_BYTES_MIN).next_multiple_of(PAGE_BYTES);
-        let (prop, access) = access_to(device, Reach::Process);
         let mut supply = Self {
+            backend,
             reach: Reach::Process,
             making: Making::Whole,
-            prop,
-            access,
             base: 0,
             bytes: u64::MAX,
             total_bytes,
@@ -41,13 +33,8 @@ impl Supply {
             wholes: Default::default(),
             inside: Default::default(),
         };
-        let first = supply.create_whole(api, current, &mut supply.lock(), PAGE_BYTES)?;
-        let Some(first) = first else {
-            return Err(CallError {
-                call: freehold_driver::cuda::Function::cuMemAlloc_v2,
-                code: CUerror::OUT_OF_MEMORY,
-            });
-        };
+        let first = supply.create_whole(&mut supply.lock(), PAGE_BYTES)?;
+        let first = first.ok_or(Error::Short { wanted_bytes: PAGE_BYTES })?;
         supply.base = base_of(first).saturating_sub(window_bytes);
         supply.bytes = base_of(first) - supply.base + window_bytes;
         supply.lock().kept.push(first);
@@ -58,8 +45,6 @@ impl Supply {
     /// [`take_whole`](Self::take_whole).
     pub(in crate::pool) fn find_whole(
         &self,
-        api: &Api,
-        current: CUcontext,
         inside: &mut Inside,
         wanted_bytes: u64,
     ) -> Result<Option<(u64, u64)>, CallError> {
@@ -67,9 +52,9 @@ impl Supply {
         let found = match fitting.min_by_key(|piece| piece.bytes).copied() {
             Some(piece) => Some(piece),
             None => {
-                let wish = self.create_whole(api, current, inside, wanted_bytes.max(CHUNK_BYTES_MIN))?;
+                let wish = self.create_whole(inside, wanted_bytes.max(CHUNK_BYTES_MIN))?;
                 let made = match wish {
-                    None if wanted_bytes < CHUNK_BYTES_MIN => self.create_whole(api, current, inside, wanted_bytes)?,
+                    None if wanted_bytes < CHUNK_BYTES_MIN => self.create_whole(inside, wanted_bytes)?,
                     wish => wish,
                 };
                 inside.kept.extend(made);
@@ -88,20 +73,14 @@ impl Supply {
 
     /// New memory with its addresses, if there is some, the budget allows it, and the pool can tell the addresses apart. What
     /// turns out to be of no use is kept or put aside: to give it back at once would wait for all work.
-    fn create_whole(
-        &self,
-        api: &Api,
-        current: CUcontext,
-        inside: &mut Inside,
-        bytes: u64,
-    ) -> Result<Option<Piece>, CallError> {
+    fn create_whole(&self, inside: &mut Inside, bytes: u64) -> Result<Option<Piece>, CallError> {
         // More of what cannot be used is not asked for.
         if !inside.strays.is_empty() {
             return Ok(None);
         }
         loop {
             let asked_bytes = if inside.is_padded { bytes + PAGE_BYTES } else { bytes };
-            let Some(piece) = self.make_whole(api, current, asked_bytes)? else { return Ok(None) };
+            let Some(piece) = self.make_whole(asked_bytes)? else { return Ok(None) };
             if !self.covers(base_of(piece)) || !self.covers(base_of(piece) + piece.bytes) {
                 inside.strays.push(piece);
                 return Ok(None);
@@ -117,38 +96,38 @@ impl Supply {
     }
 
     /// Memory of the driver as it comes, as far as it is whole pages.
-    fn make_whole(&self, api: &Api, current: CUcontext, bytes: u64) -> Result<Option<Piece>, CallError> {
+    fn make_whole(&self, bytes: u64) -> Result<Option<Piece>, CallError> {
         if !self.set_aside(bytes) {
             return Ok(None);
         }
-        let made = calmly(api, current, || memory::alloc(api, bytes as usize));
+        let made = self.backend.alloc(bytes);
         if made.is_err() {
             self.uncount(bytes);
         }
         match made {
-            Ok(start) if start.0.is_multiple_of(PAGE_BYTES) => Ok(Some(Piece { handle: start.0, bytes })),
-            Ok(start) => Ok(Some(Piece { handle: start.0, bytes: bytes - PAGE_BYTES })),
-            Err(error) if error.code == CUerror::OUT_OF_MEMORY => Ok(None),
+            Ok(start) if start.is_multiple_of(PAGE_BYTES) => Ok(Some(Piece { handle: start, bytes })),
+            Ok(start) => Ok(Some(Piece { handle: start, bytes: bytes - PAGE_BYTES })),
+            Err(error) if error.is_out_of_memory() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// Gives memory back that was of no use, which waits for all work of the context. How many bytes went.
-    pub(super) fn free_strays(&self, api: &Api, current: CUcontext, inside: &mut Inside) -> Result<u64, CallError> {
+    pub(super) fn free_strays(&self, inside: &mut Inside) -> Result<u64, CallError> {
         let mut freed_bytes = 0;
         while let Some(&piece) = inside.strays.last() {
-            freed_bytes += self.free_whole(api, current, piece)?;
+            freed_bytes += self.free_whole(piece)?;
             inside.strays.pop();
         }
         Ok(freed_bytes)
     }
 
     /// Gives a chunk back to the driver, which waits for all work of the context. How many bytes went.
-    pub(super) fn free_whole(&self, api: &Api, current: CUcontext, piece: Piece) -> Result<u64, CallError> {
+    pub(super) fn free_whole(&self, piece: Piece) -> Result<u64, CallError> {
         let wholes = || self.wholes.write().unwrap_or_else(PoisonError::into_inner);
         // Before the addresses can be another device's.
         let had = wholes().extract_if(.., |whole| *whole == piece).next();
-        if let Err(error) = calmly(api, current, || memory::free(api, CUdeviceptr(piece.handle))) {
+        if let Err(error) = self.backend.free(piece.handle) {
             wholes().extend(had);
             return Err(error);
         }
