@@ -17,7 +17,7 @@
 //!
 //! | | here |
 //! |---|---|
-//! | a context on a device | [`Backend`]; CUDA's is [`cuda::Context`] |
+//! | a context on a device | [`Backend`]; CUDA's is [`cuda::Context`], OpenCL's [`opencl::Context`] |
 //! | streams, events, memory, modules, kernels | numbers: [`handle`] |
 //! | what some devices lack | [`Mapping`], [`Sharing`], [`Words`], [`Registering`], [`Contexts`], [`Timing`], [`Foreign`] |
 //! | a call that fails, of any driver | [`CallError`] |

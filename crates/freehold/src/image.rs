@@ -144,6 +144,16 @@ mod tests {
     }
 
     #[test]
+    fn an_image_is_of_the_kind_that_its_first_bytes_or_its_maker_say() {
+        assert_eq!(Image::new(b".version 8.0").unwrap().kind(), ImageKind::Ptx);
+        assert_eq!(Image::opencl("__kernel void f(void) {}").unwrap().kind(), ImageKind::OpenCl);
+        let spirv = [3, 2, 0x23, 7, 0, 0, 1, 0];
+        assert_eq!(Image::new(&spirv).unwrap().kind(), ImageKind::SpirV);
+        assert!(matches!(Image::new(&spirv[..7]), Err(Error::ImageCutShort { bytes: 7, wanted_bytes: 8 })));
+        assert!(matches!(Image::opencl(" "), Err(Error::NotAnImage)));
+    }
+
+    #[test]
     fn what_is_no_text_and_no_binary_is_refused() {
         assert!(matches!(Image::new(&[0xff, 0xfe]), Err(Error::NotAnImage)));
         assert!(matches!(Image::new(b""), Err(Error::NotAnImage)));

@@ -48,7 +48,7 @@ impl Context {
         let raw = context::create(found.device)?;
         let service = queue::create(raw, found.device);
         let service = service.or_else(|error| context::release(raw).and(Err(error)))?;
-        let space = Space::new(raw, manner, found.facts.memory_bytes);
+        let space = Space::new(raw, manner, &found.facts);
         let streams = Streams::new(raw, found.device);
         Ok(Self { found, raw, service, space, streams, loaded: Loaded::default(), hosted: Mutex::default() })
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use super::super::device::Facts;
 use super::super::handle::{ContextId, Event, Kernel, Memory, Queue};
 use super::super::{call, kernel, memory, svm};
 use super::Result;
@@ -26,11 +27,17 @@ const STEP: u64 = 2 << 20;
 /// What is asked of shared virtual memory. Drivers need not give more.
 const ALIGN_BYTES: u32 = 128;
 
+/// What a driver whose device is the processor is asked for at the least: it takes memory from the C library, whose blocks lie
+/// together from this size on, and are there only as they are touched.
+const PROCESSOR_BYTES_MIN: u64 = 64 << 20;
+
 #[derive(Debug)]
 pub(super) struct Space {
     context: ContextId,
     manner: Manner,
     total_bytes: u64,
+    /// What the driver is asked for at the least.
+    bytes_min: u64,
     taken_bytes: AtomicU64,
     /// What was allocated, by its address.
     blocks: RwLock<BTreeMap<u64, Block>>,
@@ -44,8 +51,10 @@ struct Block {
 }
 
 impl Space {
-    pub(super) fn new(context: ContextId, manner: Manner, total_bytes: u64) -> Self {
-        Self { context, manner, total_bytes, taken_bytes: AtomicU64::new(0), blocks: RwLock::default() }
+    pub(super) fn new(context: ContextId, manner: Manner, facts: &Facts) -> Self {
+        let bytes_min = if facts.is_gpu { 0 } else { PROCESSOR_BYTES_MIN };
+        let (total_bytes, taken_bytes) = (facts.memory_bytes, AtomicU64::new(0));
+        Self { context, manner, total_bytes, bytes_min, taken_bytes, blocks: RwLock::default() }
     }
 
     pub(super) fn taken_bytes(&self) -> u64 {
@@ -72,7 +81,7 @@ impl Space {
     fn make(&self, bytes: u64) -> Result<u64> {
         match self.manner {
             Manner::Shared => {
-                let start = svm::alloc(self.context, bytes as usize, ALIGN_BYTES)?;
+                let start = svm::alloc(self.context, bytes.max(self.bytes_min) as usize, ALIGN_BYTES)?;
                 self.write().insert(start, Block { bytes, memory: Memory::NULL });
                 Ok(start)
             }
