@@ -2,6 +2,7 @@
 # Runs lab, tests and benchmarks of this bundle on this machine's device, and writes one report:
 #   report/report.txt     everything that was printed, and a summary at its end
 #   report/record.json    the answers of this device, as a reference for `freehold lab --reference`
+#   report/opencl.json    those of the first OpenCL device, where there is one
 #   report/kernels/       what the kernels of the test data gave on this device
 #   report/peers/         allocation beside PyTorch and RMM, where a GPU and PyTorch are
 # Usage: ./run.sh [soft|cuda|cuda:N]      (without a word: an NVIDIA GPU if there is one, else the software device)
@@ -42,7 +43,18 @@ others() { # programs of others with our library, where they are
     fi
 }
 
+opencl() { # the second kind of device, where there is one
+    ./freehold devices --json | grep -q '"device":"opencl:0"' || return 0
+    step "the lab on OpenCL" ./freehold lab --device opencl --record report/opencl.json
+    step "the lab on OpenCL with its own record" ./freehold lab --device opencl --reference report/opencl.json
+    for test in driver.opencl freehold.contract; do
+        step "$test on OpenCL" env FREEHOLD_DEVICE=opencl "tests/$test" --quiet --test-threads=1
+    done
+    step "allocation on OpenCL" ./freehold bench pool --device opencl
+}
+
 everything() {
+    ./freehold devices
     printf 'device: %s\n' "$FREEHOLD_DEVICE"
     if command -v nvidia-smi >/dev/null; then
         nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
@@ -62,6 +74,7 @@ everything() {
         step "the warm path, $bytes bytes" examples/warm_path 1000000 "$bytes"
     done
     [ "$FREEHOLD_DEVICE" = soft ] || others
+    opencl
     step "the record of the kernels" env FREEHOLD_RECORD_KERNELS=report/kernels tests/softcuda.kernels --quiet
     for bench in benches/*; do
         step "${bench#benches/}" "$bench" --bench

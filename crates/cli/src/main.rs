@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 mod allocator;
 mod bench;
 mod broker;
+mod devices;
 mod lab;
 mod replay;
 mod run;
@@ -25,6 +26,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// List every device that this machine has: NVIDIA's GPUs, the software device, OpenCL's
+    Devices(devices::Arguments),
     /// Say what this machine's driver does, beside what a recorded one did
     Lab(lab::Arguments),
     /// Run a program on the software device, or on a GPU, whatever CUDA driver this machine has
@@ -118,6 +121,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     match command {
+        Command::Devices(arguments) => devices::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

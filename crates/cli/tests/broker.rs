@@ -200,7 +200,7 @@ fn a_device_that_is_none_is_one_error() {
     let folder = std::env::temp_dir().join(format!("freehold-no-device-{}", std::process::id()));
     let output = command(&folder, "none").args(["serve", "--device", "foo"]).output().expect("the binary starts");
     std::fs::remove_dir_all(&folder).unwrap();
-    let expected = "error: \"foo\" is no device: say soft, cuda or cuda:N\n";
+    let expected = "error: \"foo\" is no device: say soft, cuda, cuda:N, opencl or opencl:N\n";
     assert_eq!((text(&output.stderr), output.status.code()), (expected, Some(2)));
 }
 

@@ -37,13 +37,16 @@ fn refused_with(command: &mut Command, sentence: &str) {
 }
 
 #[test]
-fn an_unknown_device_names_the_three_forms() {
-    refused_with(lab().args(["--device", "gpu"]), r#""gpu" is no device: say soft, cuda or cuda:N"#);
+fn an_unknown_device_names_the_forms() {
+    refused_with(lab().args(["--device", "gpu"]), r#""gpu" is no device: say soft, cuda, cuda:N, opencl or opencl:N"#);
 }
 
 #[test]
 fn an_unknown_device_in_the_environment_is_refused_too() {
-    refused_with(lab().env("FREEHOLD_DEVICE", "cuda:"), r#""cuda:" is no device: say soft, cuda or cuda:N"#);
+    refused_with(
+        lab().env("FREEHOLD_DEVICE", "cuda:"),
+        r#""cuda:" is no device: say soft, cuda, cuda:N, opencl or opencl:N"#,
+    );
 }
 
 #[test]

@@ -199,6 +199,10 @@ pub enum ImageKind {
     Ptx,
     /// A cubin or a fat binary: as long as its headers say.
     Binary,
+    /// OpenCL C: a text that ends in a NUL.
+    OpenCl,
+    /// SPIR-V: words of 32 bits.
+    SpirV,
 }
 
 impl fmt::Display for ImageKind {
@@ -206,6 +210,8 @@ impl fmt::Display for ImageKind {
         f.write_str(match self {
             Self::Ptx => "PTX",
             Self::Binary => "binary for an NVIDIA GPU",
+            Self::OpenCl => "OpenCL C",
+            Self::SpirV => "SPIR-V",
         })
     }
 }

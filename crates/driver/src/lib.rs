@@ -11,11 +11,13 @@
 //! | a call that a test makes fail | [`cuda::faults`] |
 //! | every call, with its time and outcome | [`cuda::watch`] |
 //!
+//! OpenCL, where it is installed, is [`opencl`]: [`opencl::find`] says what there is.
+//!
 //! Above it, for who is to run on any kind of device:
 //!
 //! | | here |
 //! |---|---|
-//! | a context on a device | [`Backend`]; CUDA's is [`cuda::Context`] |
+//! | a context on a device | [`Backend`]; CUDA's is [`cuda::Context`], OpenCL's [`opencl::Context`] |
 //! | streams, events, memory, modules, kernels | numbers: [`handle`] |
 //! | what some devices lack | [`Mapping`], [`Sharing`], [`Words`], [`Registering`], [`Contexts`], [`Timing`], [`Foreign`] |
 //! | a call that fails, of any driver | [`CallError`] |
@@ -26,6 +28,7 @@ mod backend;
 pub mod cuda;
 mod error;
 pub mod handle;
+pub mod opencl;
 
 pub use backend::{
     Arguments, Backend, Contexts, Foreign, ImageKind, Kernels, Mapping, Parameter, Passed, Permission, Registering,

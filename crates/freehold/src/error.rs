@@ -92,7 +92,7 @@ pub enum Error {
     VariableSize { name: String, wanted_bytes: usize, given_bytes: usize },
     #[error("the image ends early: {bytes} bytes, where its headers speak of {wanted_bytes}")]
     ImageCutShort { bytes: usize, wanted_bytes: u64 },
-    #[error("the image is neither PTX nor a binary for a GPU")]
+    #[error("the image is neither a text nor a binary for a GPU")]
     NotAnImage,
     #[error("the device takes no {kind}; load an image that is made for it")]
     ImageNotTaken { kind: ImageKind },

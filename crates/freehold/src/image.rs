@@ -1,4 +1,4 @@
-//! Images of kernels: PTX, or a binary for a GPU. An image is ours from the moment it is made.
+//! Images of kernels: PTX, OpenCL C, SPIR-V, or a binary for a GPU. An image is ours from the moment it is made.
 
 use std::io;
 use std::path::Path;
@@ -11,6 +11,10 @@ use crate::error::{Error, Result};
 /// The first bytes of a binary for a GPU, which is a file of the ELF format, and of several of them in one.
 const ELF: &[u8] = b"\x7fELF";
 const FAT: &[u8] = &[0x50, 0xed, 0x55, 0xba];
+
+/// The first word of SPIR-V, all of which is words of 32 bits.
+const SPIRV: &[u8] = &0x0723_0203_u32.to_le_bytes();
+const SPIRV_WORD_BYTES: usize = 4;
 
 /// Sizes within an ELF file of 64 bits.
 const ELF_HEADER_BYTES: usize = 64;
@@ -26,15 +30,31 @@ pub struct Image {
 impl Image {
     /// The text of a PTX program.
     pub fn ptx(text: &str) -> Result<Self> {
+        Self::text(ImageKind::Ptx, text)
+    }
+
+    /// The text of a program in OpenCL C.
+    pub fn opencl(text: &str) -> Result<Self> {
+        Self::text(ImageKind::OpenCl, text)
+    }
+
+    fn text(kind: ImageKind, text: &str) -> Result<Self> {
         // What comes after a NUL would silently not be there.
         if text.trim_start().is_empty() || text.contains('\0') {
             return Err(Error::NotAnImage);
         }
-        Ok(Self { kind: ImageKind::Ptx, bytes: text.bytes().chain([0]).collect() })
+        Ok(Self { kind, bytes: text.bytes().chain([0]).collect() })
     }
 
-    /// PTX, a cubin or a fat binary, told apart by their first bytes.
+    /// PTX, SPIR-V, a cubin or a fat binary, told apart by their first bytes.
     pub fn new(bytes: &[u8]) -> Result<Self> {
+        if bytes.starts_with(SPIRV) {
+            let wanted_bytes = bytes.len().next_multiple_of(SPIRV_WORD_BYTES);
+            if wanted_bytes > bytes.len() {
+                return Err(Error::ImageCutShort { bytes: bytes.len(), wanted_bytes: wanted_bytes as u64 });
+            }
+            return Ok(Self { kind: ImageKind::SpirV, bytes: bytes.into() });
+        }
         let wanted_bytes = if bytes.starts_with(ELF) {
             elf_bytes(bytes)
         } else if bytes.starts_with(FAT) {
@@ -54,17 +74,21 @@ impl Image {
         }
     }
 
-    /// The image in a file.
+    /// The image in a file. One whose name ends in `.cl` is OpenCL C.
     pub fn file(path: &Path) -> Result<Self> {
         let failed = |error: io::Error| Error::File { path: path.to_owned(), kind: error.kind() };
-        Self::new(&std::fs::read(path).map_err(failed)?)
+        let bytes = std::fs::read(path).map_err(failed)?;
+        if path.extension().is_some_and(|extension| extension == "cl") {
+            return Self::opencl(std::str::from_utf8(&bytes).map_err(|_| Error::NotAnImage)?);
+        }
+        Self::new(&bytes)
     }
 
-    /// The image, with a NUL behind a text.
     pub(crate) fn kind(&self) -> ImageKind {
         self.kind
     }
 
+    /// The image, with a NUL behind a text.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -117,6 +141,16 @@ mod tests {
     fn a_text_gets_a_nul_behind_it() {
         assert_eq!(Image::new(b".version 8.0").unwrap().bytes(), b".version 8.0\0");
         assert_eq!(Image::new(b".version 8.0\0").unwrap().bytes(), b".version 8.0\0");
+    }
+
+    #[test]
+    fn an_image_is_of_the_kind_that_its_first_bytes_or_its_maker_say() {
+        assert_eq!(Image::new(b".version 8.0").unwrap().kind(), ImageKind::Ptx);
+        assert_eq!(Image::opencl("__kernel void f(void) {}").unwrap().kind(), ImageKind::OpenCl);
+        let spirv = [3, 2, 0x23, 7, 0, 0, 1, 0];
+        assert_eq!(Image::new(&spirv).unwrap().kind(), ImageKind::SpirV);
+        assert!(matches!(Image::new(&spirv[..7]), Err(Error::ImageCutShort { bytes: 7, wanted_bytes: 8 })));
+        assert!(matches!(Image::opencl(" "), Err(Error::NotAnImage)));
     }
 
     #[test]

@@ -22,7 +22,7 @@
 //!
 //! | to | here |
 //! |---|---|
-//! | choose the driver of an NVIDIA GPU or the software one | [`open()`], [`open::open`] |
+//! | choose an NVIDIA GPU, the software device or one of OpenCL's | [`open()`], [`open::device`], [`open::list`] |
 //! | have memory | [`Stream::alloc`], [`Stream::upload`], [`Block`] |
 //! | have short-lived memory, in scopes | [`Arena`] |
 //! | have memory that grows | [`DeviceVec`], [`Block::resize`] |

@@ -1,7 +1,10 @@
-//! The choice of a driver: NVIDIA's, or the software one. The only place that knows there are two.
+//! The choice of a driver: NVIDIA's, the software one, or OpenCL. The only place that knows there are several.
 //!
 //! A wish comes from the caller, or else from `FREEHOLD_DEVICE`. Without one it is NVIDIA's GPU where there is one, and
 //! the software device elsewhere.
+
+pub mod list;
+pub mod opencl;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use freehold_driver::cuda::load::{self, LoadError};
 use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, CUerror, CallError, context, device, driver, primary};
+use freehold_driver::opencl::find;
 use freehold_softcuda::config::{Config, ConfigError};
 
 use crate::device::Device;
@@ -45,15 +49,23 @@ impl Opened {
     }
 }
 
-/// Why there is no driver. The first is a mistake in the wish, the others a lack of this machine.
+/// Why there is no driver: a mistake in the wish, or a lack of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    #[error("{0:?} is no device: say soft, cuda or cuda:N")]
+    #[error("{0:?} is no device: say soft, cuda, cuda:N, opencl or opencl:N")]
     UnknownDevice(String),
     #[error("{wish} was asked for, but {absence}; the software device, soft, needs no GPU")]
     Absent { wish: String, absence: Absence },
     #[error("cuda:{ordinal} was asked for, but this machine has {count} NVIDIA {}", if *.count == 1 { "device" } else { "devices" })]
     OutOfRange { ordinal: i32, count: usize },
+    #[error("{wish} was asked for, but {absence}; the software device, soft, needs no driver")]
+    NoOpenCl { wish: String, absence: find::Absence },
+    #[error("opencl:{ordinal} was asked for, but this machine has {count} OpenCL {}", if *.count == 1 { "device" } else { "devices" })]
+    BeyondOpenCl { ordinal: usize, count: usize },
+    #[error("{} is {said:?}, but should be svm or buffers", opencl::MEMORY_VARIABLE)]
+    OpenClMemory { said: String },
+    #[error("{wish} was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N")]
+    NotCuda { wish: String },
     #[error("{ordinal} is no number of a device: they begin with 0")]
     NoSuchNumber { ordinal: i32 },
     #[error("device {ordinal} was asked for, but the driver has {count}, and their numbers begin with 0")]
@@ -77,7 +89,7 @@ pub enum Absence {
     NoDevice,
 }
 
-/// The driver of the device that `wish` names (`soft`, `cuda`, `cuda:N`), or `FREEHOLD_DEVICE`, or of the best one
+/// The CUDA driver of the device that `wish` names (`soft`, `cuda`, `cuda:N`), or `FREEHOLD_DEVICE`, or of the best one
 /// that this machine has. The driver is initialised.
 pub fn open(wish: Option<&str>) -> Result<Opened, OpenError> {
     let wish = with_variable(wish)?;
@@ -103,22 +115,32 @@ pub fn open(wish: Option<&str>) -> Result<Opened, OpenError> {
 
 /// The devices that were opened. They stay open until the process ends: what is pending when the last handle goes is never
 /// waited for, and a device that is opened again finds its memory in the pool.
-static DEVICES: Mutex<Option<HashMap<(Kind, i32), Device>>> = Mutex::new(None);
+static DEVICES: Mutex<Option<HashMap<String, Device>>> = Mutex::new(None);
 
-/// The device that `wish` names, as for [`open`]. One that was opened before is that one again.
+/// The device that `wish` names (`soft`, `cuda`, `cuda:N`, `opencl`, `opencl:N`), or `FREEHOLD_DEVICE`, or the best one that
+/// this machine has, of CUDA. One that was opened before is that one again.
 pub fn device(wish: Option<&str>) -> DeviceResult<Device> {
-    device_of(open(wish)?)
+    match opencl::open(wish)? {
+        Some(opened) => known_or(opened.wish(), || Device::on(Arc::new(opened.context()?))),
+        None => device_of(open(wish)?),
+    }
 }
 
 fn device_of(opened: Opened) -> DeviceResult<Device> {
+    // The software device has several numbers, which no wish tells apart.
+    let name = format!("{} {}", opened.wish(), opened.device.0);
+    known_or(name, || Device::new(opened.api, opened.device))
+}
+
+/// The device that is known by a name, or else the one that `make` makes.
+fn known_or(name: String, make: impl FnOnce() -> DeviceResult<Device>) -> DeviceResult<Device> {
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     let devices = devices.get_or_insert_default();
-    let key = (opened.kind, opened.device.0);
-    if let Some(device) = devices.get(&key) {
+    if let Some(device) = devices.get(&name) {
         return Ok(device.clone());
     }
-    let device = Device::new(opened.api, opened.device)?;
-    devices.insert(key, device.clone());
+    let device = make()?;
+    devices.insert(name, device.clone());
     Ok(device)
 }
 
@@ -243,12 +265,16 @@ enum Asked {
     Cuda {
         ordinal: Option<i32>,
     },
+    /// The first device, where no ordinal is named.
+    OpenCl {
+        ordinal: Option<usize>,
+    },
 }
 
 impl Asked {
     fn ordinal(self) -> Option<i32> {
         match self {
-            Self::Soft => None,
+            Self::Soft | Self::OpenCl { .. } => None,
             Self::Cuda { ordinal } => ordinal,
         }
     }
@@ -258,12 +284,17 @@ impl Asked {
         match text {
             "soft" => Ok(Self::Soft),
             "cuda" => Ok(Self::Cuda { ordinal: None }),
+            "opencl" => Ok(Self::OpenCl { ordinal: None }),
             _ => {
-                let digits = text.strip_prefix("cuda:").ok_or_else(unknown)?;
+                let (driver, digits) = text.split_once(':').ok_or_else(unknown)?;
                 if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
                     return Err(unknown());
                 }
-                Ok(Self::Cuda { ordinal: Some(digits.parse().map_err(|_| unknown())?) })
+                match driver {
+                    "cuda" => Ok(Self::Cuda { ordinal: Some(digits.parse().map_err(|_| unknown())?) }),
+                    "opencl" => Ok(Self::OpenCl { ordinal: Some(digits.parse().map_err(|_| unknown())?) }),
+                    _ => Err(unknown()),
+                }
             }
         }
     }
@@ -320,6 +351,7 @@ fn choose(wish: Option<Wish>, probe: impl FnOnce() -> Result<Nvidia, Absence>) -
             let nvidia = probe().map_err(|absence| OpenError::Absent { wish: format!("cuda:{ordinal}"), absence })?;
             cuda(&nvidia, ordinal)
         }
+        Some(Wish { asked: Asked::OpenCl { ordinal }, .. }) => Err(OpenError::NotCuda { wish: opencl::named(ordinal) }),
         None => match probe() {
             Ok(nvidia) => cuda(&nvidia, 0),
             Err(absence) => Ok(soft(absence.to_string())),
@@ -457,16 +489,26 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_word_names_the_three_forms() {
+    fn an_unknown_word_names_the_forms() {
         let error = Asked::parse("gpu").unwrap_err();
-        assert_eq!(error.to_string(), "\"gpu\" is no device: say soft, cuda or cuda:N");
+        assert_eq!(error.to_string(), "\"gpu\" is no device: say soft, cuda, cuda:N, opencl or opencl:N");
     }
 
     #[test]
     fn an_ordinal_is_digits_that_fit() {
-        for text in ["cuda:", "cuda:-1", "cuda:+1", "cuda:x", "cuda:1 ", "cuda:99999999999", "cuda1", "Soft", ""] {
+        let texts = ["cuda:", "cuda:-1", "cuda:+1", "cuda:x", "cuda:1 ", "cuda:99999999999", "cuda1", "Soft", ""];
+        for text in texts.into_iter().chain(["opencl:", "opencl:-1", "opencl:x", "opencl1", "hip:0"]) {
             assert_eq!(Asked::parse(text), Err(OpenError::UnknownDevice(text.to_owned())), "{text:?}");
         }
+    }
+
+    #[test]
+    fn opencl_is_no_cuda_driver_and_none_is_loaded_for_it() {
+        let error = choose(caller("opencl:1"), || panic!("NVIDIA's library was loaded")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "opencl:1 was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N"
+        );
     }
 
     #[test]

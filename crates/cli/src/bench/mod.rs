@@ -39,6 +39,8 @@ enum What {
     Release(ReleaseArguments),
     /// Measure allocation over several workloads beside cuMemAlloc and cuMemAllocAsync
     ///
+    /// On OpenCL: pairs of an allocation and its release, beside clCreateBuffer, clSVMAlloc, and the pool on CUDA.
+    ///
     /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
     Pool(pool::PoolArguments),
     /// Measure memory that goes from process to process through a broker, beside a socket and a copy
@@ -77,8 +79,12 @@ enum BenchError {
     Library(#[from] freehold::Error),
     #[error(transparent)]
     Driver(#[from] CallError),
+    #[error(transparent)]
+    OpenCl(#[from] freehold_driver::CallError),
     #[error("a kernel of {kernel_ms} ms ended before what was to be measured beside it")]
     KernelEnded { kernel_ms: u64 },
+    #[error("--svg: there is a picture of the figures of CUDA devices alone; leave it out")]
+    NoPicture,
     #[error("{0}")]
     Processes(String),
     #[error("the figures cannot be printed: {0}")]

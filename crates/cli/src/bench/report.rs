@@ -43,6 +43,7 @@ struct Driver {
 pub(super) enum Target {
     AtMost { ns: f64 },
     OverDriver { percent: f64 },
+    TimesAsFast { times: f64 },
 }
 
 impl Row {
@@ -64,6 +65,7 @@ impl Row {
         self.met = match self.target {
             Some(Target::AtMost { ns }) => Some(self.ours.median_ns <= ns),
             Some(Target::OverDriver { percent }) => self.ratio.map(|ratio| ratio <= 1.0 + percent / 100.0),
+            Some(Target::TimesAsFast { times }) => self.ratio.map(|ratio| ratio * times <= 1.0),
             None => None,
         };
     }
@@ -74,6 +76,7 @@ impl Row {
         let target = match self.target {
             Some(Target::AtMost { ns }) => time(ns),
             Some(Target::OverDriver { percent }) => format!("+{percent} %"),
+            Some(Target::TimesAsFast { times }) => format!("1/{times}"),
             None => String::new(),
         };
         let (call, drivers) = match &self.driver {
@@ -184,6 +187,13 @@ mod tests {
         assert_eq!(row(104.0).met, None);
         assert_eq!(row(104.0).beside("cuLaunchKernel", spread(100.0)).met, Some(true));
         assert_eq!(row(106.0).beside("cuLaunchKernel", spread(100.0)).met, Some(false));
+    }
+
+    #[test]
+    fn so_many_times_as_fast_is_so_small_a_part_of_the_drivers() {
+        let row = |ns| Row::new("pair", "pair", spread(ns), Some(Target::TimesAsFast { times: 20.0 }));
+        assert_eq!(row(5.0).beside("clSVMAlloc", spread(100.0)).met, Some(true));
+        assert_eq!(row(5.1).beside("clSVMAlloc", spread(100.0)).met, Some(false));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The words of answers: the same on every run on one device, so no address, no handle and no duration.
 
-use freehold_driver::cuda::{CUdeviceptr, CUerror, CallError};
+use freehold_driver::Code;
+use freehold_driver::cuda::{CUdeviceptr, CUerror};
 
 use super::experiment::Failure;
 use super::gate::Pace;
@@ -22,20 +23,29 @@ pub(crate) fn error_name(code: CUerror) -> String {
     }
 }
 
+/// A code of OpenCL's as answers spell it.
+pub(crate) fn short_name(code: Code) -> String {
+    match code.name {
+        Some(name) => name.trim_start_matches("CL_").to_owned(),
+        None => format!("error {}", code.number),
+    }
+}
+
 /// What a call answered, here or in another process, in the words of `say`, or its code.
 pub(crate) fn or_code<T, E: Into<Failure>>(outcome: Result<T, E>, say: impl FnOnce(T) -> String) -> String {
     match outcome.map_err(Into::into) {
         Ok(value) => say(value),
         Err(Failure::Call(error)) => error_name(error.code),
+        Err(Failure::OpenCl(error)) => short_name(error.code),
         Err(failure) => failure.to_string(),
     }
 }
 
 /// The pace of a call, and its code where it is another than `SUCCESS`.
-pub(crate) fn paced<T>((pace, outcome): (Pace, Result<T, CallError>)) -> String {
+pub(crate) fn paced<T, E: Into<Failure>>((pace, outcome): (Pace, Result<T, E>)) -> String {
     match outcome {
         Ok(_) => pace.words().to_owned(),
-        Err(error) => format!("{}: {}", pace.words(), error_name(error.code)),
+        Err(error) => format!("{}: {}", pace.words(), code::<T, E>(Err(error))),
     }
 }
 
@@ -82,7 +92,7 @@ pub(crate) fn all(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freehold_driver::cuda::Function;
+    use freehold_driver::cuda::{CallError, Function};
 
     #[test]
     fn a_code_loses_its_prefix() {

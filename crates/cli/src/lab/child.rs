@@ -10,7 +10,8 @@ use freehold_driver::cuda::{Api, CUdevice};
 
 use super::bench::Bench;
 use super::experiment::{self, Answer};
-use super::id::Id;
+use super::id::{Id, O};
+use super::opencl;
 use super::partner;
 use super::trace::{self, Role};
 
@@ -24,7 +25,7 @@ pub(crate) struct Arguments {
 
 #[derive(clap::Args)]
 pub(crate) struct Device {
-    /// soft or cuda:N, as the lab has chosen
+    /// soft, cuda:N or opencl:N, as the lab has chosen
     #[arg(long = "device")]
     wish: String,
     /// The part of a trace to add the driver's calls to
@@ -75,8 +76,20 @@ pub(crate) fn partner(device: &Device) -> ExitCode {
 }
 
 fn answer(arguments: &Arguments) -> Result<Answer, ChildError> {
+    if arguments.id.0 == O {
+        return opencl_answer(arguments);
+    }
     let experiment = experiment::with_id(arguments.id).ok_or(ChildError::UnknownExperiment(arguments.id))?;
     Ok((experiment.run)(&bench(&arguments.device, Role::Experiment)?))
+}
+
+fn opencl_answer(arguments: &Arguments) -> Result<Answer, ChildError> {
+    let wish = &arguments.device.wish;
+    let unknown = || ChildError::UnknownExperiment(arguments.id);
+    let experiment = opencl::all().into_iter().find(|known| known.id == arguments.id).ok_or_else(unknown)?;
+    let opened = open::opencl::open(Some(wish)).ok().flatten();
+    let found = opened.ok_or_else(|| ChildError::AbsentDevice(wish.clone()))?.found;
+    Ok((experiment.run)(&opencl::bench::Bench { found }))
 }
 
 fn bench(device: &Device, role: Role) -> Result<Bench, ChildError> {

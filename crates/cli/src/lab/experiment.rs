@@ -4,7 +4,7 @@ use std::io;
 
 use freehold_driver::cuda::CallError;
 
-use super::answers::error_name;
+use super::answers::{error_name, short_name};
 use super::bench::Bench;
 use super::id::Id;
 
@@ -60,11 +60,25 @@ pub(crate) const QUESTIONS: [&str; 7] = [
     "how memory and its addresses come together",
 ];
 
-pub(crate) struct Experiment {
+/// An experiment at a bench: that of CUDA's, or of OpenCL's.
+pub(crate) struct Experiment<B = Bench> {
     pub(crate) id: Id,
     /// What is done, in a sentence without its full stop.
     pub(crate) did: &'static str,
-    pub(crate) run: fn(&Bench) -> Answer,
+    pub(crate) run: fn(&B) -> Answer,
+}
+
+impl<B> Experiment<B> {
+    pub(crate) fn asked(&self) -> Asked {
+        Asked { id: self.id, did: self.did }
+    }
+}
+
+/// An experiment as far as who does not make it has to know it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) id: Id,
+    pub(crate) did: &'static str,
 }
 
 pub(crate) type Answer = Result<String, Failure>;
@@ -74,6 +88,8 @@ pub(crate) type Answer = Result<String, Failure>;
 pub(crate) enum Failure {
     #[error("{} with {}", .0.call, error_name(.0.code))]
     Call(#[from] CallError),
+    #[error("{} with {}", .0.call, short_name(.0.code))]
+    OpenCl(#[from] freehold_driver::CallError),
     #[error("the system: {0}")]
     System(#[from] io::Error),
     #[error("the other process has ended")]

@@ -101,20 +101,7 @@ impl Gate {
 
     /// The same, but the gate is open afterwards only if the call has waited.
     pub(crate) fn unless_held<T>(&self, call: impl FnOnce() -> T) -> (Pace, T) {
-        let (returned, news) = mpsc::channel::<()>();
-        thread::scope(|scope| {
-            let opener = scope.spawn(move || {
-                let still_in_the_call = |_| news.recv_timeout(SLICE) == Err(RecvTimeoutError::Timeout);
-                if !(0..SLICES).all(still_in_the_call) {
-                    return Pace::AtOnce;
-                }
-                self.open();
-                Pace::Waited
-            });
-            let answer = call();
-            drop(returned);
-            (opener.join().expect("the opener does not panic"), answer)
-        })
+        unless_opened(|| self.open(), call)
     }
 
     /// Whether `stream` comes to the end of its work while the gate is closed. The gate is open afterwards.
@@ -139,6 +126,24 @@ impl Drop for Gate {
     fn drop(&mut self) {
         self.open();
     }
+}
+
+/// Whether `call` waits until `open` lets it go on, which is called only if it does.
+pub(crate) fn unless_opened<T>(open: impl FnOnce() + Send, call: impl FnOnce() -> T) -> (Pace, T) {
+    let (returned, news) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let opener = scope.spawn(move || {
+            let still_in_the_call = |_| news.recv_timeout(SLICE) == Err(RecvTimeoutError::Timeout);
+            if !(0..SLICES).all(still_in_the_call) {
+                return Pace::AtOnce;
+            }
+            open();
+            Pace::Waited
+        });
+        let answer = call();
+        drop(returned);
+        (opener.join().expect("the opener does not panic"), answer)
+    })
 }
 
 /// Calls `open` when an experiment has surely failed to.

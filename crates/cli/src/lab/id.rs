@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct Id(pub(crate) u8, pub(crate) u8, pub(crate) u8);
 
+/// What OpenCL is asked has the letter o where a question's number is: `o.2.1`.
+pub(crate) const O: u8 = u8::MAX;
+
 /// The front of an id, `2` or `2.2` or `2.2.1`: it selects what is equal to it or beneath it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part(Vec<u8>);
@@ -36,9 +39,29 @@ impl FromStr for Part {
     type Err = NotAnId;
 
     fn from_str(text: &str) -> Result<Self, NotAnId> {
-        let numbers = text.split('.').map(number).collect::<Result<Vec<_>, _>>()?;
+        let (first, rest) = match text.split_once('.') {
+            Some((first, rest)) => (first, Some(rest)),
+            None => (text, None),
+        };
+        let mut numbers = vec![question(first)?];
+        for text in rest.iter().flat_map(|rest| rest.split('.')) {
+            numbers.push(number(text)?);
+        }
         if numbers.len() > 3 { Err(NotAnId) } else { Ok(Self(numbers)) }
     }
+}
+
+fn question(text: &str) -> Result<u8, NotAnId> {
+    if text == "o" {
+        Ok(O)
+    } else {
+        number(text).and_then(|number| if number == O { Err(NotAnId) } else { Ok(number) })
+    }
+}
+
+/// The first number of an id as it is written.
+fn question_name(number: u8) -> String {
+    if number == O { "o".to_owned() } else { number.to_string() }
 }
 
 fn number(text: &str) -> Result<u8, NotAnId> {
@@ -73,14 +96,15 @@ impl From<Id> for String {
 
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+        write!(f, "{}.{}.{}", question_name(self.0), self.1, self.2)
     }
 }
 
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let numbers: Vec<_> = self.0.iter().map(u8::to_string).collect();
-        f.write_str(&numbers.join("."))
+        let (first, rest) = self.0.split_first().expect("a part has a first number");
+        f.write_str(&question_name(*first))?;
+        rest.iter().try_for_each(|number| write!(f, ".{number}"))
     }
 }
 
@@ -103,9 +127,18 @@ mod tests {
 
     #[test]
     fn what_is_not_numbers_and_dots_is_no_id() {
-        for text in ["", ".", "2.", ".2", "2..1", "a", "2.x", "1.2.3.4", "256", "+1", "-1", "02", " 2"] {
+        let texts = ["", ".", "2.", ".2", "2..1", "a", "2.x", "1.2.3.4", "256", "+1", "-1", "02", " 2"];
+        for text in texts.into_iter().chain(["255", "255.1.1", "O.1", "o.", "2.o", "oo"]) {
             assert_eq!(text.parse::<Part>(), Err(NotAnId), "{text:?}");
         }
+    }
+
+    #[test]
+    fn an_id_of_opencl_begins_with_its_letter() {
+        assert_eq!("o.2.11".parse::<Id>(), Ok(Id(O, 2, 11)));
+        assert_eq!(Id(O, 2, 11).to_string(), "o.2.11");
+        assert!(part("o").holds(Id(O, 2, 11)));
+        assert_eq!(part("o.2").to_string(), "o.2");
     }
 
     #[test]

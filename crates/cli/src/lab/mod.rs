@@ -3,19 +3,19 @@
 //! This file owns the command: what is selected, what is compared, what is printed. It calls no driver: each
 //! experiment runs in a process of its own (`runner` starts it, `child` is it).
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use freehold::open::{self, Kind, OpenError, Opened};
-use freehold_driver::cuda::{CUerror, device, driver};
+use freehold::open::OpenError;
+use freehold_driver::cuda::CUerror;
 use serde::Serialize;
 
 use self::answers::error_name;
-use self::experiment::{Experiment, QUESTIONS};
-use self::id::{Id, Part};
+use self::experiment::Asked;
+use self::id::{Id, O, Part};
 use self::reference::{Record, Reference, ReferenceError};
+use self::subject::{Subject, question};
 use self::table::{Look, Table};
 use self::trace::{Trace, TraceError};
 
@@ -33,10 +33,12 @@ mod id;
 mod kernels;
 mod level;
 mod mapped;
+mod opencl;
 mod partner;
 mod reference;
 mod runner;
 mod shared;
+mod subject;
 mod trace;
 
 #[derive(clap::Args)]
@@ -44,10 +46,10 @@ pub(crate) struct Arguments {
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
-    /// Only these experiments: an id, or the front of some (2, 2.2, 2.2.1)
+    /// Only these experiments: an id, or the front of some (2, 2.2, 2.2.1; of OpenCL o.2, o.2.1)
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     only: Vec<String>,
-    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    /// The device: soft, cuda, cuda:N, opencl or opencl:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
     #[arg(long)]
     device: Option<String>,
     /// Write the answers of this device to FILE, as a reference
@@ -72,6 +74,14 @@ enum LabError {
     Trace(#[from] TraceError),
     #[error("no experiment has the id {text:?}: {hint}")]
     UnknownId { text: String, hint: String },
+    #[error("no experiment has the id {text:?} on this device: it is a question to OpenCL, for --device opencl")]
+    OfOpenCl { text: String },
+    #[error(
+        "no answers of the OpenCL platform {platform:?} are built in: record some with --record FILE, or name others with --reference FILE"
+    )]
+    NeverRecorded { platform: String },
+    #[error("--trace: calls of OpenCL cannot be traced; leave it out, or name a CUDA device")]
+    Untraceable,
     #[error("the experiments cannot be started: {0}")]
     Start(io::Error),
     #[error("the answers cannot be printed: {0}")]
@@ -106,81 +116,89 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 /// Whether all that was selected agrees.
 fn compare(arguments: &Arguments) -> Result<bool, LabError> {
-    let selected = select(&arguments.only)?;
-    let reference = match &arguments.reference {
-        Some(path) => Reference::read(path)?,
-        None => Reference::built_in(),
+    let reference = arguments.reference.as_deref().map(Reference::read).transpose()?;
+    let mut subject = Subject::open(arguments.device.as_deref())?;
+    let selected = select(&subject.experiments, &arguments.only)?;
+    if arguments.trace.is_some() && subject.record.opencl.is_some() {
+        return Err(LabError::Untraceable);
+    }
+    let reference = match reference.or_else(|| subject.built_in.take()) {
+        Some(reference) => reference,
+        // What is recorded for the first time has nothing to agree with.
+        None if arguments.record.is_some() => subject.record.clone(),
+        None => {
+            let platform = subject.record.opencl.clone().unwrap_or_default();
+            return Err(LabError::NeverRecorded { platform });
+        }
     };
-    let opened = open::open(arguments.device.as_deref())?;
     let record = arguments.record.as_deref().map(Record::create).transpose()?;
 
     let trace = arguments.trace.as_deref().map(Trace::create).transpose()?;
 
-    let answers = runner::answers(&selected, &opened, trace.as_ref())?;
+    let answers = runner::answers(&selected, &subject, trace.as_ref())?;
 
     if let Some(trace) = trace {
         trace.finish()?;
     }
     if let Some(record) = record {
-        let answers = selected.iter().zip(&answers).map(|(experiment, answer)| (experiment.id, answer.clone()));
-        record.finish(&recorded(&opened, answers.collect()))?;
+        let given = selected.iter().zip(&answers).map(|(experiment, answer)| (experiment.id, answer.clone()));
+        record.finish(&Reference { answers: given.collect(), ..subject.record.clone() })?;
     }
     let findings = findings(&selected, &answers, &reference);
-    let text = if arguments.json { json(&findings) } else { table(&findings, &opened, &reference) };
+    let text = if arguments.json { json(&findings) } else { table(&findings, &subject.why, &reference) };
     print(&text).map_err(LabError::Print)?;
     Ok(findings.iter().all(|finding| finding.agrees))
 }
 
 /// The experiments that `only` names, all where it names none.
-fn select(only: &[String]) -> Result<Vec<&'static Experiment>, LabError> {
-    let parts = only.iter().map(|text| part(text)).collect::<Result<Vec<_>, _>>()?;
-    let wanted = |experiment: &&Experiment| parts.is_empty() || parts.iter().any(|part| part.holds(experiment.id));
-    Ok(experiments().filter(wanted).collect())
-}
-
-fn experiments() -> impl Iterator<Item = &'static Experiment> {
-    experiment::all().into_iter()
+fn select(all: &[Asked], only: &[String]) -> Result<Vec<Asked>, LabError> {
+    let parts = only.iter().map(|text| part(all, text)).collect::<Result<Vec<_>, _>>()?;
+    let wanted = |asked: &&Asked| parts.is_empty() || parts.iter().any(|part| part.holds(asked.id));
+    Ok(all.iter().filter(wanted).copied().collect())
 }
 
 /// The part that `text` names, where it holds an experiment.
-fn part(text: &str) -> Result<Part, LabError> {
+fn part(all: &[Asked], text: &str) -> Result<Part, LabError> {
     let unknown = |hint: String| LabError::UnknownId { text: text.to_owned(), hint };
+    let is_opencl = all.iter().all(|asked| asked.id.0 == O);
     let Ok(part) = text.parse::<Part>() else {
-        return Err(unknown("ids look like 2, 2.2 or 2.2.1".to_owned()));
+        let hint = if is_opencl { "ids look like o, o.2 or o.2.1" } else { "ids look like 2, 2.2 or 2.2.1" };
+        return Err(unknown(hint.to_owned()));
     };
-    if experiments().any(|experiment| part.holds(experiment.id)) {
+    if all.iter().any(|asked| part.holds(asked.id)) {
         return Ok(part);
+    }
+    if !is_opencl && opencl::all().iter().any(|experiment| part.holds(experiment.id)) {
+        return Err(LabError::OfOpenCl { text: text.to_owned() });
     }
     let mut above = part.above();
     while let Some(near) = above {
-        let ids: Vec<Id> = experiments().map(|experiment| experiment.id).filter(|&id| near.holds(id)).collect();
+        let ids: Vec<Id> = all.iter().map(|asked| asked.id).filter(|&id| near.holds(id)).collect();
         if let (Some(first), Some(last)) = (ids.first(), ids.last()) {
             return Err(unknown(format!("{near} goes from {first} to {last}")));
         }
         above = near.above();
     }
-    Err(unknown(format!("the questions are {}", questions_asked().join(", "))))
+    Err(unknown(format!("the questions are {}", questions_asked(all).join(", "))))
 }
 
 /// The questions that have an experiment.
-fn questions_asked() -> Vec<String> {
-    let mut questions: Vec<u8> = experiments().map(|experiment| experiment.id.0).collect();
-    questions.sort_unstable();
+fn questions_asked(all: &[Asked]) -> Vec<String> {
+    let mut questions: Vec<String> = all.iter().map(|asked| question(asked.id).0).collect();
     questions.dedup();
-    questions.iter().map(u8::to_string).collect()
+    questions
 }
 
-fn findings<'a>(selected: &[&'static Experiment], answers: &'a [String], reference: &'a Reference) -> Vec<Finding<'a>> {
+fn findings<'a>(selected: &[Asked], answers: &'a [String], reference: &'a Reference) -> Vec<Finding<'a>> {
     selected
         .iter()
         .zip(answers)
-        .map(|(experiment, here)| {
-            let reference = reference.answers.get(&experiment.id).map(String::as_str);
-            let question = QUESTIONS[usize::from(experiment.id.0)];
-            let is_stricter = experiment::is_unchecked(experiment.id)
-                && reference.is_some_and(|recorded| is_stricter(here, recorded));
+        .map(|(&Asked { id, did }, here)| {
+            let reference = reference.answers.get(&id).map(String::as_str);
+            let is_stricter =
+                experiment::is_unchecked(id) && reference.is_some_and(|recorded| is_stricter(here, recorded));
             let agrees = is_stricter || reference.is_some_and(|recorded| agrees(here, recorded));
-            Finding { id: experiment.id, question, did: experiment.did, here, reference, agrees, is_stricter }
+            Finding { id, question: question(id).1, did, here, reference, agrees, is_stricter }
         })
         .collect()
 }
@@ -209,16 +227,16 @@ fn json(findings: &[Finding<'_>]) -> String {
     findings.iter().map(|finding| line(finding) + "\n").collect()
 }
 
-fn table(findings: &[Finding<'_>], opened: &Opened, reference: &Reference) -> String {
+fn table(findings: &[Finding<'_>], why: &str, reference: &Reference) -> String {
     let ids: Vec<String> = findings.iter().map(|finding| finding.id.to_string()).collect();
     let id_columns = ids.iter().map(String::len).max().unwrap_or(0).max("id".len());
     let mut table = Table::new(Look::of_stdout(), id_columns);
-    table.paragraph(&opened.why);
-    let mut question = None;
+    table.paragraph(why);
+    let mut heading = None;
     for (finding, id) in findings.iter().zip(&ids) {
-        if question != Some(finding.id.0) {
-            question = Some(finding.id.0);
-            table.heading(&format!("{}  {}", finding.id.0, finding.question));
+        if heading != Some(finding.question) {
+            heading = Some(finding.question);
+            table.heading(&format!("{}  {}", question(finding.id).0, finding.question));
             table.names(["id", "what was done", "what happened here", "on the recorded hardware", ""]);
         }
         let there = finding.reference.unwrap_or("not recorded");
@@ -230,11 +248,11 @@ fn table(findings: &[Finding<'_>], opened: &Opened, reference: &Reference) -> St
             table.differing([id, finding.did, finding.here, there, "differ"]);
         }
     }
-    table.heading(&summary(findings, opened, reference));
+    table.heading(&summary(findings, why, reference));
     table.into_text()
 }
 
-fn summary(findings: &[Finding<'_>], opened: &Opened, reference: &Reference) -> String {
+fn summary(findings: &[Finding<'_>], why: &str, reference: &Reference) -> String {
     let agree = findings.iter().filter(|finding| finding.agrees).count();
     let differ = findings.len() - agree;
     let stricter = match findings.iter().filter(|finding| finding.is_stricter).count() {
@@ -242,7 +260,7 @@ fn summary(findings: &[Finding<'_>], opened: &Opened, reference: &Reference) -> 
         count => format!(" ({count} as a fault that the hardware does not see)"),
     };
     let Reference { device, driver, .. } = reference;
-    format!("{agree} agree{stricter}, {differ} differ; {}; recorded on {device}, driver {driver}", opened.why)
+    format!("{agree} agree{stricter}, {differ} differ; {why}; recorded on {device}, driver {driver}")
 }
 
 /// A reader that has seen enough and closes the pipe is no failure.
@@ -254,34 +272,23 @@ fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// The answers of this device as a reference.
-fn recorded(opened: &Opened, answers: BTreeMap<Id, String>) -> Reference {
-    let release = match opened.kind {
-        Kind::Soft => env!("CARGO_PKG_VERSION").to_owned(),
-        Kind::Cuda => kernel_driver().unwrap_or_else(|| "unknown".to_owned()),
-    };
-    let device = device::name(&opened.api, opened.device).unwrap_or_else(|error| error.to_string());
-    let cuda = driver::version(&opened.api)
-        .map_or_else(|error| error.to_string(), |version| format!("{}.{}", version / 1000, version % 1000 / 10));
-    Reference { device, driver: release, cuda, answers }
-}
-
-/// The release of NVIDIA's kernel module, the number that `nvidia-smi` calls the driver's.
-fn kernel_driver() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
-    let release = text
-        .split_whitespace()
-        .find(|word| word.contains('.') && word.split('.').all(|number| number.parse::<u32>().is_ok()))?;
-    Some(release.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    fn cuda() -> Vec<Asked> {
+        experiment::all().into_iter().map(|experiment| experiment.asked()).collect()
+    }
+
+    fn opencl() -> Vec<Asked> {
+        super::opencl::all().into_iter().map(|experiment| experiment.asked()).collect()
+    }
 
     fn only(texts: &[&str]) -> Result<Vec<String>, String> {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-        let selected = select(&texts).map_err(|error| error.to_string())?;
+        let selected = select(&cuda(), &texts).map_err(|error| error.to_string())?;
         Ok(selected.iter().map(|experiment| experiment.id.to_string()).collect())
     }
 
@@ -318,11 +325,12 @@ mod tests {
         let reference = |id| Reference {
             device: String::new(),
             driver: String::new(),
-            cuda: String::new(),
+            cuda: None,
+            opencl: None,
             answers: BTreeMap::from([(id, "SUCCESS".to_owned())]),
         };
         let agrees = |id| {
-            let experiment = experiment::with_id(id).unwrap();
+            let experiment = experiment::with_id(id).unwrap().asked();
             findings(&[experiment], &["ILLEGAL_ADDRESS".to_owned()], &reference(id))[0].agrees
         };
         assert!(agrees(Id(5, 3, 3)));
@@ -331,16 +339,39 @@ mod tests {
 
     #[test]
     fn ids_ascend_so_that_no_two_experiments_share_one() {
-        let ids: Vec<Id> = experiments().map(|experiment| experiment.id).collect();
-        for pair in ids.windows(2) {
-            assert!(pair[0] < pair[1], "{} comes before {}", pair[0], pair[1]);
+        for all in [cuda(), opencl()] {
+            for pair in all.windows(2) {
+                assert!(pair[0].id < pair[1].id, "{} comes before {}", pair[0].id, pair[1].id);
+            }
         }
     }
 
     #[test]
     fn every_experiment_belongs_to_one_of_the_seven_questions() {
-        assert_eq!(questions_asked(), ["0", "1", "2", "3", "4", "5", "6"]);
-        assert_eq!(QUESTIONS.len(), 7);
+        assert_eq!(questions_asked(&cuda()), ["0", "1", "2", "3", "4", "5", "6"]);
+        assert_eq!(experiment::QUESTIONS.len(), 7);
+    }
+
+    #[test]
+    fn every_experiment_of_opencl_belongs_to_one_of_its_nine() {
+        let nine = ["o.1", "o.2", "o.3", "o.4", "o.5", "o.6", "o.7", "o.8", "o.9"];
+        assert_eq!(questions_asked(&opencl()), nine);
+        assert_eq!(subject::OPENCL_QUESTIONS.len(), 9);
+    }
+
+    #[test]
+    fn an_id_of_opencl_is_none_of_cuda_and_the_other_way_round() {
+        assert_eq!(
+            only(&["o.1"]),
+            Err("no experiment has the id \"o.1\" on this device: it is a question to OpenCL, for --device opencl"
+                .to_owned())
+        );
+        let said = |text: &str| select(&opencl(), &[text.to_owned()]).unwrap_err().to_string();
+        assert_eq!(
+            said("2.2"),
+            "no experiment has the id \"2.2\": the questions are o.1, o.2, o.3, o.4, o.5, o.6, o.7, o.8, o.9"
+        );
+        assert_eq!(said("x"), "no experiment has the id \"x\": ids look like o, o.2 or o.2.1");
     }
 
     #[test]

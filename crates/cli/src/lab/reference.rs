@@ -12,13 +12,21 @@ use super::id::Id;
 /// What an NVIDIA H200 answered.
 const BUILT_IN: &str = include_str!("../../reference/h200.json");
 
+/// What OpenCL's platforms answered, by their names.
+const PLATFORMS: [(&str, &str); 1] = [("Portable Computing Language", include_str!("../../reference/pocl.json"))];
+
 /// What one device answered, and which device it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Reference {
     pub(crate) device: String,
     pub(crate) driver: String,
-    pub(crate) cuda: String,
+    /// The version of CUDA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cuda: Option<String>,
+    /// The name of the OpenCL platform.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) opencl: Option<String>,
     pub(crate) answers: BTreeMap<Id, String>,
 }
 
@@ -35,6 +43,12 @@ pub(crate) enum ReferenceError {
 impl Reference {
     pub(crate) fn built_in() -> Self {
         serde_json::from_str(BUILT_IN).expect("the reference built in is one")
+    }
+
+    /// What an OpenCL platform answered, where it was recorded.
+    pub(crate) fn of_platform(name: &str) -> Option<Self> {
+        let (_, text) = PLATFORMS.iter().find(|(known, _)| *known == name)?;
+        Some(serde_json::from_str(text).expect("the reference built in is one"))
     }
 
     pub(crate) fn read(path: &Path) -> Result<Self, ReferenceError> {
@@ -98,9 +112,18 @@ mod tests {
     }
 
     #[test]
+    fn every_platform_built_in_names_itself() {
+        for (name, _) in PLATFORMS {
+            assert_eq!(Reference::of_platform(name).unwrap().opencl.as_deref(), Some(name));
+        }
+        assert_eq!(Reference::of_platform("nobody's"), None);
+    }
+
+    #[test]
     fn answers_are_written_in_the_order_of_their_numbers() {
         let answers = [(Id(0, 10, 1), "b".to_owned()), (Id(0, 2, 1), "a".to_owned())].into();
-        let reference = Reference { device: "d".to_owned(), driver: "1".to_owned(), cuda: "13.0".to_owned(), answers };
+        let cuda = Some("13.0".to_owned());
+        let reference = Reference { device: "d".to_owned(), driver: "1".to_owned(), cuda, opencl: None, answers };
         assert_eq!(
             serde_json::to_string(&reference).unwrap(),
             r#"{"device":"d","driver":"1","cuda":"13.0","answers":{"0.2.1":"a","0.10.1":"b"}}"#

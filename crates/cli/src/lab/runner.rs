@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use freehold::open::{Kind, Opened};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::LabError;
-use super::experiment::Experiment;
+use super::experiment::Asked;
+use super::subject::Subject;
 use super::trace::{Part, Trace};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,20 +22,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The answer of each experiment, in their order.
-///
-/// On the software device every experiment has a machine of its own, so several run at once; a GPU is shared, and
-/// experiments look at its free memory and its time, so there they run one after the other.
 pub(crate) fn answers(
-    experiments: &[&Experiment],
-    opened: &Opened,
+    experiments: &[Asked],
+    subject: &Subject,
     trace: Option<&Trace>,
 ) -> Result<Vec<String>, LabError> {
     let program = std::env::current_exe().map_err(LabError::Start)?;
-    let workers = match opened.kind {
-        Kind::Soft => thread::available_parallelism().map_or(1, usize::from).min(experiments.len()),
-        Kind::Cuda => 1,
-    };
-    let device = opened.wish();
+    let workers = subject.at_once.min(experiments.len());
+    let device = &subject.wish;
     let next = AtomicUsize::new(0);
     let answers = Mutex::new(vec![String::new(); experiments.len()]);
     let progress = progress(experiments.len());
@@ -46,9 +40,9 @@ pub(crate) fn answers(
             progress.set_message(format!("{} {}", experiment.id, experiment.did));
             let part = trace.map(Trace::part).transpose()?;
             let path = part.as_ref().map(Part::path);
-            let answer = answer(&program, experiment, &device, path.as_deref()).map_err(LabError::Start)?;
+            let answer = answer(&program, *experiment, device, path.as_deref()).map_err(LabError::Start)?;
             if let (Some(trace), Some(part)) = (trace, part) {
-                trace.add(at, experiment, &answer, part)?;
+                trace.add(at, *experiment, &answer, part)?;
             }
             answers.lock().expect("no worker panics")[at] = answer;
             progress.inc(1);
@@ -71,7 +65,7 @@ fn progress(count: usize) -> ProgressBar {
 }
 
 /// What the experiment's process printed, or how it ended.
-fn answer(program: &Path, experiment: &Experiment, device: &str, part: Option<&Path>) -> io::Result<String> {
+fn answer(program: &Path, experiment: Asked, device: &str, part: Option<&Path>) -> io::Result<String> {
     let mut command = Command::new(program);
     command.arg("experiment").arg(experiment.id.to_string()).arg("--device").arg(device);
     if let Some(part) = part {
@@ -91,7 +85,7 @@ fn answer(program: &Path, experiment: &Experiment, device: &str, part: Option<&P
 
 /// What the processes of this experiment in this run have in common, and no others: the software device's memory is
 /// shared by those that name the same machine.
-fn machine(experiment: &Experiment) -> String {
+fn machine(experiment: Asked) -> String {
     format!("lab-{}-{}", std::process::id(), experiment.id)
 }
 

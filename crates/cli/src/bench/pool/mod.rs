@@ -3,6 +3,7 @@
 //! This file owns the command.
 
 mod grow;
+mod opencl;
 mod pairs;
 mod passes;
 mod picture;
@@ -37,7 +38,7 @@ pub(super) struct PoolArguments {
     /// Draw the figures as bars into this file, too
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    /// The device: soft, cuda, cuda:N, opencl or opencl:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
     #[arg(long)]
     device: Option<String>,
     /// Measure a few times only: whether it works, not what it costs
@@ -51,6 +52,9 @@ pub(super) struct PoolArguments {
 pub(super) fn run(arguments: &PoolArguments) -> Result<String> {
     if let Some(folder) = &arguments.workloads {
         return write_workloads(folder);
+    }
+    if let Some(opened) = open::opencl::open(arguments.device.as_deref())? {
+        return on_opencl(arguments, &opened);
     }
     // Opened before anything is measured: whoever cannot have the picture learns it at once. What is there stays until then.
     if let Some(path) = &arguments.svg {
@@ -69,6 +73,15 @@ pub(super) fn run(arguments: &PoolArguments) -> Result<String> {
     if let Some(path) = &arguments.svg {
         fs::write(path, picture::draw(&report)).map_err(unwritable(path))?;
     }
+    Ok(if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
+}
+
+fn on_opencl(arguments: &PoolArguments, opened: &open::opencl::Opened) -> Result<String> {
+    if arguments.svg.is_some() {
+        return Err(BenchError::NoPicture);
+    }
+    let effort = if arguments.quick { opencl::Effort::QUICK } else { opencl::Effort::FULL };
+    let report = opencl::measure(opened, effort)?;
     Ok(if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
 }
 

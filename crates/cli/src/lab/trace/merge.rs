@@ -14,7 +14,7 @@ use freehold_driver::cuda::{CUerror, Function};
 
 use super::{Line, Part, Place, Role, Value, now};
 use crate::lab::answers::error_name;
-use crate::lab::experiment::Experiment;
+use crate::lab::experiment::Asked;
 
 #[derive(Debug, thiserror::Error)]
 #[error("the trace {} cannot be written: {source}", .path.display())]
@@ -42,7 +42,7 @@ impl Trace {
     }
 
     /// Adds the part of the `nth` experiment of the run, which has ended with this answer.
-    pub(crate) fn add(&self, nth: usize, experiment: &Experiment, answer: &str, part: Part) -> Result<(), TraceError> {
+    pub(crate) fn add(&self, nth: usize, experiment: Asked, answer: &str, part: Part) -> Result<(), TraceError> {
         let name = format!("{} {}", experiment.id, experiment.did);
         let add = || -> io::Result<()> {
             let ended = Ended { name, answer: answer.to_owned(), lines: part.lines()? };

@@ -21,6 +21,7 @@ impl Kernels for Context {
     fn takes(&self, kind: ImageKind) -> bool {
         match kind {
             ImageKind::Ptx | ImageKind::Binary => true,
+            ImageKind::OpenCl | ImageKind::SpirV => false,
         }
     }
 

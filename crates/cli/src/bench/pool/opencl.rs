@@ -1,0 +1,99 @@
+//! What a warm pair of the pool costs on OpenCL, beside OpenCL's own calls and beside the same pool on CUDA, in one run.
+
+use std::hint::black_box;
+
+use freehold::Stream;
+use freehold::open;
+use freehold_driver::opencl::{ContextId, context, memory, svm};
+
+use super::super::Result;
+use super::super::measure::{Spread, timed};
+use super::super::report::{Report, Row, Target};
+
+/// The blocks that are asked for and given back, with the names of their rows.
+const SIZES: [(usize, [&str; 3], &str); 3] = [
+    (512, ["pair-512", "pair-512-svm", "pair-512-cuda"], "allocate and release 512 B"),
+    (64 << 10, ["pair-64k", "pair-64k-svm", "pair-64k-cuda"], "allocate and release 64 KiB"),
+    (2 << 20, ["pair-2m", "pair-2m-svm", "pair-2m-cuda"], "allocate and release 2 MiB"),
+];
+
+/// A warm pair is to be at least so many times as fast as OpenCL's own, and takes at most so much more than on CUDA.
+const TIMES_AS_FAST: f64 = 20.0;
+const OVER_CUDA_PERCENT: f64 = 30.0;
+
+/// How often pairs are timed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    batches: usize,
+    /// Pairs of the pool that are timed as one, and of OpenCL's calls.
+    pairs: usize,
+    calls: usize,
+}
+
+impl Effort {
+    pub(super) const FULL: Self = Self { batches: 200, pairs: 10_000, calls: 50 };
+    pub(super) const QUICK: Self = Self { batches: 3, pairs: 100, calls: 5 };
+}
+
+pub(super) fn measure(opened: &open::opencl::Opened, effort: Effort) -> Result<Report> {
+    let stream = open::device(Some(&opened.wish()))?.stream()?;
+    let (cuda, on_cuda) = cuda()?;
+    let context = context::create(opened.found.device)?;
+    let mut rows = Vec::new();
+    for (bytes, [plain, shared, other], what) in SIZES {
+        // In turns, so that a machine that is busy for a while is so for all of them.
+        let mut times = [const { Vec::new() }; 4];
+        pairs(&stream, bytes, effort.pairs)?;
+        pairs(&cuda, bytes, effort.pairs)?;
+        for _ in 0..effort.batches {
+            times[0].push(pairs(&stream, bytes, effort.pairs)?);
+            times[1].push(pairs(&cuda, bytes, effort.pairs)?);
+            times[2].push(buffers(context, bytes, effort.calls)?);
+            times[3].push(blocks(context, bytes, effort.calls)?);
+        }
+        let [ours, cudas, buffers, blocks] = times.map(Spread::of);
+        let fast = Some(Target::TimesAsFast { times: TIMES_AS_FAST });
+        let like_cuda = Some(Target::OverDriver { percent: OVER_CUDA_PERCENT });
+        rows.push(Row::new(plain, what, ours, fast).beside("clCreateBuffer, clReleaseMemObject", buffers));
+        rows.push(Row::new(shared, "the same", ours, fast).beside("clSVMAlloc, clSVMFree", blocks));
+        rows.push(Row::new(other, "the same", ours, like_cuda).beside(on_cuda, cudas));
+    }
+    context::release(context)?;
+    let facts = &opened.found.facts;
+    Ok(Report { device: facts.name.clone(), driver: facts.driver.clone(), why: opened.why(), rows })
+}
+
+/// A stream of the best CUDA device, and what the pool on it is called.
+fn cuda() -> Result<(Stream, &'static str)> {
+    match open::device(Some("cuda")) {
+        Ok(device) => Ok((device.stream()?, "the pool on CUDA")),
+        Err(_) => Ok((open::device(Some("soft"))?.stream()?, "the pool on the software device")),
+    }
+}
+
+/// What one pair of the pool took, of `count` that are timed as one.
+fn pairs(stream: &Stream, bytes: usize, count: usize) -> Result<f64> {
+    let (done, time) =
+        timed(|| (0..count).try_for_each(|_| stream.alloc::<u8>(black_box(bytes)).map(|block| drop(black_box(block)))));
+    done?;
+    Ok(time / count as f64)
+}
+
+fn buffers(context: ContextId, bytes: usize, count: usize) -> Result<f64> {
+    let (done, time) =
+        timed(|| (0..count).try_for_each(|_| memory::release(black_box(memory::create(context, bytes)?))));
+    done?;
+    Ok(time / count as f64)
+}
+
+fn blocks(context: ContextId, bytes: usize, count: usize) -> Result<f64> {
+    let (done, time) = timed(|| {
+        (0..count).try_for_each(|_| {
+            let start = black_box(svm::alloc(context, bytes, 0)?);
+            // SAFETY: the block was made above, and nobody uses it.
+            unsafe { svm::free(context, start) }
+        })
+    });
+    done?;
+    Ok(time / count as f64)
+}

@@ -1,0 +1,107 @@
+//! `freehold devices`: everything that this machine has, and why there is none of a kind.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use freehold::open::list::{self, Listed, Missing};
+use serde::Serialize;
+
+use crate::broker::bytes;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// A line of `--json`: a device, or a kind that there is none of.
+#[derive(Serialize)]
+struct Line<'a> {
+    device: &'a str,
+    #[serde(flatten)]
+    said: Said<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Said<'a> {
+    Found { name: &'a str, driver: &'a str, memory_bytes: u64, abilities: &'a [&'static str] },
+    Missing { missing: &'a str },
+}
+
+/// Exit status 0, however few there are: the software device is always one, unless it is set up wrongly.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let (listed, missing) = list::devices();
+    let text = if arguments.json { json(&listed, &missing) } else { table(&listed, &missing) };
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("error: the devices cannot be printed: {error}");
+            ExitCode::from(1)
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn json(listed: &[Listed], missing: &[Missing]) -> String {
+    let found = listed.iter().map(|Listed { device, name, driver, memory_bytes, abilities }| Line {
+        device,
+        said: Said::Found { name, driver, memory_bytes: *memory_bytes, abilities },
+    });
+    let missing =
+        missing.iter().map(|Missing { kind, why }| Line { device: kind, said: Said::Missing { missing: why } });
+    let line = |line| serde_json::to_string(&line).expect("a line holds nothing but text and numbers") + "\n";
+    found.chain(missing).map(line).collect()
+}
+
+fn table(listed: &[Listed], missing: &[Missing]) -> String {
+    let names = listed.iter().map(|listed| listed.device.as_str()).chain(missing.iter().map(|missing| missing.kind));
+    let width = names.map(str::len).max().unwrap_or(0);
+    let mut text = String::new();
+    for Listed { device, name, driver, memory_bytes, abilities } in listed {
+        let (memory, abilities) = (bytes::show(*memory_bytes), abilities.join(", "));
+        text.push_str(&format!("{device:width$}  {name}, {memory}\n{:width$}  {driver}; {abilities}\n", ""));
+    }
+    for Missing { kind, why } in missing {
+        text.push_str(&format!("{kind:width$}  none: {why}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one_of_each() -> (Vec<Listed>, Vec<Missing>) {
+        let device = Listed {
+            device: "opencl:0".to_owned(),
+            name: "pthread".to_owned(),
+            driver: "PoCL, OpenCL 3.0, 3.1".to_owned(),
+            memory_bytes: 3 << 29,
+            abilities: vec!["OpenCL C", "fine SVM"],
+        };
+        (vec![device], vec![Missing { kind: "cuda", why: "libcuda.so.1 is not on this machine".to_owned() }])
+    }
+
+    #[test]
+    fn a_device_has_two_lines_and_a_kind_without_one_says_why() {
+        let (listed, missing) = one_of_each();
+        assert_eq!(
+            table(&listed, &missing),
+            "opencl:0  pthread, 1.5 GiB\n          PoCL, OpenCL 3.0, 3.1; OpenCL C, fine SVM\n\
+             cuda      none: libcuda.so.1 is not on this machine\n"
+        );
+    }
+
+    #[test]
+    fn a_line_of_json_is_a_device_or_says_what_is_missing() {
+        let (listed, missing) = one_of_each();
+        assert_eq!(
+            json(&listed, &missing),
+            "{\"device\":\"opencl:0\",\"name\":\"pthread\",\"driver\":\"PoCL, OpenCL 3.0, 3.1\",\
+             \"memory_bytes\":1610612736,\"abilities\":[\"OpenCL C\",\"fine SVM\"]}\n\
+             {\"device\":\"cuda\",\"missing\":\"libcuda.so.1 is not on this machine\"}\n"
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! Who may release, and what counts there are.
+
+use std::thread;
+
+use freehold_driver::opencl::{Memory, context, kernel, memory, queue, svm};
+
+use super::bench::{BYTES, Bench};
+use crate::lab::answers::{code, either, or_code};
+use crate::lab::experiment::{Answer, Experiment};
+use crate::lab::id::{Id, O};
+
+pub(super) const EXPERIMENTS: &[Experiment<Bench>] = &[
+    Experiment { id: Id(O, 1, 1), did: "the counts of a new buffer, retained, and released once", run: counted },
+    Experiment { id: Id(O, 1, 2), did: "release a buffer, and release it again", run: released_twice },
+    Experiment { id: Id(O, 1, 3), did: "release no buffer at all", run: nothing_released },
+    Experiment { id: Id(O, 1, 4), did: "release a buffer in another thread", run: released_elsewhere },
+    Experiment { id: Id(O, 1, 5), did: "the count of a buffer that is an argument of a kernel", run: argument_counts },
+    Experiment { id: Id(O, 1, 6), did: "the count of a buffer that a pending command uses", run: pending_counts },
+    Experiment {
+        id: Id(O, 1, 7),
+        did: "the counts of a context, then with a queue, with a buffer, and with neither",
+        run: context_counts,
+    },
+    Experiment { id: Id(O, 1, 8), did: "create a buffer of no bytes", run: empty },
+    Experiment { id: Id(O, 1, 9), did: "create a buffer of 1 PiB", run: too_large },
+    Experiment {
+        id: Id(O, 1, 10),
+        did: "allocate shared virtual memory in context 1, free it in context 2, fill it in context 1",
+        run: freed_elsewhere,
+    },
+    Experiment { id: Id(O, 1, 11), did: "fill a buffer that was released", run: used_after_release },
+];
+
+fn counted(b: &Bench) -> Answer {
+    let desk = b.begin()?;
+    let buffer = memory::create(desk.context, BYTES)?;
+    let new = memory::count(buffer)?;
+    memory::retain(buffer)?;
+    let retained = memory::count(buffer)?;
+    memory::release(buffer)?;
+    Ok(format!("{new}, {retained}, {}", memory::count(buffer)?))
+}
+
+fn released_twice(b: &Bench) -> Answer {
+    let desk = b.begin()?;
+    let buffer = memory::create(desk.context, BYTES)?;
+    let first = code(memory::release(buffer));
+    Ok(format!("{first}, then {}", code(memory::release(buffer))))
+}
+
+fn nothing_released(b: &Bench) -> Answer {
+    b.begin()?;
+    Ok(code(memory::release(Memory::NULL)))
+}
+
+fn released_elsewhere(b: &Bench) -> Answer {
+    let desk = b.begin()?;
+    let buffer = desk.buffer(1)?;
+    let released = thread::spawn(move || memory::release(buffer)).join();
+    Ok(code(released.expect("a release does not panic")))
+}
+
+fn argument_counts(b: &Bench) -> Answer {
+    let desk = b.begin()?;
+    let store = desk.kernel(c"store")?;
+    let buffer = desk.buffer(0)?;
+    kernel::set_memory(store, 0, buffer)?;
+    Ok(memory::count(buffer)?.to_string())
+}
+
+fn pending_counts(b: &Bench) -> Answer {
+    let desk = b.begin()?;
+    let buffer = desk.buffer(0)?;
+    let hold = super::bench::Hold::new(&desk, desk.queue)?;
+    memory::fill(desk.queue, buffer, 0, BYTES, &[1], &[])?;
+    let counted = memory::count(buffer)?;
+    hold.open();
+    queue::finish(desk.queue)?;
+    Ok(either(counted > 1, "more than one", "one"))
+}
+
+fn context_counts(b: &Bench) -> Answer {
+    let context = context::create(b.found.device)?;
+    let alone = context::count(context)?;
+    let made = queue::create(context, b.found.device)?;
+    let with_queue = context::count(context)?;
+    let buffer = memory::create(context, BYTES)?;
+    let with_both = context::count(context)?;
+    memory::release(buffer)?;
+    queue::release(made)?;
+    Ok(format!("{alone}, {with_queue}, {with_both}, {}", context::count(context)?))
+}
+
+fn empty(b: &Bench) -> Answer {
+    Ok(code(memory::create(b.begin()?.context, 0)))
+}
+
+fn too_large(b: &Bench) -> Answer {
+    Ok(code(memory::create(b.begin()?.context, 1 << 50)))
+}
+
+fn freed_elsewhere(b: &Bench) -> Answer {
+    let (desk, other) = (b.begin()?, b.begin()?);
+    let block = desk.block(0x5a)?;
+    // SAFETY: no command uses the block; that it is of another context is the question.
+    let freed = code(unsafe { svm::free(other.context, block) });
+    let filled = or_code(desk.fill_block(block, BYTES, 1), |()| "SUCCESS".to_owned());
+    Ok(format!("{freed}, then {filled}"))
+}
+
+fn used_after_release(b: &Bench) -> Answer {
+    let desk = b.begin()?;
+    let buffer = desk.buffer(0)?;
+    memory::release(buffer)?;
+    Ok(code(memory::fill(desk.queue, buffer, 0, BYTES, &[1], &[])))
+}

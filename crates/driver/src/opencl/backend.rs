@@ -1,0 +1,268 @@
+//! A context of OpenCL as a [`Backend`]. What OpenCL's lifetimes ask for, and what it lacks beside CUDA, is known here, and
+//! nowhere above.
+//!
+//! A stream is a queue in order, flushed after each command: a queue that waits for another's event, and a host that looks at
+//! one, would else wait for work that never begins. An event is the last command that its stream had been given when it was
+//! recorded, so that recording one gives the device nothing to do.
+
+mod kernels;
+mod space;
+mod streams;
+
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use space::Manner;
+pub use streams::Latch;
+
+use self::kernels::Loaded;
+use self::space::Space;
+use self::streams::Streams;
+use super::find::Found;
+use super::handle::{ContextId, Memory, Queue};
+use super::{call, context, device, event, memory, queue};
+use crate::backend::{Backend, Contexts, Foreign, Mapping, Registering, Room, Rows, Sharing, Timing, Words};
+use crate::error::CallError;
+use crate::handle::{Event, Stream};
+
+type Result<T> = std::result::Result<T, CallError>;
+
+/// A context on a device of OpenCL's, of its own.
+#[derive(Debug)]
+pub struct Context {
+    found: Found,
+    raw: ContextId,
+    /// For what is nobody's stream's: mapping memory of the host.
+    service: Queue,
+    space: Space,
+    streams: Streams,
+    loaded: Loaded,
+    /// The buffers behind memory of the host, by its address.
+    hosted: Mutex<HashMap<usize, Memory>>,
+}
+
+impl Context {
+    /// A context on a device, whose memory is had in this manner.
+    pub fn on(found: Found, manner: Manner) -> Result<Self> {
+        let raw = context::create(found.device)?;
+        let service = queue::create(raw, found.device);
+        let service = service.or_else(|error| context::release(raw).and(Err(error)))?;
+        let space = Space::new(raw, manner, &found.facts);
+        let streams = Streams::new(raw, found.device);
+        Ok(Self { found, raw, service, space, streams, loaded: Loaded::default(), hosted: Mutex::default() })
+    }
+}
+
+impl Context {
+    /// Holds what is put into a stream from now on until the host opens the latch.
+    pub fn latch(&self, stream: Stream) -> Result<Latch> {
+        self.streams.latch(stream)
+    }
+}
+
+impl Backend for Context {
+    fn name(&self) -> Result<String> {
+        Ok(self.found.facts.name.clone())
+    }
+
+    fn uuid(&self) -> Result<[u8; 16]> {
+        Ok(device::uuid(self.found.device).unwrap_or_else(|| made_uuid(&self.found)))
+    }
+
+    fn total_bytes(&self) -> Result<u64> {
+        Ok(self.found.facts.memory_bytes)
+    }
+
+    /// OpenCL does not tell how much is free: this is what this context has not taken.
+    fn room(&self) -> Result<Room> {
+        let total_bytes = self.found.facts.memory_bytes;
+        Ok(Room { free_bytes: total_bytes.saturating_sub(self.space.taken_bytes()), total_bytes })
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.streams.synchronize()
+    }
+
+    fn close(&self) -> Result<()> {
+        self.streams.close()?;
+        self.loaded.close()?;
+        self.space.close()?;
+        for (start, buffer) in locked(&self.hosted).drain() {
+            unmap(self.service, buffer, start)?;
+        }
+        queue::finish(self.service)?;
+        queue::release(self.service)?;
+        context::release(self.raw)
+    }
+
+    fn alloc(&self, bytes: u64) -> Result<u64> {
+        self.space.alloc(bytes)
+    }
+
+    fn free(&self, address: u64) -> Result<()> {
+        self.space.free(address)
+    }
+
+    /// Coarse-grained memory is the host's while it is mapped, and never is here.
+    fn is_host_visible(&self, _address: u64) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn alloc_host(&self, bytes: usize) -> Result<NonNull<u8>> {
+        let buffer = memory::create_for_host(self.raw, bytes)?;
+        match memory::map(self.service, buffer, bytes) {
+            Ok(start) => {
+                locked(&self.hosted).insert(start.addr().get(), buffer);
+                Ok(start)
+            }
+            Err(error) => memory::release(buffer).and(Err(error)),
+        }
+    }
+
+    unsafe fn free_host(&self, start: NonNull<u8>) -> Result<()> {
+        let start = start.addr().get();
+        let Some(buffer) = locked(&self.hosted).remove(&start) else {
+            return Err(call::wrong_value("clReleaseMemObject"));
+        };
+        unmap(self.service, buffer, start)
+    }
+
+    fn make_stream(&self) -> Result<Stream> {
+        self.streams.make()
+    }
+
+    fn destroy_stream(&self, stream: Stream) -> Result<()> {
+        self.streams.destroy(stream)
+    }
+
+    fn is_idle(&self, stream: Stream) -> Result<bool> {
+        self.streams.is_idle(stream)
+    }
+
+    fn wait_until_idle(&self, stream: Stream) -> Result<()> {
+        self.streams.wait_until_idle(stream)
+    }
+
+    fn make_event(&self) -> Result<Event> {
+        Ok(self.streams.make_event())
+    }
+
+    fn destroy_event(&self, event: Event) -> Result<()> {
+        self.streams.destroy_event(event)
+    }
+
+    fn record(&self, event: Event, stream: Stream) -> Result<()> {
+        self.streams.record(event, stream)
+    }
+
+    fn has_passed(&self, event: Event) -> Result<bool> {
+        self.streams.has_passed(event)
+    }
+
+    fn wait(&self, event: Event) -> Result<()> {
+        self.streams.wait(event)
+    }
+
+    fn hold(&self, stream: Stream, event: Event) -> Result<()> {
+        self.streams.hold(stream, event)
+    }
+
+    unsafe fn upload(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
+        self.streams.put(stream, |queue| {
+            // SAFETY: the caller vouches for `from` until the stream has passed the copy.
+            unsafe { self.space.upload(queue, to, from, bytes) }
+        })
+    }
+
+    unsafe fn download(&self, to: *mut u8, from: u64, bytes: usize, stream: Stream) -> Result<()> {
+        self.streams.put(stream, |queue| {
+            // SAFETY: the caller vouches for `to` until the stream has passed the copy.
+            unsafe { self.space.download(queue, to, from, bytes) }
+        })
+    }
+
+    fn copy(&self, to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()> {
+        self.streams.put(stream, |queue| self.space.copy(queue, to, from, bytes))
+    }
+
+    /// A command for each row: OpenCL copies rectangles of buffers, and not of shared virtual memory.
+    fn copy_rows(&self, to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()> {
+        (0..rows).try_for_each(|row| {
+            let at = |rows: Rows| rows.start + (row * rows.pitch_bytes) as u64;
+            self.copy(at(to), at(from), row_bytes, stream)
+        })
+    }
+
+    fn fill(&self, to: u64, byte: u8, bytes: usize, stream: Stream) -> Result<()> {
+        self.streams.put(stream, |queue| self.space.fill(queue, to, byte, bytes))
+    }
+
+    fn mapping(&self) -> Option<&dyn Mapping> {
+        None
+    }
+
+    fn sharing(&self) -> Option<&dyn Sharing> {
+        None
+    }
+
+    fn words(&self) -> Option<&dyn Words> {
+        None
+    }
+
+    fn registering(&self) -> Option<&dyn Registering> {
+        None
+    }
+
+    /// Memory and events of one context of OpenCL's are no other's.
+    fn contexts(&self) -> Option<&dyn Contexts> {
+        None
+    }
+
+    fn timing(&self) -> Option<&dyn Timing> {
+        Some(self)
+    }
+
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        None
+    }
+}
+
+impl Timing for Context {
+    fn make_timed_event(&self) -> Result<Event> {
+        Ok(self.streams.make_timed_event())
+    }
+
+    fn elapsed_ms(&self, from: Event, to: Event) -> Result<f64> {
+        let passed_ns = |event| {
+            let point = self.streams.timed_point(event)?;
+            Ok::<_, CallError>(event::times_ns(point.event())?.1)
+        };
+        let (from_ns, to_ns) = (passed_ns(from)?, passed_ns(to)?);
+        Ok((to_ns as f64 - from_ns as f64) / 1e6)
+    }
+}
+
+/// Gives memory of the host back, which OpenCL does when it is unmapped.
+fn unmap(service: Queue, buffer: Memory, start: usize) -> Result<()> {
+    memory::unmap(service, buffer, start)?;
+    queue::flush(service)?;
+    memory::release(buffer)
+}
+
+/// What tells a device from others where its driver does not: what it says of itself.
+fn made_uuid(found: &Found) -> [u8; 16] {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut uuid = [0; 16];
+    for (half, salt) in uuid.chunks_mut(8).zip([0_u8, 1]) {
+        let mut hasher = DefaultHasher::new();
+        (salt, &found.platform_name, &found.facts.name, &found.facts.driver).hash(&mut hasher);
+        half.copy_from_slice(&hasher.finish().to_le_bytes());
+    }
+    uuid
+}
+
+/// What a mutex guards. Nothing panics while one of these is held.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,119 @@
+//! Devices: what one says of itself.
+
+use opencl3::device::{
+    CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_IL_VERSION, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_MAX_WORK_GROUP_SIZE,
+    CL_DEVICE_MEM_BASE_ADDR_ALIGN, CL_DEVICE_NAME, CL_DEVICE_SVM_CAPABILITIES, CL_DEVICE_SVM_COARSE_GRAIN_BUFFER,
+    CL_DEVICE_SVM_FINE_GRAIN_BUFFER, CL_DEVICE_TYPE, CL_DEVICE_TYPE_GPU, CL_DEVICE_UUID_KHR, CL_DEVICE_VERSION,
+    CL_DRIVER_VERSION, cl_device_info, get_device_data,
+};
+
+use super::call::named;
+use super::handle::DeviceId;
+use crate::error::CallError;
+
+/// What a device says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    pub name: String,
+    /// `OpenCL 3.0 CUDA`.
+    pub version: String,
+    /// The vendor's number of the driver: `580.159.04`.
+    pub driver: String,
+    pub is_gpu: bool,
+    pub memory_bytes: u64,
+    /// One block has no more.
+    pub block_bytes_max: u64,
+    /// A part of a buffer begins at a multiple of this.
+    pub align_bytes: u64,
+    pub group_items_max: u64,
+    pub svm: Svm,
+    pub takes_spirv: bool,
+}
+
+/// What memory can have one address for host and device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Svm {
+    None,
+    /// The host may touch it while it is mapped.
+    Coarse,
+    /// The host and kernels may touch it at once.
+    Fine,
+}
+
+pub fn facts(device: DeviceId) -> Result<Facts, CallError> {
+    let kind = number(device, CL_DEVICE_TYPE)?;
+    Ok(Facts {
+        name: text(&data(device, CL_DEVICE_NAME)?),
+        version: text(&data(device, CL_DEVICE_VERSION)?),
+        driver: text(&data(device, CL_DRIVER_VERSION)?),
+        is_gpu: kind & CL_DEVICE_TYPE_GPU != 0,
+        memory_bytes: number(device, CL_DEVICE_GLOBAL_MEM_SIZE)?,
+        block_bytes_max: number(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE)?,
+        // OpenCL says it in bits.
+        align_bytes: (number(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN)? / 8).max(1),
+        group_items_max: number(device, CL_DEVICE_MAX_WORK_GROUP_SIZE)?,
+        // Devices before OpenCL 2.0 and 2.1 do not know these questions.
+        svm: number(device, CL_DEVICE_SVM_CAPABILITIES).map_or(Svm::None, svm),
+        takes_spirv: data(device, CL_DEVICE_IL_VERSION).is_ok_and(|bytes| text(&bytes).contains("SPIR-V")),
+    })
+}
+
+/// What tells the device from all others, where its driver says.
+pub fn uuid(device: DeviceId) -> Option<[u8; 16]> {
+    data(device, CL_DEVICE_UUID_KHR).ok()?.try_into().ok()
+}
+
+fn svm(bits: u64) -> Svm {
+    if bits & CL_DEVICE_SVM_FINE_GRAIN_BUFFER != 0 {
+        Svm::Fine
+    } else if bits & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER != 0 {
+        Svm::Coarse
+    } else {
+        Svm::None
+    }
+}
+
+fn data(device: DeviceId, what: cl_device_info) -> Result<Vec<u8>, CallError> {
+    named("clGetDeviceInfo", get_device_data(device.raw(), what))
+}
+
+fn number(device: DeviceId, what: cl_device_info) -> Result<u64, CallError> {
+    data(device, what).map(|bytes| self::from_bytes(&bytes))
+}
+
+/// An unsigned number of up to eight bytes, as this machine lays it out.
+pub(crate) fn from_bytes(bytes: &[u8]) -> u64 {
+    let mut whole = [0; 8];
+    let length = bytes.len().min(8);
+    whole[..length].copy_from_slice(&bytes[..length]);
+    u64::from_le_bytes(whole)
+}
+
+/// A text of OpenCL's, which ends with a zero.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_ends_at_its_zero() {
+        assert_eq!(text(b"OpenCL 3.0 \0\xff"), "OpenCL 3.0");
+        assert_eq!(text(b""), "");
+    }
+
+    #[test]
+    fn a_number_has_as_many_bytes_as_were_given() {
+        assert_eq!(from_bytes(&[0, 4, 0, 0]), 1024);
+        assert_eq!(from_bytes(&[1, 0, 0, 0, 1, 0, 0, 0]), 0x1_0000_0001);
+    }
+
+    #[test]
+    fn memory_that_both_touch_at_once_is_the_stronger_kind() {
+        assert_eq!(svm(0), Svm::None);
+        assert_eq!(svm(0b0001), Svm::Coarse);
+        assert_eq!(svm(0b1011), Svm::Fine);
+    }
+}

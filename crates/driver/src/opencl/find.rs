@@ -1,0 +1,86 @@
+//! What this machine has of OpenCL: platforms, which are vendors' drivers, and their devices.
+
+use std::sync::{Mutex, PoisonError};
+
+use opencl3::device::{CL_DEVICE_TYPE_ALL, get_device_ids};
+use opencl3::platform::platform::{
+    CL_PLATFORM_NAME, CL_PLATFORM_VERSION, cl_platform_info, get_platform_data, get_platform_ids,
+};
+
+use super::call::{self, named};
+use super::device::{self, Facts};
+use super::handle::{DeviceId, PlatformId};
+use crate::error::CallError;
+
+/// Where the system's loader finds OpenCL.
+pub const LIBRARY: &str = "libOpenCL.so.1";
+
+/// A device, whose driver it is of, and what it says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub platform: PlatformId,
+    pub device: DeviceId,
+    /// The platform's name: `Portable Computing Language`, `NVIDIA CUDA`.
+    pub platform_name: String,
+    /// `OpenCL 3.0 CUDA 13.0.97`.
+    pub platform_version: String,
+    pub facts: Facts,
+}
+
+/// Why there is no OpenCL device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Absence {
+    #[error("libOpenCL.so.1 is not on this machine")]
+    NoLibrary,
+    #[error("libOpenCL.so.1 knows of no vendor's driver")]
+    NoPlatform,
+    #[error("no OpenCL driver has a device")]
+    NoDevice,
+    #[error("OpenCL does not start: {0}")]
+    Refused(CallError),
+}
+
+impl From<CallError> for Absence {
+    fn from(error: CallError) -> Self {
+        match error.code.number {
+            call::NO_LIBRARY => Self::NoLibrary,
+            call::NO_PLATFORM => Self::NoPlatform,
+            _ => Self::Refused(error),
+        }
+    }
+}
+
+/// Held while drivers are asked what they have: they start at the first question, and PoCL's start does not bear two threads
+/// that ask at once.
+static ASKING: Mutex<()> = Mutex::new(());
+
+/// Every device of every platform, at least one: GPUs first, and otherwise in the order of the platforms. A device's number is
+/// its place here.
+pub fn devices() -> Result<Vec<Found>, Absence> {
+    let _alone = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = Vec::new();
+    let platforms = named("clGetPlatformIDs", get_platform_ids())?;
+    if platforms.is_empty() {
+        return Err(Absence::NoPlatform);
+    }
+    for raw in platforms {
+        let platform = PlatformId::of(raw);
+        let platform_name = text(platform, CL_PLATFORM_NAME)?;
+        let platform_version = text(platform, CL_PLATFORM_VERSION)?;
+        for raw in named("clGetDeviceIDs", get_device_ids(platform.raw(), CL_DEVICE_TYPE_ALL))? {
+            let device = DeviceId::of(raw);
+            let (platform_name, platform_version) = (platform_name.clone(), platform_version.clone());
+            all.push(Found { platform, device, platform_name, platform_version, facts: device::facts(device)? });
+        }
+    }
+    if all.is_empty() {
+        return Err(Absence::NoDevice);
+    }
+    all.sort_by_key(|found| !found.facts.is_gpu);
+    Ok(all)
+}
+
+fn text(platform: PlatformId, what: cl_platform_info) -> Result<String, CallError> {
+    let bytes = named("clGetPlatformInfo", get_platform_data(platform.raw(), what))?;
+    Ok(device::text(&bytes))
+}

@@ -1,0 +1,27 @@
+//! OpenCL: what is installed, and a call for each of the functions that are used here, sorted by noun.
+//!
+//! The library is found at run time by the crate `opencl3`: nothing here needs one to build, and where there is none
+//! every call answers with a code that says so. Handles are numbers, as CUDA's are here.
+//!
+//! # What is safe here
+//!
+//! As in [`cuda`](crate::cuda): a call is safe where all it takes are numbers, slices and places on the caller's stack, and
+//! a handle is a number that is the caller's to keep valid. An OpenCL library follows a handle that it is given without
+//! asking whether it ever handed it out. A call is `unsafe` where it is given an address that the driver reads or writes
+//! by itself: the length behind it, and how long it stays good, only the caller knows.
+
+mod backend;
+pub mod call;
+pub mod context;
+pub mod device;
+pub mod event;
+pub mod find;
+pub mod handle;
+pub mod kernel;
+pub mod memory;
+pub mod program;
+pub mod queue;
+pub mod svm;
+
+pub use backend::{Context, Latch, Manner};
+pub use handle::{ContextId, DeviceId, Event, Kernel, Memory, PlatformId, Program, Queue};

@@ -1,0 +1,103 @@
+//! Every device that this machine has, of every kind, and why there is none of a kind.
+
+use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CallError, device, driver};
+use freehold_driver::opencl::device::Svm;
+use freehold_driver::opencl::find::{self, Found};
+use freehold_softcuda::config::Config;
+
+use super::{nvidia, soft};
+
+/// A device, as people are told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// What names it: `soft`, `cuda:0`, `opencl:0`.
+    pub device: String,
+    pub name: String,
+    /// Whose driver, and which.
+    pub driver: String,
+    pub memory_bytes: u64,
+    pub abilities: Vec<&'static str>,
+}
+
+/// A kind of device that is not here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// `cuda`, `soft` or `opencl`.
+    pub kind: &'static str,
+    pub why: String,
+}
+
+/// What there is, in the order in which a device is chosen where nobody names one, and then OpenCL's; and what there is not.
+pub fn devices() -> (Vec<Listed>, Vec<Missing>) {
+    let (mut listed, mut missing) = (Vec::new(), Vec::new());
+    let mut add = |kind, found: Result<Vec<Listed>, String>| match found {
+        Ok(found) => listed.extend(found),
+        Err(why) => missing.push(Missing { kind, why }),
+    };
+    add(
+        "cuda",
+        nvidia().map_err(|absence| absence.to_string()).and_then(|(api, _)| {
+            described(&api, "NVIDIA", |ordinal| format!("cuda:{ordinal}")).map_err(|error| error.to_string())
+        }),
+    );
+    add("soft", software());
+    add("opencl", opencl());
+    (listed, missing)
+}
+
+fn software() -> Result<Vec<Listed>, String> {
+    Config::from_environment().map_err(|error| error.to_string())?;
+    let api = soft();
+    driver::init(&api, 0).map_err(|error| error.to_string())?;
+    let mut listed = described(&api, "Freehold", |_| "soft".to_owned()).map_err(|error| error.to_string())?;
+    // A wish names the first one alone.
+    listed.truncate(1);
+    Ok(listed)
+}
+
+/// The devices of a CUDA driver that has started.
+fn described(api: &Api, vendor: &str, named: impl Fn(i32) -> String) -> Result<Vec<Listed>, CallError> {
+    let version = driver::version(api)?;
+    let driver = format!("{vendor}, CUDA {}.{}", version / 1000, version % 1000 / 10);
+    let describe = |ordinal| {
+        let at = CUdevice(ordinal);
+        let has = |attribute| Ok::<_, CallError>(device::attribute(api, at, attribute)? != 0);
+        let mut abilities = vec!["PTX"];
+        if has(CUdevice_attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? {
+            abilities.push("mapping");
+            if has(CUdevice_attribute::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)? {
+                abilities.push("sharing");
+            }
+        }
+        if has(CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS)? {
+            abilities.push("words");
+        }
+        let (name, memory_bytes) = (device::name(api, at)?, device::total_bytes(api, at)? as u64);
+        Ok(Listed { device: named(ordinal), name, driver: driver.clone(), memory_bytes, abilities })
+    };
+    (0..device::count(api)?).map(describe).collect()
+}
+
+fn opencl() -> Result<Vec<Listed>, String> {
+    let all = find::devices().map_err(|absence| absence.to_string())?;
+    Ok(all.iter().enumerate().map(|(ordinal, found)| of_opencl(ordinal, found)).collect())
+}
+
+fn of_opencl(ordinal: usize, Found { platform_name, facts, .. }: &Found) -> Listed {
+    let mut abilities = vec!["OpenCL C"];
+    if facts.takes_spirv {
+        abilities.push("SPIR-V");
+    }
+    abilities.push(match facts.svm {
+        Svm::None => "buffers",
+        Svm::Coarse => "coarse SVM",
+        Svm::Fine => "fine SVM",
+    });
+    Listed {
+        device: format!("opencl:{ordinal}"),
+        name: facts.name.clone(),
+        driver: format!("{platform_name}, {}, {}", facts.version, facts.driver),
+        memory_bytes: facts.memory_bytes,
+        abilities,
+    }
+}

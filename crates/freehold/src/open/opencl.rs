@@ -1,0 +1,67 @@
+//! The choice of an OpenCL device.
+
+use freehold_driver::opencl::device::Svm;
+use freehold_driver::opencl::find::{self, Found};
+use freehold_driver::opencl::{Context, Manner};
+
+use super::{Asked, OpenError, with_variable};
+use crate::error::Result as DeviceResult;
+
+/// The variable that says how memory is had: `svm` for shared virtual memory, `buffers` for buffers. Without it a device that
+/// has shared virtual memory gives that.
+pub const MEMORY_VARIABLE: &str = "FREEHOLD_OPENCL_MEMORY";
+
+/// An OpenCL device and its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    pub found: Found,
+    pub ordinal: usize,
+}
+
+impl Opened {
+    /// The wish that names exactly this device.
+    pub fn wish(&self) -> String {
+        format!("opencl:{}", self.ordinal)
+    }
+
+    /// A context of its own on the device.
+    pub fn context(&self) -> DeviceResult<Context> {
+        let said = std::env::var_os(MEMORY_VARIABLE).filter(|text| !text.is_empty());
+        let manner = match said.as_deref().map(|text| text.to_string_lossy()).as_deref() {
+            None if self.found.facts.svm == Svm::None => Manner::Buffers,
+            None | Some("svm") => Manner::Shared,
+            Some("buffers") => Manner::Buffers,
+            Some(other) => return Err(OpenError::OpenClMemory { said: other.to_owned() }.into()),
+        };
+        Ok(Context::on(self.found.clone(), manner)?)
+    }
+
+    /// One sentence: which device, and whose driver.
+    pub fn why(&self) -> String {
+        let Found { platform_name, facts, .. } = &self.found;
+        format!("{}: {}, {platform_name}, driver {}", self.wish(), facts.name, facts.driver)
+    }
+}
+
+/// The OpenCL device that `wish` names (`opencl`, `opencl:N`), or else `FREEHOLD_DEVICE`. Nothing where they name another
+/// kind of device, or none: OpenCL is used by who asks for it.
+pub fn open(wish: Option<&str>) -> Result<Option<Opened>, OpenError> {
+    match with_variable(wish)?.map(|wish| wish.asked) {
+        Some(Asked::OpenCl { ordinal }) => chosen(ordinal).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn chosen(ordinal: Option<usize>) -> Result<Opened, OpenError> {
+    let mut all = find::devices().map_err(|absence| OpenError::NoOpenCl { wish: named(ordinal), absence })?;
+    let (ordinal, count) = (ordinal.unwrap_or(0), all.len());
+    if ordinal >= count {
+        return Err(OpenError::BeyondOpenCl { ordinal, count });
+    }
+    Ok(Opened { found: all.swap_remove(ordinal), ordinal })
+}
+
+/// A wish for OpenCL as it was said.
+pub(super) fn named(ordinal: Option<usize>) -> String {
+    ordinal.map_or_else(|| "opencl".to_owned(), |ordinal| format!("opencl:{ordinal}"))
+}

@@ -1,0 +1,17 @@
+//! The library's contract on any device: `FREEHOLD_DEVICE` says which (`soft`, `cuda`, `opencl`). Nothing here knows a driver but
+//! the rig, which holds work up.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "../own/mod.rs"]
+mod own;
+
+mod rig;
+
+mod arena;
+mod blocks;
+mod modules;
+mod pool;
+mod release;
+mod streams;
+mod vectors;
