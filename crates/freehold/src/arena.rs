@@ -231,7 +231,16 @@ impl<T: Plain> Piece<'_, T> {
 
     fn whole(&self, access: Access) -> Used<'_> {
         let Region { uses, context, .. } = &*self.region;
-        Used { uses, context, base: self.address, access, is_ordered: true, permission: Permission::ReadWrite }
+        Used {
+            uses,
+            context,
+            base: self.address,
+            start: self.address,
+            bytes: (self.len * size_of::<T>()) as u64,
+            access,
+            is_ordered: true,
+            permission: Permission::ReadWrite,
+        }
     }
 }
 

@@ -274,7 +274,7 @@ impl<T: Plain> Shared<T> {
 /// A part of a block, for reading. What orders its uses is the whole block.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a, T> {
-    /// What it is a part of.
+    /// What it is a part of, and which.
     whole: Used<'a>,
     /// In elements.
     start: usize,
@@ -297,7 +297,9 @@ impl<'a, T: Plain> View<'a, T> {
         if start >= end || end > elements {
             return Err(Error::OutsideOfBlock { start, end, elements });
         }
-        Ok(Self { whole, start: offset + start, len: end - start, elements: PhantomData })
+        let (start, len) = (offset + start, end - start);
+        let whole = Used { start: place::<T>(whole.base, start).0, bytes: (len * size_of::<T>()) as u64, ..whole };
+        Ok(Self { whole, start, len, elements: PhantomData })
     }
 
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'a, T>> {
@@ -316,6 +318,16 @@ impl<'a, T: Plain> ViewMut<'a, T> {
     /// Of what is borrowed mutably.
     pub(crate) fn new(whole: Used<'a>, elements: usize, range: impl RangeBounds<usize>) -> Result<Self> {
         Ok(Self { view: View::new(whole, 0, elements, range)?, exclusive: PhantomData })
+    }
+
+    /// The elements of a range.
+    pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
+        self.view.view(range)
+    }
+
+    /// The elements of a range, to write.
+    pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
+        Ok(ViewMut { view: self.view.view(range)?, exclusive: PhantomData })
     }
 
     /// Two parts that share nothing: the elements before `middle`, and the others.

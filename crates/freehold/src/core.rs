@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::fault::{self, Fault, Suspect};
 use crate::fork::Family;
 use crate::holding::Holding;
+use crate::lane::{Lane, Lanes};
 use crate::later::Later;
 use crate::ledger::{BlockId, ContextId, Kind, Ledger, Mark, Owner, State, StreamId, WrongRelease};
 use crate::pool::record::{Seen, Stage};
@@ -46,11 +47,15 @@ pub(crate) struct Core {
     is_adopted: bool,
     /// Whether streams can write words.
     writes_words: bool,
+    /// Whether the host reaches the memory of blocks where the device does, once somebody has asked.
+    pub(crate) is_host_visible: OnceLock<bool>,
     pub(crate) process: u32,
     opened: Instant,
     /// Who owns what is not of the pool.
     ledger: Mutex<Ledger>,
     tracks: Mutex<Tracks>,
+    /// Who is lent memory, and is no stream.
+    pub(crate) lanes: Lanes,
     pub(crate) counters: Counters,
     pub(crate) staging: Staging,
     /// What waits until nothing of its context is pending.
@@ -125,10 +130,12 @@ impl Core {
             primary,
             is_adopted: false,
             writes_words,
+            is_host_visible: OnceLock::new(),
             process: std::process::id(),
             opened: Instant::now(),
             ledger: Mutex::default(),
             tracks: Mutex::default(),
+            lanes: Lanes::default(),
             counters: Counters::default(),
             staging: Staging::default(),
             later: Mutex::default(),
@@ -299,14 +306,35 @@ impl Core {
         self.tracks().live.values().filter(|track| track.context == context).cloned().collect()
     }
 
-    /// Everything that was put into streams of all contexts so far.
+    /// Everything that was put into streams of all contexts so far, and all that was lent.
     pub(crate) fn marks_of_all(&self) -> Vec<Mark> {
-        self.tracks().live.values().map(|track| track.now()).collect()
+        let mut marks: Vec<_> = self.tracks().live.values().map(|track| track.now()).collect();
+        marks.extend(self.lanes.marks());
+        marks
     }
 
     /// Whether the device has come to a mark, without asking the driver. A track that is gone has passed everything.
     pub(crate) fn has_passed(&self, mark: Mark) -> bool {
+        if Lane::is_of_one(mark.stream) {
+            return self.lanes.of(mark.stream).has_passed(mark.position);
+        }
         self.track(mark.stream).is_none_or(|track| track.has_passed(mark.position))
+    }
+
+    /// Waits on the host until the device, or who was lent memory, has come to a mark.
+    pub(crate) fn wait_for_mark(&self, mark: Mark) -> Result<()> {
+        if Lane::is_of_one(mark.stream) {
+            self.lanes.of(mark.stream).wait(mark.position);
+        } else if let Some(track) = self.track(mark.stream) {
+            track.wait_on_host(&self.api, mark.position).map_err(|error| self.failed(error))?;
+        }
+        Ok(())
+    }
+
+    /// A lane that serves nobody.
+    pub(crate) fn take_lane(&self) -> Result<Arc<Lane>> {
+        let counters = self.writes_words.then_some(&self.counters);
+        self.lanes.take(counters, &self.api, self.primary).map_err(|error| self.failed(error))
     }
 
     /// Sees to it that the host will hear of these.

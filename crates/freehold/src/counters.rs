@@ -1,4 +1,5 @@
-//! Words of pinned memory, one for each stream, that the device writes and the host reads: how far the stream has come.
+//! Words of pinned memory: one for each stream, that the device writes and the host reads, which tells how far the stream has
+//! come, and one for each lane, that the host writes and streams await.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +32,7 @@ struct Page {
 // SAFETY: `start` is not `Send` as a pointer; it is pinned memory of this value alone, which any thread may read.
 unsafe impl Send for Page {}
 
-/// The word of one stream. It is not `Clone`: two streams with one word would tell of each other.
+/// The word of one stream or lane. It is not `Clone`: two with one word would tell of each other.
 #[derive(Debug)]
 pub(crate) struct Slot {
     word: NonNull<AtomicU64>,
@@ -51,9 +52,14 @@ impl Slot {
         self.word().load(Ordering::Acquire)
     }
 
+    /// Writes the word from the host: for one that no stream writes.
+    pub(crate) fn write(&self, value: u64) {
+        self.word().store(value, Ordering::Release);
+    }
+
     fn word(&self) -> &AtomicU64 {
-        // SAFETY: the pages live as long as the device's core, which lives as long as any stream and thus any slot; the
-        // word is aligned to 64 bytes and written by the device in one piece.
+        // SAFETY: the pages live as long as the device's core, which lives as long as any stream, lane and thus any slot;
+        // the word is aligned to 64 bytes and written by the device in one piece.
         unsafe { self.word.as_ref() }
     }
 }

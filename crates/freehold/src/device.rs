@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::path::Path;
 use std::sync::Arc;
 
-use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUdeviceptr, device, memory};
+use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUdeviceptr, CUerror, device, memory, pointer};
 
 use crate::block::Block;
 use crate::context::Context;
@@ -57,6 +57,24 @@ impl Device {
         self.core().check()?;
         let uuid = device::uuid(&self.core().api, self.core().ordinal).map_err(|error| self.core().failed(error))?;
         Ok(uuid.bytes)
+    }
+
+    /// Whether the host reads and writes the memory of blocks, by itself, where the device does. The driver is asked once, for the
+    /// memory of a block: a device may share addresses with the host, and keep memory of its own to itself all the same.
+    pub fn is_host_visible(&self) -> Result<bool> {
+        let core = self.core();
+        core.check()?;
+        if let Some(&is_visible) = core.is_host_visible.get() {
+            return Ok(is_visible);
+        }
+        let block = self.stream()?.alloc::<u8>(1)?;
+        let seen = within(&core.api, core.primary, || pointer::host_pointer(&core.api, block.address()));
+        let is_visible = match seen {
+            Ok(seen) => seen.addr() as u64 == block.address().0,
+            Err(error) if error.code == CUerror::INVALID_VALUE => false,
+            Err(error) => return Err(core.failed(error)),
+        };
+        Ok(*core.is_host_visible.get_or_init(|| is_visible))
     }
 
     /// The table of the driver's functions, for other people's code.

@@ -35,6 +35,10 @@ pub enum Error {
     ArenaFull { wanted_bytes: u64, free_bytes: u64, capacity_bytes: u64 },
     #[error("{from_elements} elements cannot be copied to where {to_elements} are; take a view of as many")]
     LengthsDiffer { from_elements: usize, to_elements: usize },
+    #[error(
+        "{rows} rows of {row_elements} elements, {pitch_elements} from one to the next, are no part of {elements} elements"
+    )]
+    NoSuchRows { rows: usize, row_elements: usize, pitch_elements: usize, elements: usize },
     #[error("kernel {kernel} takes {wanted} arguments, {given} were given")]
     ArgumentCount { kernel: Arc<str>, wanted: usize, given: usize },
     #[error("argument {index} of kernel {kernel} has {wanted_bytes} bytes, {given_bytes} were given; the first is 0")]
@@ -45,6 +49,10 @@ pub enum Error {
     EmptyGrid,
     #[error("{base:#x} is imported to be read alone: import it with `Permission::ReadWrite` to write there")]
     ReadOnly { base: u64 },
+    #[error(
+        "the {bytes} bytes at {address:#x} hold anything: a transfer into them failed; write all of them before they are read"
+    )]
+    Undefined { address: u64, bytes: u64 },
     #[error("the descriptor names no memory that a device shares: {code}")]
     NotShared { code: CUerror },
     #[error("the descriptor names memory of another length than {bytes} bytes: import as much as was exported")]

@@ -98,6 +98,8 @@ impl Holding {
             uses: &self.uses,
             context: &self.context,
             base: self.address.0,
+            start: self.address.0,
+            bytes: self.bytes as u64,
             access,
             is_ordered: true,
             permission: Permission::ReadWrite,
@@ -232,9 +234,7 @@ impl Holding {
         let inner = self.context.inner.clone();
         let core = &inner.core;
         for mark in self.marks() {
-            if let Some(track) = core.track(mark.stream) {
-                track.wait_on_host(&core.api, mark.position).map_err(|error| core.failed(error))?;
-            }
+            core.wait_for_mark(mark)?;
         }
         let shared = inner.enter()?;
         let span = self.address.0..self.address.0 + self.bytes as u64;

@@ -329,7 +329,16 @@ impl<T: Plain> Part<T> {
 
     fn whole(&self, access: Access) -> Used<'_> {
         let Inner { context, permission, .. } = &*self.import;
-        Used { uses: &self.uses, context, base: self.base(), access, is_ordered: true, permission: *permission }
+        Used {
+            uses: &self.uses,
+            context,
+            base: self.base(),
+            start: self.base(),
+            bytes: self.range.end - self.range.start,
+            access,
+            is_ordered: true,
+            permission: *permission,
+        }
     }
 }
 

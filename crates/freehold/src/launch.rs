@@ -279,6 +279,8 @@ impl Stream {
         inner.check()?;
         arguments.with(|sizes, pointers, used| {
             self.fits(kernel, grid, sizes)?;
+            // Nobody knows whether the kernel reads what it is given to write.
+            used.iter().try_for_each(Used::check_defined)?;
             self.order(used)?;
             let shape = Shape { grid: grid.blocks, block: grid.threads, shared_bytes: grid.shared_bytes };
             let mark = self.put_ordered(kernel.name(), used, |api, raw| {

@@ -102,13 +102,13 @@ impl Leaving {
     /// Unmaps what its work has passed. Whether nothing is left.
     pub(crate) fn attempt(&self, core: &Core) -> std::result::Result<bool, CallError> {
         let mut inside = self.inside();
-        for &Mark { stream, position } in &inside.marks {
-            // A track that is gone has passed everything.
-            let Some(track) = core.track(stream) else { continue };
-            if !track.has_passed(position) {
+        for &mark in &inside.marks {
+            if !core.has_passed(mark)
+                && let Some(track) = core.track(mark.stream)
+            {
                 track.ask(&core.api)?;
             }
-            if !track.has_passed(position) {
+            if !core.has_passed(mark) {
                 return Ok(false);
             }
         }

@@ -30,6 +30,7 @@
 //! | know how much there is, and give some back | [`Device::totals`], [`Device::live_by_tag`], [`Device::trim_to`], [`Device::set_release_threshold`] |
 //! | know why there was none | [`Error::OutOfMemory`], [`Shortage`] |
 //! | share it, or a part of it | [`Block::share`], [`Block::view`] |
+//! | lend it to the host, a network, or another library's engine | [`Stream::lend`], [`Stream::lend_mut`], [`Lent`] |
 //! | let another process have it | [`Stream::alloc_shareable`], [`Block::export`] |
 //! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
 //! | use memory of another process | [`Device::import`], [`Imported`], [`Part`] |
@@ -59,11 +60,13 @@ mod holding;
 mod hosted;
 mod image;
 mod imported;
+mod lane;
 mod later;
 mod launch;
 mod leaving;
 #[forbid(unsafe_code)]
 pub mod ledger;
+mod lent;
 mod module;
 pub mod open;
 mod pinned;
@@ -77,6 +80,8 @@ mod stream;
 mod tags;
 pub mod timeline;
 mod track;
+#[forbid(unsafe_code)]
+mod undefined;
 #[forbid(unsafe_code)]
 mod uses;
 mod vector;
@@ -95,6 +100,7 @@ pub use hosted::HostMemory;
 pub use image::Image;
 pub use imported::{Departure, Imported, Part, Permission};
 pub use launch::{Actual, Argument, Arguments, Grid, Value};
+pub use lent::Lent;
 pub use module::{Kernel, Module};
 pub use pool::Totals;
 pub use sharing::Exported;

@@ -1,8 +1,12 @@
 //! Streams: where work is put. What work uses is ordered here, across streams and contexts.
 
+use std::ops::Range;
 use std::sync::{Arc, RwLockReadGuard};
 
-use freehold_driver::cuda::{Api, CUevent, CUstream, CallError, copy, event, event_flags, fill, stream, stream_flags};
+use freehold_driver::cuda::{
+    Api, CUDA_MEMCPY2D, CUevent, CUmemorytype, CUstream, CallError, copy, event, event_flags, fill, stream,
+    stream_flags,
+};
 use zerocopy::IntoBytes;
 
 use crate::block::{Block, Plain, Source, Target};
@@ -11,6 +15,7 @@ use crate::current::within;
 use crate::error::{Closed, Error, Result};
 use crate::event::Event;
 use crate::imported::Permission;
+use crate::lane::Lane;
 use crate::later::Later;
 use crate::ledger::{ContextId, Mark, StreamId};
 use crate::pool::Reach;
@@ -35,10 +40,40 @@ pub struct Used<'a> {
     pub(crate) context: &'a Context,
     /// The address of the block.
     pub(crate) base: u64,
+    /// The part of it that is used.
+    pub(crate) start: u64,
+    pub(crate) bytes: u64,
     pub(crate) access: Access,
     pub(crate) is_ordered: bool,
     /// What may be done with it.
     pub(crate) permission: Permission,
+}
+
+impl Used<'_> {
+    /// The addresses that are used.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.start..self.start + self.bytes
+    }
+
+    /// Refuses what a transfer left undefined.
+    #[inline]
+    pub(crate) fn check_defined(&self) -> Result<()> {
+        match self.uses.undefined_within(|| self.range()) {
+            None => Ok(()),
+            Some(found) => Err(Error::Undefined { address: found.start, bytes: found.end - found.start }),
+        }
+    }
+
+    /// Notes that work was put in which writes all of it.
+    pub(crate) fn note_filled(&self) {
+        self.uses.note_filled(|| self.range());
+    }
+}
+
+/// Where the last of some rows ends, in elements, unless they overlap or are too many to count.
+fn pitch_end(pitch: usize, row: usize, rows: usize) -> Option<usize> {
+    let before_last = if rows == 1 { 0 } else { pitch.checked_mul(rows - 1).filter(|_| pitch >= row)? };
+    before_last.checked_add(row)
 }
 
 /// Makes a stream and an event for others to wait for it. The context is current.
@@ -132,12 +167,16 @@ impl Stream {
         let waits = self.order(&[to.used(Access::Write)])?;
         if was_idle && !waits && bytes.len() >= DIRECT_BYTES_MIN {
             // The driver reads `from` before it returns, unless it is pinned; then the host waits for the copy alone.
-            return self.put_and_wait("upload", &[to.used(Access::Write)], |api, raw| {
-                self.current(api, || {
-                    // SAFETY: `from` outlives the call, and the wait for the copy that follows it.
-                    unsafe { copy::host_to_device_async(api, to.address(), bytes.as_ptr().cast(), bytes.len(), raw) }
+            return self
+                .put_and_wait("upload", &[to.used(Access::Write)], |api, raw| {
+                    self.current(api, || {
+                        // SAFETY: `from` outlives the call, and the wait for the copy that follows it.
+                        unsafe {
+                            copy::host_to_device_async(api, to.address(), bytes.as_ptr().cast(), bytes.len(), raw)
+                        }
+                    })
                 })
-            });
+                .map(|()| to.used(Access::Write).note_filled());
         }
         let mut buffer = core.staging.take(core, bytes.len())?;
         let staged = buffer.fill(bytes);
@@ -149,7 +188,7 @@ impl Stream {
             })
         });
         core.staging.put(buffer, put.as_ref().ok().copied());
-        put.map(drop)
+        put.map(|_| to.used(Access::Write).note_filled())
     }
 
     /// What a block, or a part of one, holds. This waits: for the work before it in this stream, and for what other streams
@@ -191,7 +230,58 @@ impl Stream {
         }
         self.put("copy", &[from.used(), to.used(Access::Write)], |api, raw| {
             self.current(api, || copy::device_to_device_async(api, to.address(), from.address(), bytes, raw))
-        })
+        })?;
+        to.used(Access::Write).note_filled();
+        Ok(())
+    }
+
+    /// Copies `rows` rows of `row` elements. In `from` a row begins every `from_pitch` elements, in `to` every `to_pitch`, each
+    /// from the first element on: so the edge of a field is packed, and unpacked. What lies between the rows is not touched.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRows`] where either has not the elements, or rows would overlap.
+    pub fn copy_rows<T: Plain>(
+        &self,
+        from: &impl Source<T>,
+        from_pitch: usize,
+        to: &mut impl Target<T>,
+        to_pitch: usize,
+        row: usize,
+        rows: usize,
+    ) -> Result<()> {
+        self.context.inner.check()?;
+        if row == 0 || rows == 0 {
+            return Ok(());
+        }
+        let rows_in = |elements, pitch| {
+            let end = pitch_end(pitch, row, rows).filter(|&end| end <= elements);
+            let (row_elements, pitch_elements) = (row, pitch);
+            end.ok_or(Error::NoSuchRows { rows, row_elements, pitch_elements, elements })
+        };
+        rows_in(from.len(), from_pitch)?;
+        let end = rows_in(to.len(), to_pitch)?;
+        // One row has no next one; its pitch may be anything.
+        let pitch_bytes = |pitch| if rows == 1 { row } else { pitch } * size_of::<T>();
+        let rectangle = CUDA_MEMCPY2D {
+            srcMemoryType: CUmemorytype::DEVICE,
+            srcDevice: from.address(),
+            srcPitch: pitch_bytes(from_pitch),
+            dstMemoryType: CUmemorytype::DEVICE,
+            dstDevice: to.address(),
+            dstPitch: pitch_bytes(to_pitch),
+            WidthInBytes: row * size_of::<T>(),
+            Height: rows,
+            ..CUDA_MEMCPY2D::default()
+        };
+        let written = to.used(Access::Write);
+        self.put("copy rows", &[from.used(), written], |api, raw| {
+            // SAFETY: neither side is of the host.
+            self.current(api, || unsafe { copy::rectangle_async(api, &rectangle, raw) })
+        })?;
+        if end == row * rows {
+            Used { bytes: (end * size_of::<T>()) as u64, ..written }.note_filled();
+        }
+        Ok(())
     }
 
     /// Sets every byte of a block, or of a part of one.
@@ -202,7 +292,9 @@ impl Stream {
         }
         self.put("fill", &[to.used(Access::Write)], |api, raw| {
             self.current(api, || fill::d8_async(api, to.address(), byte, bytes, raw))
-        })
+        })?;
+        to.used(Access::Write).note_filled();
+        Ok(())
     }
 
     /// Waits until all work of the stream is done.
@@ -352,19 +444,7 @@ impl Stream {
     /// Lets the next work wait for what it must not overtake. Whether it has to wait for anything.
     #[inline]
     pub(crate) fn order(&self, used: &[Used<'_>]) -> Result<bool> {
-        // All are looked at before the driver hears of any.
-        for used in used {
-            let context = &used.context.inner;
-            if context.is_closed() {
-                return Err(Error::ContextClosed { context: context.hall.id });
-            }
-            if !Arc::ptr_eq(&context.core, &self.context.inner.core) {
-                return Err(Error::OtherDevice { what: "a block" });
-            }
-            if used.access == Access::Write && used.permission == Permission::Read {
-                return Err(Error::ReadOnly { base: used.base });
-            }
-        }
+        self.check_used(used)?;
         let mut waits = false;
         for used in used.iter().filter(|used| used.is_ordered) {
             let mut marks = Vec::new();
@@ -376,11 +456,38 @@ impl Stream {
         Ok(waits)
     }
 
+    /// Refuses what must not be used so. All are looked at before the driver hears of any.
+    #[inline]
+    pub(crate) fn check_used(&self, used: &[Used<'_>]) -> Result<()> {
+        for used in used {
+            let context = &used.context.inner;
+            if context.is_closed() {
+                return Err(Error::ContextClosed { context: context.hall.id });
+            }
+            if !Arc::ptr_eq(&context.core, &self.context.inner.core) {
+                return Err(Error::OtherDevice { what: "a block" });
+            }
+            if used.access == Access::Write && used.permission == Permission::Read {
+                return Err(Error::ReadOnly { base: used.base });
+            }
+            if used.access == Access::Read {
+                used.check_defined()?;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn order_after(&self, marks: &[Mark]) -> Result<bool> {
         let core = &self.context.inner.core;
         let mut waits = false;
         for mark in marks {
             if self.track.has_waited(mark.stream, mark.position) {
+                continue;
+            }
+            if Lane::is_of_one(mark.stream) {
+                let lane = core.lanes.of(mark.stream);
+                let waited = self.track.wait_for_lane(&core.api, &lane, mark.position);
+                waits |= waited.map_err(|error| core.failed(error))?;
                 continue;
             }
             // A track that is gone has passed all of its work.

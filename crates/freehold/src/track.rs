@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use freehold_driver::cuda::{
-    Api, CUerror, CUevent, CUstream, CUstreamCaptureStatus, CallError, event, event_flags, stream,
+    Api, CUerror, CUevent, CUstream, CUstreamCaptureStatus, CallError, event, event_flags, stream, wait_value_flags,
 };
 
 use crate::core::Hall;
 use crate::counters::Slot;
 use crate::current::{calmly, within};
+use crate::lane::Lane;
 use crate::ledger::{ContextId, Mark, StreamId};
 
 /// How many launches a track remembers by name.
@@ -399,13 +400,40 @@ impl Track {
             self.named(api, || stream::wait_event(api, self.raw, signals.event, 0))?;
             signals.recorded
         };
+        self.note_waited(other.id, recorded);
+        Ok(true)
+    }
+
+    /// [`wait_for`](Self::wait_for) the end of a transfer that the host tells of. A stream that awaits no words is held up by the
+    /// host, which waits here.
+    pub(crate) fn wait_for_lane(&self, api: &Api, lane: &Lane, position: u64) -> Result<bool, CallError> {
+        if self.has_waited(lane.id(), position) || lane.has_passed(position) {
+            return Ok(false);
+        }
+        let Some(address) = lane.address() else {
+            lane.wait(position);
+            return Ok(false);
+        };
+        {
+            let _own = self.hall.enter();
+            // As above.
+            if self.is_retired() {
+                return Ok(false);
+            }
+            self.named(api, || stream::wait_value_64(api, self.raw, address, position, wait_value_flags::GEQ))?;
+        }
+        self.note_waited(lane.id(), position);
+        Ok(true)
+    }
+
+    /// Notes that this stream's next work comes after `position` of another.
+    fn note_waited(&self, other: StreamId, position: u64) {
         // The wait has a position like work: a mark of this stream's tells of the other's only behind it. Whoever finds it
         // in the list finds it counted.
         self.count();
         let mut waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = waited.entry(other.id).or_insert(0);
-        *entry = recorded.max(*entry);
-        Ok(true)
+        let entry = waited.entry(other).or_insert(0);
+        *entry = position.max(*entry);
     }
 
     /// Whether this stream's next work comes after `position` of another, or of itself.

@@ -6,9 +6,10 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::ledger::{Mark, StreamId};
+use crate::undefined::Undefined;
 
 /// What a piece of work does with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub(crate) struct Uses {
     /// Whether `elsewhere` holds anything.
     has_elsewhere: AtomicBool,
     elsewhere: Mutex<Elsewhere>,
+    /// Transfers into the block that have not ended well. Made for the first one.
+    undefined: OnceLock<Arc<Undefined>>,
 }
 
 /// Uses in other streams than the home.
@@ -67,6 +70,25 @@ impl Uses {
             last_write: AtomicU64::new(home.position),
             has_elsewhere: AtomicBool::new(false),
             elsewhere: Mutex::default(),
+            undefined: OnceLock::new(),
+        }
+    }
+
+    /// Where transfers into the block note that they failed.
+    pub(crate) fn undefined(&self) -> &Arc<Undefined> {
+        self.undefined.get_or_init(Arc::default)
+    }
+
+    /// The first range that a transfer left undefined, of those that `range` meets.
+    #[inline]
+    pub(crate) fn undefined_within(&self, range: impl FnOnce() -> Range<u64>) -> Option<Range<u64>> {
+        self.undefined.get().and_then(|undefined| undefined.within(&range()))
+    }
+
+    /// Notes work that writes all of a range.
+    pub(crate) fn note_filled(&self, range: impl FnOnce() -> Range<u64>) {
+        if let Some(undefined) = self.undefined.get() {
+            undefined.fill(&range());
         }
     }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use freehold_driver::cuda::{CUdevice_attribute, CUlimit};
 
+use crate::device::Device;
+
 /// The version of the driver API that this driver speaks, as `cuDriverGetVersion` counts.
 pub(crate) const DRIVER_VERSION: i32 = 13000;
 
@@ -31,10 +33,11 @@ pub(crate) fn bus_id(ordinal: usize) -> String {
 }
 
 /// The value of an attribute; nothing for a number that is none.
-pub(crate) fn value(attribute: CUdevice_attribute, ordinal: usize) -> Option<i32> {
+pub(crate) fn value(attribute: CUdevice_attribute, device: &Device) -> Option<i32> {
     Some(match attribute {
-        CUdevice_attribute::PCI_BUS_ID => ordinal as i32 + 1,
+        CUdevice_attribute::PCI_BUS_ID => device.ordinal as i32 + 1,
         CUdevice_attribute::PCI_DEVICE_ID | CUdevice_attribute::PCI_DOMAIN_ID => 0,
+        CUdevice_attribute::DIRECT_MANAGED_MEM_ACCESS_FROM_HOST => i32::from(device.arena.is_coherent()),
         _ => *TABLE.iter().find(|(number, _)| *number == attribute.0).map(|(_, value)| value)?,
     })
 }

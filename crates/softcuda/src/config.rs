@@ -28,6 +28,8 @@ pub struct Config {
     pub schedule: Schedule,
     /// A kernel that runs longer than this is ended; nothing lets each run as long as it likes.
     pub kernel_limit: Option<Duration>,
+    /// Whether the host reads and writes device memory where the device does.
+    pub is_coherent: bool,
     /// The name of the machine that the devices are in: processes of one user with the same name share them.
     pub machine: String,
 }
@@ -75,6 +77,7 @@ impl Default for Config {
             devices: 1,
             schedule: Schedule::Threads,
             kernel_limit: None,
+            is_coherent: false,
             machine: "machine".to_owned(),
         }
     }
@@ -82,7 +85,7 @@ impl Default for Config {
 
 impl Config {
     /// The settings in `FREEHOLD_SOFT_MEMORY`, `FREEHOLD_SOFT_DEVICES`, `FREEHOLD_SOFT_SCHEDULE`,
-    /// `FREEHOLD_SOFT_KERNEL_SECONDS` and `FREEHOLD_SOFT_MACHINE`.
+    /// `FREEHOLD_SOFT_KERNEL_SECONDS`, `FREEHOLD_SOFT_COHERENT` and `FREEHOLD_SOFT_MACHINE`.
     ///
     /// # Errors
     /// A variable that is set to something else than its documented forms.
@@ -119,6 +122,13 @@ impl Config {
                 value,
                 wanted: "a positive number of seconds, such as 10 or 0.5",
             })?);
+        }
+        if let Some(value) = variable("FREEHOLD_SOFT_COHERENT") {
+            config.is_coherent = match value.trim() {
+                "0" => false,
+                "1" => true,
+                _ => return Err(ConfigError { variable: "FREEHOLD_SOFT_COHERENT", value, wanted: "0 or 1" }),
+            };
         }
         if let Some(value) = variable("FREEHOLD_SOFT_MACHINE") {
             if !is_name(&value) {
@@ -177,7 +187,8 @@ mod tests {
     fn without_variables_there_is_one_device_of_8_gib_with_threads() {
         let config = Config::read(|_| None).unwrap();
         let (schedule, machine) = (Schedule::Threads, "machine".to_owned());
-        assert_eq!(config, Config { memory_bytes: 8_589_934_592, devices: 1, schedule, kernel_limit: None, machine });
+        let (memory_bytes, devices, kernel_limit, is_coherent) = (8_589_934_592, 1, None, false);
+        assert_eq!(config, Config { memory_bytes, devices, schedule, kernel_limit, is_coherent, machine });
     }
 
     #[test]
@@ -221,6 +232,16 @@ mod tests {
                     "FREEHOLD_SOFT_KERNEL_SECONDS is '{wrong}', but should be a positive number of seconds, such as 10 or 0.5"
                 )
             );
+        }
+    }
+
+    #[test]
+    fn coherence_is_0_or_1() {
+        let is_coherent = |text| with("FREEHOLD_SOFT_COHERENT", text).map(|config| config.is_coherent);
+        assert_eq!((is_coherent("1"), is_coherent("0")), (Ok(true), Ok(false)));
+        for wrong in ["", "2", "yes"] {
+            let error = is_coherent(wrong).unwrap_err();
+            assert_eq!(error.to_string(), format!("FREEHOLD_SOFT_COHERENT is '{wrong}', but should be 0 or 1"));
         }
     }
 

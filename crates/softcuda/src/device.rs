@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use freehold_driver::cuda::CUerror;
 
+use crate::config::Config;
 use crate::context::Primary;
 use crate::memory::PAGE_BYTES;
-use crate::memory::arena::{ARENA_BYTES_MAX, Arena};
+use crate::memory::arena::{ARENA_BYTES_MAX, Arena, SEEN};
 use crate::memory::backing::Backing;
 use crate::memory::book::Book;
 use crate::memory::heap::{Heap, Run};
@@ -55,13 +56,14 @@ pub(crate) struct DevicePools {
 }
 
 impl Device {
-    pub(crate) fn open(machine: &str, ordinal: usize, memory_bytes: u64) -> io::Result<Self> {
+    pub(crate) fn open(config: &Config, ordinal: usize) -> io::Result<Self> {
+        let memory_bytes = config.memory_bytes;
         let address_bytes = (memory_bytes * ADDRESSES_PER_BYTE).min(ARENA_BYTES_MAX);
         Ok(Self {
             ordinal,
             memory_bytes,
-            arena: Arena::reserve(ordinal + 1, address_bytes)?,
-            book: Arc::new(Book::open(machine, ordinal, memory_bytes)?),
+            arena: Arena::reserve(ordinal + 1, address_bytes, config.is_coherent)?,
+            book: Arc::new(Book::open(&config.machine, ordinal, memory_bytes)?),
             heap: Mutex::new(Heap::new(address_bytes)),
             backings: Mutex::default(),
             traces: Mutex::default(),
@@ -125,7 +127,7 @@ impl Device {
             return Ok(fits);
         }
         let Some(memory) = Backing::create(&self.book, run.bytes)? else { return Ok(false) };
-        self.arena.attach(address, &memory, 0, run.bytes)?;
+        self.arena.attach(address, &memory, 0, run.bytes, SEEN)?;
         for (start, end) in lock(&self.traces).take(run.offset, run.offset + run.bytes) {
             self.arena.poison(self.arena.base() + start, end - start);
         }

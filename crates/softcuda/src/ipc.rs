@@ -18,6 +18,7 @@ use rustix::process::{Pid, test_kill_process};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::device::Device;
+use crate::memory::arena::SEEN;
 use crate::memory::backing::{Backing, Content, Label, with_room_for_descriptors};
 use crate::pool::Pool;
 use crate::world::lock;
@@ -143,7 +144,7 @@ impl Attached {
         let first = offset - offset % GRAIN;
         let bytes = (offset + bytes - first).next_multiple_of(GRAIN);
         let start = device.reserve(bytes).ok_or(CUerror::OUT_OF_MEMORY)?;
-        if device.arena.attach(start, &memory, first, bytes).is_err() {
+        if device.arena.attach(start, &memory, first, bytes, SEEN).is_err() {
             device.unreserve(start, bytes);
             return Err(CUerror::OUT_OF_MEMORY);
         }

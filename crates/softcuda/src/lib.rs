@@ -11,6 +11,7 @@
 //! | `FREEHOLD_SOFT_DEVICES` | how many devices there are, 1 if not set |
 //! | `FREEHOLD_SOFT_SCHEDULE` | `threads` (each stream has one), `eager` (work runs in the call that asks for it), `seed:N` (a generator decides at each call) |
 //! | `FREEHOLD_SOFT_KERNEL_SECONDS` | a kernel that runs longer is ended with `LAUNCH_TIMEOUT`; not set, each runs as long as it likes |
+//! | `FREEHOLD_SOFT_COHERENT` | `1`: the host reads and writes device memory at its device address, as far as devices may |
 //! | `FREEHOLD_SOFT_MACHINE` | a name: processes of one user with the same name, and the same memory, share the devices |
 //! | `CUDA_LOG_FILE` | where messages of errors are written: `stdout`, `stderr` or a path |
 

@@ -33,9 +33,9 @@ struct Reserved {
 }
 
 impl Addresses {
-    pub(crate) fn reserve() -> io::Result<Self> {
+    pub(crate) fn reserve(is_coherent: bool) -> io::Result<Self> {
         let reserved = Reserved { free: Ranges::new(ADDRESS_BYTES / PAGE_BYTES), ranges: BTreeMap::new() };
-        Ok(Self { arena: Arena::reserve(0, ADDRESS_BYTES)?, reserved: Mutex::new(reserved) })
+        Ok(Self { arena: Arena::reserve(0, ADDRESS_BYTES, is_coherent)?, reserved: Mutex::new(reserved) })
     }
 
     pub(crate) fn arena(&self) -> &Arena {
@@ -134,7 +134,13 @@ impl Mapping {
 
     /// Whether no device may use it.
     pub(crate) fn is_inaccessible(&self) -> bool {
-        lock(&self.access).values().all(|&flags| flags == CUmemAccess_flags::PROT_NONE)
+        self.most() == CUmemAccess_flags::PROT_NONE
+    }
+
+    /// The most that any device may do with it.
+    pub(crate) fn most(&self) -> CUmemAccess_flags {
+        let most = lock(&self.access).values().map(|flags| flags.0).max();
+        most.map_or(CUmemAccess_flags::PROT_NONE, CUmemAccess_flags)
     }
 
     pub(crate) fn set_access(&self, device: usize, flags: CUmemAccess_flags) {

@@ -11,6 +11,7 @@ use freehold_driver::cuda::{CUerror, CUmemAccess_flags, CUmemPool_attribute, CUm
 
 use crate::device::Device;
 use crate::engine::queue::{Point, Queue};
+use crate::memory::arena::SEEN;
 use crate::memory::backing::Backing;
 use crate::memory::heap::GRAIN_BYTES;
 use crate::world::lock;
@@ -181,7 +182,7 @@ impl Pool {
         let most = (device.memory_bytes / SEGMENTS_PER_DEVICE).next_multiple_of(CHUNK_BYTES).max(least);
         let found = [most, least].into_iter().find_map(|bytes| Some((device.reserve(bytes)?, bytes)));
         if let Some((segment, bytes)) = found {
-            if device.arena.attach(segment, &self.memory, segment - device.arena.base(), bytes).is_err() {
+            if device.arena.attach(segment, &self.memory, segment - device.arena.base(), bytes, SEEN).is_err() {
                 return device.unreserve(segment, bytes);
             }
             let mut state = self.state();

@@ -109,7 +109,7 @@ impl World {
     fn new(config: &Config) -> Result<Self, CUerror> {
         let log = Log::new(LogFile::from_environment());
         let open = |ordinal| {
-            let opened = Device::open(&config.machine, ordinal, config.memory_bytes).map(Arc::new);
+            let opened = Device::open(config, ordinal).map(Arc::new);
             opened.map_err(|error| {
                 log.error(&format!("the device {ordinal} cannot be opened: {error}"));
                 CUerror::OPERATING_SYSTEM
@@ -129,7 +129,7 @@ impl World {
             kernels: Registry::new(Kind::Kernel, Return::Never),
             links: Registry::new(Kind::Link, Return::Never),
             allocations: Registry::new(Kind::Allocation, Return::Never),
-            addresses: Addresses::reserve().map_err(|_| CUerror::OUT_OF_MEMORY)?,
+            addresses: Addresses::reserve(config.is_coherent).map_err(|_| CUerror::OUT_OF_MEMORY)?,
             imports: Imports::default(),
             graphs: Registry::new(Kind::Graph, Return::Never),
             execs: Registry::new(Kind::Exec, Return::Never),

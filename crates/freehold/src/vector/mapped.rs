@@ -64,6 +64,8 @@ impl Mapped {
             uses: &self.uses,
             context: &self.context,
             base: self.base,
+            start: self.base,
+            bytes: self.mapped_bytes,
             access,
             is_ordered: true,
             permission: Permission::ReadWrite,

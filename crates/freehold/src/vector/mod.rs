@@ -260,10 +260,11 @@ impl<T: Plain> DeviceVec<T> {
     }
 
     fn whole(&self, access: Access) -> Used<'_> {
-        match &self.ground {
+        let whole = match &self.ground {
             Ground::Mapped(mapped) => mapped.used(access),
             Ground::Copied(block) => Target::used(block, access),
-        }
+        };
+        Used { bytes: (self.len * size_of::<T>()) as u64, ..whole }
     }
 }
 
@@ -317,6 +318,7 @@ impl<T: Plain> Target<T> for Tail<'_, T> {
     }
 
     fn used(&self, access: Access) -> Used<'_> {
-        Used { access, ..self.whole }
+        let (start, bytes) = (self.address().0, (self.len * size_of::<T>()) as u64);
+        Used { access, start, bytes, ..self.whole }
     }
 }

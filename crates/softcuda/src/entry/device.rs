@@ -34,9 +34,9 @@ pub(crate) fn cuDeviceGetUuid(uuid: Out<CUuuid>, device: CUdevice) -> CUresult {
 }
 
 pub(crate) fn cuDeviceGetProperties(properties: Out<CUdevprop>, device: CUdevice) -> CUresult {
-    let ordinal = world()?.device(device)?.ordinal;
+    let device = world()?.device(device)?;
     let [threads, x, y, z, grid_x, grid_y, grid_z, shared, constant, warp, pitch, registers, clock, texture] =
-        std::array::from_fn(|index| attributes::value(CUdevice_attribute(index as u32 + 1), ordinal).unwrap_or(0));
+        std::array::from_fn(|index| attributes::value(CUdevice_attribute(index as u32 + 1), device).unwrap_or(0));
     properties.set(CUdevprop {
         maxThreadsPerBlock: threads,
         maxThreadsDim: [x, y, z],
@@ -65,7 +65,7 @@ pub(crate) fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: CUdevice) -> CUresu
 
 pub(crate) fn cuDeviceGetAttribute(value: Out<i32>, attribute: CUdevice_attribute, device: CUdevice) -> CUresult {
     let device = world()?.device(device)?;
-    value.set(attributes::value(attribute, device.ordinal).ok_or(CUerror::INVALID_VALUE)?);
+    value.set(attributes::value(attribute, device).ok_or(CUerror::INVALID_VALUE)?);
     Ok(())
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn cuDeviceGetP2PAttribute(
 
 pub(crate) fn cuDeviceComputeCapability(major: Out<i32>, minor: Out<i32>, device: CUdevice) -> CUresult {
     let device = world()?.device(device)?;
-    let part = |attribute| attributes::value(attribute, device.ordinal).ok_or(CUerror::INVALID_VALUE);
+    let part = |attribute| attributes::value(attribute, device).ok_or(CUerror::INVALID_VALUE);
     major.set(part(CUdevice_attribute::COMPUTE_CAPABILITY_MAJOR)?);
     minor.set(part(CUdevice_attribute::COMPUTE_CAPABILITY_MINOR)?);
     Ok(())

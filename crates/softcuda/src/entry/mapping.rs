@@ -7,10 +7,13 @@ use freehold_driver::cuda::{
     CUmemLocationType, CUresult,
 };
 
+use rustix::mm::ProtFlags;
+
 use super::allocation::find;
 use crate::boundary::{In, List, Out};
 use crate::mapping::Mapping;
 use crate::memory::PAGE_BYTES;
+use crate::memory::arena::{SEEN, UNSEEN};
 use crate::span::SpanKind;
 use crate::world::{World, world};
 
@@ -50,7 +53,9 @@ pub(crate) fn cuMemMap(
     if !world.addresses.holds(start.0, length) || spans.overlapping(start.0, length).is_some() {
         return Err(CUerror::INVALID_VALUE);
     }
-    world.addresses.arena().attach(start.0, &found.memory, 0, length).map_err(|_| CUerror::OUT_OF_MEMORY)?;
+    // Whoever gives access to a device shows the memory to the host.
+    let attached = world.addresses.arena().attach(start.0, &found.memory, 0, length, UNSEEN);
+    attached.map_err(|_| CUerror::OUT_OF_MEMORY)?;
     spans.insert(span);
     Ok(())
 }
@@ -94,15 +99,31 @@ pub(crate) fn cuMemSetAccess(
             if known.contains(&wanted.flags) { Ok((device, wanted.flags)) } else { Err(CUerror::INVALID_VALUE) }
         })
         .collect::<Result<_, _>>()?;
-    let run = world.spans().mapped_run(start.0, bytes as u64).ok_or(CUerror::INVALID_VALUE)?;
+    // Held until the host sees what it may: nothing is unmapped meanwhile.
+    let spans = world.spans();
+    let run = spans.mapped_run(start.0, bytes as u64).ok_or(CUerror::INVALID_VALUE)?;
+    let mut at = start.0;
     for mapping in &run {
         for &(device, flags) in &wanted {
             mapping.set_access(device, flags);
         }
+        let length = mapping.allocation.memory.bytes();
+        world.addresses.arena().show(at, length, sight(mapping)).map_err(|_| CUerror::OUT_OF_MEMORY)?;
+        at += length;
     }
+    drop(spans);
     // Kernels look again at what they may do there.
     world.lose();
     Ok(())
+}
+
+/// What the host may do with mapped memory, where it reaches any: what some device may.
+fn sight(mapping: &Mapping) -> ProtFlags {
+    match mapping.most() {
+        CUmemAccess_flags::PROT_NONE => UNSEEN,
+        CUmemAccess_flags::PROT_READ => ProtFlags::READ,
+        _ => SEEN,
+    }
 }
 
 pub(crate) fn cuMemGetAccess(flags: Out<u64>, location: In<CUmemLocation>, start: CUdeviceptr) -> CUresult {

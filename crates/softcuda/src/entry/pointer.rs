@@ -69,7 +69,7 @@ fn answer(data: Any, attribute: CUpointer_attribute, address: u64, span: Option<
         }
         CUpointer_attribute::DEVICE_POINTER if span.is_inaccessible() => Err(CUerror::INVALID_VALUE),
         CUpointer_attribute::DEVICE_POINTER => data.set(address),
-        CUpointer_attribute::HOST_POINTER if on_device => Err(CUerror::INVALID_VALUE),
+        CUpointer_attribute::HOST_POINTER if on_device && !is_seen(span)? => Err(CUerror::INVALID_VALUE),
         CUpointer_attribute::HOST_POINTER => data.set(address),
         CUpointer_attribute::SYNC_MEMOPS => data.set(i32::from(span.sync_memops.load(Ordering::Relaxed))),
         CUpointer_attribute::BUFFER_ID => data.set(span.id),
@@ -88,6 +88,11 @@ fn answer(data: Any, attribute: CUpointer_attribute, address: u64, span: Option<
         CUpointer_attribute::MEMORY_BLOCK_ID => data.set(block_id(span)),
         _ => Err(CUerror::INVALID_VALUE),
     }
+}
+
+/// Whether the host reaches memory of a device where the device does.
+fn is_seen(span: &Span) -> Result<bool, CUerror> {
+    Ok(world()?.addresses.arena().is_coherent() && !span.is_inaccessible())
 }
 
 /// Where the range starts that a block lies in, and its length: of a mapping, the reserved addresses.

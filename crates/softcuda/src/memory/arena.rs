@@ -1,14 +1,15 @@
-//! Addresses of devices: a range that the host cannot touch, and where the driver reaches the memory behind it.
+//! Addresses of devices: a range that the host cannot touch, or only where memory is, and where the driver reaches the memory behind it.
 //!
 //! A device address becomes a pointer of the driver's by adding a constant. There the driver maps the files that are the
-//! memory. Where nothing is mapped lie pages of no meaning, so that work which is still at memory that was taken away
+//! memory. Where device and host are coherent, they are mapped at the device address too, and the host reads and writes
+//! them there. Where nothing is mapped lie pages of no meaning, so that work which is still at memory that was taken away
 //! reads and writes those, and nothing crashes.
 
 use std::ffi::c_void;
 use std::io;
 use std::ptr;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 
 use super::PAGE_BYTES;
 use super::backing::Backing;
@@ -32,6 +33,8 @@ pub(crate) struct Arena {
     alias: *mut u8,
     /// Addresses, more than there is memory, so that memory in use never keeps a free page from being used.
     bytes: u64,
+    /// Whether the host reaches memory at its device address.
+    is_coherent: bool,
 }
 
 // SAFETY: `alias` is the field that is not `Send`; it points to addresses that are mapped as long as the arena lives and
@@ -43,10 +46,14 @@ unsafe impl Sync for Arena {}
 /// Driver-side addresses that lie nowhere are the program's to read and write, and cost nothing until they are.
 const NOWHERE: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
 
+/// What the host may do with memory at its device address, where it reaches it: all, or nothing yet.
+pub(crate) const SEEN: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+pub(crate) const UNSEEN: ProtFlags = ProtFlags::empty();
+
 impl Arena {
     /// Reserves `bytes` of addresses. The kernel is asked for the same place each time, `region` by `region`, so that a
     /// run can be repeated with the same addresses.
-    pub(crate) fn reserve(region: usize, bytes: u64) -> io::Result<Self> {
+    pub(crate) fn reserve(region: usize, bytes: u64, is_coherent: bool) -> io::Result<Self> {
         const REGION_BYTES: usize = 16 << 40;
         const FIRST: usize = 0x1000_0000_0000;
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -59,7 +66,7 @@ impl Arena {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new anonymous mapping at a place of the kernel's choice replaces nothing.
         let alias = unsafe { mmap_anonymous(alias_hint, length, protection, NOWHERE) }?;
-        Ok(Self { base, alias: alias.cast(), bytes })
+        Ok(Self { base, alias: alias.cast(), bytes, is_coherent })
     }
 
     pub(crate) fn base(&self) -> u64 {
@@ -81,13 +88,41 @@ impl Arena {
         self.alias.wrapping_add((address - self.base) as usize)
     }
 
-    /// Puts memory from `offset` of it on at `address`.
-    pub(crate) fn attach(&self, address: u64, memory: &Backing, offset: u64, bytes: u64) -> io::Result<()> {
+    pub(crate) fn is_coherent(&self) -> bool {
+        self.is_coherent
+    }
+
+    /// Puts memory from `offset` of it on at `address`. The host sees it there as `sight` says, where it can.
+    pub(crate) fn attach(
+        &self,
+        address: u64,
+        memory: &Backing,
+        offset: u64,
+        bytes: u64,
+        sight: ProtFlags,
+    ) -> io::Result<()> {
         assert!(self.contains(address, bytes), "what is attached lies in the arena");
-        let (at, protection) = (self.pointer(address).cast(), ProtFlags::READ | ProtFlags::WRITE);
+        let (at, flags) = (self.pointer(address).cast(), MapFlags::SHARED | MapFlags::FIXED);
         // SAFETY: what is replaced lies in the mapping at `alias`, as asserted, which is this arena's own and to which
         // nobody has a reference: work reaches it by raw copies, to which one page is as good as another.
-        unsafe { mmap(at, bytes as usize, protection, MapFlags::SHARED | MapFlags::FIXED, memory, offset) }?;
+        unsafe { mmap(at, bytes as usize, ProtFlags::READ | ProtFlags::WRITE, flags, memory, offset) }?;
+        if self.is_coherent {
+            // SAFETY: what is replaced lies in the mapping at `base`, as asserted, which is this arena's own. Nothing that
+            // the driver gave out lies there; a program that has kept an address of freed memory meets other memory.
+            let seen = unsafe { mmap(address as *mut c_void, bytes as usize, sight, flags, memory, offset) };
+            seen.inspect_err(|_| self.detach(address, bytes))?;
+        }
+        Ok(())
+    }
+
+    /// Lets the host do as `sight` says with memory that is attached at `address`, where it reaches any.
+    pub(crate) fn show(&self, address: u64, bytes: u64, sight: ProtFlags) -> io::Result<()> {
+        assert!(self.contains(address, bytes), "what is shown lies in the arena");
+        if self.is_coherent {
+            let sight = MprotectFlags::from_bits_retain(sight.bits());
+            // SAFETY: the range lies in the mapping at `base`, as asserted, to which the driver has no reference.
+            unsafe { mprotect(address as *mut c_void, bytes as usize, sight) }?;
+        }
         Ok(())
     }
 
@@ -100,6 +135,11 @@ impl Arena {
         let (at, protection) = (self.pointer(address).cast(), ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: as in `attach`.
         let _noted = unsafe { mmap_anonymous(at, bytes as usize, protection, NOWHERE | MapFlags::FIXED) };
+        if self.is_coherent {
+            // SAFETY: as in `attach`.
+            let _hidden =
+                unsafe { mmap_anonymous(address as *mut c_void, bytes as usize, UNSEEN, NOWHERE | MapFlags::FIXED) };
+        }
     }
 
     /// Overwrites freed memory.

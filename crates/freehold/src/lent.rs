@@ -1,0 +1,197 @@
+//! Memory that is lent to who is no stream: the host, a network, another library's engine. What comes before a transfer it is told
+//! of, and what comes after it waits on the device.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use freehold_driver::cuda::CUdeviceptr;
+
+use crate::block::{Plain, Source, Target};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::lane::Lane;
+use crate::ledger::Mark;
+use crate::stream::{Stream, Used};
+use crate::undefined::Undefined;
+use crate::uses::Access;
+
+/// Memory that somebody other than a stream reads or writes until [`done`](Self::done), in the order of the block's uses.
+///
+/// Nobody is kept waiting by it but who has to: work that is put into any stream meanwhile and uses the block (that reads it, if it
+/// was lent to be written) waits on the device until the lending ends; other work goes on. A block that is dropped meanwhile is
+/// used again when the lending has ended.
+///
+/// Dropped without a word, it ends as with [`failed`](Self::failed): whoever hands the address to a transfer keeps this until that
+/// is over. Forgotten ([`std::mem::forget`]), it never ends, and what waits for it waits for ever.
+///
+/// ```
+/// # fn main() -> freehold::Result<()> {
+/// let device = freehold::open()?;
+/// let stream = device.stream()?;
+/// let mut x = stream.zeros::<f32>(1000)?;
+/// let lent = stream.lend(&x)?; // asks no driver if nothing is pending that writes `x`
+/// lent.wait()?; // for that alone
+/// // Here a transfer reads `lent.bytes()` bytes at `lent.address()`, in this thread or another.
+/// stream.fill_bytes(&mut x, 1)?; // returns at once; the device fills when the transfer is done
+/// lent.done();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "a lending that is dropped ends as one that failed"]
+pub struct Lent {
+    /// Of the block, which is not destroyed before the lending ends.
+    context: Context,
+    lane: Arc<Lane>,
+    /// Of the lane.
+    mark: Mark,
+    range: Range<u64>,
+    /// What may not have passed when the memory was lent, and comes before.
+    earlier: Vec<Mark>,
+    /// Where the end is noted, if the memory is written.
+    undefined: Option<Arc<Undefined>>,
+    has_ended: bool,
+}
+
+impl Stream {
+    /// Lends a block, or a part of one, to be read by who is no stream of the device.
+    ///
+    /// No call of the driver is made where all work that writes the block is known to have passed.
+    ///
+    /// # Errors
+    /// [`Error::Undefined`] where a transfer into it has failed.
+    pub fn lend<T: Plain>(&self, from: &impl Source<T>) -> Result<Lent> {
+        self.lend_used(from.used())
+    }
+
+    /// Lends a block, or a part of one, to be written by who is no stream of the device, and read.
+    ///
+    /// No call of the driver is made where all work that uses the block is known to have passed.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] where it is imported to be read alone.
+    pub fn lend_mut<T: Plain>(&self, to: &mut impl Target<T>) -> Result<Lent> {
+        self.lend_used(to.used(Access::Write))
+    }
+
+    fn lend_used(&self, used: Used<'_>) -> Result<Lent> {
+        let inner = &self.context.inner;
+        inner.check()?;
+        self.check_used(&[used])?;
+        let (core, of) = (&inner.core, &used.context.inner);
+        // Until the lending has begun: a context that is closed is destroyed behind all that began before.
+        let _open = of.kept_open();
+        if of.is_closed() {
+            return Err(Error::ContextClosed { context: of.hall.id });
+        }
+        let has_passed = |mark: Mark| {
+            if mark.stream == self.track.id { self.track.has_passed(mark.position) } else { core.has_passed(mark) }
+        };
+        let lane = core.take_lane()?;
+        let mut earlier = Vec::new();
+        used.uses.before(lane.id(), used.access, |mark| {
+            if !has_passed(mark) {
+                earlier.push(mark);
+            }
+        });
+        if !earlier.is_empty()
+            && let Err(error) = core.mark(&earlier)
+        {
+            core.lanes.give_back(lane);
+            return Err(error);
+        }
+        let mark = lane.begin();
+        // What has not passed stays in the list: the lending may end before that has.
+        used.uses.note(mark, used.access, has_passed);
+        let undefined = (used.access == Access::Write).then(|| used.uses.undefined().clone());
+        if let Some(undefined) = &undefined {
+            undefined.begin(mark, &used.range());
+        }
+        Ok(Lent {
+            context: used.context.clone(),
+            lane,
+            mark,
+            range: used.range(),
+            earlier,
+            undefined,
+            has_ended: false,
+        })
+    }
+}
+
+impl Lent {
+    /// Where it lies, for the device; where the host sees device memory, for the host too.
+    pub fn address(&self) -> CUdeviceptr {
+        CUdeviceptr(self.range.start)
+    }
+
+    pub fn bytes(&self) -> usize {
+        (self.range.end - self.range.start) as usize
+    }
+
+    /// Whether all work has passed that comes before the transfer: it may begin. Where the device writes words, this asks no driver.
+    ///
+    /// # Errors
+    /// [`Error::Faulted`] where that work has failed.
+    pub fn is_ready(&self) -> Result<bool> {
+        let core = &self.context.inner.core;
+        core.check()?;
+        for &mark in &self.earlier {
+            if let Some(track) = core.track(mark.stream) {
+                track.refresh(&core.api).map_err(|error| core.failed(error))?;
+            }
+            if !core.has_passed(mark) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits until the transfer may begin: for the work that uses the block, and for earlier lendings of it.
+    ///
+    /// # Errors
+    /// As for [`is_ready`](Self::is_ready).
+    pub fn wait(&self) -> Result<()> {
+        let core = &self.context.inner.core;
+        core.check()?;
+        self.earlier.iter().try_for_each(|&mark| core.wait_for_mark(mark))
+    }
+
+    /// Ends the lending: the transfer is over, and all of it was read or written. Work that waited for it goes on.
+    pub fn done(mut self) {
+        if let Some(undefined) = &self.undefined {
+            undefined.succeed(self.mark);
+        }
+        self.end();
+    }
+
+    /// Ends the lending: nothing reads or writes there any more, and what was to be written holds anything. Until it is
+    /// written anew, from end to end, what would read it is refused with [`Error::Undefined`]. Work that was put in before this
+    /// goes on, and finds whatever is there.
+    pub fn failed(self) {
+        drop(self);
+    }
+
+    fn end(&mut self) {
+        self.has_ended = true;
+        let core = &self.context.inner.core;
+        // The words are the parent's.
+        if core.is_child() {
+            return;
+        }
+        self.lane.end(self.mark.position);
+        core.lanes.give_back(self.lane.clone());
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        if let Some(undefined) = &self.undefined {
+            undefined.fail(self.mark);
+        }
+        self.end();
+    }
+}
