@@ -158,10 +158,6 @@ impl Copies {
 }
 
 impl Buffer {
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// The first bytes, for a transfer.
     pub(crate) fn memory(&self, bytes: usize) -> Memory {
         let whole = Memory { address: self.start.as_ptr().expose_provenance() as u64, bytes: self.bytes };

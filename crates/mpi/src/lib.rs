@@ -22,12 +22,17 @@
 //! | begin, and know which path transfers take and why | [`World::new`], [`World::choice`] |
 //! | send and receive | [`World::send`], [`World::recv`], [`World::sendrecv`], [`World::signal`] |
 //! | the same without waiting | [`World::isend`], [`World::irecv`], [`Request`] |
+//! | do what all ranks do together | [`World::broadcast`], [`World::reduce`], [`World::allreduce`], [`World::gather`], [`World::scatter`], [`World::alltoall`], [`World::barrier`] |
+//! | exchange the edges of a field | [`World::exchange`], [`Rows`], [`Edge`] |
+//! | write to other ranks' blocks and read from them | [`World::window`], [`Window::open`], [`Epoch::put`], [`Epoch::get`] |
+//! | know what failed that nobody waited for | [`World::troubles`] |
 
 mod collective;
 mod copies;
 mod element;
 mod engine;
 mod error;
+mod halo;
 mod path;
 mod probe;
 mod ranks;
@@ -35,14 +40,25 @@ mod raw;
 mod request;
 mod settings;
 mod transfer;
+mod trial;
 mod watch;
+mod window;
 mod world;
 
 pub use element::{Element, Op};
 pub use error::{Error, Failed, Result};
+pub use halo::{Edge, Exchange, Rows};
 pub use path::Choice;
 pub use raw::Threads;
 pub use request::Request;
 pub use settings::{PATH_VARIABLE, Path};
 pub use transfer::Received;
+#[doc(hidden)]
+pub use trial::{Tried, run as probe_here};
+pub use window::{Epoch, Window};
 pub use world::{ANY, World};
+
+/// What the MPI library calls itself: its name and version.
+pub fn library() -> String {
+    raw::library_name()
+}

@@ -348,6 +348,14 @@ impl Library {
         coded(unsafe { ffi::MPI_Ibarrier(comm.0, &mut request) }).map(|()| Pending(request))
     }
 
+    /// Gives a communicator back. All ranks call this.
+    pub(crate) fn free(&self, comm: Comm) -> Result<()> {
+        let mut comm = comm.0;
+        let _turn = self.turn();
+        // SAFETY: the communicator was made by `duplicate`, and the caller uses it no more.
+        told("MPI_Comm_free", unsafe { ffi::MPI_Comm_free(&mut comm) })
+    }
+
     /// Ends the library, for all ranks.
     pub(crate) fn finalise(&self) -> Result<()> {
         let _turn = self.turn();

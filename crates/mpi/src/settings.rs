@@ -29,6 +29,14 @@ impl Path {
             Self::Staged => "staged",
         }
     }
+
+    /// In words.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Direct => "the library is given device memory",
+            Self::Staged => "through pinned memory of the host, in chunks",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

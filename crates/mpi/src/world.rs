@@ -71,10 +71,6 @@ impl World {
         &self.ranks.choice
     }
 
-    /// What the library calls itself.
-    pub fn library(&self) -> String {
-        raw::library_name()
-    }
 
     /// How threads call the library.
     pub fn threads(&self) -> Threads {

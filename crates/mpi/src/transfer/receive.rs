@@ -21,6 +21,7 @@ pub(crate) struct Receive {
     from: Option<i32>,
     tag: Option<i32>,
     memory: Memory,
+    /// None: somebody else keeps it.
     lent: Option<Lent>,
     state: State,
 }
@@ -60,19 +61,20 @@ impl Receive {
         Self { comm, from, tag, memory, lent: Some(lent), state: State::Waiting }
     }
 
+    /// Into memory that somebody else keeps until this is over.
+    pub(crate) fn of(comm: Comm, from: i32, tag: i32, memory: Memory) -> Self {
+        Self { comm, from: Some(from), tag: Some(tag), memory, lent: None, state: State::Waiting }
+    }
+
     fn pattern(&self) -> (i32, i32) {
         (self.from.unwrap_or_else(any_source), self.tag.unwrap_or_else(any_tag))
     }
 
-    fn is_ready(&self) -> Result<bool> {
-        let lent = self.lent.as_ref().expect("memory is lent until the end");
-        Ok(lent.is_ready()?)
-    }
 
     fn begin(&mut self, ranks: &Ranks) -> Result<()> {
         let (from, tag) = self.pattern();
         if ranks.is_direct() {
-            if self.is_ready()? {
+            if is_ready(&self.lent)? {
                 // SAFETY: the library takes device memory here; it is lent until the call is complete, and all before that has
                 // passed.
                 let pending = unsafe { ranks.library.irecv(self.comm, self.memory, from, tag) };
@@ -127,7 +129,6 @@ impl Receive {
     fn advance_staged(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
         let (title, memory) = (self.title(), self.memory);
         let State::Staged(staged) = &mut self.state else { unreachable!("only staged receipts come here") };
-        let lent = self.lent.as_ref().expect("memory is lent until the end");
         staged.ask(&title, ranks)?;
         for flight in &mut staged.flights {
             if let Stage::Moving(pending) = &mut flight.stage {
@@ -140,7 +141,7 @@ impl Receive {
                 && flight.bytes > 0
                 && !staged.is_dropped
             {
-                if !lent.is_ready()? {
+                if !is_ready(&self.lent)? {
                     break;
                 }
                 let at = if flight.start == 0 { ENVELOPE_BYTES } else { 0 };
@@ -175,9 +176,8 @@ impl Receive {
             let whole = local.whole;
             return Err(self.truncated(whole));
         }
-        let lent = self.lent.as_ref().expect("memory is lent until the end");
         if local.copying.is_none() && local.whole.bytes > 0 {
-            if !lent.is_ready()? {
+            if !is_ready(&self.lent)? {
                 return Ok(None);
             }
             let Some(from) = local.handover.begin() else {
@@ -206,6 +206,10 @@ impl Receive {
         let (source_rank, tag) = (self.from.unwrap_or(source_rank), self.tag.unwrap_or(tag));
         Error::Truncated { source_rank, tag, bytes: None, room_bytes: self.memory.bytes as u64 }
     }
+}
+
+fn is_ready(lent: &Option<Lent>) -> Result<bool> {
+    lent.as_ref().map_or(Ok(true), |lent| Ok(lent.is_ready()?))
 }
 
 impl Staged {
@@ -258,7 +262,9 @@ impl Work for Receive {
         };
         if received.is_some() {
             self.state = State::Over;
-            self.lent.take().expect("memory is lent until the end").done();
+            if let Some(lent) = self.lent.take() {
+                lent.done();
+            }
         }
         Ok(received)
     }

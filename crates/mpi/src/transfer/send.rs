@@ -20,16 +20,16 @@ const DEPTH_UNMET: usize = 2;
 
 /// A message to a rank.
 pub(crate) struct Send {
-    pub(crate) comm: Comm,
-    pub(crate) to: i32,
-    pub(crate) tag: i32,
-    pub(crate) memory: Memory,
-    /// None: there is nothing to send, or all of it was copied.
-    pub(crate) lent: Option<Lent>,
-    pub(crate) state: State,
+    comm: Comm,
+    to: i32,
+    tag: i32,
+    memory: Memory,
+    /// None: there is nothing to send, all of it was copied, or somebody else keeps it.
+    lent: Option<Lent>,
+    state: State,
 }
 
-pub(crate) enum State {
+enum State {
     /// For the work before it.
     Waiting,
     Direct(Pending),
@@ -39,7 +39,7 @@ pub(crate) enum State {
 }
 
 /// Bytes that go through buffers.
-pub(crate) struct Staged {
+struct Staged {
     number: u32,
     /// How many bytes have a buffer, the envelope being the first.
     taken: Option<usize>,
@@ -50,7 +50,7 @@ pub(crate) struct Staged {
 }
 
 /// Bytes for a receiver in this process.
-pub(crate) struct Local {
+struct Local {
     handover: Arc<Handover>,
     envelope: Option<(Box<[u8; ENVELOPE_BYTES]>, Pending)>,
 }
@@ -62,6 +62,11 @@ impl Send {
             bytes: lent.bytes(),
         });
         Self { comm, to, tag, memory, lent, state: State::Waiting }
+    }
+
+    /// Of memory that somebody else keeps until this is over.
+    pub(crate) fn of(comm: Comm, to: i32, tag: i32, memory: Memory) -> Self {
+        Self { comm, to, tag, memory, lent: None, state: State::Waiting }
     }
 
     fn begin(&mut self, ranks: &Ranks) -> Result<State> {
