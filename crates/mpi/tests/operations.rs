@@ -6,7 +6,7 @@
 mod stage;
 
 use freehold::{Device, Grid, Image, Stream};
-use freehold_mpi::{ANY, Element, Error, Op, Received, World};
+use freehold_mpi::{ANY, Edge, Element, Error, Op, Received, Rows, World};
 use stage::{DIRECT, Number, STAGED, Transport, Wanted, ranks, values};
 
 /// Short chunks, so that messages of many are short too.
@@ -57,6 +57,8 @@ fn every_operation_equals_one_process() {
         to_itself(world, &stream);
         in_order(world, device);
         without_waiting(world, device);
+        edges(world, &stream);
+        windows(world, &stream);
         wrong_calls(world, &stream);
         world.barrier().unwrap();
         assert_eq!(device.troubles().len(), 0);
@@ -184,6 +186,8 @@ fn parts(world: &World, stream: &Stream) {
 }
 
 fn wildcards(world: &World, stream: &Stream) {
+    // Messages of no other check are to match.
+    world.barrier().unwrap();
     let mut x = stream.zeros::<u32>(500).unwrap();
     if world.rank() > 0 {
         stream.write(&mut x, &values::<u32>(world.rank(), 500, 5)).unwrap();
@@ -197,6 +201,7 @@ fn wildcards(world: &World, stream: &Stream) {
             assert!(!std::mem::replace(&mut seen[received.source as usize], true), "each rank sends once");
         }
     }
+    world.barrier().unwrap();
 }
 
 /// A message without bytes.
@@ -274,6 +279,63 @@ fn without_waiting(world: &World, device: &Device) {
     for (arrival, _) in arrivals.into_iter().zip(0..) {
         assert_eq!(arrival.wait().unwrap().source, before);
     }
+}
+
+/// A field of 40 rows of 50 in a ring of columns: each rank has its own columns 1 to 48, and its neighbours' beside them.
+fn edges(world: &World, stream: &Stream) {
+    let (before, after) = neighbours(world);
+    let (rows, pitch) = (40, 50);
+    let own = |rank: i32, row: usize, column: usize| (rank as u32 + 1) * 10_000 + (row * pitch + column) as u32;
+    let mine: Vec<_> = (0..rows * pitch).map(|index| own(world.rank(), index / pitch, index % pitch)).collect();
+    let mut field = stream.upload(&mine).unwrap();
+    let column = |start| Rows { start, row: 1, rows, pitch };
+    let to_the_left = Edge { rank: before, give: column(1), give_tag: 0, take: column(0), take_tag: 1 };
+    let to_the_right = Edge { rank: after, give: column(48), give_tag: 1, take: column(49), take_tag: 0 };
+    let mut view = field.view_mut(..).unwrap();
+    world.exchange(stream, &mut view, &[to_the_left, to_the_right]).unwrap();
+    let mut wanted = mine;
+    for row in 0..rows {
+        wanted[row * pitch] = own(before, row, 48);
+        wanted[row * pitch + 49] = own(after, row, 1);
+    }
+    assert_eq!(stream.download(&field).unwrap(), wanted);
+    let mut view = field.view_mut(..).unwrap();
+    let overlapping = Edge { give: Rows { start: 0, row: 3, rows: 2, pitch: 2 }, ..to_the_left };
+    let refused = world.exchange(stream, &mut view, &[overlapping]).unwrap_err().to_string();
+    assert_eq!(refused, "rows of 3 elements, 2 apart, overlap: the pitch is at least the row");
+    let outside = Edge { take: Rows { start: 1990, row: 11, rows: 1, pitch: 1 }, ..to_the_left };
+    let refused = world.exchange(stream, &mut view, &[outside]).unwrap_err().to_string();
+    assert_eq!(refused, "elements 1990 to 2001 are no part of a block of 2000");
+}
+
+/// Ranks write to each other's blocks and read from them, and the owner has them again afterwards.
+fn windows(world: &World, stream: &Stream) {
+    let (rank, size, len) = (world.rank(), world.size(), 3000);
+    let all = len * size as usize;
+    let mut window = world.window(stream.upload(&vec![rank; all]).unwrap()).unwrap();
+    for turn in 0..2 {
+        // Behind this, in the order of the block's uses.
+        stream.fill_bytes(window.block_mut(), 0).unwrap();
+        let mine = stream.upload(&values::<i32>(rank, len, turn)).unwrap();
+        let epoch = window.open(stream).unwrap();
+        for other in 0..size {
+            epoch.put(stream, &mine, other, rank as usize * len).unwrap();
+        }
+        let said = epoch.put(stream, &mine, 0, all - len + 1).unwrap_err().to_string();
+        let start = all - len + 1;
+        assert_eq!(said, format!("3000 elements from {start} on are no part of the window of rank 0, which has {all}"));
+        epoch.close().unwrap();
+        let wanted: Vec<i32> = (0..size).flat_map(|rank| values::<i32>(rank, len, turn)).collect();
+        assert_eq!(stream.download(window.block()).unwrap(), wanted);
+    }
+    let mut got = stream.zeros::<i32>(len).unwrap();
+    let (before, _) = neighbours(world);
+    let epoch = window.open(stream).unwrap();
+    epoch.get(stream, &mut got, before, rank as usize * len).unwrap();
+    epoch.close().unwrap();
+    assert_eq!(stream.download(&got).unwrap(), values::<i32>(rank, len, 1));
+    let block = window.close().unwrap();
+    assert_eq!(block.len(), all);
 }
 
 /// What cannot be asked is refused before anything begins, and says what to do.

@@ -29,6 +29,8 @@ pub(crate) struct Wanted {
     pub(crate) variables: &'static [(&'static str, &'static str)],
     /// They are ended when they are not done by then.
     pub(crate) seconds: u32,
+    /// Whether the launcher lets ranks live when one dies.
+    pub(crate) outlive: bool,
 }
 
 /// Device memory that the host does not see, and that it does.
@@ -37,7 +39,7 @@ pub(crate) const DIRECT: &[(&str, &str)] = &[("FREEHOLD_SOFT_COHERENT", "1"), ("
 
 impl Wanted {
     pub(crate) fn new(ranks: u32, transport: Transport, variables: &'static [(&str, &str)]) -> Self {
-        Self { ranks, transport, variables, seconds: 120 }
+        Self { ranks, transport, variables, seconds: 120, outlive: false }
     }
 }
 
@@ -57,6 +59,9 @@ pub(crate) fn launcher(wanted: &Wanted) -> Command {
     command.args(["-k", "5"]).arg(wanted.seconds.to_string());
     if is_mpich() {
         command.arg("mpiexec.mpich");
+        if wanted.outlive {
+            command.arg("-disable-auto-cleanup");
+        }
         if wanted.transport == Transport::Tcp {
             command.env("MPIR_CVAR_NOLOCAL", "1").env("UCX_TLS", "tcp,self");
         }
@@ -68,6 +73,9 @@ pub(crate) fn launcher(wanted: &Wanted) -> Command {
         command.args(["mpirun", "--oversubscribe", "--mca", "pml", "ob1", "--mca", "btl", network]);
         command.args(["--mca", "btl_tcp_if_include", "lo", "--mca", "btl_vader_single_copy_mechanism", "none"]);
         command.args(["--mca", "mpi_yield_when_idle", "1", "--mca", "plm_rsh_agent", "sh"]);
+        if wanted.outlive {
+            command.arg("--enable-recovery");
+        }
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     }
     command.args(["-n", &wanted.ranks.to_string()]);
