@@ -117,16 +117,10 @@ impl Copies {
     /// Both memories are lent, or of the crate's own, and all before that has passed. Both stay until the point has passed.
     pub(crate) unsafe fn within(&self, from: u64, to: u64, bytes: usize) -> Result<Event> {
         let (api, raw) = (self.device.api(), self.inward.raw());
-        self.put(&self.inward, || {
-            copy::device_to_device_async(api, CUdeviceptr(to), CUdeviceptr(from), bytes, raw)
-        })
+        self.put(&self.inward, || copy::device_to_device_async(api, CUdeviceptr(to), CUdeviceptr(from), bytes, raw))
     }
 
-    fn put(
-        &self,
-        stream: &Stream,
-        work: impl FnOnce() -> std::result::Result<(), CallError>,
-    ) -> Result<Event> {
+    fn put(&self, stream: &Stream, work: impl FnOnce() -> std::result::Result<(), CallError>) -> Result<Event> {
         let put = within(self.device.api(), self.context, work);
         // Also where only some of the copies were put in.
         stream.foreign_work();

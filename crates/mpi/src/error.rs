@@ -12,7 +12,7 @@ pub enum Error {
     NoSuchRank { rank: i32, size: i32 },
     #[error("tag {tag} is none: tags go from 0 to {tag_max}")]
     NoSuchTag { tag: i32, tag_max: i32 },
-    #[error("FREEHOLD_MPI is '{value}', but should be direct or staged")]
+    #[error("FREEHOLD_MPI is '{value}', but should be direct, shared or staged")]
     UnknownPath { value: String },
     #[error("{variable} is '{value}', but should be {wanted}")]
     Misconfigured { variable: &'static str, value: String, wanted: &'static str },

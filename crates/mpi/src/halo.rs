@@ -71,12 +71,7 @@ impl World {
     ///
     /// # Errors
     /// [`Error::RowsOverlap`], and what [`Stream::copy_rows`] refuses: the field is as it was.
-    pub fn iexchange<T: Plain>(
-        &self,
-        stream: &Stream,
-        field: &mut ViewMut<'_, T>,
-        edges: &[Edge],
-    ) -> Result<Exchange> {
+    pub fn iexchange<T: Plain>(&self, stream: &Stream, field: &mut ViewMut<'_, T>, edges: &[Edge]) -> Result<Exchange> {
         for edge in edges {
             edge.give.check()?;
             edge.take.check()?;

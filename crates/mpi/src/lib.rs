@@ -33,6 +33,7 @@ mod element;
 mod engine;
 mod error;
 mod halo;
+mod neighbours;
 mod path;
 mod probe;
 mod ranks;

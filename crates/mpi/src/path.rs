@@ -40,7 +40,7 @@ pub(crate) fn choose(
         }
         None => return probed(library, comm, device),
     };
-    let collectives = if transfers == Path::Direct && !all_visible { Path::Staged } else { transfers };
+    let collectives = if transfers == Path::Direct && all_visible { Path::Direct } else { Path::Staged };
     Ok(Choice { transfers, collectives, why })
 }
 
@@ -49,6 +49,7 @@ fn encode((path, is_host_visible): (Option<Path>, bool)) -> [u8; 2] {
         None => 0,
         Some(Path::Direct) => 1,
         Some(Path::Staged) => 2,
+        Some(Path::Shared) => 3,
     };
     [path, u8::from(is_host_visible)]
 }
@@ -67,11 +68,17 @@ fn probed(library: &Library, comm: Comm, device: &str) -> Result<Choice> {
     words[3..3 + length].copy_from_slice(&text[..length]);
     let all = library.gather_all(comm, &words)?;
     let takes = |at: usize| all.iter().all(|words| words[at] == 1);
-    let path = |takes| if takes { Path::Direct } else { Path::Staged };
     // Of the machine that refuses, or else of the first.
     let deciding = all.iter().find(|words| words[0] == 0).unwrap_or(&all[0]);
     let length = usize::from(deciding[2]).min(WORDS_BYTES - 3);
     let why = String::from_utf8_lossy(&deciding[3..3 + length]).into_owned();
-    Ok(Choice { transfers: path(takes(0)), collectives: path(takes(0) && takes(1)), why })
+    // Shared where ranks can, which is found out next.
+    let transfers = if takes(0) { Path::Direct } else { Path::Shared };
+    let collectives = if takes(0) && takes(1) { Path::Direct } else { Path::Staged };
+    Ok(Choice { transfers, collectives, why })
 }
 
+/// Whether any rank says so.
+pub(crate) fn any(library: &Library, comm: Comm, mine: bool) -> Result<bool> {
+    Ok(library.gather_all(comm, &[u8::from(mine)])?.contains(&[1]))
+}

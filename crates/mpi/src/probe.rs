@@ -34,8 +34,7 @@ pub(crate) struct Finding {
 
 impl Finding {
     /// Of a rank that leaves it to another.
-    pub(crate) const NONE_NEEDED: Self =
-        Self { takes_messages: true, takes_reductions: true, why: String::new() };
+    pub(crate) const NONE_NEEDED: Self = Self { takes_messages: true, takes_reductions: true, why: String::new() };
 
     fn refused(why: String) -> Self {
         Self { takes_messages: false, takes_reductions: false, why }
@@ -49,7 +48,8 @@ pub(crate) fn find(device: &str) -> Finding {
         return known;
     }
     let Some(program) = program() else {
-        let why = "no program freehold-mpi lies beside this one or in PATH, to try it with; FREEHOLD_MPI=direct forces it";
+        let why =
+            "no program freehold-mpi lies beside this one or in PATH, to try it with; FREEHOLD_MPI=direct forces it";
         return Finding::refused(why.to_owned());
     };
     let finding = probe(&program);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::copies::Copies;
 use crate::error::{Error, Result};
+use crate::neighbours::Neighbours;
 use crate::path::Choice;
 use crate::raw::{Comm, Library, Memory};
 use crate::settings::{Path, Settings};
@@ -20,11 +21,14 @@ pub(crate) struct Ranks {
     pub(crate) data: Comm,
     /// For what comes behind an envelope, by its number.
     pub(crate) chunks: Comm,
+    /// For answers to what comes behind an envelope, by its number.
+    pub(crate) answers: Comm,
     pub(crate) collectives: Comm,
     pub(crate) copies: Arc<Copies>,
     pub(crate) settings: Settings,
     pub(crate) choice: Choice,
     pub(crate) watch: Watch,
+    pub(crate) neighbours: Neighbours,
     /// Of the next message with an envelope.
     next: AtomicU32,
     /// Messages to this rank itself that nobody has received.
@@ -39,6 +43,7 @@ pub(crate) enum Route {
     Direct,
     Staged,
     Local,
+    Shared,
 }
 
 /// Communicators of one kind of message each.
@@ -46,6 +51,7 @@ pub(crate) enum Route {
 pub(crate) struct Comms {
     pub(crate) data: Comm,
     pub(crate) chunks: Comm,
+    pub(crate) answers: Comm,
     pub(crate) collectives: Comm,
 }
 
@@ -55,9 +61,9 @@ impl Ranks {
         comms: Comms,
         copies: Arc<Copies>,
         (settings, choice): (Settings, Choice),
-        watch: Watch,
+        (watch, neighbours): (Watch, Neighbours),
     ) -> Result<Self> {
-        let Comms { data, chunks, collectives } = comms;
+        let Comms { data, chunks, answers, collectives } = comms;
         let (rank, size) = library.rank_and_size(data)?;
         let (next, handovers, troubles) = (AtomicU32::new(0), Mutex::default(), Mutex::default());
         Ok(Self {
@@ -66,11 +72,13 @@ impl Ranks {
             size,
             data,
             chunks,
+            answers,
             collectives,
             copies,
             settings,
             choice,
             watch,
+            neighbours,
             next,
             handovers,
             troubles,
@@ -88,6 +96,8 @@ impl Ranks {
             Route::Direct
         } else if to == self.rank {
             Route::Local
+        } else if self.neighbours.reaches(to) {
+            Route::Shared
         } else {
             Route::Staged
         }

@@ -189,9 +189,7 @@ impl Library {
         let shape = Shape::of(memory.bytes)?;
         let mut request = null_request();
         // SAFETY: the caller vouches for the memory, which is as long as its shape; rank and tag are numbers.
-        let code = unsafe {
-            ffi::MPI_Isend(memory.start(), shape.count, shape.kind, to, tag, comm.0, &mut request)
-        };
+        let code = unsafe { ffi::MPI_Isend(memory.start(), shape.count, shape.kind, to, tag, comm.0, &mut request) };
         coded(code).map(|()| Pending(request))
     }
 
@@ -218,9 +216,7 @@ impl Library {
         let shape = Shape::of(memory.bytes)?;
         let mut request = null_request();
         // SAFETY: the caller vouches for the memory, which is as long as its shape; rank and tag are numbers.
-        let code = unsafe {
-            ffi::MPI_Irecv(memory.start(), shape.count, shape.kind, from, tag, comm.0, &mut request)
-        };
+        let code = unsafe { ffi::MPI_Irecv(memory.start(), shape.count, shape.kind, from, tag, comm.0, &mut request) };
         coded(code).map(|()| Pending(request))
     }
 
@@ -264,8 +260,7 @@ impl Library {
         let shape = Shape::of(memory.bytes)?;
         let mut request = null_request();
         // SAFETY: the caller vouches for the memory, which is as long as its shape.
-        let code =
-            unsafe { ffi::MPI_Ibcast(memory.start(), shape.count, shape.kind, root, comm.0, &mut request) };
+        let code = unsafe { ffi::MPI_Ibcast(memory.start(), shape.count, shape.kind, root, comm.0, &mut request) };
         coded(code).map(|()| Pending(request))
     }
 
@@ -285,9 +280,7 @@ impl Library {
         let (from, to) = (from.start(), to.start());
         let code = match root {
             // SAFETY: the caller vouches for both memories, which hold `count` elements of `kind`.
-            Some(root) => unsafe {
-                ffi::MPI_Ireduce(from, to, count, kind.0, op.raw(), root, comm.0, &mut request)
-            },
+            Some(root) => unsafe { ffi::MPI_Ireduce(from, to, count, kind.0, op.raw(), root, comm.0, &mut request) },
             // SAFETY: as above.
             None => unsafe { ffi::MPI_Iallreduce(from, to, count, kind.0, op.raw(), comm.0, &mut request) },
         };
@@ -320,9 +313,7 @@ impl Library {
                 ffi::MPI_Iscatter(from, count, kind, to, count, kind, root, comm.0, &mut request)
             },
             // SAFETY: as above.
-            Spread::AllToAll => unsafe {
-                ffi::MPI_Ialltoall(from, count, kind, to, count, kind, comm.0, &mut request)
-            },
+            Spread::AllToAll => unsafe { ffi::MPI_Ialltoall(from, count, kind, to, count, kind, comm.0, &mut request) },
         };
         coded(code).map(|()| Pending(request))
     }
@@ -427,9 +418,7 @@ impl Shape {
         let places = [0, (pieces * PIECE_BYTES) as ffi::MPI_Aint];
         let mut kind = byte;
         // SAFETY: three lists of two, which outlive the call; the library writes one handle.
-        coded(unsafe {
-            ffi::MPI_Type_create_struct(2, counts.as_ptr(), places.as_ptr(), kinds.as_ptr(), &mut kind)
-        })?;
+        coded(unsafe { ffi::MPI_Type_create_struct(2, counts.as_ptr(), places.as_ptr(), kinds.as_ptr(), &mut kind) })?;
         // SAFETY: the type was just made, and is used by the one above, which keeps what it needs.
         coded(unsafe { ffi::MPI_Type_free(&mut piece) })?;
         // SAFETY: the type was just made.
@@ -473,7 +462,8 @@ fn explained(code: c_int) -> Code {
     // SAFETY: the library writes at most MPI_MAX_ERROR_STRING bytes, of which there are 512 at the most in any.
     let described = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &mut length) };
     let length = usize::try_from(length).unwrap_or(0).min(text.len());
-    let said = if described == 0 { String::from_utf8_lossy(&text[..length]).into_owned() } else { format!("code {code}") };
+    let said =
+        if described == 0 { String::from_utf8_lossy(&text[..length]).into_owned() } else { format!("code {code}") };
     let is_truncation = classed == 0 && class == ffi::MPI_ERR_TRUNCATE as c_int;
     Code { is_truncation, said: said.into(), status: Status::default() }
 }

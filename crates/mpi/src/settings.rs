@@ -8,6 +8,7 @@ use crate::raw::Threads;
 /// The variable that forces a path.
 pub const PATH_VARIABLE: &str = "FREEHOLD_MPI";
 const CHUNK_VARIABLE: &str = "FREEHOLD_MPI_CHUNK";
+const SLOT_BYTES: usize = 16 << 20;
 const THREADS_VARIABLE: &str = "FREEHOLD_MPI_THREADS";
 
 const CHUNK_BYTES: usize = 1 << 20;
@@ -18,6 +19,8 @@ const EAGER_BYTES: usize = 64 << 10;
 pub enum Path {
     /// The library is given device memory.
     Direct,
+    /// Between ranks of one machine and device through memory of the device that both have, between others staged.
+    Shared,
     /// Through pinned memory of the host, in chunks.
     Staged,
 }
@@ -26,6 +29,7 @@ impl Path {
     pub fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
+            Self::Shared => "shared",
             Self::Staged => "staged",
         }
     }
@@ -34,6 +38,9 @@ impl Path {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Direct => "the library is given device memory",
+            Self::Shared => {
+                "within the device between ranks that share it, else through pinned memory of the host, in chunks"
+            }
             Self::Staged => "through pinned memory of the host, in chunks",
         }
     }
@@ -48,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) chunk_bytes: usize,
     /// What of a message goes with its envelope.
     pub(crate) eager_bytes: usize,
+    /// The length of a piece in memory of the device that ranks share: sixteen chunks, and no more than sixteen of the usual ones.
+    pub(crate) slot_bytes: usize,
 }
 
 impl Settings {
@@ -60,6 +69,7 @@ impl Settings {
             None => None,
             Some(value) => Some(match value.as_str() {
                 "direct" => Path::Direct,
+                "shared" => Path::Shared,
                 "staged" => Path::Staged,
                 _ => return Err(Error::UnknownPath { value }),
             }),
@@ -86,7 +96,8 @@ impl Settings {
                 })?
             }
         };
-        Ok(Self { path, threads, chunk_bytes, eager_bytes: EAGER_BYTES.min(chunk_bytes) })
+        let slot_bytes = (SLOT_BYTES / CHUNK_BYTES * chunk_bytes).min(SLOT_BYTES);
+        Ok(Self { path, threads, chunk_bytes, eager_bytes: EAGER_BYTES.min(chunk_bytes), slot_bytes })
     }
 }
 
@@ -102,16 +113,18 @@ mod tests {
     fn nothing_said_is_the_default() {
         let settings = Settings::read(|_| None).expect("nothing is wrong with nothing");
         let threads = Threads::Multiple;
-        assert_eq!(settings, Settings { path: None, threads, chunk_bytes: 1 << 20, eager_bytes: 64 << 10 });
+        let (chunk_bytes, eager_bytes, slot_bytes) = (1 << 20, 64 << 10, 16 << 20);
+        assert_eq!(settings, Settings { path: None, threads, chunk_bytes, eager_bytes, slot_bytes });
     }
 
     #[test]
     fn each_variable_says_what_it_takes() {
         assert_eq!(read("FREEHOLD_MPI", "direct").expect("a path").path, Some(Path::Direct));
+        assert_eq!(read("FREEHOLD_MPI", "shared").expect("a path").path, Some(Path::Shared));
         assert_eq!(read("FREEHOLD_MPI", "staged").expect("a path").path, Some(Path::Staged));
         assert_eq!(read("FREEHOLD_MPI_CHUNK", "4096").expect("a length").eager_bytes, 4096);
         let said = |name, value| read(name, value).expect_err("it is wrong").to_string();
-        assert_eq!(said("FREEHOLD_MPI", "fast"), "FREEHOLD_MPI is 'fast', but should be direct or staged");
+        assert_eq!(said("FREEHOLD_MPI", "fast"), "FREEHOLD_MPI is 'fast', but should be direct, shared or staged");
         assert_eq!(
             said("FREEHOLD_MPI_CHUNK", "100"),
             "FREEHOLD_MPI_CHUNK is '100', but should be a number of bytes, a multiple of 64 up to 1073741824"

@@ -62,12 +62,7 @@ fn memory(block: &Block<u32>) -> Memory {
 }
 
 /// Each rank sends to the one before it.
-fn messages(
-    library: &Library,
-    comm: Comm,
-    (rank, size): (i32, i32),
-    (x, y): (&Block<u32>, &Block<u32>),
-) -> Result<()> {
+fn messages(library: &Library, comm: Comm, (rank, size): (i32, i32), (x, y): (&Block<u32>, &Block<u32>)) -> Result<()> {
     let (before, after) = ((rank + size - 1) % size, (rank + 1) % size);
     // SAFETY: whether the library can write there is what is tried; the block outlives the wait, and nothing else uses it.
     let arriving = unsafe { library.irecv(comm, memory(y), after, 1) };

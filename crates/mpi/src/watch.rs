@@ -2,8 +2,8 @@
 //! is to end all ranks, or to wait for ever.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -34,9 +34,8 @@ impl Watch {
             let id = Pid::from_raw(i32::try_from(id).ok()?)?;
             pidfd_open(id, PidfdFlags::empty()).ok()
         };
-        let ranks = processes
-            .map(|id| Watched { process: id.and_then(watched), has_died: AtomicBool::new(false) })
-            .collect();
+        let ranks =
+            processes.map(|id| Watched { process: id.and_then(watched), has_died: AtomicBool::new(false) }).collect();
         Self { ranks, asked: Mutex::new(Instant::now()), has_news: AtomicBool::new(false) }
     }
 

@@ -9,11 +9,12 @@ use freehold::{Device, Plain, Source, Stream, Target};
 use crate::copies::Copies;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::neighbours::Neighbours;
 use crate::path::{self, Choice};
 use crate::ranks::{Comms, Ranks};
 use crate::raw::{self, Library, Memory, Threads};
 use crate::request::Request;
-use crate::settings::Settings;
+use crate::settings::{Path, Settings};
 use crate::transfer::receive::Receive;
 use crate::transfer::send::Send;
 use crate::transfer::{Order, Received, Work, refused, step};
@@ -44,12 +45,23 @@ impl World {
         let settings = Settings::from_environment()?;
         let library = Library::initialise(settings.threads)?;
         let duplicate = || library.duplicate(raw::world());
-        let comms = Comms { data: duplicate()?, chunks: duplicate()?, collectives: duplicate()? };
-        let watch = acquaint(&library, comms, &settings)?;
-        let choice =
+        let comms =
+            Comms { data: duplicate()?, chunks: duplicate()?, answers: duplicate()?, collectives: duplicate()? };
+        let realm = realm();
+        let watch = acquaint(&library, comms, &settings, realm)?;
+        let mut choice =
             path::choose(&library, comms.collectives, &settings, device.is_host_visible()?, &device.name()?)?;
         let copies = Arc::new(Copies::new(device)?);
-        let ranks = Arc::new(Ranks::new(library, comms, copies, (settings, choice), watch)?);
+        let (_, size) = library.rank_and_size(comms.data)?;
+        let neighbours = if choice.transfers == Path::Shared {
+            Neighbours::meet(&library, comms.answers, device, realm, settings.slot_bytes)?
+        } else {
+            Neighbours::none(size)
+        };
+        if choice.transfers == Path::Shared && !path::any(&library, comms.answers, neighbours.any())? {
+            choice.transfers = Path::Staged;
+        }
+        let ranks = Arc::new(Ranks::new(library, comms, copies, (settings, choice), (watch, neighbours))?);
         Ok(Self { engine: Engine::start(&ranks)?, ranks })
     }
 
@@ -70,7 +82,6 @@ impl World {
     pub fn choice(&self) -> &Choice {
         &self.ranks.choice
     }
-
 
     /// How threads call the library.
     pub fn threads(&self) -> Threads {
@@ -105,13 +116,7 @@ impl World {
     ///
     /// # Errors
     /// For a rank or a tag that there is not. What goes wrong later, the request tells.
-    pub fn isend<T: Plain>(
-        &self,
-        stream: &Stream,
-        from: &impl Source<T>,
-        to: i32,
-        tag: i32,
-    ) -> Result<Request<()>> {
+    pub fn isend<T: Plain>(&self, stream: &Stream, from: &impl Source<T>, to: i32, tag: i32) -> Result<Request<()>> {
         self.ranks.check_rank(to)?;
         self.ranks.check_tag(tag)?;
         let lent = stream.lend(from)?;
@@ -248,13 +253,16 @@ impl Drop for World {
 /// What a rank says of itself to all: its process, whose ids those are, and how it cuts messages.
 const HELLO_BYTES: usize = 24;
 
-/// Gets to know the other ranks.
-fn acquaint(library: &Library, comms: Comms, settings: &Settings) -> Result<Watch> {
-    let (rank, _) = library.rank_and_size(comms.data)?;
-    // Processes of another machine, or in a container, have ids of their own.
+/// A number for this machine and its processes: those of another, or in a container, have ids of their own.
+fn realm() -> u64 {
     let realm = fs::metadata("/proc/self/ns/pid").map_or(0, |realm| realm.ino());
     let machine = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let realm = machine.bytes().fold(realm, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    machine.bytes().fold(realm, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)))
+}
+
+/// Gets to know the other ranks.
+fn acquaint(library: &Library, comms: Comms, settings: &Settings, realm: u64) -> Result<Watch> {
+    let (rank, _) = library.rank_and_size(comms.data)?;
     let mut hello = [0; HELLO_BYTES];
     hello[..8].copy_from_slice(&realm.to_le_bytes());
     hello[8..16].copy_from_slice(&(settings.chunk_bytes as u64).to_le_bytes());

@@ -5,7 +5,7 @@
 mod stage;
 
 use freehold_mpi::{ANY, Error, Op, World};
-use stage::{DIRECT, STAGED, Transport, Wanted, is_rank, launched, ranks, values};
+use stage::{DIRECT, SHARED, STAGED, Transport, Wanted, is_rank, launched, ranks, values};
 
 const STAGED_IN_PIECES: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_CHUNK", "4096")];
 
@@ -15,6 +15,7 @@ fn a_message_that_does_not_fit_is_refused_and_the_next_one_arrives() {
     let wanted = [
         Wanted::new(2, Transport::Memory, STAGED_IN_PIECES),
         Wanted::new(2, Transport::Tcp, STAGED),
+        Wanted::new(2, Transport::Memory, SHARED),
         Wanted::new(2, Transport::Memory, DIRECT),
     ];
     ranks(name, &wanted, |world, device| {
@@ -65,7 +66,7 @@ fn a_rank_that_dies_is_named_with_tag_and_bytes() {
         println!("rank {} outlived it", world.rank());
         return;
     }
-    for variables in [STAGED, DIRECT] {
+    for variables in [STAGED, SHARED, DIRECT] {
         let wanted = Wanted { outlive: true, seconds: 60, ..Wanted::new(3, Transport::Memory, variables) };
         let output = launched(name, &wanted);
         let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said));

@@ -7,7 +7,7 @@ mod stage;
 
 use freehold::{Device, Grid, Image, Stream};
 use freehold_mpi::{ANY, Edge, Element, Error, Op, Received, Rows, World};
-use stage::{DIRECT, Number, STAGED, Transport, Wanted, ranks, values};
+use stage::{DIRECT, Number, SHARED, STAGED, Transport, Wanted, ranks, values};
 
 /// Short chunks, so that messages of many are short too.
 const STAGED_IN_PIECES: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_CHUNK", "4096")];
@@ -22,6 +22,8 @@ fn everywhere() -> Vec<Wanted> {
         Wanted::new(4, Transport::Memory, STAGED_IN_PIECES),
         Wanted::new(2, Transport::Tcp, STAGED),
         Wanted::new(4, Transport::Tcp, STAGED_IN_PIECES),
+        Wanted::new(4, Transport::Memory, SHARED),
+        Wanted::new(2, Transport::Tcp, SHARED),
         Wanted::new(4, Transport::Memory, DIRECT),
         Wanted::new(2, Transport::Tcp, DIRECT),
         Wanted::new(2, Transport::Memory, TAKING_TURNS),
@@ -47,6 +49,9 @@ macro_rules! for_each_element {
 #[test]
 fn every_operation_equals_one_process() {
     ranks("every_operation_equals_one_process", &everywhere(), |world, device| {
+        let asked = std::env::var("FREEHOLD_MPI").unwrap();
+        // A rank alone shares with nobody.
+        assert!(world.choice().transfers.name() == asked || world.size() == 1, "{:?}", world.choice());
         let stream = device.stream().unwrap();
         for_each_element!(messages(world, &stream));
         for_each_element!(reductions(world, &stream));
@@ -345,10 +350,7 @@ fn wrong_calls(world: &World, stream: &Stream) {
     let said = |result: freehold_mpi::Result<()>| result.unwrap_err().to_string();
     assert_eq!(said(world.send(stream, &x, size, 0)), format!("rank {size} is none of {size}; the first is 0"));
     assert!(said(world.send(stream, &x, 0, -1)).starts_with("tag -1 is none: tags go from 0 to "));
-    assert_eq!(
-        said(world.recv(stream, &mut x, -5, 0).map(drop)),
-        format!("rank -5 is none of {size}; the first is 0")
-    );
+    assert_eq!(said(world.recv(stream, &mut x, -5, 0).map(drop)), format!("rank -5 is none of {size}; the first is 0"));
     let mut short = stream.zeros::<u32>(9).unwrap();
     assert_eq!(
         said(world.allreduce(stream, &x, &mut short, Op::Sum)),

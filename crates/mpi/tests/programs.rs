@@ -19,15 +19,16 @@ const LENGTHS: [usize; 3] = [64, 1000, 3000];
 
 /// The first of the programs that ranks run.
 const FIRST: &str = "FREEHOLD_MPI_TEST_FIRST";
-const PROGRAMS: u64 = 250;
+const PROGRAMS: u64 = 200;
 
 const STAGED: (&str, &str) = ("FREEHOLD_MPI", "staged");
 const PIECES: (&str, &str) = ("FREEHOLD_MPI_CHUNK", "4096");
-const RUNS: [&[(&str, &str)]; 4] = [
+const RUNS: [&[(&str, &str)]; 5] = [
     &[STAGED, PIECES, (FIRST, "1")],
-    &[STAGED, PIECES, (FIRST, "251")],
-    &[("FREEHOLD_MPI", "direct"), ("FREEHOLD_SOFT_COHERENT", "1"), (FIRST, "501")],
-    &[STAGED, PIECES, (FIRST, "751")],
+    &[STAGED, PIECES, (FIRST, "201")],
+    &[("FREEHOLD_MPI", "direct"), ("FREEHOLD_SOFT_COHERENT", "1"), (FIRST, "401")],
+    &[STAGED, PIECES, (FIRST, "601")],
+    &[("FREEHOLD_MPI", "shared"), PIECES, (FIRST, "801")],
 ];
 
 #[test]
@@ -37,6 +38,7 @@ fn random_programs_find_what_they_put() {
         Wanted::new(4, Transport::Memory, RUNS[1]),
         Wanted::new(2, Transport::Memory, RUNS[2]),
         Wanted::new(2, Transport::Tcp, RUNS[3]),
+        Wanted::new(2, Transport::Memory, RUNS[4]),
     ];
     ranks("random_programs_find_what_they_put", &wanted, |world, device| {
         let seeds = match std::env::var("FREEHOLD_SEED") {

@@ -28,12 +28,7 @@ impl World {
     }
 
     /// [`broadcast`](Self::broadcast) without waiting.
-    pub fn ibroadcast<T: Plain>(
-        &self,
-        stream: &Stream,
-        block: &mut impl Target<T>,
-        root: i32,
-    ) -> Result<Request<()>> {
+    pub fn ibroadcast<T: Plain>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<Request<()>> {
         Ok(self.engine.submit(Box::new(self.broadcasting(stream, block, root)?)))
     }
 
@@ -128,12 +123,7 @@ impl World {
     }
 
     /// Gives each rank its part of every rank's block, in the order of the ranks.
-    pub fn alltoall<T: Plain>(
-        &self,
-        stream: &Stream,
-        from: &impl Source<T>,
-        to: &mut impl Target<T>,
-    ) -> Result<()> {
+    pub fn alltoall<T: Plain>(&self, stream: &Stream, from: &impl Source<T>, to: &mut impl Target<T>) -> Result<()> {
         self.finish(self.exchanging(stream, from, to)?).map(drop)
     }
 
@@ -147,12 +137,7 @@ impl World {
         Ok(self.engine.submit(Box::new(self.exchanging(stream, from, to)?)))
     }
 
-    fn broadcasting<T: Plain>(
-        &self,
-        stream: &Stream,
-        block: &mut impl Target<T>,
-        root: i32,
-    ) -> Result<Collective> {
+    fn broadcasting<T: Plain>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<Collective> {
         self.ranks.check_rank(root)?;
         let bytes = block.len() * size_of::<T>();
         let lent = stream.lend_mut(block)?;

@@ -22,9 +22,15 @@ const DIRECT_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
-    Broadcast { root: i32 },
+    Broadcast {
+        root: i32,
+    },
     /// Without a root, for all.
-    Reduce { root: Option<i32>, op: Op, kind: Kind },
+    Reduce {
+        root: Option<i32>,
+        op: Op,
+        kind: Kind,
+    },
     Spread(Spread),
 }
 
@@ -135,9 +141,7 @@ impl Collective {
         let parts = self.parts(ranks);
         let memory = |buffer: &Option<Buffer>, lent: &Option<Lent>, parts: usize| match (buffer, lent) {
             (Some(buffer), _) => buffer.memory(parts * piece.bytes),
-            (None, Some(lent)) => {
-                Memory { address: lent.address().0 + piece.start as u64, bytes: parts * piece.bytes }
-            }
+            (None, Some(lent)) => Memory { address: lent.address().0 + piece.start as u64, bytes: parts * piece.bytes },
             (None, None) => Memory { address: 0, bytes: 0 },
         };
         let from = memory(&piece.from, &self.ends.0, parts.0);

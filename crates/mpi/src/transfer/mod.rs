@@ -4,6 +4,7 @@
 mod envelope;
 pub(crate) mod receive;
 pub(crate) mod send;
+mod shared;
 
 use std::collections::VecDeque;
 
@@ -39,9 +40,13 @@ impl Received {
 /// With which other work it is posted in the order of the calls: messages between two ranks do not overtake each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    Send { to: i32 },
+    Send {
+        to: i32,
+    },
     /// None: from any.
-    Receive { from: Option<i32> },
+    Receive {
+        from: Option<i32>,
+    },
     Collective,
     /// With none.
     Free,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use freehold::{Event, Lent};
 
 use super::envelope::{ENVELOPE_BYTES, Envelope, Means};
+use super::shared::Taking;
 use super::{Flight, Order, Received, Stage, Work, ground, refused};
 use crate::copies::{Buffer, Move};
 use crate::error::{Error, Failed, Result};
@@ -33,6 +34,7 @@ enum State {
     Listening(Buffer, Pending),
     Staged(Staged),
     Local(Local),
+    Shared(Received, Taking),
     Over,
 }
 
@@ -69,7 +71,6 @@ impl Receive {
     fn pattern(&self) -> (i32, i32) {
         (self.from.unwrap_or_else(any_source), self.tag.unwrap_or_else(any_tag))
     }
-
 
     fn begin(&mut self, ranks: &Ranks) -> Result<()> {
         let (from, tag) = self.pattern();
@@ -116,7 +117,9 @@ impl Receive {
                 let handover = ranks.taken_over(envelope.number);
                 self.state = State::Local(Local { handover, whole, copying: None });
             }
-            Means::Shared => unreachable!("nobody shares yet"),
+            Means::Shared => {
+                self.state = State::Shared(whole, Taking::new(status.source, envelope.number, bytes));
+            }
         }
         Ok(())
     }
@@ -197,6 +200,19 @@ impl Receive {
         Ok(Some(local.whole))
     }
 
+    fn advance_shared(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
+        let (title, memory) = (self.title(), self.memory);
+        let State::Shared(whole, taking) = &mut self.state else { unreachable!("only shared receipts come here") };
+        let whole = *whole;
+        if whole.bytes > memory.bytes {
+            return if taking.refuse(&title, ranks)? { Err(self.truncated(whole)) } else { Ok(None) };
+        }
+        if !is_ready(&self.lent)? {
+            return Ok(None);
+        }
+        Ok(taking.advance(memory, &title, ranks)?.then_some(whole))
+    }
+
     /// The error of a message that came and did not fit.
     fn refused(&self, code: crate::raw::Code) -> Error {
         if !code.is_truncation {
@@ -258,6 +274,7 @@ impl Work for Receive {
             }
             State::Staged(_) => self.advance_staged(ranks)?,
             State::Local(_) => self.advance_local(ranks)?,
+            State::Shared(..) => self.advance_shared(ranks)?,
             State::Listening(..) | State::Over => unreachable!("it was opened, and is not asked after its end"),
         };
         if received.is_some() {
@@ -272,6 +289,7 @@ impl Work for Receive {
     fn lacks(&self, ranks: &Ranks) -> Option<i32> {
         let from = match &self.state {
             State::Staged(staged) => Some(staged.source),
+            State::Shared(whole, _) => Some(whole.source),
             _ => self.from,
         };
         match from {
@@ -309,6 +327,10 @@ impl Work for Receive {
                     ranks.trouble(error);
                 }
                 local.handover.end();
+            }
+            State::Shared(whole, taking) => {
+                is_written = whole.bytes <= self.memory.bytes;
+                taking.give_up(ranks);
             }
         }
         let Some(lent) = self.lent.take() else { return };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use freehold::Lent;
 
 use super::envelope::{ENVELOPE_BYTES, Envelope, Means};
+use super::shared::Giving;
 use super::{Flight, Order, Received, Stage, Work, ground, refused};
 use crate::copies::Move;
 use crate::error::{Failed, Result};
@@ -35,6 +36,7 @@ enum State {
     Direct(Pending),
     Staged(Staged),
     Local(Local),
+    Shared(Shared),
     Over,
 }
 
@@ -49,6 +51,12 @@ struct Staged {
     has_met: bool,
 }
 
+/// Bytes for a receiver that has this rank's memory.
+struct Shared {
+    giving: Giving,
+    envelope: Option<(Box<[u8; ENVELOPE_BYTES]>, Pending)>,
+}
+
 /// Bytes for a receiver in this process.
 struct Local {
     handover: Arc<Handover>,
@@ -57,10 +65,9 @@ struct Local {
 
 impl Send {
     pub(crate) fn new(comm: Comm, to: i32, tag: i32, lent: Option<Lent>) -> Self {
-        let memory = lent.as_ref().map_or(Memory { address: 0, bytes: 0 }, |lent| Memory {
-            address: lent.address().0,
-            bytes: lent.bytes(),
-        });
+        let memory = lent
+            .as_ref()
+            .map_or(Memory { address: 0, bytes: 0 }, |lent| Memory { address: lent.address().0, bytes: lent.bytes() });
         Self { comm, to, tag, memory, lent, state: State::Waiting }
     }
 
@@ -78,13 +85,13 @@ impl Send {
             }
             Route::Local => {
                 let (number, handover) = ranks.hand_over(self.memory);
-                let envelope = Envelope { means: Means::Local, number, bytes: self.memory.bytes as u64 };
-                let envelope = Box::new(envelope.encode());
-                // SAFETY: the box is kept until the call is complete, and nobody changes it.
-                let pending =
-                    unsafe { ranks.library.isend(self.comm, Memory::of(&envelope[..]), self.to, self.tag) };
-                let pending = pending.map_err(|code| refused(self.title(), code))?;
-                Ok(State::Local(Local { handover, envelope: Some((envelope, pending)) }))
+                let envelope = Some(self.post(Means::Local, number, ranks)?);
+                Ok(State::Local(Local { handover, envelope }))
+            }
+            Route::Shared => {
+                let number = ranks.number();
+                let envelope = Some(self.post(Means::Shared, number, ranks)?);
+                Ok(State::Shared(Shared { giving: Giving::new(self.to, number), envelope }))
             }
             Route::Staged => Ok(State::Staged(Staged {
                 number: ranks.number(),
@@ -94,6 +101,14 @@ impl Send {
                 has_met: false,
             })),
         }
+    }
+
+    /// Sends an envelope alone.
+    fn post(&self, means: Means, number: u32, ranks: &Ranks) -> Result<(Box<[u8; ENVELOPE_BYTES]>, Pending)> {
+        let envelope = Box::new(Envelope { means, number, bytes: self.memory.bytes as u64 }.encode());
+        // SAFETY: the box is kept until the call is complete, and nobody changes it.
+        let pending = unsafe { ranks.library.isend(self.comm, Memory::of(&envelope[..]), self.to, self.tag) };
+        Ok((envelope, pending.map_err(|code| refused(self.title(), code))?))
     }
 
     fn advance_staged(&mut self, ranks: &Ranks) -> Result<bool> {
@@ -187,7 +202,7 @@ impl Work for Send {
         match &self.state {
             State::Waiting => false,
             State::Staged(staged) => staged.is_posted,
-            State::Direct(_) | State::Local(_) | State::Over => true,
+            State::Direct(_) | State::Local(_) | State::Shared(_) | State::Over => true,
         }
     }
 
@@ -202,9 +217,7 @@ impl Work for Send {
         }
         let title = self.title();
         let is_over = match &mut self.state {
-            State::Direct(pending) => {
-                ranks.library.test(pending).map_err(|code| refused(title, code))?.is_some()
-            }
+            State::Direct(pending) => ranks.library.test(pending).map_err(|code| refused(title, code))?.is_some(),
             State::Staged(_) => self.advance_staged(ranks)?,
             State::Local(local) => {
                 if let Some((_, pending)) = &mut local.envelope
@@ -213,6 +226,14 @@ impl Work for Send {
                     local.envelope = None;
                 }
                 local.envelope.is_none() && local.handover.is_over()
+            }
+            State::Shared(shared) => {
+                if let Some((_, pending)) = &mut shared.envelope
+                    && ranks.library.test(pending).map_err(|code| refused(title.clone(), code))?.is_some()
+                {
+                    shared.envelope = None;
+                }
+                shared.giving.advance(self.memory, &title, ranks)? && shared.envelope.is_none()
             }
             State::Waiting | State::Over => unreachable!("it began, and is not asked after its end"),
         };
@@ -250,6 +271,14 @@ impl Work for Send {
                     std::mem::forget(envelope);
                 }
                 local.handover.withdraw();
+            }
+            State::Shared(shared) => {
+                if let Some((envelope, pending)) = shared.envelope
+                    && !ranks.library.cancel(pending)
+                {
+                    std::mem::forget(envelope);
+                }
+                shared.giving.give_up(ranks);
             }
         }
         // The block holds what it held.

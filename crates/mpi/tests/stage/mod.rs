@@ -35,6 +35,7 @@ pub(crate) struct Wanted {
 
 /// Device memory that the host does not see, and that it does.
 pub(crate) const STAGED: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged")];
+pub(crate) const SHARED: &[(&str, &str)] = &[("FREEHOLD_MPI", "shared"), ("FREEHOLD_MPI_CHUNK", "4096")];
 pub(crate) const DIRECT: &[(&str, &str)] = &[("FREEHOLD_SOFT_COHERENT", "1"), ("FREEHOLD_MPI", "direct")];
 
 impl Wanted {

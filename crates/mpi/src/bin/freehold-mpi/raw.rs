@@ -55,8 +55,7 @@ impl Raw {
             // SAFETY: as above.
             let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
             // SAFETY: the caller vouches for the memory, until the wait below.
-            let code =
-                unsafe { ffi::MPI_Isend(self.start(), self.bytes as c_int, kind, to, 1, comm, &mut request) };
+            let code = unsafe { ffi::MPI_Isend(self.start(), self.bytes as c_int, kind, to, 1, comm, &mut request) };
             assert_eq!(code, 0, "MPI_Isend");
             request
         };
@@ -77,8 +76,7 @@ impl Raw {
             let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
             // SAFETY: the caller vouches for the memory, until the wait below. That all messages go to one place is what the
             // benchmark is defined by; nobody reads them.
-            let code =
-                unsafe { ffi::MPI_Irecv(self.start(), self.bytes as c_int, kind, from, 1, comm, &mut request) };
+            let code = unsafe { ffi::MPI_Irecv(self.start(), self.bytes as c_int, kind, from, 1, comm, &mut request) };
             assert_eq!(code, 0, "MPI_Irecv");
             request
         };

@@ -54,10 +54,13 @@ impl Row {
         let slower = self.pinned_copy_bytes_per_s.map(|copy| copy.min(self.raw_host_bytes_per_s));
         let part_of_slower = slower.map(|slower| self.bytes_per_s / slower);
         let met = match path {
-            Path::Direct => cost_ns.zip(self.raw_device_latency_ns).map(|(cost_ns, raw_ns)| {
-                cost_ns <= COST_NS_MAX || cost_ns <= raw_ns * COST_PART_MAX
-            }),
-            Path::Staged => part_of_slower.filter(|_| self.bytes >= STAGED_BYTES_MIN).map(|part| part >= STAGED_PART_MIN),
+            Path::Direct => cost_ns
+                .zip(self.raw_device_latency_ns)
+                .map(|(cost_ns, raw_ns)| cost_ns <= COST_NS_MAX || cost_ns <= raw_ns * COST_PART_MAX),
+            Path::Shared => None,
+            Path::Staged => {
+                part_of_slower.filter(|_| self.bytes >= STAGED_BYTES_MIN).map(|part| part >= STAGED_PART_MIN)
+            }
         };
         Judged { row: self, cost_ns, part_of_slower, met }
     }
@@ -84,7 +87,8 @@ impl Report {
     pub(crate) fn table(&self) -> String {
         let Self { library, device, ranks, path, why, rows } = self;
         let mut text = format!("{library}, {device}, {ranks} ranks, {path}: {why}\n\n");
-        let heads = ["bytes", "µs", "raw host", "raw device", "GB/s", "raw host", "raw device", "pinned copy", "target"];
+        let heads =
+            ["bytes", "µs", "raw host", "raw device", "GB/s", "raw host", "raw device", "pinned copy", "target"];
         line(&mut text, &heads.map(str::to_owned));
         for Judged { row, met, cost_ns, part_of_slower } in rows {
             let us = |ns: f64| format!("{:.2}", ns / 1e3);
