@@ -8,6 +8,7 @@ mod grpc;
 mod headers;
 mod kernels;
 mod library;
+mod mpi;
 mod pip;
 mod pycuda;
 mod test;

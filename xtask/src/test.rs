@@ -9,6 +9,7 @@ use crate::fuzz;
 use crate::grpc;
 use crate::headers;
 use crate::kernels;
+use crate::mpi;
 use crate::pycuda;
 use crate::warm_path;
 
@@ -29,6 +30,8 @@ const STEPS: &[Step] = &[
     ("the tests of cudarc on our library", cudarc::tests),
     ("a PyCUDA program on our library", pycuda::program),
     ("a gate, by Python's gRPC", grpc::peer),
+    ("device buffers through Open MPI", mpi::open_mpi),
+    ("device buffers through MPICH", mpi::mpich),
     ("the instructions of the warm path", warm_path::instructions),
     ("fuzz targets, for 20 seconds each", fuzz::short_runs),
     ("documentation", || run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))),

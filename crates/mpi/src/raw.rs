@@ -236,7 +236,7 @@ impl Library {
         let kind = unsafe { ffi::RSMPI_UINT8_T };
         // SAFETY: the status is of a complete call; the library writes one number.
         coded(unsafe { ffi::MPI_Get_elements_x(&status, kind, &mut bytes) })?;
-        let bytes = usize::try_from(i64::from(bytes)).unwrap_or(0);
+        let bytes = usize::try_from(bytes).unwrap_or(0);
         Ok(Some(Status { source, tag, bytes }))
     }
 

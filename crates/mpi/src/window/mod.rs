@@ -152,7 +152,10 @@ impl<T> Epoch<'_, '_, T> {
         let Some(serving) = self.serving.take() else { return Ok(()) };
         let world = self.window.world;
         let under_way = std::mem::take(self.under_way.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let moved = under_way.into_iter().fold(Ok(()), |outcome, request| outcome.and(request.wait()));
+        let mut moved = Ok(());
+        for request in under_way {
+            moved = moved.and(request.wait());
+        }
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         let counted = world.finish(Counting::new(self.window.data, counts, self.expected.clone()));
         if counted.is_err() {
