@@ -130,6 +130,17 @@ fn streams_that_do_not_wait_for_each_other_are_caught() {
     }
 }
 
+unsafe extern "C" fn awaits_nothing(_: CUstream, _: CUdeviceptr, _: u64, _: u32) -> CUresult {
+    Ok(())
+}
+
+#[test]
+fn streams_that_do_not_await_the_end_of_transfers_are_caught() {
+    if !is_child(Api { cuStreamWaitValue64_v2: awaits_nothing, ..API }, program::run) {
+        assert_caught("streams_that_do_not_await_the_end_of_transfers_are_caught");
+    }
+}
+
 /// Writes the word now, and not when the stream comes to it.
 unsafe extern "C" fn writes_at_once(_: CUstream, address: CUdeviceptr, value: u64, _: u32) -> CUresult {
     let word: *const AtomicU64 = std::ptr::with_exposed_provenance(address.0 as usize);

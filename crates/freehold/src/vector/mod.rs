@@ -33,7 +33,7 @@ pub struct DeviceVec<T: Plain> {
 
 #[derive(Debug)]
 enum Ground<T: Plain> {
-    Mapped(Mapped),
+    Mapped(Box<Mapped>),
     /// Of at least one element.
     Copied(Block<T>),
 }
@@ -71,7 +71,7 @@ impl<T: Plain> DeviceVec<T> {
         let can_map = CUdevice_attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
         let can_map = device::attribute(&core.api, core.ordinal, can_map).map_err(|error| core.failed(error))?;
         let ground = if can_map != 0 && core.pool.supply.maps() {
-            Ground::Mapped(Mapped::new(stream, bytes as u64, at)?)
+            Ground::Mapped(Box::new(Mapped::new(stream, bytes as u64, at)?))
         } else {
             Ground::Copied(Block::alloc(stream, 1, None, at)?)
         };

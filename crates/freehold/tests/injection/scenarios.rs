@@ -4,7 +4,7 @@
 
 use std::os::fd::AsFd;
 
-use freehold::{Block, Device, Error, Grid, Image, Kernel, Permission, Result, Stream};
+use freehold::{Block, Device, Error, Grid, Image, Kernel, Lent, Permission, Result, Stream};
 
 use crate::shared::{self, CHUNK};
 
@@ -369,5 +369,40 @@ pub(crate) fn clocks(device: &Device) -> Result<()> {
     drop(clock);
     other.synchronize()?;
     assert_eq!([seen.read(0), seen.read(1)], [3, 3]);
+    Ok(())
+}
+
+/// Memory that transfers have, behind work and before it, and rows that are packed for them.
+pub(crate) fn lendings(device: &Device) -> Result<()> {
+    let more = kernel(device, "add")?;
+    let (stream, other) = (device.stream()?, device.stream()?);
+    let mut x = stream.upload(&[1_u32; 64])?;
+    let mut packed = stream.zeros::<u32>(16)?;
+    add(&other, &more, &mut x, 1)?;
+    stream.copy_rows(&x, 8, &mut packed, 2, 2, 8)?;
+    let lent = [stream.lend(&packed)?, other.lend(&x)?];
+    lent.iter().try_for_each(|lent| lent.wait())?;
+    lent.into_iter().for_each(Lent::done);
+    stream.lend_mut(&mut x)?.failed();
+    let refused = stream.download(&x);
+    assert!(matches!(refused, Err(Error::Undefined { bytes: 256, .. } | Error::Faulted(_))), "{refused:?}");
+    stream.fill_bytes(&mut x, 0)?;
+    // Where streams await no words this thread would wait for itself.
+    match device.clock(shared::words(8).as_fd(), 1) {
+        Err(Error::NoWords) => return Ok(()),
+        outcome => drop(outcome?),
+    }
+    for round in 1..4 {
+        let lent = other.lend_mut(&mut x.view_mut(..32)?)?;
+        add(&stream, &more, &mut x, 1)?;
+        add(&other, &more, &mut x, 1)?;
+        lent.done();
+        assert_eq!(stream.download(&x)?, [2 * round; 64]);
+    }
+    assert_eq!(other.download(&packed)?, [2; 16]);
+    let lent = stream.lend_mut(&mut packed)?;
+    drop(packed);
+    drop((stream, other));
+    lent.done();
     Ok(())
 }

@@ -1,12 +1,15 @@
 //! A random program over the library that knows what every block is to hold: blocks in streams of two contexts, used,
-//! shared, dropped, released in every way, and their memory reused.
+//! shared, lent, dropped, released in every way, and their memory reused.
 
 pub(crate) mod growth;
+mod lending;
 
+use std::collections::VecDeque;
 use std::fmt;
 
 use freehold::{Block, Context, Device, Error, Grid, Image, Kernel, Shared, Stream};
-use freehold_driver::cuda::{Api, CUdevice};
+use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUdevice_attribute, device, primary};
+use lending::Loan;
 
 /// The values that blocks have: few sizes, so that memory is reused.
 const LENGTHS: [usize; 3] = [64, 250, 1000];
@@ -71,6 +74,12 @@ struct Program {
     /// Streams with the number of their context.
     streams: Vec<(Stream, usize)>,
     blocks: Vec<Known>,
+    /// For transfers.
+    primary: CUcontext,
+    /// What is lent, first lent first.
+    loans: VecDeque<Loan>,
+    /// How many are lent at once: none beside the last where streams await no words, for whoever puts in work waits there.
+    loans_max: usize,
 }
 
 /// Runs the program that `seed` names to its end.
@@ -83,11 +92,17 @@ pub(crate) fn run(seed: u64, api: Api, ordinal: CUdevice) -> Result<(), Wrong> {
     let contexts = [(device.primary().clone(), kernels.0), (created, kernels.1)];
     let streams = (0..STREAMS).map(|index| Ok((contexts[index % 2].0.stream()?, index % 2)));
     let streams = streams.collect::<freehold::Result<_>>()?;
-    let mut program = Program { random: Random(seed), step: 0, device, contexts, streams, blocks: Vec::new() };
+    let primary = primary::retain(&api, ordinal).map_err(Error::from)?;
+    let (random, loans) = (Random(seed), VecDeque::new());
+    let awaits_words = device::attribute(&api, ordinal, CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS);
+    let loans_max = if awaits_words.map_err(Error::from)? == 0 { 0 } else { 4 };
+    let mut program =
+        Program { random, step: 0, device, contexts, streams, blocks: Vec::new(), primary, loans, loans_max };
     for step in 0..STEPS {
         program.step = step;
         program.advance()?;
     }
+    program.end_all_loans()?;
     (0..program.blocks.len()).try_for_each(|index| program.check(index))
 }
 
@@ -96,7 +111,7 @@ impl Program {
         if self.blocks.len() < 3 {
             return self.upload();
         }
-        match self.random.below(64) {
+        match self.random.below(74) {
             0..6 if self.blocks.len() < BLOCKS_MAX => self.upload(),
             6..10 if self.blocks.len() < BLOCKS_MAX => self.hand_on(),
             10..14 if self.blocks.len() < BLOCKS_MAX => self.alloc_here_and_write_there(),
@@ -113,7 +128,9 @@ impl Program {
             59 => Ok(self.device.tidy()?),
             60 => Ok(self.device.trim().map(drop)?),
             61 => self.kernel_of_a_duplicate(),
-            _ => self.unordered(),
+            62..64 => self.unordered(),
+            64..69 => self.lend(),
+            _ => self.end_a_loan(),
         }
     }
 
@@ -186,6 +203,8 @@ impl Program {
 
     /// A module that is closed with its launch pending.
     fn kernel_of_a_duplicate(&mut self) -> Result<(), Wrong> {
+        // A load waits for the context's work, and that for transfers.
+        self.end_all_loans()?;
         let (index, number) = (self.block(), self.stream());
         let (stream, context) = &self.streams[number];
         let kernel = self.contexts[*context].1.module().duplicate()?.kernel("add")?;
@@ -295,9 +314,15 @@ impl Program {
 
     /// Whether a block holds what it is to, as some stream sees it.
     fn check(&mut self, index: usize) -> Result<(), Wrong> {
+        // Nobody would end a transfer that a download waits for.
+        self.end_all_loans()?;
         let number = self.stream();
         let Known { block, values } = &self.blocks[index];
         let found = self.streams[number].0.download(block)?;
+        self.compare(&found, values)
+    }
+
+    fn compare(&self, found: &[u32], values: &[u32]) -> Result<(), Wrong> {
         match found.iter().zip(values).position(|(found, wanted)| found != wanted) {
             None => Ok(()),
             Some(index) => Err(Wrong::Holds { step: self.step, index, found: found[index], wanted: values[index] }),
