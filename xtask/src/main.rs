@@ -8,6 +8,7 @@ mod grpc;
 mod headers;
 mod kernels;
 mod library;
+mod mpi;
 mod opencl;
 mod pip;
 mod pycuda;

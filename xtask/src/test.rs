@@ -9,6 +9,7 @@ use crate::fuzz;
 use crate::grpc;
 use crate::headers;
 use crate::kernels;
+use crate::mpi;
 use crate::opencl;
 use crate::pycuda;
 use crate::warm_path;
@@ -31,6 +32,8 @@ const STEPS: &[Step] = &[
     ("a PyCUDA program on our library", pycuda::program),
     ("a gate, by Python's gRPC", grpc::peer),
     ("OpenCL, on PoCL", opencl::contract),
+    ("device buffers through Open MPI", mpi::open_mpi),
+    ("device buffers through MPICH", mpi::mpich),
     ("the instructions of the warm path", warm_path::instructions),
     ("fuzz targets, for 20 seconds each", fuzz::short_runs),
     ("documentation", || run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))),

@@ -9,6 +9,7 @@ mod bench;
 mod broker;
 mod devices;
 mod lab;
+mod mpi;
 mod replay;
 mod run;
 
@@ -42,6 +43,10 @@ enum Command {
     /// allocations were refused; and what was odd in the log. What cuMemAlloc reserves is what the device loses meanwhile, to
     /// other processes too.
     Replay(replay::Arguments),
+    /// Say which path device memory takes through MPI here and why, and measure it
+    ///
+    /// Starts the program freehold-mpi, which is built apart, on a machine that has MPI. Example: mpirun -n 2 freehold mpi bench
+    Mpi(mpi::Arguments),
     /// Keep device memory for other processes, beyond their lives: a broker for this user
     ///
     /// Example: freehold serve --memory 8GiB
@@ -126,6 +131,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Mpi(arguments) => mpi::run(&arguments),
         Command::Serve(arguments) => broker::serve::run(&arguments, &elsewhere),
         Command::Stop(arguments) => broker::stop::run(&arguments),
         Command::Put(arguments) => broker::transfer::put(&arguments, &elsewhere),

@@ -1,0 +1,133 @@
+//! `freehold-mpi`: which path device memory takes through MPI here, and what it costs. `freehold mpi` starts it.
+
+mod bench;
+mod raw;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use freehold_mpi::{Choice, World};
+
+/// Device buffers through MPI: which path they take here, and why.
+///
+/// Started by mpirun, as every rank; alone it is the only one. FREEHOLD_MPI=direct or staged forces a path.
+#[derive(Parser)]
+#[command(name = "freehold mpi", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    #[arg(long, global = true)]
+    device: Option<String>,
+    /// Print one JSON object, with times in nanoseconds
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure latency and bandwidth from 1 B to 256 MiB, beside raw MPI_Send in the same run; with 2 ranks or more
+    ///
+    /// Example: mpirun -n 2 freehold mpi bench
+    Bench(bench::Arguments),
+    /// Give device memory to the library, and live or die
+    #[command(hide = true)]
+    Probe { what: What },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    Messages,
+    Reductions,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match &arguments.command {
+        None => path(&arguments),
+        Some(Command::Bench(bench)) => world(&arguments).and_then(|world| bench::run(&world, bench, arguments.json)),
+        Some(Command::Probe { what }) => probe(*what, &arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {}", failure.said);
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+/// Why the command did not do what it was to: 2 if it was called wrongly, 1 else.
+#[derive(Debug)]
+struct Failure {
+    said: String,
+    status: u8,
+}
+
+impl Failure {
+    fn of_call(said: String) -> Self {
+        Self { said, status: 2 }
+    }
+}
+
+impl From<freehold_mpi::Error> for Failure {
+    fn from(error: freehold_mpi::Error) -> Self {
+        use freehold_mpi::Error;
+        let is_of_call = matches!(error, Error::UnknownPath { .. } | Error::Misconfigured { .. });
+        Self { said: error.to_string(), status: if is_of_call { 2 } else { 1 } }
+    }
+}
+
+impl From<freehold::Error> for Failure {
+    fn from(error: freehold::Error) -> Self {
+        let is_of_call = matches!(error, freehold::Error::Open(_));
+        Self { said: error.to_string(), status: if is_of_call { 2 } else { 1 } }
+    }
+}
+
+fn world(arguments: &Arguments) -> Result<World, Failure> {
+    let device = freehold::open::device(arguments.device.as_deref())?;
+    Ok(World::new(&device)?)
+}
+
+fn path(arguments: &Arguments) -> Result<(), Failure> {
+    let world = world(arguments)?;
+    if world.rank() == 0 {
+        let Choice { transfers, collectives, why } = world.choice();
+        let (library, device) = (freehold_mpi::library(), world.device().name()?);
+        if arguments.json {
+            let report = serde_json::json!({
+                "library": library,
+                "device": device,
+                "ranks": world.size(),
+                "messages": transfers.name(),
+                "collectives": collectives.name(),
+                "why": why,
+            });
+            println!("{report}");
+        } else {
+            println!("library      {library}");
+            println!("device       {device}");
+            println!("ranks        {}", world.size());
+            println!("messages     {}: {}", transfers.name(), transfers.meaning());
+            println!("collectives  {}: {}", collectives.name(), collectives.meaning());
+            println!("because      {why}");
+        }
+    }
+    Ok(world.close()?)
+}
+
+fn probe(what: What, arguments: &Arguments) -> Result<(), Failure> {
+    // A process that dies of this leaves nothing behind.
+    let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Core, none) {
+        eprintln!("a core may be left behind: {error}");
+    }
+    let device = freehold::open::device(arguments.device.as_deref())?;
+    let tried = match what {
+        What::Messages => freehold_mpi::Tried::Messages,
+        What::Reductions => freehold_mpi::Tried::Reductions,
+    };
+    Ok(freehold_mpi::probe_here(tried, &device)?)
+}

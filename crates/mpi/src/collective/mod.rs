@@ -1,0 +1,230 @@
+//! What all ranks do together: broadcast, reduce, gather, scatter, all to all. In the order of the calls, which is the same at
+//! every rank.
+
+mod pieces;
+
+use freehold::{Lent, Plain, Source, Stream, Target};
+
+pub(crate) use self::pieces::{Barrier, Collective, What};
+use crate::element::{Element, Op};
+use crate::error::{Error, Result};
+use crate::raw::Spread;
+use crate::request::Request;
+use crate::world::World;
+
+/// Memory that a rank gives, and memory that it is given; either may be none.
+type Ends = (Option<Lent>, Option<Lent>);
+
+/// Each call has a form that waits until this rank's part is done, and one that does not: then later work with the blocks waits on
+/// the device.
+///
+/// # Errors
+/// [`Error::Failed`] and [`Error::RankDied`]; what was to be written is as it was, or refused to readers until it is written whole.
+/// Before anything begins, [`Error::NoSuchRank`], [`Error::OtherLength`], [`Error::NotTheRoot`] and [`Error::NoSuchOperation`].
+impl World {
+    /// Gives all ranks what the root's block holds. The blocks are equally long.
+    pub fn broadcast<T: Plain>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<()> {
+        self.finish(self.broadcasting(stream, block, root)?).map(drop)
+    }
+
+    /// [`broadcast`](Self::broadcast) without waiting.
+    pub fn ibroadcast<T: Plain>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<Request<()>> {
+        Ok(self.engine.submit(Box::new(self.broadcasting(stream, block, root)?)))
+    }
+
+    /// Combines the blocks of all ranks, element by element, into one at the root. Other ranks give none to write.
+    pub fn reduce<T: Element>(
+        &self,
+        stream: &Stream,
+        from: &impl Source<T>,
+        to: Option<&mut impl Target<T>>,
+        op: Op,
+        root: i32,
+    ) -> Result<()> {
+        self.finish(self.reducing(stream, from, to, op, Some(root))?).map(drop)
+    }
+
+    /// [`reduce`](Self::reduce) without waiting.
+    pub fn ireduce<T: Element>(
+        &self,
+        stream: &Stream,
+        from: &impl Source<T>,
+        to: Option<&mut impl Target<T>>,
+        op: Op,
+        root: i32,
+    ) -> Result<Request<()>> {
+        Ok(self.engine.submit(Box::new(self.reducing(stream, from, to, op, Some(root))?)))
+    }
+
+    /// Combines the blocks of all ranks, element by element, into one at every rank.
+    pub fn allreduce<T: Element>(
+        &self,
+        stream: &Stream,
+        from: &impl Source<T>,
+        to: &mut impl Target<T>,
+        op: Op,
+    ) -> Result<()> {
+        self.finish(self.reducing(stream, from, Some(to), op, None)?).map(drop)
+    }
+
+    /// [`allreduce`](Self::allreduce) without waiting.
+    pub fn iallreduce<T: Element>(
+        &self,
+        stream: &Stream,
+        from: &impl Source<T>,
+        to: &mut impl Target<T>,
+        op: Op,
+    ) -> Result<Request<()>> {
+        Ok(self.engine.submit(Box::new(self.reducing(stream, from, Some(to), op, None)?)))
+    }
+
+    /// Puts the blocks of all ranks side by side, in their order, into one at the root. Other ranks give none to write.
+    pub fn gather<T: Plain>(
+        &self,
+        stream: &Stream,
+        from: &impl Source<T>,
+        to: Option<&mut impl Target<T>>,
+        root: i32,
+    ) -> Result<()> {
+        self.finish(self.gathering(stream, from, to, root)?).map(drop)
+    }
+
+    /// [`gather`](Self::gather) without waiting.
+    pub fn igather<T: Plain>(
+        &self,
+        stream: &Stream,
+        from: &impl Source<T>,
+        to: Option<&mut impl Target<T>>,
+        root: i32,
+    ) -> Result<Request<()>> {
+        Ok(self.engine.submit(Box::new(self.gathering(stream, from, to, root)?)))
+    }
+
+    /// Gives each rank its part of the root's block. Other ranks give none to read.
+    pub fn scatter<T: Plain>(
+        &self,
+        stream: &Stream,
+        from: Option<&impl Source<T>>,
+        to: &mut impl Target<T>,
+        root: i32,
+    ) -> Result<()> {
+        self.finish(self.scattering(stream, from, to, root)?).map(drop)
+    }
+
+    /// [`scatter`](Self::scatter) without waiting.
+    pub fn iscatter<T: Plain>(
+        &self,
+        stream: &Stream,
+        from: Option<&impl Source<T>>,
+        to: &mut impl Target<T>,
+        root: i32,
+    ) -> Result<Request<()>> {
+        Ok(self.engine.submit(Box::new(self.scattering(stream, from, to, root)?)))
+    }
+
+    /// Gives each rank its part of every rank's block, in the order of the ranks.
+    pub fn alltoall<T: Plain>(&self, stream: &Stream, from: &impl Source<T>, to: &mut impl Target<T>) -> Result<()> {
+        self.finish(self.exchanging(stream, from, to)?).map(drop)
+    }
+
+    /// [`alltoall`](Self::alltoall) without waiting.
+    pub fn ialltoall<T: Plain>(
+        &self,
+        stream: &Stream,
+        from: &impl Source<T>,
+        to: &mut impl Target<T>,
+    ) -> Result<Request<()>> {
+        Ok(self.engine.submit(Box::new(self.exchanging(stream, from, to)?)))
+    }
+
+    fn broadcasting<T: Plain>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<Collective> {
+        self.ranks.check_rank(root)?;
+        let bytes = block.len() * size_of::<T>();
+        let lent = stream.lend_mut(block)?;
+        let is_root = root == self.ranks.rank;
+        let ends = if is_root { (Some(lent), None) } else { (None, Some(lent)) };
+        Ok(Collective::new(What::Broadcast { root }, ends, bytes, size_of::<T>()))
+    }
+
+    fn reducing<T: Element>(
+        &self,
+        stream: &Stream,
+        from: &impl Source<T>,
+        to: Option<&mut impl Target<T>>,
+        op: Op,
+        root: Option<i32>,
+    ) -> Result<Collective> {
+        op.check::<T>()?;
+        if let Some(root) = root {
+            self.check_root(root, to.is_some(), "is given")?;
+        }
+        let len = from.len();
+        if let Some(to) = &to {
+            exactly("what is reduced into", to.len(), len)?;
+        }
+        let to = to.map(|to| stream.lend_mut(to)).transpose()?;
+        let ends = (Some(stream.lend(from)?), to);
+        let what = What::Reduce { root, op, kind: T::kind() };
+        Ok(Collective::new(what, ends, len * size_of::<T>(), size_of::<T>()))
+    }
+
+    fn gathering<T: Plain>(
+        &self,
+        stream: &Stream,
+        from: &impl Source<T>,
+        to: Option<&mut impl Target<T>>,
+        root: i32,
+    ) -> Result<Collective> {
+        self.check_root(root, to.is_some(), "is given")?;
+        let len = from.len();
+        if let Some(to) = &to {
+            exactly("what is gathered into", to.len(), len * self.ranks.size as usize)?;
+        }
+        let to = to.map(|to| stream.lend_mut(to)).transpose()?;
+        let ends = (Some(stream.lend(from)?), to);
+        let what = What::Spread(Spread::Gather(root));
+        Ok(Collective::new(what, ends, len * size_of::<T>(), size_of::<T>()))
+    }
+
+    fn scattering<T: Plain>(
+        &self,
+        stream: &Stream,
+        from: Option<&impl Source<T>>,
+        to: &mut impl Target<T>,
+        root: i32,
+    ) -> Result<Collective> {
+        self.check_root(root, from.is_some(), "gives")?;
+        let len = to.len();
+        if let Some(from) = from {
+            exactly("what is scattered", from.len(), len * self.ranks.size as usize)?;
+        }
+        let to = stream.lend_mut(to)?;
+        let from = from.map(|from| stream.lend(from)).transpose()?;
+        let what = What::Spread(Spread::Scatter(root));
+        Ok(Collective::new(what, (from, Some(to)), len * size_of::<T>(), size_of::<T>()))
+    }
+
+    fn exchanging<T: Plain>(
+        &self,
+        stream: &Stream,
+        from: &impl Source<T>,
+        to: &mut impl Target<T>,
+    ) -> Result<Collective> {
+        let size = self.ranks.size as usize;
+        exactly("what is received from all", to.len(), from.len())?;
+        let part = from.len() / size;
+        exactly("what goes to all", from.len(), part * size)?;
+        let to = stream.lend_mut(to)?;
+        let ends = (Some(stream.lend(from)?), Some(to));
+        Ok(Collective::new(What::Spread(Spread::AllToAll), ends, part * size_of::<T>(), size_of::<T>()))
+    }
+
+    fn check_root(&self, root: i32, has_whole: bool, does: &'static str) -> Result<()> {
+        self.ranks.check_rank(root)?;
+        if has_whole == (root == self.ranks.rank) { Ok(()) } else { Err(Error::NotTheRoot { root, does }) }
+    }
+}
+
+fn exactly(what: &'static str, elements: usize, wanted: usize) -> Result<()> {
+    if elements == wanted { Ok(()) } else { Err(Error::OtherLength { what, elements, wanted }) }
+}

@@ -1,0 +1,114 @@
+//! What transfers are of: elements that MPI has a name for, and the operations that reduce them.
+
+use std::fmt;
+
+use freehold::Plain;
+use mpi::ffi;
+
+use self::sealed::Sealed;
+use crate::error::{Error, Result};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A number that MPI can reduce. No other type can be one: the library trusts the name that MPI has for it.
+pub trait Element: Plain + Sealed {
+    /// As Rust calls it.
+    const NAME: &'static str;
+    /// Whether it has bits to combine.
+    const IS_WHOLE: bool;
+    #[doc(hidden)]
+    fn kind() -> Kind;
+}
+
+/// MPI's name for an element.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Kind(pub(crate) ffi::MPI_Datatype);
+
+// SAFETY: the handle is not `Send` where the library makes it a pointer; it names a constant of the library, which no thread
+// changes.
+unsafe impl Send for Kind {}
+
+macro_rules! elements {
+    ($($element:ty, $is_whole:literal, $kind:ident;)*) => {$(
+        impl Sealed for $element {}
+
+        impl Element for $element {
+            const NAME: &'static str = stringify!($element);
+            const IS_WHOLE: bool = $is_whole;
+
+            fn kind() -> Kind {
+                // SAFETY: a constant of the library, set before the program starts.
+                Kind(unsafe { ffi::$kind })
+            }
+        }
+    )*};
+}
+
+elements! {
+    u8, true, RSMPI_UINT8_T;
+    u16, true, RSMPI_UINT16_T;
+    u32, true, RSMPI_UINT32_T;
+    u64, true, RSMPI_UINT64_T;
+    i8, true, RSMPI_INT8_T;
+    i16, true, RSMPI_INT16_T;
+    i32, true, RSMPI_INT32_T;
+    i64, true, RSMPI_INT64_T;
+    f32, false, RSMPI_FLOAT;
+    f64, false, RSMPI_DOUBLE;
+}
+
+/// How elements of several ranks become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    Sum,
+    Product,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+}
+
+impl Op {
+    /// Refuses operations on bits of what has none to combine.
+    pub(crate) fn check<T: Element>(self) -> Result<()> {
+        let is_of_bits = matches!(self, Self::And | Self::Or | Self::Xor);
+        if is_of_bits && !T::IS_WHOLE { Err(Error::NoSuchOperation { op: self, element: T::NAME }) } else { Ok(()) }
+    }
+
+    pub(crate) fn raw(self) -> ffi::MPI_Op {
+        match self {
+            // SAFETY: a constant of the library, set before the program starts.
+            Self::Sum => unsafe { ffi::RSMPI_SUM },
+            // SAFETY: as above.
+            Self::Product => unsafe { ffi::RSMPI_PROD },
+            // SAFETY: as above.
+            Self::Min => unsafe { ffi::RSMPI_MIN },
+            // SAFETY: as above.
+            Self::Max => unsafe { ffi::RSMPI_MAX },
+            // SAFETY: as above.
+            Self::And => unsafe { ffi::RSMPI_BAND },
+            // SAFETY: as above.
+            Self::Or => unsafe { ffi::RSMPI_BOR },
+            // SAFETY: as above.
+            Self::Xor => unsafe { ffi::RSMPI_BXOR },
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sum => "a sum",
+            Self::Product => "a product",
+            Self::Min => "a minimum",
+            Self::Max => "a maximum",
+            Self::And => "and",
+            Self::Or => "or",
+            Self::Xor => "exclusive or",
+        })
+    }
+}

@@ -1,0 +1,180 @@
+//! The engine: a thread that goes on with the transfers nobody waits for. Asleep while there are none.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::ranks::Ranks;
+use crate::request::{Request, Slot};
+use crate::transfer::{Order, Work, step};
+
+/// How often it asks in vain before it pauses, and for how long: the wait may be for another rank that works for seconds.
+const ROUNDS: u32 = 20_000;
+const PAUSE: Duration = Duration::from_micros(20);
+
+#[derive(Debug)]
+pub(crate) struct Engine {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    ranks: Arc<Ranks>,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    /// Of what was given to the thread, how much is not posted yet: to each rank, from any, of all.
+    sends: Vec<AtomicUsize>,
+    receives: AtomicUsize,
+    collectives: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    new: Vec<Task>,
+    is_closing: bool,
+}
+
+struct Task {
+    work: Box<dyn Work>,
+    slot: Arc<Slot>,
+    is_posted: bool,
+}
+
+impl std::fmt::Debug for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.work.title())
+    }
+}
+
+impl Engine {
+    pub(crate) fn start(ranks: &Arc<Ranks>) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            ranks: ranks.clone(),
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            sends: (0..ranks.size).map(|_| AtomicUsize::new(0)).collect(),
+            receives: AtomicUsize::new(0),
+            collectives: AtomicUsize::new(0),
+        });
+        let run = {
+            let shared = shared.clone();
+            move || shared.run()
+        };
+        let thread = thread::Builder::new().name("freehold-mpi".into()).spawn(run);
+        let thread = thread.map_err(|error| Error::NoThread { said: error.to_string().into() })?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Whether nothing that was given to the thread is to be posted before work of this order.
+    #[inline]
+    pub(crate) fn is_clear(&self, order: Order) -> bool {
+        self.shared.unposted(order).is_none_or(|unposted| unposted.load(Ordering::Acquire) == 0)
+    }
+
+    pub(crate) fn submit<R>(&self, work: Box<dyn Work>) -> Request<R> {
+        let slot = Slot::new();
+        if let Some(unposted) = self.shared.unposted(work.order()) {
+            unposted.fetch_add(1, Ordering::AcqRel);
+        }
+        self.shared.queue().new.push(Task { work, slot: slot.clone(), is_posted: false });
+        self.shared.wake.notify_one();
+        Request::new(slot, self.shared.ranks.clone())
+    }
+
+    /// Waits until all that was given to the thread is over. Whether it was open.
+    pub(crate) fn close(&mut self) -> bool {
+        self.shared.queue().is_closing = true;
+        self.shared.wake.notify_one();
+        let Some(thread) = self.thread.take() else { return false };
+        thread.join().expect("the thread for transfers does not panic");
+        true
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unposted(&self, order: Order) -> Option<&AtomicUsize> {
+        match order {
+            Order::Send { to } => Some(&self.sends[to as usize]),
+            Order::Receive { .. } => Some(&self.receives),
+            Order::Collective => Some(&self.collectives),
+            Order::Free => None,
+        }
+    }
+
+    fn run(&self) {
+        let mut tasks = Vec::new();
+        let mut rounds = 0;
+        while self.take_new(&mut tasks) {
+            if self.round(&mut tasks) {
+                rounds = 0;
+            } else if rounds < ROUNDS {
+                rounds += 1;
+                thread::yield_now();
+            } else {
+                thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    /// Takes what was submitted, and waits for some where there is nothing to do. Not, if no more comes.
+    fn take_new(&self, tasks: &mut Vec<Task>) -> bool {
+        let mut queue = self.queue();
+        loop {
+            tasks.append(&mut queue.new);
+            if !tasks.is_empty() {
+                return true;
+            }
+            if queue.is_closing {
+                return false;
+            }
+            queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Goes on with each task that may. Whether anything happened.
+    fn round(&self, tasks: &mut Vec<Task>) -> bool {
+        let has_news = self.ranks.watch.ask();
+        let mut waiting: Vec<Order> = Vec::new();
+        let mut has_changed = false;
+        tasks.retain_mut(|task| {
+            let order = task.work.order();
+            if !task.is_posted && waiting.iter().any(|&earlier| order.is_behind(earlier)) {
+                waiting.push(order);
+                return true;
+            }
+            let ended = step(&mut *task.work, &self.ranks, has_news);
+            if !task.is_posted && (ended.is_some() || task.work.is_posted()) {
+                task.is_posted = true;
+                has_changed = true;
+                if let Some(unposted) = self.unposted(order) {
+                    unposted.fetch_sub(1, Ordering::AcqRel);
+                }
+            }
+            if !task.is_posted {
+                waiting.push(order);
+            }
+            match ended {
+                None => true,
+                Some(ended) => {
+                    has_changed = true;
+                    task.slot.end(ended, &self.ranks);
+                    false
+                }
+            }
+        });
+        has_changed
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

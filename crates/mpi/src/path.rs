@@ -1,0 +1,84 @@
+//! Which path transfers take, and why: what the environment says, what the device is, and what a probe found. All ranks take one.
+
+use crate::error::{Error, Result};
+use crate::probe::{self, Finding};
+use crate::raw::{Comm, Library};
+use crate::settings::{Path, Settings};
+
+/// The paths of all ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Of messages, and of one-sided transfers.
+    pub transfers: Path,
+    /// Of what all ranks do together: these read and write memory in the library itself.
+    pub collectives: Path,
+    /// In words.
+    pub why: String,
+}
+
+/// What one rank says to the others.
+const WORDS_BYTES: usize = 240;
+
+/// Decides, with all ranks.
+pub(crate) fn choose(
+    library: &Library,
+    comm: Comm,
+    settings: &Settings,
+    is_host_visible: bool,
+    device: &str,
+) -> Result<Choice> {
+    let mine = (settings.path, is_host_visible);
+    let all = library.gather_all(comm, &encode(mine))?;
+    if all.iter().any(|other| other[0] != encode(mine)[0]) {
+        return Err(Error::Disagreement { what: "FREEHOLD_MPI is not the same at all" });
+    }
+    let all_visible = all.iter().all(|other| other[1] == 1);
+    let (transfers, why) = match settings.path {
+        Some(path) => (path, format!("FREEHOLD_MPI={} says so", path.name())),
+        None if all_visible => {
+            (Path::Direct, "the host sees the device's memory, so that every library can use it".to_owned())
+        }
+        None => return probed(library, comm, device),
+    };
+    let collectives = if transfers == Path::Direct && all_visible { Path::Direct } else { Path::Staged };
+    Ok(Choice { transfers, collectives, why })
+}
+
+fn encode((path, is_host_visible): (Option<Path>, bool)) -> [u8; 2] {
+    let path = match path {
+        None => 0,
+        Some(Path::Direct) => 1,
+        Some(Path::Staged) => 2,
+        Some(Path::Shared) => 3,
+    };
+    [path, u8::from(is_host_visible)]
+}
+
+/// Probes, once a machine, and takes what holds at all.
+fn probed(library: &Library, comm: Comm, device: &str) -> Result<Choice> {
+    let machine = library.machine(comm)?;
+    let (place, _) = library.rank_and_size(machine)?;
+    let finding = if place == 0 { probe::find(device) } else { Finding::NONE_NEEDED };
+    let mut words = [0; WORDS_BYTES];
+    words[0] = u8::from(finding.takes_messages);
+    words[1] = u8::from(finding.takes_reductions);
+    let text = finding.why.as_bytes();
+    let length = text.len().min(WORDS_BYTES - 3);
+    words[2] = length as u8;
+    words[3..3 + length].copy_from_slice(&text[..length]);
+    let all = library.gather_all(comm, &words)?;
+    let takes = |at: usize| all.iter().all(|words| words[at] == 1);
+    // Of the machine that refuses, or else of the first.
+    let deciding = all.iter().find(|words| words[0] == 0).unwrap_or(&all[0]);
+    let length = usize::from(deciding[2]).min(WORDS_BYTES - 3);
+    let why = String::from_utf8_lossy(&deciding[3..3 + length]).into_owned();
+    // Shared where ranks can, which is found out next.
+    let transfers = if takes(0) { Path::Direct } else { Path::Shared };
+    let collectives = if takes(0) && takes(1) { Path::Direct } else { Path::Staged };
+    Ok(Choice { transfers, collectives, why })
+}
+
+/// Whether any rank says so.
+pub(crate) fn any(library: &Library, comm: Comm, mine: bool) -> Result<bool> {
+    Ok(library.gather_all(comm, &[u8::from(mine)])?.contains(&[1]))
+}

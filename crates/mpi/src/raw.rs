@@ -1,0 +1,473 @@
+//! The calls of MPI: every one is here, with its code turned into an error. Knows nothing of devices: memory is an address and
+//! a length, which the caller answers for.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mpi::ffi;
+
+use crate::element::{Kind, Op};
+use crate::error::{Error, Result};
+
+/// The longest message of bytes that one count tells; a longer one is made of pieces of `PIECE_BYTES`.
+const COUNT_BYTES_MAX: usize = c_int::MAX as usize;
+const PIECE_BYTES: usize = 1 << 30;
+
+/// A communicator.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Comm(ffi::MPI_Comm);
+
+// SAFETY: the handle is not `Send` where the library makes it a pointer; it is a name, which only the library follows, and the
+// library is called by several threads as it says that it bears.
+unsafe impl Send for Comm {}
+// SAFETY: as above.
+unsafe impl Sync for Comm {}
+
+/// A call of the library's that is not complete.
+#[derive(Debug)]
+pub(crate) struct Pending(ffi::MPI_Request);
+
+// SAFETY: as for `Comm`; one thread at a time has it.
+unsafe impl Send for Pending {}
+
+/// What a completed receipt tells.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Status {
+    pub(crate) source: i32,
+    pub(crate) tag: i32,
+    pub(crate) bytes: usize,
+}
+
+/// What the library answered other than success.
+#[derive(Clone, Debug)]
+pub(crate) struct Code {
+    pub(crate) is_truncation: bool,
+    pub(crate) said: Box<str>,
+    /// Of the message, where one came that did not fit.
+    pub(crate) status: Status,
+}
+
+/// Memory for a transfer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+}
+
+impl Memory {
+    pub(crate) fn of<T>(slice: &[T]) -> Self {
+        Self { address: slice.as_ptr().addr() as u64, bytes: size_of_val(slice) }
+    }
+
+    pub(crate) fn part(self, start: usize, bytes: usize) -> Self {
+        assert!(start + bytes <= self.bytes, "a part of memory lies within it");
+        Self { address: self.address + start as u64, bytes }
+    }
+
+    fn start(self) -> *mut c_void {
+        std::ptr::with_exposed_provenance_mut(self.address as usize)
+    }
+}
+
+/// How threads may call the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// All at once.
+    Multiple,
+    /// One at a time.
+    Serialized,
+}
+
+/// The library, initialised. One a process.
+#[derive(Debug)]
+pub(crate) struct Library {
+    /// Held around each call, where threads take turns.
+    turn: Option<Mutex<()>>,
+    pub(crate) tag_max: i32,
+}
+
+type Coded<T> = std::result::Result<T, Code>;
+
+impl Library {
+    pub(crate) fn initialise(wanted: Threads) -> Result<Self> {
+        let mut is_initialised = 0;
+        // SAFETY: this may be called at any time, and writes one number.
+        let asked = unsafe { ffi::MPI_Initialized(&mut is_initialised) };
+        told("MPI_Initialized", asked)?;
+        if is_initialised != 0 {
+            return Err(Error::Initialised);
+        }
+        // SAFETY: a constant of the library.
+        let multiple = unsafe { ffi::RSMPI_THREAD_MULTIPLE };
+        // SAFETY: as above.
+        let serialized = unsafe { ffi::RSMPI_THREAD_SERIALIZED };
+        let required = if wanted == Threads::Multiple { multiple } else { serialized };
+        let mut provided = 0;
+        // SAFETY: no thread of this crate calls the library yet; it takes no arguments of the program's, and writes one number.
+        let begun = unsafe { ffi::MPI_Init_thread(null_mut(), null_mut(), required, &mut provided) };
+        told("MPI_Init_thread", begun)?;
+        if provided < serialized {
+            return Err(Error::ThreadsRefused { provided: "MPI_THREAD_FUNNELED or less" });
+        }
+        let turn = (wanted == Threads::Serialized || provided < multiple).then(Mutex::default);
+        let library = Self { turn, tag_max: 0 };
+        library.return_errors(world())?;
+        let tag_max = library.tag_max_of(world())?;
+        Ok(Self { tag_max, ..library })
+    }
+
+    /// Whether several threads call at once.
+    pub(crate) fn threads(&self) -> Threads {
+        if self.turn.is_some() { Threads::Serialized } else { Threads::Multiple }
+    }
+
+    fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        self.turn.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn return_errors(&self, comm: Comm) -> Result<()> {
+        let _turn = self.turn();
+        // SAFETY: a constant of the library.
+        let handler = unsafe { ffi::RSMPI_ERRORS_RETURN };
+        // SAFETY: the communicator is live.
+        told("MPI_Comm_set_errhandler", unsafe { ffi::MPI_Comm_set_errhandler(comm.0, handler) })
+    }
+
+    fn tag_max_of(&self, comm: Comm) -> Result<i32> {
+        let _turn = self.turn();
+        let (mut value, mut is_there) = (null_mut::<c_void>(), 0);
+        let (key, to) = (ffi::MPI_TAG_UB as c_int, (&raw mut value).cast());
+        // SAFETY: the library writes the address of a number of its own to `value`.
+        told("MPI_Comm_get_attr", unsafe { ffi::MPI_Comm_get_attr(comm.0, key, to, &mut is_there) })?;
+        assert!(is_there != 0 && !value.is_null(), "every library has this attribute, which is a number's address");
+        // SAFETY: the attribute is the address of an `int` that lives as long as the library.
+        Ok(unsafe { value.cast::<c_int>().read() })
+    }
+
+    /// Another communicator of the same ranks, whose messages no other sees. All ranks call this.
+    pub(crate) fn duplicate(&self, comm: Comm) -> Result<Comm> {
+        let mut new = comm.0;
+        {
+            let _turn = self.turn();
+            // SAFETY: the communicator is live, and `new` outlives the call.
+            told("MPI_Comm_dup", unsafe { ffi::MPI_Comm_dup(comm.0, &mut new) })?;
+        }
+        self.return_errors(Comm(new))?;
+        Ok(Comm(new))
+    }
+
+    /// The ranks of one machine among those of `comm`. All ranks call this.
+    pub(crate) fn machine(&self, comm: Comm) -> Result<Comm> {
+        let mut new = comm.0;
+        let _turn = self.turn();
+        // SAFETY: a constant of the library.
+        let kind = unsafe { ffi::RSMPI_COMM_TYPE_SHARED };
+        // SAFETY: as above.
+        let info = unsafe { ffi::RSMPI_INFO_NULL };
+        // SAFETY: the communicator is live, and `new` outlives the call.
+        told("MPI_Comm_split_type", unsafe { ffi::MPI_Comm_split_type(comm.0, kind, 0, info, &mut new) })?;
+        Ok(Comm(new))
+    }
+
+    pub(crate) fn rank_and_size(&self, comm: Comm) -> Result<(i32, i32)> {
+        let _turn = self.turn();
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: the communicator is live, and the library writes one number.
+        told("MPI_Comm_rank", unsafe { ffi::MPI_Comm_rank(comm.0, &mut rank) })?;
+        // SAFETY: as above.
+        told("MPI_Comm_size", unsafe { ffi::MPI_Comm_size(comm.0, &mut size) })?;
+        Ok((rank, size))
+    }
+
+    /// Begins to send memory.
+    ///
+    /// # Safety
+    /// The memory is readable by the library, and stays as it is until the call is complete.
+    pub(crate) unsafe fn isend(&self, comm: Comm, memory: Memory, to: i32, tag: i32) -> Coded<Pending> {
+        let _turn = self.turn();
+        let shape = Shape::of(memory.bytes)?;
+        let mut request = null_request();
+        // SAFETY: the caller vouches for the memory, which is as long as its shape; rank and tag are numbers.
+        let code = unsafe { ffi::MPI_Isend(memory.start(), shape.count, shape.kind, to, tag, comm.0, &mut request) };
+        coded(code).map(|()| Pending(request))
+    }
+
+    /// Sends memory, and waits until it may be changed.
+    ///
+    /// # Safety
+    /// The memory is readable by the library.
+    #[inline]
+    pub(crate) unsafe fn send_short(&self, comm: Comm, memory: Memory, to: i32, tag: i32) -> Coded<()> {
+        let _turn = self.turn();
+        // SAFETY: a constant of the library.
+        let kind = unsafe { ffi::RSMPI_UINT8_T };
+        // SAFETY: the caller vouches for the memory; a short message has a count.
+        let code = unsafe { ffi::MPI_Send(memory.start(), memory.bytes as c_int, kind, to, tag, comm.0) };
+        coded(code)
+    }
+
+    /// Begins to receive into memory.
+    ///
+    /// # Safety
+    /// The memory is writable by the library, and nobody else's until the call is complete.
+    pub(crate) unsafe fn irecv(&self, comm: Comm, memory: Memory, from: i32, tag: i32) -> Coded<Pending> {
+        let _turn = self.turn();
+        let shape = Shape::of(memory.bytes)?;
+        let mut request = null_request();
+        // SAFETY: the caller vouches for the memory, which is as long as its shape; rank and tag are numbers.
+        let code = unsafe { ffi::MPI_Irecv(memory.start(), shape.count, shape.kind, from, tag, comm.0, &mut request) };
+        coded(code).map(|()| Pending(request))
+    }
+
+    /// Whether a call is complete. After an error it is, too.
+    pub(crate) fn test(&self, pending: &mut Pending) -> Coded<Option<Status>> {
+        let (mut is_done, mut status) = (0, empty_status());
+        let _turn = self.turn();
+        // SAFETY: the request is live or null, and both places outlive the call.
+        let tested = coded(unsafe { ffi::MPI_Test(&mut pending.0, &mut is_done, &mut status) });
+        let (source, tag) = (status.MPI_SOURCE, status.MPI_TAG);
+        tested.map_err(|code| Code { status: Status { source, tag, bytes: 0 }, ..code })?;
+        if is_done == 0 {
+            return Ok(None);
+        }
+        let mut bytes = 0;
+        // SAFETY: a constant of the library.
+        let kind = unsafe { ffi::RSMPI_UINT8_T };
+        // SAFETY: the status is of a complete call; the library writes one number.
+        coded(unsafe { ffi::MPI_Get_elements_x(&status, kind, &mut bytes) })?;
+        let bytes = usize::try_from(bytes).unwrap_or(0);
+        Ok(Some(Status { source, tag, bytes }))
+    }
+
+    /// Gives up a send or a receipt. Whether the library is done with its memory.
+    pub(crate) fn cancel(&self, mut pending: Pending) -> bool {
+        {
+            let _turn = self.turn();
+            // SAFETY: the request is of a send or a receipt that is not complete.
+            if coded(unsafe { ffi::MPI_Cancel(&mut pending.0) }).is_err() {
+                return false;
+            }
+        }
+        // Cancelling is local: what can be taken back is so after some calls.
+        (0..1000).any(|_| !matches!(self.test(&mut pending), Ok(None)))
+    }
+
+    /// # Safety
+    /// As for [`irecv`](Self::irecv) at ranks other than the root, as for [`isend`](Self::isend) there.
+    pub(crate) unsafe fn ibroadcast(&self, comm: Comm, memory: Memory, root: i32) -> Coded<Pending> {
+        let _turn = self.turn();
+        let shape = Shape::of(memory.bytes)?;
+        let mut request = null_request();
+        // SAFETY: the caller vouches for the memory, which is as long as its shape.
+        let code = unsafe { ffi::MPI_Ibcast(memory.start(), shape.count, shape.kind, root, comm.0, &mut request) };
+        coded(code).map(|()| Pending(request))
+    }
+
+    /// # Safety
+    /// As for [`isend`](Self::isend) and [`irecv`](Self::irecv) with `from` and `to`, each of `count` elements; the latter at
+    /// the root alone.
+    pub(crate) unsafe fn ireduce(
+        &self,
+        comm: Comm,
+        (from, to): (Memory, Memory),
+        (count, kind, op): (usize, Kind, Op),
+        root: Option<i32>,
+    ) -> Coded<Pending> {
+        let count = c_int::try_from(count).expect("pieces of reductions are short");
+        let mut request = null_request();
+        let _turn = self.turn();
+        let (from, to) = (from.start(), to.start());
+        let code = match root {
+            // SAFETY: the caller vouches for both memories, which hold `count` elements of `kind`.
+            Some(root) => unsafe { ffi::MPI_Ireduce(from, to, count, kind.0, op.raw(), root, comm.0, &mut request) },
+            // SAFETY: as above.
+            None => unsafe { ffi::MPI_Iallreduce(from, to, count, kind.0, op.raw(), comm.0, &mut request) },
+        };
+        coded(code).map(|()| Pending(request))
+    }
+
+    /// # Safety
+    /// As for [`isend`](Self::isend) and [`irecv`](Self::irecv): `part_bytes` of one memory at each rank, and as many for
+    /// each rank of the other, at the root for [`Spread::Gather`] and [`Spread::Scatter`], everywhere for `AllToAll`.
+    pub(crate) unsafe fn ispread(
+        &self,
+        comm: Comm,
+        spread: Spread,
+        (from, to): (Memory, Memory),
+        part_bytes: usize,
+    ) -> Coded<Pending> {
+        let count = c_int::try_from(part_bytes).expect("pieces that are spread are short");
+        let mut request = null_request();
+        let _turn = self.turn();
+        // SAFETY: a constant of the library.
+        let kind = unsafe { ffi::RSMPI_UINT8_T };
+        let (from, to) = (from.start(), to.start());
+        let code = match spread {
+            // SAFETY: the caller vouches for both memories, of the lengths that the counts tell.
+            Spread::Gather(root) => unsafe {
+                ffi::MPI_Igather(from, count, kind, to, count, kind, root, comm.0, &mut request)
+            },
+            // SAFETY: as above.
+            Spread::Scatter(root) => unsafe {
+                ffi::MPI_Iscatter(from, count, kind, to, count, kind, root, comm.0, &mut request)
+            },
+            // SAFETY: as above.
+            Spread::AllToAll => unsafe { ffi::MPI_Ialltoall(from, count, kind, to, count, kind, comm.0, &mut request) },
+        };
+        coded(code).map(|()| Pending(request))
+    }
+
+    /// What every rank says, by rank. All ranks call this; it waits for them.
+    pub(crate) fn gather_all<const N: usize>(&self, comm: Comm, mine: &[u8; N]) -> Result<Vec<[u8; N]>> {
+        let (_, size) = self.rank_and_size(comm)?;
+        let mut all = vec![[0; N]; size as usize];
+        let _turn = self.turn();
+        // SAFETY: a constant of the library.
+        let kind = unsafe { ffi::RSMPI_UINT8_T };
+        let (count, from, to) = (N as c_int, mine.as_ptr().cast(), all.as_mut_ptr().cast());
+        // SAFETY: `mine` has N bytes, `all` as many for each rank; both outlive the call, which waits.
+        told("MPI_Allgather", unsafe { ffi::MPI_Allgather(from, count, kind, to, count, kind, comm.0) })?;
+        Ok(all)
+    }
+
+    /// Begins to wait for all ranks.
+    pub(crate) fn ibarrier(&self, comm: Comm) -> Coded<Pending> {
+        let mut request = null_request();
+        let _turn = self.turn();
+        // SAFETY: the communicator is live.
+        coded(unsafe { ffi::MPI_Ibarrier(comm.0, &mut request) }).map(|()| Pending(request))
+    }
+
+    /// Gives a communicator back. All ranks call this.
+    pub(crate) fn free(&self, comm: Comm) -> Result<()> {
+        let mut comm = comm.0;
+        let _turn = self.turn();
+        // SAFETY: the communicator was made by `duplicate`, and the caller uses it no more.
+        told("MPI_Comm_free", unsafe { ffi::MPI_Comm_free(&mut comm) })
+    }
+
+    /// Ends the library, for all ranks.
+    pub(crate) fn finalise(&self) -> Result<()> {
+        let _turn = self.turn();
+        // SAFETY: the caller is the owner of the library, and no other thread calls it any more.
+        told("MPI_Finalize", unsafe { ffi::MPI_Finalize() })
+    }
+}
+
+/// How parts of one rank's memory and those of others belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spread {
+    Gather(i32),
+    Scatter(i32),
+    AllToAll,
+}
+
+/// What the library calls itself, which it tells before it is initialised too.
+pub(crate) fn library_name() -> String {
+    let mut text = vec![0_u8; 8192];
+    let mut length = 0;
+    // SAFETY: the library writes at most MPI_MAX_LIBRARY_VERSION_STRING bytes, of which there are 8192 at the most in any.
+    let code = unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast::<c_char>(), &mut length) };
+    if code != 0 {
+        return "an MPI library without a name".to_owned();
+    }
+    text.truncate(usize::try_from(length).unwrap_or(0));
+    let text = String::from_utf8_lossy(&text);
+    // Some add a page about their build.
+    let line = text.lines().next().unwrap_or_default().trim_end_matches('\0');
+    line.split(", package").next().unwrap_or(line).replace('\t', " ").trim().to_owned()
+}
+
+/// All ranks.
+pub(crate) fn world() -> Comm {
+    // SAFETY: a constant of the library.
+    Comm(unsafe { ffi::RSMPI_COMM_WORLD })
+}
+
+pub(crate) fn any_source() -> i32 {
+    // SAFETY: a constant of the library.
+    unsafe { ffi::RSMPI_ANY_SOURCE }
+}
+
+pub(crate) fn any_tag() -> i32 {
+    // SAFETY: a constant of the library.
+    unsafe { ffi::RSMPI_ANY_TAG }
+}
+
+/// How a length of bytes is told: a count of a type.
+struct Shape {
+    count: c_int,
+    kind: ffi::MPI_Datatype,
+    /// Whether the type was made for this.
+    is_made: bool,
+}
+
+impl Shape {
+    fn of(bytes: usize) -> Coded<Self> {
+        // SAFETY: a constant of the library.
+        let byte = unsafe { ffi::RSMPI_UINT8_T };
+        if bytes <= COUNT_BYTES_MAX {
+            return Ok(Self { count: bytes as c_int, kind: byte, is_made: false });
+        }
+        let (pieces, rest) = (bytes / PIECE_BYTES, bytes % PIECE_BYTES);
+        let mut piece = byte;
+        // SAFETY: the library writes one handle.
+        coded(unsafe { ffi::MPI_Type_contiguous(PIECE_BYTES as c_int, byte, &mut piece) })?;
+        let (counts, kinds) = ([pieces as c_int, rest as c_int], [piece, byte]);
+        let places = [0, (pieces * PIECE_BYTES) as ffi::MPI_Aint];
+        let mut kind = byte;
+        // SAFETY: three lists of two, which outlive the call; the library writes one handle.
+        coded(unsafe { ffi::MPI_Type_create_struct(2, counts.as_ptr(), places.as_ptr(), kinds.as_ptr(), &mut kind) })?;
+        // SAFETY: the type was just made, and is used by the one above, which keeps what it needs.
+        coded(unsafe { ffi::MPI_Type_free(&mut piece) })?;
+        // SAFETY: the type was just made.
+        coded(unsafe { ffi::MPI_Type_commit(&mut kind) })?;
+        Ok(Self { count: 1, kind, is_made: true })
+    }
+}
+
+impl Drop for Shape {
+    fn drop(&mut self) {
+        if self.is_made {
+            // SAFETY: the type was made here; calls that use it and are not complete keep it.
+            let freed = unsafe { ffi::MPI_Type_free(&mut self.kind) };
+            debug_assert_eq!(freed, 0, "a type that was made can be given back");
+        }
+    }
+}
+
+fn null_request() -> ffi::MPI_Request {
+    // SAFETY: a constant of the library.
+    unsafe { ffi::RSMPI_REQUEST_NULL }
+}
+
+fn empty_status() -> ffi::MPI_Status {
+    // SAFETY: a status is numbers, all of which may be zero.
+    unsafe { std::mem::zeroed() }
+}
+
+#[inline]
+fn coded(code: c_int) -> Coded<()> {
+    if code == 0 { Ok(()) } else { Err(explained(code)) }
+}
+
+#[cold]
+fn explained(code: c_int) -> Code {
+    let mut class = code;
+    // SAFETY: the library writes one number.
+    let classed = unsafe { ffi::MPI_Error_class(code, &mut class) };
+    let mut text = [0_u8; 1024];
+    let mut length = 0;
+    // SAFETY: the library writes at most MPI_MAX_ERROR_STRING bytes, of which there are 512 at the most in any.
+    let described = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &mut length) };
+    let length = usize::try_from(length).unwrap_or(0).min(text.len());
+    let said =
+        if described == 0 { String::from_utf8_lossy(&text[..length]).into_owned() } else { format!("code {code}") };
+    let is_truncation = classed == 0 && class == ffi::MPI_ERR_TRUNCATE as c_int;
+    Code { is_truncation, said: said.into(), status: Status::default() }
+}
+
+fn told(call: &'static str, code: c_int) -> Result<()> {
+    coded(code).map_err(|code| Error::Library { call, said: code.said })
+}

@@ -1,0 +1,142 @@
+//! Transfers as work that goes on a little each time it is asked to, and never waits. Who asks is the caller of a blocking call, or
+//! the engine's thread.
+
+mod envelope;
+pub(crate) mod receive;
+pub(crate) mod send;
+mod shared;
+
+use std::collections::VecDeque;
+
+use freehold::Event;
+
+use crate::copies::Buffer;
+use crate::error::{Error, Failed, Result};
+use crate::ranks::Ranks;
+use crate::raw::{Code, Pending};
+
+/// What arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    pub source: i32,
+    pub tag: i32,
+    pub bytes: usize,
+}
+
+impl Received {
+    /// How many elements that is; bytes that are no whole one are not counted.
+    pub fn len<T>(&self) -> usize {
+        self.bytes.checked_div(size_of::<T>()).unwrap_or(0)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// What work other than a receipt returns.
+    pub(crate) const NOTHING: Self = Self { source: -1, tag: -1, bytes: 0 };
+}
+
+/// With which other work it is posted in the order of the calls: messages between two ranks do not overtake each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Send {
+        to: i32,
+    },
+    /// None: from any.
+    Receive {
+        from: Option<i32>,
+    },
+    Collective,
+    /// With none.
+    Free,
+}
+
+impl Order {
+    pub(crate) fn is_behind(self, earlier: Self) -> bool {
+        match (self, earlier) {
+            (Self::Send { to }, Self::Send { to: other }) => to == other,
+            (Self::Receive { from: Some(from) }, Self::Receive { from: Some(other) }) => from == other,
+            (Self::Receive { .. }, Self::Receive { .. }) | (Self::Collective, Self::Collective) => true,
+            _ => false,
+        }
+    }
+}
+
+/// A transfer that is under way. Its memory is lent for as long as it lives.
+pub(crate) trait Work: Send {
+    fn order(&self) -> Order;
+
+    /// Whether later work may be posted.
+    fn is_posted(&self) -> bool;
+
+    /// Goes on as far as it can: what arrived, when it is over. It is not asked again then, nor after an error.
+    fn advance(&mut self, ranks: &Ranks) -> Result<Option<Received>>;
+
+    /// The rank among those that died without which this cannot end.
+    fn lacks(&self, ranks: &Ranks) -> Option<i32>;
+
+    /// What it is called if it fails.
+    fn title(&self) -> Failed;
+
+    /// Gives up: nothing of it is under way any more when this returns.
+    fn give_up(&mut self, ranks: &Ranks);
+}
+
+/// Goes on with work, and gives it up where it fails, or where a rank that it needs has died.
+pub(crate) fn step(work: &mut dyn Work, ranks: &Ranks, has_news: bool) -> Option<Result<Received>> {
+    let outcome = match work.advance(ranks) {
+        Ok(None) if has_news => match work.lacks(ranks) {
+            None => return None,
+            Some(rank) => Err(Error::RankDied(Box::new(Failed { rank: Some(rank), ..work.title() }))),
+        },
+        Ok(None) => return None,
+        Ok(Some(received)) => return Some(Ok(received)),
+        Err(error) => Err(error),
+    };
+    work.give_up(ranks);
+    Some(outcome)
+}
+
+/// One buffer on its way.
+#[derive(Debug)]
+struct Flight {
+    buffer: Buffer,
+    /// Where its bytes lie in the memory of the transfer.
+    start: usize,
+    bytes: usize,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Nothing is to be copied, or it has been.
+    Ready,
+    Copying(Event),
+    Moving(Pending),
+}
+
+/// Gives up what is on its way.
+fn ground(flights: &mut VecDeque<Flight>, ranks: &Ranks) {
+    let mut is_copying = false;
+    for flight in flights.drain(..) {
+        match flight.stage {
+            Stage::Ready => {}
+            Stage::Copying(_) => is_copying = true,
+            Stage::Moving(pending) => {
+                if !ranks.library.cancel(pending) {
+                    flight.buffer.abandon();
+                }
+            }
+        }
+    }
+    if is_copying && let Err(error) = ranks.copies.settle() {
+        // A device whose copies cannot be waited for has failed, and runs none of them any more.
+        ranks.trouble(error);
+    }
+}
+
+/// The error of a transfer that the library refused.
+pub(crate) fn refused(title: Failed, code: Code) -> Error {
+    Error::Failed(Box::new(Failed { said: code.said, ..title }))
+}

@@ -1,0 +1,177 @@
+//! Windows: blocks that other ranks write to and read from by themselves. The engine's thread of the rank that has the block serves
+//! them, so that its program takes no part between the ends of an epoch.
+
+mod service;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use freehold::{Block, Plain, Source, Stream, Target};
+
+use self::service::{Asked, Asking, Counting, Serving, UNKNOWN};
+use crate::error::{Error, Result};
+use crate::raw::Comm;
+use crate::request::Request;
+use crate::transfer::Work;
+use crate::transfer::receive::Receive;
+use crate::transfer::send::Send;
+use crate::world::World;
+
+/// A block of each rank that the others reach. Its own rank has it as ever, but during an [`Epoch`].
+#[derive(Debug)]
+pub struct Window<'w, T> {
+    world: &'w World,
+    block: Block<T>,
+    /// For what is asked, and for what is moved.
+    requests: Comm,
+    data: Comm,
+    /// The elements of each rank's block.
+    lens: Vec<usize>,
+}
+
+/// The time in which ranks write to each other's windows and read from them. It ends for all together.
+#[derive(Debug)]
+#[must_use = "an epoch that is dropped ends, and `World::troubles` tells if it failed"]
+pub struct Epoch<'a, 'w, T> {
+    window: &'a mut Window<'w, T>,
+    serving: Option<Request<()>>,
+    expected: Arc<AtomicU64>,
+    /// What was asked of each rank.
+    counts: Vec<AtomicU64>,
+    under_way: Mutex<Vec<Request<()>>>,
+}
+
+impl World {
+    /// Makes a window of a block at each rank, of any length. All ranks call this.
+    ///
+    /// # Errors
+    /// [`Error::Library`].
+    pub fn window<T: Plain>(&self, block: Block<T>) -> Result<Window<'_, T>> {
+        let library = &self.ranks.library;
+        let (requests, data) = (library.duplicate(self.ranks.data)?, library.duplicate(self.ranks.data)?);
+        let lens = library.gather_all(requests, &(block.len() as u64).to_le_bytes())?;
+        let lens = lens.into_iter().map(|len| u64::from_le_bytes(len) as usize).collect();
+        Ok(Window { world: self, block, requests, data, lens })
+    }
+}
+
+impl<'w, T: Plain> Window<'w, T> {
+    pub fn block(&self) -> &Block<T> {
+        &self.block
+    }
+
+    pub fn block_mut(&mut self) -> &mut Block<T> {
+        &mut self.block
+    }
+
+    /// Opens the window to others, behind the work that uses the block. All ranks call this; nobody waits.
+    ///
+    /// # Errors
+    /// As for [`Stream::lend_mut`].
+    pub fn open(&mut self, stream: &Stream) -> Result<Epoch<'_, 'w, T>> {
+        let lent = stream.lend_mut(&mut self.block)?;
+        let expected = Arc::new(AtomicU64::new(UNKNOWN));
+        let serving = Serving::new(self.requests, self.data, lent, expected.clone());
+        let serving = Some(self.world.engine.submit(Box::new(serving)));
+        let counts = self.lens.iter().map(|_| AtomicU64::new(0)).collect();
+        Ok(Epoch { window: self, serving, expected, counts, under_way: Mutex::default() })
+    }
+
+    /// The block again. All ranks call this.
+    ///
+    /// # Errors
+    /// [`Error::Library`].
+    pub fn close(self) -> Result<Block<T>> {
+        let Self { world, block, requests, data, .. } = self;
+        world.ranks.library.free(requests)?;
+        world.ranks.library.free(data)?;
+        Ok(block)
+    }
+}
+
+impl<T: Plain> Epoch<'_, '_, T> {
+    /// Writes a block, or a part of one, to a rank's window, from element `start` on. It is there when the epoch has ended; work that
+    /// changes `from` later waits on the device until it was read.
+    ///
+    /// # Errors
+    /// [`Error::OutsideOfWindow`]. What goes wrong later, the end of the epoch tells.
+    pub fn put(&self, stream: &Stream, from: &impl Source<T>, rank: i32, start: usize) -> Result<()> {
+        let asked = self.asked(false, rank, start, from.len())?;
+        let lent = stream.lend(from)?;
+        let data = self.window.data;
+        let moving: Box<dyn Work> = Box::new(Send::new(data, rank, asked.tag, Some(lent)));
+        self.ask(rank, asked, moving);
+        Ok(())
+    }
+
+    /// Reads from a rank's window, from element `start` on, into a block or a part of one. It is there when the epoch has ended; work
+    /// that uses `into` later waits on the device for it.
+    ///
+    /// # Errors
+    /// [`Error::OutsideOfWindow`]. What goes wrong later, the end of the epoch tells.
+    pub fn get(&self, stream: &Stream, into: &mut impl Target<T>, rank: i32, start: usize) -> Result<()> {
+        let asked = self.asked(true, rank, start, into.len())?;
+        let lent = stream.lend_mut(into)?;
+        let data = self.window.data;
+        let moving: Box<dyn Work> = Box::new(Receive::new(data, Some(rank), Some(asked.tag), lent));
+        self.ask(rank, asked, moving);
+        Ok(())
+    }
+
+    /// Ends the epoch, with all ranks: what was put and got is there. This waits.
+    ///
+    /// # Errors
+    /// The first that went wrong in this rank. What was to be written is refused to readers until it is written whole.
+    pub fn close(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn asked(&self, is_get: bool, rank: i32, start: usize, elements: usize) -> Result<Asked> {
+        let ranks = &self.window.world.ranks;
+        ranks.check_rank(rank)?;
+        let len = self.window.lens[rank as usize];
+        if start.checked_add(elements).is_none_or(|end| end > len) {
+            return Err(Error::OutsideOfWindow { start, elements, rank, len });
+        }
+        // Messages that are put and such that are got have tags of their own: numbers are each rank's own.
+        let tag = ((ranks.number() & 0x3fff) << 1 | u32::from(is_get)) as i32;
+        let bytes = size_of::<T>();
+        Ok(Asked { is_get, start: (start * bytes) as u64, bytes: (elements * bytes) as u64, tag })
+    }
+
+    fn ask(&self, rank: i32, asked: Asked, moving: Box<dyn Work>) {
+        let asking = Asking::new(self.window.requests, rank, asked, moving);
+        self.counts[rank as usize].fetch_add(1, Ordering::Relaxed);
+        let request = self.window.world.engine.submit(Box::new(asking));
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    }
+}
+
+impl<T> Epoch<'_, '_, T> {
+    fn end(&mut self) -> Result<()> {
+        let Some(serving) = self.serving.take() else { return Ok(()) };
+        let world = self.window.world;
+        let under_way = std::mem::take(self.under_way.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let mut moved = Ok(());
+        for request in under_way {
+            moved = moved.and(request.wait());
+        }
+        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        let counted = world.finish(Counting::new(self.window.data, counts, self.expected.clone()));
+        if counted.is_err() {
+            // One of the others has died: nothing more is served.
+            self.expected.store(0, Ordering::Release);
+        }
+        let served = serving.wait();
+        let met = counted.and_then(|_| world.barrier());
+        moved.and(served).and(met)
+    }
+}
+
+impl<T> Drop for Epoch<'_, '_, T> {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            self.window.world.ranks.trouble(error);
+        }
+    }
+}

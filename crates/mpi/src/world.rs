@@ -1,0 +1,279 @@
+//! The ranks, as a program has them: messages between blocks and parts of blocks, in the order of their uses.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use freehold::{Device, Plain, Source, Stream, Target};
+
+use crate::copies::Copies;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::neighbours::Neighbours;
+use crate::path::{self, Choice};
+use crate::ranks::{Comms, Ranks};
+use crate::raw::{self, Library, Memory, Threads};
+use crate::request::Request;
+use crate::settings::{Path, Settings};
+use crate::transfer::receive::Receive;
+use crate::transfer::send::Send;
+use crate::transfer::{Order, Received, Work, refused, step};
+use crate::watch::Watch;
+
+/// Any rank, or any tag, to receive from.
+pub const ANY: Option<i32> = None;
+
+/// The longest message that goes with one call of the library, where it takes device memory. Libraries hand such on before the
+/// receiver asks.
+const SHORT_BYTES_MAX: usize = 4096;
+
+/// All ranks of a run, and this one's device. There is one in a process; dropped, it waits for its transfers, and ends MPI.
+#[derive(Debug)]
+pub struct World {
+    /// Before the rest: its thread uses that.
+    pub(crate) engine: Engine,
+    pub(crate) ranks: Arc<Ranks>,
+}
+
+impl World {
+    /// Begins MPI, with all ranks, and decides with them which path transfers take.
+    ///
+    /// # Errors
+    /// [`Error::Initialised`] where MPI was begun before, [`Error::ThreadsRefused`] where the library does not let threads take
+    /// turns, [`Error::Disagreement`] where ranks were told different things.
+    pub fn new(device: &Device) -> Result<Self> {
+        let settings = Settings::from_environment()?;
+        let library = Library::initialise(settings.threads)?;
+        let duplicate = || library.duplicate(raw::world());
+        let comms =
+            Comms { data: duplicate()?, chunks: duplicate()?, answers: duplicate()?, collectives: duplicate()? };
+        let realm = realm();
+        let watch = acquaint(&library, comms, &settings, realm)?;
+        let mut choice =
+            path::choose(&library, comms.collectives, &settings, device.is_host_visible()?, &device.name()?)?;
+        let copies = Arc::new(Copies::new(device)?);
+        let (_, size) = library.rank_and_size(comms.data)?;
+        let neighbours = if choice.transfers == Path::Shared {
+            Neighbours::meet(&library, comms.answers, device, realm, settings.slot_bytes)?
+        } else {
+            Neighbours::none(size)
+        };
+        if choice.transfers == Path::Shared && !path::any(&library, comms.answers, neighbours.any())? {
+            choice.transfers = Path::Staged;
+        }
+        let ranks = Arc::new(Ranks::new(library, comms, copies, (settings, choice), (watch, neighbours))?);
+        Ok(Self { engine: Engine::start(&ranks)?, ranks })
+    }
+
+    pub fn rank(&self) -> i32 {
+        self.ranks.rank
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> i32 {
+        self.ranks.size
+    }
+
+    pub fn device(&self) -> &Device {
+        self.ranks.copies.device()
+    }
+
+    /// Which path transfers take, and why.
+    pub fn choice(&self) -> &Choice {
+        &self.ranks.choice
+    }
+
+    /// How threads call the library.
+    pub fn threads(&self) -> Threads {
+        self.ranks.library.threads()
+    }
+
+    /// Sends a block, or a part of one. Returns when it may be changed, as `MPI_Send` does: this waits for the work that writes it,
+    /// and may wait for the receiver.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] and [`Error::RankDied`], with rank, tag and bytes; the block is as it was.
+    #[inline]
+    pub fn send<T: Plain>(&self, stream: &Stream, from: &impl Source<T>, to: i32, tag: i32) -> Result<()> {
+        let ranks = &*self.ranks;
+        ranks.check_rank(to)?;
+        ranks.check_tag(tag)?;
+        let lent = stream.lend(from)?;
+        let is_short = lent.bytes() <= SHORT_BYTES_MAX && ranks.library.threads() == Threads::Multiple;
+        let is_alone = || self.engine.is_clear(Order::Send { to }) && !ranks.watch.has_news();
+        if ranks.is_direct() && is_short && is_alone() && lent.is_ready()? {
+            let memory = Memory { address: lent.address().0, bytes: lent.bytes() };
+            // SAFETY: the library takes device memory here; it is lent, and all before that has passed.
+            let sent = unsafe { ranks.library.send_short(ranks.data, memory, to, tag) };
+            lent.done();
+            return sent.map_err(|code| refused(Send::new(ranks.data, to, tag, None).title(), code));
+        }
+        self.finish(Send::new(ranks.data, to, tag, Some(lent))).map(drop)
+    }
+
+    /// Sends a block, or a part of one, without waiting: the message goes when the work that writes the block has passed, and work
+    /// that writes it later waits on the device until it is gone.
+    ///
+    /// # Errors
+    /// For a rank or a tag that there is not. What goes wrong later, the request tells.
+    pub fn isend<T: Plain>(&self, stream: &Stream, from: &impl Source<T>, to: i32, tag: i32) -> Result<Request<()>> {
+        self.ranks.check_rank(to)?;
+        self.ranks.check_tag(tag)?;
+        let lent = stream.lend(from)?;
+        Ok(self.engine.submit(Box::new(Send::new(self.ranks.data, to, tag, Some(lent)))))
+    }
+
+    /// Sends a message without bytes.
+    pub fn signal(&self, to: i32, tag: i32) -> Result<()> {
+        self.ranks.check_rank(to)?;
+        self.ranks.check_tag(tag)?;
+        self.finish(Send::new(self.ranks.data, to, tag, None)).map(drop)
+    }
+
+    /// Receives into a block, or a part of one, from a rank or [`ANY`], with a tag or [`ANY`]. Returns when the message is there. It
+    /// may be shorter than the block, whose other elements stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] for a message that is longer than the block, [`Error::Failed`] and [`Error::RankDied`]; with rank, tag
+    /// and bytes. The block is as it was, or refused to readers until it is written whole.
+    pub fn recv<T: Plain>(
+        &self,
+        stream: &Stream,
+        into: &mut impl Target<T>,
+        from: impl Into<Option<i32>>,
+        tag: impl Into<Option<i32>>,
+    ) -> Result<Received> {
+        let work = self.receipt(stream, into, from.into(), tag.into())?;
+        self.finish(work)
+    }
+
+    /// As [`recv`](Self::recv), without waiting: work that uses the block later waits on the device until the message is there.
+    ///
+    /// # Errors
+    /// For a rank or a tag that there is not. What goes wrong later, the request tells.
+    pub fn irecv<T: Plain>(
+        &self,
+        stream: &Stream,
+        into: &mut impl Target<T>,
+        from: impl Into<Option<i32>>,
+        tag: impl Into<Option<i32>>,
+    ) -> Result<Request<Received>> {
+        let work = self.receipt(stream, into, from.into(), tag.into())?;
+        Ok(self.engine.submit(Box::new(work)))
+    }
+
+    /// Sends one block and receives into another at the same time, and waits for both.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send) and [`recv`](Self::recv).
+    pub fn sendrecv<T: Plain, U: Plain>(
+        &self,
+        stream: &Stream,
+        (from, to, send_tag): (&impl Source<T>, i32, i32),
+        (into, source, receive_tag): (&mut impl Target<U>, Option<i32>, Option<i32>),
+    ) -> Result<Received> {
+        self.ranks.check_rank(to)?;
+        self.ranks.check_tag(send_tag)?;
+        let receipt = self.receipt(stream, into, source, receive_tag)?;
+        let lent = stream.lend(from)?;
+        let receipt: Request<Received> = self.engine.submit(Box::new(receipt));
+        let sent = self.finish(Send::new(self.ranks.data, to, send_tag, Some(lent)));
+        let received = receipt.wait();
+        sent.and(received)
+    }
+
+    /// What failed in transfers whose requests were dropped, since this was asked last.
+    pub fn troubles(&self) -> Vec<Error> {
+        self.ranks.take_troubles()
+    }
+
+    /// Waits for all ranks to come here. Transfers that are under way go on.
+    pub fn barrier(&self) -> Result<()> {
+        self.finish(crate::collective::Barrier::new()).map(drop)
+    }
+
+    /// Waits for the transfers that are under way, and ends MPI with all ranks.
+    ///
+    /// # Errors
+    /// What the library says to that.
+    pub fn close(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if !self.engine.close() {
+            return Ok(());
+        }
+        self.ranks.copies.settle()?;
+        self.ranks.copies.free_buffers()?;
+        // With a rank that has died, the library would wait for it for ever.
+        if self.ranks.watch.has_news() { Ok(()) } else { self.ranks.library.finalise() }
+    }
+
+    fn receipt<T: Plain>(
+        &self,
+        stream: &Stream,
+        into: &mut impl Target<T>,
+        from: Option<i32>,
+        tag: Option<i32>,
+    ) -> Result<Receive> {
+        from.map_or(Ok(()), |from| self.ranks.check_rank(from))?;
+        tag.map_or(Ok(()), |tag| self.ranks.check_tag(tag))?;
+        let lent = stream.lend_mut(into)?;
+        Ok(Receive::new(self.ranks.data, from, tag, lent))
+    }
+
+    /// Goes on with work until it is over, in this thread unless the engine has some that comes before it.
+    pub(crate) fn finish(&self, mut work: impl Work + 'static) -> Result<Received> {
+        if !self.engine.is_clear(work.order()) {
+            return self.engine.submit::<Received>(Box::new(work)).wait();
+        }
+        let mut rounds = 0_u32;
+        loop {
+            if let Some(ended) = step(&mut work, &self.ranks, self.ranks.watch.has_news()) {
+                return ended;
+            }
+            rounds = rounds.wrapping_add(1);
+            if rounds.is_multiple_of(64) {
+                self.ranks.watch.ask();
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            self.ranks.trouble(error);
+        }
+    }
+}
+
+/// What a rank says of itself to all: its process, whose ids those are, and how it cuts messages.
+const HELLO_BYTES: usize = 24;
+
+/// A number for this machine and its processes: those of another, or in a container, have ids of their own.
+fn realm() -> u64 {
+    let realm = fs::metadata("/proc/self/ns/pid").map_or(0, |realm| realm.ino());
+    let machine = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    machine.bytes().fold(realm, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)))
+}
+
+/// Gets to know the other ranks.
+fn acquaint(library: &Library, comms: Comms, settings: &Settings, realm: u64) -> Result<Watch> {
+    let (rank, _) = library.rank_and_size(comms.data)?;
+    let mut hello = [0; HELLO_BYTES];
+    hello[..8].copy_from_slice(&realm.to_le_bytes());
+    hello[8..16].copy_from_slice(&(settings.chunk_bytes as u64).to_le_bytes());
+    hello[16..20].copy_from_slice(&std::process::id().to_le_bytes());
+    let all = library.gather_all(comms.data, &hello)?;
+    if all.iter().any(|other| other[8..16] != hello[8..16]) {
+        return Err(Error::Disagreement { what: "FREEHOLD_MPI_CHUNK is not the same at all" });
+    }
+    let own = |(index, other): (usize, &[u8; HELLO_BYTES])| {
+        let is_watched = index as i32 != rank && other[..8] == hello[..8];
+        is_watched.then(|| u32::from_le_bytes([other[16], other[17], other[18], other[19]]))
+    };
+    Ok(Watch::new(all.iter().enumerate().map(own)))
+}

@@ -1,0 +1,43 @@
+//! Messages of more than 2^31 bytes, which no count of MPI's tells.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod stage;
+
+use stage::{DIRECT, STAGED, Transport, Wanted, ranks};
+
+const BYTES: usize = (1 << 31) + 4097;
+
+#[test]
+fn more_than_two_to_the_31_bytes_arrive() {
+    let wanted = [Wanted::new(2, Transport::Memory, STAGED), Wanted::new(2, Transport::Memory, DIRECT)];
+    ranks("more_than_two_to_the_31_bytes_arrive", &wanted, |world, device| {
+        let stream = device.stream().unwrap();
+        let mut x = stream.zeros::<u8>(BYTES).unwrap();
+        // Marks of their own at the ends, at the bound of counts and of pieces, and near each.
+        let places = [0, 1, (1 << 30) - 1, 1 << 30, (1 << 31) - 2, (1 << 31) - 1, 1 << 31, BYTES - 1];
+        if world.rank() == 0 {
+            for (mark, &place) in places.iter().enumerate() {
+                stream.write(&mut x.view_mut(place..=place).unwrap(), &[mark as u8 + 1]).unwrap();
+            }
+            world.send(&stream, &x, 1, 0).unwrap();
+        } else {
+            stream.fill_bytes(&mut x, 0xee).unwrap();
+            let received = world.recv(&stream, &mut x, 0, 0).unwrap();
+            assert_eq!(received.bytes, BYTES);
+            let mut sum = 0_u64;
+            let mut piece = vec![0; 64 << 20];
+            for start in (0..BYTES).step_by(piece.len()) {
+                let end = BYTES.min(start + piece.len());
+                let piece = &mut piece[..end - start];
+                stream.read(&x.view(start..end).unwrap(), piece).unwrap();
+                for (mark, &place) in places.iter().enumerate().filter(|&(_, place)| (start..end).contains(place)) {
+                    assert_eq!(piece[place - start], mark as u8 + 1, "at {place}");
+                }
+                sum += piece.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+            }
+            assert_eq!(sum, 36, "all other bytes are zero");
+        }
+        world.barrier().unwrap();
+    });
+}

@@ -1,0 +1,144 @@
+//! Ranks for tests: a test starts its own program several times through the library's launcher, and is then, in each of them, a rank.
+
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+use std::env;
+use std::fmt;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use freehold::{Device, Plain};
+use freehold_mpi::World;
+
+/// Says, in a rank, that it is one.
+const RANK: &str = "FREEHOLD_MPI_TEST_RANK";
+
+/// What messages go over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Memory,
+    Tcp,
+}
+
+/// Ranks that a test wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) ranks: u32,
+    pub(crate) transport: Transport,
+    /// What they find in their environment.
+    pub(crate) variables: &'static [(&'static str, &'static str)],
+    /// They are ended when they are not done by then.
+    pub(crate) seconds: u32,
+    /// Whether the launcher lets ranks live when one dies.
+    pub(crate) outlive: bool,
+}
+
+/// Device memory that the host does not see, and that it does.
+pub(crate) const STAGED: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged")];
+pub(crate) const SHARED: &[(&str, &str)] = &[("FREEHOLD_MPI", "shared"), ("FREEHOLD_MPI_CHUNK", "4096")];
+pub(crate) const DIRECT: &[(&str, &str)] = &[("FREEHOLD_SOFT_COHERENT", "1"), ("FREEHOLD_MPI", "direct")];
+
+impl Wanted {
+    pub(crate) fn new(ranks: u32, transport: Transport, variables: &'static [(&str, &str)]) -> Self {
+        Self { ranks, transport, variables, seconds: 120, outlive: false }
+    }
+}
+
+pub(crate) fn is_rank() -> bool {
+    env::var_os(RANK).is_some()
+}
+
+/// Whether the launcher is MPICH's.
+pub(crate) fn is_mpich() -> bool {
+    !freehold_mpi::library().starts_with("Open MPI")
+}
+
+/// The launcher with all that it needs for a machine with few processors, behind a limit of time.
+pub(crate) fn launcher(wanted: &Wanted) -> Command {
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5"]).arg(wanted.seconds.to_string());
+    if is_mpich() {
+        command.arg("mpiexec.mpich");
+        if wanted.outlive {
+            command.arg("-disable-auto-cleanup");
+        }
+        if wanted.transport == Transport::Tcp {
+            command.env("MPIR_CVAR_NOLOCAL", "1").env("UCX_TLS", "tcp,self");
+        }
+    } else {
+        let network = match wanted.transport {
+            Transport::Memory => "self,vader",
+            Transport::Tcp => "self,tcp",
+        };
+        command.args(["mpirun", "--oversubscribe", "--mca", "pml", "ob1", "--mca", "btl", network]);
+        command.args(["--mca", "btl_tcp_if_include", "lo", "--mca", "btl_vader_single_copy_mechanism", "none"]);
+        command.args(["--mca", "mpi_yield_when_idle", "1", "--mca", "plm_rsh_agent", "sh"]);
+        if wanted.outlive {
+            command.arg("--enable-recovery");
+        }
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    }
+    command.args(["-n", &wanted.ranks.to_string()]);
+    let machine = format!("mpi-{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
+    command.env("FREEHOLD_DEVICE", "soft").env("FREEHOLD_SOFT_MACHINE", machine).stdin(Stdio::null());
+    for variable in ["FREEHOLD_MPI", "FREEHOLD_MPI_CHUNK", "FREEHOLD_SOFT_COHERENT"] {
+        command.env_remove(variable);
+    }
+    command.envs(wanted.variables.iter().copied());
+    command
+}
+
+/// Starts the test `name` as ranks, and returns what they printed.
+pub(crate) fn launched(name: &str, wanted: &Wanted) -> Output {
+    let mut command = launcher(wanted);
+    command.arg(env::current_exe().expect("this program has a path"));
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(RANK, "1");
+    command.output().expect("timeout and a launcher are installed")
+}
+
+/// In a rank, runs `test`; elsewhere starts the ranks, and fails if any of them does.
+pub(crate) fn ranks(name: &str, wanted: &[Wanted], test: impl Fn(&World, &Device)) {
+    if is_rank() {
+        let device = freehold::open().expect("there is a software device");
+        let world = World::new(&device).expect("the launcher made this a rank");
+        test(&world, &device);
+        assert_eq!(world.troubles().len(), 0, "no transfer fails that nobody asks about");
+        world.close().expect("MPI ends");
+        return;
+    }
+    for wanted in wanted {
+        let output = launched(name, wanted);
+        let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said));
+        let passed = said[0].matches("test result: ok. 1 passed").count();
+        assert!(
+            output.status.success() && passed == wanted.ranks as usize,
+            "{wanted:?}: {}\n{}\n{}",
+            output.status,
+            said[0],
+            said[1]
+        );
+    }
+}
+
+/// Elements whose values tell where they come from.
+pub(crate) trait Number: Plain + PartialEq + fmt::Debug {
+    fn of(value: u64) -> Self;
+}
+
+macro_rules! numbers {
+    ($($kind:ty)*) => {$(
+        impl Number for $kind {
+            fn of(value: u64) -> Self {
+                value as Self
+            }
+        }
+    )*};
+}
+
+numbers!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);
+
+/// What rank `rank` sends: small, so that sums of floats are exact, and products too.
+pub(crate) fn values<T: Number>(rank: i32, len: usize, salt: u64) -> Vec<T> {
+    (0..len as u64).map(|index| T::of((index * 7 + rank as u64 * 13 + salt * 5) % 11)).collect()
+}
