@@ -310,7 +310,7 @@ impl Core {
     /// As [`wait_for_mark`](Self::wait_for_mark), where the mark is on its way, and for no more than that.
     pub(crate) fn await_mark(&self, mark: Mark) -> Result<()> {
         match self.track(mark.stream) {
-            Some(track) => track.await_mark(&self.api, mark.position).map_err(|error| self.failed(error)),
+            Some(track) => track.await_mark(mark.position).map_err(|error| self.failed(error)),
             None => self.wait_for_mark(mark),
         }
     }

@@ -487,14 +487,14 @@ impl Track {
 
     /// Waits on the host until a mark at `position`, which is on its way, has passed. What was put in behind the mark, which may
     /// wait for the caller itself, is not waited for.
-    pub(crate) fn await_mark(&self, api: &Api, position: u64) -> Result<(), CallError> {
+    pub(crate) fn await_mark(&self, position: u64) -> Result<(), CallError> {
         while !self.has_passed(position) {
-            self.refresh(api)?;
+            self.refresh()?;
             let _shared = self.hall.enter();
             let event = self.signals().event;
             // Whatever it answers: a device that has failed says so, and writes no word any more.
-            if event != CUevent::NULL {
-                calmly(api, self.hall.raw, || event::query(api, event))?;
+            if let Some(event) = event {
+                self.backend().has_passed(event)?;
             }
             std::thread::yield_now();
         }

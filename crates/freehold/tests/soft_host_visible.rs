@@ -37,7 +37,7 @@ fn the_host_reads_and_writes_what_it_is_lent_where_it_sees_device_memory() {
         stream.copy(&stream.upload(&[1_u32; 1]).unwrap(), &mut x.view_mut(99..).unwrap()).unwrap();
         lent.wait().unwrap();
         // SAFETY: the device says that the host reads and writes there, and the memory is this thread's until the lending ends.
-        let seen = unsafe { std::slice::from_raw_parts_mut(lent.address().0 as *mut u32, lent.bytes() / 4) };
+        let seen = unsafe { std::slice::from_raw_parts_mut(lent.address() as *mut u32, lent.bytes() / 4) };
         assert_eq!(seen, [3; 100]);
         seen.fill(7);
         lent.done();
