@@ -80,7 +80,6 @@ const TESTS: &[Test] = &[
     ("a_call_that_does_not_come_is_ended", bounds::a_call_that_does_not_come_is_ended),
     ("a_greedy_session_leaves_others_room_for_transfers", bounds::a_greedy_session_leaves_lanes),
     ("a_greedy_session_leaves_others_room_to_wait", bounds::a_greedy_session_leaves_waits),
-    ("a_greedy_session_leaves_others_threads", bounds::a_greedy_session_leaves_threads),
     ("so_many_modules_are_taken_in_at_once", bounds::so_many_modules_are_taken_in_at_once),
     ("a_busy_slow_line_is_one_connection", lines::a_busy_slow_line_is_one_connection),
     ("an_upload_that_lasts_longer_than_patience_is_resumed", lines::a_long_upload_is_resumed),

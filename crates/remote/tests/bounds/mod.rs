@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use freehold_broker::Policy;
 use freehold_remote::proto::{self, argument::Value};
 use freehold_remote::{Code, Limits, Remote, Token};
 use tokio::sync::oneshot;
@@ -228,36 +227,6 @@ pub(crate) fn a_greedy_session_leaves_waits(_: &Stage) {
     honest.runtime.block_on(honest.wait(2, 60_000)).unwrap();
     assert!(waits.iter().all(|wait| !wait.is_finished()), "it had to wait for the other's kernel");
     assert_eq!(honest.totals().sessions, 2);
-}
-
-pub(crate) fn a_greedy_session_leaves_threads(_: &Stage) {
-    let stage = Stage::with_launches_of(Duration::from_secs(60));
-    let (_gate, port) = stage.plain_gate();
-    let honest = connect(port);
-    let named = honest.alloc(4).unwrap();
-    honest.publish("x", named, Policy::Restore).unwrap();
-    let (greedy, module) = spinning(port, 1);
-    // A name that is written is copied first, behind the kernel that spins: each of these holds a thread all the while.
-    let name = proto::NameArgument { name: "x".to_owned(), access: proto::Access::Write.into(), offset: 0 };
-    let request = proto::LaunchRequest {
-        module,
-        kernel: "spin".to_owned(),
-        arguments: vec![proto::Argument { value: Some(Value::Name(name)) }],
-        ..proto::LaunchRequest::default()
-    };
-    // There are 512 threads, and a connection has 256 calls.
-    let clients: Vec<_> = (0..3).map(|_| Raw::at_port(port, 1)).collect();
-    let launches: Vec<_> = (0..600)
-        .map(|at| {
-            let request = proto::LaunchRequest { call: greedy.call(10 + at), ..request.clone() };
-            let mut client = clients[at as usize % 3].client.clone();
-            clients[at as usize % 3].runtime.spawn(async move { client.launch(request).await })
-        })
-        .collect();
-    let theirs = honest.alloc(1 << 20).unwrap();
-    honest.upload(&theirs, 0, &[7; 1 << 20]).unwrap();
-    assert!(launches.iter().filter(|launch| launch.is_finished()).count() < 600, "the greedy session is done already");
-    assert_eq!(honest.totals().unwrap().sessions, 2);
 }
 
 pub(crate) fn so_many_modules_are_taken_in_at_once(stage: &Stage) {
