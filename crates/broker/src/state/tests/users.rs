@@ -130,7 +130,7 @@ fn only_who_runs_the_broker_stops_it_and_names_are_lost_by_force_alone() {
     ask(&mut state, own, Request::Host { bytes: 5000, name: Name::parse("b").unwrap() });
     let stop = |is_forced| Request::Stop { is_forced };
     assert_eq!(refused(&ask(&mut state, stranger, stop(true))), &Refusal::NotAllowed { user: OWN });
-    let refusal = refused(&ask(&mut state, own, stop(false))).clone();
+    let refusal = *refused(&ask(&mut state, own, stop(false)));
     assert_eq!(refusal, Refusal::HasNames { names: 2, bytes: 9096 });
     let sentence = "9096 bytes under 2 names would be gone: drop what has a name, or say `freehold stop --force`";
     assert_eq!(refusal.to_string(), sentence);

@@ -30,7 +30,7 @@ fn put_with(state: &mut State, from: Id, name: &str, hash: u64, device_bytes: u6
     let effects = ask(state, from, request);
     match effects.last() {
         Some(Effect::Reply { reply: Reply::Number { id, .. }, .. }) => Ok(*id),
-        _ => Err(refused(&effects[effects.len() - 1..]).clone()),
+        _ => Err(*refused(&effects[effects.len() - 1..])),
     }
 }
 
