@@ -81,7 +81,7 @@ impl Service<http::Request<Body>> for Intake {
             UPLOAD => self.calls.call(request),
             _ => {
                 let limit = Instant::now() + self.greeting;
-                self.calls.call(request.map(|body| Timed::new(body, self.greeting, limit)))
+                self.calls.call(request.map(|body| Timed::body(body, self.greeting, limit)))
             }
         }
     }
@@ -99,7 +99,7 @@ async fn take_module(
     let place = places.acquire_owned().await.expect("nobody closes it");
     request.extensions_mut().insert(Place { _permits: Arc::new([own, place]) });
     let limit = Instant::now() + MODULE_TIME;
-    modules.call(request.map(|body| Timed::new(body, greeting, limit))).await
+    modules.call(request.map(|body| Timed::body(body, greeting, limit))).await
 }
 
 /// A body that has to come in time.
@@ -112,7 +112,7 @@ struct Timed {
 
 impl Timed {
     /// With no longer pause than this, and by then as a whole.
-    fn new(body: Body, pause: Duration, limit: Instant) -> Body {
+    fn body(body: Body, pause: Duration, limit: Instant) -> Body {
         let end = Box::pin(tokio::time::sleep_until(limit.min(Instant::now() + pause)));
         Body::new(Self { body, pause, limit, end })
     }
