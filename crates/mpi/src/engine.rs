@@ -10,9 +10,10 @@ use crate::ranks::Ranks;
 use crate::request::{Request, Slot};
 use crate::transfer::{Order, Work, step};
 
-/// How often it asks in vain before it pauses, and for how long: the wait may be for another rank that works for seconds.
-const ROUNDS: u32 = 20_000;
-const PAUSE: Duration = Duration::from_micros(20);
+/// How often it asks in vain before it pauses, and for how long: the wait may be for another rank that works for seconds. A
+/// message that is under way in chunks loses nothing: a pause is shorter than what is on its way at once.
+const ROUNDS: u32 = 2000;
+pub(crate) const PAUSE: Duration = Duration::from_micros(20);
 
 #[derive(Debug)]
 pub(crate) struct Engine {

@@ -145,16 +145,28 @@ impl Library {
         Ok(unsafe { value.cast::<c_int>().read() })
     }
 
-    /// Another communicator of the same ranks, whose messages no other sees. All ranks call this.
+    /// Another communicator of the same ranks, whose messages no other sees. All ranks call this; it waits for them.
     pub(crate) fn duplicate(&self, comm: Comm) -> Result<Comm> {
-        let mut new = comm.0;
+        let (mut new, mut request) = (Box::new(comm.0), null_request());
         {
             let _turn = self.turn();
-            // SAFETY: the communicator is live, and `new` outlives the call.
-            told("MPI_Comm_dup", unsafe { ffi::MPI_Comm_dup(comm.0, &mut new) })?;
+            // SAFETY: the communicator is live, and the box stays until the call is complete.
+            told("MPI_Comm_idup", unsafe { ffi::MPI_Comm_idup(comm.0, &mut *new, &mut request) })?;
         }
-        self.return_errors(Comm(new))?;
-        Ok(Comm(new))
+        self.wait("MPI_Comm_idup", Pending(request))?;
+        self.return_errors(Comm(*new))?;
+        Ok(Comm(*new))
+    }
+
+    /// Waits for a call. Others take their turns meanwhile.
+    fn wait(&self, call: &'static str, mut pending: Pending) -> Result<()> {
+        loop {
+            match self.test(&mut pending) {
+                Ok(None) => std::thread::yield_now(),
+                Ok(Some(_)) => return Ok(()),
+                Err(code) => return Err(Error::Library { call, said: code.said }),
+            }
+        }
     }
 
     /// The ranks of one machine among those of `comm`. All ranks call this.
@@ -322,12 +334,17 @@ impl Library {
     pub(crate) fn gather_all<const N: usize>(&self, comm: Comm, mine: &[u8; N]) -> Result<Vec<[u8; N]>> {
         let (_, size) = self.rank_and_size(comm)?;
         let mut all = vec![[0; N]; size as usize];
-        let _turn = self.turn();
-        // SAFETY: a constant of the library.
-        let kind = unsafe { ffi::RSMPI_UINT8_T };
-        let (count, from, to) = (N as c_int, mine.as_ptr().cast(), all.as_mut_ptr().cast());
-        // SAFETY: `mine` has N bytes, `all` as many for each rank; both outlive the call, which waits.
-        told("MPI_Allgather", unsafe { ffi::MPI_Allgather(from, count, kind, to, count, kind, comm.0) })?;
+        let mut request = null_request();
+        {
+            let _turn = self.turn();
+            // SAFETY: a constant of the library.
+            let kind = unsafe { ffi::RSMPI_UINT8_T };
+            let (count, from, to) = (N as c_int, mine.as_ptr().cast(), all.as_mut_ptr().cast());
+            // SAFETY: `mine` has N bytes, `all` as many for each rank; both outlive the wait.
+            let begun = unsafe { ffi::MPI_Iallgather(from, count, kind, to, count, kind, comm.0, &mut request) };
+            told("MPI_Iallgather", begun)?;
+        }
+        self.wait("MPI_Iallgather", Pending(request))?;
         Ok(all)
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use freehold::{Device, Plain, Source, Stream, Target};
 
 use crate::copies::Copies;
-use crate::engine::Engine;
+use crate::engine::{Engine, PAUSE};
 use crate::error::{Error, Result};
 use crate::neighbours::Neighbours;
 use crate::path::{self, Choice};
@@ -26,6 +26,9 @@ pub const ANY: Option<i32> = None;
 /// The longest message that goes with one call of the library, where it takes device memory. Libraries hand such on before the
 /// receiver asks.
 const SHORT_BYTES_MAX: usize = 4096;
+
+/// How often a caller asks before it pauses between: some milliseconds.
+const ROUNDS: u32 = 50_000;
 
 /// All ranks of a run, and this one's device. There is one in a process; dropped, it waits for its transfers, and ends MPI.
 #[derive(Debug)]
@@ -233,10 +236,11 @@ impl World {
             if let Some(ended) = step(&mut work, &self.ranks, self.ranks.watch.has_news()) {
                 return ended;
             }
-            rounds = rounds.wrapping_add(1);
-            if rounds.is_multiple_of(64) {
+            rounds = rounds.saturating_add(1);
+            if rounds.is_multiple_of(64) || rounds > ROUNDS {
                 self.ranks.watch.ask();
-                std::thread::yield_now();
+                // Who waits long lets others have the processor: the sender, perhaps.
+                if rounds > ROUNDS { std::thread::sleep(PAUSE) } else { std::thread::yield_now() }
             }
         }
     }

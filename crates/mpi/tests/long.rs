@@ -10,7 +10,8 @@ const BYTES: usize = (1 << 31) + 4097;
 
 #[test]
 fn more_than_two_to_the_31_bytes_arrive() {
-    let wanted = [Wanted::new(2, Transport::Memory, STAGED), Wanted::new(2, Transport::Memory, DIRECT)];
+    let wanted = [Wanted::new(2, Transport::Memory, STAGED), Wanted::new(2, Transport::Memory, DIRECT)]
+        .map(|wanted| Wanted { seconds: 300, ..wanted });
     ranks("more_than_two_to_the_31_bytes_arrive", &wanted, |world, device| {
         let stream = device.stream().unwrap();
         let mut x = stream.zeros::<u8>(BYTES).unwrap();

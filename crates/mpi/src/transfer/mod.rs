@@ -83,16 +83,19 @@ pub(crate) trait Work: Send {
     fn give_up(&mut self, ranks: &Ranks);
 }
 
+/// How often work goes on that needs a rank which has died: what that sent before may be here already.
+const LAST_ROUNDS: usize = 1000;
+
 /// Goes on with work, and gives it up where it fails, or where a rank that it needs has died.
 pub(crate) fn step(work: &mut dyn Work, ranks: &Ranks, has_news: bool) -> Option<Result<Received>> {
-    let outcome = match work.advance(ranks) {
-        Ok(None) if has_news => match work.lacks(ranks) {
-            None => return None,
-            Some(rank) => Err(Error::RankDied(Box::new(Failed { rank: Some(rank), ..work.title() }))),
-        },
-        Ok(None) => return None,
-        Ok(Some(received)) => return Some(Ok(received)),
-        Err(error) => Err(error),
+    let rank = if has_news { work.lacks(ranks) } else { None };
+    let rounds = if rank.is_some() { LAST_ROUNDS } else { 1 };
+    let advanced = (0..rounds).find_map(|_| work.advance(ranks).transpose());
+    let outcome = match (advanced.transpose(), rank) {
+        (Ok(None), None) => return None,
+        (Ok(None), Some(rank)) => Err(Error::RankDied(Box::new(Failed { rank: Some(rank), ..work.title() }))),
+        (Ok(Some(received)), _) => return Some(Ok(received)),
+        (Err(error), _) => Err(error),
     };
     work.give_up(ranks);
     Some(outcome)
