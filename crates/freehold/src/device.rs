@@ -65,6 +65,12 @@ impl Device {
         Ok(*core.is_host_visible.get_or_init(|| is_visible))
     }
 
+    /// The primary context as its driver has it, for other people's code. What they put into streams is not known here: see
+    /// [`Stream::foreign_work`].
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.core().backend
+    }
+
     /// The primary context.
     pub fn primary(&self) -> &Context {
         &self.primary

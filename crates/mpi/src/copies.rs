@@ -4,9 +4,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freehold::{Device, Event, Stream};
-use freehold_driver::cuda::{
-    Api, CUcontext, CUdeviceptr, CallError, context, copy, host, host_alloc_flags, stream as raw_stream,
-};
+use freehold_driver::CallError;
 
 use crate::error::Result;
 use crate::raw::Memory;
@@ -15,8 +13,6 @@ use crate::raw::Memory;
 #[derive(Debug)]
 pub(crate) struct Copies {
     device: Device,
-    /// The primary context: copies need one that is current.
-    context: CUcontext,
     outward: Stream,
     inward: Stream,
     /// Buffers that nobody has, of both lengths.
@@ -55,8 +51,7 @@ pub(crate) struct Move {
 impl Copies {
     pub(crate) fn new(device: &Device) -> Result<Self> {
         let (outward, inward) = (device.stream()?, device.stream()?);
-        let context = raw_stream::context(device.api(), outward.raw()).map_err(freehold::Error::from)?;
-        Ok(Self { device: device.clone(), context, outward, inward, buffers: Mutex::default() })
+        Ok(Self { device: device.clone(), outward, inward, buffers: Mutex::default() })
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -71,12 +66,7 @@ impl Copies {
         drop(buffers);
         let start = match idle {
             Some(idle) => idle.start,
-            None => {
-                let api = self.device.api();
-                let pinned = || host::alloc_with_flags(api, bytes, host_alloc_flags::PORTABLE);
-                let start = within(api, self.context, pinned).map_err(freehold::Error::from)?;
-                NonNull::new(start.cast()).expect("the driver allocates nothing at null")
-            }
+            None => self.device.backend().alloc_host(bytes).map_err(freehold::Error::from)?,
         };
         Ok(Buffer { start, bytes, copies: self.clone() })
     }
@@ -86,12 +76,12 @@ impl Copies {
     /// # Safety
     /// The device's memory is lent for reading, and all before that has passed. Both stay until the point has passed.
     pub(crate) unsafe fn to_host(&self, buffer: &mut Buffer, moves: &[Move]) -> Result<Event> {
-        let api = self.device.api();
+        let backend = self.device.backend();
         self.put(&self.outward, || {
             moves.iter().try_for_each(|&Move { device, at, bytes }| {
-                let to = buffer.at(at, bytes).cast();
+                let to = buffer.at(at, bytes);
                 // SAFETY: `to` is pinned memory of the buffer, so long at least; the caller keeps both.
-                unsafe { copy::device_to_host_async(api, to, CUdeviceptr(device), bytes, self.outward.raw()) }
+                unsafe { backend.download(to, device, bytes, self.outward.raw()) }
             })
         })
     }
@@ -101,12 +91,12 @@ impl Copies {
     /// # Safety
     /// The device's memory is lent for writing, and all before that has passed. Both stay until the point has passed.
     pub(crate) unsafe fn to_device(&self, buffer: &Buffer, moves: &[Move]) -> Result<Event> {
-        let api = self.device.api();
+        let backend = self.device.backend();
         self.put(&self.inward, || {
             moves.iter().try_for_each(|&Move { device, at, bytes }| {
-                let from = buffer.at(at, bytes).cast_const().cast();
+                let from = buffer.at(at, bytes).cast_const();
                 // SAFETY: `from` is pinned memory of the buffer, so long at least; the caller keeps both.
-                unsafe { copy::host_to_device_async(api, CUdeviceptr(device), from, bytes, self.inward.raw()) }
+                unsafe { backend.upload(device, from, bytes, self.inward.raw()) }
             })
         })
     }
@@ -116,12 +106,11 @@ impl Copies {
     /// # Safety
     /// Both memories are lent, or of the crate's own, and all before that has passed. Both stay until the point has passed.
     pub(crate) unsafe fn within(&self, from: u64, to: u64, bytes: usize) -> Result<Event> {
-        let (api, raw) = (self.device.api(), self.inward.raw());
-        self.put(&self.inward, || copy::device_to_device_async(api, CUdeviceptr(to), CUdeviceptr(from), bytes, raw))
+        self.put(&self.inward, || self.device.backend().copy(to, from, bytes, self.inward.raw()))
     }
 
     fn put(&self, stream: &Stream, work: impl FnOnce() -> std::result::Result<(), CallError>) -> Result<Event> {
-        let put = within(self.device.api(), self.context, work);
+        let put = work();
         // Also where only some of the copies were put in.
         stream.foreign_work();
         put.map_err(freehold::Error::from)?;
@@ -137,11 +126,9 @@ impl Copies {
     /// Frees the buffers that nobody has. The driver waits for all work of the context.
     pub(crate) fn free_buffers(&self) -> Result<()> {
         let buffers = std::mem::take(&mut *self.buffers());
-        let api = self.device.api();
         for buffer in buffers {
             // SAFETY: the buffer is in nobody's hands, and what copied from it or to it has passed.
-            let free = || unsafe { host::free(api, buffer.start.as_ptr().cast()) };
-            within(api, self.context, free).map_err(freehold::Error::from)?;
+            unsafe { self.device.backend().free_host(buffer.start) }.map_err(freehold::Error::from)?;
         }
         Ok(())
     }
@@ -188,19 +175,4 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         self.copies.buffers().push(Idle { start: self.start, bytes: self.bytes });
     }
-}
-
-/// Calls `act` with a context current, and with the thread's own current again afterwards.
-fn within<R>(
-    api: &Api,
-    wanted: CUcontext,
-    act: impl FnOnce() -> std::result::Result<R, CallError>,
-) -> std::result::Result<R, CallError> {
-    if context::current(api)? == wanted {
-        return act();
-    }
-    context::push_current(api, wanted)?;
-    let outcome = act();
-    let popped = context::pop_current(api);
-    outcome.and_then(|value| popped.map(|_| value))
 }

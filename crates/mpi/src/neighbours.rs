@@ -123,7 +123,7 @@ impl Neighbours {
     pub(crate) fn take_slot(&self) -> Option<(usize, u64)> {
         let own = self.own.as_ref()?;
         let slot = own.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-        Some((slot, own.block.address().0 + (slot * self.slot_bytes) as u64))
+        Some((slot, own.block.address() + (slot * self.slot_bytes) as u64))
     }
 
     pub(crate) fn give_back(&self, slot: usize) {
@@ -134,7 +134,7 @@ impl Neighbours {
     /// Where a slot of another rank's lies here.
     pub(crate) fn slot_of(&self, rank: i32, slot: usize) -> Option<u64> {
         let peer = self.peers[rank as usize].as_ref().filter(|_| slot < SLOTS)?;
-        Some(peer.memory.address().0 + peer.offset_bytes + (slot * self.slot_bytes) as u64)
+        Some(peer.memory.address() + peer.offset_bytes + (slot * self.slot_bytes) as u64)
     }
 }
 

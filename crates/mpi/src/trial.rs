@@ -58,7 +58,7 @@ fn same(stream: &Stream, block: &Block<u32>, wanted: &[u32]) -> Result<()> {
 }
 
 fn memory(block: &Block<u32>) -> Memory {
-    Memory { address: block.address().0, bytes: block.len() * size_of::<u32>() }
+    Memory { address: block.address(), bytes: block.len() * size_of::<u32>() }
 }
 
 /// Each rank sends to the one before it.

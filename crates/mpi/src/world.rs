@@ -105,7 +105,7 @@ impl World {
         let is_short = lent.bytes() <= SHORT_BYTES_MAX && ranks.library.threads() == Threads::Multiple;
         let is_alone = || self.engine.is_clear(Order::Send { to }) && !ranks.watch.has_news();
         if ranks.is_direct() && is_short && is_alone() && lent.is_ready()? {
-            let memory = Memory { address: lent.address().0, bytes: lent.bytes() };
+            let memory = Memory { address: lent.address(), bytes: lent.bytes() };
             // SAFETY: the library takes device memory here; it is lent, and all before that has passed.
             let sent = unsafe { ranks.library.send_short(ranks.data, memory, to, tag) };
             lent.done();

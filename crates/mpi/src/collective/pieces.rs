@@ -130,7 +130,7 @@ impl Collective {
     /// Where some bytes of each part lie, on the device and in a buffer.
     fn moves(&self, lent: &Lent, parts: usize, start: usize, bytes: usize) -> Vec<Move> {
         let of = |part: usize| Move {
-            device: lent.address().0 + (part * self.part_bytes + start) as u64,
+            device: lent.address() + (part * self.part_bytes + start) as u64,
             at: part * bytes,
             bytes,
         };
@@ -141,7 +141,7 @@ impl Collective {
         let parts = self.parts(ranks);
         let memory = |buffer: &Option<Buffer>, lent: &Option<Lent>, parts: usize| match (buffer, lent) {
             (Some(buffer), _) => buffer.memory(parts * piece.bytes),
-            (None, Some(lent)) => Memory { address: lent.address().0 + piece.start as u64, bytes: parts * piece.bytes },
+            (None, Some(lent)) => Memory { address: lent.address() + piece.start as u64, bytes: parts * piece.bytes },
             (None, None) => Memory { address: 0, bytes: 0 },
         };
         let from = memory(&piece.from, &self.ends.0, parts.0);

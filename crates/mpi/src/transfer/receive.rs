@@ -59,7 +59,7 @@ struct Local {
 
 impl Receive {
     pub(crate) fn new(comm: Comm, from: Option<i32>, tag: Option<i32>, lent: Lent) -> Self {
-        let memory = Memory { address: lent.address().0, bytes: lent.bytes() };
+        let memory = Memory { address: lent.address(), bytes: lent.bytes() };
         Self { comm, from, tag, memory, lent: Some(lent), state: State::Waiting }
     }
 

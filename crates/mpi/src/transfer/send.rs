@@ -67,7 +67,7 @@ impl Send {
     pub(crate) fn new(comm: Comm, to: i32, tag: i32, lent: Option<Lent>) -> Self {
         let memory = lent
             .as_ref()
-            .map_or(Memory { address: 0, bytes: 0 }, |lent| Memory { address: lent.address().0, bytes: lent.bytes() });
+            .map_or(Memory { address: 0, bytes: 0 }, |lent| Memory { address: lent.address(), bytes: lent.bytes() });
         Self { comm, to, tag, memory, lent, state: State::Waiting }
     }
 

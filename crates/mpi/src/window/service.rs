@@ -136,7 +136,7 @@ pub(super) struct Serving {
 
 impl Serving {
     pub(super) fn new(requests: Comm, data: Comm, lent: Lent, expected: Arc<AtomicU64>) -> Self {
-        let memory = Memory { address: lent.address().0, bytes: lent.bytes() };
+        let memory = Memory { address: lent.address(), bytes: lent.bytes() };
         let (lent, listening, moving) = (Some(lent), None, Vec::new());
         Self { requests, data, lent, memory, expected, begun: 0, listening, moving, is_written: false }
     }

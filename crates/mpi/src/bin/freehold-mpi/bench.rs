@@ -3,8 +3,7 @@
 
 use std::time::Instant;
 
-use freehold::{Block, Stream};
-use freehold_driver::cuda::{Api, context, host, stream};
+use freehold::{Block, Device, Stream};
 use freehold_mpi::{Path, World};
 
 use crate::Failure;
@@ -144,7 +143,7 @@ impl<'a> Rig<'a> {
 
     fn raw(&self, way: Way, block: &Block<u8>) -> Raw {
         match way {
-            Way::RawDevice => Raw { address: block.address().0, bytes: block.len() },
+            Way::RawDevice => Raw { address: block.address(), bytes: block.len() },
             Way::Ours | Way::RawHost => {
                 Raw { address: self.host.as_ptr().expose_provenance() as u64, bytes: block.len() }
             }
@@ -220,7 +219,7 @@ impl<'a> Rig<'a> {
     /// What copies alone would reach: from the device to pinned memory, and back, the slower of both.
     fn copied_bytes_per_s(&self, block: &mut Block<u8>) -> Result<f64, Failure> {
         let (bytes, times) = (block.len(), if self.is_quick { 1 } else { ROUNDS });
-        let host = pinned(&self.stream, self.world.device().api(), bytes)?;
+        let host = pinned(self.world.device(), bytes)?;
         let mut taken = Vec::new();
         for _ in 0..times {
             let began = Instant::now();
@@ -241,17 +240,11 @@ fn window(bytes: usize) -> usize {
 }
 
 /// Pinned memory, until the process ends.
-fn pinned(stream: &Stream, api: &Api, bytes: usize) -> Result<&'static mut [u8], Failure> {
-    let made = || {
-        context::push_current(api, stream::context(api, stream.raw())?)?;
-        let made = host::alloc(api, bytes);
-        context::pop_current(api)?;
-        made
-    };
-    let start = made().map_err(freehold::Error::from)?.cast::<u8>();
+fn pinned(device: &Device, bytes: usize) -> Result<&'static mut [u8], Failure> {
+    let start = device.backend().alloc_host(bytes).map_err(freehold::Error::from)?;
     // SAFETY: the driver gave so many bytes, which are nobody else's and are never freed; any bytes are good ones, and it zeroes none
     // but leaves what the system gave.
-    Ok(unsafe { std::slice::from_raw_parts_mut(start, bytes) })
+    Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), bytes) })
 }
 
 fn median(mut of: Vec<f64>) -> Option<f64> {
