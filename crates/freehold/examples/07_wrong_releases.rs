@@ -29,7 +29,7 @@ pub fn run(device: &Device) -> Result<()> {
     let module = device.module(&Image::ptx(include_str!("kernels.ptx"))?)?;
     let (counter, bytes) = module.variable("counter")?;
     let adopted = device.adopt(counter, bytes as u64, Adoption::Foreign, "a variable of a module")?;
-    wrong(device, "memory of others", counter.0);
+    wrong(device, "memory of others", counter);
     drop(adopted);
 
     // As if another process had shared it: no allocation of this process lies so low.

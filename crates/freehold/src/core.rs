@@ -300,11 +300,19 @@ impl Core {
     /// Waits on the host until the device, or who was lent memory, has come to a mark.
     pub(crate) fn wait_for_mark(&self, mark: Mark) -> Result<()> {
         if Lane::is_of_one(mark.stream) {
-            self.lanes.of(mark.stream).wait(mark.position);
+            self.lanes.wait(mark);
         } else if let Some(track) = self.track(mark.stream) {
             track.wait_on_host(mark.position).map_err(|error| self.failed(error))?;
         }
         Ok(())
+    }
+
+    /// As [`wait_for_mark`](Self::wait_for_mark), where the mark is on its way, and for no more than that.
+    pub(crate) fn await_mark(&self, mark: Mark) -> Result<()> {
+        match self.track(mark.stream) {
+            Some(track) => track.await_mark(mark.position).map_err(|error| self.failed(error)),
+            None => self.wait_for_mark(mark),
+        }
     }
 
     /// A lane that serves nobody.

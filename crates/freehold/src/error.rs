@@ -94,7 +94,7 @@ pub enum Error {
     ImageCutShort { bytes: usize, wanted_bytes: u64 },
     #[error("the image is neither a text nor a binary for a GPU")]
     NotAnImage,
-    #[error("the device takes no {kind}")]
+    #[error("the device takes no {kind}; load an image that is made for it")]
     ImageNotTaken { kind: ImageKind },
     #[error("the driver refuses the image: {code}{}", below(.log))]
     ImageRefused { code: Code, log: Box<str> },

@@ -2,7 +2,7 @@
 //! a stream is to work: it has positions, and a word of pinned memory that tells of them, which the host writes and streams await.
 //! Knows nothing of the memory.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::{CallError, Words};
@@ -17,21 +17,19 @@ const LANE: u32 = 1 << 31;
 #[derive(Debug)]
 pub(crate) struct Lane {
     id: StreamId,
-    /// The position of the last transfer that began, and of the last that ended.
+    /// The position of the last transfer that began, and of the last that ended. Written by who has the lane.
     begun: AtomicU64,
     ended: AtomicU64,
     /// The word that streams await, where they can.
     slot: Option<Slot>,
-    /// How many threads wait here.
-    waiters: AtomicUsize,
-    lock: Mutex<()>,
-    news: Condvar,
 }
 
 /// All lanes of a device. They live as long as it does.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     inside: Mutex<Inside>,
+    /// Tells threads that wait of every end.
+    ends: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +37,8 @@ struct Inside {
     all: Vec<Arc<Lane>>,
     /// Those without a transfer, the last used one last.
     free: Vec<Arc<Lane>>,
+    /// How many threads wait for an end.
+    waiters: usize,
 }
 
 impl Lane {
@@ -53,38 +53,13 @@ impl Lane {
 
     /// Begins a transfer, for who took the lane.
     pub(crate) fn begin(&self) -> Mark {
-        Mark { stream: self.id, position: self.begun.fetch_add(1, Ordering::AcqRel) + 1 }
-    }
-
-    /// Ends the transfer of `position`: streams that await it go on, and threads.
-    pub(crate) fn end(&self, position: u64) {
-        if let Some(slot) = &self.slot {
-            slot.write(position);
-        }
-        // In one order with the waiters' own steps: who counts as waiting after this was looked at sees the position.
-        self.ended.store(position, Ordering::SeqCst);
-        if self.waiters.load(Ordering::SeqCst) > 0 {
-            drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
-            self.news.notify_all();
-        }
+        let position = self.begun.load(Ordering::Relaxed) + 1;
+        self.begun.store(position, Ordering::Release);
+        Mark { stream: self.id, position }
     }
 
     pub(crate) fn has_passed(&self, position: u64) -> bool {
-        self.ended.load(Ordering::SeqCst) >= position
-    }
-
-    /// Waits on the host until the transfer of `position` has ended.
-    pub(crate) fn wait(&self, position: u64) {
-        if self.has_passed(position) {
-            return;
-        }
-        self.waiters.fetch_add(1, Ordering::SeqCst);
-        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while !self.has_passed(position) {
-            held = self.news.wait(held).unwrap_or_else(PoisonError::into_inner);
-        }
-        drop(held);
-        self.waiters.fetch_sub(1, Ordering::SeqCst);
+        self.ended.load(Ordering::Acquire) >= position
     }
 
     /// Where the device sees the word.
@@ -102,22 +77,40 @@ impl Lanes {
         let slot = words.map(|words| counters.take(words)).transpose()?;
         let mut inside = self.inside();
         let number = u32::try_from(inside.all.len()).expect("a process lends less often at once than a u32 counts");
-        let lane = Arc::new(Lane {
-            id: StreamId(number | LANE),
-            begun: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
-            slot,
-            waiters: AtomicUsize::new(0),
-            lock: Mutex::new(()),
-            news: Condvar::new(),
-        });
+        let lane =
+            Arc::new(Lane { id: StreamId(number | LANE), begun: AtomicU64::new(0), ended: AtomicU64::new(0), slot });
         inside.all.push(lane.clone());
         Ok(lane)
     }
 
-    /// Takes a lane back whose transfer has ended.
+    /// Takes a lane back whose transfer has not begun.
     pub(crate) fn give_back(&self, lane: Arc<Lane>) {
         self.inside().free.push(lane);
+    }
+
+    /// Ends the transfer that a lane serves: streams that await it go on, and threads. Takes the lane back.
+    pub(crate) fn end(&self, lane: Arc<Lane>) {
+        let position = lane.begun.load(Ordering::Relaxed);
+        if let Some(slot) = &lane.slot {
+            slot.write(position);
+        }
+        let mut inside = self.inside();
+        lane.ended.store(position, Ordering::Release);
+        inside.free.push(lane);
+        if inside.waiters > 0 {
+            self.ends.notify_all();
+        }
+    }
+
+    /// Waits on the host until a transfer has ended.
+    pub(crate) fn wait(&self, mark: Mark) {
+        let lane = self.of(mark.stream);
+        let mut inside = self.inside();
+        inside.waiters += 1;
+        while !lane.has_passed(mark.position) {
+            inside = self.ends.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        }
+        inside.waiters -= 1;
     }
 
     /// The lane that a mark is of.

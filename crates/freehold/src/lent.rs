@@ -19,6 +19,10 @@ use crate::uses::Access;
 /// was lent to be written) waits on the device until the lending ends; other work goes on. A block that is dropped meanwhile is
 /// used again when the lending has ended.
 ///
+/// Whoever waits on the host for such work (with [`Stream::download`], [`Stream::synchronize`], a module that is loaded) waits for the
+/// end of the lending: another thread ends it then. A device whose streams await no words has the host wait where such work is put
+/// in.
+///
 /// Dropped without a word, it ends as with [`failed`](Self::failed): whoever hands the address to a transfer keeps this until that
 /// is over. Forgotten ([`std::mem::forget`]), it never ends, and what waits for it waits for ever.
 ///
@@ -40,15 +44,14 @@ use crate::uses::Access;
 pub struct Lent {
     /// Of the block, which is not destroyed before the lending ends.
     context: Context,
-    lane: Arc<Lane>,
-    /// Of the lane.
+    /// Nothing once the lending has ended.
+    lane: Option<Arc<Lane>>,
     mark: Mark,
     range: Range<u64>,
     /// What may not have passed when the memory was lent, and comes before.
     earlier: Vec<Mark>,
     /// Where the end is noted, if the memory is written.
     undefined: Option<Arc<Undefined>>,
-    has_ended: bool,
 }
 
 impl Stream {
@@ -105,15 +108,7 @@ impl Stream {
         if let Some(undefined) = &undefined {
             undefined.begin(mark, &used.range());
         }
-        Ok(Lent {
-            context: used.context.clone(),
-            lane,
-            mark,
-            range: used.range(),
-            earlier,
-            undefined,
-            has_ended: false,
-        })
+        Ok(Lent { context: used.context.clone(), lane: Some(lane), mark, range: used.range(), earlier, undefined })
     }
 }
 
@@ -145,22 +140,20 @@ impl Lent {
         Ok(true)
     }
 
-    /// Waits until the transfer may begin: for the work that uses the block, and for earlier lendings of it.
+    /// Waits until the transfer may begin: for the work that used the block before, and for earlier lendings of it. The thread
+    /// spins, and yields.
     ///
     /// # Errors
     /// As for [`is_ready`](Self::is_ready).
     pub fn wait(&self) -> Result<()> {
         let core = &self.context.inner.core;
         core.check()?;
-        self.earlier.iter().try_for_each(|&mark| core.wait_for_mark(mark))
+        self.earlier.iter().try_for_each(|&mark| core.await_mark(mark))
     }
 
     /// Ends the lending: the transfer is over, and all of it was read or written. Work that waited for it goes on.
     pub fn done(mut self) {
-        if let Some(undefined) = &self.undefined {
-            undefined.succeed(self.mark);
-        }
-        self.end();
+        self.end(Undefined::succeed);
     }
 
     /// Ends the lending: nothing reads or writes there any more, and what was to be written holds anything. Until it is
@@ -170,26 +163,19 @@ impl Lent {
         drop(self);
     }
 
-    fn end(&mut self) {
-        self.has_ended = true;
-        let core = &self.context.inner.core;
-        // The words are the parent's.
-        if core.is_child() {
-            return;
+    fn end(&mut self, note: impl FnOnce(&Undefined, Mark)) {
+        let (lane, core) = (self.lane.take(), &self.context.inner.core);
+        // In a fork the words are the parent's, and the locks may be held for ever.
+        let Some(lane) = lane.filter(|_| !core.is_child()) else { return };
+        if let Some(undefined) = &self.undefined {
+            note(undefined, self.mark);
         }
-        self.lane.end(self.mark.position);
-        core.lanes.give_back(self.lane.clone());
+        core.lanes.end(lane);
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if self.has_ended {
-            return;
-        }
-        if let Some(undefined) = &self.undefined {
-            undefined.fail(self.mark);
-        }
-        self.end();
+        self.end(Undefined::fail);
     }
 }

@@ -29,6 +29,7 @@
 //! | say how much may be had, in all or under a name | [`Device::set_budget`], [`Device::set_tag_budget`], [`Stream::alloc_tagged`] |
 //! | know how much there is, and give some back | [`Device::totals`], [`Device::live_by_tag`], [`Device::trim_to`], [`Device::set_release_threshold`] |
 //! | know why there was none | [`Error::OutOfMemory`], [`Shortage`] |
+//! | copy it, or rows of it | [`Stream::copy`], [`Stream::copy_rows`] |
 //! | share it, or a part of it | [`Block::share`], [`Block::view`] |
 //! | lend it to the host, a network, or another library's engine | [`Stream::lend`], [`Stream::lend_mut`], [`Lent`] |
 //! | let another process have it | [`Stream::alloc_shareable`], [`Block::export`] |
@@ -41,7 +42,7 @@
 //! | wait | [`Stream::synchronize`], [`Event::synchronize`], [`Device::synchronize`] |
 //!
 //! Beside those, a call waits for the device only where its purpose needs it, and then says so: [`Stream::download`] and
-//! [`Stream::read`], those of variables, [`Block::release_now`], [`timeline::Recording::finish`].
+//! [`Stream::read`], those of variables, [`Lent::wait`], [`Block::release_now`], [`timeline::Recording::finish`].
 
 mod arena;
 mod block;

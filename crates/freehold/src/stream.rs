@@ -452,8 +452,7 @@ impl Stream {
                 continue;
             }
             if Lane::is_of_one(mark.stream) {
-                let lane = core.lanes.of(mark.stream);
-                let waited = self.track.wait_for_lane(&lane, mark.position);
+                let waited = self.track.wait_for_lane(&core.lanes, *mark);
                 waits |= waited.map_err(|error| core.failed(error))?;
                 continue;
             }

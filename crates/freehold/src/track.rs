@@ -15,7 +15,7 @@ use freehold_driver::{Backend, CallError, Words};
 
 use crate::core::Hall;
 use crate::counters::Slot;
-use crate::lane::Lane;
+use crate::lane::Lanes;
 use crate::ledger::{ContextId, Mark, StreamId};
 
 /// How many launches a track remembers by name.
@@ -405,12 +405,13 @@ impl Track {
 
     /// [`wait_for`](Self::wait_for) the end of a transfer that the host tells of. A stream that awaits no words is held up by the
     /// host, which waits here.
-    pub(crate) fn wait_for_lane(&self, lane: &Lane, position: u64) -> Result<bool, CallError> {
-        if self.has_waited(lane.id(), position) || lane.has_passed(position) {
+    pub(crate) fn wait_for_lane(&self, lanes: &Lanes, mark: Mark) -> Result<bool, CallError> {
+        let (lane, position) = (lanes.of(mark.stream), mark.position);
+        if self.has_waited(mark.stream, position) || lane.has_passed(position) {
             return Ok(false);
         }
         let Some(address) = lane.address() else {
-            lane.wait(position);
+            lanes.wait(mark);
             return Ok(false);
         };
         {
@@ -421,7 +422,7 @@ impl Track {
             }
             self.words().wait_word(self.raw, address, position)?;
         }
-        self.note_waited(lane.id(), position);
+        self.note_waited(mark.stream, position);
         Ok(true)
     }
 
@@ -481,6 +482,22 @@ impl Track {
         self.signals().waiters -= 1;
         waited?;
         self.note_passed(recorded);
+        Ok(())
+    }
+
+    /// Waits on the host until a mark at `position`, which is on its way, has passed. What was put in behind the mark, which may
+    /// wait for the caller itself, is not waited for.
+    pub(crate) fn await_mark(&self, position: u64) -> Result<(), CallError> {
+        while !self.has_passed(position) {
+            self.refresh()?;
+            let _shared = self.hall.enter();
+            let event = self.signals().event;
+            // Whatever it answers: a device that has failed says so, and writes no word any more.
+            if let Some(event) = event {
+                self.backend().has_passed(event)?;
+            }
+            std::thread::yield_now();
+        }
         Ok(())
     }
 

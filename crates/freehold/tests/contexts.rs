@@ -56,7 +56,7 @@ fn a_block_is_released_by_a_thread_with_no_context_and_with_another_one() {
         scope.spawn(|| {
             context::push_current(&own.api, own.primary).unwrap();
             y.release_now().unwrap();
-            assert_eq!(own.device.owner_of(address.0), None);
+            assert_eq!(own.device.owner_of(address), None);
             let z = far.alloc::<u32>(N).unwrap();
             drop(z);
             assert_eq!(context::current(&own.api), Ok(own.primary));
@@ -90,7 +90,7 @@ fn all_calls(own: &Own, check: impl Fn(&str)) {
     stream.event().unwrap().synchronize().unwrap();
     check("event");
     let address = x.into_address();
-    own.device.release(address.0).unwrap();
+    own.device.release(address).unwrap();
     check("release");
     let y = stream.alloc::<u32>(N).unwrap();
     y.release_now().unwrap();

@@ -91,6 +91,26 @@ fn work_with_the_block_waits_on_the_device_for_the_end_of_the_transfer() {
 }
 
 #[test]
+fn a_transfer_does_not_wait_for_work_that_waits_for_it() {
+    let own = own();
+    let [a, b] = own.streams();
+    let mut x = a.zeros::<u32>(N).unwrap();
+    own.device.synchronize().unwrap();
+    let gate = own.gate();
+    own.hold(&a, &gate);
+    a.launch(&own.kernels.add, grid(), (&mut x, 3_u32, N as u32)).unwrap();
+    let lent = a.lend(&x).unwrap();
+    a.launch(&own.kernels.add, grid(), (&mut x, 4_u32, N as u32)).unwrap();
+    b.launch(&own.kernels.add, grid(), (&mut x, 5_u32, N as u32)).unwrap();
+    drop(a);
+    gate.open();
+    lent.wait().unwrap();
+    assert_eq!(transferred(&own, &lent), [3; N]);
+    lent.done();
+    assert_eq!(b.download(&x).unwrap(), [12; N]);
+}
+
+#[test]
 fn work_without_the_block_goes_on_in_the_same_stream() {
     let own = own();
     let [stream] = own.streams();

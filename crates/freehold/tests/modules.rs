@@ -6,7 +6,7 @@ mod own;
 
 use freehold::{Error, Grid, Module};
 use freehold_driver::cuda::faults::Faults;
-use freehold_driver::cuda::{Function, copy};
+use freehold_driver::cuda::{CUdeviceptr, Function, copy};
 use own::{Kernels, N, Own, grid, opened};
 
 /// The value of the variable `counter`.
@@ -15,7 +15,7 @@ fn counter(own: &Own, module: &Module) -> u32 {
     assert_eq!(bytes, 4);
     let mut value = [0; 4];
     freehold_driver::cuda::context::push_current(&own.api, own.primary).unwrap();
-    copy::device_to_host(&own.api, &mut value, address).unwrap();
+    copy::device_to_host(&own.api, &mut value, CUdeviceptr(address)).unwrap();
     freehold_driver::cuda::context::pop_current(&own.api).unwrap();
     u32::from_le_bytes(value)
 }

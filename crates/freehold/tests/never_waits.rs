@@ -98,10 +98,10 @@ impl Scene {
         self.call("close", || next().close().map_err(|(_, error)| error));
         self.call("release_after", || next().release_after(&event).map_err(|(_, error)| error));
         let address = next().into_address();
-        self.call("note_use", || device.note_use(address.0, &self.busy));
-        self.call("release", || device.release(address.0));
+        self.call("note_use", || device.note_use(address, &self.busy));
+        self.call("release", || device.release(address));
         let address = next().into_address();
-        let claimed = self.call("claim", || device.claim(address.0));
+        let claimed = self.call("claim", || device.claim(address));
         self.call("drop of a block in use", || {
             drop(claimed);
             Ok(())
@@ -223,7 +223,7 @@ impl Scene {
         self.call("free_bytes", || device.free_bytes());
         let foreign = 1 << 20;
         let adopted = self.call("adopt", || device.adopt(foreign, 4096, Adoption::Foreign, "others"));
-        self.call("owner_of", || Ok(device.owner_of(foreign.0)));
+        self.call("owner_of", || Ok(device.owner_of(foreign)));
         self.call("blocks", || Ok(device.blocks()));
         self.call("drop of what was adopted", || {
             drop(adopted);

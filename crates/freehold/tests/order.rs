@@ -393,7 +393,7 @@ fn shared_references_are_counted_and_the_last_one_releases() {
     let two = two.into_block().expect_err("there is another reference");
     std::thread::scope(|scope| scope.spawn(|| drop(one)).join().unwrap());
     assert_eq!(two.count(), 1);
-    assert!(own.device.owner_of(address.0).is_some());
+    assert!(own.device.owner_of(address).is_some());
     drop(two);
     assert_ne!(a.alloc::<u32>(N).unwrap().address(), address, "the copy is still to read it");
     gate.open();

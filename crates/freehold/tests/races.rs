@@ -92,7 +92,7 @@ fn writes_of_two_threads_to_two_parts_of_a_block_are_both_waited_for() {
         scope.spawn(|| two.fill_bytes(&mut high, 2).unwrap());
     });
     drop(block);
-    assert_eq!(own.device.owner_of(address.0).unwrap().state, State::Released { waiting_for: 2 });
+    assert_eq!(own.device.owner_of(address).unwrap().state, State::Released { waiting_for: 2 });
     gate.open();
 }
 

@@ -8,6 +8,7 @@
 mod own;
 
 use std::env;
+use std::fs::File;
 use std::io::stdin;
 use std::os::fd::AsFd;
 use std::process::{self, Command, Stdio};
@@ -152,6 +153,17 @@ fn a_device_that_cannot_share_refuses_the_request_and_serves_others() {
     let [stream] = own.streams();
     assert!(matches!(stream.alloc_shareable::<u8>(100), Err(Error::CannotShare)));
     assert_eq!(stream.zeros::<u8>(100).unwrap().len(), 100);
+}
+
+#[test]
+fn a_device_that_cannot_share_imports_nothing() {
+    own_machine();
+    let opened = opened();
+    PLAIN.get_or_init(|| opened.api);
+    let own = Own::over(Api { cuDeviceGetAttribute: shares_nothing, ..opened.api }, &opened);
+    let descriptor = File::open("/dev/null").unwrap();
+    let imported = own.device.import(descriptor.as_fd(), PAGE_BYTES, Permission::Read);
+    assert!(matches!(imported, Err(Error::CannotShare)), "{imported:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A CUDA driver for machines without a GPU: [`API`] is the same table of functions that NVIDIA's library fills.
 //!
-//! It is a driver, not a mock: memory has addresses that the host cannot touch, work runs in its own time, a wrong
+//! It is a driver, not a mock: memory has addresses that the host cannot touch (unless it is told to), work runs in its own time, a wrong
 //! call gets the code that the real driver gives. It is also an adversary: freed memory is overwritten at once,
 //! addresses and handles are used again as soon as possible, and a seeded schedule runs streams in any order that
 //! the program allows.

@@ -1,6 +1,6 @@
 //! Guests of devices that map no memory, whose addresses lie among each other's.
 
-use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUresult, CUstream, context};
+use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUresult, CUstream};
 
 use super::Guest;
 use crate::device::Device;
@@ -26,7 +26,7 @@ fn an_address_is_one_devices_where_two_have_memory_near_each_other() {
     guests[0].record_use(blocks[0], CUstream::PER_THREAD).unwrap();
     // What was given back is nobody's, and remembered by who had it.
     guests[0].free(blocks[0], CUstream::NULL).unwrap();
-    guests[0].core.named(context::synchronize).unwrap();
+    guests[0].core.backend.synchronize().unwrap();
     guests[0].trim(0).unwrap();
     assert_eq!(guests[0].reserved_bytes(), 0);
     assert_eq!(has(blocks[0]), [false, false]);

@@ -31,7 +31,7 @@ pub struct DeviceVec<T: Plain> {
 
 #[derive(Debug)]
 enum Ground<T: Plain> {
-    Mapped(Mapped),
+    Mapped(Box<Mapped>),
     /// Of at least one element.
     Copied(Block<T>),
 }
@@ -66,7 +66,7 @@ impl<T: Plain> DeviceVec<T> {
             return Err(Error::NothingAsked);
         }
         let ground = if core.pool.supply.maps() {
-            Ground::Mapped(Mapped::new(stream, bytes as u64, at)?)
+            Ground::Mapped(Box::new(Mapped::new(stream, bytes as u64, at)?))
         } else {
             Ground::Copied(Block::alloc(stream, 1, None, at)?)
         };

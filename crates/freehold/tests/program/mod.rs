@@ -203,6 +203,8 @@ impl Program {
 
     /// A module that is closed with its launch pending.
     fn kernel_of_a_duplicate(&mut self) -> Result<(), Wrong> {
+        // A load waits for the context's work, and that for transfers.
+        self.end_all_loans()?;
         let (index, number) = (self.block(), self.stream());
         let (stream, context) = &self.streams[number];
         let kernel = self.contexts[*context].1.module().duplicate()?.kernel("add")?;

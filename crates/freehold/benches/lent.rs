@@ -1,0 +1,50 @@
+//! What it costs to lend a block that nothing pending uses, and to take it back: what a library of transfers pays beside its own call.
+//! On the software device, which is not called.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on fails")]
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use freehold::{Block, Device, Stream};
+use freehold_driver::cuda::{CUdevice, driver};
+use freehold_softcuda::API;
+
+/// Operations in a row.
+const ROW: usize = 1000;
+
+fn main() {
+    divan::main();
+}
+
+/// A stream, and a block that its work has passed.
+fn idle() -> (Stream, Block<u32>) {
+    driver::init(&API, 0).unwrap();
+    let stream = Device::new(API, CUdevice(0)).unwrap().stream().unwrap();
+    let block = stream.zeros::<u32>(1000).unwrap();
+    stream.synchronize().unwrap();
+    (stream, block)
+}
+
+#[divan::bench]
+fn lend_and_done(bencher: Bencher<'_, '_>) {
+    let (stream, block) = idle();
+    bencher.counter(ItemsCount::new(ROW)).bench_local(|| {
+        for _ in 0..ROW {
+            let lent = stream.lend(&block).unwrap();
+            lent.wait().unwrap();
+            lent.done();
+        }
+    });
+}
+
+#[divan::bench]
+fn lend_mut_and_done(bencher: Bencher<'_, '_>) {
+    let (stream, mut block) = idle();
+    bencher.counter(ItemsCount::new(ROW)).bench_local(|| {
+        for _ in 0..ROW {
+            let lent = stream.lend_mut(&mut block).unwrap();
+            lent.wait().unwrap();
+            lent.done();
+        }
+    });
+}
