@@ -21,6 +21,9 @@ use crate::ledger::{ContextId, Mark, StreamId};
 /// How many launches a track remembers by name.
 const RECENT: usize = 64;
 
+/// Of so many looks at a word, one asks the driver too.
+const ASKED_EVERY: u32 = 1024;
+
 /// A position that every piece of work is before.
 const FOREVER: u64 = u64::MAX;
 
@@ -488,13 +491,19 @@ impl Track {
     /// Waits on the host until a mark at `position`, which is on its way, has passed. What was put in behind the mark, which may
     /// wait for the caller itself, is not waited for.
     pub(crate) fn await_mark(&self, position: u64) -> Result<(), CallError> {
-        while !self.has_passed(position) {
-            self.refresh()?;
-            let _shared = self.hall.enter();
-            let event = self.signals().event;
-            // Whatever it answers: a device that has failed says so, and writes no word any more.
-            if let Some(event) = event {
-                self.backend().has_passed(event)?;
+        for looked in 0_u32.. {
+            if self.has_passed(position) {
+                break;
+            }
+            // A word is looked at for nothing. The driver is asked seldom: a device that has failed says so, and writes no word
+            // any more.
+            if self.slot.is_none() || looked % ASKED_EVERY == ASKED_EVERY - 1 {
+                self.refresh()?;
+                let _shared = self.hall.enter();
+                let event = self.signals().event;
+                if let Some(event) = event {
+                    self.backend().has_passed(event)?;
+                }
             }
             std::thread::yield_now();
         }
