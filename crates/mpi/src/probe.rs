@@ -111,6 +111,8 @@ fn tried(program: &Path, what: &str, ranks: Ranks) -> Trial {
             command.env_remove(name);
         }
     }
+    // Whoever runs this as root has allowed it once.
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     let Ok(mut child) = command.spawn() else { return Trial::NotStarted };
     let began = Instant::now();
     let status = loop {
@@ -156,7 +158,7 @@ fn end(child: &mut Child) {
 /// What starts two ranks of this library's.
 fn launcher() -> Option<(PathBuf, &'static [&'static str])> {
     let (names, words): (&[&str], &[&str]) = if library_name().starts_with("Open MPI") {
-        (&["mpirun.openmpi", "mpirun"], &["--oversubscribe", "-n", "2"])
+        (&["mpirun.openmpi", "mpirun"], &["--oversubscribe", "--bind-to", "none", "-n", "2"])
     } else {
         (&["mpiexec.mpich", "mpiexec.hydra", "mpiexec"], &["-n", "2"])
     };

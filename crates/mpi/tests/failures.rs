@@ -5,7 +5,7 @@
 mod stage;
 
 use freehold_mpi::{ANY, Error, Op, World};
-use stage::{DIRECT, SHARED, STAGED, Transport, Wanted, is_rank, launched, ranks, values};
+use stage::{DIRECT, SHARED, STAGED, Transport, Wanted, end_when_wrong, is_rank, launched, ranks, values};
 
 const STAGED_IN_PIECES: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_CHUNK", "4096")];
 
@@ -60,6 +60,7 @@ fn a_message_that_does_not_fit_is_refused_and_the_next_one_arrives() {
 fn a_rank_that_dies_is_named_with_tag_and_bytes() {
     let name = "a_rank_that_dies_is_named_with_tag_and_bytes";
     if is_rank() {
+        end_when_wrong();
         let device = freehold::open().unwrap();
         let world = World::new(&device).unwrap();
         outlives(&world);

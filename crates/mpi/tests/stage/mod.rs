@@ -89,6 +89,14 @@ pub(crate) fn launcher(wanted: &Wanted) -> Command {
     command
 }
 
+/// Lets a rank that finds something wrong end at once, and the launcher end the others: they would wait for it.
+pub(crate) fn end_when_wrong() {
+    std::panic::set_hook(Box::new(|wrong| {
+        eprintln!("{wrong}");
+        std::process::exit(101);
+    }));
+}
+
 /// Starts the test `name` as ranks, and returns what they printed.
 pub(crate) fn launched(name: &str, wanted: &Wanted) -> Output {
     let mut command = launcher(wanted);
@@ -100,6 +108,7 @@ pub(crate) fn launched(name: &str, wanted: &Wanted) -> Output {
 /// In a rank, runs `test`; elsewhere starts the ranks, and fails if any of them does.
 pub(crate) fn ranks(name: &str, wanted: &[Wanted], test: impl Fn(&World, &Device)) {
     if is_rank() {
+        end_when_wrong();
         let device = freehold::open().expect("there is a software device");
         let world = World::new(&device).expect("the launcher made this a rank");
         test(&world, &device);

@@ -1,0 +1,112 @@
+//! `freehold-mpi` as a person meets it: which path, why, figures, and what it says to bad input. What things cost is not judged here.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod stage;
+
+use std::path::PathBuf;
+use std::process::Output;
+
+use serde_json::Value;
+use stage::{STAGED, Transport, Wanted, launcher};
+
+/// Runs the program as ranks. What probes found goes with the test.
+fn ran(ranks: u32, variables: &'static [(&str, &str)], words: &[&str]) -> Output {
+    let wanted = Wanted::new(ranks, Transport::Memory, variables);
+    let mut command = launcher(&wanted);
+    command.arg(env!("CARGO_BIN_EXE_freehold-mpi")).args(words);
+    let cache = Cache::new();
+    command.env("XDG_CACHE_HOME", &cache.0).output().unwrap()
+}
+
+struct Cache(PathBuf);
+
+impl Cache {
+    fn new() -> Self {
+        let name = format!("freehold-mpi-{}-{:?}", std::process::id(), std::thread::current().id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn report(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_library_that_dies_of_device_memory_is_given_none() {
+    let report = report(&ran(2, &[], &["--json"]));
+    assert_eq!(report["ranks"], 2);
+    // Both ranks are of one machine and device.
+    assert_eq!((&report["messages"], &report["collectives"]), (&"shared".into(), &"staged".into()));
+    let why = report["why"].as_str().unwrap();
+    assert!(why.starts_with("two processes that passed device memory on through "), "{why}");
+    assert!(why.contains(" died of it: "), "{why}");
+}
+
+#[test]
+fn memory_that_the_host_sees_goes_straight() {
+    let report = report(&ran(2, &[("FREEHOLD_SOFT_COHERENT", "1")], &["--json"]));
+    assert_eq!((&report["messages"], &report["collectives"]), (&"direct".into(), &"direct".into()));
+    assert_eq!(report["why"], "the host sees the device's memory, so that every library can use it");
+}
+
+#[test]
+fn the_path_can_be_forced_and_says_so() {
+    let output = ran(2, STAGED, &[]);
+    let said = text(&output.stdout);
+    assert!(said.contains("messages     staged: through pinned memory of the host, in chunks\n"), "{said}");
+    assert!(said.contains("because      FREEHOLD_MPI=staged says so\n"), "{said}");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_path_that_there_is_not_is_a_wrong_call() {
+    let output = ran(1, &[("FREEHOLD_MPI", "fast")], &[]);
+    assert!(text(&output.stderr).contains("error: FREEHOLD_MPI is 'fast', but should be direct, shared or staged\n"));
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_bench_needs_two_ranks() {
+    let output = ran(1, STAGED, &["bench"]);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("error: a message needs two ranks: start this with mpirun -n 2 freehold mpi bench\n"),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_bench_has_a_row_for_each_doubling_beside_raw_calls() {
+    let staged = report(&ran(4, STAGED, &["bench", "--quick", "--json", "--bytes-max", "2048"]));
+    let rows = staged["rows"].as_array().unwrap();
+    let bytes: Vec<_> = rows.iter().map(|row| row["bytes"].as_u64().unwrap()).collect();
+    assert_eq!(bytes, (0..=11).map(|power| 1 << power).collect::<Vec<u64>>());
+    for row in rows {
+        for figure in ["latency_ns", "raw_host_latency_ns", "bytes_per_s", "raw_host_bytes_per_s"] {
+            assert!(row[figure].as_f64().unwrap() > 0.0, "{figure}: {row}");
+        }
+        assert!(row["pinned_copy_bytes_per_s"].as_f64().unwrap() > 0.0, "{row}");
+        assert_eq!(row["raw_device_latency_ns"], Value::Null);
+    }
+    let variables = &[("FREEHOLD_SOFT_COHERENT", "1")];
+    let direct = report(&ran(2, variables, &["bench", "--quick", "--json", "--bytes-max", "1024"]));
+    for row in direct["rows"].as_array().unwrap() {
+        assert!(row["raw_device_latency_ns"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(row["cost_ns"].is_number() && row["met"].is_boolean(), "{row}");
+    }
+}
