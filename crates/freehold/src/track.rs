@@ -491,13 +491,12 @@ impl Track {
     /// Waits on the host until a mark at `position`, which is on its way, has passed. What was put in behind the mark, which may
     /// wait for the caller itself, is not waited for.
     pub(crate) fn await_mark(&self, position: u64) -> Result<(), CallError> {
-        for looked in 0_u32.. {
-            if self.has_passed(position) {
-                break;
-            }
+        let mut looked = 0_u32;
+        while !self.has_passed(position) {
+            looked = looked.wrapping_add(1);
             // A word is looked at for nothing. The driver is asked seldom: a device that has failed says so, and writes no word
             // any more.
-            if self.slot.is_none() || looked % ASKED_EVERY == ASKED_EVERY - 1 {
+            if self.slot.is_none() || looked.is_multiple_of(ASKED_EVERY) {
                 self.refresh()?;
                 let _shared = self.hall.enter();
                 let event = self.signals().event;
