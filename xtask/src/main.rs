@@ -1,5 +1,6 @@
 //! The tasks of this repository: `cargo xtask test`, `cargo xtask library`, `cargo xtask bundle` and `cargo xtask kernels`.
 
+mod apt;
 mod bundle;
 mod command;
 mod cudarc;

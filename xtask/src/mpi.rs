@@ -3,7 +3,8 @@
 
 use std::process::{Command, Stdio};
 
-use crate::command::{Failure, cargo, command, output, quiet, run, target};
+use crate::apt;
+use crate::command::{Failure, cargo, command, output, run, target};
 
 const MANIFEST: &str = "crates/mpi/Cargo.toml";
 
@@ -46,7 +47,7 @@ fn crate_cargo(library: &Library, task: &str, words: &[&str]) -> Command {
     cargo
 }
 
-/// Installs a library where it is missing, as this user or through sudo.
+/// Installs a library where it is missing.
 fn install(library: &Library) -> Result<(), Failure> {
     let asked = command(library.compiler, &["-show"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     // What bindgen looks for.
@@ -54,11 +55,5 @@ fn install(library: &Library) -> Result<(), Failure> {
     if asked.is_ok_and(|status| status.success()) && !found.is_empty() {
         return Ok(());
     }
-    let names = library.packages.join(" ");
-    println!("{names} are installed");
-    let script = format!(
-        "sudo=$([ $(id -u) = 0 ] || echo sudo -n); $sudo apt-get update -qq && \
-         $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {names}"
-    );
-    quiet(&mut command("sh", &["-c", &script])).map_err(|failure| format!("install {names}: {failure}"))
+    apt::install(library.packages)
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::command::{Failure, cargo, command, run};
+use crate::apt;
+use crate::command::{Failure, cargo, run};
 
 /// Where the loader of OpenCL looks for PoCL.
 const POCL: &str = "/etc/OpenCL/vendors/pocl.icd";
@@ -24,11 +25,5 @@ pub(crate) fn contract() -> Result<(), Failure> {
 }
 
 fn install() -> Result<(), Failure> {
-    if Path::new(POCL).exists() {
-        return Ok(());
-    }
-    let mut words = vec!["install", "--yes", "--no-install-recommends"];
-    words.extend(PACKAGES);
-    let failed = |failure| format!("{failure}; PoCL is to be installed: {}", PACKAGES.join(", "));
-    run(&mut command("apt-get", &words)).map_err(failed)
+    if Path::new(POCL).exists() { Ok(()) } else { apt::install(&PACKAGES) }
 }
