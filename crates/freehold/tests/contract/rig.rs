@@ -29,7 +29,7 @@ pub(crate) struct Rig {
 /// What holds work up.
 enum Driver {
     /// A kernel that waits for a word of the host's.
-    Words(Own),
+    Words(Box<Own>),
     /// An event that the host sets.
     Latches(Arc<opencl::Context>, #[expect(dead_code, reason = "held")] MutexGuard<'static, ()>),
 }
@@ -57,7 +57,7 @@ impl Rig {
             }
             None => {
                 let own = Own::new();
-                (own.device.clone(), Driver::Words(own))
+                (own.device.clone(), Driver::Words(Box::new(own)))
             }
         };
         let module = kernels(&device);
