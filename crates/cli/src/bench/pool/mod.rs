@@ -53,13 +53,15 @@ pub(super) fn run(arguments: &PoolArguments) -> Result<String> {
     if let Some(folder) = &arguments.workloads {
         return write_workloads(folder);
     }
-    if let Some(opened) = open::opencl::open(arguments.device.as_deref())? {
-        return on_opencl(arguments, &opened);
+    let opencl = open::opencl::open(arguments.device.as_deref());
+    if let Ok(Some(opened)) = &opencl {
+        return on_opencl(arguments, opened);
     }
     // Opened before anything is measured: whoever cannot have the picture learns it at once. What is there stays until then.
     if let Some(path) = &arguments.svg {
         OpenOptions::new().append(true).create(true).open(path).map_err(unwritable(path))?;
     }
+    opencl?;
     if let Some(device) = &arguments.device {
         // SAFETY: this process has no other thread yet, which could read the environment meanwhile.
         unsafe { std::env::set_var(open::VARIABLE, device) };
