@@ -141,8 +141,8 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, plan: (u64, Spoi
             return;
         }
         let pace = weather.pace.load(Ordering::Relaxed);
-        if pace > 0 {
-            tokio::time::sleep(Duration::from_micros(bytes as u64 * 1_000_000 / pace)).await;
+        if let Some(micros) = (bytes as u64 * 1_000_000).checked_div(pace) {
+            tokio::time::sleep(Duration::from_micros(micros)).await;
         }
     }
 }
