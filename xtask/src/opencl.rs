@@ -18,7 +18,8 @@ pub(crate) fn contract() -> Result<(), Failure> {
     install()?;
     run(cargo(&["test", "--package", "freehold-driver", "--test", "opencl"]).env("FREEHOLD_DEVICE", "opencl"))?;
     for manner in MANNERS {
-        let mut tests = cargo(&["test", "--package", "freehold", "--test", "contract"]);
+        // Of all packages, as the other tests are built: of one alone all that it needs would be built anew.
+        let mut tests = cargo(&["test", "--workspace", "--test", "contract"]);
         run(tests.env("FREEHOLD_DEVICE", "opencl").env("FREEHOLD_OPENCL_MEMORY", manner))?;
     }
     run(&mut cargo(&["run", "--", "lab", "--device", "opencl"]))
