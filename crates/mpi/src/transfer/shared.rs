@@ -110,16 +110,8 @@ impl Giving {
             let word = (piece.slot as u64) << 32 | piece.bytes as u64;
             self.said.push(self.line.say(word, true, title, ranks)?);
         }
-        let mut outcome = Ok(());
-        self.said.retain_mut(|word| match word.test(title, ranks) {
-            Ok(gone) => gone.is_none(),
-            Err(error) => {
-                outcome = Err(error);
-                false
-            }
-        });
-        outcome?;
-        Ok(self.is_over && self.said.is_empty())
+        let are_gone = are_gone(&mut self.said, title, ranks)?;
+        Ok(self.is_over && are_gone)
     }
 
     /// Hears whether the receiver takes the message, and then which pieces it has taken.
@@ -176,7 +168,7 @@ impl Taking {
             self.has_answered = true;
             self.said.push(self.line.say(STAY, false, title, ranks)?);
         }
-        self.is_said(title, ranks)
+        are_gone(&mut self.said, title, ranks)
     }
 
     /// Goes on, into memory that is ready: whether all is there.
@@ -211,20 +203,8 @@ impl Taking {
             self.copying.pop_front();
             self.said.push(self.line.say(COME, false, title, ranks)?);
         }
-        let is_said = self.is_said(title, ranks)?;
-        Ok(is_said && self.taken == self.bytes && self.copying.is_empty())
-    }
-
-    fn is_said(&mut self, title: &Failed, ranks: &Ranks) -> Result<bool> {
-        let mut outcome = Ok(());
-        self.said.retain_mut(|word| match word.test(title, ranks) {
-            Ok(gone) => gone.is_none(),
-            Err(error) => {
-                outcome = Err(error);
-                false
-            }
-        });
-        outcome.map(|()| self.said.is_empty())
+        let are_gone = are_gone(&mut self.said, title, ranks)?;
+        Ok(are_gone && self.taken == self.bytes && self.copying.is_empty())
     }
 
     pub(super) fn give_up(self, ranks: &Ranks) {
@@ -233,4 +213,17 @@ impl Taking {
             ranks.trouble(error);
         }
     }
+}
+
+/// Forgets the words that have gone out: whether all have.
+fn are_gone(said: &mut Vec<Word>, title: &Failed, ranks: &Ranks) -> Result<bool> {
+    let mut outcome = Ok(());
+    said.retain_mut(|word| match word.test(title, ranks) {
+        Ok(gone) => gone.is_none(),
+        Err(error) => {
+            outcome = Err(error);
+            false
+        }
+    });
+    outcome.map(|()| said.is_empty())
 }
