@@ -3,25 +3,22 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freehold_driver::cuda::{CUdeviceptr, CUstream, CallError, context, copy, fill, memory, stream, wait_value_flags};
 
 use super::bench::Bench;
+use super::clock::Clock;
 use super::host::Host;
 
-/// How long a call may take that does not wait for work.
+/// How long a call may take that does not wait for work, of the time that the threads of this process have.
 const AT_ONCE: Duration = Duration::from_millis(250);
 
 /// Between two looks at whether a stream has come to its end.
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 
-/// As many looks at the least, however long they take on a machine that is busy with other things.
-const LOOKS_MIN: u32 = 200;
-
-/// Time is waited for in slices, so that it stretches for all threads alike on such a machine.
-const SLICES: u32 = 250;
-const SLICE: Duration = Duration::from_millis(1);
+/// Between two looks at what time the threads have had while a call is in progress.
+const SLICE: Duration = Duration::from_millis(2);
 
 /// After this long a gate opens by itself. No experiment needs it so long, and a process that is killed while a gate of
 /// its is closed leaves a device that cannot end the context.
@@ -109,12 +106,10 @@ impl Gate {
     /// The driver is asked again and again, because one that schedules at its calls gets on in no other way.
     /// Its end is read from the word that it writes last: a query of a default stream may ask for others too.
     pub(crate) fn overtaken_by(&self, bench: &Bench, stream: CUstream, end: &AtomicU32) -> Result<bool, CallError> {
-        let start = Instant::now();
-        let mut looks = 0;
-        while end.load(Ordering::SeqCst) == 0 && (start.elapsed() < AT_ONCE || looks < LOOKS_MIN) {
+        let mut clock = Clock::new();
+        while end.load(Ordering::SeqCst) == 0 && clock.look(LOOK_AGAIN) < AT_ONCE {
             stream::query(bench, stream)?;
             thread::sleep(LOOK_AGAIN);
-            looks += 1;
         }
         let overtaken = end.load(Ordering::SeqCst) != 0;
         self.open();
@@ -133,9 +128,11 @@ pub(crate) fn unless_opened<T>(open: impl FnOnce() + Send, call: impl FnOnce() -
     let (returned, news) = mpsc::channel::<()>();
     thread::scope(|scope| {
         let opener = scope.spawn(move || {
-            let still_in_the_call = |_| news.recv_timeout(SLICE) == Err(RecvTimeoutError::Timeout);
-            if !(0..SLICES).all(still_in_the_call) {
-                return Pace::AtOnce;
+            let mut clock = Clock::new();
+            while clock.look(SLICE) < AT_ONCE {
+                if news.recv_timeout(SLICE) != Err(RecvTimeoutError::Timeout) {
+                    return Pace::AtOnce;
+                }
             }
             open();
             Pace::Waited

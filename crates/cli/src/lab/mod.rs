@@ -26,6 +26,7 @@ mod answers;
 mod ask;
 mod bench;
 mod captured;
+mod clock;
 mod experiment;
 mod gate;
 mod host;
