@@ -20,9 +20,12 @@ const LOOK_AGAIN: Duration = Duration::from_micros(500);
 /// Between two looks at what time the threads have had while a call is in progress.
 const SLICE: Duration = Duration::from_millis(2);
 
-/// After this long a gate opens by itself. No experiment needs it so long, and a process that is killed while a gate of
-/// its is closed leaves a device that cannot end the context.
+/// After this long, of the time that the threads have, a gate opens by itself. No experiment needs it so long, and a
+/// process that is killed while a gate of its is closed leaves a device that cannot end the context.
 const AT_LAST: Duration = Duration::from_secs(10);
+
+/// Between two looks at whether it is so late.
+const LAST_LOOK: Duration = Duration::from_millis(100);
 
 /// A word of the host. A stream that meets it goes no further until it is open, at the latest when it is dropped.
 ///
@@ -146,7 +149,10 @@ pub(crate) fn unless_opened<T>(open: impl FnOnce() + Send, call: impl FnOnce() -
 /// Calls `open` when an experiment has surely failed to.
 pub(crate) fn open_at_last(open: impl FnOnce() + Send + 'static) {
     thread::spawn(move || {
-        thread::sleep(AT_LAST);
+        let mut clock = Clock::new();
+        while clock.look(LAST_LOOK) < AT_LAST {
+            thread::sleep(LAST_LOOK);
+        }
         open();
     });
 }
