@@ -15,10 +15,10 @@ use super::host::Host;
 const AT_ONCE: Duration = Duration::from_millis(250);
 
 /// Between two looks at whether a stream has come to its end.
-const LOOK_AGAIN: Duration = Duration::from_micros(500);
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Between two looks at what time the threads have had while a call is in progress.
-const SLICE: Duration = Duration::from_millis(2);
+const SLICE: Duration = Duration::from_millis(5);
 
 /// After this long, of the time that the threads have, a gate opens by itself. No experiment needs it so long, and a
 /// process that is killed while a gate of its is closed leaves a device that cannot end the context.
