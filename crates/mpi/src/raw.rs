@@ -257,12 +257,21 @@ impl Library {
             return Ok(None);
         }
         self.completed.fetch_add(1, Ordering::Relaxed);
-        let mut bytes = 0;
         // SAFETY: a constant of the library.
         let kind = unsafe { ffi::RSMPI_UINT8_T };
+        let mut count = 0;
         // SAFETY: the status is of a complete call; the library writes one number.
-        coded(unsafe { ffi::MPI_Get_elements_x(&status, kind, &mut bytes) })?;
-        let bytes = usize::try_from(bytes).unwrap_or(0);
+        coded(unsafe { ffi::MPI_Get_count(&status, kind, &mut count) })?;
+        let bytes = match usize::try_from(count) {
+            Ok(bytes) => bytes,
+            // More than a count tells.
+            Err(_) => {
+                let mut bytes = 0;
+                // SAFETY: as above.
+                coded(unsafe { ffi::MPI_Get_elements_x(&status, kind, &mut bytes) })?;
+                usize::try_from(bytes).unwrap_or(0)
+            }
+        };
         Ok(Some(Status { source, tag, bytes }))
     }
 
