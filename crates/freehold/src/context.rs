@@ -119,7 +119,13 @@ impl Inner {
     /// is the device's, stays without a guard.
     #[inline]
     pub(crate) fn kept_open(&self) -> Option<RwLockReadGuard<'_, ()>> {
-        (self.hall.id != PRIMARY).then(|| self.hall.enter())
+        (!self.stays()).then(|| self.hall.enter())
+    }
+
+    /// Whether it is the device's, which nobody closes.
+    #[inline]
+    pub(crate) fn stays(&self) -> bool {
+        self.hall.id == PRIMARY
     }
 
     pub(crate) fn is_closed(&self) -> bool {

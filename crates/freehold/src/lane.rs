@@ -51,6 +51,9 @@ impl Lane {
         self.id
     }
 
+    /// That of no lane, and of no stream.
+    pub(crate) const NONE: StreamId = StreamId(u32::MAX);
+
     /// Begins a transfer, for who took the lane.
     pub(crate) fn begin(&self) -> Mark {
         let position = self.begun.load(Ordering::Relaxed) + 1;
@@ -77,6 +80,7 @@ impl Lanes {
         let slot = words.map(|words| counters.take(words)).transpose()?;
         let mut inside = self.inside();
         let number = u32::try_from(inside.all.len()).expect("a process lends less often at once than a u32 counts");
+        assert_ne!(number | LANE, Lane::NONE.0, "a process lends less often at once than 31 bits count");
         let lane =
             Arc::new(Lane { id: StreamId(number | LANE), begun: AtomicU64::new(0), ended: AtomicU64::new(0), slot });
         inside.all.push(lane.clone());

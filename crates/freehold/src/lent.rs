@@ -75,6 +75,41 @@ impl Stream {
         self.lend_used(to.used(Access::Write))
     }
 
+    /// The addresses of a block, or a part of one, if all work that writes it is known to have passed: whoever is no stream may read it
+    /// for as long as it stays borrowed, as nothing writes what is borrowed. Nothing where it may not have passed, and for blocks of
+    /// contexts that can be closed: those are lent.
+    ///
+    /// # Errors
+    /// As for [`lend`](Self::lend).
+    #[inline]
+    pub fn at_rest<T: Plain>(&self, from: &impl Source<T>) -> Result<Option<Range<u64>>> {
+        self.used_at_rest(from.used())
+    }
+
+    /// As [`at_rest`](Self::at_rest), if all work that uses it is known to have passed: it may be written, too.
+    ///
+    /// # Errors
+    /// As for [`lend_mut`](Self::lend_mut).
+    #[inline]
+    pub fn at_rest_mut<T: Plain>(&self, to: &mut impl Target<T>) -> Result<Option<Range<u64>>> {
+        self.used_at_rest(to.used(Access::Write))
+    }
+
+    fn used_at_rest(&self, used: Used<'_>) -> Result<Option<Range<u64>>> {
+        self.context.inner.check()?;
+        self.check_used(&[used])?;
+        let mut is_at_rest = used.context.inner.stays();
+        used.uses.before(Lane::NONE, used.access, |mark| is_at_rest &= is_at_rest && self.sees_passed(mark));
+        Ok(is_at_rest.then(|| used.range()))
+    }
+
+    /// Whether a mark is known to have passed.
+    #[inline]
+    fn sees_passed(&self, mark: Mark) -> bool {
+        let track = &self.track;
+        if mark.stream == track.id { track.has_passed(mark.position) } else { self.context.inner.core.has_passed(mark) }
+    }
+
     fn lend_used(&self, used: Used<'_>) -> Result<Lent> {
         let inner = &self.context.inner;
         inner.check()?;
@@ -85,9 +120,7 @@ impl Stream {
         if of.is_closed() {
             return Err(Error::ContextClosed { context: of.hall.id });
         }
-        let has_passed = |mark: Mark| {
-            if mark.stream == self.track.id { self.track.has_passed(mark.position) } else { core.has_passed(mark) }
-        };
+        let has_passed = |mark: Mark| self.sees_passed(mark);
         let lane = core.take_lane()?;
         let mut earlier = Vec::new();
         used.uses.before(lane.id(), used.access, |mark| {

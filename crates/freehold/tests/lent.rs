@@ -313,6 +313,38 @@ fn to_lend_what_nothing_pending_uses_calls_no_driver() {
 }
 
 #[test]
+fn a_block_is_at_rest_when_what_would_disturb_it_has_passed() {
+    let own = own();
+    let [a, b] = own.streams();
+    let (mut x, mut y) = (a.zeros::<u32>(N).unwrap(), a.zeros::<u32>(N).unwrap());
+    own.device.synchronize().unwrap();
+    let whole = x.address()..x.address() + 4 * N as u64;
+    assert_eq!(b.at_rest(&x).unwrap(), Some(whole.clone()));
+    let part = x.address() + 8..x.address() + 20;
+    assert_eq!(a.at_rest_mut(&mut x.view_mut(2..5).unwrap()).unwrap(), Some(part));
+    let gate = own.gate();
+    own.hold(&b, &gate);
+    b.copy(&x, &mut y).unwrap();
+    // It is read: others may read it too, and not write it.
+    assert_eq!(a.at_rest(&x).unwrap(), Some(whole.clone()));
+    assert_eq!(a.at_rest_mut(&mut x).unwrap(), None);
+    assert_eq!((a.at_rest(&y).unwrap(), a.at_rest_mut(&mut y).unwrap()), (None, None));
+    gate.open();
+    own.device.synchronize().unwrap();
+    assert_eq!(a.at_rest_mut(&mut x).unwrap(), Some(whole.clone()));
+    let lent = a.lend_mut(&mut x).unwrap();
+    assert_eq!(a.at_rest(&x).unwrap(), None);
+    lent.failed();
+    assert_undefined(a.at_rest(&x), x.address());
+    assert_eq!(a.at_rest_mut(&mut x).unwrap(), Some(whole));
+    // A context that another thread may close is not kept by a borrowed block.
+    let context = own.device.context().unwrap();
+    let z = context.stream().unwrap().zeros::<u32>(N).unwrap();
+    own.device.synchronize().unwrap();
+    assert_eq!(a.at_rest(&z).unwrap(), None);
+}
+
+#[test]
 fn imported_memory_stays_mapped_until_its_lending_has_ended() {
     let own = own();
     let [stream] = own.streams();

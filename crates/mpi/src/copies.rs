@@ -113,8 +113,15 @@ impl Copies {
         let put = work();
         // Also where only some of the copies were put in.
         stream.foreign_work();
-        put.map_err(freehold::Error::from)?;
-        Ok(stream.event()?)
+        let event = put.map_err(freehold::Error::from).and_then(|()| stream.event());
+        // What was put in before a failure is over before its memory is used again.
+        Ok(event.or_else(|error| stream.synchronize().and(Err(error)))?)
+    }
+
+    /// Asks the driver how it is.
+    pub(crate) fn ask(&self) -> Result<()> {
+        self.inward.is_idle()?;
+        Ok(())
     }
 
     /// Waits for all copies. For who gives memory back after a failure.

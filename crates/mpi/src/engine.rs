@@ -3,17 +3,58 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::ranks::Ranks;
 use crate::request::{Request, Slot};
 use crate::transfer::{Order, Work, step};
 
-/// How often it asks in vain before it pauses, and for how long: the wait may be for another rank that works for seconds. A
-/// message that is under way in chunks loses nothing: a pause is shorter than what is on its way at once.
-const ROUNDS: u32 = 2000;
-pub(crate) const PAUSE: Duration = Duration::from_micros(20);
+/// How long it asks in vain before it pauses, and for how long: the wait may be for another rank that works for seconds. Libraries move
+/// the bytes of a message while they are asked, and a message takes long; its chunks do not.
+const PATIENCE: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_micros(20);
+
+/// How often the driver is asked meanwhile: a device that has failed says so, and writes no words any more.
+const PERIOD: Duration = Duration::from_millis(1);
+
+/// Who asks again and again whether transfers go on.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    completed: u64,
+    since: Instant,
+    /// When the driver was asked.
+    asked: Instant,
+}
+
+impl Asking {
+    pub(crate) fn new() -> Self {
+        let now = Instant::now();
+        Self { completed: 0, since: now, asked: now }
+    }
+
+    /// Lets others have the processor, the other rank perhaps; for a while, where nothing has come for long. Whether that is so.
+    pub(crate) fn rest(&mut self, ranks: &Ranks) -> bool {
+        let (completed, now) = (ranks.library.completed(), Instant::now());
+        if completed != self.completed {
+            (self.completed, self.since) = (completed, now);
+        }
+        if now - self.asked >= PERIOD {
+            self.asked = now;
+            // Work that waits for a device that has failed hears of it.
+            if let Err(error) = ranks.copies.ask() {
+                ranks.trouble(error);
+            }
+        }
+        let is_long = now - self.since >= PATIENCE;
+        if is_long {
+            thread::sleep(PAUSE)
+        } else {
+            thread::yield_now()
+        }
+        is_long
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -111,23 +152,21 @@ impl Shared {
 
     fn run(&self) {
         let mut tasks = Vec::new();
-        let mut rounds = 0;
-        while self.take_new(&mut tasks) {
-            if self.round(&mut tasks) {
-                rounds = 0;
-            } else if rounds < ROUNDS {
-                rounds += 1;
-                thread::yield_now();
-            } else {
-                thread::sleep(PAUSE);
+        let mut asking = Asking::new();
+        while self.take_new(&mut tasks, &mut asking) {
+            if !self.round(&mut tasks) {
+                asking.rest(&self.ranks);
             }
         }
     }
 
     /// Takes what was submitted, and waits for some where there is nothing to do. Not, if no more comes.
-    fn take_new(&self, tasks: &mut Vec<Task>) -> bool {
+    fn take_new(&self, tasks: &mut Vec<Task>, asking: &mut Asking) -> bool {
         let mut queue = self.queue();
         loop {
+            if !queue.new.is_empty() {
+                *asking = Asking::new();
+            }
             tasks.append(&mut queue.new);
             if !tasks.is_empty() {
                 return true;

@@ -50,16 +50,27 @@ pub use element::{Element, Op};
 pub use error::{Error, Failed, Result};
 pub use halo::{Edge, Exchange, Rows};
 pub use path::Choice;
+#[doc(hidden)]
+pub use probe::{Attempt, Ending, Probe};
 pub use raw::Threads;
 pub use request::Request;
 pub use settings::{PATH_VARIABLE, Path};
 pub use transfer::Received;
 #[doc(hidden)]
-pub use trial::{Tried, run as probe_here};
+pub use trial::{Tried, run as try_here};
 pub use window::{Epoch, Window};
 pub use world::{ANY, World};
 
 /// What the MPI library calls itself: its name and version.
 pub fn library() -> String {
     raw::library_name()
+}
+
+/// Finds out anew whether the library takes memory of this device. Called by a rank, it tells what such a one finds.
+///
+/// # Errors
+/// What the driver says to the question for the device's name.
+#[doc(hidden)]
+pub fn probe(device: &freehold::Device) -> Result<Probe> {
+    Ok(probe::ask(&device.name()?))
 }

@@ -17,7 +17,9 @@ pub struct Choice {
 }
 
 /// What one rank says to the others.
-const WORDS_BYTES: usize = 240;
+const WORDS_BYTES: usize = 1200;
+/// Two answers and a length come before the words.
+const HEAD_BYTES: usize = 4;
 
 /// Decides, with all ranks.
 pub(crate) fn choose(
@@ -63,15 +65,15 @@ fn probed(library: &Library, comm: Comm, device: &str) -> Result<Choice> {
     words[0] = u8::from(finding.takes_messages);
     words[1] = u8::from(finding.takes_reductions);
     let text = finding.why.as_bytes();
-    let length = text.len().min(WORDS_BYTES - 3);
-    words[2] = length as u8;
-    words[3..3 + length].copy_from_slice(&text[..length]);
+    let length = text.len().min(WORDS_BYTES - HEAD_BYTES);
+    words[2..HEAD_BYTES].copy_from_slice(&(length as u16).to_le_bytes());
+    words[HEAD_BYTES..HEAD_BYTES + length].copy_from_slice(&text[..length]);
     let all = library.gather_all(comm, &words)?;
     let takes = |at: usize| all.iter().all(|words| words[at] == 1);
     // Of the machine that refuses, or else of the first.
     let deciding = all.iter().find(|words| words[0] == 0).unwrap_or(&all[0]);
-    let length = usize::from(deciding[2]).min(WORDS_BYTES - 3);
-    let why = String::from_utf8_lossy(&deciding[3..3 + length]).into_owned();
+    let length = usize::from(u16::from_le_bytes([deciding[2], deciding[3]])).min(WORDS_BYTES - HEAD_BYTES);
+    let why = String::from_utf8_lossy(&deciding[HEAD_BYTES..HEAD_BYTES + length]).into_owned();
     // Shared where ranks can, which is found out next.
     let transfers = if takes(0) { Path::Direct } else { Path::Shared };
     let collectives = if takes(0) && takes(1) { Path::Direct } else { Path::Staged };

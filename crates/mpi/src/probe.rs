@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
-use std::fs;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,8 +23,12 @@ use crate::raw::library_name;
 /// How long processes of a probe have.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a probe prints when all went well.
+/// What a probe prints when MPI has begun, and it is about to give it device memory; and when all went well.
+pub(crate) const BEGUN: &str = "begun";
 pub(crate) const TAKEN: &str = "taken";
+
+/// How much of what processes complained of goes into a reason, in bytes.
+const REASON_BYTES_MAX: usize = 300;
 
 /// What a probe found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,129 +47,256 @@ impl Finding {
     }
 }
 
-/// What is known of the library over the transports that the environment names, with this device; probed if nothing is.
-pub(crate) fn find(device: &str) -> Finding {
-    let key = format!("{}; {device}; {}", library_name(), transports().join(" "));
-    if let Some(known) = remembered().remove(&key) {
-        return known;
-    }
-    let Some(program) = program() else {
-        let why =
-            "no program freehold-mpi lies beside this one or in PATH, to try it with; FREEHOLD_MPI=direct forces it";
-        return Finding::refused(why.to_owned());
-    };
-    let finding = probe(&program);
-    remember(key, &finding);
-    finding
+/// A probe: whether the library takes device memory in messages and in collective calls, why that is said, and all that was tried.
+#[doc(hidden)]
+#[derive(Clone, Debug, Serialize)]
+pub struct Probe {
+    pub takes_messages: bool,
+    pub takes_reductions: bool,
+    pub why: String,
+    pub attempts: Vec<Attempt>,
+    /// The variables that the processes were not given, as they tell of this run.
+    pub withheld: Vec<String>,
 }
 
-fn probe(program: &Path) -> Finding {
-    let library = library_name();
-    let (who, answer) = match tried(program, "messages", Ranks::Two) {
-        // No launcher, or one that does not start: a process alone sends to itself.
-        Trial::NotStarted => ("a process that sent device memory to itself", tried(program, "messages", Ranks::One)),
-        answer => ("two processes that passed device memory on", answer),
+/// Processes that were started once.
+#[doc(hidden)]
+#[derive(Clone, Debug, Serialize)]
+pub struct Attempt {
+    /// As one would type it.
+    pub command: String,
+    pub took_ms: u128,
+    pub ending: Ending,
+    pub printed: String,
+    pub complained: String,
+}
+
+/// How they ended.
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Ending {
+    Taken,
+    /// With device memory in the library's hands.
+    Died(String),
+    Late,
+    /// Before they gave it any: this says nothing of the library.
+    NotBegun(String),
+}
+
+/// What is known of the library over the transports that the environment names, with this device; probed if nothing is.
+pub(crate) fn find(device: &str) -> Finding {
+    remembered().remove(&key(device)).unwrap_or_else(|| {
+        let Probe { takes_messages, takes_reductions, why, .. } = ask(device);
+        Finding { takes_messages, takes_reductions, why }
+    })
+}
+
+/// Probes, whatever is known, and remembers what it found.
+pub(crate) fn ask(device: &str) -> Probe {
+    let mut attempts = Vec::new();
+    let finding = match program() {
+        None => {
+            let why = "no program freehold-mpi lies beside this one or in PATH, to try it with; FREEHOLD_MPI=direct forces it";
+            Finding::refused(why.to_owned())
+        }
+        Some(program) => probe(&program, &mut attempts),
     };
+    // Processes that did not begin may do so next time.
+    if attempts.iter().any(|attempt| !matches!(attempt.ending, Ending::NotBegun(_))) {
+        remember(key(device), &finding);
+    }
+    let Finding { takes_messages, takes_reductions, why } = finding;
+    let withheld = env::vars_os().map(|(name, _)| name).filter(is_of_this_run);
+    let withheld = withheld.map(|name| name.to_string_lossy().into_owned()).collect();
+    Probe { takes_messages, takes_reductions, why, attempts, withheld }
+}
+
+fn probe(program: &Path, attempts: &mut Vec<Attempt>) -> Finding {
+    let library = library_name();
+    let mut tried = |what| {
+        let pair = attempt(program, what, Ranks::Two);
+        let answer = match pair.ending.clone() {
+            // No launcher, or one that does not start: a process alone sends to itself.
+            Ending::NotBegun(why) => {
+                let alone = attempt(program, what, Ranks::One);
+                let ending = match alone.ending.clone() {
+                    Ending::NotBegun(also) => Ending::NotBegun(format!("two processes: {why}; one alone: {also}")),
+                    ending => ending,
+                };
+                attempts.extend([pair, alone]);
+                return ("a process that sent device memory to itself", ending);
+            }
+            ending => ending,
+        };
+        attempts.push(pair);
+        ("two processes that passed device memory on", answer)
+    };
+    let (who, answer) = tried("messages");
     match answer {
-        Trial::Taken => {}
-        Trial::NotStarted => return Finding::refused(format!("{} cannot be started to try it", program.display())),
-        Trial::Died(how) => return Finding::refused(format!("{who} through {library} died of it: {how}")),
-        Trial::Late => {
+        Ending::Taken => {}
+        Ending::NotBegun(why) => {
+            return Finding::refused(format!("it could not be tried, and `freehold mpi probe` tells more: {why}"));
+        }
+        Ending::Died(how) => return Finding::refused(format!("{who} through {library} died of it: {how}")),
+        Ending::Late => {
             return Finding::refused(format!("{who} through {library} were not done after {} s", PATIENCE.as_secs()));
         }
     }
-    let reductions = match tried(program, "reductions", Ranks::Two) {
-        Trial::NotStarted => tried(program, "reductions", Ranks::One),
-        answer => answer,
-    };
-    let takes_reductions = matches!(reductions, Trial::Taken);
+    let takes_reductions = tried("reductions").1 == Ending::Taken;
     let but = if takes_reductions { "" } else { "; collective calls did not take it" };
     Finding { takes_messages: true, takes_reductions, why: format!("{who} through {library} went well{but}") }
 }
 
+#[derive(Clone, Copy)]
 enum Ranks {
     One,
     Two,
 }
 
-enum Trial {
-    Taken,
-    Died(String),
-    Late,
-    NotStarted,
-}
-
-fn tried(program: &Path, what: &str, ranks: Ranks) -> Trial {
+/// Starts processes that try it, and looks how they end.
+fn attempt(program: &Path, what: &str, ranks: Ranks) -> Attempt {
+    let began = Instant::now();
     let mut command = match ranks {
         Ranks::One => Command::new(program),
-        Ranks::Two => match launcher() {
-            None => return Trial::NotStarted,
-            Some((launcher, words)) => {
-                let mut command = Command::new(launcher);
-                command.args(words).arg(program);
-                command
-            }
-        },
-    };
-    command.arg("probe").arg(what).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    for (name, _) in env::vars_os() {
-        if is_of_this_run(&name) {
-            command.env_remove(name);
+        Ranks::Two => {
+            let (names, words) = launchers();
+            let Some(launcher) = launcher(names) else {
+                let why = format!("{} is not in PATH", names.join(" or "));
+                let (command, said) = (names.join(" or "), String::new());
+                let ending = Ending::NotBegun(why);
+                return Attempt { command, took_ms: 0, ending, printed: said.clone(), complained: said };
+            };
+            let mut command = Command::new(&launcher);
+            // Open MPI's puts libraries of its own in front of those that LD_LIBRARY_PATH names when it is called by its path.
+            command.arg0(launcher.file_name().unwrap_or_default()).args(words).arg(program);
+            command
         }
-    }
+    };
+    command.arg("try").arg(what).stdin(Stdio::null());
+    env::vars_os().map(|(name, _)| name).filter(is_of_this_run).for_each(|name| {
+        command.env_remove(name);
+    });
     // Whoever runs this as root has allowed it once.
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    let Ok(mut child) = command.spawn() else { return Trial::NotStarted };
-    let began = Instant::now();
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if began.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(5)),
-            Ok(None) => {
-                end(&mut child);
-                return Trial::Late;
-            }
-            Err(error) => return Trial::Died(error.to_string()),
-        }
-    };
-    let mut said = String::new();
-    let read = child.stdout.take().map(|mut output| output.read_to_string(&mut said));
-    match (status.success(), read, said.contains(TAKEN), said.contains(BEGUN)) {
-        (true, Some(Ok(_)), true, _) => Trial::Taken,
-        // The launcher refused, for its own reasons.
-        (_, _, _, false) => Trial::NotStarted,
-        _ => Trial::Died(status.to_string()),
+    for variable in ["OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"] {
+        command.env(variable, "1").env(format!("{variable}_CONFIRM"), "1");
     }
+    // A launcher that finds no ssh refuses to start, although it needs none: both processes are here.
+    if env::var_os(AGENT).is_none() {
+        command.env(AGENT, "sh");
+    }
+    let typed = std::iter::once(command.get_program()).chain(command.get_args());
+    let typed = typed.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
+    let (ending, [printed, complained]) = match outcome(&mut command) {
+        Ok(outcome) => outcome,
+        Err(error) => (Ending::NotBegun(format!("{typed} cannot be started: {error}")), Default::default()),
+    };
+    Attempt { command: typed, took_ms: began.elapsed().as_millis(), ending, printed, complained }
 }
 
-/// What a probe prints when MPI has begun, and it is about to give it device memory.
-pub(crate) const BEGUN: &str = "begun";
+/// Runs a command to its end: how it was, and what it printed and complained of.
+fn outcome(command: &mut Command) -> io::Result<(Ending, [String; 2])> {
+    // Files, for a pipe that nobody empties holds processes up that say much.
+    let said = [memory_file()?, memory_file()?];
+    let mut child = command.stdout(said[0].try_clone()?).stderr(said[1].try_clone()?).spawn()?;
+    let began = Instant::now();
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break Some(status),
+            None if began.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(5)),
+            None => {
+                end(&mut child)?;
+                break None;
+            }
+        }
+    };
+    let [printed, complained] = said.map(|file| text(&file));
+    let (printed, complained) = (printed?, complained?);
+    let reason = |status: ExitStatus| match last_words(&complained) {
+        said if said.is_empty() => status.to_string(),
+        said => format!("{status}: {said}"),
+    };
+    let ending = match status {
+        None => Ending::Late,
+        Some(status) if status.success() && printed.contains(TAKEN) => Ending::Taken,
+        Some(status) if printed.contains(BEGUN) => Ending::Died(reason(status)),
+        Some(status) => Ending::NotBegun(reason(status)),
+    };
+    Ok((ending, [printed, complained]))
+}
+
+/// A file that nobody else finds.
+fn memory_file() -> io::Result<File> {
+    Ok(File::from(rustix::fs::memfd_create("freehold-mpi-probe", rustix::fs::MemfdFlags::CLOEXEC)?))
+}
+
+/// All that is in a file. Where its writers are does not change by that.
+fn text(file: &File) -> io::Result<String> {
+    let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(0)];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The end of what was complained of, in one line, without lines that only part others.
+fn last_words(complained: &str) -> String {
+    let lines = complained.lines().filter(|line| line.chars().any(char::is_alphanumeric));
+    let words: Vec<_> = lines.flat_map(str::split_whitespace).collect();
+    let mut length = 0;
+    let kept = words.iter().rev().take_while(|word| {
+        length += word.len() + 1;
+        length <= REASON_BYTES_MAX
+    });
+    words[words.len() - kept.count()..].join(" ")
+}
 
 /// Ends a launcher, which ends its ranks when it is asked to.
-fn end(child: &mut Child) {
+fn end(child: &mut Child) -> io::Result<()> {
     // One that has ended meanwhile is as well.
     let asked = kill_process(Pid::from_child(child), Signal::TERM);
     let began = Instant::now();
     while asked.is_ok() && began.elapsed() < Duration::from_secs(3) {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return;
+        if child.try_wait()?.is_some() {
+            return Ok(());
         }
         thread::sleep(Duration::from_millis(5));
     }
-    // The same holds here.
-    let _ = child.kill();
-    let _ = child.wait();
+    child.kill()?;
+    child.wait().map(drop)
 }
 
-/// What starts two ranks of this library's.
-fn launcher() -> Option<(PathBuf, &'static [&'static str])> {
-    let (names, words): (&[&str], &[&str]) = if library_name().starts_with("Open MPI") {
+/// What a launcher of Open MPI's starts processes on other machines with.
+const AGENT: &str = "OMPI_MCA_plm_rsh_agent";
+
+/// What this library's launcher is called, and the words that let it start two ranks.
+fn launchers() -> (&'static [&'static str], &'static [&'static str]) {
+    if library_name().starts_with("Open MPI") {
         (&["mpirun.openmpi", "mpirun"], &["--oversubscribe", "--bind-to", "none", "-n", "2"])
     } else {
         (&["mpiexec.mpich", "mpiexec.hydra", "mpiexec"], &["-n", "2"])
-    };
-    let found = names.iter().find_map(|name| in_path(name))?;
-    Some((found, words))
+    }
+}
+
+/// The launcher: beside the one that started this process, or in PATH.
+fn launcher(names: &[&str]) -> Option<PathBuf> {
+    let beside = names.iter().find_map(|name| {
+        let path = folder_of_launcher()?.join(name);
+        path.is_file().then_some(path)
+    });
+    beside.or_else(|| names.iter().find_map(|name| in_path(name)))
+}
+
+/// Where the program lies that started this process as a rank, if one did and can be seen.
+fn folder_of_launcher() -> Option<PathBuf> {
+    let mut process = "self".to_owned();
+    loop {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        process = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().to_owned();
+        let program = fs::read_link(format!("/proc/{process}/exe")).ok()?;
+        let name = program.file_name()?.to_str()?;
+        let launchers = ["mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "hydra"];
+        if launchers.iter().any(|launcher| name.starts_with(launcher)) {
+            return Some(program.parent()?.to_owned());
+        }
+    }
 }
 
 /// The binary of this crate.
@@ -182,6 +315,11 @@ fn in_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
+/// What is asked: of which library, device and transports.
+fn key(device: &str) -> String {
+    format!("{}; {device}; {}", library_name(), transports().join(" "))
+}
+
 /// What the environment says of transports, by name.
 fn transports() -> Vec<String> {
     let mut chosen: Vec<_> = env::vars_os()
@@ -193,18 +331,27 @@ fn transports() -> Vec<String> {
     chosen
 }
 
+/// Which libraries are found is of it: one that carries messages may lie there.
 fn is_of_transports(name: &str) -> bool {
     let open = ["pml", "btl", "mtl", "osc", "coll", "opal_cuda", "smsc"];
     let chosen = name.strip_prefix("OMPI_MCA_").is_some_and(|name| open.iter().any(|part| name.starts_with(part)));
-    chosen || name.starts_with("UCX_") || name.starts_with("MPICH_") || name.starts_with("MPIR_CVAR_")
+    let others = ["UCX_", "MPICH_", "MPIR_CVAR_"];
+    chosen || name == "LD_LIBRARY_PATH" || others.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether a variable tells a process which rank of which run it is: a probe is none of this run's.
+/// Whether a variable tells a process which rank of which run it is: a probe is none of this run's. What the user says of the
+/// library, its place and its launcher holds for the probe too.
 fn is_of_this_run(name: &OsString) -> bool {
     let Some(name) = name.to_str() else { return false };
-    let of_runs = ["OMPI_", "PMIX_", "PMI_", "PRTE_", "ORTE_", "HYDI_", "HYDRA_", "MPI_LOCAL", "MPIEXEC_"];
-    let stays = is_of_transports(name) || name.starts_with("OMPI_ALLOW_RUN_AS_ROOT");
-    !stays && of_runs.iter().any(|prefix| name.starts_with(prefix))
+    let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    let of_runs = ["OMPI_", "PMIX_", "PMI_", "PRTE_", "ORTE_", "HYDI_", "MPI_LOCAL"];
+    let of_users =
+        ["OMPI_MCA_", "OMPI_ALLOW_", "PMIX_MCA_", "PMIX_INSTALL_", "PRTE_MCA_", "PRTE_ALLOW_", "PRTE_PREFIX"];
+    // What launchers say to their ranks in the way of users.
+    let said = ["ess", "orte_", "prte_", "pmix", "initial_wdir", "mpi_oversubscribe", "shmem_RUNTIME"];
+    let setting = name.strip_prefix("OMPI_MCA_").or_else(|| name.strip_prefix("PRTE_MCA_"));
+    let is_said = setting.is_some_and(|setting| said.iter().any(|part| setting.starts_with(part)));
+    begins(&of_runs) && (!begins(&of_users) || is_said && name != "OMPI_MCA_orte_tmpdir_base")
 }
 
 fn file() -> Option<PathBuf> {
@@ -239,11 +386,59 @@ mod tests {
 
     #[test]
     fn a_probe_keeps_the_transports_and_forgets_the_run() {
-        for name in ["OMPI_MCA_pml", "OMPI_MCA_btl", "UCX_TLS", "OMPI_ALLOW_RUN_AS_ROOT", "PATH", "FREEHOLD_DEVICE"] {
+        let kept = [
+            "OMPI_MCA_pml",
+            "OMPI_MCA_btl",
+            "OMPI_MCA_plm_rsh_agent",
+            "OMPI_MCA_mca_base_component_path",
+            "OMPI_MCA_orte_tmpdir_base",
+            "OMPI_ALLOW_RUN_AS_ROOT",
+            "OPAL_PREFIX",
+            "PMIX_INSTALL_PREFIX",
+            "PMIX_MCA_gds",
+            "UCX_TLS",
+            "HYDRA_LAUNCHER",
+            "PATH",
+            "FREEHOLD_DEVICE",
+        ];
+        for name in kept {
             assert!(!is_of_this_run(&name.into()), "{name}");
         }
-        for name in ["OMPI_COMM_WORLD_RANK", "PMIX_NAMESPACE", "PMI_RANK", "OMPI_MCA_orte_hnp_uri"] {
+        let forgotten = [
+            "OMPI_COMM_WORLD_RANK",
+            "OMPI_MCA_ess",
+            "OMPI_MCA_orte_hnp_uri",
+            "OMPI_MCA_pmix",
+            "PMIX_NAMESPACE",
+            "PMIX_SERVER_URI2",
+            "PMI_RANK",
+            "HYDI_CONTROL_FD",
+            "MPI_LOCALRANKID",
+        ];
+        for name in forgotten {
             assert!(is_of_this_run(&name.into()), "{name}");
         }
+    }
+
+    #[test]
+    fn a_reason_is_the_end_of_what_was_said_in_one_line() {
+        assert_eq!(last_words("-----\n no ssh\n\tis there\n-----\n"), "no ssh is there");
+        assert_eq!(last_words("--\n"), "");
+        let long = format!("first {}last\n", "word ".repeat(100));
+        assert!(!last_words(&long).contains("first") && last_words(&long).ends_with(" word last"));
+    }
+
+    #[test]
+    fn a_process_that_ends_before_it_has_begun_says_why() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "yes begging | head -c 200000 >&2; echo refused >&2; exit 3"]);
+        let (ending, said) = outcome(&mut command).expect("sh can be started");
+        let Ending::NotBegun(why) = ending else { panic!("{ending:?}") };
+        assert!(why.starts_with("exit status: 3: ") && why.ends_with(" begging refused"), "{why}");
+        assert_eq!(said[1].len(), 200_008);
+        let mut command = Command::new("sh");
+        let (ending, _) = outcome(command.args(["-c", "echo begun; kill -SEGV $$"])).expect("sh can be started");
+        assert_eq!(ending, Ending::Died("signal: 11 (SIGSEGV)".to_owned()));
+        assert!(outcome(&mut Command::new("/nowhere")).is_err());
     }
 }

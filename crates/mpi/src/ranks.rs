@@ -1,7 +1,7 @@
 //! What all transfers of a process share: the library, its communicators, the device, and who else there is.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::copies::Copies;
@@ -29,6 +29,10 @@ pub(crate) struct Ranks {
     pub(crate) choice: Choice,
     pub(crate) watch: Watch,
     pub(crate) neighbours: Neighbours,
+    /// For messages in chunks that arrive.
+    pub(crate) arriving: Gate,
+    /// For messages in chunks that are copied before their receiver says that they are to come.
+    pub(crate) ahead: Gate,
     /// Of the next message with an envelope.
     next: AtomicU32,
     /// Messages to this rank itself that nobody has received.
@@ -79,6 +83,8 @@ impl Ranks {
             choice,
             watch,
             neighbours,
+            arriving: Gate::default(),
+            ahead: Gate::default(),
             next,
             handovers,
             troubles,
@@ -135,6 +141,14 @@ impl Ranks {
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner).push(error);
     }
 
+    /// Waits for all copies, after a failure.
+    pub(crate) fn settle(&self) {
+        if let Err(error) = self.copies.settle() {
+            // A device whose copies cannot be waited for has failed, and runs none of them any more.
+            self.trouble(error);
+        }
+    }
+
     pub(crate) fn take_troubles(&self) -> Vec<Error> {
         std::mem::take(&mut *self.troubles.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -146,6 +160,31 @@ impl Ranks {
     pub(crate) fn check_tag(&self, tag: i32) -> Result<()> {
         let tag_max = self.library.tag_max;
         if (0..=tag_max).contains(&tag) { Ok(()) } else { Err(Error::NoSuchTag { tag, tag_max }) }
+    }
+}
+
+/// Lets few messages at once have buffers: many would have much memory, and none of it in the processor's caches.
+#[derive(Debug, Default)]
+pub(crate) struct Gate(Arc<AtomicUsize>);
+
+/// The right of a message to have some, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Pass(Arc<AtomicUsize>);
+
+impl Gate {
+    /// One that goes on, and one that is about to.
+    const MESSAGES: usize = 2;
+
+    pub(crate) fn pass(&self) -> Option<Pass> {
+        let more = |passed| (passed < Self::MESSAGES).then_some(passed + 1);
+        let passed = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        passed.is_ok().then(|| Pass(self.0.clone()))
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -2,7 +2,9 @@
 //! a length, which the caller answers for.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::ops::Range;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mpi::ffi;
@@ -60,6 +62,10 @@ impl Memory {
         Self { address: slice.as_ptr().addr() as u64, bytes: size_of_val(slice) }
     }
 
+    pub(crate) fn within(range: Range<u64>) -> Self {
+        Self { address: range.start, bytes: (range.end - range.start) as usize }
+    }
+
     pub(crate) fn part(self, start: usize, bytes: usize) -> Self {
         assert!(start + bytes <= self.bytes, "a part of memory lies within it");
         Self { address: self.address + start as u64, bytes }
@@ -84,6 +90,8 @@ pub enum Threads {
 pub(crate) struct Library {
     /// Held around each call, where threads take turns.
     turn: Option<Mutex<()>>,
+    /// How many calls were complete when they were tested.
+    completed: AtomicU64,
     pub(crate) tag_max: i32,
 }
 
@@ -111,7 +119,7 @@ impl Library {
             return Err(Error::ThreadsRefused { provided: "MPI_THREAD_FUNNELED or less" });
         }
         let turn = (wanted == Threads::Serialized || provided < multiple).then(Mutex::default);
-        let library = Self { turn, tag_max: 0 };
+        let library = Self { turn, completed: AtomicU64::new(0), tag_max: 0 };
         library.return_errors(world())?;
         let tag_max = library.tag_max_of(world())?;
         Ok(Self { tag_max, ..library })
@@ -120,6 +128,11 @@ impl Library {
     /// Whether several threads call at once.
     pub(crate) fn threads(&self) -> Threads {
         if self.turn.is_some() { Threads::Serialized } else { Threads::Multiple }
+    }
+
+    /// A number that grows while messages do.
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Relaxed)
     }
 
     fn turn(&self) -> Option<MutexGuard<'_, ()>> {
@@ -243,17 +256,31 @@ impl Library {
         if is_done == 0 {
             return Ok(None);
         }
-        let mut bytes = 0;
+        self.completed.fetch_add(1, Ordering::Relaxed);
         // SAFETY: a constant of the library.
         let kind = unsafe { ffi::RSMPI_UINT8_T };
+        let mut count = 0;
         // SAFETY: the status is of a complete call; the library writes one number.
-        coded(unsafe { ffi::MPI_Get_elements_x(&status, kind, &mut bytes) })?;
-        let bytes = usize::try_from(bytes).unwrap_or(0);
+        coded(unsafe { ffi::MPI_Get_count(&status, kind, &mut count) })?;
+        let bytes = match usize::try_from(count) {
+            Ok(bytes) => bytes,
+            // More than a count tells.
+            Err(_) => {
+                let mut bytes = 0;
+                // SAFETY: as above.
+                coded(unsafe { ffi::MPI_Get_elements_x(&status, kind, &mut bytes) })?;
+                usize::try_from(bytes).unwrap_or(0)
+            }
+        };
         Ok(Some(Status { source, tag, bytes }))
     }
 
     /// Gives up a send or a receipt. Whether the library is done with its memory.
     pub(crate) fn cancel(&self, mut pending: Pending) -> bool {
+        // One that was complete before.
+        if pending.0 == null_request() {
+            return true;
+        }
         {
             let _turn = self.turn();
             // SAFETY: the request is of a send or a receipt that is not complete.

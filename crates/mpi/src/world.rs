@@ -7,7 +7,7 @@ use std::sync::Arc;
 use freehold::{Device, Plain, Source, Stream, Target};
 
 use crate::copies::Copies;
-use crate::engine::{Engine, PAUSE};
+use crate::engine::{Asking, Engine};
 use crate::error::{Error, Result};
 use crate::neighbours::Neighbours;
 use crate::path::{self, Choice};
@@ -27,8 +27,8 @@ pub const ANY: Option<i32> = None;
 /// receiver asks.
 const SHORT_BYTES_MAX: usize = 4096;
 
-/// How often a caller asks before it pauses between: some milliseconds.
-const ROUNDS: u32 = 50_000;
+/// How often a caller asks before it lets others have the processor, and looks who has died.
+const ROUNDS: u32 = 64;
 
 /// All ranks of a run, and this one's device. There is one in a process; dropped, it waits for its transfers, and ends MPI.
 #[derive(Debug)]
@@ -101,17 +101,20 @@ impl World {
         let ranks = &*self.ranks;
         ranks.check_rank(to)?;
         ranks.check_tag(tag)?;
-        let lent = stream.lend(from)?;
-        let is_short = lent.bytes() <= SHORT_BYTES_MAX && ranks.library.threads() == Threads::Multiple;
+        // The block is borrowed until this returns: nothing disturbs one that is at rest.
+        let Some(range) = stream.at_rest(from)? else {
+            return self.finish(Send::new(ranks.data, to, tag, Some(stream.lend(from)?))).map(drop);
+        };
+        let memory = Memory::within(range);
+        let is_short = memory.bytes <= SHORT_BYTES_MAX && ranks.library.threads() == Threads::Multiple;
         let is_alone = || self.engine.is_clear(Order::Send { to }) && !ranks.watch.has_news();
-        if ranks.is_direct() && is_short && is_alone() && lent.is_ready()? {
-            let memory = Memory { address: lent.address(), bytes: lent.bytes() };
-            // SAFETY: the library takes device memory here; it is lent, and all before that has passed.
+        let work = Send::of(ranks.data, to, tag, memory);
+        if ranks.is_direct() && is_short && is_alone() {
+            // SAFETY: the library takes device memory here, which is at rest.
             let sent = unsafe { ranks.library.send_short(ranks.data, memory, to, tag) };
-            lent.done();
-            return sent.map_err(|code| refused(Send::new(ranks.data, to, tag, None).title(), code));
+            return sent.map_err(|code| refused(work.title(), code));
         }
-        self.finish(Send::new(ranks.data, to, tag, Some(lent))).map(drop)
+        self.finish(work).map(drop)
     }
 
     /// Sends a block, or a part of one, without waiting: the message goes when the work that writes the block has passed, and work
@@ -146,7 +149,20 @@ impl World {
         from: impl Into<Option<i32>>,
         tag: impl Into<Option<i32>>,
     ) -> Result<Received> {
-        let work = self.receipt(stream, into, from.into(), tag.into())?;
+        let (from, tag) = (from.into(), tag.into());
+        if self.ranks.is_direct()
+            && let Some(range) = stream.at_rest_mut(into)?
+        {
+            self.check_pattern(from, tag)?;
+            // The block is borrowed until this returns: nothing disturbs one that is at rest.
+            let received = self.finish(Receive::of(self.ranks.data, from, tag, Memory::within(range)));
+            if received.is_err() {
+                // Part of it may have come.
+                stream.lend_mut(into)?.failed();
+            }
+            return received;
+        }
+        let work = self.receipt(stream, into, from, tag)?;
         self.finish(work)
     }
 
@@ -220,10 +236,14 @@ impl World {
         from: Option<i32>,
         tag: Option<i32>,
     ) -> Result<Receive> {
-        from.map_or(Ok(()), |from| self.ranks.check_rank(from))?;
-        tag.map_or(Ok(()), |tag| self.ranks.check_tag(tag))?;
+        self.check_pattern(from, tag)?;
         let lent = stream.lend_mut(into)?;
         Ok(Receive::new(self.ranks.data, from, tag, lent))
+    }
+
+    fn check_pattern(&self, from: Option<i32>, tag: Option<i32>) -> Result<()> {
+        from.map_or(Ok(()), |from| self.ranks.check_rank(from))?;
+        tag.map_or(Ok(()), |tag| self.ranks.check_tag(tag))
     }
 
     /// Goes on with work until it is over, in this thread unless the engine has some that comes before it.
@@ -231,17 +251,16 @@ impl World {
         if !self.engine.is_clear(work.order()) {
             return self.engine.submit::<Received>(Box::new(work)).wait();
         }
-        let mut rounds = 0_u32;
+        let (mut asking, mut rounds) = (None, ROUNDS);
         loop {
-            if let Some(ended) = step(&mut work, &self.ranks, self.ranks.watch.has_news()) {
-                return ended;
+            for _ in 0..rounds {
+                if let Some(ended) = step(&mut work, &self.ranks, self.ranks.watch.has_news()) {
+                    return ended;
+                }
             }
-            rounds = rounds.saturating_add(1);
-            if rounds.is_multiple_of(64) || rounds > ROUNDS {
-                self.ranks.watch.ask();
-                // Who waits long lets others have the processor: the sender, perhaps.
-                if rounds > ROUNDS { std::thread::sleep(PAUSE) } else { std::thread::yield_now() }
-            }
+            self.ranks.watch.ask();
+            let is_long = asking.get_or_insert_with(Asking::new).rest(&self.ranks);
+            rounds = if is_long { 1 } else { ROUNDS };
         }
     }
 }

@@ -56,6 +56,44 @@ fn a_library_that_dies_of_device_memory_is_given_none() {
     assert!(why.contains(" died of it: "), "{why}");
 }
 
+/// The story of a probe that a rank makes, with what the launcher is given and finds.
+#[test]
+fn a_probe_tells_all_that_was_tried_and_said() {
+    // Open MPI's transports die of such memory; MPICH's are not asked.
+    let report = report(&ran(2, STAGED, &["probe", "--json"]));
+    assert_eq!((&report["takes_messages"], &report["takes_reductions"]), (&false.into(), &false.into()));
+    let attempts = report["attempts"].as_array().unwrap();
+    assert_eq!(attempts.len(), 1, "{report}");
+    assert!(attempts[0]["command"].as_str().unwrap().ends_with("/freehold-mpi try messages"), "{report}");
+    assert!(attempts[0]["printed"].as_str().unwrap().contains("begun\n"), "{report}");
+    assert!(attempts[0]["complained"].as_str().unwrap().contains("signal"), "{report}");
+    let how = attempts[0]["ending"]["Died"].as_str().unwrap();
+    assert!(how.starts_with("exit status: 139: ") && how.ends_with("on signal 11 (Segmentation fault)."), "{report}");
+    assert!(report["why"].as_str().unwrap().ends_with(how), "{report}");
+    let withheld = report["withheld"].as_array().unwrap();
+    assert!(
+        withheld.contains(&"OMPI_COMM_WORLD_RANK".into()) && !withheld.contains(&"OMPI_MCA_pml".into()),
+        "{report}"
+    );
+}
+
+/// Where neither two processes nor one begin, it is said of both why, and it is asked again next time.
+#[test]
+fn a_probe_that_does_not_begin_says_why_and_is_not_remembered() {
+    let cache = Cache::new();
+    // The ranks are told of their device; processes that they start have this for it.
+    let mut command = launcher(&Wanted::new(2, Transport::Memory, &[("FREEHOLD_DEVICE", "cuda:99")]));
+    command.arg(env!("CARGO_BIN_EXE_freehold-mpi")).args(["--device", "soft", "--json"]);
+    let report = report(&command.env("XDG_CACHE_HOME", &cache.0).output().unwrap());
+    let why = report["why"].as_str().unwrap();
+    assert!(
+        why.starts_with("it could not be tried, and `freehold mpi probe` tells more: two processes: exit "),
+        "{why}"
+    );
+    assert!(why.contains("; one alone: exit status: 2: error: "), "{why}");
+    assert!(!cache.0.join("freehold").exists(), "it is remembered");
+}
+
 #[test]
 fn memory_that_the_host_sees_goes_straight() {
     let report = report(&ran(2, &[("FREEHOLD_SOFT_COHERENT", "1")], &["--json"]));

@@ -1,14 +1,18 @@
 //! A thousand random programs of launches, messages, collective calls and releases, none of which waits for another, against a model that
-//! one process holds: every block holds what it is to, none is used again too early, nothing hangs, nothing is left.
+//! one process holds: every block holds what it is to, none is used again too early, nothing hangs, nothing is left. Some of them on devices
+//! whose streams advance as a seed says.
 //!
 //! `FREEHOLD_SEED` names the only program to run.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "../../freehold/tests/program/random.rs"]
+mod random;
 mod stage;
 
 use freehold::{Block, Device, Grid, Image, Kernel, Stream};
 use freehold_mpi::{Op, Request, World};
+use random::Random;
 use stage::{Transport, Wanted, ranks};
 
 const STEPS: usize = 40;
@@ -19,16 +23,23 @@ const LENGTHS: [usize; 3] = [64, 1000, 3000];
 
 /// The first of the programs that ranks run.
 const FIRST: &str = "FREEHOLD_MPI_TEST_FIRST";
-const PROGRAMS: u64 = 200;
+const PROGRAMS: u64 = 125;
 
 const STAGED: (&str, &str) = ("FREEHOLD_MPI", "staged");
+const SHARED: (&str, &str) = ("FREEHOLD_MPI", "shared");
 const PIECES: (&str, &str) = ("FREEHOLD_MPI_CHUNK", "4096");
-const RUNS: [&[(&str, &str)]; 5] = [
+const COHERENT: [(&str, &str); 2] = [("FREEHOLD_MPI", "direct"), ("FREEHOLD_SOFT_COHERENT", "1")];
+/// What makes the device's streams advance at its calls alone, in an order that a number names.
+const SCHEDULE: &str = "FREEHOLD_SOFT_SCHEDULE";
+const RUNS: [&[(&str, &str)]; 8] = [
     &[STAGED, PIECES, (FIRST, "1")],
-    &[STAGED, PIECES, (FIRST, "201")],
-    &[("FREEHOLD_MPI", "direct"), ("FREEHOLD_SOFT_COHERENT", "1"), (FIRST, "401")],
-    &[STAGED, PIECES, (FIRST, "601")],
-    &[("FREEHOLD_MPI", "shared"), PIECES, (FIRST, "801")],
+    &[STAGED, PIECES, (FIRST, "126")],
+    &[COHERENT[0], COHERENT[1], (FIRST, "251")],
+    &[STAGED, PIECES, (FIRST, "376")],
+    &[SHARED, PIECES, (FIRST, "501")],
+    &[STAGED, PIECES, (SCHEDULE, "seed:1"), (FIRST, "626")],
+    &[SHARED, PIECES, (SCHEDULE, "seed:2"), (FIRST, "751")],
+    &[COHERENT[0], COHERENT[1], (SCHEDULE, "seed:3"), (FIRST, "876")],
 ];
 
 #[test]
@@ -39,6 +50,9 @@ fn random_programs_find_what_they_put() {
         Wanted::new(2, Transport::Memory, RUNS[2]),
         Wanted::new(2, Transport::Tcp, RUNS[3]),
         Wanted::new(2, Transport::Memory, RUNS[4]),
+        Wanted::new(2, Transport::Memory, RUNS[5]),
+        Wanted::new(2, Transport::Memory, RUNS[6]),
+        Wanted::new(2, Transport::Memory, RUNS[7]),
     ]
     // One that hangs is found out; a busy machine takes its time.
     .map(|wanted| Wanted { seconds: 300, ..wanted });
@@ -65,25 +79,9 @@ fn random_programs_find_what_they_put() {
     });
 }
 
-/// A small generator (splitmix64). All ranks draw the same numbers.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-}
-
 struct Program<'a> {
     seed: u64,
+    /// All ranks draw the same numbers.
     random: Random,
     world: &'a World,
     kernels: &'a [Kernel; 2],
@@ -101,7 +99,7 @@ impl<'a> Program<'a> {
         let mut random = Random(seed);
         let mut model = Vec::new();
         for _ in 0..world.size() {
-            model.push((0..BLOCKS).map(|block| fresh(&mut random, LENGTHS[block % 3])).collect::<Vec<_>>());
+            model.push((0..BLOCKS).map(|block| random.values(LENGTHS[block % 3])).collect::<Vec<_>>());
         }
         let mine = &model[world.rank() as usize];
         let blocks = mine.iter().map(|values| streams[0].upload(values).unwrap()).collect();
@@ -175,7 +173,7 @@ impl<'a> Program<'a> {
     /// A block is dropped while it may be on its way, and its memory used for another.
     fn release(&mut self) {
         let (rank, block, stream) = self.place();
-        let values = fresh(&mut self.random, LENGTHS[block % 3]);
+        let values = self.random.values(LENGTHS[block % 3]);
         if self.is_mine(rank) {
             let stream = &self.streams[stream];
             // The old one goes first, so that the new one may get its memory.
@@ -229,9 +227,4 @@ impl<'a> Program<'a> {
         let kept = self.random.below(8).min(self.requests.len());
         self.requests.truncate(kept);
     }
-}
-
-fn fresh(random: &mut Random, len: usize) -> Vec<u32> {
-    let first = random.next() as u32;
-    (0..len as u32).map(|index| first.wrapping_add(index)).collect()
 }

@@ -19,7 +19,7 @@ impl Program {
         let len = self.blocks[index].values.len();
         let start = self.random.below(len);
         let end = start + 1 + self.random.below(len - start);
-        let new = self.values(end - start);
+        let new = self.random.values(end - start);
         let Known { block, values } = &mut self.blocks[index];
         let stream = &self.streams[number].0;
         let (lent, values) = if writes {

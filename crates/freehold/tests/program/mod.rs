@@ -3,6 +3,7 @@
 
 pub(crate) mod growth;
 mod lending;
+mod random;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,30 +11,13 @@ use std::fmt;
 use freehold::{Block, Context, Device, Error, Grid, Image, Kernel, Shared, Stream};
 use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUdevice_attribute, device, primary};
 use lending::Loan;
+use random::Random;
 
 /// The values that blocks have: few sizes, so that memory is reused.
 const LENGTHS: [usize; 3] = [64, 250, 1000];
 const BLOCKS_MAX: usize = 12;
 const STREAMS: usize = 4;
 const STEPS: usize = 300;
-
-/// A small generator (splitmix64).
-#[derive(Debug)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-}
 
 /// What went wrong: a call, or a block that does not hold what it is to.
 #[derive(Debug)]
@@ -142,14 +126,9 @@ impl Program {
         self.random.below(self.blocks.len())
     }
 
-    fn values(&mut self, len: usize) -> Vec<u32> {
-        let first = self.random.next() as u32;
-        (0..len as u32).map(|index| first.wrapping_add(index)).collect()
-    }
-
     fn upload(&mut self) -> Result<(), Wrong> {
         let (stream, len) = (self.stream(), LENGTHS[self.random.below(LENGTHS.len())]);
-        let values = self.values(len);
+        let values = self.random.values(len);
         let block = self.streams[stream].0.upload(&values)?;
         self.blocks.push(Known { block, values });
         Ok(())
@@ -158,7 +137,7 @@ impl Program {
     /// The first use of the memory by its new owner is in another stream than its home.
     fn alloc_here_and_write_there(&mut self) -> Result<(), Wrong> {
         let (here, there, len) = (self.stream(), self.stream(), LENGTHS[self.random.below(LENGTHS.len())]);
-        let values = self.values(len);
+        let values = self.random.values(len);
         let mut block = self.streams[here].0.alloc(len)?;
         self.streams[there].0.write(&mut block, &values)?;
         self.blocks.push(Known { block, values });
@@ -180,7 +159,7 @@ impl Program {
         let (here, there, user) = (self.stream(), self.stream(), self.stream());
         let taker = [here, there][self.random.below(2)];
         let len = LENGTHS[self.random.below(LENGTHS.len())];
-        let (values, len) = (self.values(len), len as u32);
+        let (values, len) = (self.random.values(len), len as u32);
         let mut old = self.streams[here].0.upload(&values)?;
         let (stream, context) = &self.streams[user];
         for _ in 0..3 {
@@ -195,7 +174,7 @@ impl Program {
 
     /// A context that lives as long as one block of it, and its pending uses by others.
     fn block_of_a_context_of_its_own(&mut self) -> Result<(), Wrong> {
-        let values = self.values(LENGTHS[0]);
+        let values = self.random.values(LENGTHS[0]);
         let block = self.device.context()?.stream()?.upload(&values)?;
         self.blocks.push(Known { block, values });
         Ok(())
@@ -239,7 +218,7 @@ impl Program {
     fn write_a_part(&mut self) -> Result<(), Wrong> {
         let (index, number) = (self.block(), self.stream());
         let len = self.blocks[index].values.len() / 2;
-        let (start, part) = (self.random.below(len), self.values(len));
+        let (start, part) = (self.random.below(len), self.random.values(len));
         let Known { block, values } = &mut self.blocks[index];
         self.streams[number].0.write(&mut block.view_mut(start..start + len)?, &part)?;
         values[start..start + len].copy_from_slice(&part);

@@ -1,19 +1,16 @@
 //! Transfers as work that goes on a little each time it is asked to, and never waits. Who asks is the caller of a blocking call, or
 //! the engine's thread.
 
+mod chunks;
 mod envelope;
+mod line;
 pub(crate) mod receive;
 pub(crate) mod send;
 mod shared;
 
-use std::collections::VecDeque;
-
-use freehold::Event;
-
-use crate::copies::Buffer;
 use crate::error::{Error, Failed, Result};
 use crate::ranks::Ranks;
-use crate::raw::{Code, Pending};
+use crate::raw::Code;
 
 /// What arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,44 +96,6 @@ pub(crate) fn step(work: &mut dyn Work, ranks: &Ranks, has_news: bool) -> Option
     };
     work.give_up(ranks);
     Some(outcome)
-}
-
-/// One buffer on its way.
-#[derive(Debug)]
-struct Flight {
-    buffer: Buffer,
-    /// Where its bytes lie in the memory of the transfer.
-    start: usize,
-    bytes: usize,
-    stage: Stage,
-}
-
-#[derive(Debug)]
-enum Stage {
-    /// Nothing is to be copied, or it has been.
-    Ready,
-    Copying(Event),
-    Moving(Pending),
-}
-
-/// Gives up what is on its way.
-fn ground(flights: &mut VecDeque<Flight>, ranks: &Ranks) {
-    let mut is_copying = false;
-    for flight in flights.drain(..) {
-        match flight.stage {
-            Stage::Ready => {}
-            Stage::Copying(_) => is_copying = true,
-            Stage::Moving(pending) => {
-                if !ranks.library.cancel(pending) {
-                    flight.buffer.abandon();
-                }
-            }
-        }
-    }
-    if is_copying && let Err(error) = ranks.copies.settle() {
-        // A device whose copies cannot be waited for has failed, and runs none of them any more.
-        ranks.trouble(error);
-    }
 }
 
 /// The error of a transfer that the library refused.

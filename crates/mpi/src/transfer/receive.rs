@@ -1,20 +1,18 @@
 //! Receiving: straight into device memory, through pinned buffers, or from a sender in this process.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use freehold::{Event, Lent};
 
+use super::chunks::Storing;
 use super::envelope::{ENVELOPE_BYTES, Envelope, Means};
+use super::line::{End, Line, STAY};
 use super::shared::Taking;
-use super::{Flight, Order, Received, Stage, Work, ground, refused};
+use super::{Order, Received, Work, refused};
 use crate::copies::{Buffer, Move};
 use crate::error::{Error, Failed, Result};
 use crate::ranks::{Handover, Ranks};
 use crate::raw::{Comm, Memory, Pending, Status, any_source, any_tag};
-
-/// How many buffers of one message are on their way.
-const DEPTH: usize = 4;
 
 /// A message from a rank, or from any.
 pub(crate) struct Receive {
@@ -32,29 +30,14 @@ enum State {
     Direct(Pending),
     /// For the envelope.
     Listening(Buffer, Pending),
-    Staged(Staged),
-    Local(Local),
+    /// All of it came with its envelope.
+    Short(Received, Buffer, Option<Event>),
+    Chunks(Received, Storing),
+    Local(Received, Arc<Handover>, Option<Event>),
     Shared(Received, Taking),
+    /// There is no room for it, and the sender hears of that.
+    Refusing(Received, Line),
     Over,
-}
-
-/// A message whose envelope has come.
-struct Staged {
-    /// The chunks' sender and tag.
-    source: i32,
-    number: u32,
-    whole: Received,
-    /// How many bytes were asked for, or came.
-    asked: usize,
-    flights: VecDeque<Flight>,
-    /// Whether there is no room for it: it is taken, and dropped.
-    is_dropped: bool,
-}
-
-struct Local {
-    handover: Arc<Handover>,
-    whole: Received,
-    copying: Option<Event>,
 }
 
 impl Receive {
@@ -64,8 +47,8 @@ impl Receive {
     }
 
     /// Into memory that somebody else keeps until this is over.
-    pub(crate) fn of(comm: Comm, from: i32, tag: i32, memory: Memory) -> Self {
-        Self { comm, from: Some(from), tag: Some(tag), memory, lent: None, state: State::Waiting }
+    pub(crate) fn of(comm: Comm, from: Option<i32>, tag: Option<i32>, memory: Memory) -> Self {
+        Self { comm, from, tag, memory, lent: None, state: State::Waiting }
     }
 
     fn pattern(&self) -> (i32, i32) {
@@ -104,23 +87,19 @@ impl Receive {
         };
         let bytes = usize::try_from(envelope.bytes).unwrap_or(usize::MAX);
         let whole = Received { source: status.source, tag: status.tag, bytes };
-        match envelope.means {
-            Means::Staged => {
-                let first = status.bytes - ENVELOPE_BYTES;
-                let mut flights = VecDeque::new();
-                flights.push_back(Flight { buffer, start: 0, bytes: first, stage: Stage::Ready });
-                let is_dropped = bytes > self.memory.bytes;
-                let (source, number) = (status.source, envelope.number);
-                self.state = State::Staged(Staged { source, number, whole, asked: first, flights, is_dropped });
+        let fits = bytes <= self.memory.bytes;
+        let is_whole = status.bytes - ENVELOPE_BYTES == bytes;
+        self.state = match envelope.means {
+            Means::Local => State::Local(whole, ranks.taken_over(envelope.number), None),
+            Means::Staged if is_whole => State::Short(whole, buffer, None),
+            Means::Staged | Means::Shared if !fits => {
+                let mut line = Line::new(status.source, envelope.number, End::Receiver);
+                line.say(STAY, &self.title(), ranks)?;
+                State::Refusing(whole, line)
             }
-            Means::Local => {
-                let handover = ranks.taken_over(envelope.number);
-                self.state = State::Local(Local { handover, whole, copying: None });
-            }
-            Means::Shared => {
-                self.state = State::Shared(whole, Taking::new(status.source, envelope.number, bytes));
-            }
-        }
+            Means::Staged => State::Chunks(whole, Storing::new(status.source, envelope.number, bytes)),
+            Means::Shared => State::Shared(whole, Taking::new(status.source, envelope.number, bytes)),
+        };
         Ok(())
     }
 
@@ -129,88 +108,74 @@ impl Receive {
         Error::Truncated { source_rank: whole.source, tag: whole.tag, bytes, room_bytes }
     }
 
-    fn advance_staged(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
-        let (title, memory) = (self.title(), self.memory);
-        let State::Staged(staged) = &mut self.state else { unreachable!("only staged receipts come here") };
-        staged.ask(&title, ranks)?;
-        for flight in &mut staged.flights {
-            if let Stage::Moving(pending) = &mut flight.stage {
-                if ranks.library.test(pending).map_err(|code| refused(title.clone(), code))?.is_none() {
-                    break;
-                }
-                flight.stage = Stage::Ready;
-            }
-            if let Stage::Ready = flight.stage
-                && flight.bytes > 0
-                && !staged.is_dropped
-            {
-                if !is_ready(&self.lent)? {
-                    break;
-                }
-                let at = if flight.start == 0 { ENVELOPE_BYTES } else { 0 };
-                let to = Move { device: memory.address + flight.start as u64, at, bytes: flight.bytes };
-                // SAFETY: the memory is lent, all before that has passed, and the message fits; the flight keeps the buffer, and
-                // the transfer the memory.
-                flight.stage = Stage::Copying(unsafe { ranks.copies.to_device(&flight.buffer, &[to]) }?);
-            }
-        }
-        while let Some(flight) = staged.flights.front() {
-            let is_over = match &flight.stage {
-                Stage::Ready => flight.bytes == 0 || staged.is_dropped,
-                Stage::Copying(event) => event.has_passed()?,
-                Stage::Moving(_) => false,
-            };
-            if !is_over {
-                break;
-            }
-            staged.flights.pop_front();
-        }
-        let whole = staged.whole;
-        if !staged.flights.is_empty() || staged.asked < whole.bytes {
-            return Ok(None);
-        }
-        if staged.is_dropped { Err(self.truncated(whole)) } else { Ok(Some(whole)) }
-    }
-
-    fn advance_local(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
-        let State::Local(local) = &mut self.state else { unreachable!("only local receipts come here") };
-        if local.whole.bytes > self.memory.bytes {
-            local.handover.end();
-            let whole = local.whole;
+    fn advance_short(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
+        let State::Short(whole, buffer, copying) = &mut self.state else {
+            unreachable!("only short receipts come here")
+        };
+        let whole = *whole;
+        if whole.bytes > self.memory.bytes {
             return Err(self.truncated(whole));
         }
-        if local.copying.is_none() && local.whole.bytes > 0 {
+        if copying.is_none() && whole.bytes > 0 {
             if !is_ready(&self.lent)? {
                 return Ok(None);
             }
-            let Some(from) = local.handover.begin() else {
+            let to = Move { device: self.memory.address, at: ENVELOPE_BYTES, bytes: whole.bytes };
+            // SAFETY: the memory is lent, all before that has passed, and the message fits; the state keeps the buffer, and the
+            // transfer the memory.
+            *copying = Some(unsafe { ranks.copies.to_device(buffer, &[to]) }?);
+        }
+        let is_there = copying.as_ref().map_or(Ok(true), Event::has_passed)?;
+        Ok(is_there.then_some(whole))
+    }
+
+    fn advance_local(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
+        let State::Local(whole, handover, copying) = &mut self.state else {
+            unreachable!("only local receipts come here")
+        };
+        let whole = *whole;
+        if whole.bytes > self.memory.bytes {
+            handover.end();
+            return Err(self.truncated(whole));
+        }
+        if copying.is_none() && whole.bytes > 0 {
+            if !is_ready(&self.lent)? {
+                return Ok(None);
+            }
+            let Some(from) = handover.begin() else {
                 let title = Failed { said: "the sender has given up".into(), ..self.title() };
                 return Err(Error::Failed(Box::new(title)));
             };
             // SAFETY: both memories are lent, the sender's until the handover ends; all before that has passed.
-            let copying = unsafe { ranks.copies.within(from.address, self.memory.address, local.whole.bytes) };
-            local.copying = Some(copying.inspect_err(|_| local.handover.end())?);
+            let begun = unsafe { ranks.copies.within(from.address, self.memory.address, whole.bytes) };
+            *copying = Some(begun.inspect_err(|_| handover.end())?);
         }
-        if let Some(copying) = &local.copying
-            && !copying.has_passed()?
-        {
+        if !copying.as_ref().map_or(Ok(true), Event::has_passed)? {
             return Ok(None);
         }
-        local.handover.end();
-        Ok(Some(local.whole))
+        handover.end();
+        Ok(Some(whole))
     }
 
-    fn advance_shared(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
-        let (title, memory) = (self.title(), self.memory);
-        let State::Shared(whole, taking) = &mut self.state else { unreachable!("only shared receipts come here") };
-        let whole = *whole;
-        if whole.bytes > memory.bytes {
-            return if taking.refuse(&title, ranks)? { Err(self.truncated(whole)) } else { Ok(None) };
-        }
+    /// What comes behind an envelope, into memory that is ready.
+    fn advance_rest(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
         if !is_ready(&self.lent)? {
             return Ok(None);
         }
-        Ok(taking.advance(memory, &title, ranks)?.then_some(whole))
+        let (title, memory) = (self.title(), self.memory);
+        let (whole, is_there) = match &mut self.state {
+            State::Chunks(whole, storing) => (*whole, storing.advance(memory, &title, ranks)?),
+            State::Shared(whole, taking) => (*whole, taking.advance(memory, &title, ranks)?),
+            _ => unreachable!("only receipts in parts come here"),
+        };
+        Ok(is_there.then_some(whole))
+    }
+
+    fn refuse(&mut self, ranks: &Ranks) -> Result<Option<Received>> {
+        let title = self.title();
+        let State::Refusing(whole, line) = &mut self.state else { unreachable!("only what is refused comes here") };
+        let whole = *whole;
+        if line.are_gone(&title, ranks)? { Err(self.truncated(whole)) } else { Ok(None) }
     }
 
     /// The error of a message that came and did not fit.
@@ -226,23 +191,6 @@ impl Receive {
 
 fn is_ready(lent: &Option<Lent>) -> Result<bool> {
     lent.as_ref().map_or(Ok(true), |lent| Ok(lent.is_ready()?))
-}
-
-impl Staged {
-    /// Asks for the chunks that there are buffers for.
-    fn ask(&mut self, title: &Failed, ranks: &Ranks) -> Result<()> {
-        while self.flights.len() < DEPTH && self.asked < self.whole.bytes {
-            let bytes = ranks.settings.chunk_bytes.min(self.whole.bytes - self.asked);
-            let buffer = ranks.copies.buffer(ranks.settings.chunk_bytes)?;
-            let tag = Ranks::tag_of(self.number);
-            // SAFETY: the flight keeps the buffer until the call is complete.
-            let pending = unsafe { ranks.library.irecv(ranks.chunks, buffer.memory(bytes), self.source, tag) };
-            let pending = pending.map_err(|code| refused(title.clone(), code))?;
-            self.flights.push_back(Flight { buffer, start: self.asked, bytes, stage: Stage::Moving(pending) });
-            self.asked += bytes;
-        }
-        Ok(())
-    }
 }
 
 impl Work for Receive {
@@ -272,9 +220,10 @@ impl Work for Receive {
                 let status = status.map_err(|code| self.refused(code))?;
                 status.map(|Status { source, tag, bytes }| Received { source, tag, bytes })
             }
-            State::Staged(_) => self.advance_staged(ranks)?,
-            State::Local(_) => self.advance_local(ranks)?,
-            State::Shared(..) => self.advance_shared(ranks)?,
+            State::Short(..) => self.advance_short(ranks)?,
+            State::Local(..) => self.advance_local(ranks)?,
+            State::Chunks(..) | State::Shared(..) => self.advance_rest(ranks)?,
+            State::Refusing(..) => self.refuse(ranks)?,
             State::Listening(..) | State::Over => unreachable!("it was opened, and is not asked after its end"),
         };
         if received.is_some() {
@@ -288,8 +237,7 @@ impl Work for Receive {
 
     fn lacks(&self, ranks: &Ranks) -> Option<i32> {
         let from = match &self.state {
-            State::Staged(staged) => Some(staged.source),
-            State::Shared(whole, _) => Some(whole.source),
+            State::Chunks(whole, _) | State::Shared(whole, _) | State::Refusing(whole, _) => Some(whole.source),
             _ => self.from,
         };
         match from {
@@ -317,20 +265,20 @@ impl Work for Receive {
                     buffer.abandon();
                 }
             }
-            State::Staged(mut staged) => {
-                is_written = !staged.is_dropped;
-                ground(&mut staged.flights, ranks);
+            State::Short(_, _, copying) => {
+                is_written = copying.is_some();
+                ranks.settle();
             }
-            State::Local(local) => {
-                is_written = local.copying.is_some();
-                if is_written && let Err(error) = ranks.copies.settle() {
-                    ranks.trouble(error);
-                }
-                local.handover.end();
+            State::Local(_, handover, copying) => {
+                is_written = copying.is_some();
+                ranks.settle();
+                handover.end();
             }
-            State::Shared(whole, taking) => {
-                is_written = whole.bytes <= self.memory.bytes;
-                taking.give_up(ranks);
+            State::Chunks(_, storing) => storing.give_up(ranks),
+            State::Shared(_, taking) => taking.give_up(ranks),
+            State::Refusing(_, line) => {
+                is_written = false;
+                line.give_up(ranks);
             }
         }
         let Some(lent) = self.lent.take() else { return };

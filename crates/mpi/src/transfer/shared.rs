@@ -5,63 +5,13 @@ use std::collections::VecDeque;
 
 use freehold::Event;
 
-use super::refused;
+use super::line::{COME, End, Line, STAY};
 use crate::error::{Error, Failed, Result};
 use crate::ranks::Ranks;
-use crate::raw::{Memory, Pending};
-
-/// What a receiver answers to an envelope.
-const COME: u64 = 1;
-const STAY: u64 = 0;
+use crate::raw::Memory;
 
 /// Pieces that a receiver copies at once.
 const DEPTH: usize = 4;
-
-/// A word on its way, and the place that it lies in.
-struct Word {
-    place: Box<[u64; 1]>,
-    pending: Pending,
-}
-
-/// Where words of a message go.
-#[derive(Clone, Copy)]
-struct Line {
-    peer: i32,
-    number: u32,
-}
-
-impl Line {
-    /// From the sender to the receiver if `is_piece`, else back.
-    fn say(self, word: u64, is_piece: bool, title: &Failed, ranks: &Ranks) -> Result<Word> {
-        let place = Box::new([word]);
-        let (comm, tag) = (if is_piece { ranks.chunks } else { ranks.answers }, Ranks::tag_of(self.number));
-        // SAFETY: the box goes with the call until it is complete, and nobody changes it.
-        let pending = unsafe { ranks.library.isend(comm, Memory::of(&place[..]), self.peer, tag) };
-        Ok(Word { place, pending: pending.map_err(|code| refused(title.clone(), code))? })
-    }
-
-    fn listen(self, is_piece: bool, title: &Failed, ranks: &Ranks) -> Result<Word> {
-        let place = Box::new([0]);
-        let (comm, tag) = (if is_piece { ranks.chunks } else { ranks.answers }, Ranks::tag_of(self.number));
-        // SAFETY: the box goes with the call until it is complete, and nobody reads it before.
-        let pending = unsafe { ranks.library.irecv(comm, Memory::of(&place[..]), self.peer, tag) };
-        Ok(Word { place, pending: pending.map_err(|code| refused(title.clone(), code))? })
-    }
-}
-
-impl Word {
-    /// The word, when it has come, or has gone.
-    fn test(&mut self, title: &Failed, ranks: &Ranks) -> Result<Option<u64>> {
-        let tested = ranks.library.test(&mut self.pending).map_err(|code| refused(title.clone(), code))?;
-        Ok(tested.map(|_| self.place[0]))
-    }
-
-    fn give_up(self, ranks: &Ranks) {
-        if !ranks.library.cancel(self.pending) {
-            std::mem::forget(self.place);
-        }
-    }
-}
 
 /// The sender's side, behind its envelope.
 pub(super) struct Giving {
@@ -70,9 +20,6 @@ pub(super) struct Giving {
     /// How many bytes have a slot.
     taken: usize,
     pieces: VecDeque<Given>,
-    /// The next answer.
-    answer: Option<Word>,
-    said: Vec<Word>,
     is_over: bool,
 }
 
@@ -85,8 +32,8 @@ struct Given {
 
 impl Giving {
     pub(super) fn new(peer: i32, number: u32) -> Self {
-        let (pieces, said) = (VecDeque::new(), Vec::new());
-        Self { line: Line { peer, number }, has_come: false, taken: 0, pieces, answer: None, said, is_over: false }
+        let line = Line::new(peer, number, End::Sender);
+        Self { line, has_come: false, taken: 0, pieces: VecDeque::new(), is_over: false }
     }
 
     /// Goes on: whether all is with the receiver.
@@ -107,22 +54,16 @@ impl Giving {
                 break;
             }
             piece.copying = None;
-            let word = (piece.slot as u64) << 32 | piece.bytes as u64;
-            self.said.push(self.line.say(word, true, title, ranks)?);
+            self.line.say((piece.slot as u64) << 32 | piece.bytes as u64, title, ranks)?;
         }
-        let are_gone = are_gone(&mut self.said, title, ranks)?;
+        let are_gone = self.line.are_gone(title, ranks)?;
         Ok(self.is_over && are_gone)
     }
 
     /// Hears whether the receiver takes the message, and then which pieces it has taken.
     fn hear(&mut self, memory: Memory, title: &Failed, ranks: &Ranks) -> Result<()> {
         while !self.is_over {
-            let answer = match &mut self.answer {
-                Some(answer) => answer,
-                none => none.insert(self.line.listen(false, title, ranks)?),
-            };
-            let Some(word) = answer.test(title, ranks)? else { return Ok(()) };
-            self.answer = None;
+            let Some(word) = self.line.hear(title, ranks)? else { return Ok(()) };
             if !self.has_come {
                 self.has_come = word == COME;
                 self.is_over = word == STAY;
@@ -135,10 +76,8 @@ impl Giving {
     }
 
     pub(super) fn give_up(self, ranks: &Ranks) {
-        self.said.into_iter().chain(self.answer).for_each(|word| word.give_up(ranks));
-        if let Err(error) = ranks.copies.settle() {
-            ranks.trouble(error);
-        }
+        self.line.give_up(ranks);
+        ranks.settle();
         // The receiver has died, or never reads them.
         self.pieces.into_iter().for_each(|piece| ranks.neighbours.give_back(piece.slot));
     }
@@ -151,39 +90,23 @@ pub(super) struct Taking {
     has_answered: bool,
     /// How many bytes are in copies.
     taken: usize,
-    listening: Option<Word>,
     copying: VecDeque<Event>,
-    said: Vec<Word>,
 }
 
 impl Taking {
     pub(super) fn new(peer: i32, number: u32, bytes: usize) -> Self {
-        let (copying, said) = (VecDeque::new(), Vec::new());
-        Self { line: Line { peer, number }, bytes, has_answered: false, taken: 0, listening: None, copying, said }
-    }
-
-    /// Tells the sender that there is no room. Whether it was told.
-    pub(super) fn refuse(&mut self, title: &Failed, ranks: &Ranks) -> Result<bool> {
-        if !self.has_answered {
-            self.has_answered = true;
-            self.said.push(self.line.say(STAY, false, title, ranks)?);
-        }
-        are_gone(&mut self.said, title, ranks)
+        let line = Line::new(peer, number, End::Receiver);
+        Self { line, bytes, has_answered: false, taken: 0, copying: VecDeque::new() }
     }
 
     /// Goes on, into memory that is ready: whether all is there.
     pub(super) fn advance(&mut self, memory: Memory, title: &Failed, ranks: &Ranks) -> Result<bool> {
         if !self.has_answered {
             self.has_answered = true;
-            self.said.push(self.line.say(COME, false, title, ranks)?);
+            self.line.say(COME, title, ranks)?;
         }
         while self.taken < self.bytes && self.copying.len() < DEPTH {
-            let listening = match &mut self.listening {
-                Some(listening) => listening,
-                none => none.insert(self.line.listen(true, title, ranks)?),
-            };
-            let Some(word) = listening.test(title, ranks)? else { break };
-            self.listening = None;
+            let Some(word) = self.line.hear(title, ranks)? else { break };
             let (slot, bytes) = ((word >> 32) as usize, word as u32 as usize);
             let from = ranks.neighbours.slot_of(self.line.peer, slot).filter(|_| bytes <= self.bytes - self.taken);
             let Some(from) = from else {
@@ -201,29 +124,14 @@ impl Taking {
                 break;
             }
             self.copying.pop_front();
-            self.said.push(self.line.say(COME, false, title, ranks)?);
+            self.line.say(COME, title, ranks)?;
         }
-        let are_gone = are_gone(&mut self.said, title, ranks)?;
+        let are_gone = self.line.are_gone(title, ranks)?;
         Ok(are_gone && self.taken == self.bytes && self.copying.is_empty())
     }
 
     pub(super) fn give_up(self, ranks: &Ranks) {
-        self.said.into_iter().chain(self.listening).for_each(|word| word.give_up(ranks));
-        if let Err(error) = ranks.copies.settle() {
-            ranks.trouble(error);
-        }
+        self.line.give_up(ranks);
+        ranks.settle();
     }
-}
-
-/// Forgets the words that have gone out: whether all have.
-fn are_gone(said: &mut Vec<Word>, title: &Failed, ranks: &Ranks) -> Result<bool> {
-    let mut outcome = Ok(());
-    said.retain_mut(|word| match word.test(title, ranks) {
-        Ok(gone) => gone.is_none(),
-        Err(error) => {
-            outcome = Err(error);
-            false
-        }
-    });
-    outcome.map(|()| said.is_empty())
 }

@@ -167,7 +167,7 @@ impl Serving {
                 self.moving.push(Box::new(Send::of(self.data, status.source, asked.tag, part)));
             } else {
                 self.is_written = true;
-                self.moving.push(Box::new(Receive::of(self.data, status.source, asked.tag, part)));
+                self.moving.push(Box::new(Receive::of(self.data, Some(status.source), Some(asked.tag), part)));
             }
         }
         Ok(())

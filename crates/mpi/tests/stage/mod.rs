@@ -58,9 +58,14 @@ fn device() -> String {
     env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned())
 }
 
+/// Whether the device is a real one, which ranks take turns on: tests that say so choose of what they try.
+pub(crate) fn is_real() -> bool {
+    device() != "soft"
+}
+
 /// Whether device memory goes straight through the library although the host does not see it: over a UCX that knows of it.
 fn needs_aware(wanted: &Wanted) -> bool {
-    device() != "soft" && wanted.variables.contains(&("FREEHOLD_MPI", "direct"))
+    is_real() && wanted.variables.contains(&("FREEHOLD_MPI", "direct"))
 }
 
 /// The launcher with all that it needs for a machine with few processors, behind a limit of time.
@@ -97,7 +102,7 @@ pub(crate) fn launcher(wanted: &Wanted) -> Command {
     command.args(["-n", &wanted.ranks.to_string()]);
     let machine = format!("mpi-{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
     command.env("FREEHOLD_DEVICE", device()).env("FREEHOLD_SOFT_MACHINE", machine).stdin(Stdio::null());
-    for variable in ["FREEHOLD_MPI", "FREEHOLD_MPI_CHUNK", "FREEHOLD_SOFT_COHERENT"] {
+    for variable in ["FREEHOLD_MPI", "FREEHOLD_MPI_CHUNK", "FREEHOLD_MPI_DEPTH", "FREEHOLD_SOFT_COHERENT"] {
         command.env_remove(variable);
     }
     command.envs(wanted.variables.iter().copied());

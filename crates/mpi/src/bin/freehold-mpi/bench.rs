@@ -1,7 +1,7 @@
 //! `freehold mpi bench`: latency and bandwidth as the OSU benchmarks define them. Latency is half of a message there and one back.
 //! Bandwidth is that of messages sent all at once, up to the answer that all have come. Each beside raw MPI in the same run.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use freehold::{Block, Device, Stream};
 use freehold_mpi::{Path, World};
@@ -18,10 +18,21 @@ pub(crate) struct Arguments {
     /// The longest message, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     bytes_max: usize,
+    /// Measure messages of these lengths alone
+    #[arg(long, value_name = "BYTES,..", value_delimiter = ',', conflicts_with = "bytes_max")]
+    bytes: Vec<usize>,
 }
 
-/// How often a thing is measured, each time beside what it is compared with.
-const ROUNDS: usize = 5;
+/// The longest message that is measured.
+const BYTES_MAX: usize = 1 << 30;
+
+/// How often a thing is measured, each time beside what it is compared with; and how often if once takes longer than a round is to.
+const ROUNDS: usize = 15;
+const ROUNDS_MIN: usize = 5;
+
+/// How long a round of one thing is to take, and how often the thing is done in it at most.
+const ROUND: Duration = Duration::from_millis(8);
+const TIMES_MAX: usize = 2000;
 
 /// A message that says that others have come.
 const ANSWER_BYTES: usize = 4;
@@ -32,13 +43,18 @@ pub(crate) fn run(world: &World, arguments: &Arguments, is_json: bool) -> Result
             "a message needs two ranks: start this with mpirun -n 2 freehold mpi bench".to_owned(),
         ));
     }
-    if !(1..=1 << 30).contains(&arguments.bytes_max) {
-        return Err(Failure::of_call("--bytes-max is from 1 to 1073741824".to_owned()));
+    let powers = std::iter::successors(Some(1_usize), |bytes| Some(bytes * 2));
+    let lengths = match &arguments.bytes[..] {
+        [] => powers.take_while(|&bytes| bytes <= arguments.bytes_max).collect(),
+        chosen => chosen.to_vec(),
+    };
+    if lengths.is_empty() || !lengths.iter().chain([&arguments.bytes_max]).all(|bytes| (1..=BYTES_MAX).contains(bytes))
+    {
+        return Err(Failure::of_call(format!("--bytes and --bytes-max are from 1 to {BYTES_MAX}")));
     }
-    let rig = Rig::new(world, arguments)?;
-    let sizes = std::iter::successors(Some(1_usize), |bytes| Some(bytes * 2));
+    let rig = Rig::new(world, arguments, lengths.iter().copied().max().unwrap_or(1))?;
     let mut rows = Vec::new();
-    for bytes in sizes.take_while(|&bytes| bytes <= arguments.bytes_max) {
+    for bytes in lengths {
         world.barrier()?;
         if world.rank() < 2 {
             rows.push(rig.measure(bytes)?);
@@ -70,75 +86,147 @@ enum Way {
     RawDevice,
 }
 
+/// What is done again and again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// A message there, and one back.
+    Echo,
+    /// Messages at once, and the answer that all have come.
+    Window,
+}
+
+/// What messages are sent from, and received into.
+struct Memories {
+    block: Block<u8>,
+    answer: Block<u8>,
+    /// What arrives at once has a block each: into one block each would wait for the one before it.
+    targets: Vec<Block<u8>>,
+}
+
 impl<'a> Rig<'a> {
-    fn new(world: &'a World, arguments: &Arguments) -> Result<Self, Failure> {
+    fn new(world: &'a World, arguments: &Arguments, bytes_max: usize) -> Result<Self, Failure> {
         let stream = world.device().stream()?;
-        let host = vec![1; arguments.bytes_max.max(ANSWER_BYTES)];
+        let host = vec![1; bytes_max.max(ANSWER_BYTES)];
         Ok(Self { world, stream, host, peer: 1 - world.rank(), is_quick: arguments.quick })
     }
 
     /// One row: the medians of what each way takes, in turns.
     fn measure(&self, bytes: usize) -> Result<Row, Failure> {
-        let mut block = self.stream.zeros::<u8>(bytes)?;
-        let mut answer = self.stream.zeros::<u8>(ANSWER_BYTES)?;
-        // What arrives at once has a block each: into one block each would wait for the one before it.
+        let block = self.stream.zeros::<u8>(bytes)?;
+        let answer = self.stream.zeros::<u8>(ANSWER_BYTES)?;
         let arrivals = if self.world.rank() == 1 { window(bytes) } else { 0 };
-        let mut targets = Vec::with_capacity(arrivals);
-        for _ in 0..arrivals {
-            targets.push(self.stream.zeros::<u8>(bytes)?);
-        }
+        let targets = (0..arrivals).map(|_| self.stream.zeros::<u8>(bytes)).collect::<freehold::Result<_>>()?;
         self.stream.synchronize()?;
+        let mut memories = Memories { block, answer, targets };
         let is_direct = self.world.choice().transfers == Path::Direct;
-        let rounds = if self.is_quick { 1 } else { ROUNDS };
-        let mut latencies = [Vec::new(), Vec::new(), Vec::new()];
-        let mut bandwidths = [Vec::new(), Vec::new(), Vec::new()];
-        for _ in 0..rounds {
-            for (index, way) in [Way::Ours, Way::RawHost, Way::RawDevice].into_iter().enumerate() {
-                if way == Way::RawDevice && !is_direct {
-                    continue;
-                }
-                latencies[index].push(self.latency_ns(way, &mut block)?);
-                bandwidths[index].push(self.bytes_per_s(way, &block, &mut targets, &mut answer)?);
-            }
-        }
-        let copy = if is_direct { None } else { Some(self.copied_bytes_per_s(&mut block)?) };
-        let [latency, raw_host, raw_device] = latencies.map(median);
-        let [bandwidth, host_bandwidth, device_bandwidth] = bandwidths.map(median);
+        let ways: &[Way] =
+            if is_direct { &[Way::Ours, Way::RawHost, Way::RawDevice] } else { &[Way::Ours, Way::RawHost] };
+        let echoes = self.alternated(Turn::Echo, ways, &mut memories)?;
+        let windows = self.alternated(Turn::Window, ways, &mut memories)?;
+        let copy = if is_direct { None } else { Some(self.copied_bytes_per_s(&mut memories.block)?) };
+        let rate = |turn_ns: f64| (bytes * window(bytes)) as f64 / turn_ns * 1e9;
+        let median_of = |rounds: &[Vec<f64>], way: usize| median(rounds.get(way)?.clone());
+        // Round by round, so that what changes meanwhile changes both.
+        let differences = echoes.get(2).map(|raw| echoes[0].iter().zip(raw).map(|(ours, raw)| (ours - raw) / 2.0));
         Ok(Row {
             bytes,
-            latency_ns: latency.unwrap_or(f64::NAN),
-            raw_host_latency_ns: raw_host.unwrap_or(f64::NAN),
-            raw_device_latency_ns: raw_device,
-            bytes_per_s: bandwidth.unwrap_or(f64::NAN),
-            raw_host_bytes_per_s: host_bandwidth.unwrap_or(f64::NAN),
-            raw_device_bytes_per_s: device_bandwidth,
+            latency_ns: median_of(&echoes, 0).unwrap_or(f64::NAN) / 2.0,
+            raw_host_latency_ns: median_of(&echoes, 1).unwrap_or(f64::NAN) / 2.0,
+            raw_device_latency_ns: median_of(&echoes, 2).map(|turn_ns| turn_ns / 2.0),
+            cost_ns: differences.and_then(|differences| median(differences.collect())),
+            bytes_per_s: median_of(&windows, 0).map_or(f64::NAN, rate),
+            raw_host_bytes_per_s: median_of(&windows, 1).map_or(f64::NAN, rate),
+            raw_device_bytes_per_s: median_of(&windows, 2).map(rate),
             pinned_copy_bytes_per_s: copy,
         })
     }
 
-    /// How often a message goes there and back: 10,000 times if it is short, as often as takes about a second if it is long.
-    fn times(&self, bytes: usize) -> usize {
-        let times = if bytes <= 8192 { 10_000 } else { ((1 << 30) / bytes).clamp(8, 1000) };
-        if self.is_quick { times.div_ceil(500) } else { times / ROUNDS + 1 }
-    }
-
-    fn latency_ns(&self, way: Way, block: &mut Block<u8>) -> Result<f64, Failure> {
-        let times = self.times(block.len());
-        let warm = times / 10 + 1;
-        let mut began = Instant::now();
-        for turn in 0..times + warm {
-            if turn == warm {
-                began = Instant::now();
-            }
-            if self.world.rank() == 0 {
-                self.send(way, block)?;
-                self.receive(way, block)?;
-            } else {
-                self.receive(way, block)?;
-                self.send(way, block)?;
+    /// What a turn of each way takes in each round, in nanoseconds; the ways take turns.
+    fn alternated(&self, turn: Turn, ways: &[Way], memories: &mut Memories) -> Result<Vec<Vec<f64>>, Failure> {
+        let times = ways.iter().map(|&way| self.fitting(turn, way, memories)).collect::<Result<Vec<_>, _>>()?;
+        let is_slow = times.contains(&1);
+        let rounds = if self.is_quick {
+            1
+        } else if is_slow {
+            ROUNDS_MIN
+        } else {
+            ROUNDS
+        };
+        let mut taken = vec![Vec::with_capacity(rounds); ways.len()];
+        for _ in 0..rounds {
+            for ((&way, &times), taken) in ways.iter().zip(&times).zip(&mut taken) {
+                taken.push(self.turns_ns(times, turn, way, memories)?);
             }
         }
-        Ok(began.elapsed().as_nanos() as f64 / times as f64 / 2.0)
+        Ok(taken)
+    }
+
+    /// How many turns a round has: as many as fit, which the first rank finds out.
+    fn fitting(&self, turn: Turn, way: Way, memories: &mut Memories) -> Result<usize, Failure> {
+        if self.is_quick {
+            self.turns_ns(1, turn, way, memories)?;
+            return Ok(2);
+        }
+        let mut times = 1;
+        // The first warms up.
+        self.turns_ns(1, turn, way, memories)?;
+        loop {
+            let turn_ns = self.turns_ns(times, turn, way, memories)?;
+            let fitting = (ROUND.as_nanos() as f64 / turn_ns) as usize;
+            // Few turns of short ones tell little.
+            let is_known = self.agreed(usize::from(times * 4 >= fitting)) == 1;
+            times = self.agreed(fitting.clamp(1, if is_known { TIMES_MAX } else { times * 8 }));
+            if is_known {
+                return Ok(times);
+            }
+        }
+    }
+
+    /// What the first rank says.
+    fn agreed(&self, mine: usize) -> usize {
+        let mut word = [mine as u64];
+        let raw = Raw { address: word.as_mut_ptr().expose_provenance() as u64, bytes: 8 };
+        if self.world.rank() == 0 {
+            // SAFETY: the word is memory of the host, which outlives the call.
+            unsafe { raw.send(self.peer) };
+        } else {
+            // SAFETY: as above, and nobody else's.
+            unsafe { raw.recv(self.peer) };
+        }
+        // SAFETY: a word of this function, which the call is done with.
+        unsafe { word.as_ptr().read_volatile() as usize }
+    }
+
+    /// What one of so many turns takes.
+    fn turns_ns(&self, times: usize, turn: Turn, way: Way, memories: &mut Memories) -> Result<f64, Failure> {
+        let began = Instant::now();
+        for _ in 0..times {
+            match turn {
+                Turn::Echo => self.echo(way, &mut memories.block)?,
+                Turn::Window => self.window(way, memories)?,
+            }
+        }
+        Ok(began.elapsed().as_nanos() as f64 / times as f64)
+    }
+
+    fn echo(&self, way: Way, block: &mut Block<u8>) -> Result<(), Failure> {
+        if self.world.rank() == 0 {
+            self.send(way, block)?;
+            self.receive(way, block)
+        } else {
+            self.receive(way, block)?;
+            self.send(way, block)
+        }
+    }
+
+    fn window(&self, way: Way, Memories { block, answer, targets }: &mut Memories) -> Result<(), Failure> {
+        if self.world.rank() == 0 {
+            self.send_many(way, block, window(block.len()))?;
+            self.receive(way, answer)
+        } else {
+            self.receive_many(way, block, targets)?;
+            self.send(way, answer)
+        }
     }
 
     fn raw(&self, way: Way, block: &Block<u8>) -> Raw {
@@ -168,32 +256,6 @@ impl<'a> Rig<'a> {
         Ok(())
     }
 
-    fn bytes_per_s(
-        &self,
-        way: Way,
-        block: &Block<u8>,
-        targets: &mut [Block<u8>],
-        answer: &mut Block<u8>,
-    ) -> Result<f64, Failure> {
-        let (bytes, window) = (block.len(), window(block.len()));
-        let times = if bytes <= 8192 { 100 } else { ((1 << 30) / bytes / window).clamp(1, 20) };
-        let times = if self.is_quick { 1 } else { times.div_ceil(2) };
-        let mut began = Instant::now();
-        for turn in 0..=times {
-            if turn == 1 {
-                began = Instant::now();
-            }
-            if self.world.rank() == 0 {
-                self.send_many(way, block, window)?;
-                self.receive(way, answer)?;
-            } else {
-                self.receive_many(way, block, targets)?;
-                self.send(way, answer)?;
-            }
-        }
-        Ok((bytes * window * times) as f64 / began.elapsed().as_secs_f64())
-    }
-
     fn send_many(&self, way: Way, block: &Block<u8>, window: usize) -> Result<(), Failure> {
         if way != Way::Ours {
             // SAFETY: as for one message.
@@ -218,7 +280,7 @@ impl<'a> Rig<'a> {
 
     /// What copies alone would reach: from the device to pinned memory, and back, the slower of both.
     fn copied_bytes_per_s(&self, block: &mut Block<u8>) -> Result<f64, Failure> {
-        let (bytes, times) = (block.len(), if self.is_quick { 1 } else { ROUNDS });
+        let (bytes, times) = (block.len(), if self.is_quick { 1 } else { ROUNDS_MIN });
         let host = pinned(self.world.device(), bytes)?;
         let mut taken = Vec::new();
         for _ in 0..times {

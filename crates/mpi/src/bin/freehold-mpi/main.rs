@@ -31,9 +31,13 @@ enum Command {
     ///
     /// Example: mpirun -n 2 freehold mpi bench
     Bench(bench::Arguments),
+    /// Try anew, in processes that may die of it, whether the library takes device memory, and tell all that was tried and said
+    ///
+    /// Example: mpirun -n 2 freehold mpi probe
+    Probe,
     /// Give device memory to the library, and live or die
     #[command(hide = true)]
-    Probe { what: What },
+    Try { what: What },
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -47,7 +51,8 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         None => path(&arguments),
         Some(Command::Bench(bench)) => world(&arguments).and_then(|world| bench::run(&world, bench, arguments.json)),
-        Some(Command::Probe { what }) => probe(*what, &arguments),
+        Some(Command::Probe) => probe(&arguments),
+        Some(Command::Try { what }) => try_here(*what, &arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -118,7 +123,22 @@ fn path(arguments: &Arguments) -> Result<(), Failure> {
     Ok(world.close()?)
 }
 
-fn probe(what: What, arguments: &Arguments) -> Result<(), Failure> {
+/// Tells the whole story of a probe, which the first rank makes while the others wait.
+fn probe(arguments: &Arguments) -> Result<(), Failure> {
+    let world = world(arguments)?;
+    if world.rank() == 0 {
+        let probe = freehold_mpi::probe(world.device())?;
+        if arguments.json {
+            println!("{}", serde_json::to_string(&probe).expect("text becomes JSON"));
+        } else {
+            print!("{}", report::story(&probe));
+        }
+    }
+    world.barrier()?;
+    Ok(world.close()?)
+}
+
+fn try_here(what: What, arguments: &Arguments) -> Result<(), Failure> {
     // A process that dies of this leaves nothing behind.
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Core, none) {
@@ -129,5 +149,5 @@ fn probe(what: What, arguments: &Arguments) -> Result<(), Failure> {
         What::Messages => freehold_mpi::Tried::Messages,
         What::Reductions => freehold_mpi::Tried::Reductions,
     };
-    Ok(freehold_mpi::probe_here(tried, &device)?)
+    Ok(freehold_mpi::try_here(tried, &device)?)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use freehold_mpi::{Path, World};
+use freehold_mpi::{Attempt, Ending, Path, Probe, World};
 use serde::Serialize;
 
 use crate::Failure;
@@ -31,6 +31,8 @@ pub(crate) struct Row {
     pub(crate) latency_ns: f64,
     pub(crate) raw_host_latency_ns: f64,
     pub(crate) raw_device_latency_ns: Option<f64>,
+    /// Over raw calls on device memory.
+    pub(crate) cost_ns: Option<f64>,
     pub(crate) bytes_per_s: f64,
     pub(crate) raw_host_bytes_per_s: f64,
     pub(crate) raw_device_bytes_per_s: Option<f64>,
@@ -41,8 +43,6 @@ pub(crate) struct Row {
 struct Judged {
     #[serde(flatten)]
     row: Row,
-    /// Over raw calls on device memory.
-    cost_ns: Option<f64>,
     /// Of the slower of pinned copies and raw calls on memory of the host.
     part_of_slower: Option<f64>,
     met: Option<bool>,
@@ -50,11 +50,11 @@ struct Judged {
 
 impl Row {
     fn judged(self, path: Path) -> Judged {
-        let cost_ns = self.raw_device_latency_ns.map(|raw_ns| self.latency_ns - raw_ns);
         let slower = self.pinned_copy_bytes_per_s.map(|copy| copy.min(self.raw_host_bytes_per_s));
         let part_of_slower = slower.map(|slower| self.bytes_per_s / slower);
         let met = match path {
-            Path::Direct => cost_ns
+            Path::Direct => self
+                .cost_ns
                 .zip(self.raw_device_latency_ns)
                 .map(|(cost_ns, raw_ns)| cost_ns <= COST_NS_MAX || cost_ns <= raw_ns * COST_PART_MAX),
             Path::Shared => None,
@@ -62,7 +62,7 @@ impl Row {
                 part_of_slower.filter(|_| self.bytes >= STAGED_BYTES_MIN).map(|part| part >= STAGED_PART_MIN)
             }
         };
-        Judged { row: self, cost_ns, part_of_slower, met }
+        Judged { row: self, part_of_slower, met }
     }
 }
 
@@ -90,11 +90,11 @@ impl Report {
         let heads =
             ["bytes", "µs", "raw host", "raw device", "GB/s", "raw host", "raw device", "pinned copy", "target"];
         line(&mut text, &heads.map(str::to_owned));
-        for Judged { row, met, cost_ns, part_of_slower } in rows {
+        for Judged { row, met, part_of_slower } in rows {
             let us = |ns: f64| format!("{:.2}", ns / 1e3);
             let rate = |rate: f64| format!("{:.3}", rate / 1e9);
             let or = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-            let what = match (cost_ns, part_of_slower) {
+            let what = match (row.cost_ns, part_of_slower) {
                 (Some(cost_ns), _) => format!("{cost_ns:+.0} ns"),
                 (None, Some(part)) => format!("{:.0} %", part * 100.0),
                 (None, None) => String::new(),
@@ -121,6 +121,27 @@ impl Report {
         }
         text
     }
+}
+
+/// A probe as a person reads it: each attempt with all that was said, then what it comes to.
+pub(crate) fn story(probe: &Probe) -> String {
+    let Probe { takes_messages, takes_reductions, why, attempts, withheld } = probe;
+    let mut text = format!("withheld     {}\n", withheld.join(" "));
+    for Attempt { command, took_ms, ending, printed, complained } in attempts {
+        let ending = match ending {
+            Ending::Taken => "took device memory".to_owned(),
+            Ending::Died(how) => format!("died of it: {how}"),
+            Ending::Late => "was not done in time, and was ended".to_owned(),
+            Ending::NotBegun(why) => format!("did not begin: {why}"),
+        };
+        text += &format!("\n$ {command}\nafter {took_ms} ms  {ending}\n");
+        for (name, said) in [("printed", printed), ("complained", complained)] {
+            said.lines().for_each(|line| text += &format!("  {name:<12}{line}\n"));
+        }
+    }
+    let takes = |takes: &bool| if *takes { "take" } else { "do not take" };
+    let (messages, collectives) = (takes(takes_messages), takes(takes_reductions));
+    text + &format!("\nmessages {messages} device memory, collective calls {collectives} it\nbecause      {why}\n")
 }
 
 fn line(text: &mut String, cells: &[String; 9]) {
