@@ -179,8 +179,9 @@ fn what_kernels_take_is_known_and_memory_of_the_group_is_no_argument() {
 #[test]
 fn a_text_with_a_mistake_is_the_image_s_fault_and_the_log_names_it() {
     for context in contexts() {
+        let text = b"__kernel void f(__global int *x) { *x = unheard_of; }\0";
         // SAFETY: the text ends in a NUL.
-        let failed = unsafe { context.load(ImageKind::OpenCl, b"__kernel void f() { unheard_of(); }\0") }.unwrap_err();
+        let failed = unsafe { context.load(ImageKind::OpenCl, text) }.unwrap_err();
         assert!(matches!(&failed, LoadError::Image { log, .. } if log.contains("unheard_of")), "{failed}");
         assert!(!context.takes(ImageKind::Ptx));
         context.close().unwrap();
