@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::ffi::c_void;
+use std::sync::OnceLock;
 
 use freehold_driver::handle::Stream;
 use freehold_driver::opencl::device::Svm;
@@ -43,8 +44,9 @@ fn contexts() -> Vec<Context> {
 }
 
 fn found() -> Option<Found> {
-    match find::devices() {
-        Ok(mut all) => Some(all.swap_remove(0)),
+    static FOUND: OnceLock<Result<Vec<Found>, find::Absence>> = OnceLock::new();
+    match FOUND.get_or_init(find::devices) {
+        Ok(all) => Some(all[0].clone()),
         Err(absence) => {
             let is_demanded = std::env::var("FREEHOLD_DEVICE").is_ok_and(|device| device.starts_with("opencl"));
             assert!(!is_demanded, "FREEHOLD_DEVICE asks for OpenCL, but {absence}");

@@ -331,6 +331,7 @@ mod tests {
     use crate::error::Meaning;
     use crate::opencl::Manner;
     use crate::opencl::find;
+    use std::sync::OnceLock;
 
     const KERNELS: &str = "
         __kernel void add(__global uint *x, uint more) { *x += more; }
@@ -342,8 +343,9 @@ mod tests {
 
     /// A context on the first device, where this machine has one.
     fn context() -> Option<Context> {
-        match find::devices() {
-            Ok(mut all) => Some(Context::on(all.swap_remove(0), Manner::Buffers).unwrap()),
+        static FOUND: OnceLock<std::result::Result<Vec<find::Found>, find::Absence>> = OnceLock::new();
+        match FOUND.get_or_init(find::devices) {
+            Ok(all) => Some(Context::on(all[0].clone(), Manner::Buffers).unwrap()),
             Err(absence) => {
                 println!("nothing was tested: {absence}");
                 None
