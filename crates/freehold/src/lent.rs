@@ -76,7 +76,7 @@ impl Stream {
     }
 
     fn lend_used(&self, used: Used<'_>) -> Result<Lent> {
-        let inner = &self.context.inner;
+        let inner = &self.home.context.inner;
         inner.check()?;
         self.check_used(&[used])?;
         let (core, of) = (&inner.core, &used.context.inner);
@@ -86,7 +86,11 @@ impl Stream {
             return Err(Error::ContextClosed { context: of.hall.id });
         }
         let has_passed = |mark: Mark| {
-            if mark.stream == self.track.id { self.track.has_passed(mark.position) } else { core.has_passed(mark) }
+            if mark.stream == self.home.track.id {
+                self.home.track.has_passed(mark.position)
+            } else {
+                core.has_passed(mark)
+            }
         };
         let lane = core.take_lane()?;
         let mut earlier = Vec::new();
