@@ -16,7 +16,7 @@ const MANNERS: [&str; 2] = ["svm", "buffers"];
 /// Has PoCL installed, and runs everything that is to hold on it.
 pub(crate) fn contract() -> Result<(), Failure> {
     install()?;
-    run(cargo(&["test", "--package", "freehold-driver", "--test", "opencl"]).env("FREEHOLD_DEVICE", "opencl"))?;
+    run(cargo(&["test", "--package", "freehold-driver", "--lib", "--test", "opencl"]).env("FREEHOLD_DEVICE", "opencl"))?;
     for manner in MANNERS {
         // Of all packages, as the other tests are built: of one alone all that it needs would be built anew.
         let mut tests = cargo(&["test", "--workspace", "--test", "contract"]);

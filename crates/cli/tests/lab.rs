@@ -4,19 +4,11 @@ mod common;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use common::{binary, lab};
-
-fn output(command: &mut Command) -> Output {
-    command.output().expect("the binary starts")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the lab prints text")
-}
+use common::{binary, lab, output, refused_with, text};
 
 /// A folder of this test's own, empty.
 fn folder(name: &str) -> PathBuf {
@@ -26,14 +18,6 @@ fn folder(name: &str) -> PathBuf {
     }
     fs::create_dir_all(&folder).expect("a folder can be made");
     folder
-}
-
-/// Nothing on standard output, one line on standard error, exit status 2.
-fn refused_with(command: &mut Command, sentence: &str) {
-    let output = output(command);
-    assert_eq!(text(&output.stderr), format!("error: {sentence}\n"));
-    assert_eq!(text(&output.stdout), "");
-    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

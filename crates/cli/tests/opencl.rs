@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use common::binary;
+use common::{binary, output, refused_with, text};
 
 /// A folder with no vendor's driver in it, for the loader of OpenCL.
 const NO_VENDORS: (&str, &str) = ("OCL_ICD_VENDORS", "/nowhere");
@@ -16,14 +16,6 @@ fn freehold(words: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.args(words).env_remove("FREEHOLD_DEVICE").env_remove("COLUMNS").stdin(Stdio::null());
     command
-}
-
-fn output(command: &mut Command) -> Output {
-    command.output().expect("the binary starts")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the command prints text")
 }
 
 fn lines(output: &Output) -> Vec<Value> {
@@ -39,13 +31,6 @@ fn has_opencl() -> bool {
         println!("nothing was tested: this machine has no OpenCL");
     }
     found
-}
-
-fn refused_with(command: &mut Command, sentence: &str) {
-    let output = output(command);
-    assert_eq!(text(&output.stderr), format!("error: {sentence}\n"));
-    assert_eq!(text(&output.stdout), "");
-    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
@@ -118,6 +103,18 @@ fn opencl_has_questions_of_its_own_and_answers_agree_with_the_recorded_ones() {
             &mut freehold(&["lab", "--device", "opencl", "--trace", "/nowhere/trace.json"]),
             "--trace: calls of OpenCL cannot be traced; leave it out, or name a CUDA device",
         );
+    }
+}
+
+#[test]
+fn an_experiment_answers_for_no_other_device_than_the_lab_has_chosen() {
+    if has_opencl() {
+        let output = output(&mut freehold(&["experiment", "o.1.1", "--device", "00112233445566778899aabbccddeeff"]));
+        let said = text(&output.stdout);
+        let sentence = "the process of an experiment does not find the OpenCL device 00112233445566778899aabbccddeeff";
+        assert!(said.starts_with(sentence), "{said}");
+        assert!(said.contains(" that the lab has chosen, but "), "{said}");
+        assert_eq!(output.status.code(), Some(2));
     }
 }
 

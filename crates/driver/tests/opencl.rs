@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::ffi::c_void;
+use std::sync::OnceLock;
 
 use freehold_driver::handle::Stream;
 use freehold_driver::opencl::device::Svm;
@@ -43,8 +44,9 @@ fn contexts() -> Vec<Context> {
 }
 
 fn found() -> Option<Found> {
-    match find::devices() {
-        Ok(mut all) => Some(all.swap_remove(0)),
+    static FOUND: OnceLock<Result<Vec<Found>, find::Absence>> = OnceLock::new();
+    match FOUND.get_or_init(find::devices) {
+        Ok(all) => Some(all[0].clone()),
         Err(absence) => {
             let is_demanded = std::env::var("FREEHOLD_DEVICE").is_ok_and(|device| device.starts_with("opencl"));
             assert!(!is_demanded, "FREEHOLD_DEVICE asks for OpenCL, but {absence}");
@@ -179,8 +181,9 @@ fn what_kernels_take_is_known_and_memory_of_the_group_is_no_argument() {
 #[test]
 fn a_text_with_a_mistake_is_the_image_s_fault_and_the_log_names_it() {
     for context in contexts() {
+        let text = b"__kernel void f(__global int *x) { *x = unheard_of; }\0";
         // SAFETY: the text ends in a NUL.
-        let failed = unsafe { context.load(ImageKind::OpenCl, b"__kernel void f() { unheard_of(); }\0") }.unwrap_err();
+        let failed = unsafe { context.load(ImageKind::OpenCl, text) }.unwrap_err();
         assert!(matches!(&failed, LoadError::Image { log, .. } if log.contains("unheard_of")), "{failed}");
         assert!(!context.takes(ImageKind::Ptx));
         context.close().unwrap();

@@ -59,8 +59,7 @@ pub trait Target<T>: Sealed {
 /// is used again when all work with it has passed. Nothing waits for that.
 #[derive(Debug)]
 pub struct Block<T> {
-    /// In a box, so that a block is cheap to hand around.
-    holding: Box<Holding>,
+    holding: Holding,
     elements: PhantomData<T>,
 }
 
@@ -95,7 +94,7 @@ impl<T: Plain> Block<T> {
     }
 
     pub(crate) fn holding(holding: Holding) -> Self {
-        Self { holding: Box::new(holding), elements: PhantomData }
+        Self { holding, elements: PhantomData }
     }
 
     pub fn address(&self) -> u64 {
@@ -116,7 +115,7 @@ impl<T: Plain> Block<T> {
     }
 
     pub fn context(&self) -> &Context {
-        &self.holding.context
+        &self.holding.home.context
     }
 
     /// The stream that the block lives in.
@@ -142,7 +141,7 @@ impl<T: Plain> Block<T> {
 
     /// Gives up to be the one owner: the block lives until the last of the references is dropped.
     pub fn share(self) -> Shared<T> {
-        Shared { holding: Arc::new(*self.holding), elements: PhantomData }
+        Shared { holding: Arc::new(self.holding), elements: PhantomData }
     }
 
     /// Lets the block have `len` elements: where it lies, if what follows is free, or else elsewhere, with a copy of what it
@@ -166,6 +165,7 @@ impl<T: Plain> Block<T> {
 
     /// Releases the block as a drop does, says where, and reports a failure.
     #[track_caller]
+    #[allow(clippy::result_large_err, reason = "a block that is not released comes back, and is no pointer")]
     pub fn close(mut self) -> Closed<Self> {
         match self.holding.release(Some(Location::caller())) {
             Ok(()) => Ok(()),
@@ -175,8 +175,9 @@ impl<T: Plain> Block<T> {
 
     /// Releases the block once the event has passed, too.
     #[track_caller]
+    #[allow(clippy::result_large_err, reason = "a block that is not released comes back, and is no pointer")]
     pub fn release_after(mut self, event: &Event) -> Closed<Self> {
-        if let Err(error) = event.check_device(&self.holding.context.inner.core) {
+        if let Err(error) = event.check_device(&self.holding.home.context.inner.core) {
             return Err((self, error));
         }
         self.holding.uses.note_unordered(event.mark, Access::Read);
@@ -189,6 +190,7 @@ impl<T: Plain> Block<T> {
     /// Waits until all work with the block has passed, and gives its memory back to the driver, as far as no other block lies
     /// in the same chunks of it.
     #[track_caller]
+    #[allow(clippy::result_large_err, reason = "a block that is not released comes back, and is no pointer")]
     pub fn release_now(mut self) -> Closed<Self> {
         match self.holding.release_now(Some(Location::caller())) {
             Ok(()) => Ok(()),
@@ -210,8 +212,8 @@ impl<T: Plain> Block<T> {
     /// Lets go of the block for other people's code: from now on it is released by its address, with
     /// [`Device::release`](crate::Device::release).
     pub fn into_address(self) -> u64 {
-        let core = self.holding.context.inner.core.clone();
-        core.let_go(*self.holding)
+        let core = self.holding.home.context.inner.core.clone();
+        core.let_go(self.holding)
     }
 
     /// Lets work use the block without waiting for what other streams do with it. It is still not released before that work

@@ -125,8 +125,8 @@ impl Stream {
         name: &str,
         work: impl FnOnce(&dyn Words, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
-        self.context.inner.check()?;
-        if !Arc::ptr_eq(&self.context.inner.core, &clock.context.inner.core) {
+        self.home.context.inner.check()?;
+        if !Arc::ptr_eq(&self.home.context.inner.core, &clock.context.inner.core) {
             return Err(Error::OtherDevice { what: "a clock" });
         }
         let mark = self.put_ordered(name, &[], |backend, raw| {

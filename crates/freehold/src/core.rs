@@ -524,7 +524,7 @@ impl Core {
         let address = holding.address;
         let mut let_go = self.let_go_of();
         // A block that went with its context is nobody's any more, and its address may be another's.
-        if !holding.context.inner.is_closed() {
+        if !holding.home.context.inner.is_closed() {
             let_go.insert(address, holding);
         }
         address
@@ -544,9 +544,9 @@ impl Core {
     /// Notes a use of a block that was let go of.
     pub(crate) fn note_use(&self, address: u64, stream: &Stream) -> Result<()> {
         self.releasable(address)?;
-        let position = stream.track.count();
+        let position = stream.home.track.count();
         if let Some(holding) = self.let_go_of().get(&address) {
-            holding.uses.note_unordered(Mark { stream: stream.track.id, position }, Access::Write);
+            holding.uses.note_unordered(Mark { stream: stream.home.track.id, position }, Access::Write);
             return Ok(());
         }
         Err(self.held(address))
@@ -555,8 +555,11 @@ impl Core {
     /// Forgets the blocks of a context that is closed. They would keep the device, which keeps them, and be taken for later
     /// ones at their addresses.
     pub(crate) fn forget_let_go(&self, context: ContextId) {
-        let gone: Vec<_> =
-            self.let_go_of().extract_if(|_, holding| holding.context.id() == context).map(|(_, gone)| gone).collect();
+        let gone: Vec<_> = self
+            .let_go_of()
+            .extract_if(|_, holding| holding.home.context.id() == context)
+            .map(|(_, gone)| gone)
+            .collect();
         drop(gone);
     }
 

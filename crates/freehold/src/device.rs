@@ -153,7 +153,7 @@ impl Device {
     /// before that work has passed.
     pub fn note_use(&self, address: u64, stream: &Stream) -> Result<()> {
         self.core().check()?;
-        if !Arc::ptr_eq(&stream.context.inner.core, self.core()) {
+        if !Arc::ptr_eq(&stream.home.context.inner.core, self.core()) {
             return Err(Error::OtherDevice { what: "a stream" });
         }
         self.core().note_use(address, stream)

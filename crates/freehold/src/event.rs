@@ -19,10 +19,10 @@ pub struct Event {
 
 impl Event {
     pub(crate) fn record(stream: &Stream) -> Result<Self> {
-        stream.context.inner.check()?;
-        let (core, mark) = (&stream.context.inner.core, stream.track.now());
-        stream.track.mark(mark.position).map_err(|error| core.failed(error))?;
-        Ok(Self { mark, track: stream.track.clone(), context: stream.context.clone() })
+        stream.home.context.inner.check()?;
+        let (core, mark) = (&stream.home.context.inner.core, stream.home.track.now());
+        stream.home.track.mark(mark.position).map_err(|error| core.failed(error))?;
+        Ok(Self { mark, track: stream.home.track.clone(), context: stream.home.context.clone() })
     }
 
     /// Whether the stream has come to this point. Where the device writes words, this asks no driver.

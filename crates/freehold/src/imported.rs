@@ -199,7 +199,7 @@ impl Inner {
     pub(crate) fn part<T: Plain>(self: &Arc<Self>, stream: &Stream, offset_bytes: u64, len: usize) -> Result<Part<T>> {
         let core = self.core();
         core.check()?;
-        if !Arc::ptr_eq(&stream.context.inner.core, core) {
+        if !Arc::ptr_eq(&stream.home.context.inner.core, core) {
             return Err(Error::OtherDevice { what: "a stream" });
         }
         let range = self.range_of::<T>(offset_bytes, len)?;
@@ -297,8 +297,8 @@ impl<T: Plain> Part<T> {
 
     /// Lets the work that is put into `stream` from now on wait, on the device, for all uses of the part so far.
     pub fn gather(&self, stream: &Stream) -> Result<()> {
-        stream.context.inner.check()?;
-        if !Arc::ptr_eq(&stream.context.inner.core, self.core()) {
+        stream.home.context.inner.check()?;
+        if !Arc::ptr_eq(&stream.home.context.inner.core, self.core()) {
             return Err(Error::OtherDevice { what: "a stream" });
         }
         stream.order_after(&self.uses.all()).map(drop)

@@ -283,7 +283,7 @@ impl Stream {
     /// [`Error::OtherContext`] where the kernel is of another context than the stream.
     #[inline]
     pub fn launch(&self, kernel: &Kernel, grid: Grid, arguments: impl Arguments) -> Result<()> {
-        let inner = &self.context.inner;
+        let inner = &self.home.context.inner;
         inner.check()?;
         arguments.with(|passed, pointers, used| {
             self.fits(kernel, grid, passed)?;
@@ -296,7 +296,7 @@ impl Stream {
                 // SAFETY: there is an argument for each parameter, of its size.
                 unsafe { backend.launch(kernel.raw, shape, raw, arguments) }
             })?;
-            self.track.remember_launch(mark.position, kernel.number);
+            self.home.track.remember_launch(mark.position, kernel.number);
             Ok(())
         })
     }
@@ -317,10 +317,10 @@ impl Stream {
             }
         }
         let of = kernel.module().context();
-        if !std::sync::Arc::ptr_eq(&of.inner.core, &self.context.inner.core) {
+        if !std::sync::Arc::ptr_eq(&of.inner.core, &self.home.context.inner.core) {
             return Err(Error::OtherDevice { what: "a kernel" });
         }
-        if !std::sync::Arc::ptr_eq(&of.inner, &self.context.inner) {
+        if !std::sync::Arc::ptr_eq(&of.inner, &self.home.context.inner) {
             return Err(Error::OtherContext { what: "a kernel", of: of.id(), within: self.context_id() });
         }
         if grid.blocks.contains(&0) || grid.threads.contains(&0) {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::block::{Plain, Source, Target};
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::home::Home;
 use crate::lane::Lane;
 use crate::ledger::Mark;
 use crate::stream::{Stream, Used};
@@ -96,7 +97,7 @@ impl Stream {
     }
 
     fn used_at_rest(&self, used: Used<'_>) -> Result<Option<Range<u64>>> {
-        self.context.inner.check()?;
+        self.home.context.inner.check()?;
         self.check_used(&[used])?;
         let mut is_at_rest = used.context.inner.stays();
         used.uses.before(Lane::NONE, used.access, |mark| is_at_rest &= is_at_rest && self.sees_passed(mark));
@@ -106,12 +107,12 @@ impl Stream {
     /// Whether a mark is known to have passed.
     #[inline]
     fn sees_passed(&self, mark: Mark) -> bool {
-        let track = &self.track;
-        if mark.stream == track.id { track.has_passed(mark.position) } else { self.context.inner.core.has_passed(mark) }
+        let Home { track, context, .. } = &*self.home;
+        if mark.stream == track.id { track.has_passed(mark.position) } else { context.inner.core.has_passed(mark) }
     }
 
     fn lend_used(&self, used: Used<'_>) -> Result<Lent> {
-        let inner = &self.context.inner;
+        let inner = &self.home.context.inner;
         inner.check()?;
         self.check_used(&[used])?;
         let (core, of) = (&inner.core, &used.context.inner);

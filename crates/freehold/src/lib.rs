@@ -57,6 +57,7 @@ mod fault;
 mod fork;
 pub mod guest;
 mod holding;
+mod home;
 mod hosted;
 mod image;
 mod imported;

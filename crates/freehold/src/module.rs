@@ -170,7 +170,7 @@ impl Stream {
     }
 
     fn variable<T: Plain>(&self, module: &Module, name: &str) -> Result<u64> {
-        if !Arc::ptr_eq(&module.inner.context.inner.core, &self.context.inner.core) {
+        if !Arc::ptr_eq(&module.inner.context.inner.core, &self.home.context.inner.core) {
             return Err(Error::OtherDevice { what: "a variable" });
         }
         let (address, bytes) = module.variable(name)?;

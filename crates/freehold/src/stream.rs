@@ -10,12 +10,12 @@ use crate::block::{Block, Plain, Source, Target};
 use crate::context::Context;
 use crate::error::{Closed, Error, Result};
 use crate::event::Event;
+use crate::home::Home;
 use crate::imported::Permission;
 use crate::lane::Lane;
 use crate::later::Later;
 use crate::ledger::{ContextId, Mark, StreamId};
 use crate::pool::Reach;
-use crate::track::Track;
 use crate::uses::{Access, Uses};
 
 /// An upload into an idle stream that is longer than this goes without staging.
@@ -25,8 +25,7 @@ const DIRECT_BYTES_MIN: usize = 1 << 20;
 /// completes, and the memory that it uses stays.
 #[derive(Debug)]
 pub struct Stream {
-    pub(crate) track: Arc<Track>,
-    pub(crate) context: Context,
+    pub(crate) home: Arc<Home>,
 }
 
 /// A block that a piece of work uses, and how.
@@ -88,26 +87,26 @@ impl Stream {
         let shared = context.inner.enter()?;
         let track = context.inner.core.add_stream(&context.inner.hall)?;
         drop(shared);
-        Ok(Self { track, context })
+        Ok(Self { home: Arc::new(Home::new(track, context)) })
     }
 
     pub fn id(&self) -> StreamId {
-        self.track.id
+        self.home.track.id
     }
 
     pub fn context(&self) -> &Context {
-        &self.context
+        &self.home.context
     }
 
     /// The driver's handle, for other people's code: in CUDA's calls it is a `CUstream`. What they put in is not known here:
     /// see [`Stream::foreign_work`].
     pub fn raw(&self) -> handle::Stream {
-        self.track.raw
+        self.home.track.raw
     }
 
     /// Says that other people's code put work into the stream by its handle, so that marks come after it.
     pub fn foreign_work(&self) {
-        self.track.count();
+        self.home.track.count();
     }
 
     /// A block of `len` elements, with whatever the memory holds. It is reused memory where there is some, without a call of
@@ -155,12 +154,12 @@ impl Stream {
         if from.len() != to.len() {
             return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
         }
-        let (core, bytes) = (&self.context.inner.core, from.as_bytes());
-        self.context.inner.check()?;
+        let (core, bytes) = (&self.home.context.inner.core, from.as_bytes());
+        self.home.context.inner.check()?;
         if bytes.is_empty() {
             return Ok(());
         }
-        let was_idle = self.track.is_idle();
+        let was_idle = self.home.track.is_idle();
         let waits = self.order(&[to.used(Access::Write)])?;
         if was_idle && !waits && bytes.len() >= DIRECT_BYTES_MIN {
             // The driver reads `from` before it returns, unless it is pinned; then the host waits for the copy alone.
@@ -194,7 +193,7 @@ impl Stream {
         if from.len() != to.len() {
             return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
         }
-        self.context.inner.check()?;
+        self.home.context.inner.check()?;
         if to.is_empty() {
             return Ok(());
         }
@@ -214,7 +213,7 @@ impl Stream {
         }
         let bytes = from.len() * size_of::<T>();
         if bytes == 0 {
-            return self.context.inner.check();
+            return self.home.context.inner.check();
         }
         self.put("copy", &[from.used(), to.used(Access::Write)], |backend, raw| {
             backend.copy(to.address(), from.address(), bytes, raw)
@@ -237,7 +236,7 @@ impl Stream {
         row: usize,
         rows: usize,
     ) -> Result<()> {
-        self.context.inner.check()?;
+        self.home.context.inner.check()?;
         if row == 0 || rows == 0 {
             return Ok(());
         }
@@ -266,7 +265,7 @@ impl Stream {
     pub fn fill_bytes<T: Plain>(&self, to: &mut impl Target<T>, byte: u8) -> Result<()> {
         let bytes = to.len() * size_of::<T>();
         if bytes == 0 {
-            return self.context.inner.check();
+            return self.home.context.inner.check();
         }
         self.put("fill", &[to.used(Access::Write)], |backend, raw| backend.fill(to.address(), byte, bytes, raw))?;
         to.used(Access::Write).note_filled();
@@ -275,21 +274,22 @@ impl Stream {
 
     /// Waits until all work of the stream is done.
     pub fn synchronize(&self) -> Result<()> {
-        self.context.inner.check()?;
-        let core = &self.context.inner.core;
-        self.track.synchronize().map_err(|error| core.failed(error))?;
+        self.home.context.inner.check()?;
+        let core = &self.home.context.inner.core;
+        self.home.track.synchronize().map_err(|error| core.failed(error))?;
         core.tidy()
     }
 
     /// Whether all work of the stream is done. This asks the driver.
     pub fn is_idle(&self) -> Result<bool> {
-        self.context.inner.check()?;
-        let _shared = self.context.inner.enter()?;
-        let core = &self.context.inner.core;
-        let now = self.track.now().position;
-        let is_idle = self.context.inner.hall.backend.is_idle(self.track.raw).map_err(|error| core.failed(error))?;
+        self.home.context.inner.check()?;
+        let _shared = self.home.context.inner.enter()?;
+        let core = &self.home.context.inner.core;
+        let now = self.home.track.now().position;
+        let is_idle =
+            self.home.context.inner.hall.backend.is_idle(self.home.track.raw).map_err(|error| core.failed(error))?;
         if is_idle {
-            self.track.note_passed(now);
+            self.home.track.note_passed(now);
         }
         Ok(is_idle)
     }
@@ -301,19 +301,19 @@ impl Stream {
 
     /// Lets the work that is put in from now on wait, on the device, until the event has passed.
     pub fn wait(&self, event: &Event) -> Result<()> {
-        self.context.inner.check()?;
-        event.check_device(&self.context.inner.core)?;
+        self.home.context.inner.check()?;
+        event.check_device(&self.home.context.inner.core)?;
         self.order_after(&[event.mark])?;
         Ok(())
     }
 
     /// Destroys the stream. Its work completes, and nobody waits for it.
     pub fn close(self) -> Closed<Self> {
-        if let Err(error) = self.context.inner.check() {
+        if let Err(error) = self.home.context.inner.check() {
             return Err((self, error));
         }
-        let core = self.context.inner.core.clone();
-        match self.track.retire() {
+        let core = self.home.context.inner.core.clone();
+        match self.home.track.retire() {
             Ok(()) => Ok(()),
             Err(error) => Err((self, core.failed(error))),
         }
@@ -326,7 +326,7 @@ impl Stream {
         used: &[Used<'_>],
         work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
-        self.context.inner.check()?;
+        self.home.context.inner.check()?;
         self.order(used)?;
         self.put_ordered(name, used, work).map(drop)
     }
@@ -339,20 +339,21 @@ impl Stream {
         used: &[Used<'_>],
         work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<Mark> {
-        let inner = &self.context.inner;
+        let inner = &self.home.context.inner;
         let _shared = inner.enter()?;
         let _others = self.enter_others(used)?;
         if inner.core.timeline.is_on() {
             self.put_timed(name, used, work)
         } else {
-            work(&*inner.hall.backend, self.track.raw)
+            work(&*inner.hall.backend, self.home.track.raw)
         }
         .map_err(|error| inner.core.failed(error))?;
-        let mark = Mark { stream: self.track.id, position: self.track.count() };
+        let mark = Mark { stream: self.home.track.id, position: self.home.track.count() };
         for used in used {
             if used.is_ordered {
-                let is_before =
-                    |other: Mark| self.track.has_waited(other.stream, other.position) || inner.core.has_passed(other);
+                let is_before = |other: Mark| {
+                    self.home.track.has_waited(other.stream, other.position) || inner.core.has_passed(other)
+                };
                 used.uses.note(mark, used.access, is_before);
             } else {
                 used.uses.note_unordered(mark, used.access);
@@ -366,7 +367,7 @@ impl Stream {
     #[inline]
     fn enter_others<'a>(&self, used: &[Used<'a>]) -> Result<Vec<RwLockReadGuard<'a, ()>>> {
         let others =
-            used.iter().map(|used| &used.context.inner).filter(|other| !Arc::ptr_eq(other, &self.context.inner));
+            used.iter().map(|used| &used.context.inner).filter(|other| !Arc::ptr_eq(other, &self.home.context.inner));
         let mut guards = Vec::new();
         for other in others {
             guards.push(other.enter()?);
@@ -382,13 +383,13 @@ impl Stream {
         used: &[Used<'_>],
         work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> std::result::Result<(), CallError> {
-        let inner = &self.context.inner;
+        let inner = &self.home.context.inner;
         let (core, timeline) = (&inner.core, &inner.core.timeline);
-        let begun = timeline.begin_use(core, &inner.hall, &self.track);
-        let put = work(&*inner.hall.backend, self.track.raw);
+        let begun = timeline.begin_use(core, &inner.hall, &self.home.track);
+        let put = work(&*inner.hall.backend, self.home.track.raw);
         match (begun, put.is_ok()) {
-            (Some(begun), true) => timeline.end_use(core, begun, &self.track, name, used),
-            (Some(begun), false) => timeline.cancel_use(begun, self.track.context),
+            (Some(begun), true) => timeline.end_use(core, begun, &self.home.track, name, used),
+            (Some(begun), false) => timeline.cancel_use(begun, self.home.track.context),
             (None, _) => {}
         }
         put
@@ -401,10 +402,10 @@ impl Stream {
         used: &[Used<'_>],
         work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
-        let core = &self.context.inner.core;
+        let core = &self.home.context.inner.core;
         self.put_ordered(name, used, work)?;
         // A wait that fails once leaves the copy on its way.
-        let waited = self.track.synchronize().or_else(|_| self.track.synchronize());
+        let waited = self.home.track.synchronize().or_else(|_| self.home.track.synchronize());
         waited.map_err(|error| core.lost(error))
     }
 
@@ -415,7 +416,7 @@ impl Stream {
         let mut waits = false;
         for used in used.iter().filter(|used| used.is_ordered) {
             let mut marks = Vec::new();
-            used.uses.before(self.track.id, used.access, |mark| marks.push(mark));
+            used.uses.before(self.home.track.id, used.access, |mark| marks.push(mark));
             if !marks.is_empty() {
                 waits |= self.order_after(&marks)?;
             }
@@ -431,7 +432,7 @@ impl Stream {
             if context.is_closed() {
                 return Err(Error::ContextClosed { context: context.hall.id });
             }
-            if !Arc::ptr_eq(&context.core, &self.context.inner.core) {
+            if !Arc::ptr_eq(&context.core, &self.home.context.inner.core) {
                 return Err(Error::OtherDevice { what: "a block" });
             }
             if used.access == Access::Write && used.permission == Permission::Read {
@@ -445,20 +446,20 @@ impl Stream {
     }
 
     pub(crate) fn order_after(&self, marks: &[Mark]) -> Result<bool> {
-        let core = &self.context.inner.core;
+        let core = &self.home.context.inner.core;
         let mut waits = false;
         for mark in marks {
-            if self.track.has_waited(mark.stream, mark.position) {
+            if self.home.track.has_waited(mark.stream, mark.position) {
                 continue;
             }
             if Lane::is_of_one(mark.stream) {
-                let waited = self.track.wait_for_lane(&core.lanes, *mark);
+                let waited = self.home.track.wait_for_lane(&core.lanes, *mark);
                 waits |= waited.map_err(|error| core.failed(error))?;
                 continue;
             }
             // A track that is gone has passed all of its work.
             if let Some(other) = core.track(mark.stream) {
-                let waited = self.track.wait_for(&other, mark.position);
+                let waited = self.home.track.wait_for(&other, mark.position);
                 waits |= waited.map_err(|error| core.failed(error))?;
             }
         }
@@ -466,19 +467,19 @@ impl Stream {
     }
 
     pub(crate) fn context_id(&self) -> ContextId {
-        self.context.id()
+        self.home.context.id()
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let inner = &self.context.inner;
-        if self.track.is_retired() || inner.is_closed() || !inner.core.is_good() {
+        let inner = &self.home.context.inner;
+        if self.home.track.is_retired() || inner.is_closed() || !inner.core.is_good() {
             return;
         }
-        if let Err(error) = self.track.retire() {
+        if let Err(error) = self.home.track.retire() {
             inner.core.trouble(inner.core.failed(error));
-            inner.core.later(Later::Retire { track: self.track.clone() });
+            inner.core.later(Later::Retire { track: self.home.track.clone() });
         }
     }
 }

@@ -24,11 +24,29 @@ pub(crate) struct Uses {
     /// The position of the last use in the home stream, and of the last write there.
     last: AtomicU64,
     last_write: AtomicU64,
+    /// What most blocks never have. Made for the first of it.
+    beside: OnceLock<Box<Beside>>,
+}
+
+/// Uses in other streams than the home, and of others than streams.
+#[derive(Debug, Default)]
+struct Beside {
     /// Whether `elsewhere` holds anything.
     has_elsewhere: AtomicBool,
     elsewhere: Mutex<Elsewhere>,
     /// Transfers into the block that have not ended well. Made for the first one.
     undefined: OnceLock<Arc<Undefined>>,
+}
+
+impl Beside {
+    fn elsewhere(&self) -> MutexGuard<'_, Elsewhere> {
+        self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes whether a list that is held holds anything.
+    fn note(&self, elsewhere: &Elsewhere) {
+        self.has_elsewhere.store(!elsewhere.is_empty(), Ordering::Release);
+    }
 }
 
 /// Uses in other streams than the home.
@@ -68,26 +86,40 @@ impl Uses {
             home: home.stream,
             last: AtomicU64::new(home.position),
             last_write: AtomicU64::new(home.position),
-            has_elsewhere: AtomicBool::new(false),
-            elsewhere: Mutex::default(),
-            undefined: OnceLock::new(),
+            beside: OnceLock::new(),
         }
+    }
+
+    fn beside(&self) -> &Beside {
+        self.beside.get_or_init(Box::default)
+    }
+
+    /// What is used elsewhere, if anything is.
+    #[inline]
+    fn used_beside(&self) -> Option<&Beside> {
+        self.beside.get().map(|beside| &**beside).filter(|beside| beside.has_elsewhere.load(Ordering::Acquire))
+    }
+
+    /// Whether other streams have used the block since a write at home came after all of them.
+    #[inline]
+    pub(crate) fn has_elsewhere(&self) -> bool {
+        self.used_beside().is_some()
     }
 
     /// Where transfers into the block note that they failed.
     pub(crate) fn undefined(&self) -> &Arc<Undefined> {
-        self.undefined.get_or_init(Arc::default)
+        self.beside().undefined.get_or_init(Arc::default)
     }
 
     /// The first range that a transfer left undefined, of those that `range` meets.
     #[inline]
     pub(crate) fn undefined_within(&self, range: impl FnOnce() -> Range<u64>) -> Option<Range<u64>> {
-        self.undefined.get().and_then(|undefined| undefined.within(&range()))
+        self.beside.get()?.undefined.get()?.within(&range())
     }
 
     /// Notes work that writes all of a range.
     pub(crate) fn note_filled(&self, range: impl FnOnce() -> Range<u64>) {
-        if let Some(undefined) = self.undefined.get() {
+        if let Some(undefined) = self.beside.get().and_then(|beside| beside.undefined.get()) {
             undefined.fill(&range());
         }
     }
@@ -101,10 +133,8 @@ impl Uses {
             };
             wait(Mark { stream: self.home, position });
         }
-        if !self.has_elsewhere.load(Ordering::Acquire) {
-            return;
-        }
-        let elsewhere = self.elsewhere();
+        let Some(beside) = self.used_beside() else { return };
+        let elsewhere = beside.elsewhere();
         let reads = elsewhere.reads.iter().filter(|_| access == Access::Write);
         for &mark in elsewhere.writes().chain(reads).filter(|mark| mark.stream != stream) {
             wait(mark);
@@ -121,15 +151,16 @@ impl Uses {
             self.last.fetch_max(used.position, Ordering::AcqRel);
             if access == Access::Write {
                 self.last_write.fetch_max(used.position, Ordering::AcqRel);
-                if self.has_elsewhere.load(Ordering::Acquire) {
-                    let mut elsewhere = self.elsewhere();
+                if let Some(beside) = self.used_beside() {
+                    let mut elsewhere = beside.elsewhere();
                     elsewhere.strike(is_before);
-                    self.has_elsewhere.store(!elsewhere.is_empty(), Ordering::Release);
+                    beside.note(&elsewhere);
                 }
             }
             return;
         }
-        let mut elsewhere = self.elsewhere();
+        let beside = self.beside();
+        let mut elsewhere = beside.elsewhere();
         match access {
             Access::Write => {
                 elsewhere.strike(is_before);
@@ -137,7 +168,7 @@ impl Uses {
             }
             Access::Read => note_in(&mut elsewhere.reads, used),
         }
-        self.has_elsewhere.store(true, Ordering::Release);
+        beside.note(&elsewhere);
     }
 
     /// Notes a use that waited for nothing: it takes nothing from the list, so that all of it is waited for later.
@@ -149,12 +180,13 @@ impl Uses {
             }
             return;
         }
-        let mut elsewhere = self.elsewhere();
+        let beside = self.beside();
+        let mut elsewhere = beside.elsewhere();
         match access {
             Access::Write => note_in(&mut elsewhere.unordered, used),
             Access::Read => note_in(&mut elsewhere.reads, used),
         }
-        self.has_elsewhere.store(true, Ordering::Release);
+        beside.note(&elsewhere);
     }
 
     /// The last use in the home stream.
@@ -172,15 +204,9 @@ impl Uses {
 
     /// The uses in other streams that may still be pending.
     pub(crate) fn abroad(&self) -> Vec<Mark> {
-        if !self.has_elsewhere.load(Ordering::Acquire) {
-            return Vec::new();
-        }
-        let elsewhere = self.elsewhere();
+        let Some(beside) = self.used_beside() else { return Vec::new() };
+        let elsewhere = beside.elsewhere();
         elsewhere.writes().chain(&elsewhere.reads).copied().collect()
-    }
-
-    fn elsewhere(&self) -> MutexGuard<'_, Elsewhere> {
-        self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,7 +6,7 @@
 mod own;
 
 use freehold::ledger::{State, WrongRelease};
-use freehold::{Device, DeviceVec, Error, Grid, Stream};
+use freehold::{Device, DeviceVec, Error, Stream};
 use freehold_driver::cuda::faults::{Fault, Faults};
 use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CUerror, CUresult, Function};
 use own::{N, Own, grid, opened};
@@ -101,23 +101,6 @@ fn a_vector_grows_while_a_kernel_runs_on_its_elements() {
     assert_eq!(found[..N], [2; N]);
     assert!(found[N..N + 2 * PAGE].iter().all(|&value| value == 7));
     assert!(found[N + 2 * PAGE..].iter().all(|&value| value == 0x0101_0101));
-}
-
-#[test]
-fn elements_that_were_there_before_are_appended_behind_their_work() {
-    let own = Own::new();
-    let [busy, idle] = own.streams();
-    let mut vec = ones(&idle, N);
-    idle.synchronize().unwrap();
-    let gate = own.gate();
-    own.hold(&busy, &gate);
-    busy.launch(&own.kernels.add, grid(), (&mut vec, 1_u32, N as u32)).unwrap();
-    vec.clear();
-    vec.extend_from_host(&idle, &[5; N]).unwrap();
-    own.pass_by();
-    assert!(!idle.is_idle().unwrap());
-    gate.open();
-    assert_eq!(vec.download(&busy).unwrap(), [5; N]);
 }
 
 #[test]
@@ -304,21 +287,6 @@ fn more_elements_than_addresses_are_refused_with_numbers() {
     assert!(matches!(refused, Error::NothingAsked), "{refused:?}");
     let refused = DeviceVec::<u64>::with_room(&stream, usize::MAX).unwrap_err();
     assert!(matches!(refused, Error::TooManyElements { element_bytes: 8, .. }), "{refused:?}");
-}
-
-#[test]
-fn a_vector_without_elements_is_used_like_any() {
-    let own = Own::new();
-    let [stream] = own.streams();
-    let (mut vec, mut other) = (ones(&stream, 1), DeviceVec::<u32>::new(&stream).unwrap());
-    assert_eq!(other.download(&stream).unwrap(), [0_u32; 0]);
-    stream.launch(&own.kernels.add, Grid::line(1, 1), (&mut other, 1_u32, 0_u32)).unwrap();
-    vec.extend_from_device(&stream, &other).unwrap();
-    other.extend_from_device(&stream, &vec).unwrap();
-    other.extend_from_device(&stream, &vec.view(..).unwrap()).unwrap();
-    stream.fill_bytes(&mut vec, 9).unwrap();
-    assert_eq!(other.download(&stream).unwrap(), [1, 1]);
-    assert!(matches!(other.view(2..), Err(Error::OutsideOfBlock { start: 2, end: 2, elements: 2 })));
 }
 
 #[test]

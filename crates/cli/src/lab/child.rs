@@ -7,12 +7,14 @@ use std::process::ExitCode;
 
 use freehold::open::{self, Kind};
 use freehold_driver::cuda::{Api, CUdevice};
+use freehold_driver::opencl::find::{Absence, Found};
 
 use super::bench::Bench;
 use super::experiment::{self, Answer};
 use super::id::{Id, O};
 use super::opencl;
 use super::partner;
+use super::subject;
 use super::trace::{self, Role};
 
 #[derive(clap::Args)]
@@ -25,13 +27,16 @@ pub(crate) struct Arguments {
 
 #[derive(clap::Args)]
 pub(crate) struct Device {
-    /// soft, cuda:N or opencl:N, as the lab has chosen
+    /// soft, cuda:N or the uuid of a device of OpenCL's, as the lab has chosen
     #[arg(long = "device")]
     wish: String,
     /// The part of a trace to add the driver's calls to
     #[arg(long)]
     trace: Option<PathBuf>,
 }
+
+/// The exit status of an experiment that did not begin: what was printed is no answer, but says why.
+pub(super) const NOT_BEGUN: u8 = 2;
 
 /// Why a process cannot do what it was started for.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +45,10 @@ enum ChildError {
     UnknownExperiment(Id),
     #[error("there is no device {0}")]
     AbsentDevice(String),
+    #[error("the process of an experiment finds no OpenCL: {0}")]
+    NoOpenCl(Absence),
+    #[error("the process of an experiment does not find the OpenCL device {uuid} that the lab has chosen, but {found}")]
+    OtherDevices { uuid: String, found: String },
     #[error("the calls cannot be traced: {0}")]
     Untraceable(io::Error),
 }
@@ -50,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     end_with_parent();
     let answer = match answer(arguments) {
         Ok(answer) => answer,
-        Err(error) => return refused(&error),
+        Err(error) => return not_begun(&error),
     };
     let text = answer.unwrap_or_else(|error| format!("failed at {error}"));
     let mut out = std::io::stdout().lock();
@@ -84,12 +93,19 @@ fn answer(arguments: &Arguments) -> Result<Answer, ChildError> {
 }
 
 fn opencl_answer(arguments: &Arguments) -> Result<Answer, ChildError> {
-    let wish = &arguments.device.wish;
     let unknown = || ChildError::UnknownExperiment(arguments.id);
     let experiment = opencl::all().into_iter().find(|known| known.id == arguments.id).ok_or_else(unknown)?;
-    let opened = open::opencl::open(Some(wish)).ok().flatten();
-    let found = opened.ok_or_else(|| ChildError::AbsentDevice(wish.clone()))?.found;
+    let found = opencl_device(&arguments.device.wish)?;
     Ok((experiment.run)(&opencl::bench::Bench { found }))
+}
+
+/// The device that the lab has chosen, and no other: an answer is recorded as that one's.
+fn opencl_device(uuid: &str) -> Result<Found, ChildError> {
+    let all = open::opencl::devices().map_err(ChildError::NoOpenCl)?;
+    let said = |found: &Found| format!("{} of {} ({})", found.facts.name, found.platform_name, subject::named(found));
+    let others = all.iter().map(said).collect::<Vec<_>>().join(", ");
+    let chosen = all.into_iter().find(|found| subject::named(found) == uuid);
+    chosen.ok_or_else(|| ChildError::OtherDevices { uuid: uuid.to_owned(), found: others })
 }
 
 fn bench(device: &Device, role: Role) -> Result<Bench, ChildError> {
@@ -109,6 +125,12 @@ fn driver(wish: &str) -> Option<(Api, CUdevice)> {
         _ => return None,
     };
     Some((open::untouched(kind).ok()?, CUdevice(ordinal)))
+}
+
+/// Leaves it to the lab to say why an experiment did not begin.
+fn not_begun(error: &ChildError) -> ExitCode {
+    println!("{error}");
+    ExitCode::from(NOT_BEGUN)
 }
 
 fn refused(error: &ChildError) -> ExitCode {

@@ -83,6 +83,8 @@ enum LabError {
     NeverRecorded { platform: String },
     #[error("--trace: calls of OpenCL cannot be traced; leave it out, or name a CUDA device")]
     Untraceable,
+    #[error("experiment {id} did not begin: {said}")]
+    NotBegun { id: Id, said: String },
     #[error("the experiments cannot be started: {0}")]
     Start(io::Error),
     #[error("the answers cannot be printed: {0}")]
@@ -123,15 +125,11 @@ fn compare(arguments: &Arguments) -> Result<bool, LabError> {
     if arguments.trace.is_some() && subject.record.opencl.is_some() {
         return Err(LabError::Untraceable);
     }
-    let reference = match reference.or_else(|| subject.built_in.take()) {
-        Some(reference) => reference,
-        // What is recorded for the first time has nothing to agree with.
-        None if arguments.record.is_some() => subject.record.clone(),
-        None => {
-            let platform = subject.record.opencl.clone().unwrap_or_default();
-            return Err(LabError::NeverRecorded { platform });
-        }
-    };
+    let reference = reference.or_else(|| subject.built_in.take());
+    if reference.is_none() && arguments.record.is_none() {
+        let platform = subject.record.opencl.clone().unwrap_or_default();
+        return Err(LabError::NeverRecorded { platform });
+    }
     let record = arguments.record.as_deref().map(Record::create).transpose()?;
 
     let trace = arguments.trace.as_deref().map(Trace::create).transpose()?;
@@ -142,13 +140,20 @@ fn compare(arguments: &Arguments) -> Result<bool, LabError> {
         trace.finish()?;
     }
     if let Some(record) = record {
-        let given = selected.iter().zip(&answers).map(|(experiment, answer)| (experiment.id, answer.clone()));
-        record.finish(&Reference { answers: given.collect(), ..subject.record.clone() })?;
+        record.finish(&recorded(&selected, &answers, &subject))?;
     }
+    // What is recorded for the first time agrees with itself.
+    let reference = reference.unwrap_or_else(|| recorded(&selected, &answers, &subject));
     let findings = findings(&selected, &answers, &reference);
     let text = if arguments.json { json(&findings) } else { table(&findings, &subject.why, &reference) };
     print(&text).map_err(LabError::Print)?;
     Ok(findings.iter().all(|finding| finding.agrees))
+}
+
+/// What is recorded of a device.
+fn recorded(selected: &[Asked], answers: &[String], subject: &Subject) -> Reference {
+    let given = selected.iter().zip(answers).map(|(experiment, answer)| (experiment.id, answer.clone()));
+    Reference { answers: given.collect(), ..subject.record.clone() }
 }
 
 /// The experiments that `only` names, all where it names none.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::LabError;
+use super::child::NOT_BEGUN;
 use super::experiment::Asked;
 use super::subject::Subject;
 use super::trace::{Part, Trace};
@@ -40,7 +41,7 @@ pub(crate) fn answers(
             progress.set_message(format!("{} {}", experiment.id, experiment.did));
             let part = trace.map(Trace::part).transpose()?;
             let path = part.as_ref().map(Part::path);
-            let answer = answer(&program, *experiment, device, path.as_deref()).map_err(LabError::Start)?;
+            let answer = answer(&program, *experiment, device, path.as_deref())?;
             if let (Some(trace), Some(part)) = (trace, part) {
                 trace.add(at, *experiment, &answer, part)?;
             }
@@ -65,7 +66,13 @@ fn progress(count: usize) -> ProgressBar {
 }
 
 /// What the experiment's process printed, or how it ended.
-fn answer(program: &Path, experiment: Asked, device: &str, part: Option<&Path>) -> io::Result<String> {
+fn answer(program: &Path, experiment: Asked, device: &str, part: Option<&Path>) -> Result<String, LabError> {
+    let ended = process(program, experiment, device, part).map_err(LabError::Start)?;
+    ended.map_err(|said| LabError::NotBegun { id: experiment.id, said })
+}
+
+/// The same, or why the experiment did not begin.
+fn process(program: &Path, experiment: Asked, device: &str, part: Option<&Path>) -> io::Result<Result<String, String>> {
     let mut command = Command::new(program);
     command.arg("experiment").arg(experiment.id.to_string()).arg("--device").arg(device);
     if let Some(part) = part {
@@ -76,7 +83,7 @@ fn answer(program: &Path, experiment: Asked, device: &str, part: Option<&Path>) 
     let Some(status) = ended(&mut child, PATIENCE)? else {
         end_group(&child);
         child.wait()?;
-        return Ok("hung".to_owned());
+        return Ok(Ok("hung".to_owned()));
     };
     let mut printed = String::new();
     child.stdout.take().expect("the output is piped").read_to_string(&mut printed)?;
@@ -109,13 +116,14 @@ fn end_group(child: &Child) {
     unsafe { libc::kill(-group, libc::SIGKILL) };
 }
 
-fn outcome(status: ExitStatus, printed: &str) -> String {
-    match (status.code(), status.signal()) {
+fn outcome(status: ExitStatus, printed: &str) -> Result<String, String> {
+    Ok(match (status.code(), status.signal()) {
         (Some(0), _) => printed.to_owned(),
+        (Some(code), _) if code == i32::from(NOT_BEGUN) => return Err(printed.to_owned()),
         (Some(code), _) => format!("ended with status {code}"),
         (None, Some(signal)) => format!("killed by {}", signal_name(signal)),
         (None, None) => "ended in an unknown way".to_owned(),
-    }
+    })
 }
 
 fn signal_name(signal: i32) -> String {
@@ -138,18 +146,23 @@ mod tests {
 
     #[test]
     fn an_answer_is_what_was_printed() {
-        assert_eq!(outcome(ExitStatus::from_raw(0), "SUCCESS"), "SUCCESS");
+        assert_eq!(outcome(ExitStatus::from_raw(0), "SUCCESS").unwrap(), "SUCCESS");
     }
 
     #[test]
     fn a_process_that_dies_of_a_signal_answers_with_its_name() {
-        assert_eq!(outcome(ExitStatus::from_raw(libc::SIGSEGV), ""), "killed by SIGSEGV");
-        assert_eq!(outcome(ExitStatus::from_raw(libc::SIGUSR1), ""), "killed by signal 10");
+        assert_eq!(outcome(ExitStatus::from_raw(libc::SIGSEGV), "").unwrap(), "killed by SIGSEGV");
+        assert_eq!(outcome(ExitStatus::from_raw(libc::SIGUSR1), "").unwrap(), "killed by signal 10");
     }
 
     #[test]
     fn a_panic_is_its_exit_status() {
-        assert_eq!(outcome(ExitStatus::from_raw(101 << 8), "half an ans"), "ended with status 101");
+        assert_eq!(outcome(ExitStatus::from_raw(101 << 8), "half an ans").unwrap(), "ended with status 101");
+    }
+
+    #[test]
+    fn what_did_not_begin_has_no_answer() {
+        assert_eq!(outcome(ExitStatus::from_raw(2 << 8), "no such device").unwrap_err(), "no such device");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use freehold::open::{self, Kind, OpenError, Opened};
 use freehold_driver::cuda::{device, driver};
+use freehold_driver::opencl::find::Found;
 
 use super::experiment::{self, Asked, QUESTIONS};
 use super::id::{Id, O};
@@ -70,7 +71,7 @@ impl Subject {
         let (facts, platform) = (&opened.found.facts, &opened.found.platform_name);
         Self {
             why: opened.why(),
-            wish: opened.wish(),
+            wish: named(&opened.found),
             at_once: 1,
             experiments: opencl::all().into_iter().map(|experiment| experiment.asked()).collect(),
             record: Reference {
@@ -83,6 +84,11 @@ impl Subject {
             built_in: Reference::of_platform(platform),
         }
     }
+}
+
+/// What names an OpenCL device to a process of ours: its number may be another's there.
+pub(crate) fn named(found: &Found) -> String {
+    found.uuid().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The question that an experiment belongs to, and the number in front of it.

@@ -21,7 +21,7 @@ use self::space::Space;
 use self::streams::Streams;
 use super::find::Found;
 use super::handle::{ContextId, Memory, Queue};
-use super::{call, context, device, event, memory, queue};
+use super::{call, context, event, memory, queue};
 use crate::backend::{Backend, Contexts, Foreign, Mapping, Registering, Room, Rows, Sharing, Timing, Words};
 use crate::error::CallError;
 use crate::handle::{Event, Stream};
@@ -67,7 +67,7 @@ impl Backend for Context {
     }
 
     fn uuid(&self) -> Result<[u8; 16]> {
-        Ok(device::uuid(self.found.device).unwrap_or_else(|| made_uuid(&self.found)))
+        Ok(self.found.uuid())
     }
 
     fn total_bytes(&self) -> Result<u64> {
@@ -248,18 +248,6 @@ fn unmap(service: Queue, buffer: Memory, start: usize) -> Result<()> {
     memory::unmap(service, buffer, start)?;
     queue::flush(service)?;
     memory::release(buffer)
-}
-
-/// What tells a device from others where its driver does not: what it says of itself.
-fn made_uuid(found: &Found) -> [u8; 16] {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut uuid = [0; 16];
-    for (half, salt) in uuid.chunks_mut(8).zip([0_u8, 1]) {
-        let mut hasher = DefaultHasher::new();
-        (salt, &found.platform_name, &found.facts.name, &found.facts.driver).hash(&mut hasher);
-        half.copy_from_slice(&hasher.finish().to_le_bytes());
-    }
-    uuid
 }
 
 /// What a mutex guards. Nothing panics while one of these is held.

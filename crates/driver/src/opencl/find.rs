@@ -1,7 +1,5 @@
 //! What this machine has of OpenCL: platforms, which are vendors' drivers, and their devices.
 
-use std::sync::{Mutex, PoisonError};
-
 use opencl3::device::{CL_DEVICE_TYPE_ALL, get_device_ids};
 use opencl3::platform::platform::{
     CL_PLATFORM_NAME, CL_PLATFORM_VERSION, cl_platform_info, get_platform_data, get_platform_ids,
@@ -27,6 +25,24 @@ pub struct Found {
     pub facts: Facts,
 }
 
+impl Found {
+    /// What tells the device from all others, in every process: what its driver says, or else what it says of itself.
+    pub fn uuid(&self) -> [u8; 16] {
+        device::uuid(self.device).unwrap_or_else(|| self.made_uuid())
+    }
+
+    fn made_uuid(&self) -> [u8; 16] {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut uuid = [0; 16];
+        for (half, salt) in uuid.chunks_mut(8).zip([0_u8, 1]) {
+            let mut hasher = DefaultHasher::new();
+            (salt, &self.platform_name, &self.facts.name, &self.facts.driver).hash(&mut hasher);
+            half.copy_from_slice(&hasher.finish().to_le_bytes());
+        }
+        uuid
+    }
+}
+
 /// Why there is no OpenCL device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {
@@ -50,14 +66,11 @@ impl From<CallError> for Absence {
     }
 }
 
-/// Held while drivers are asked what they have: they start at the first question, and PoCL's start does not bear two threads
-/// that ask at once.
-static ASKING: Mutex<()> = Mutex::new(());
-
 /// Every device of every platform, at least one: GPUs first, and otherwise in the order of the platforms. A device's number is
 /// its place here.
+///
+/// For one thread at a time: drivers start at the first question, and PoCL's start does not bear two that ask at once.
 pub fn devices() -> Result<Vec<Found>, Absence> {
-    let _alone = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut all = Vec::new();
     let platforms = named("clGetPlatformIDs", get_platform_ids())?;
     if platforms.is_empty() {

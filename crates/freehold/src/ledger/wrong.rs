@@ -23,7 +23,8 @@ pub enum WrongRelease {
         allocated_at: &'static Location<'static>,
         /// A drop knows no line.
         released_at: Option<&'static Location<'static>>,
-        /// Since the device was opened. Unknown of a block that was given back and never released.
+        /// Since the device was opened. Unknown of a block that was given back and never released, and of most that were dropped:
+        /// a drop asks no clock.
         when: Option<Duration>,
         offset_bytes: u64,
     },

@@ -2,7 +2,7 @@
 
 use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CallError, device, driver};
 use freehold_driver::opencl::device::Svm;
-use freehold_driver::opencl::find::{self, Found};
+use freehold_driver::opencl::find::Found;
 use freehold_softcuda::config::Config;
 
 use super::{nvidia, soft};
@@ -79,7 +79,7 @@ fn described(api: &Api, vendor: &str, named: impl Fn(i32) -> String) -> Result<V
 }
 
 fn opencl() -> Result<Vec<Listed>, String> {
-    let all = find::devices().map_err(|absence| absence.to_string())?;
+    let all = super::opencl::devices().map_err(|absence| absence.to_string())?;
     Ok(all.iter().enumerate().map(|(ordinal, found)| of_opencl(ordinal, found)).collect())
 }
 

@@ -1,5 +1,7 @@
 //! The choice of an OpenCL device.
 
+use std::sync::{Mutex, PoisonError};
+
 use freehold_driver::opencl::device::Svm;
 use freehold_driver::opencl::find::{self, Found};
 use freehold_driver::opencl::{Context, Manner};
@@ -10,6 +12,15 @@ use crate::error::Result as DeviceResult;
 /// The variable that says how memory is had: `svm` for shared virtual memory, `buffers` for buffers. Without it a device that
 /// has shared virtual memory gives that.
 pub const MEMORY_VARIABLE: &str = "FREEHOLD_OPENCL_MEMORY";
+
+/// Held while drivers are asked what they have, which one thread does at a time.
+static ASKING: Mutex<()> = Mutex::new(());
+
+/// Every device that OpenCL has here, in the order of their numbers.
+pub fn devices() -> Result<Vec<Found>, find::Absence> {
+    let _alone = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
+    find::devices()
+}
 
 /// An OpenCL device and its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +64,7 @@ pub fn open(wish: Option<&str>) -> Result<Option<Opened>, OpenError> {
 }
 
 fn chosen(ordinal: Option<usize>) -> Result<Opened, OpenError> {
-    let mut all = find::devices().map_err(|absence| OpenError::NoOpenCl { wish: named(ordinal), absence })?;
+    let mut all = devices().map_err(|absence| OpenError::NoOpenCl { wish: named(ordinal), absence })?;
     let (ordinal, count) = (ordinal.unwrap_or(0), all.len());
     if ordinal >= count {
         return Err(OpenError::BeyondOpenCl { ordinal, count });

@@ -64,6 +64,7 @@ impl Class {
     }
 
     /// The class of an index.
+    #[inline]
     pub(crate) fn at(index: usize) -> Self {
         assert!(index < CLASSES, "there are as many classes as that");
         Self(index as u8)

@@ -33,6 +33,7 @@ mod turn;
 mod tests;
 
 use std::collections::HashMap;
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -166,13 +167,31 @@ impl Pool {
     /// A block that this thread keeps, for an owner: the warm path. It calls nothing.
     #[inline(always)]
     pub(crate) fn take_at_once(key: Key, bytes: u64) -> Option<Taken> {
+        rack::at_once(key, |entered| entered.take(bytes, |record| record.own(bytes)).map(Taken::of))
+    }
+
+    /// As [`take_at_once`](Self::take_at_once), for an owner without a name who says where it allocates.
+    #[inline(always)]
+    pub(crate) fn hold_at_once(key: Key, bytes: u64, at: &'static Location<'static>) -> Option<Held> {
+        rack::at_once(key, |entered| entered.take(bytes, |record| record.hold(bytes, at)).map(Held::of))
+    }
+
+    /// Takes back a block of [`hold_at_once`](Self::hold_at_once), in the order of the stream that this thread's rack is for,
+    /// and behind a position there, if there is room: the warm path. Whether it could: otherwise nothing has changed.
+    #[inline(always)]
+    pub(crate) fn unhold_at_once(key: Key, (record, generation): (u32, u64), position: u64) -> bool {
         rack::at_once(key, |entered| {
-            let record = match Class::of(bytes) {
-                Some(class) => entered.take_small(class, bytes),
-                None => entered.take_large(bytes),
-            };
-            record.map(Taken::of)
+            let rack = entered.rack;
+            let record = rack.book.records.at(record);
+            let state = record.held_plainly(generation)?;
+            if record.stream() != rack.stream || !entered.put_at_once(record, state) {
+                return None;
+            }
+            // Nobody has the block before this thread is outside of the rack.
+            record.set_position(position);
+            Some(())
         })
+        .is_some()
     }
 
     /// A block that this thread keeps, or else one of the stream's lot, for an owner. Calls no driver.
@@ -185,7 +204,7 @@ impl Pool {
         rack::within(key, |entered| {
             let record = match Class::of(bytes) {
                 // There may be some: the magazine was not looked at where another thread wanted in.
-                Some(class) => entered.take_small(class, bytes).or_else(|| entered.refill(class, bytes)),
+                Some(class) => entered.take(bytes, |record| record.own(bytes)).or_else(|| entered.refill(class, bytes)),
                 None => entered.exchange_large(bytes),
             };
             record.map(Taken::of)
@@ -429,6 +448,25 @@ pub struct Totals {
 pub(crate) struct Taken {
     pub(crate) record: u32,
     pub(crate) base: u64,
+}
+
+/// A block that was handed to an owner who has it by a handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) record: u32,
+    pub(crate) base: u64,
+    /// Which ownership of it this is.
+    pub(crate) generation: u64,
+    /// The position in the stream behind which nobody used it before.
+    pub(crate) position: u64,
+}
+
+impl Held {
+    #[inline]
+    pub(crate) fn of(record: &Record) -> Self {
+        let generation = record.state().generation();
+        Self { record: record.number(), base: record.base(), generation, position: record.position() }
+    }
 }
 
 impl Taken {

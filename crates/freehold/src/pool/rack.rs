@@ -137,22 +137,31 @@ impl<'a> Entered<'a> {
         self.turn.inside()
     }
 
-    /// Takes a block of a class, for an owner.
+    /// Takes a block that fits, for an owner, whom `own` gives it to.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, bytes: u64, own: impl FnOnce(&Record)) -> Option<&'a Record> {
+        let record = match Class::of(bytes) {
+            Some(class) => self.pick_small(class),
+            None => self.pick_large(bytes),
+        }?;
+        own(record);
+        self.rack.counts.hand(bytes);
+        Some(record)
+    }
+
+    /// A block of a class.
     #[inline]
-    pub(crate) fn take_small(&mut self, class: Class, bytes: u64) -> Option<&'a Record> {
+    fn pick_small(&mut self, class: Class) -> Option<&'a Record> {
         let rack = self.rack;
         let inside = self.inside();
         let last = inside.counts[class.index()].checked_sub(1)?;
         inside.counts[class.index()] = last;
-        let record = rack.book.records.at(inside.small[class.index()][usize::from(last) % KEPT_MAX]);
-        record.own(bytes);
-        rack.counts.hand(bytes);
-        Some(record)
+        Some(rack.book.records.at(inside.small[class.index()][usize::from(last) % KEPT_MAX]))
     }
 
-    /// Takes a block of just the length that a request needs, for an owner.
+    /// A block of just the length that a request needs.
     #[inline]
-    pub(crate) fn take_large(&mut self, bytes: u64) -> Option<&'a Record> {
+    fn pick_large(&mut self, bytes: u64) -> Option<&'a Record> {
         let rack = self.rack;
         let inside = self.inside();
         let granules = u32::try_from(bytes.div_ceil(GRANULE_BYTES)).ok()?;
@@ -160,10 +169,7 @@ impl<'a> Entered<'a> {
         inside.large_granules[index] = 0;
         // The next one goes where room is.
         inside.next_large = index;
-        let record = rack.book.records.at(inside.large[index]);
-        record.own(bytes);
-        rack.counts.hand(bytes);
-        Some(record)
+        Some(rack.book.records.at(inside.large[index]))
     }
 
     /// Takes a block from its owner and keeps it, if its state is still `state` and there is room. Whether it did: otherwise
@@ -258,7 +264,7 @@ impl<'a> Entered<'a> {
         let inside = self.inside();
         let count = class.kept() / 2 + 1;
         rack.lot.take_small(&rack.book, rack.stream, class, count, |record| inside.add(class, record));
-        self.take_small(class, bytes)
+        self.take(bytes, |record| record.own(bytes))
     }
 }
 
@@ -402,12 +408,12 @@ pub(crate) fn within<R>(key: Key, act: impl FnOnce(&mut Entered<'_>) -> R) -> Op
 fn found<R>(key: Key, act: impl FnOnce(Option<&Rack>) -> R) -> R {
     // SAFETY: null, or the slots of this thread, which need no drop and so last until it has ended; nobody else touches them.
     let slots = unsafe { here::get().cast::<[Slot; SLOTS]>().as_ref() };
-    let Some(slot) = slots.map(|slots| &slots[key.slot()]).filter(|slot| slot.key.get() == key) else {
-        return act(None);
-    };
+    let slot = slots.map(|slots| &slots[key.slot()]).filter(|slot| slot.key.get() == key);
     // SAFETY: a slot with somebody's key has a rack that is in the list of the same thread, which keeps it, until it is
     // taken from both.
-    act(Some(unsafe { &*slot.rack.get() }))
+    let rack = slot.map(|slot| unsafe { &*slot.rack.get() });
+    // Called at one place, so that it becomes a part of who called.
+    act(rack)
 }
 
 /// Whether this thread has a rack for a key.

@@ -244,6 +244,25 @@ impl Record {
         self.state.store(owned, Ordering::Release);
     }
 
+    /// As [`own`](Self::own), for an owner without a name who says where it allocates.
+    #[inline]
+    pub(crate) fn hold(&self, bytes: u64, allocated_at: &'static Location<'static>) {
+        let state = State(self.state.load(Ordering::Relaxed));
+        fence(Ordering::Release);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.describe(allocated_at, 0);
+        let owned = (state.with(Stage::Owned).0 | DESCRIBED).wrapping_add(GENERATION);
+        self.state.store(owned, Ordering::Release);
+    }
+
+    #[inline]
+    fn describe(&self, allocated_at: &'static Location<'static>, tag: u32) {
+        self.allocated_at.store(ptr::from_ref(allocated_at).cast_mut(), Ordering::Relaxed);
+        self.released_at.store(ptr::null_mut(), Ordering::Relaxed);
+        self.released_ns.store(0, Ordering::Relaxed);
+        self.tag.store(tag, Ordering::Relaxed);
+    }
+
     /// Describes a block that was just handed to its owner, who says where it allocates. Whether that one still has it.
     #[must_use]
     pub(crate) fn own_described(&self, bytes: u64, allocated_at: &'static Location<'static>, tag: u32) -> bool {
@@ -253,10 +272,7 @@ impl Record {
         }
         fence(Ordering::Release);
         self.bytes.store(bytes, Ordering::Relaxed);
-        self.allocated_at.store(ptr::from_ref(allocated_at).cast_mut(), Ordering::Relaxed);
-        self.released_at.store(ptr::null_mut(), Ordering::Relaxed);
-        self.released_ns.store(0, Ordering::Relaxed);
-        self.tag.store(tag, Ordering::Relaxed);
+        self.describe(allocated_at, tag);
         let owned = (state.with(Stage::Owned).0 | DESCRIBED).wrapping_add(GENERATION);
         self.state.compare_exchange(state.0, owned, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -287,6 +303,7 @@ impl Record {
         self.position.load(Ordering::Relaxed)
     }
 
+    #[inline]
     pub(crate) fn set_position(&self, position: u64) {
         self.position.store(position, Ordering::Relaxed);
     }
@@ -295,6 +312,7 @@ impl Record {
         self.waiting_for.store(u32::try_from(marks).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
+    #[inline]
     pub(crate) fn tag(&self) -> u32 {
         self.tag.load(Ordering::Relaxed)
     }
@@ -322,6 +340,14 @@ impl Record {
     pub(crate) fn owned_at(&self, base: u64) -> Option<State> {
         let state = self.state();
         (state.0 & (STAGE | USED) == Stage::Owned as u64 && self.base() == base).then_some(state)
+    }
+
+    /// The state of a block while one ownership of it lasts, which is by a handle, without a name.
+    #[inline]
+    pub(crate) fn held_plainly(&self, generation: u64) -> Option<State> {
+        let state = self.state();
+        let is_it = state.0 == generation * GENERATION | DESCRIBED | Stage::Owned as u64;
+        (is_it && self.tag() == 0).then_some(state)
     }
 
     /// Takes the block from its owner if its state is still that. Then what was read of the record since is true.

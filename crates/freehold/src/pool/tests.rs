@@ -43,7 +43,7 @@ fn totals_of_a_moment_in_which_a_release_is_seen_before_its_allocation_are_nothi
     let device = Device::new(opened.api, opened.device).unwrap();
     let (stream, core) = (device.stream().unwrap(), &device.primary.inner.core);
     let reserved_bytes = device.totals().reserved_bytes;
-    let lot = core.pool.lot_of(&stream.track);
+    let lot = core.pool.lot_of(&stream.home.track);
     lot.counts.take_shared(100);
     let expected = Totals { cached_bytes: reserved_bytes, reserved_bytes, ..Totals::default() };
     assert_eq!(device.totals(), expected);

@@ -36,7 +36,7 @@ pub(super) struct Mapped {
 
 impl Mapped {
     pub(super) fn new(stream: &Stream, room_bytes: u64, at: &'static Location<'static>) -> Result<Self> {
-        let context = &stream.context;
+        let context = &stream.home.context;
         context.inner.check()?;
         let core = &context.inner.core;
         let room_bytes = room_bytes.next_multiple_of(PAGE_BYTES);

@@ -43,7 +43,7 @@ impl<T: Plain> DeviceVec<T> {
     /// [`Error::NothingAsked`] where elements have no bytes.
     #[track_caller]
     pub fn new(stream: &Stream) -> Result<Self> {
-        let room = stream.context.inner.core.pool.supply.total_bytes as usize / size_of::<T>().max(1);
+        let room = stream.home.context.inner.core.pool.supply.total_bytes as usize / size_of::<T>().max(1);
         Self::begin(stream, room, Location::caller())
     }
 
@@ -57,7 +57,7 @@ impl<T: Plain> DeviceVec<T> {
     }
 
     fn begin(stream: &Stream, room: usize, at: &'static Location<'static>) -> Result<Self> {
-        let core = &stream.context.inner.core;
+        let core = &stream.home.context.inner.core;
         core.check()?;
         let element_bytes = size_of::<T>();
         let bytes = room.checked_mul(element_bytes).filter(|&bytes| bytes <= isize::MAX as usize);
@@ -237,7 +237,7 @@ impl<T: Plain> DeviceVec<T> {
     }
 
     fn grow(&mut self, stream: &Stream, least: usize, wish: usize, at: &'static Location<'static>) -> Result<()> {
-        if !Arc::ptr_eq(&stream.context.inner.core, &self.context().inner.core) {
+        if !Arc::ptr_eq(&stream.home.context.inner.core, &self.context().inner.core) {
             return Err(Error::OtherDevice { what: "a stream" });
         }
         match &mut self.ground {

@@ -1,20 +1,10 @@
 //! Arenas: pieces come and go with their scopes, behind the work of what lay there before.
 
-use freehold::{Arena, Error};
+use freehold::{Arena, Error, Result};
 
 use crate::rig::{N, Rig, grid};
 
 const ARENA_BYTES: usize = 1 << 20;
-
-#[test]
-fn a_scope_gives_back_what_it_took() {
-    let rig = Rig::new();
-    let [stream] = rig.streams();
-    let mut arena = Arena::new(&stream, ARENA_BYTES).unwrap();
-    let first = arena.scope(|scope| scope.alloc::<u32>(N).unwrap().address());
-    let second = arena.scope(|scope| scope.alloc::<u32>(N).unwrap().address());
-    assert_eq!((first, second), (arena.address(), arena.address()));
-}
 
 #[test]
 fn a_piece_is_used_as_a_block_is_and_behind_what_lay_there() {
@@ -41,13 +31,135 @@ fn a_piece_is_used_as_a_block_is_and_behind_what_lay_there() {
 }
 
 #[test]
-fn an_arena_gives_no_more_than_it_has() {
+fn pieces_lie_one_behind_the_other_and_scopes_rewind() {
     let rig = Rig::new();
     let [stream] = rig.streams();
     let mut arena = Arena::new(&stream, ARENA_BYTES).unwrap();
-    arena.scope(|scope| {
-        let refused = scope.alloc::<u8>(ARENA_BYTES + 1).unwrap_err();
-        assert!(matches!(refused, Error::ArenaFull { .. }), "{refused}");
-        scope.alloc::<u8>(ARENA_BYTES).unwrap();
+    let base = arena.address();
+    let addresses = arena.scope(|scope| {
+        let first = scope.alloc::<u8>(1).unwrap();
+        let second = scope.alloc::<u32>(N).unwrap();
+        let inner = scope.scope(|inner| {
+            let third = inner.alloc::<u8>(257).unwrap();
+            let fourth = inner.alloc::<u8>(1).unwrap();
+            [third.address(), fourth.address()]
+        });
+        let again = scope.alloc::<u64>(1).unwrap();
+        [first.address(), second.address(), inner[0], inner[1], again.address()]
     });
+    assert_eq!(addresses, [0, 256, 4352, 4864, 4352].map(|offset| base + offset));
+    assert_eq!(arena.scope(|scope| scope.alloc::<u8>(ARENA_BYTES).unwrap().address()), base);
+}
+
+#[test]
+fn pieces_are_used_like_blocks_and_those_of_outer_scopes_stay() {
+    let rig = Rig::new();
+    let [stream, other] = rig.streams();
+    let mut arena = Arena::new(&stream, ARENA_BYTES).unwrap();
+    let found = arena.scope(|scope| -> Result<_> {
+        let mut x = scope.alloc::<u32>(N)?;
+        stream.write(&mut x, &[1; N])?;
+        for _ in 0..3 {
+            scope.scope(|inner| -> Result<()> {
+                let mut y = inner.alloc::<u32>(N)?;
+                other.copy(&x, &mut y)?;
+                other.launch(&rig.add, grid(), (&mut y, 1_u32, N as u32))?;
+                stream.copy(&y.view(1..)?, &mut x.view_mut(1..)?)
+            })?;
+        }
+        stream.download(&x)
+    });
+    let mut wanted = [4; N];
+    wanted[0] = 1;
+    assert_eq!(found.unwrap(), wanted);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_numbers_and_nothing_grows() {
+    let rig = Rig::new();
+    let [stream] = rig.streams();
+    let mut arena = Arena::new(&stream, 1000).unwrap();
+    arena.scope(|scope| {
+        let _first = scope.alloc::<u8>(100).unwrap();
+        assert_eq!(scope.free_bytes(), 744);
+        let refused = scope.alloc::<u64>(94).unwrap_err();
+        let wanted = Error::ArenaFull { wanted_bytes: 752, free_bytes: 744, capacity_bytes: 1000 };
+        assert_eq!(refused.to_string(), wanted.to_string());
+        assert!(matches!(scope.alloc::<u64>(0), Err(Error::NothingAsked)));
+        assert!(matches!(scope.alloc::<u64>(usize::MAX), Err(Error::TooManyElements { element_bytes: 8, .. })));
+        let _rest = scope.alloc::<u64>(93).unwrap();
+        assert_eq!(scope.free_bytes(), 0);
+        assert!(matches!(scope.alloc::<u8>(1), Err(Error::ArenaFull { free_bytes: 0, .. })));
+    });
+}
+
+#[test]
+fn a_scope_whose_work_panics_is_rewound() {
+    let rig = Rig::new();
+    let [stream] = rig.streams();
+    let mut arena = Arena::new(&stream, 1000).unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        arena.scope(|scope| {
+            let _piece = scope.alloc::<u8>(1000).unwrap();
+            panic!("as it is to");
+        })
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(arena.scope(|scope| scope.free_bytes()), 1000);
+}
+
+#[test]
+fn what_lies_there_next_waits_on_the_device_for_another_streams_work() {
+    let rig = Rig::new();
+    let [home, busy] = rig.streams();
+    let mut arena = Arena::new(&home, ARENA_BYTES).unwrap();
+    let mut kept = home.alloc::<u32>(N).unwrap();
+    home.synchronize().unwrap();
+    let gate = rig.hold(&busy);
+    arena.scope(|scope| {
+        let mut x = scope.alloc::<u32>(N).unwrap();
+        busy.write(&mut x, &[3; N]).unwrap();
+        busy.copy(&x, &mut kept).unwrap();
+        // A piece that is forgotten is waited for all the same.
+        std::mem::forget(x);
+    });
+    let beyond = arena.scope(|scope| {
+        let mut x = scope.alloc::<u32>(N).unwrap();
+        home.fill_bytes(&mut x, 0).unwrap();
+        scope.scope(|inner| {
+            let mut beside = inner.alloc::<u32>(N).unwrap();
+            let third = rig.device.stream().unwrap();
+            third.fill_bytes(&mut beside, 0).unwrap();
+            third
+        })
+    });
+    // The host waited for nothing, and neither did what lies elsewhere.
+    beyond.synchronize().unwrap();
+    rig.pass_by();
+    assert!(!home.is_idle().unwrap());
+    gate.open();
+    assert_eq!(busy.download(&kept).unwrap(), [3; N]);
+}
+
+#[test]
+fn an_arena_dropped_in_use_goes_behind_the_work_with_its_pieces() {
+    let rig = Rig::new();
+    let [home, busy] = rig.streams();
+    let mut kept = home.alloc::<u32>(N).unwrap();
+    let mut arena = Arena::new(&home, ARENA_BYTES).unwrap();
+    let address = arena.address();
+    home.synchronize().unwrap();
+    let gate = rig.hold(&busy);
+    arena.scope(|scope| {
+        let mut x = scope.alloc::<u32>(N).unwrap();
+        busy.write(&mut x, &[3; N]).unwrap();
+        busy.copy(&x, &mut kept).unwrap();
+    });
+    drop(arena);
+    let mut next = home.alloc::<u8>(ARENA_BYTES).unwrap();
+    assert_ne!(next.address(), address);
+    home.fill_bytes(&mut next, 0).unwrap();
+    home.synchronize().unwrap();
+    gate.open();
+    assert_eq!(busy.download(&kept).unwrap(), [3; N]);
 }

@@ -77,13 +77,54 @@ fn the_owner_of_an_address_is_known_for_as_long_as_it_has_one() {
 }
 
 #[test]
-fn a_shared_block_goes_with_its_last_reference() {
+fn rows_are_packed_and_unpacked() {
     let rig = Rig::new();
     let [stream] = rig.streams();
-    let first = stream.upload(&[7_u32; N]).unwrap().share();
-    let second = first.clone();
-    assert_eq!(first.count(), 2);
-    drop(first);
-    assert_eq!(stream.download(&second).unwrap(), [7; N]);
-    assert_eq!(second.into_block().unwrap().len(), N);
+    let field: Vec<u32> = (0..24).collect();
+    let mut x = stream.upload(&field).unwrap();
+    let mut packed = stream.zeros::<u32>(8).unwrap();
+    // The last two columns of four rows of six.
+    stream.copy_rows(&x.view(4..).unwrap(), 6, &mut packed, 2, 2, 4).unwrap();
+    assert_eq!(stream.download(&packed).unwrap(), [4, 5, 10, 11, 16, 17, 22, 23]);
+    stream.copy_rows(&packed.view(2..).unwrap(), 2, &mut x.view_mut(..9).unwrap(), 6, 2, 2).unwrap();
+    let wanted = [10, 11, 2, 3, 4, 5, 16, 17, 8, 9];
+    assert_eq!(stream.download(&x.view(..10).unwrap()).unwrap(), wanted);
+    // One row has no pitch.
+    stream.copy_rows(&x, 0, &mut packed, 0, 8, 1).unwrap();
+    assert_eq!(stream.download(&packed).unwrap(), wanted[..8]);
+    stream.copy_rows(&x, 6, &mut packed, 2, 2, 0).unwrap();
+}
+
+#[test]
+fn rows_that_are_not_there_or_overlap_are_refused() {
+    let rig = Rig::new();
+    let [stream] = rig.streams();
+    let mut x = stream.zeros::<u32>(24).unwrap();
+    let y = stream.zeros::<u32>(24).unwrap();
+    let mut refused = |from, to, row, rows| stream.copy_rows(&y, from, &mut x, to, row, rows).unwrap_err();
+    let error = refused(6, 7, 5, 4);
+    assert!(
+        matches!(error, Error::NoSuchRows { rows: 4, row_elements: 5, pitch_elements: 7, elements: 24 }),
+        "{error:?}"
+    );
+    assert!(matches!(refused(4, 6, 5, 2), Error::NoSuchRows { pitch_elements: 4, .. }));
+    assert!(matches!(refused(6, 6, 25, 1), Error::NoSuchRows { row_elements: 25, .. }));
+    assert!(matches!(refused(6, usize::MAX, 2, 3), Error::NoSuchRows { pitch_elements: usize::MAX, .. }));
+}
+
+#[test]
+fn a_block_of_another_length_keeps_its_elements_wherever_it_lies_then() {
+    let rig = Rig::new();
+    let [stream] = rig.streams();
+    let mut block = stream.upload(&(0..N as u32).collect::<Vec<_>>()).unwrap();
+    let (address, _next) = (block.address(), stream.alloc::<u32>(N).unwrap());
+    for len in [N + 1, 200 * N, N / 2] {
+        let before = block.address();
+        assert_eq!(block.resize(&stream, len).unwrap(), block.address() == before);
+        let kept = len.min(N);
+        let found = stream.download(&block.view(..kept).unwrap()).unwrap();
+        assert_eq!((block.len(), found), (len, (0..kept as u32).collect()));
+    }
+    assert_ne!(block.address(), address, "another block lay behind it");
+    assert_eq!(rig.device.blocks().len(), 2);
 }

@@ -10,7 +10,9 @@ mod rig;
 
 mod arena;
 mod blocks;
+mod lent;
 mod modules;
+mod order;
 mod pool;
 mod release;
 mod streams;

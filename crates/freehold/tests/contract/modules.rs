@@ -112,3 +112,29 @@ fn what_a_device_lacks_is_said_at_once_and_in_words() {
         assert_eq!(error.to_string(), said);
     }
 }
+
+#[test]
+fn a_kernel_keeps_its_module_and_a_duplicate_is_one_of_its_own() {
+    let rig = Rig::new();
+    let [stream] = rig.streams();
+    let module = kernels(&rig.device);
+    let other = module.duplicate().unwrap();
+    let add = module.kernel("add").unwrap();
+    module.close();
+    rig.device.synchronize().unwrap();
+    let mut block = stream.zeros::<u32>(N).unwrap();
+    stream.launch(&add, grid(), (&mut block, 1_u32, N as u32)).unwrap();
+    drop(add);
+    stream.synchronize().unwrap();
+    rig.device.tidy().unwrap();
+    stream.launch(&other.kernel("add").unwrap(), grid(), (&mut block, 2_u32, N as u32)).unwrap();
+    assert_eq!(stream.download(&block).unwrap(), [3; N]);
+}
+
+#[test]
+fn a_variable_that_is_not_there_is_refused() {
+    let rig = Rig::new();
+    let [stream] = rig.streams();
+    let refused = stream.read_variable::<u32>(&rig.module, "absent").unwrap_err();
+    assert!(matches!(refused, Error::NoSuchVariable { .. }), "{refused}");
+}

@@ -1,5 +1,6 @@
 //! The pool: budgets, trimming, and memory that is never two owners' at once, from many threads and in random order.
 
+use std::sync::mpsc;
 use std::thread;
 
 use freehold::{Block, Error};
@@ -128,4 +129,63 @@ fn a_block_that_another_thread_releases_is_as_released_as_any() {
     stream.synchronize().unwrap();
     rig.device.synchronize().unwrap();
     assert_eq!(rig.device.blocks().len(), 0);
+}
+
+#[test]
+fn blocks_of_all_sizes_lie_apart() {
+    let rig = Rig::new();
+    let [stream] = rig.streams();
+    let sizes = [1, 511, 512, 513, 1024, 4096, 5000, 65_536, 65_537, 1 << 20, (2 << 20) + 1, 5 << 20];
+    let mut live = Vec::new();
+    for (number, bytes) in sizes.into_iter().chain(sizes).enumerate() {
+        let mut block = stream.alloc::<u8>(bytes).unwrap();
+        stream.fill_bytes(&mut block, number as u8).unwrap();
+        live.push(block);
+    }
+    for (number, block) in live.iter().enumerate() {
+        assert!(stream.download(block).unwrap().iter().all(|&byte| byte == number as u8), "block {number}");
+    }
+    let owners = rig.device.blocks();
+    assert_eq!(owners.len(), 24);
+    assert!(owners.windows(2).all(|pair| pair[0].base + pair[0].bytes <= pair[1].base), "{owners:?}");
+}
+
+#[test]
+fn what_is_beyond_the_threshold_goes_back_when_the_device_is_synchronised() {
+    let rig = Rig::new();
+    let [stream] = rig.streams();
+    drop(stream.alloc::<u8>(40 << 20).unwrap());
+    rig.device.synchronize().unwrap();
+    assert!(rig.device.totals().reserved_bytes >= 40 << 20);
+    rig.device.set_release_threshold(0);
+    rig.device.synchronize().unwrap();
+    assert_eq!(rig.device.totals().reserved_bytes, 0);
+}
+
+#[test]
+fn threads_that_release_what_others_allocated_lose_nothing() {
+    let rig = Rig::new();
+    let (mut senders, receivers): (Vec<_>, Vec<_>) = (0..4).map(|_| mpsc::channel::<(Block<u32>, u32)>()).unzip();
+    senders.rotate_left(1);
+    thread::scope(|scope| {
+        for (thread, (next, news)) in (0_u32..).zip(senders.into_iter().zip(receivers)) {
+            let rig = &rig;
+            scope.spawn(move || {
+                let [stream] = rig.streams();
+                for round in 0..50 {
+                    let value = thread << 16 | round;
+                    // Who is at its end takes no more.
+                    drop(next.send((stream.upload(&[value; N]).unwrap(), value)));
+                    for (block, value) in news.try_iter() {
+                        assert_eq!(stream.download(&block).unwrap(), [value; N]);
+                    }
+                }
+                drop(next);
+                news.iter().for_each(drop);
+            });
+        }
+    });
+    rig.device.synchronize().unwrap();
+    assert_eq!(rig.device.totals().owned_blocks, 0);
+    assert!(rig.device.troubles().is_empty());
 }

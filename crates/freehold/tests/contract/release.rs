@@ -3,7 +3,6 @@
 use freehold::Error;
 use freehold::ledger::WrongRelease;
 
-use crate::own::{comes_back, is_handed_out};
 use crate::rig::{N, Rig};
 
 #[test]
@@ -29,26 +28,9 @@ fn a_release_waits_for_nothing_and_what_uses_the_block_still_has_it() {
     let address = block.address();
     drop(block);
     // Another stream, which waits for nothing, must not get it, nor write over it.
-    assert!(!is_handed_out(&other, address));
+    assert!(!rig.hands_out(&other, address));
     gate.open();
     assert_eq!(stream.download(&copy).unwrap(), [2; N]);
-}
-
-#[test]
-fn a_block_that_two_streams_used_comes_back_when_both_have_passed() {
-    let rig = Rig::new();
-    let [stream, other] = rig.streams();
-    let mut block = stream.upload(&[1_u32; N]).unwrap();
-    stream.synchronize().unwrap();
-    let gate = rig.hold(&other);
-    rig.add(&other, &mut block, 1);
-    let address = block.address();
-    drop(block);
-    assert!(!is_handed_out(&stream, address));
-    gate.open();
-    other.synchronize().unwrap();
-    rig.device.synchronize().unwrap();
-    assert!(comes_back(&stream, address));
 }
 
 #[test]
@@ -71,11 +53,11 @@ fn a_release_after_an_event_is_one_behind_the_work_before_it() {
     let event = other.event().unwrap();
     let address = block.address();
     block.release_after(&event).unwrap();
-    assert!(!is_handed_out(&stream, address));
+    assert!(!rig.hands_out(&stream, address));
     gate.open();
     other.synchronize().unwrap();
     rig.device.synchronize().unwrap();
-    assert!(comes_back(&stream, address));
+    assert!(rig.hands_out(&stream, address));
 }
 
 #[test]

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use freehold::{Device, Error, Grid, Image, Kernel, Module, Stream, open};
+use freehold::{Device, Error, Grid, Image, Kernel, Lent, Module, Stream, open};
+use freehold_driver::cuda;
 use freehold_driver::opencl::{self, Latch};
+use freehold_driver::{Backend, CallError, handle};
 
 use crate::own::{self, Own};
 
@@ -82,6 +84,66 @@ impl Rig {
                 stream.foreign_work();
                 Gate::Latch(Watched::new(latch))
             }
+        }
+    }
+
+    /// Lets the device do some work of another stream: what waits for nothing has had its chance then.
+    pub(crate) fn pass_by(&self) {
+        let [stream] = self.streams();
+        let mut block = stream.zeros::<u32>(N).unwrap();
+        for _ in 0..20 {
+            self.add(&stream, &mut block, 1);
+        }
+        assert_eq!(stream.download(&block).unwrap(), [20; N]);
+    }
+
+    /// Whether a stream is handed the memory at an address before the pool takes more of the driver.
+    pub(crate) fn hands_out(&self, stream: &Stream, address: u64) -> bool {
+        let reserved_bytes = || self.device.totals().reserved_bytes;
+        let (before, mut blocks) = (reserved_bytes(), Vec::new());
+        while reserved_bytes() == before {
+            let block = stream.alloc::<u32>(N).unwrap();
+            if (block.address()..block.address() + 4 * N as u64).contains(&address) {
+                return true;
+            }
+            blocks.push(block);
+        }
+        false
+    }
+
+    /// Writes to lent memory past the library, as a transfer does.
+    pub(crate) fn transfer(&self, to: &Lent, from: &[u32]) {
+        assert_eq!(to.bytes(), size_of_val(from));
+        self.past_the_library(|backend, stream| {
+            // SAFETY: `from` is there until the stream was waited for.
+            unsafe { backend.upload(to.address(), from.as_ptr().cast(), to.bytes(), stream) }
+        });
+    }
+
+    /// What lent memory holds, as a transfer reads it.
+    pub(crate) fn transferred(&self, from: &Lent) -> Vec<u32> {
+        let mut to = vec![0_u32; from.bytes() / 4];
+        self.past_the_library(|backend, stream| {
+            // SAFETY: `to` is there until the stream was waited for.
+            unsafe { backend.download(to.as_mut_ptr().cast(), from.address(), from.bytes(), stream) }
+        });
+        to
+    }
+
+    /// Has the driver do something in a stream that the library does not know, and waits for it.
+    fn past_the_library(&self, put: impl FnOnce(&dyn Backend, handle::Stream) -> Result<(), CallError>) {
+        let act = |backend: &dyn Backend| {
+            let stream = backend.make_stream().unwrap();
+            put(backend, stream).unwrap();
+            backend.wait_until_idle(stream).unwrap();
+            backend.destroy_stream(stream).unwrap();
+        };
+        match &self.driver {
+            Driver::Words(own) => {
+                let backend = cuda::Context::adopting(own.api, own::opened().device, own.primary).unwrap();
+                act(&backend);
+            }
+            Driver::Latches(context, _) => act(&**context),
         }
     }
 

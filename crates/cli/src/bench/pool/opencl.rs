@@ -25,14 +25,15 @@ const OVER_CUDA_PERCENT: f64 = 30.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     batches: usize,
-    /// Pairs of the pool that are timed as one, and of OpenCL's calls.
+    /// Pairs that are timed as one: of the pool, of buffers, of shared virtual memory.
     pairs: usize,
-    calls: usize,
+    buffers: usize,
+    blocks: usize,
 }
 
 impl Effort {
-    pub(super) const FULL: Self = Self { batches: 200, pairs: 10_000, calls: 50 };
-    pub(super) const QUICK: Self = Self { batches: 3, pairs: 100, calls: 5 };
+    pub(super) const FULL: Self = Self { batches: 200, pairs: 10_000, buffers: 50, blocks: 5 };
+    pub(super) const QUICK: Self = Self { batches: 3, pairs: 100, buffers: 5, blocks: 5 };
 }
 
 pub(super) fn measure(opened: &open::opencl::Opened, effort: Effort) -> Result<Report> {
@@ -48,8 +49,8 @@ pub(super) fn measure(opened: &open::opencl::Opened, effort: Effort) -> Result<R
         for _ in 0..effort.batches {
             times[0].push(pairs(&stream, bytes, effort.pairs)?);
             times[1].push(pairs(&cuda, bytes, effort.pairs)?);
-            times[2].push(buffers(context, bytes, effort.calls)?);
-            times[3].push(blocks(context, bytes, effort.calls)?);
+            times[2].push(buffers(context, bytes, effort.buffers)?);
+            times[3].push(blocks(context, bytes, effort.blocks)?);
         }
         let [ours, cudas, buffers, blocks] = times.map(Spread::of);
         let fast = Some(Target::TimesAsFast { times: TIMES_AS_FAST });

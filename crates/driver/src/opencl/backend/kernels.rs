@@ -1,7 +1,7 @@
 //! Programs as modules, and kernels whose arguments are set and launched in one turn.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -12,8 +12,9 @@ use crate::backend::{Arguments, ImageKind, Kernels, Parameter, Passed, Shape};
 use crate::error::LoadError;
 use crate::handle::{Kernel, Module, Stream};
 
-/// Built so that what kernels take is known.
-const OPTIONS: &CStr = c"-cl-kernel-arg-info";
+/// Built so that what kernels take is known, and built otherwise.
+const TOLD: &CStr = c"-cl-kernel-arg-info";
+const UNTOLD: &CStr = c"";
 
 /// What was loaded.
 #[derive(Debug, Default)]
@@ -27,6 +28,8 @@ pub(super) struct Loaded {
 #[derive(Debug)]
 struct Unit {
     program: handle::Program,
+    /// The program that says what kernels of the same names take, where `program` itself does not.
+    teller: Option<handle::Program>,
     /// The kernels of it that were asked for.
     kernels: Vec<Kernel>,
 }
@@ -65,6 +68,7 @@ impl Loaded {
         };
         // OpenCL keeps what is pending: launches of these go on.
         gone.iter().try_for_each(|entry| kernel::release(*locked(&entry.turn)))?;
+        unit.teller.map_or(Ok(()), program::release)?;
         program::release(unit.program)
     }
 
@@ -78,8 +82,14 @@ impl Loaded {
     }
 
     fn program(&self, module: Module) -> Result<handle::Program> {
+        self.programs(module).map(|(program, _)| program)
+    }
+
+    /// The program of a module, and the one that tells of it.
+    fn programs(&self, module: Module) -> Result<(handle::Program, Option<handle::Program>)> {
         let modules = locked(&self.modules);
-        modules.get(&module.0).map(|unit| unit.program).ok_or_else(|| call::wrong_program("clGetProgramInfo"))
+        let unit = modules.get(&module.0).ok_or_else(|| call::wrong_program("clGetProgramInfo"))?;
+        Ok((unit.program, unit.teller))
     }
 }
 
@@ -93,18 +103,12 @@ impl Kernels for Context {
     }
 
     unsafe fn load(&self, kind: ImageKind, image: &[u8]) -> std::result::Result<Module, LoadError> {
-        let made = match kind {
-            ImageKind::SpirV => program::from_spirv(self.raw, image),
-            _ => program::from_source(self.raw, &String::from_utf8_lossy(image.strip_suffix(b"\0").unwrap_or(image))),
+        let unit = match kind {
+            ImageKind::SpirV => self.spirv(image)?,
+            _ => self.text(&String::from_utf8_lossy(image.strip_suffix(b"\0").unwrap_or(image)), TOLD)?,
         };
-        let program = made.map_err(|error| of_image(error, String::new()))?;
-        if let Err(error) = program::build(program, self.found.device, OPTIONS) {
-            let log = program::log(program, self.found.device);
-            program::release(program)?;
-            return Err(of_image(error, log?));
-        }
         let module = Module(self.loaded.next());
-        locked(&self.loaded.modules).insert(module.0, Unit { program, kernels: Vec::new() });
+        locked(&self.loaded.modules).insert(module.0, unit);
         Ok(module)
     }
 
@@ -114,13 +118,14 @@ impl Kernels for Context {
     }
 
     fn kernel(&self, module: Module, name: &CStr) -> Result<Option<Kernel>> {
-        let program = self.loaded.program(module)?;
+        let (program, teller) = self.loaded.programs(module)?;
         let raw = match kernel::create(program, name) {
             Ok(raw) => raw,
             Err(error) if call::is_unknown_name(error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let taken = taken(raw).or_else(|error| kernel::release(raw).and(Err(error)))?;
+        let taken = taken(raw, teller.map(|teller| (teller, name)));
+        let taken = taken.or_else(|error| kernel::release(raw).and(Err(error)))?;
         let made = Kernel(self.loaded.next());
         let entry = Arc::new(Entry { turn: Mutex::new(raw), taken });
         self.loaded.kernels.write().unwrap_or_else(PoisonError::into_inner).insert(made.0, entry);
@@ -163,6 +168,58 @@ impl Kernels for Context {
         // The launch keeps what it uses.
         parts.into_iter().try_for_each(memory::release)?;
         put
+    }
+}
+
+// How a program is made.
+impl Context {
+    /// A text that is compiled with `told`. Some drivers refuse with it what they take without: NVIDIA's 580 a text that has a
+    /// kernel without parameters.
+    fn text(&self, text: &str, told: &CStr) -> std::result::Result<Unit, LoadError> {
+        if let Ok(program) = self.build(program::from_source(self.raw, text), told) {
+            return Ok(Unit { program, teller: None, kernels: Vec::new() });
+        }
+        let program = self.build(program::from_source(self.raw, text), UNTOLD)?;
+        match self.teller(program, text, told) {
+            Ok(teller) => Ok(Unit { program, teller, kernels: Vec::new() }),
+            Err(error) => program::release(program).and(Err(error)).map_err(LoadError::Call),
+        }
+    }
+
+    fn spirv(&self, image: &[u8]) -> std::result::Result<Unit, LoadError> {
+        let make = || program::from_spirv(self.raw, image);
+        let program = self.build(make(), TOLD).or_else(|_| self.build(make(), UNTOLD))?;
+        Ok(Unit { program, teller: None, kernels: Vec::new() })
+    }
+
+    /// The same text once more, in which those kernels have a parameter that have none: it is compiled with `told` where that was
+    /// what the driver refused. Nothing where it was not.
+    fn teller(&self, program: handle::Program, text: &str, told: &CStr) -> Result<Option<handle::Program>> {
+        let mut whole = String::new();
+        for name in program::kernel_names(program)? {
+            let bare = CString::new(name.as_str()).expect("a name of OpenCL C has no zero");
+            let raw = kernel::create(program, &bare)?;
+            let count = kernel::parameter_count(raw);
+            kernel::release(raw)?;
+            if count? == 0 {
+                whole.push_str(&format!("#define {name}(none) {name}(int unused)\n"));
+            }
+        }
+        if whole.is_empty() {
+            return Ok(None);
+        }
+        whole.push_str(text);
+        // A text that is refused even so tells nothing: what its kernels take is for the driver to check.
+        Ok(self.build(program::from_source(self.raw, &whole), told).ok())
+    }
+
+    /// A program that was made, built. Of one that is refused nothing is left.
+    fn build(&self, made: Result<handle::Program>, options: &CStr) -> std::result::Result<handle::Program, LoadError> {
+        let program = made.map_err(|error| of_image(error, String::new()))?;
+        let Err(error) = program::build(program, self.found.device, options) else { return Ok(program) };
+        let log = program::log(program, self.found.device);
+        program::release(program)?;
+        Err(of_image(error, log?))
     }
 }
 
@@ -212,9 +269,19 @@ unsafe fn bytes_at<'a>(start: *mut c_void, bytes: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(start.cast(), bytes) }
 }
 
-/// What a kernel takes.
-fn taken(raw: handle::Kernel) -> Result<Vec<Taken>> {
-    (0..kernel::parameter_count(raw)?)
+/// What a kernel takes, as it says itself, or the kernel of that name of another program.
+fn taken(raw: handle::Kernel, teller: Option<(handle::Program, &CStr)>) -> Result<Vec<Taken>> {
+    let count = kernel::parameter_count(raw)?;
+    let Some((program, name)) = teller else { return told(raw, count) };
+    let twin = kernel::create(program, name)?;
+    let taken = told(twin, count);
+    kernel::release(twin)?;
+    taken
+}
+
+/// What a kernel says that its first parameters are.
+fn told(raw: handle::Kernel, count: u32) -> Result<Vec<Taken>> {
+    (0..count)
         .map(|index| match kernel::parameter(raw, index) {
             Ok(parameter) => Ok(match parameter.place {
                 Place::Global | Place::Constant => Taken::Address,
@@ -260,6 +327,90 @@ fn of_image(error: crate::error::CallError, log: String) -> LoadError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Backend;
+    use crate::error::Meaning;
+    use crate::opencl::Manner;
+    use crate::opencl::find;
+    use std::sync::OnceLock;
+
+    const KERNELS: &str = "
+        __kernel void add(__global uint *x, uint more) { *x += more; }
+        __kernel void nothing(void) {}
+    ";
+
+    /// What a driver is given that refuses a text for what it is compiled with.
+    const REFUSED: &CStr = c"-cl-kernel-arg-info -D REFUSED";
+
+    /// A context on the first device, where this machine has one.
+    fn context() -> Option<Context> {
+        static FOUND: OnceLock<std::result::Result<Vec<find::Found>, find::Absence>> = OnceLock::new();
+        match FOUND.get_or_init(find::devices) {
+            Ok(all) => Some(Context::on(all[0].clone(), Manner::Buffers).unwrap()),
+            Err(absence) => {
+                println!("nothing was tested: {absence}");
+                None
+            }
+        }
+    }
+
+    /// A kernel of a text that is compiled with [`REFUSED`].
+    fn kernel(context: &Context, text: &str, name: &CStr) -> Kernel {
+        let unit = context.text(text, REFUSED).unwrap();
+        locked(&context.loaded.modules).insert(1, unit);
+        context.loaded.last.store(1, Ordering::Relaxed);
+        context.kernel(Module(1), name).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_text_that_is_refused_for_a_kernel_without_parameters_is_told_of_all_the_same() {
+        let Some(context) = context() else { return };
+        // As NVIDIA's driver does: whatever has no parameter is refused, and is taken when it has one.
+        let text = format!("#if defined(REFUSED) && !defined(nothing)\n#error refused\n#endif\n{KERNELS}");
+        let add = kernel(&context, &text, c"add");
+        assert_eq!(context.loaded.entry(add).unwrap().taken, [Taken::Address, Taken::Value(Some(4))]);
+        let nothing = context.kernel(Module(1), c"nothing").unwrap().unwrap();
+        assert_eq!(context.parameters(nothing).unwrap(), []);
+        let stream = context.make_stream().unwrap();
+        let none = Arguments { pointers: &mut [], passed: &[] };
+        // SAFETY: the kernel takes nothing.
+        unsafe { context.launch(nothing, Shape::line(1, 1), stream, none) }.unwrap();
+        context.wait_until_idle(stream).unwrap();
+        context.close().unwrap();
+    }
+
+    #[test]
+    fn of_a_text_that_tells_nothing_the_driver_checks_the_arguments() {
+        let Some(context) = context() else { return };
+        let add = kernel(&context, &format!("#ifdef REFUSED\n#error refused\n#endif\n{KERNELS}"), c"add");
+        assert_eq!(context.parameters(add).unwrap(), [Parameter { bytes: None }; 2]);
+        let (stream, mut x) = (context.make_stream().unwrap(), context.alloc(4096).unwrap());
+        context.fill(x, 0, 4096, stream).unwrap();
+        let mut more = 7_u64;
+        let mut launch = |bytes| {
+            let mut pointers = [(&raw mut x).cast(), (&raw mut more).cast()];
+            let passed = [Passed::Address, Passed::Value { bytes }];
+            let arguments = Arguments { pointers: &mut pointers, passed: &passed };
+            // SAFETY: there are as many bytes as are told, and the driver refuses another number than it wants.
+            unsafe { context.launch(add, Shape::line(1, 1), stream, arguments) }
+        };
+        let refused = launch(8).unwrap_err();
+        assert_eq!((refused.code.name, refused.meaning), (Some("CL_INVALID_ARG_SIZE"), Meaning::Refused));
+        launch(4).unwrap();
+        let mut found = [0_u8; 4];
+        // SAFETY: there is room for four bytes until the stream was waited for.
+        unsafe { context.download(found.as_mut_ptr(), x, 4, stream) }.unwrap();
+        context.wait_until_idle(stream).unwrap();
+        assert_eq!(found, 7_u32.to_le_bytes());
+        context.close().unwrap();
+    }
+
+    #[test]
+    fn a_text_with_a_mistake_is_refused_with_what_is_said_of_it_alone() {
+        let Some(context) = context() else { return };
+        let failed = context.text("__kernel void f(__global int *x) { *x = unheard_of; }", REFUSED).unwrap_err();
+        assert!(matches!(&failed, LoadError::Image { log, .. } if log.contains("unheard_of")), "{failed}");
+        context.close().unwrap();
+    }
 
     #[test]
     fn a_type_of_opencl_has_the_bytes_that_its_name_says() {

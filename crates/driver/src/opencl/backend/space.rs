@@ -176,6 +176,10 @@ impl Space {
         if self.manner == Manner::Shared {
             return kernel::set_address(kernel, index, address).map(|()| None);
         }
+        // What has no elements may lie nowhere.
+        if address == 0 {
+            return kernel::set_memory(kernel, index, Memory::NULL).map(|()| None);
+        }
         let blocks = self.read();
         let Some((start, block)) = block_at(&blocks, address, 0) else {
             return Err(call::wrong_argument("clSetKernelArg"));

@@ -62,8 +62,9 @@ impl Point {
 
 impl Drop for Point {
     fn drop(&mut self) {
-        // A driver refuses this after a fault at the most, and then nothing is left that could be lost.
-        event::release(self.0).unwrap_or_default();
+        if let Err(error) = event::release(self.0) {
+            tracing::warn!(target: "freehold", %error, "an event of OpenCL stays");
+        }
     }
 }
 
@@ -83,8 +84,10 @@ impl Latch {
 
 impl Drop for Latch {
     fn drop(&mut self) {
-        // As for a point: after a fault nothing waits for it any more.
-        self.open().and_then(|()| event::release(self.event)).unwrap_or_default();
+        let opened = self.open();
+        if let Err(error) = opened.and(event::release(self.event)) {
+            tracing::warn!(target: "freehold", %error, "what a stream was held with stays");
+        }
     }
 }
 
@@ -147,15 +150,23 @@ impl Streams {
         self.sweep()
     }
 
-    /// Gives the queues of streams back that were destroyed and have no work left.
+    /// Gives the queues of streams back that were destroyed and have no work left. One whose work failed goes, too, and is told of.
     fn sweep(&self) -> Result<()> {
+        let mut failed = Ok(());
         let gone = {
             let mut leaving = locked(&self.leaving);
-            let (gone, stay) = leaving.drain(..).partition::<Vec<_>, _>(|line| line.is_idle().unwrap_or(true));
+            let mut is_over = |line: &Arc<Line>| {
+                line.is_idle().unwrap_or_else(|error| {
+                    failed = Err(error);
+                    true
+                })
+            };
+            let (gone, stay) = leaving.drain(..).partition::<Vec<_>, _>(&mut is_over);
             *leaving = stay;
             gone
         };
-        gone.into_iter().try_for_each(|line| queue::release(line.queue))
+        gone.into_iter().try_for_each(|line| queue::release(line.queue))?;
+        failed
     }
 
     pub(super) fn is_idle(&self, stream: Stream) -> Result<bool> {
