@@ -63,3 +63,10 @@ pub use world::{ANY, World};
 pub fn library() -> String {
     raw::library_name()
 }
+
+/// The page of the book whose program needs this crate, which the tests compile.
+#[cfg(doctest)]
+mod book {
+    #[doc = include_str!("../../../docs/mpi.md")]
+    mod mpi {}
+}

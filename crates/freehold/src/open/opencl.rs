@@ -14,7 +14,9 @@ pub const MEMORY_VARIABLE: &str = "FREEHOLD_OPENCL_MEMORY";
 /// An OpenCL device and its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
+    /// What OpenCL says of it.
     pub found: Found,
+    /// Its number, with GPUs first.
     pub ordinal: usize,
 }
 
