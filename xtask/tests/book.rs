@@ -131,7 +131,9 @@ fn rows(text: &str) -> Vec<Vec<String>> {
 fn what_the_book_says_that_a_gpu_answered_was_recorded() {
     let record: serde_json::Value =
         serde_json::from_str(&text(&root().join("crates/cli/reference/h200.json"))).expect("the record is JSON");
-    let is_id = |cell: &str| cell.split('.').count() == 3 && cell.chars().all(|letter| letter == '.' || letter.is_ascii_digit());
+    let is_id = |cell: &str| {
+        cell.split('.').count() == 3 && cell.chars().all(|letter| letter == '.' || letter.is_ascii_digit())
+    };
     let mut said = 0;
     for page in pages_in("docs") {
         for row in rows(&text(&page)).into_iter().filter(|row| row.first().is_some_and(|cell| is_id(cell))) {

@@ -22,7 +22,7 @@ GPU memory that has an owner. Usage: freehold [OPTIONS] COMMAND
 
 {subcommands}
 
-COMMAND --help says more and shows an example; --at URL names a broker elsewhere; --version
+COMMAND --help says more, with an example; --at URL is a broker elsewhere
 ";
 
 /// GPU memory that has an owner
@@ -38,10 +38,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List every device of this machine: NVIDIA's GPUs, the software device, OpenCL's
+    /// List the devices: NVIDIA's GPUs, the software device, OpenCL's
     #[command(after_help = "Example: freehold devices")]
     Devices(devices::Arguments),
-    /// Say what this machine's driver does, beside what an NVIDIA H200 did
+    /// Say what this machine's driver does, beside what an H200 did
     #[command(after_help = "Example: freehold lab --only 2.1")]
     Lab(lab::Arguments),
     /// Run a CUDA program on the software device, or on a GPU
@@ -49,7 +49,7 @@ enum Command {
     Run(run::Arguments),
     /// Measure what the library costs beside the driver
     Bench(bench::Arguments),
-    /// Replay a recorded log of allocations on the pool and on the driver's allocators
+    /// Replay a log of allocations on the pool and on the driver
     ///
     /// The log is a timeline that Freehold recorded, RMM's CSV log, PyTorch's memory snapshot, or a workload of `bench pool`. Its
     /// allocations and frees are played in their order by one thread, each stream of the log on its own stream of the device, with
@@ -58,12 +58,12 @@ enum Command {
     /// other processes too.
     #[command(after_help = "Example: freehold replay snapshot.pickle --svg memory.svg")]
     Replay(replay::Arguments),
-    /// Say which path device memory takes through MPI here and why, and measure it
+    /// Say which path device memory takes through MPI, and measure it
     ///
     /// Starts the program freehold-mpi, which is built apart, on a machine that has MPI.
     #[command(after_help = "Example: mpirun -n 2 freehold mpi bench")]
     Mpi(mpi::Arguments),
-    /// Keep device memory for other processes, beyond their lives: a broker
+    /// Be a broker, which keeps device memory beyond its processes
     #[command(after_help = "Example: freehold serve --memory 8GiB")]
     Serve(broker::serve::Arguments),
     /// End the broker, and its keeper with it
@@ -78,7 +78,7 @@ enum Command {
     /// List what is published at the broker
     #[command(after_help = "Example: freehold ls --json")]
     Ls(broker::names::ListArguments),
-    /// Take a name from the broker; its memory goes with the last lease of it
+    /// Take a name away; its memory goes with the last lease of it
     #[command(after_help = "Example: freehold drop model/weights")]
     Drop(broker::names::DropArguments),
     /// Say how much memory the broker has made, leased and named
@@ -90,9 +90,11 @@ enum Command {
     /// Keep modules of kernels at the broker, under names
     #[command(subcommand)]
     Module(broker::modules::Command),
-    /// Have a worker of the broker's run a kernel of a module, and wait for it
-    #[command(after_help = "Example: freehold call blas/saxpy saxpy --grid 4096 --block 256 --arg lease:y --arg read:x \
-                            --arg f32:2.0 --arg u32:1048576")]
+    /// Have a worker of the broker's run a kernel, and wait for it
+    #[command(
+        after_help = "Example: freehold call blas/saxpy saxpy --grid 4096 --block 256 --arg lease:y --arg read:x \
+                            --arg f32:2.0 --arg u32:1048576"
+    )]
     Call(broker::call::Arguments),
     /// Show who holds what at the broker, live; q leaves
     #[command(after_help = "Example: freehold top --once")]

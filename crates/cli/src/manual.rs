@@ -39,7 +39,9 @@ pub(crate) fn complete(arguments: &CompletionArguments) -> ExitCode {
 pub(crate) fn write_pages(arguments: &ManArguments) -> ExitCode {
     let folder = arguments.folder.as_path();
     match try_write_pages(folder) {
-        Ok(()) => print(format!("man -l {} shows the first of the pages\n", folder.join("freehold.1").display()).as_bytes()),
+        Ok(()) => {
+            print(format!("man -l {} shows the first of the pages\n", folder.join("freehold.1").display()).as_bytes())
+        }
         Err(error) => {
             eprintln!("error: {}: {error}: name a folder that can be written to", folder.display());
             ExitCode::from(2)
@@ -129,10 +131,10 @@ mod tests {
 
     #[test]
     fn the_help_of_all_commands_fits_a_screen() {
-        let help = crate::Arguments::command().term_width(100).render_long_help().to_string();
+        let help = crate::Arguments::command().term_width(80).render_long_help().to_string();
         let (lines, columns) = (help.lines().count(), help.lines().map(|line| line.chars().count()).max());
         assert!(lines <= 24, "{lines} lines:\n{help}");
-        assert!(columns <= Some(100), "{columns:?} columns:\n{help}");
+        assert!(columns <= Some(80), "{columns:?} columns:\n{help}");
         for (words, _) in leaves() {
             let first = words.split(' ').nth(1).expect("a command behind the program's name");
             let is_listed = help.lines().any(|line| line.split_whitespace().next() == Some(first));
