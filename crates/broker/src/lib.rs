@@ -38,3 +38,12 @@ pub use name::{Name, NotAName};
 pub use order::Argument;
 pub use part::{Config, Part, Probed, Terms, play};
 pub use wire::{Access, Policy};
+
+/// The pages of the book whose programs need this crate, which the tests compile.
+#[cfg(doctest)]
+mod book {
+    #[doc = include_str!("../../../docs/broker.md")]
+    mod broker {}
+    #[doc = include_str!("../../../docs/processes.md")]
+    mod processes {}
+}

@@ -9,15 +9,26 @@ mod bench;
 mod broker;
 mod devices;
 mod lab;
+mod manual;
 mod mpi;
 mod replay;
 mod run;
 
 use broker::elsewhere::Elsewhere;
 
-/// GPU memory that has an owner.
+/// The commands on one screen; what each takes is told by its own help.
+const SCREEN: &str = "\
+GPU memory that has an owner. Usage: freehold [OPTIONS] COMMAND
+
+{subcommands}
+
+COMMAND --help says more, with an example; --at URL is a broker elsewhere
+";
+
+/// GPU memory that has an owner
 #[derive(Parser)]
-#[command(name = "freehold", version, arg_required_else_help = true)]
+#[command(name = "freehold", version, arg_required_else_help = true, help_template = SCREEN)]
+#[command(disable_help_subcommand = true)]
 struct Arguments {
     #[command(flatten)]
     elsewhere: Elsewhere,
@@ -27,57 +38,76 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List every device that this machine has: NVIDIA's GPUs, the software device, OpenCL's
+    /// List the devices: NVIDIA's GPUs, the software device, OpenCL's
+    #[command(after_help = "Example: freehold devices")]
     Devices(devices::Arguments),
-    /// Say what this machine's driver does, beside what a recorded one did
+    /// Say what this machine's driver does, beside what an H200 did
+    #[command(after_help = "Example: freehold lab --only 2.1")]
     Lab(lab::Arguments),
-    /// Run a program on the software device, or on a GPU, whatever CUDA driver this machine has
+    /// Run a CUDA program on the software device, or on a GPU
+    #[command(after_help = "Example: freehold run --device soft -- python3 train.py --epochs 1")]
     Run(run::Arguments),
     /// Measure what the library costs beside the driver
     Bench(bench::Arguments),
-    /// Replay a recorded log of allocations on this device, on Freehold's pool and on the driver's allocators
+    /// Replay a log of allocations on the pool and on the driver
     ///
     /// The log is a timeline that Freehold recorded, RMM's CSV log, PyTorch's memory snapshot, or a workload of `bench pool`. Its
     /// allocations and frees are played in their order by one thread, each stream of the log on its own stream of the device, with
     /// no work in the streams. Told are the time of one operation, the peaks of live and of reserved memory, and how many
     /// allocations were refused; and what was odd in the log. What cuMemAlloc reserves is what the device loses meanwhile, to
     /// other processes too.
+    #[command(after_help = "Example: freehold replay snapshot.pickle --svg memory.svg")]
     Replay(replay::Arguments),
-    /// Say which path device memory takes through MPI here and why, and measure it
+    /// Say which path device memory takes through MPI, and measure it
     ///
-    /// Starts the program freehold-mpi, which is built apart, on a machine that has MPI. Example: mpirun -n 2 freehold mpi bench
+    /// Starts the program freehold-mpi, which is built apart, on a machine that has MPI.
+    #[command(after_help = "Example: mpirun -n 2 freehold mpi bench")]
     Mpi(mpi::Arguments),
-    /// Keep device memory for other processes, beyond their lives: a broker for this user
-    ///
-    /// Example: freehold serve --memory 8GiB
+    /// Be a broker, which keeps device memory beyond its processes
+    #[command(after_help = "Example: freehold serve --memory 8GiB")]
     Serve(broker::serve::Arguments),
     /// End the broker, and its keeper with it
+    #[command(after_help = "Example: freehold stop --force")]
     Stop(broker::stop::Arguments),
     /// Publish a file: it stays in device memory, under a name
-    ///
-    /// Example: freehold put weights.bin --name model/weights
+    #[command(after_help = "Example: freehold put weights.bin --name model/weights")]
     Put(broker::transfer::PutArguments),
     /// Write what has a name to a file
-    ///
-    /// Example: freehold get model/weights -o copy.bin
+    #[command(after_help = "Example: freehold get model/weights -o copy.bin")]
     Get(broker::transfer::GetArguments),
     /// List what is published at the broker
+    #[command(after_help = "Example: freehold ls --json")]
     Ls(broker::names::ListArguments),
-    /// Take a name from the broker; its memory goes with the last lease of it
+    /// Take a name away; its memory goes with the last lease of it
+    #[command(after_help = "Example: freehold drop model/weights")]
     Drop(broker::names::DropArguments),
     /// Say how much memory the broker has made, leased and named
+    #[command(after_help = "Example: freehold --at https://host:7070 --token-file token totals")]
     Totals(broker::names::TotalsArguments),
     /// Say what a user may have at the broker, or change it
+    #[command(after_help = "Example: freehold quota 4GiB --user 1000")]
     Quota(broker::names::QuotaArguments),
     /// Keep modules of kernels at the broker, under names
     #[command(subcommand)]
     Module(broker::modules::Command),
-    /// Have a kernel of a module launched by a worker of the broker's, and wait for it
-    ///
-    /// Example: freehold call blas/saxpy saxpy --grid 4096 --block 256 --arg lease:y --arg read:x --arg f32:2.0 --arg u32:1048576
+    /// Have a worker of the broker's run a kernel, and wait for it
+    #[command(
+        after_help = "Example: freehold call blas/saxpy saxpy --grid 4096 --block 256 --arg lease:y --arg read:x \
+                            --arg f32:2.0 --arg u32:1048576"
+    )]
     Call(broker::call::Arguments),
     /// Show who holds what at the broker, live; q leaves
+    #[command(after_help = "Example: freehold top --once")]
     Top(broker::top::Arguments),
+    /// Print what makes a shell complete these commands
+    #[command(after_help = "Example: freehold completions bash > ~/.local/share/bash-completion/completions/freehold")]
+    Completions(manual::CompletionArguments),
+    /// Write man pages of all commands into a folder
+    #[command(after_help = "Example: freehold man ~/.local/share/man/man1")]
+    Man(manual::ManArguments),
+    /// Print the help of a command
+    #[command(hide = true, after_help = "Example: freehold help module put")]
+    Help(manual::HelpArguments),
     /// Be the other process of `bench share`
     #[command(hide = true)]
     SharePartner(bench::share::partner::Arguments),
@@ -144,6 +174,9 @@ fn main() -> ExitCode {
         Command::Module(command) => broker::modules::run(&command, &elsewhere),
         Command::Call(arguments) => broker::call::run(&arguments, &elsewhere),
         Command::Top(arguments) => broker::top::run(&arguments),
+        Command::Completions(arguments) => manual::complete(&arguments),
+        Command::Man(arguments) => manual::write_pages(&arguments),
+        Command::Help(arguments) => manual::help(&arguments),
         Command::SharePartner(arguments) => bench::share::partner::run(&arguments),
         Command::Part(arguments) => broker::serve::part(&arguments),
         Command::Experiment(arguments) => lab::child::run(&arguments),

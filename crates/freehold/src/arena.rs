@@ -97,10 +97,12 @@ impl Arena {
         Ok(Self { block, taken_bytes: 0, pieces: Vec::new(), past })
     }
 
+    /// The first address, on the device.
     pub fn address(&self) -> u64 {
         self.block.address()
     }
 
+    /// How many bytes it has in all.
     pub fn capacity_bytes(&self) -> u64 {
         self.block.len() as u64
     }
@@ -205,14 +207,17 @@ pub struct Piece<'s, T> {
 }
 
 impl<T: Plain> Piece<'_, T> {
+    /// The first address, on the device.
     pub fn address(&self) -> u64 {
         self.address
     }
 
+    /// How many elements it has.
     pub fn len(&self) -> usize {
         self.len
     }
 
+    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         false
     }

@@ -35,28 +35,46 @@ impl<T> Sealed for ViewMut<'_, T> {}
 
 /// What work reads: a block, a reference to one, or a part of one. No other type can be one: copies trust the address.
 pub trait Source<T>: Sealed {
+    /// The first address, on the device.
     fn address(&self) -> u64;
     /// In elements.
     fn len(&self) -> usize;
+    /// Whether it has no element.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// What orders the work behind other uses of the memory.
     fn used(&self) -> Used<'_>;
 }
 
 /// What work writes: a block, or a part of one. No other type can be one: copies trust the address.
 pub trait Target<T>: Sealed {
+    /// The first address, on the device.
     fn address(&self) -> u64;
     /// In elements.
     fn len(&self) -> usize;
+    /// Whether it has no element.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// What orders the work behind other uses of the memory.
     fn used(&self, access: Access) -> Used<'_>;
 }
 
 /// Device memory that has one owner. Dropping it releases it, in any thread, whatever context is current there; the memory
 /// is used again when all work with it has passed. Nothing waits for that.
+///
+/// ```
+/// let device = freehold::open()?;
+/// let stream = device.stream()?;
+/// let mut x = stream.zeros::<u32>(1000)?;
+/// let address = x.address();
+/// stream.write(&mut x.view_mut(10..12)?, &[7, 8])?;
+/// assert_eq!(stream.download(&x.view(9..13)?)?, [0, 7, 8, 0]);
+/// drop(x); // at once, whatever the device still does with it
+/// assert_eq!(stream.alloc::<u32>(1000)?.address(), address); // behind that, in the same stream
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Block<T> {
     holding: Holding,
@@ -97,14 +115,17 @@ impl<T: Plain> Block<T> {
         Self { holding, elements: PhantomData }
     }
 
+    /// The first address, on the device.
     pub fn address(&self) -> u64 {
         self.holding.address
     }
 
+    /// How many elements it has.
     pub fn len(&self) -> usize {
         self.holding.bytes / size_of::<T>()
     }
 
+    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -114,6 +135,7 @@ impl<T: Plain> Block<T> {
         self.holding.owner()
     }
 
+    /// The context that it lives in.
     pub fn context(&self) -> &Context {
         &self.holding.home.context
     }
@@ -228,6 +250,17 @@ impl<T: Plain> Block<T> {
 }
 
 /// A counted reference to a block, for reading. The block is released when the last one is dropped, in whichever thread.
+///
+/// ```
+/// let device = freehold::open()?;
+/// let stream = device.stream()?;
+/// let x = stream.upload(&[1.0f32; 10])?.share();
+/// let y = x.clone();
+/// std::thread::scope(|scope| drop(scope.spawn(move || drop(x))));
+/// let mut block = y.into_block().expect("it is the last reference"); // the one owner again, who may write
+/// stream.fill_bytes(&mut block, 0)?;
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Shared<T> {
     holding: Arc<Holding>,
@@ -254,14 +287,17 @@ impl<T: Plain> Shared<T> {
         }
     }
 
+    /// The first address, on the device.
     pub fn address(&self) -> u64 {
         self.holding.address
     }
 
+    /// How many elements it has.
     pub fn len(&self) -> usize {
         self.holding.bytes / size_of::<T>()
     }
 
+    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -303,6 +339,7 @@ impl<'a, T: Plain> View<'a, T> {
         Ok(Self { whole, start, len, elements: PhantomData })
     }
 
+    /// A part of this part.
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'a, T>> {
         View::new(self.whole, self.start, self.len, range)
     }

@@ -19,6 +19,23 @@ const WORD_BYTES: usize = size_of::<AtomicU64>();
 
 /// Words of 64 bits in memory that processes share. Dropped, it stays where it is until all work with it has passed; nothing
 /// waits for that.
+///
+/// ```
+/// use std::os::fd::AsFd;
+/// use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+///
+/// let device = freehold::open()?;
+/// let memory = memfd_create("clock", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("memory of the host");
+/// ftruncate(&memory, 8).expect("a word");
+/// fcntl_add_seals(&memory, SealFlags::SHRINK).expect("nobody makes it shorter");
+/// let clock = device.clock(memory.as_fd(), 1)?; // another process does the same with the same descriptor
+/// let (stream, other) = (device.stream()?, device.stream()?);
+/// other.wait_word(&clock, 0, 1)?; // on the device
+/// stream.write_word(&clock, 0, 1)?; // when the work before it is done
+/// other.synchronize()?;
+/// assert_eq!(clock.read(0), 1);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Clock {
     context: Context,
@@ -61,6 +78,7 @@ impl Clock {
         self.words.bytes() / WORD_BYTES
     }
 
+    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         false
     }

@@ -15,6 +15,18 @@ use crate::stream::Stream;
 
 /// A context of a device. A handle: the context lives until the last handle, block, stream and module of it is gone, and
 /// then until its last work has passed.
+///
+/// ```
+/// let device = freehold::open()?;
+/// let (first, second) = (device.context()?, device.context()?);
+/// let x = first.stream()?.upload(&[1u8, 2, 3])?;
+/// assert_eq!(second.stream()?.download(&x)?, [1, 2, 3]); // memory of one is used in the other
+/// let (first, error) = first.close().expect_err("a block of it lives");
+/// println!("{error}");
+/// drop(x);
+/// first.close().map_err(|(_, error)| error)?;
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Context {
     pub(crate) inner: Arc<Inner>,
@@ -45,6 +57,7 @@ impl Context {
         Self { inner: Arc::new(Inner { core, hall, closed: AtomicBool::new(false) }) }
     }
 
+    /// The library's number of it, which no other context of the process ever has.
     pub fn id(&self) -> ContextId {
         self.inner.hall.id
     }

@@ -18,6 +18,15 @@ use crate::stream::Stream;
 use crate::timeline::Recording;
 
 /// A device and its primary context. A handle: all handles of a device that was opened once are of one.
+///
+/// ```
+/// let device = freehold::open()?;
+/// let block = device.stream()?.alloc_tagged::<f32>(1000, "weights")?;
+/// let owner = device.owner_of(block.address() + 17).expect("the address lies in the block");
+/// assert_eq!((owner.bytes, owner.tag.as_deref()), (4000, Some("weights")));
+/// assert_eq!(device.totals().owned_bytes, 4000);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Device {
     pub(crate) primary: Context,
@@ -41,6 +50,7 @@ impl Device {
         &self.primary.inner.core
     }
 
+    /// What the driver calls the device.
     pub fn name(&self) -> Result<String> {
         self.core().check()?;
         self.core().backend.name().map_err(|error| self.core().failed(error))
@@ -255,7 +265,10 @@ pub enum Adoption {
     /// Other people's code of this process allocated it.
     Foreign,
     /// The process with this id shared it: it is closed, not released.
-    Imported { process: u32 },
+    Imported {
+        /// Its id.
+        process: u32,
+    },
 }
 
 impl Drop for Adopted {

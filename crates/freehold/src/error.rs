@@ -13,128 +13,180 @@ use crate::shortage::Shortage;
 
 /// Why something was not done. What it was to be done to is as it was before.
 #[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the sentence of a variant says what its numbers are")]
 pub enum Error {
     // The caller's.
+    /// A block of no bytes was asked for.
     #[error("a block has at least one byte, and none was asked for")]
     NothingAsked,
+    /// The length in bytes is no number of 64 bits.
     #[error("{elements} elements of {element_bytes} bytes are more than addresses can tell apart")]
     TooManyElements { elements: usize, element_bytes: usize },
+    /// An address cannot be released: which wrong it is.
     #[error(transparent)]
     WrongRelease(#[from] WrongRelease),
+    /// The stream is being captured, and cannot be given up meanwhile.
     #[error("the stream is being captured: end the capture, and say then that the stream is gone")]
     StreamCaptured,
+    /// Memory of others cannot be entered into the ledger.
     #[error(transparent)]
     NotEntered(#[from] NotEntered),
+    /// A view was to have elements that the block has not.
     #[error("elements {start} to {end} are no part of a block of {elements}")]
     OutsideOfBlock { start: usize, end: usize, elements: usize },
+    /// The addresses of the vector are used up: [`DeviceVec::with_room`](crate::DeviceVec::with_room) reserves more.
     #[error(
         "a vector with addresses for {room_elements} elements cannot have {wanted_elements}; make it with room for more"
     )]
     VectorFull { wanted_elements: usize, room_elements: usize },
+    /// The arena has not so much left.
     #[error("the arena has {free_bytes} of its {capacity_bytes} bytes free, {wanted_bytes} wanted; make a larger one")]
     ArenaFull { wanted_bytes: u64, free_bytes: u64, capacity_bytes: u64 },
+    /// A copy is between as many elements.
     #[error("{from_elements} elements cannot be copied to where {to_elements} are; take a view of as many")]
     LengthsDiffer { from_elements: usize, to_elements: usize },
+    /// The rows of a copy end outside of the memory, or overlap.
     #[error(
         "{rows} rows of {row_elements} elements, {pitch_elements} from one to the next, are no part of {elements} elements"
     )]
     NoSuchRows { rows: usize, row_elements: usize, pitch_elements: usize, elements: usize },
+    /// A launch has as many arguments as the kernel has parameters.
     #[error("kernel {kernel} takes {wanted} arguments, {given} were given")]
     ArgumentCount { kernel: Arc<str>, wanted: usize, given: usize },
+    /// An argument is as long as the parameter.
     #[error("argument {index} of kernel {kernel} has {wanted_bytes} bytes, {given_bytes} were given; the first is 0")]
     ArgumentSize { kernel: Arc<str>, index: usize, wanted_bytes: usize, given_bytes: usize },
+    /// The block was not asked for with [`Stream::alloc_shareable`](crate::Stream::alloc_shareable).
     #[error("the block at {address:#x} is this process's alone; ask for one with alloc_shareable to export it")]
     NotShareable { address: u64 },
+    /// A launch of no thread.
     #[error("a launch has at least one block of at least one thread")]
     EmptyGrid,
+    /// A write to memory that was imported for reading.
     #[error("{base:#x} is imported to be read alone: import it with `Permission::ReadWrite` to write there")]
     ReadOnly { base: u64 },
+    /// A transfer into the memory failed, and nothing has overwritten it since: see [`Lent::failed`](crate::Lent::failed).
     #[error(
         "the {bytes} bytes at {address:#x} hold anything: a transfer into them failed; write all of them before they are read"
     )]
     Undefined { address: u64, bytes: u64 },
+    /// A descriptor that is not of memory of a device.
     #[error("the descriptor names no memory that a device shares: {code}")]
     NotShared { code: Code },
+    /// An import of another length than the export.
     #[error("the descriptor names memory of another length than {bytes} bytes: import as much as was exported")]
     OtherLength { bytes: u64 },
+    /// A part of an import that it has not.
     #[error("{part_bytes} bytes from {offset_bytes} on are no part of an import of {bytes}")]
     OutsideOfImport { offset_bytes: u64, part_bytes: u64, bytes: u64 },
+    /// A part whose elements would not be aligned.
     #[error("a part at {offset_bytes} bytes holds no elements that lie at multiples of {alignment_bytes}")]
     Misaligned { offset_bytes: u64, alignment_bytes: usize },
+    /// A clock of more words than its memory holds.
     #[error("{words} words need {wanted_bytes} bytes, and the descriptor has {bytes}")]
     ClockShort { words: usize, wanted_bytes: u64, bytes: u64 },
+    /// Memory that another process could make shorter while it is used here.
     #[error("others can cut the descriptor's memory short: make it a memfd, and seal it with F_SEAL_SHRINK")]
     NotSealed,
+    /// A word that the clock has not.
     #[error("word {word} is none of a clock of {words}; the first is 0")]
     NoSuchWord { word: usize, words: usize },
+    /// A kernel is launched in streams of its own context.
     #[error("{what} of {of} cannot be used in a stream of {within}")]
     OtherContext { what: &'static str, of: ContextId, within: ContextId },
+    /// Blocks, events and modules are used on their own device.
     #[error("{what} of another device cannot be used here")]
     OtherDevice { what: &'static str },
+    /// A context is not closed under live blocks: these.
     #[error("{context} has {} live {}: release them, or close the context with them{}", .blocks.len(),
         if .blocks.len() == 1 { "block" } else { "blocks" }, list(.blocks))]
     ContextInUse { context: ContextId, blocks: Vec<Owner> },
+    /// The context was closed, with its blocks.
     #[error("{context} is closed, and all that lived in it is gone")]
     ContextClosed { context: ContextId },
+    /// A forked child has none of its parent's devices (fact 0.6).
     #[error(
         "this process is a fork of process {process}, whose device it cannot use; start another program instead of a fork"
     )]
     ForkedChild { process: u32 },
+    /// A device has one recording at a time.
     #[error("the device is being recorded already: finish that recording first")]
     AlreadyRecording,
+    /// A name with a zero in it.
     #[error("{name:?} holds a NUL, which no name in an image does")]
     NulInName { name: String },
+    /// The image has other kernels: these.
     #[error("the image has no kernel {name:?}{}", names(.known))]
     NoSuchKernel { name: String, known: Vec<String> },
+    /// The image has no variable of this name.
     #[error("the image has no variable {name:?}")]
     NoSuchVariable { name: String },
+    /// A variable is read and written whole.
     #[error("variable {name} has {wanted_bytes} bytes, {given_bytes} were given")]
     VariableSize { name: String, wanted_bytes: usize, given_bytes: usize },
+    /// The image is shorter than it says.
     #[error("the image ends early: {bytes} bytes, where its headers speak of {wanted_bytes}")]
     ImageCutShort { bytes: usize, wanted_bytes: u64 },
+    /// The bytes are no image of kernels.
     #[error("the image is neither a text nor a binary for a GPU")]
     NotAnImage,
+    /// The device loads other kinds of image.
     #[error("the device takes no {kind}; load an image that is made for it")]
     ImageNotTaken { kind: ImageKind },
+    /// The driver does not compile or load the image; the log is what it says of it.
     #[error("the driver refuses the image: {code}{}", below(.log))]
     ImageRefused { code: Code, log: Box<str> },
 
+    /// More would be live under the tag than its budget: see [`Device::set_tag_budget`](crate::Device::set_tag_budget).
     #[error(
         "{tag} has {live_bytes} bytes live of {budget_bytes} that it may have, and {wanted_bytes} more were asked for: release \
         some, or raise its budget"
     )]
     BudgetFull { tag: Arc<str>, wanted_bytes: u64, live_bytes: u64, budget_bytes: u64 },
+    /// So many names cannot have budgets.
     #[error("{tag} is one name too many to have a budget: 4096 are counted")]
     TooManyTags { tag: Arc<str> },
 
     // The device's.
+    /// The device has no further contexts.
     #[error("the device has one context alone: use its primary one")]
     OneContext,
+    /// The device does not reach memory of the host.
     #[error("the device cannot use memory of the host where it lies; copy it to a block instead")]
     CannotRegister,
+    /// The device has no memory that a descriptor names.
     #[error("the device cannot share memory with other processes by descriptors; copy through the host instead")]
     CannotShare,
+    /// There is not so much memory, with what there is and what would help.
     #[error("{0}")]
     OutOfMemory(Box<Shortage>),
+    /// The pool has no numbers left for blocks.
     #[error(
         "the pool tells {blocks_max} blocks apart, and has handed out and kept so many; release some, or ask for fewer and longer ones"
     )]
     TooManyBlocks { blocks_max: usize },
+    /// There is not so much memory; nobody asked for an explanation.
     #[error("{wanted_bytes} bytes cannot be had")]
     Short { wanted_bytes: u64 },
+    /// A kernel has failed, and with it every call of this process (fact 5.1).
     #[error("{0}")]
     Faulted(Arc<Fault>),
+    /// The driver refused a call.
     #[error(transparent)]
     Call(#[from] CallError),
 
+    /// The device has no clocks.
     #[error("streams of this device neither write nor await words, which clocks are made of")]
     NoWords,
 
     // The system's.
+    /// There is no such device.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// A file cannot be read or written.
     #[error("{}: {kind}", .path.display())]
     File { path: PathBuf, kind: io::ErrorKind },
+    /// The system refuses memory of the host.
     #[error("the system maps no page of memory: {kind}")]
     System { kind: io::ErrorKind },
 }

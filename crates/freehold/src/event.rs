@@ -10,6 +10,18 @@ use crate::stream::Stream;
 use crate::track::Track;
 
 /// A point in a stream. It stays good when the stream is gone.
+///
+/// ```
+/// let device = freehold::open()?;
+/// let (stream, other) = (device.stream()?, device.stream()?);
+/// let x = stream.zeros::<u8>(1 << 20)?;
+/// let filled = stream.event()?;
+/// other.wait(&filled)?; // on the device
+/// filled.synchronize()?; // on the host
+/// assert!(filled.has_passed()?);
+/// x.release_after(&filled).map_err(|(_, error)| error)?;
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Event {
     pub(crate) mark: Mark,

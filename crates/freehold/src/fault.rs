@@ -11,7 +11,9 @@ use crate::ledger::StreamId;
 /// A kernel that had not been seen to end when a fault was noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspect {
+    /// Its name.
     pub kernel: Arc<str>,
+    /// The stream that it was launched in.
     pub stream: StreamId,
     /// Its place among the work of its stream; the first is 1.
     pub position: u64,

@@ -48,6 +48,7 @@ impl Device {
 }
 
 impl HostMemory {
+    /// How long it is.
     pub fn bytes(&self) -> u64 {
         self.pinned.bytes() as u64
     }

@@ -21,6 +21,15 @@ const ELF_HEADER_BYTES: usize = 64;
 const SECTION_NOBITS: u32 = 8;
 
 /// An image, checked as far as the driver trusts it: a text ends in a NUL, a binary is as long as its headers say.
+///
+/// ```
+/// use freehold::Image;
+///
+/// let image = Image::ptx(include_str!("../examples/kernels.ptx"))?;
+/// assert!(freehold::open()?.module(&image)?.kernels()?.iter().any(|name| name == "scale"));
+/// assert!(Image::new(b"neither text nor a binary\xff").is_err());
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Image {
     kind: ImageKind,

@@ -91,14 +91,17 @@ impl Imported {
         }
     }
 
+    /// How long it is.
     pub fn bytes(&self) -> u64 {
         self.inner.addresses.bytes
     }
 
+    /// The first address, on the device.
     pub fn address(&self) -> u64 {
         self.inner.addresses.base
     }
 
+    /// What it was imported for.
     pub fn permission(&self) -> Permission {
         self.inner.permission
     }
@@ -266,14 +269,17 @@ pub struct Part<T> {
 }
 
 impl<T: Plain> Part<T> {
+    /// The first address, on the device.
     pub fn address(&self) -> u64 {
         self.base()
     }
 
+    /// How many elements it has.
     pub fn len(&self) -> usize {
         self.len
     }
 
+    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         false
     }

@@ -15,6 +15,14 @@ use crate::uses::Access;
 use crate::vector::DeviceVec;
 
 /// How many threads run a kernel, and in what groups.
+///
+/// ```
+/// use freehold::Grid;
+///
+/// assert_eq!(Grid::cover(1000u32, 256).blocks, [4, 1, 1]); // at least a thread for each of 1000
+/// assert_eq!(Grid::line(4, 256), Grid::cover(1024u32, 256));
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Blocks in each direction.
@@ -51,6 +59,7 @@ pub trait Argument {
     /// What the kernel receives.
     type Word: Plain;
 
+    /// The bytes that it is given.
     fn word(&self) -> Self::Word;
 
     /// The block that is used, if it is one.

@@ -152,6 +152,7 @@ impl Lent {
         self.range.start
     }
 
+    /// How much is lent.
     pub fn bytes(&self) -> usize {
         (self.range.end - self.range.start) as usize
     }

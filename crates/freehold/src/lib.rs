@@ -44,6 +44,8 @@
 //! Beside those, a call waits for the device only where its purpose needs it, and then says so: [`Stream::download`] and
 //! [`Stream::read`], those of variables, [`Lent::wait`], [`Block::release_now`], [`timeline::Recording::finish`].
 
+#![warn(missing_docs)]
+
 mod arena;
 mod block;
 mod clock;
@@ -105,7 +107,7 @@ pub use lent::Lent;
 pub use module::{Kernel, Module};
 pub use pool::Totals;
 pub use sharing::Exported;
-pub use shortage::Shortage;
+pub use shortage::{Remedy, Shortage};
 pub use stream::{Stream, Used};
 pub use uses::Access;
 pub use vector::DeviceVec;
@@ -114,4 +116,23 @@ pub use vector::DeviceVec;
 /// that one again: there is one ledger for it in a process.
 pub fn open() -> Result<Device> {
     open::device(None)
+}
+
+/// The pages of the book whose programs need nothing but this crate, which the tests compile and run.
+#[cfg(doctest)]
+mod book {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/growth.md")]
+    mod growth {}
+    #[doc = include_str!("../../../docs/images.md")]
+    mod images {}
+    #[doc = include_str!("../../../docs/opencl.md")]
+    mod opencl {}
+    #[doc = include_str!("../../../docs/ownership.md")]
+    mod ownership {}
+    #[doc = include_str!("../../../docs/release.md")]
+    mod release {}
+    #[doc = include_str!("../../../docs/rust.md")]
+    mod rust {}
 }

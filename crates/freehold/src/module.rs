@@ -14,6 +14,19 @@ use crate::later::Later;
 use crate::stream::Stream;
 
 /// A loaded image. A handle: kernels of it keep it loaded too.
+///
+/// ```
+/// use freehold::{Grid, Image};
+///
+/// let device = freehold::open()?;
+/// let stream = device.stream()?;
+/// let module = device.module(&Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+/// let count = module.kernel("count")?;
+/// stream.launch(&count, Grid::line(1, 1), ())?;
+/// assert_eq!(stream.read_variable::<u32>(&module, "counter")?, 1);
+/// module.close(); // at once: what was launched comes to its end
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Module {
     inner: Arc<Inner>,
@@ -27,6 +40,19 @@ struct Inner {
 }
 
 /// A kernel of a module, which it keeps loaded.
+///
+/// ```
+/// use freehold::{Grid, Image};
+///
+/// let device = freehold::open()?;
+/// let stream = device.stream()?;
+/// let scale = device.module(&Image::ptx(include_str!("../examples/kernels.ptx"))?)?.kernel("scale")?;
+/// assert_eq!(scale.parameters().len(), 3);
+/// let mut x = stream.upload(&[1.0f32, 2.0])?;
+/// let error = stream.launch(&scale, Grid::line(1, 2), (&mut x, 2.0f32)).expect_err("one argument is missing");
+/// assert_eq!(error.to_string(), "kernel scale takes 3 arguments, 2 were given");
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Kernel {
     pub(crate) raw: handle::Kernel,
@@ -68,6 +94,7 @@ impl Module {
         Self::load(self.inner.context.clone(), &self.inner.image)
     }
 
+    /// The context that it is loaded in.
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
@@ -129,10 +156,12 @@ impl Drop for Inner {
 }
 
 impl Kernel {
+    /// Its name in the image.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
+    /// The module that it is of.
     pub fn module(&self) -> &Module {
         &self.module
     }

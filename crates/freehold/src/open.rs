@@ -25,15 +25,20 @@ pub const VARIABLE: &str = "FREEHOLD_DEVICE";
 /// Whose driver was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
+    /// The software driver.
     Soft,
+    /// NVIDIA's.
     Cuda,
 }
 
 /// A driver and the device of it to use.
 #[derive(Clone, Debug)]
 pub struct Opened {
+    /// The driver's functions.
     pub api: Api,
+    /// The device, as that driver names it.
     pub device: CUdevice,
+    /// Whose driver it is.
     pub kind: Kind,
     /// One sentence: which device, and why this one.
     pub why: String,
@@ -51,27 +56,39 @@ impl Opened {
 
 /// Why there is no driver: a mistake in the wish, or a lack of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the sentence of a variant says what its numbers are")]
 pub enum OpenError {
+    /// The wish names no kind of device.
     #[error("{0:?} is no device: say soft, cuda, cuda:N, opencl or opencl:N")]
     UnknownDevice(String),
+    /// There is no such driver here.
     #[error("{wish} was asked for, but {absence}; the software device, soft, needs no GPU")]
     Absent { wish: String, absence: Absence },
+    /// There are fewer NVIDIA devices.
     #[error("cuda:{ordinal} was asked for, but this machine has {count} NVIDIA {}", if *.count == 1 { "device" } else { "devices" })]
     OutOfRange { ordinal: i32, count: usize },
+    /// There is no OpenCL here.
     #[error("{wish} was asked for, but {absence}; the software device, soft, needs no driver")]
     NoOpenCl { wish: String, absence: find::Absence },
+    /// There are fewer OpenCL devices.
     #[error("opencl:{ordinal} was asked for, but this machine has {count} OpenCL {}", if *.count == 1 { "device" } else { "devices" })]
     BeyondOpenCl { ordinal: usize, count: usize },
+    /// The variable that says how OpenCL's memory is had is wrong.
     #[error("{} is {said:?}, but should be svm or buffers", opencl::MEMORY_VARIABLE)]
     OpenClMemory { said: String },
+    /// An OpenCL device, for what needs a CUDA driver.
     #[error("{wish} was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N")]
     NotCuda { wish: String },
+    /// A number below 0.
     #[error("{ordinal} is no number of a device: they begin with 0")]
     NoSuchNumber { ordinal: i32 },
+    /// The driver has fewer devices.
     #[error("device {ordinal} was asked for, but the driver has {count}, and their numbers begin with 0")]
     BeyondDevices { ordinal: i32, count: i32 },
+    /// A variable of the software device is wrong.
     #[error(transparent)]
     SoftMisconfigured(#[from] ConfigError),
+    /// The software driver does not start.
     #[error("the software driver does not start: {0}; with CUDA_LOG_FILE=stderr it says why")]
     SoftRefused(CallError),
 }
@@ -79,12 +96,16 @@ pub enum OpenError {
 /// Why NVIDIA's driver cannot be used here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {
+    /// There is no library.
     #[error("libcuda.so.1 is not on this machine")]
     NoLibrary,
+    /// The library lacks what every driver has.
     #[error("libcuda.so.1 is not a CUDA driver")]
     NotADriver,
+    /// The driver is there and does not start.
     #[error("NVIDIA's driver does not start: {0}")]
     Refused(CallError),
+    /// The driver has no device.
     #[error("NVIDIA's driver has no device")]
     NoDevice,
 }
@@ -230,9 +251,11 @@ fn others_context(api: &Api, device: CUdevice) -> Result<Option<CUcontext>, Call
 /// What a program is to run on, by the same choice as [`open`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
+    /// The software device.
     Soft,
     /// NVIDIA's GPUs; with an ordinal only that one of them.
     Cuda {
+        /// The number of the device, as the driver counts them.
         ordinal: Option<i32>,
     },
 }

@@ -11,9 +11,22 @@ use crate::pool::{Pool, Totals};
 const TAGS_TOLD: usize = 5;
 
 /// What a request that was refused met.
+///
+/// ```
+/// use freehold::{Error, Remedy};
+///
+/// let device = freehold::open()?;
+/// device.set_budget(1 << 30);
+/// let Err(Error::OutOfMemory(shortage)) = device.stream()?.alloc::<u8>(2 << 30) else { panic!("it is more than the budget") };
+/// assert_eq!((shortage.wanted_bytes, shortage.remedy), (2 << 30, Remedy::RaiseBudget));
+/// println!("{shortage}"); // who has what, and what would help
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortage {
+    /// What was asked for.
     pub wanted_bytes: u64,
+    /// What the pool has.
     pub totals: Totals,
     /// What is live under each name, the most first.
     pub live_by_tag: Vec<(Arc<str>, u64)>,
@@ -21,10 +34,13 @@ pub struct Shortage {
     pub largest_bytes: u64,
     /// What the pool may have; `u64::MAX` is without limit.
     pub budget_bytes: u64,
+    /// What the driver has left.
     pub device_free_bytes: u64,
+    /// What the device has in all.
     pub device_total_bytes: u64,
     /// What neither is free nor the pool's: other processes', and what else this one has.
     pub others_bytes: u64,
+    /// What would help most cheaply.
     pub remedy: Remedy,
 }
 

@@ -23,6 +23,17 @@ const DIRECT_BYTES_MIN: usize = 1 << 20;
 
 /// A stream. It is not `Clone`; threads share it by reference. Dropped with work pending, it goes away at once: the work
 /// completes, and the memory that it uses stays.
+///
+/// ```
+/// let device = freehold::open()?;
+/// let (stream, other) = (device.stream()?, device.stream()?);
+/// let mut x = stream.upload(&[1u32; 1000])?;
+/// let mut y = other.zeros::<u32>(500)?;
+/// other.copy(&x.view(..500)?, &mut y)?; // waits for the upload, on the device
+/// stream.fill_bytes(&mut x, 0)?; // and this for the copy
+/// assert_eq!(other.download(&y)?, [1; 500]);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Stream {
     pub(crate) home: Arc<Home>,
@@ -90,10 +101,12 @@ impl Stream {
         Ok(Self { home: Arc::new(Home::new(track, context)) })
     }
 
+    /// The library's number of it, which no other stream of the process ever has.
     pub fn id(&self) -> StreamId {
         self.home.track.id
     }
 
+    /// The context that it is of.
     pub fn context(&self) -> &Context {
         &self.home.context
     }

@@ -14,7 +14,9 @@ use crate::undefined::Undefined;
 /// What a piece of work does with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
+    /// It reads.
     Read,
+    /// It writes, and may read.
     Write,
 }
 

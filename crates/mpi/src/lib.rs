@@ -74,3 +74,10 @@ pub fn library() -> String {
 pub fn probe(device: &freehold::Device) -> Result<Probe> {
     Ok(probe::ask(&device.name()?))
 }
+
+/// The page of the book whose program needs this crate, which the tests compile.
+#[cfg(doctest)]
+mod book {
+    #[doc = include_str!("../../../docs/mpi.md")]
+    mod mpi {}
+}

@@ -28,3 +28,10 @@ pub const CHUNK_BYTES_MAX: usize = 2 << 20;
 
 /// How much of one call may be on its way before the other side has read any of it.
 const WINDOW_BYTES: u32 = 8 << 20;
+
+/// The page of the book whose program needs this crate, which the tests compile.
+#[cfg(doctest)]
+mod book {
+    #[doc = include_str!("../../../docs/remote.md")]
+    mod remote {}
+}

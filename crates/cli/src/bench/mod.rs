@@ -36,24 +36,29 @@ enum What {
     /// Measure release, module close, launch, owner_of and allocation beside the driver's own calls
     ///
     /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    #[command(after_help = "Example: freehold bench release --json")]
     Release(ReleaseArguments),
     /// Measure allocation over several workloads beside cuMemAlloc and cuMemAllocAsync
     ///
     /// On OpenCL: pairs of an allocation and its release, beside clCreateBuffer, clSVMAlloc, and the pool on CUDA.
     ///
     /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    #[command(after_help = "Example: freehold bench pool --svg pool.svg")]
     Pool(pool::PoolArguments),
     /// Measure memory that goes from process to process through a broker, beside a socket and a copy
     ///
     /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    #[command(after_help = "Example: freehold bench share")]
     Share(share::ShareArguments),
     /// Measure kernels that a worker of the broker's runs, beside those that this process launches itself
     ///
     /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    #[command(after_help = "Example: freehold bench call --quick")]
     Call(call::CallArguments),
     /// Measure bytes that go to a broker elsewhere and back, over loopback, beside plain TCP
     ///
     /// Medians of one run, with the targets that they are to meet. The exit status is 0 whether they are met or missed.
+    #[command(after_help = "Example: freehold bench remote")]
     Remote(remote::RemoteArguments),
 }
 

@@ -18,16 +18,19 @@ use super::{Failure, names};
 /// How much is written at once to what is no regular file.
 const PIECE_BYTES: usize = 16 << 20;
 
+/// Above the options that every command has, behind its own.
+const HEADING: &str = "A broker elsewhere";
+
 #[derive(clap::Args)]
 pub(crate) struct Elsewhere {
     /// A broker elsewhere, as in https://host:7070; without it FREEHOLD_AT, or the broker of this machine
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, help_heading = HEADING, value_name = "URL")]
     at: Option<String>,
     /// The file with the token that broker and clients share; without it FREEHOLD_TOKEN
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = HEADING, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// A certificate, as PEM, that vouches for the broker elsewhere; without it those that this machine trusts
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = HEADING, value_name = "FILE")]
     ca: Option<PathBuf>,
 }
 

@@ -12,12 +12,13 @@ use super::{At, Failure, bytes, names};
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Keep a text of PTX under a name, when the broker's driver has compiled it
-    ///
-    /// Example: freehold module put saxpy.ptx --name blas/saxpy
+    #[command(after_help = "Example: freehold module put saxpy.ptx --name blas/saxpy")]
     Put(PutArguments),
     /// List the modules, and what their kernels take
+    #[command(after_help = "Example: freehold module ls")]
     Ls(ListArguments),
     /// Take a module's name away; workers that have loaded it keep it until they end
+    #[command(after_help = "Example: freehold module drop blas/saxpy")]
     Drop(DropArguments),
 }
 

@@ -47,7 +47,9 @@ impl BlockId {
 /// A point in a stream that can be asked whether it has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mark {
+    /// The stream.
     pub stream: StreamId,
+    /// The place among its work; the first is 1.
     pub position: u64,
 }
 
@@ -65,44 +67,62 @@ pub enum Kind {
 /// Where an owned block stands on its way to be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
+    /// Somebody has it.
     Owned,
     /// Given up by its owner while as many marks have not passed.
     Released {
+        /// How many.
         waiting_for: u32,
     },
+    /// Nobody has it, and nothing uses it.
     Free,
 }
 
 /// A block to be entered.
 #[derive(Clone, Debug)]
 pub struct Entry {
+    /// The first address.
     pub base: u64,
     /// What the owner asked for: addresses beyond are nobody's.
     pub bytes: u64,
     /// What the driver gave, at least `bytes`: no other block lies there.
     pub capacity_bytes: u64,
+    /// The context that it lives in.
     pub context: ContextId,
+    /// The stream that it was allocated in, where there was one.
     pub stream: Option<StreamId>,
     /// The process that made it; 0 of imported memory where that is not known.
     pub process: u32,
+    /// Whose it is.
     pub kind: Kind,
+    /// Its name, if it was given one.
     pub tag: Option<Arc<str>>,
+    /// The line of the program that asked for it.
     pub allocated_at: &'static Location<'static>,
 }
 
 /// Who owns a block. Of a free block: who did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
+    /// The first address.
     pub base: u64,
+    /// What the owner asked for.
     pub bytes: u64,
+    /// The context that it lives in.
     pub context: ContextId,
+    /// The stream that it was allocated in, where there was one.
     pub stream: Option<StreamId>,
     /// As of [`Entry`].
     pub process: u32,
+    /// Whose it is.
     pub kind: Kind,
+    /// Its name, if it was given one.
     pub tag: Option<Arc<str>>,
+    /// The line of the program that asked for it.
     pub allocated_at: &'static Location<'static>,
+    /// Where it stands on its way to be used again.
     pub state: State,
+    /// Which ownership this is: no other has the same.
     pub block: BlockId,
 }
 
@@ -139,12 +159,15 @@ pub enum Gone {
 /// How much memory there is in each state. Memory of others, adopted or imported, is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
+    /// Blocks that somebody has.
     pub owned_blocks: u64,
     /// What the owners asked for.
     pub owned_bytes: u64,
+    /// Blocks whose marks have not all passed.
     pub released_blocks: u64,
     /// What the owners had asked for.
     pub released_bytes: u64,
+    /// Blocks that nobody has.
     pub free_blocks: u64,
     /// What the driver gave: nobody asks for anything of a free block.
     pub free_bytes: u64,

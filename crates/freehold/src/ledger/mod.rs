@@ -38,6 +38,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
+    /// A ledger with no entry.
     pub fn new() -> Self {
         Self { records: Records::new(), map: Map::new(), traces: Traces::new(), totals: Totals::default() }
     }

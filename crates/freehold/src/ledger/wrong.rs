@@ -8,9 +8,12 @@ use super::entry::Owner;
 
 /// Why an address cannot be released. All of these are the caller's mistakes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the sentence of a variant says what its numbers are")]
 pub enum WrongRelease {
+    /// The address lies within a block.
     #[error("{offset_bytes} bytes into {of}: release the block by its first address")]
     Interior { of: Box<Owner>, offset_bytes: u64 },
+    /// The block was released before.
     #[error(
         "{}already released{}{}: release a block once",
         Span { base: *base, bytes: *bytes, offset_bytes: *offset_bytes, allocated_at },
@@ -28,12 +31,16 @@ pub enum WrongRelease {
         when: Option<Duration>,
         offset_bytes: u64,
     },
+    /// No block ever began there.
     #[error("nothing was allocated at {address:#x}: release only addresses that an allocation gave")]
     NeverAllocated { address: u64 },
+    /// Memory of others, which was entered into the ledger.
     #[error("{of} is memory of others: release it where it was allocated")]
     Adopted { of: Box<Owner> },
+    /// Memory of another process.
     #[error("{of} is imported{}: close it instead", Origin(of.process))]
     Imported { of: Box<Owner> },
+    /// The block went with its context.
     #[error(
         "{}gone with their context{}: release blocks before their context is destroyed",
         Span { base: *base, bytes: *bytes, offset_bytes: *offset_bytes, allocated_at },
@@ -57,11 +64,15 @@ pub enum WrongRelease {
 
 /// Why a span cannot be entered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the sentence of a variant says what its numbers are")]
 pub enum NotEntered {
+    /// Another entry lies there.
     #[error("{bytes} bytes at {base:#x} overlap {with}")]
     Overlap { base: u64, bytes: u64, with: Box<Owner> },
+    /// It has no bytes.
     #[error("a block of no bytes at {base:#x} has no owner")]
     Empty { base: u64 },
+    /// It ends beyond the last address.
     #[error("{bytes} bytes at {base:#x} end beyond all addresses")]
     BeyondAddresses { base: u64, bytes: u64 },
 }

@@ -12,10 +12,13 @@ use super::{nvidia, soft};
 pub struct Listed {
     /// What names it: `soft`, `cuda:0`, `opencl:0`.
     pub device: String,
+    /// What its driver calls it.
     pub name: String,
     /// Whose driver, and which.
     pub driver: String,
+    /// Its memory.
     pub memory_bytes: u64,
+    /// What it can that not all do, in words.
     pub abilities: Vec<&'static str>,
 }
 
@@ -24,6 +27,7 @@ pub struct Listed {
 pub struct Missing {
     /// `cuda`, `soft` or `opencl`.
     pub kind: &'static str,
+    /// Why, in a sentence.
     pub why: String,
 }
 

@@ -25,7 +25,9 @@ pub fn devices() -> Result<Vec<Found>, find::Absence> {
 /// An OpenCL device and its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
+    /// What OpenCL says of it.
     pub found: Found,
+    /// Its number, with GPUs first.
     pub ordinal: usize,
 }
 

@@ -430,6 +430,7 @@ impl Pool {
 /// How much memory a device's pools have, in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
+    /// Blocks that somebody has.
     pub owned_blocks: u64,
     /// What the owners asked for.
     pub owned_bytes: u64,

@@ -34,6 +34,17 @@ pub(crate) struct Timeline {
 }
 
 /// A recording that is under way. Dropped, it ends with what is known by then.
+///
+/// ```
+/// let device = freehold::open()?;
+/// let file = std::env::temp_dir().join(format!("freehold-{}.json", std::process::id()));
+/// let recording = device.record(Some(&file))?;
+/// drop(device.stream()?.zeros::<u8>(1000)?);
+/// recording.finish()?; // ui.perfetto.dev opens it
+/// assert!(std::fs::read_to_string(&file).is_ok_and(|text| text.starts_with('[')));
+/// # std::fs::remove_file(&file).expect("the file is there");
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Recording {
     core: Arc<Core>,

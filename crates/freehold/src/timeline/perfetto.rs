@@ -21,23 +21,29 @@ use serde_json::Value;
 /// file has the number of a process or of another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Thread {
+    /// The process, by a number that no other process of the file has.
     pub process: u32,
+    /// Its own number.
     pub id: u32,
 }
 
 /// Something that begins and ends and may overlap with others of its kind: the life of a block of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span<'a> {
+    /// The process, by a number that no other process of the file has.
     pub process: u32,
     /// No other span of the process has it.
     pub id: u64,
+    /// What people read.
     pub name: &'a str,
 }
 
 /// A moment of a thread: an end of an arrow, which holds on to the slice that the thread is in then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
+    /// The row.
     pub thread: Thread,
+    /// When.
     pub at: Duration,
 }
 

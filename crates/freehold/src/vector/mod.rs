@@ -21,6 +21,21 @@ use crate::uses::Access;
 /// nothing, whatever kernels run meanwhile; see [`grows_in_place`](Self::grows_in_place) for devices that cannot.
 ///
 /// Dropped, it releases its memory behind all work with it, and nothing waits for that.
+///
+/// ```
+/// use freehold::DeviceVec;
+///
+/// let device = freehold::open()?;
+/// let stream = device.stream()?;
+/// let mut x = DeviceVec::<u32>::new(&stream)?;
+/// x.extend_from_host(&stream, &[1, 2, 3])?;
+/// let address = x.address();
+/// x.resize(&stream, 1 << 20, 0)?;
+/// assert_eq!(x.address(), address);
+/// x.truncate(4);
+/// assert_eq!(x.download(&stream)?, [1, 2, 3, 0]);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct DeviceVec<T: Plain> {
     ground: Ground<T>,
@@ -79,14 +94,17 @@ impl<T: Plain> DeviceVec<T> {
         matches!(self.ground, Ground::Mapped(_))
     }
 
+    /// The first address, on the device.
     pub fn address(&self) -> u64 {
         self.whole(Access::Read).base
     }
 
+    /// How many elements it has.
     pub fn len(&self) -> usize {
         self.len
     }
 
+    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -104,6 +122,7 @@ impl<T: Plain> DeviceVec<T> {
         self.room
     }
 
+    /// The context that it lives in.
     pub fn context(&self) -> &Context {
         self.whole(Access::Read).context
     }

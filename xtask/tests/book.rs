@@ -1,0 +1,146 @@
+//! The pages of the repository hang together: links lead somewhere, the contents of the book name every page of it, and what it says that a GPU
+//! answered is what was recorded. Its programs are tests of the crates that they use.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn events(text: &str) -> impl Iterator<Item = Event<'_>> {
+    Parser::new_ext(text, Options::ENABLE_TABLES)
+}
+
+/// The pages of a folder, from the root.
+fn pages_in(folder: &str) -> impl Iterator<Item = PathBuf> {
+    let listed = fs::read_dir(root().join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
+    let names = listed.map(|entry| entry.expect("a folder is read").path());
+    names.filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+}
+
+/// All pages of the repository.
+fn pages() -> Vec<PathBuf> {
+    let crates = fs::read_dir(root().join("crates")).expect("there are crates");
+    let crates = crates.map(|entry| format!("crates/{}", entry.expect("a folder is read").file_name().display()));
+    let folders = crates.chain(["", "docs", "bench/peers"].map(str::to_owned));
+    folders.flat_map(|folder| pages_in(&folder).collect::<Vec<_>>()).collect()
+}
+
+/// Where a page's links and pictures lead, as they are written.
+fn links(text: &str) -> Vec<String> {
+    let target = |event| match event {
+        Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => Some(dest_url.into_string()),
+        _ => None,
+    };
+    events(text).filter_map(target).collect()
+}
+
+/// The anchors of a page's headings: in small letters, without punctuation, with hyphens for spaces.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let (mut found, mut heading) = (BTreeSet::new(), None::<String>);
+    for event in events(text) {
+        match (event, &mut heading) {
+            (Event::Start(Tag::Heading { .. }), _) => heading = Some(String::new()),
+            (Event::Text(words) | Event::Code(words), Some(heading)) => heading.push_str(&words),
+            (Event::End(TagEnd::Heading(_)), _) => found.extend(heading.take().map(|words| anchor(&words))),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn anchor(heading: &str) -> String {
+    let kept = heading.to_lowercase().replace(' ', "-");
+    kept.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_')).collect()
+}
+
+/// What is wrong with a link of a page, if anything is. What is elsewhere is not asked.
+fn wrong(page: &Path, link: &str) -> Option<&'static str> {
+    if link.contains("://") {
+        return None;
+    }
+    let (path, heading) = link.split_once('#').unwrap_or((link, ""));
+    let folder = page.parent().expect("a page lies in a folder");
+    let target = if path.is_empty() { page.to_owned() } else { folder.join(path) };
+    if !target.exists() {
+        return Some("there is no such file");
+    }
+    (!heading.is_empty() && !anchors(&text(&target)).contains(heading)).then_some("the page has no such heading")
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading() {
+    let pages = pages();
+    assert!(pages.len() > 20, "the pages are found: {pages:?}");
+    let mut found = Vec::new();
+    for page in &pages {
+        for link in links(&text(page)) {
+            found.extend(wrong(page, &link).map(|why| format!("{}: {link}: {why}", page.display())));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn links_that_lead_nowhere_are_found() {
+    let page = root().join("docs/README.md");
+    assert_eq!(wrong(&page, "no-such-page.md"), Some("there is no such file"));
+    assert_eq!(wrong(&page, "rust.md#no-such-heading"), Some("the page has no such heading"));
+    assert_eq!(wrong(&page, "rust.md#the-pool"), None);
+    assert_eq!(anchor("What `cuMemFree` does, and when"), "what-cumemfree-does-and-when");
+}
+
+#[test]
+fn the_contents_name_every_page_of_the_book() {
+    let contents = links(&text(&root().join("docs/README.md")));
+    for page in pages_in("docs") {
+        let name = page.file_name().expect("a page has a name").to_string_lossy().into_owned();
+        assert!(name == "README.md" || contents.contains(&name), "docs/README.md does not lead to {name}");
+    }
+}
+
+/// The rows of a page's tables, as text.
+fn rows(text: &str) -> Vec<Vec<String>> {
+    let (mut rows, mut is_cell) = (Vec::<Vec<String>>::new(), false);
+    for event in events(text) {
+        match event {
+            Event::Start(Tag::TableRow | Tag::TableHead) => rows.push(Vec::new()),
+            Event::Start(Tag::TableCell) => {
+                rows.last_mut().expect("a cell is in a row").push(String::new());
+                is_cell = true;
+            }
+            Event::End(TagEnd::TableCell) => is_cell = false,
+            Event::Text(words) | Event::Code(words) if is_cell => {
+                rows.last_mut().and_then(|row| row.last_mut()).expect("text is in a cell").push_str(&words);
+            }
+            _ => {}
+        }
+    }
+    rows
+}
+
+#[test]
+fn what_the_book_says_that_a_gpu_answered_was_recorded() {
+    let record: serde_json::Value =
+        serde_json::from_str(&text(&root().join("crates/cli/reference/h200.json"))).expect("the record is JSON");
+    let is_id = |cell: &str| {
+        cell.split('.').count() == 3 && cell.chars().all(|letter| letter == '.' || letter.is_ascii_digit())
+    };
+    let mut said = 0;
+    for page in pages_in("docs") {
+        for row in rows(&text(&page)).into_iter().filter(|row| row.first().is_some_and(|cell| is_id(cell))) {
+            let recorded = record["answers"][&row[0]].as_str();
+            assert_eq!(recorded, row.last().map(String::as_str), "{}: {}", page.display(), row[0]);
+            said += 1;
+        }
+    }
+    assert!(said >= 40, "the tables are found: {said} answers");
+}
