@@ -9,6 +9,9 @@
 // Cells along the edge of a coarse patch, and of a fine one.
 #define COARSE (TILE + 2 * STEPS)
 #define FINE (2 * TILE + 2 * STEPS)
+// So far around a tile it is looked whether it is steep; cells that are seen along an edge, with one more to hold the last against.
+#define AROUND 4
+#define SEEN (TILE + 2 * AROUND + 1)
 #define SOURCES 4
 
 // What the heat of a cell gains of its surplus beside it in a step: fine cells are half as wide.
@@ -26,15 +29,29 @@ struct Frame {
 // No heat leaves the domain: beyond its edge lies its mirror image.
 __device__ int mirrored(int at, int size) { return at < 0 ? -1 - at : at >= size ? 2 * size - 1 - at : at; }
 
-// A cell as an epoch begins: discs are hot.
-__device__ float cell(const float *in, const Frame &frame, int x, int y) {
+// Whether a disc may reach a tile or what lies around it: most tiles need not ask for each cell.
+__device__ bool reached(const Frame &frame, int left, int top) {
+    bool is_near = false;
+#pragma unroll
+    for (int k = 0; k < SOURCES; k++) {
+        int far = frame.radius[k] + STEPS;
+        is_near |= frame.x[k] >= left - far && frame.x[k] < left + TILE + far && frame.y[k] >= top - far &&
+                   frame.y[k] < top + TILE + far;
+    }
+    return is_near;
+}
+
+// A cell as an epoch begins: discs are hot, where the tile is near one.
+__device__ float cell(const float *in, const Frame &frame, bool is_near, int x, int y) {
     x = mirrored(x, frame.size);
     y = mirrored(y, frame.size);
     bool is_hot = false;
+    if (is_near) {
 #pragma unroll
-    for (int k = 0; k < SOURCES; k++) {
-        int across = x - frame.x[k], down = y - frame.y[k];
-        is_hot |= across * across + down * down <= frame.radius[k] * frame.radius[k];
+        for (int k = 0; k < SOURCES; k++) {
+            int across = x - frame.x[k], down = y - frame.y[k];
+            is_hot |= across * across + down * down <= frame.radius[k] * frame.radius[k];
+        }
     }
     return is_hot ? 1.0f : in[(long long)(y - frame.in_row) * frame.size + x];
 }
@@ -70,14 +87,18 @@ extern "C" __global__ void begin(float *out, int size, int row, int rows, unsign
 
 // Whether tiles are steep, themselves or a few cells around them. A block for each tile, from `first` on.
 extern "C" __global__ void flag(unsigned *flags, const float *in, unsigned first, Frame frame) {
+    __shared__ float patch[SEEN * SEEN];
     unsigned tile = first + blockIdx.x;
     int left = tile % (frame.size / TILE) * TILE, top = tile / (frame.size / TILE) * TILE;
+    bool is_near = reached(frame, left, top);
+    for (int at = threadIdx.x; at < SEEN * SEEN; at += blockDim.x)
+        patch[at] = cell(in, frame, is_near, left - AROUND + at % SEEN, top - AROUND + at / SEEN);
+    __syncthreads();
     int is_steep = 0;
-    for (int y = threadIdx.x / 40; y < 40; y += blockDim.x / 40) {
-        int cx = left - 4 + threadIdx.x % 40, cy = top - 4 + y;
-        float here = cell(in, frame, cx, cy);
-        is_steep |= fabsf(__fsub_rn(cell(in, frame, cx + 1, cy), here)) > STEEP;
-        is_steep |= fabsf(__fsub_rn(cell(in, frame, cx, cy + 1), here)) > STEEP;
+    for (int at = threadIdx.x; at < SEEN * (SEEN - 1); at += blockDim.x) {
+        if (at % SEEN == SEEN - 1) continue;
+        is_steep |= fabsf(__fsub_rn(patch[at + 1], patch[at])) > STEEP;
+        is_steep |= fabsf(__fsub_rn(patch[at + SEEN], patch[at])) > STEEP;
     }
     is_steep = __syncthreads_or(is_steep);
     if (threadIdx.x == 0) flags[blockIdx.x] = is_steep;
@@ -89,8 +110,9 @@ extern "C" __global__ void coarse(float *out, const float *in, const unsigned *t
     unsigned tile = tiles[blockIdx.x];
     int left = tile % (frame.size / TILE) * TILE, top = tile / (frame.size / TILE) * TILE;
     int x = threadIdx.x % COARSE, first = threadIdx.x / COARSE, rows = blockDim.x / COARSE, from = 0;
+    bool is_near = reached(frame, left, top);
     for (int y = first; y < COARSE; y += rows)
-        patch[0][y * COARSE + x] = cell(in, frame, left - STEPS + x, top - STEPS + y);
+        patch[0][y * COARSE + x] = cell(in, frame, is_near, left - STEPS + x, top - STEPS + y);
     for (int done = 1; done <= frame.steps; done++, from ^= 1) {
         __syncthreads();
         // What the edge does not know creeps in by a cell with each step.
@@ -114,11 +136,12 @@ extern "C" __global__ void prolong(float *fine, const float *in, const unsigned 
     int left = tile % (frame.size / TILE) * TILE, top = tile / (frame.size / TILE) * TILE;
     float *patch = fine + (long long)blockIdx.x * FINE * FINE;
     int x = threadIdx.x % (FINE / 2);
+    bool is_near = reached(frame, left, top);
     for (int y = threadIdx.x / (FINE / 2); y < FINE / 2; y += blockDim.x / (FINE / 2)) {
         int cx = left - STEPS / 2 + x, cy = top - STEPS / 2 + y;
-        float here = cell(in, frame, cx, cy);
-        float across = slope(cell(in, frame, cx - 1, cy), here, cell(in, frame, cx + 1, cy));
-        float down = slope(cell(in, frame, cx, cy - 1), here, cell(in, frame, cx, cy + 1));
+        float here = cell(in, frame, is_near, cx, cy);
+        float across = slope(cell(in, frame, is_near, cx - 1, cy), here, cell(in, frame, is_near, cx + 1, cy));
+        float down = slope(cell(in, frame, is_near, cx, cy - 1), here, cell(in, frame, is_near, cx, cy + 1));
         float upper = __fmaf_rn(-0.25f, down, here), lower = __fmaf_rn(0.25f, down, here);
         float *at = &patch[2 * y * FINE + 2 * x];
         at[0] = __fmaf_rn(-0.25f, across, upper);

@@ -94,7 +94,9 @@ impl Arguments {
     }
 
     fn plan(&self) -> Plan {
-        Plan { size: self.size, steps: self.steps, workers: self.workers, seed: self.seed }
+        // A gate has one worker for one client.
+        let workers = if self.remote { 1 } else { self.workers };
+        Plan { size: self.size, steps: self.steps, workers, seed: self.seed }
     }
 
     /// Ranks are as many as mpirun says, and none is killed.
