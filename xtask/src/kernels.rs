@@ -1,4 +1,4 @@
-//! `cargo xtask kernels`: the PTX of the test data, made from its sources by NVIDIA's compilers and by Numba, which pip
+//! `cargo xtask kernels`: the PTX of the test data and of the example, made from its sources by NVIDIA's compilers and by Numba, which pip
 //! brings; and the step of `cargo xtask test` in which ptxas accepts it all.
 
 use std::ffi::OsStr;
@@ -73,7 +73,7 @@ pub(crate) fn make(aim: Aim) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Has ptxas look at all PTX of the test data. Without pip, or a network for it, nothing is looked at.
+/// Has ptxas look at all of this PTX. Without pip, or a network for it, nothing is looked at.
 pub(crate) fn assemble() -> Result<(), Failure> {
     let (old, new) = (install(&PTXAS_12)?, install(&PTXAS_13)?);
     let (old, new) = (assembler(&old)?, assembler(&new)?);
@@ -86,15 +86,19 @@ pub(crate) fn assemble() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The files of the test data whose names end so.
+/// Where kernels lie: those of the test data, and those of the example.
+const FOLDERS: [&str; 2] = ["crates/softcuda/tests/kernels", "examples/mesh/kernels"];
+
+/// The files with kernels whose names end so.
 fn files(extensions: &[&str]) -> Result<Vec<PathBuf>, Failure> {
-    let folder = root().join("crates/softcuda/tests/kernels");
-    let told = |error: std::io::Error| format!("{} cannot be read: {error}", folder.display());
     let mut found = Vec::new();
-    for entry in fs::read_dir(&folder).map_err(told)? {
-        let path = entry.map_err(told)?.path();
-        if path.extension().and_then(OsStr::to_str).is_some_and(|extension| extensions.contains(&extension)) {
-            found.push(path);
+    for folder in FOLDERS.map(|folder| root().join(folder)) {
+        let told = |error: std::io::Error| format!("{} cannot be read: {error}", folder.display());
+        for entry in fs::read_dir(&folder).map_err(told)? {
+            let path = entry.map_err(told)?.path();
+            if path.extension().and_then(OsStr::to_str).is_some_and(|extension| extensions.contains(&extension)) {
+                found.push(path);
+            }
         }
     }
     found.sort_unstable();

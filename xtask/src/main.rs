@@ -44,7 +44,7 @@ enum Task {
         #[arg(default_value = "bundle")]
         folder: std::path::PathBuf,
     },
-    /// Make the PTX of the test data anew from its sources, with compilers that pip brings
+    /// Make the PTX of the test data and of the example anew from its sources, with compilers that pip brings
     Kernels {
         /// Only say what would change
         #[arg(long)]

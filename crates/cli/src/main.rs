@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 mod allocator;
 mod bench;
 mod broker;
+mod demo;
 mod devices;
 mod lab;
 mod manual;
@@ -58,6 +59,13 @@ enum Command {
     /// other processes too.
     #[command(after_help = "Example: freehold replay snapshot.pickle --svg memory.svg")]
     Replay(replay::Arguments),
+    /// Compute heat on a mesh that refines itself, in several processes
+    ///
+    /// A parent publishes the domain at a broker that it starts; workers lease it where it lies and refine their own rows. One of them
+    /// is killed on purpose. The field is the same to the last bit for any number of workers, with the kill and without, on a GPU and
+    /// on the software device.
+    #[command(after_help = "Example: freehold demo --size 512 --workers 4")]
+    Demo(demo::Arguments),
     /// Say which path device memory takes through MPI, and measure it
     ///
     /// Starts the program freehold-mpi, which is built apart, on a machine that has MPI.
@@ -111,6 +119,9 @@ enum Command {
     /// Be the other process of `bench share`
     #[command(hide = true)]
     SharePartner(bench::share::partner::Arguments),
+    /// Be a worker of `demo`
+    #[command(hide = true)]
+    DemoWorker(demo::WorkerArguments),
     /// Be one of the processes of a broker
     #[command(hide = true)]
     Part(broker::serve::PartArguments),
@@ -128,16 +139,12 @@ enum Command {
 impl Command {
     /// Whether it works on a broker elsewhere too.
     fn reaches_elsewhere(&self) -> bool {
-        matches!(
-            self,
-            Self::Put(_)
-                | Self::Get(_)
-                | Self::Ls(_)
-                | Self::Drop(_)
-                | Self::Totals(_)
-                | Self::Module(_)
-                | Self::Call(_)
-        )
+        match self {
+            Self::Put(_) | Self::Get(_) | Self::Ls(_) | Self::Drop(_) => true,
+            Self::Totals(_) | Self::Module(_) | Self::Call(_) => true,
+            Self::Demo(arguments) => arguments.is_remote(),
+            _ => false,
+        }
     }
 
     /// Whether it speaks to a broker, and to one of this machine alone.
@@ -151,7 +158,7 @@ fn main() -> ExitCode {
     let is_meant = if command.speaks_here() { elsewhere.is_meant() } else { elsewhere.is_said() };
     if is_meant && !command.reaches_elsewhere() {
         eprintln!(
-            "error: this command works on its own machine alone: say it there, or without --at and FREEHOLD_AT; put, get, ls, drop, totals, module and call work elsewhere"
+            "error: this command works on its own machine alone: say it there, or without --at and FREEHOLD_AT; put, get, ls, drop, totals, module, call and demo --remote work elsewhere"
         );
         return ExitCode::from(2);
     }
@@ -161,6 +168,8 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments, &elsewhere),
+        Command::DemoWorker(arguments) => demo::worker(&arguments),
         Command::Mpi(arguments) => mpi::run(&arguments),
         Command::Serve(arguments) => broker::serve::run(&arguments, &elsewhere),
         Command::Stop(arguments) => broker::stop::run(&arguments),

@@ -29,12 +29,16 @@ enum MpiError {
     Program { program: PathBuf, source: io::Error },
 }
 
-/// Comes back only where the program could not be started.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    become_it(&arguments.words)
+}
+
+/// Becomes the program with these words. Comes back only where it could not be started.
+pub(crate) fn become_it(words: &[OsString]) -> ExitCode {
     let error = match program() {
         None => MpiError::NotBuilt,
         Some(program) => {
-            let source = Command::new(&program).args(&arguments.words).exec();
+            let source = Command::new(&program).args(words).exec();
             MpiError::Program { program, source }
         }
     };

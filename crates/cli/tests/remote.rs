@@ -142,7 +142,7 @@ fn who_is_not_let_in_is_told_what_to_do() {
 #[test]
 fn commands_of_one_machine_are_refused_elsewhere_however_that_was_said() {
     let alone = "error: this command works on its own machine alone: say it there, or without --at and FREEHOLD_AT; \
-                 put, get, ls, drop, totals, module and call work elsewhere\n";
+                 put, get, ls, drop, totals, module, call and demo --remote work elsewhere\n";
     let folder = std::env::temp_dir();
     let run = |words: &[&str], variable: &str| {
         let mut command = command(&folder, "nobody");

@@ -1,10 +1,9 @@
 //! `freehold bench remote`: bytes that go up to a gate and come down, over loopback, beside plain TCP and plain gRPC of the same bytes
 //! in one run; and single calls. It starts a broker and a gate of its own.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use anstyle::Style;
@@ -15,6 +14,7 @@ use serde::Serialize;
 
 use super::report::{judged, line, time, widths};
 use super::{BenchError, Result};
+use crate::broker::own::Own;
 use crate::lab::table::Look;
 
 /// Only this run knows it, and only this machine is served.
@@ -101,7 +101,7 @@ pub(super) fn run(arguments: &RemoteArguments) -> Result<String> {
     let (gib_per_s, of_tcp, of_tcp_many, met) = (None, None, None, None);
     let single = |id, what, median_ns| Row { id, what, median_ns, gib_per_s, of_tcp, of_tcp_many, met };
     let report = Report {
-        device: scene.device.clone(),
+        device: scene.broker.device.clone(),
         processors: std::thread::available_parallelism().map_or(1, usize::from),
         bytes: bytes as u64,
         tls: arguments.tls.is_some(),
@@ -170,39 +170,23 @@ fn plain(times: usize, from: &[u8], to: &mut [u8]) -> Result<[f64; 2]> {
 
 /// A broker and a gate, which end with this.
 struct Scene {
-    folder: PathBuf,
-    serve: Child,
-    url: String,
+    broker: Own,
     token: String,
-    device: String,
 }
 
 impl Scene {
     fn new(arguments: &RemoteArguments, memory_bytes: u64) -> Result<Self> {
-        let folder = std::env::temp_dir().join(format!("freehold-remote-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|error| failed("a folder for the socket", error))?;
         let mut random = [0; TOKEN_BYTES];
         let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random));
         read.map_err(|error| failed("/dev/urandom", error))?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let program = std::env::current_exe().map_err(|error| failed("this program", error))?;
-        let mut command = Command::new(program);
-        command.args(["serve", "--memory", &memory_bytes.to_string(), "--listen", "127.0.0.1:0", "--socket"]);
-        command.arg(folder.join("broker")).env("FREEHOLD_TOKEN", &token).stdout(Stdio::piped());
-        if let Some(device) = &arguments.device {
-            command.args(["--device", device]);
-        }
-        if let Some(tls) = &arguments.tls {
-            command.arg("--tls").args(tls);
-        }
-        let mut serve = command.spawn().map_err(|error| failed("a broker", error))?;
-        let output = serve.stdout.take().expect("it is piped");
-        let said: Vec<String> = BufReader::new(output).lines().map_while(std::result::Result::ok).take(3).collect();
-        let url = said.get(2).and_then(|line| line.strip_prefix("clients elsewhere find it at "));
-        let Some(url) = url.map(|url| url.replace("127.0.0.1", "localhost")) else {
-            return Err(failed("a broker", "it did not start: what it says above is why"));
-        };
-        Ok(Self { folder, serve, url, token, device: said[0].clone() })
+        let broker = Own::start(&memory_bytes.to_string(), arguments.device.as_deref(), |serve| {
+            serve.args(["--listen", "127.0.0.1:0"]).env("FREEHOLD_TOKEN", &token);
+            if let Some(tls) = &arguments.tls {
+                serve.arg("--tls").args(tls);
+            }
+        });
+        Ok(Self { broker: broker.map_err(|error| failed("a broker", error))?, token })
     }
 
     fn connect(&self, arguments: &RemoteArguments) -> Result<Remote> {
@@ -211,17 +195,8 @@ impl Scene {
             Some([certificate, _]) => Some(std::fs::read(certificate).map_err(|error| failed("--tls", error))?),
             _ => None,
         };
-        Remote::connect(&self.url, &token, ca.as_deref()).map_err(|error| failed("the gate", error))
-    }
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        let keeper = rustix::process::Pid::from_child(&self.serve);
-        // The keeper ends its broker. Where it is gone, so is that.
-        let _ = rustix::process::kill_process(keeper, rustix::process::Signal::TERM);
-        let _ = self.serve.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
+        let url = self.broker.url.as_deref().expect("it was told to listen");
+        Remote::connect(url, &token, ca.as_deref()).map_err(|error| failed("the gate", error))
     }
 }
 

@@ -50,7 +50,7 @@ impl Elsewhere {
     }
 
     /// The connection, if the broker is elsewhere.
-    pub(super) fn connect(&self) -> Result<Option<Remote>, Failure> {
+    pub(crate) fn connect(&self) -> Result<Option<Remote>, Failure> {
         let Some(url) = self.url() else { return Ok(None) };
         let ca = self.ca.as_deref().map(read).transpose()?;
         Ok(Some(Remote::connect(&url, &self.token()?, ca.as_deref())?))

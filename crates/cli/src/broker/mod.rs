@@ -6,6 +6,7 @@ pub(crate) mod elsewhere;
 pub(crate) mod gate;
 pub(crate) mod modules;
 pub(crate) mod names;
+pub(crate) mod own;
 pub(crate) mod serve;
 pub(crate) mod stop;
 pub(crate) mod top;
@@ -85,7 +86,7 @@ impl Failure {
 }
 
 /// Writes a line to standard output. Who has stopped to listen, as `head` does, has heard enough.
-fn say(text: impl std::fmt::Display) -> Result<(), Failure> {
+pub(crate) fn say(text: impl std::fmt::Display) -> Result<(), Failure> {
     let written = writeln!(std::io::stdout(), "{text}");
     match written {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

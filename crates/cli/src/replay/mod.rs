@@ -10,7 +10,7 @@ mod log;
 mod pickle;
 mod picture;
 mod play;
-mod report;
+pub(crate) mod report;
 mod rmm;
 mod snapshot;
 mod timeline;

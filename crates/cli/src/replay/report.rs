@@ -141,7 +141,7 @@ pub(super) fn size(bytes: u64) -> String {
 }
 
 /// The largest unit that so many bytes fill, and its name.
-pub(super) fn unit(bytes: u64) -> (f64, &'static str) {
+pub(crate) fn unit(bytes: u64) -> (f64, &'static str) {
     match bytes {
         0..1024 => (1.0, "bytes"),
         1024..0x10_0000 => (1024.0, "KiB"),

@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use freehold_broker::wire::Id;
 
 use super::{BenchError, Result};
+use crate::broker::own::Own;
 use crate::lab::table::Look;
 
 #[derive(clap::Args)]
@@ -53,8 +54,7 @@ pub(super) fn run(arguments: &ShareArguments) -> Result<String> {
 
 /// A broker of its own, in a folder of its own.
 pub(super) struct Scene {
-    folder: PathBuf,
-    serve: Child,
+    broker: Own,
     device: Option<String>,
 }
 
@@ -65,20 +65,11 @@ pub(super) fn failed(what: &str, error: impl std::fmt::Display) -> BenchError {
 impl Scene {
     /// With a broker that sleeps after so many microseconds without a request.
     pub(super) fn new(device: Option<&str>, spin: &str) -> Result<Self> {
-        let folder = std::env::temp_dir().join(format!("freehold-bench-{}-{spin}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|error| failed("a folder for the socket", error))?;
-        let mut command = Self::program()?;
-        command.args(["serve", "--memory", "4GiB", "--spin", spin, "--socket"]).arg(folder.join("broker"));
-        if let Some(device) = device {
-            command.args(["--device", device]);
-        }
-        let mut serve = command.stdout(Stdio::piped()).spawn().map_err(|error| failed("a broker", error))?;
-        let output = serve.stdout.take().expect("it is piped");
-        let ready = BufReader::new(output).lines().map_while(std::result::Result::ok);
-        if !ready.take(3).any(|line| line.starts_with("a broker of")) {
-            return Err(failed("a broker", "it did not start: what it says above is why"));
-        }
-        Ok(Self { folder, serve, device: device.map(str::to_owned) })
+        let broker = Own::start("4GiB", device, |serve| {
+            serve.args(["--spin", spin]);
+        });
+        let broker = broker.map_err(|error| failed("a broker", error))?;
+        Ok(Self { broker, device: device.map(str::to_owned) })
     }
 
     fn program() -> Result<Command> {
@@ -86,7 +77,7 @@ impl Scene {
     }
 
     pub(super) fn socket(&self) -> PathBuf {
-        self.folder.join("broker")
+        self.broker.socket()
     }
 
     /// Starts the other process, which gives everything to `to`: it, and who it is at the broker.
@@ -103,16 +94,6 @@ impl Scene {
         BufReader::new(output).read_line(&mut line).map_err(|error| failed("the other process", error))?;
         let tenant = line.trim_end().parse().map_err(|_| failed("the other process", "it did not say who it is"))?;
         Ok((Partner(child), Id(tenant)))
-    }
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        let keeper = rustix::process::Pid::from_child(&self.serve);
-        // The keeper ends its broker. Where it is gone, so is that.
-        let _ = rustix::process::kill_process(keeper, rustix::process::Signal::TERM);
-        let _ = self.serve.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -1,0 +1,221 @@
+//! `freehold demo`: the solver of `examples/mesh`, in processes of this program, with a broker of its own.
+
+mod figures;
+mod picture;
+mod timeline;
+mod trace;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, IsTerminal, Read};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use freehold::{Device, open};
+use freehold_broker::Gpu;
+use freehold_mesh::parent::Run;
+use freehold_mesh::plan::Plan;
+use freehold_mesh::worker::Task;
+use freehold_mesh::{anywhere, digest};
+use freehold_remote::{Remote, Token};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use self::figures::{Figures, Files};
+use crate::broker::elsewhere::Elsewhere;
+use crate::broker::own::Own;
+use crate::broker::{Failure, end, say};
+use crate::mpi;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Coarse cells along the edge of the domain: a multiple of 32
+    #[arg(long, value_name = "CELLS", default_value_t = 256)]
+    size: u32,
+    /// Steps of time
+    #[arg(long, value_name = "COUNT", default_value_t = 240)]
+    steps: u32,
+    /// Processes that share the domain
+    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    workers: u32,
+    /// The heat at the beginning, where hot discs move, and who is killed
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// The folder for field.png, memory.svg and trace.json
+    #[arg(long, value_name = "FOLDER", default_value = "freehold-demo")]
+    out: PathBuf,
+    /// Kill no worker
+    #[arg(long)]
+    no_kill: bool,
+    /// Compute through a broker elsewhere instead, by remote kernels: a gate of this machine's, or the one that --at names
+    #[arg(long, conflicts_with = "mpi")]
+    remote: bool,
+    /// Compute as ranks of MPI instead, started by mpirun; the ranks are the workers
+    #[arg(long)]
+    mpi: bool,
+    /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
+    #[arg(long)]
+    device: Option<String>,
+    /// Print one JSON object, with times in nanoseconds
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a worker has to know.
+#[derive(clap::Args)]
+pub(crate) struct WorkerArguments {
+    task: String,
+}
+
+pub(crate) fn run(arguments: &Arguments, elsewhere: &Elsewhere) -> ExitCode {
+    if arguments.mpi {
+        return mpi::become_it(&arguments.words_for_ranks());
+    }
+    end(demo(arguments, elsewhere))
+}
+
+/// Is a worker.
+pub(crate) fn worker(arguments: &WorkerArguments) -> ExitCode {
+    let Some(task) = Task::parse(&arguments.task) else {
+        eprintln!("error: the demo starts its workers itself: say `freehold demo`");
+        return ExitCode::from(2);
+    };
+    end(task.run(io::stdin().as_fd(), io::stdout()).map_err(failed))
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::Failed(error.to_string())
+}
+
+impl Arguments {
+    pub(crate) fn is_remote(&self) -> bool {
+        self.remote
+    }
+
+    fn plan(&self) -> Plan {
+        // A gate has one worker for one client.
+        let workers = if self.remote { 1 } else { self.workers };
+        Plan { size: self.size, steps: self.steps, workers, seed: self.seed }
+    }
+
+    /// Ranks are as many as mpirun says, and none is killed.
+    fn words_for_ranks(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec!["demo".into()];
+        for (name, number) in [("size", u64::from(self.size)), ("steps", self.steps.into()), ("seed", self.seed)] {
+            words.push(format!("--{name}={number}").into());
+        }
+        words.extend(self.device.iter().map(|device| format!("--device={device}").into()));
+        words.extend(self.json.then(|| "--json".into()));
+        words
+    }
+}
+
+fn demo(arguments: &Arguments, place: &Elsewhere) -> Result<(), Failure> {
+    let plan = arguments.plan();
+    plan.check().map_err(|error| Failure::Wrong(error.to_string()))?;
+    fs::create_dir_all(&arguments.out)
+        .map_err(|error| Failure::Wrong(format!("--out {}: {error}", arguments.out.display())))?;
+    let device = open::device(arguments.device.as_deref()).map_err(|error| match error {
+        freehold::Error::Open(_) => Failure::Wrong(error.to_string()),
+        error => error.into(),
+    })?;
+    let figures = if arguments.remote { elsewhere(arguments, place, &device)? } else { here(arguments, &device)? };
+    if arguments.json {
+        say(serde_json::to_string(&figures).expect("figures are numbers and text"))?;
+    } else {
+        say(figures.text().trim_end())?;
+    }
+    if figures.same { Ok(()) } else { Err(failed("the field differs from that of an undisturbed process")) }
+}
+
+/// In several processes of this machine.
+fn here(arguments: &Arguments, device: &Device) -> Result<Figures, Failure> {
+    let plan = arguments.plan();
+    // Two generations, each of whole pages.
+    let memory_bytes = 2 * (4 * plan.cells() as u64).next_multiple_of(2 << 20) + (4 << 20);
+    let device_name = arguments.device.as_deref();
+    let own = Own::start(&memory_bytes.to_string(), device_name, |_| {}).map_err(failed)?;
+    let program = std::env::current_exe().map_err(failed)?;
+    let (socket, kills, traces) = (own.socket(), !arguments.no_kill, Some(own.folder()));
+    let run = Run { plan: &plan, device, device_name, socket: &socket, name: "mesh", kills, traces };
+    let command = |task: &Task| {
+        let mut command = Command::new(&program);
+        command.arg("demo-worker").arg(task.word());
+        command
+    };
+    let bar = bar(u64::from(plan.epochs()) * u64::from(plan.workers), "workers compute");
+    let outcome = run.run(command, |done| bar.set_position(done)).map_err(failed)?;
+    bar.finish_and_clear();
+    let merged = trace::merge(own.folder(), &outcome.notes).map_err(failed)?;
+    drop(own);
+    let same = same(device, &plan, &outcome.field)?;
+    let files = Files::within(&arguments.out);
+    write(&files.field, &picture::png(&plan, &outcome.field, &outcome.refined).map_err(failed)?)?;
+    if let Some(path) = &files.memory {
+        write(path, timeline::svg(&plan, &outcome).map_err(failed)?.as_bytes())?;
+    }
+    if let Some(path) = &files.trace {
+        write(path, merged.text.as_bytes())?;
+    }
+    Figures::of(&device.name()?, &plan, &outcome, &merged, same, files).ok_or_else(|| failed("no worker told anything"))
+}
+
+/// Through a gate: the kernels run there, and the field comes back.
+fn elsewhere(arguments: &Arguments, place: &Elsewhere, device: &Device) -> Result<Figures, Failure> {
+    let plan = arguments.plan();
+    let (_own, remote) = match place.connect()? {
+        Some(remote) => (None, remote),
+        None => {
+            let (own, remote) = gate(arguments, &plan)?;
+            (Some(own), remote)
+        }
+    };
+    let bar = bar(plan.epochs().into(), "kernels run elsewhere");
+    let began = Instant::now();
+    let field = anywhere::solve(&remote.gpu(), &plan, |done| bar.set_position(done.into())).map_err(failed)?;
+    let took_ns = began.elapsed().as_nanos() as u64;
+    bar.finish_and_clear();
+    let same = same(device, &plan, &field)?;
+    let path = arguments.out.join("field.png");
+    write(&path, &picture::png(&plan, &field, &[]).map_err(failed)?)?;
+    Ok(Figures::elsewhere(format!("{}, through a gate", device.name()?), &plan, &field, same, took_ns, path))
+}
+
+/// A broker and a gate of this command's own, which nobody else has the token of.
+fn gate(arguments: &Arguments, plan: &Plan) -> Result<(Own, Remote), Failure> {
+    let mut random = [0; 16];
+    fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random)).map_err(failed)?;
+    let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let memory = anywhere::memory_bytes(plan).to_string();
+    let own = Own::start(&memory, arguments.device.as_deref(), |serve| {
+        serve.args(["--listen", "127.0.0.1:0"]).env("FREEHOLD_TOKEN", &token);
+    });
+    let own = own.map_err(failed)?;
+    let url = own.url.as_deref().expect("it was told to listen");
+    let remote = Remote::connect(url, &Token::parse(&token).expect("it was made so"), None)?;
+    Ok((own, remote))
+}
+
+/// Whether one process alone, undisturbed, comes to the same bits.
+fn same(device: &Device, plan: &Plan, field: &[f32]) -> Result<bool, Failure> {
+    let bar = bar(plan.epochs().into(), "one process computes the same, undisturbed");
+    let gpu = Gpu::on(device).map_err(failed)?;
+    let alone = anywhere::solve(&gpu, plan, |done| bar.set_position(done.into())).map_err(failed)?;
+    bar.finish_and_clear();
+    Ok(digest(&alone) == digest(field))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    fs::write(path, bytes).map_err(|error| Failure::Wrong(format!("{}: {error}", path.display())))
+}
+
+/// For whoever looks on: on standard error where that is a terminal, and nothing elsewhere.
+fn bar(count: u64, what: &'static str) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} epochs, {elapsed}");
+    let bar = ProgressBar::with_draw_target(Some(count), ProgressDrawTarget::stderr());
+    bar.with_style(style.expect("the template is well formed")).with_message(what)
+}

@@ -1,0 +1,74 @@
+//! The field as a picture: the hotter the brighter, and around refined tiles a line.
+
+use freehold_mesh::plan::{Plan, TILE};
+
+/// Along the edge, at the most; a smaller field has as many pixels for each cell as fit.
+const PIXELS_MAX: u32 = 1024;
+
+/// From cold to hot.
+const COLOURS: [[f32; 3]; 6] = [
+    [8.0, 8.0, 24.0],
+    [60.0, 15.0, 110.0],
+    [165.0, 40.0, 95.0],
+    [235.0, 105.0, 40.0],
+    [250.0, 195.0, 60.0],
+    [255.0, 255.0, 225.0],
+];
+
+/// What is beyond the last cell of a refined tile.
+const LINE: [u8; 3] = [70, 105, 125];
+
+pub(super) fn png(plan: &Plan, field: &[f32], refined: &[bool]) -> Result<Vec<u8>, png::EncodingError> {
+    // So many pixels for a cell, or so many cells for a pixel.
+    let (scale, stride) = ((PIXELS_MAX / plan.size).max(1), plan.size.div_ceil(PIXELS_MAX));
+    let edge = plan.size / stride * scale;
+    let mut pixels = Vec::with_capacity((edge * edge * 3) as usize);
+    for at in 0..edge * edge {
+        let (x, y) = (at % edge / scale * stride, at / edge / scale * stride);
+        let is_refined = |x: u32, y: u32| refined.get((y / TILE * plan.tile_rows() + x / TILE) as usize) == Some(&true);
+        let is_edge = (x % TILE < stride && at % edge % scale == 0) || (y % TILE < stride && at / edge % scale == 0);
+        let colour = match is_edge && is_refined(x, y) {
+            true => LINE,
+            false => heat(field[(y * plan.size + x) as usize]),
+        };
+        pixels.extend(colour);
+    }
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, edge, edge);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.write_header()?.write_image_data(&pixels)?;
+    Ok(file)
+}
+
+fn heat(cell: f32) -> [u8; 3] {
+    // Roots show what little heat has come far.
+    let at = cell.clamp(0.0, 1.0).sqrt() * (COLOURS.len() - 1) as f32;
+    let below = (at as usize).min(COLOURS.len() - 2);
+    let part = at - below as f32;
+    [0, 1, 2].map(|channel| {
+        let (from, to) = (COLOURS[below][channel], COLOURS[below + 1][channel]);
+        (from + (to - from) * part) as u8
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cold_is_dark_and_hot_is_bright() {
+        assert_eq!([0.0, 1.0].map(heat), [[8, 8, 24], [255, 255, 225]]);
+    }
+
+    #[test]
+    fn refined_tiles_have_a_line_and_others_none() {
+        let plan = Plan { size: 1024, steps: 1, workers: 1, seed: 1 };
+        let mut refined = vec![false; plan.tiles() as usize];
+        refined[1] = true;
+        let file = png(&plan, &vec![0.0; plan.cells()], &refined).expect("it is drawn");
+        let mut reader = png::Decoder::new(std::io::Cursor::new(file)).read_info().expect("it is a picture");
+        let mut pixels = vec![0; 1024 * 1024 * 3];
+        reader.next_frame(&mut pixels).expect("it has pixels");
+        assert_eq!((&pixels[..3], &pixels[32 * 3..][..3]), (&[8, 8, 24][..], &LINE[..]));
+    }
+}

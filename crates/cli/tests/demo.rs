@@ -1,0 +1,98 @@
+//! `freehold demo` as a person meets it: the field, what is written of it, and what it says to bad input. That fields of any number of
+//! workers are the same for many seeds is held in `examples/mesh`.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use common::binary;
+use serde_json::Value;
+
+/// A folder of this test's own, which goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("freehold-demo-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder for the test");
+        Self(path)
+    }
+
+    /// The demo on a software machine of the test's own.
+    fn demo(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(binary());
+        command.arg("demo").args(words).arg("--out").arg(self.0.join("out"));
+        command.env("FREEHOLD_DEVICE", "soft").env("FREEHOLD_SOFT_MACHINE", self.0.file_name().expect("it has a name"));
+        command.stdin(Stdio::null()).output().expect("the binary starts")
+    }
+
+    fn figures(&self, words: &[&str]) -> Value {
+        let output = self.demo(words);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("one JSON object")
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.0.join("out").join(name)).expect("the demo wrote it")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).expect("the test's folder goes");
+    }
+}
+
+const SMALL: [&str; 7] = ["--size", "96", "--steps", "60", "--seed", "5", "--json"];
+
+#[test]
+fn a_killed_worker_changes_no_bit_and_is_seen_in_both_pictures() {
+    let folder = Folder::new("kill");
+    let figures = folder.figures(&[&SMALL[..], &["--workers", "3"]].concat());
+    assert_eq!((&figures["same"], &figures["workers"]), (&Value::from(true), &Value::from(3)));
+    let killed = figures["killed"]["worker"].as_u64().expect("one was killed");
+    assert!(figures["killed"]["epoch"].as_u64().expect("in an epoch") >= 4, "{figures}");
+    let [live, reserved] = ["peak_live_bytes", "peak_reserved_bytes"].map(|name| figures[name].as_u64().expect(name));
+    // Two generations of 36 KiB at least, and never more live than reserved.
+    assert!(live > 73_728 && reserved >= live, "{figures}");
+    assert!(figures["refined_tiles_max"].as_u64().expect("tiles") > 0, "{figures}");
+    let part = figures["refinement_part"].as_f64().expect("a part");
+    assert!(part > 0.0 && part < 1.0, "{figures}");
+
+    assert_eq!(folder.read("field.png")[..8], *b"\x89PNG\r\n\x1a\n");
+    let picture = String::from_utf8(folder.read("memory.svg")).expect("text");
+    assert!(picture.starts_with("<svg") && picture.contains(&format!("worker {killed} is killed")));
+    assert!(["worker 0", "worker 1", "worker 2"].iter().all(|name| picture.contains(name)));
+    let trace: Vec<Value> = serde_json::from_slice(&folder.read("trace.json")).expect("a trace is JSON");
+    let names: Vec<&str> = trace.iter().filter_map(|event| event["args"]["name"].as_str()).collect();
+    let wanted = [format!("worker {killed}"), format!("worker {killed}, its replacement")];
+    assert!(wanted.iter().all(|name| names.contains(&name.as_str())), "{names:?}");
+    assert!(trace.iter().any(|event| event["name"] == format!("worker {killed} is killed")));
+    assert!(trace.iter().any(|event| event["name"] == "refined" && event["dur"].is_number()));
+}
+
+#[test]
+fn remote_kernels_come_to_the_same_field() {
+    let folder = Folder::new("remote");
+    let here = folder.figures(&[&SMALL[..], &["--workers", "1", "--no-kill"]].concat());
+    assert_eq!((&here["same"], &here["killed"]), (&Value::from(true), &Value::Null));
+    let there = folder.figures(&[&SMALL[..], &["--remote"]].concat());
+    assert_eq!((&there["same"], &there["field"]), (&Value::from(true), &here["field"]));
+}
+
+#[test]
+fn bad_input_is_one_sentence_that_says_what_to_say() {
+    let folder = Folder::new("wrong");
+    let said = |words: &[&str]| {
+        let output = folder.demo(words);
+        (String::from_utf8_lossy(&output.stderr).into_owned(), output.status.code())
+    };
+    let sentence = "error: a size of 100 cells: say a multiple of 32 from 32 to 16384, as in --size 256\n";
+    assert_eq!(said(&["--size", "100"]), (sentence.to_owned(), Some(2)));
+    let sentence = "error: 4 workers for 2 rows of tiles: say from 1 to 2, or a larger --size\n";
+    assert_eq!(said(&["--size", "64"]), (sentence.to_owned(), Some(2)));
+    let sentence = "error: no steps are nothing to see: say --steps 1 or more\n";
+    assert_eq!(said(&["--steps", "0"]), (sentence.to_owned(), Some(2)));
+}

@@ -1,0 +1,199 @@
+//! The parent: publishes the domain, starts the workers, kills one and replaces it, and reads the field when all have come to the
+//! end. It computes nothing itself but the beginning.
+
+use std::io::{BufRead, BufReader};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use freehold::{Device, Stream};
+use freehold_broker::wire::Request;
+use freehold_broker::{Access, Broker, Name, Policy};
+
+use crate::notes::{Event, Note, now_ns};
+use crate::plan::Plan;
+use crate::strip::Strip;
+use crate::worker::Task;
+use crate::{Error, Result, Words};
+
+/// How often the parent looks how far the workers are.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A run, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    pub plan: &'a Plan,
+    pub device: &'a Device,
+    /// The device as workers are to open it.
+    pub device_name: Option<&'a str>,
+    /// The broker's.
+    pub socket: &'a Path,
+    /// What names there begin with; no other run has it.
+    pub name: &'a str,
+    /// Whether a worker is killed in the middle.
+    pub kills: bool,
+    /// The folder for timelines of workers.
+    pub traces: Option<&'a Path>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome {
+    pub field: Vec<f32>,
+    /// Which tiles were refined in the last epoch.
+    pub refined: Vec<bool>,
+    /// From the first worker's start to the end of the last.
+    pub took: Duration,
+    /// What all workers told, and the kill, in the order of time.
+    pub notes: Vec<Note>,
+    /// What both generations take, and what the broker has made for them.
+    pub domain_bytes: u64,
+    pub made_bytes: u64,
+}
+
+impl Run<'_> {
+    /// Does it. `command` starts a worker; `progress` is told how many epochs are done, over all workers.
+    ///
+    /// # Errors
+    /// [`Error::Ended`] where a worker ended that was not to, and those of the device, the broker and the system.
+    pub fn run(&self, command: impl Fn(&Task) -> Command, mut progress: impl FnMut(u64)) -> Result<Outcome> {
+        let Self { plan, device, .. } = *self;
+        let words = Words { workers: plan.workers };
+        let (stream, broker) = (device.stream()?, Broker::connect_at(device, self.socket)?);
+        self.publish(&stream, &broker)?;
+        let descriptor = words.make().map_err(Error::system("memory for a clock"))?;
+        let clock = device.clock(descriptor.as_fd(), words.count())?;
+        // The first look is made.
+        (0..plan.workers).for_each(|worker| clock.write(words.looked(worker), 1));
+        let (victim, kill_epoch) = plan.victim();
+        let held_epoch = self.kills.then(|| (kill_epoch + 2).min(plan.epochs() - 1));
+        let start = |worker: u32, life: u32| {
+            let task = Task {
+                plan: *plan,
+                worker,
+                name: self.name.to_owned(),
+                socket: self.socket.to_owned(),
+                device: self.device_name.map(str::to_owned),
+                trace: self.traces.map(|folder| trace_file(folder, worker, life)),
+                held_epoch,
+            };
+            Worker::start(command(&task), &descriptor)
+        };
+        let began = Instant::now();
+        let mut workers = (0..plan.workers).map(|worker| start(worker, 0)).collect::<Result<Vec<_>>>()?;
+        let (mut is_to_kill, mut notes) = (self.kills, Vec::new());
+        while !have_ended(&mut workers)? {
+            let done = |worker| clock.read(words.done(worker));
+            progress((0..plan.workers).map(done).sum());
+            if is_to_kill && done(victim) >= kill_epoch.into() {
+                let place = &mut workers[victim as usize];
+                notes.extend(place.kill(victim, done(victim) as u32)?);
+                *place = start(victim, 1)?;
+                clock.write(words.struck(), 1);
+                is_to_kill = false;
+            }
+            thread::sleep(LOOK);
+        }
+        let took = began.elapsed();
+        let made_bytes = broker.sums()?.made_bytes;
+        notes.extend(workers.into_iter().flat_map(|mut worker| worker.notes()));
+        notes.sort_by_key(|note| note.at_ns);
+        let (field, refined) = self.take(&stream, &broker)?;
+        Ok(Outcome { field, refined, took, notes, domain_bytes: 8 * plan.cells() as u64, made_bytes })
+    }
+
+    /// Publishes the domain at its beginning, and which of its tiles are steep.
+    fn publish(&self, stream: &Stream, broker: &Broker) -> Result<()> {
+        let plan = self.plan;
+        let [mut even, odd] = [broker.reserve::<f32>(stream, plan.cells())?, broker.reserve(stream, plan.cells())?];
+        let strip = Strip::new(self.device, stream, plan, 0..plan.tile_rows())?;
+        strip.begin(stream, &mut *even, 0..plan.size)?;
+        let flags = broker.host(&Task::flags(self.name), u64::from(plan.tiles()) * 8)?;
+        let mut part = flags.part::<u32>(stream, 0, plan.tiles() as usize)?;
+        strip.look(stream, 0, (&even.view(..)?, 0), &mut part)?;
+        stream.synchronize()?;
+        for (name, lease) in Task::generations(self.name).iter().zip([even, odd]) {
+            broker.publish(name, lease, Policy::Open).map_err(|(_, error)| error)?;
+        }
+        Ok(())
+    }
+
+    /// The field after the last epoch, and which tiles it has refined. The names go.
+    fn take(&self, stream: &Stream, broker: &Broker) -> Result<(Vec<f32>, Vec<bool>)> {
+        let names = Task::generations(self.name);
+        let last = broker.lease::<f32>(stream, &names[self.plan.epochs() as usize % 2], Access::Read)?;
+        let field = stream.download(&*last)?;
+        let (flags, tiles) = (broker.open_host(&Task::flags(self.name))?, self.plan.tiles() as usize);
+        let flags = &flags.halves()[self.plan.look_of(self.plan.epochs() - 1) as usize % 2 * tiles..][..tiles];
+        let refined = flags.iter().map(|flag| flag.load(Ordering::Relaxed) != 0).collect();
+        for name in names.iter().chain([&Task::flags(self.name)]) {
+            let name = Name::parse(name).map_err(freehold_broker::Error::from)?;
+            broker.link()?.call(Request::Drop { name }).map_err(freehold_broker::Error::from)?;
+        }
+        Ok((field, refined))
+    }
+}
+
+/// Where a worker's timeline is written. The one that replaces it has another life.
+pub fn trace_file(folder: &Path, worker: u32, life: u32) -> PathBuf {
+    folder.join(format!("worker-{worker}-{life}.json"))
+}
+
+/// A worker's process, which ends with this.
+#[derive(Debug)]
+struct Worker {
+    child: Child,
+    told: Option<JoinHandle<Vec<Note>>>,
+}
+
+impl Worker {
+    /// The clock is its standard input.
+    fn start(mut command: Command, clock: &OwnedFd) -> Result<Self> {
+        let failed = Error::system("a worker");
+        let clock = clock.try_clone().map_err(&failed)?;
+        let mut child = command.stdin(Stdio::from(clock)).stdout(Stdio::piped()).spawn().map_err(&failed)?;
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(|line| line.ok());
+        // The last line of one that was killed may be half a line.
+        let listen = move || lines.by_ref().map_while(|line| serde_json::from_str(&line).ok()).collect();
+        Ok(Self { child, told: Some(thread::spawn(listen)) })
+    }
+
+    /// Kills it, and waits until it is gone: nothing that it had begun goes on then. What it told, and this.
+    fn kill(&mut self, worker: u32, epoch: u32) -> Result<Vec<Note>> {
+        let process = self.child.id();
+        self.child.kill().and_then(|()| self.child.wait()).map_err(Error::system("a worker's end"))?;
+        let (at_ns, event) = (now_ns(), Event::Killed);
+        let mut notes = self.notes();
+        notes.push(Note { at_ns, worker, process, epoch, event, live_bytes: 0, reserved_bytes: 0 });
+        Ok(notes)
+    }
+
+    /// What it told until its end.
+    fn notes(&mut self) -> Vec<Note> {
+        self.told.take().map_or_else(Vec::new, |told| told.join().expect("who listens does not panic"))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // One that has ended already is not killed, and leaves nothing behind.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether all have ended, as they were to.
+fn have_ended(workers: &mut [Worker]) -> Result<bool> {
+    let mut all = true;
+    for (worker, place) in (0..).zip(workers) {
+        match place.child.try_wait().map_err(Error::system("a worker"))? {
+            None => all = false,
+            Some(status) if status.success() => {}
+            Some(status) => return Err(Error::Ended { worker, status }),
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,153 @@
+//! What is computed: the domain, its epochs, its hot discs, and who has which rows. All of it follows from four numbers. Pure.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Cells along the edge of a tile: a tile is refined, or it is not.
+pub const TILE: u32 = 32;
+
+/// The most steps of an epoch, which begins with one generation and ends with the next.
+pub const STEPS: u32 = 8;
+
+/// Cells along the edge of a fine patch: a tile's, half as wide as coarse ones, and one more on each side for each step.
+pub const FINE: u32 = 2 * TILE + 2 * STEPS;
+
+/// It is looked so often which tiles are steep.
+const EPOCHS_TO_LOOK: u32 = 4;
+/// And they are refined so much later: until then the host has heard of it, and the device was never idle.
+const EPOCHS_TO_HEAR: u32 = 2;
+
+/// Beyond this the square of a distance is no `i32`.
+const SIZE_MAX: u32 = 16_384;
+/// Each is a process.
+const WORKERS_MAX: u32 = 64;
+const SOURCES: usize = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Coarse cells along the edge of the domain.
+    pub size: u32,
+    pub steps: u32,
+    pub workers: u32,
+    pub seed: u64,
+}
+
+/// Why a plan is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    #[error("a size of {0} cells: say a multiple of {TILE} from {TILE} to {SIZE_MAX}, as in --size 256")]
+    Size(u32),
+    #[error("no steps are nothing to see: say --steps 1 or more")]
+    NoSteps,
+    #[error("{workers} workers for {rows} rows of tiles: say from 1 to {most}, or a larger --size")]
+    Workers { workers: u32, rows: u32, most: u32 },
+}
+
+/// An epoch as kernels know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Frame {
+    pub size: i32,
+    /// The rows of the domain at which what is read and what is written begin.
+    pub in_row: i32,
+    pub out_row: i32,
+    pub steps: i32,
+    /// Discs that are hot.
+    pub x: [i32; SOURCES],
+    pub y: [i32; SOURCES],
+    pub radius: [i32; SOURCES],
+}
+
+impl Plan {
+    /// Refuses what cannot be computed, and says what to say instead.
+    pub fn check(&self) -> Result<(), PlanError> {
+        if self.size == 0 || !self.size.is_multiple_of(TILE) || self.size > SIZE_MAX {
+            return Err(PlanError::Size(self.size));
+        }
+        if self.steps == 0 {
+            return Err(PlanError::NoSteps);
+        }
+        let (workers, rows, most) = (self.workers, self.tile_rows(), self.tile_rows().min(WORKERS_MAX));
+        if workers == 0 || workers > most { Err(PlanError::Workers { workers, rows, most }) } else { Ok(()) }
+    }
+
+    /// Of tiles, and as many in each.
+    pub fn tile_rows(&self) -> u32 {
+        self.size / TILE
+    }
+
+    pub fn tiles(&self) -> u32 {
+        self.tile_rows() * self.tile_rows()
+    }
+
+    pub fn cells(&self) -> usize {
+        self.size as usize * self.size as usize
+    }
+
+    /// The cells of some rows.
+    pub fn cells_of(&self, rows: &Range<u32>) -> Range<usize> {
+        rows.start as usize * self.size as usize..rows.end as usize * self.size as usize
+    }
+
+    pub fn epochs(&self) -> u32 {
+        self.steps.div_ceil(STEPS)
+    }
+
+    /// Which rows of tiles a worker has.
+    pub fn strip(&self, worker: u32) -> Range<u32> {
+        let edge = |worker: u32| (u64::from(worker) * u64::from(self.tile_rows()) / u64::from(self.workers)) as u32;
+        edge(worker)..edge(worker + 1)
+    }
+
+    /// The rows of cells that an epoch of these rows of tiles reads.
+    pub fn reads(&self, strip: &Range<u32>) -> Range<u32> {
+        (strip.start * TILE).saturating_sub(STEPS)..(strip.end * TILE + STEPS).min(self.size)
+    }
+
+    /// Which look, counted from 0, decides of an epoch.
+    pub fn look_of(&self, epoch: u32) -> u32 {
+        epoch.saturating_sub(EPOCHS_TO_HEAR) / EPOCHS_TO_LOOK
+    }
+
+    /// The look that an epoch makes, at the generation that it begins with.
+    pub fn look_at(&self, epoch: u32) -> Option<u32> {
+        epoch.is_multiple_of(EPOCHS_TO_LOOK).then_some(epoch / EPOCHS_TO_LOOK)
+    }
+
+    /// Whom to kill, and when it has finished how many epochs.
+    pub fn victim(&self) -> (u32, u32) {
+        (random(self.seed, 99) as u32 % self.workers, self.epochs() / 2)
+    }
+
+    pub fn frame(&self, epoch: u32, in_row: u32, out_row: u32) -> Frame {
+        let steps = STEPS.min(self.steps - epoch * STEPS);
+        let size = self.size as i32;
+        let [mut x, mut y, mut radius] = [[0; SOURCES]; 3];
+        for disc in 0..SOURCES {
+            let part = |what: u64, of: i32| (random(self.seed, disc as u64 * 8 + what) % of.max(1) as u64) as i32;
+            let along = |what: u64| {
+                let speed = size / 96 + part(what + 2, size / 48) + 1;
+                triangle(part(what, 2 * size).wrapping_add(epoch as i32 * speed), size - 1)
+            };
+            (x[disc], y[disc]) = (along(0), along(1));
+            radius[disc] = size / 48 + size / 12 * triangle(part(5, 64) + epoch as i32, 32) / 32;
+        }
+        Frame { size, in_row: in_row as i32, out_row: out_row as i32, steps: steps as i32, x, y, radius }
+    }
+}
+
+/// From 0 up to `top` and down again, over and over.
+fn triangle(at: i32, top: i32) -> i32 {
+    let within = at.rem_euclid(2 * top.max(1));
+    within.min(2 * top.max(1) - within)
+}
+
+/// The `which`-th number of a seed.
+fn random(seed: u64, which: u64) -> u64 {
+    let mut bits = seed.wrapping_add((which + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ bits >> 31
+}

@@ -1,0 +1,130 @@
+//! Rows of tiles on a device: the kernels, the refined cells, and an epoch. It knows neither processes nor neighbours.
+//!
+//! Nothing here waits for the device: kernels are put into a stream, the vector of refined cells grows under those that run, and
+//! what it no longer needs goes when they have passed.
+
+use std::ops::Range;
+
+use freehold::{Argument, Block, Device, DeviceVec, Grid, Image, Kernel, Stream, Value, View, ViewMut};
+
+use crate::plan::{FINE, Plan, TILE};
+
+/// The kernels as text.
+pub const KERNELS: &str = include_str!("../kernels/mesh.ptx");
+
+/// Threads of a block: whole rows of what the kernel goes through.
+pub(crate) const COARSE_THREADS: u32 = 384;
+pub(crate) const FINE_THREADS: u32 = 320;
+pub(crate) const TILE_THREADS: u32 = 256;
+
+/// Cells of a fine patch.
+pub(crate) const PATCH: usize = (FINE * FINE) as usize;
+
+#[derive(Debug)]
+pub struct Strip {
+    plan: Plan,
+    rows: Range<u32>,
+    kernels: [Kernel; 6],
+    /// The numbers of all tiles, first those that are refined, and how many those are.
+    tiles: Block<u32>,
+    pub refined: usize,
+    /// A patch for each refined tile, and behind them another for each: steps go from the one to the other.
+    fine: DeviceVec<f32>,
+    /// What has gone from the host to the device.
+    pub copied_bytes: u64,
+}
+
+impl Strip {
+    /// Rows of tiles, none of which is refined.
+    pub fn new(device: &Device, stream: &Stream, plan: &Plan, rows: Range<u32>) -> freehold::Result<Self> {
+        let module = device.module(&Image::ptx(KERNELS)?)?;
+        let kernel = |name| module.kernel(name);
+        let names = ["begin", "flag", "coarse", "prolong", "refined", "average"];
+        let [begin, flag, coarse, prolong, refined, average] = names.map(kernel);
+        let kernels = [begin?, flag?, coarse?, prolong?, refined?, average?];
+        let (tiles, fine) = (stream.alloc(1)?, DeviceVec::new(stream)?);
+        let mut strip = Self { plan: *plan, rows, kernels, tiles, refined: 0, fine, copied_bytes: 0 };
+        strip.refine(stream, &vec![0; strip.count() as usize])?;
+        Ok(strip)
+    }
+
+    /// How many tiles it has.
+    pub fn count(&self) -> u32 {
+        (self.rows.end - self.rows.start) * self.plan.tile_rows()
+    }
+
+    /// The first of its tiles.
+    pub fn first(&self) -> u32 {
+        self.rows.start * self.plan.tile_rows()
+    }
+
+    /// What of the device's memory is its own.
+    pub fn live_bytes(&self) -> u64 {
+        ((self.fine.len() + self.tiles.len()) * 4) as u64
+    }
+
+    /// Rows of cells of the field at the beginning.
+    pub fn begin(&self, stream: &Stream, field: impl Argument, rows: Range<u32>) -> freehold::Result<()> {
+        let ([begin, ..], Plan { size, seed, .. }) = (&self.kernels, self.plan);
+        let count = rows.end - rows.start;
+        let grid = Grid::cover(u64::from(count) * u64::from(size), 256);
+        stream.launch(begin, grid, (field, size, rows.start, count, seed as u32))
+    }
+
+    /// Looks which tiles are steep: a word for each, in the order of the stream.
+    pub fn look(
+        &self,
+        stream: &Stream,
+        epoch: u32,
+        (from, in_row): (&View<'_, f32>, u32),
+        flags: impl Argument,
+    ) -> freehold::Result<()> {
+        let [_, flag, ..] = &self.kernels;
+        let frame = Value(self.plan.frame(epoch, in_row, 0));
+        stream.launch(flag, Grid::line(self.count(), FINE_THREADS), (flags, from, self.first(), frame))
+    }
+
+    /// Has the tiles refined from now on whose flags are set. The cells' memory becomes as much as they need.
+    pub fn refine(&mut self, stream: &Stream, flags: &[u32]) -> freehold::Result<()> {
+        let tiles = self.first()..self.first() + self.count();
+        let (mut list, plain): (Vec<u32>, Vec<u32>) =
+            tiles.partition(|tile| flags[(tile - self.first()) as usize] != 0);
+        self.refined = list.len();
+        list.extend(plain);
+        // The list before may be read still: its memory is used again when it was.
+        self.tiles = stream.upload(&list)?;
+        self.copied_bytes += (list.len() * 4) as u64;
+        let (cells, had) = (2 * self.refined * PATCH, self.fine.len());
+        self.fine.reserve(stream, cells.saturating_sub(had))?;
+        self.fine.resize(stream, cells, 0)?;
+        self.fine.shrink_to_fit()
+    }
+
+    /// An epoch of all tiles: from one generation to the next. `from` has the rows that the strip reads, `to` those that it has.
+    pub fn epoch(
+        &mut self,
+        stream: &Stream,
+        epoch: u32,
+        (from, in_row): (&View<'_, f32>, u32),
+        to: &mut ViewMut<'_, f32>,
+    ) -> freehold::Result<()> {
+        let [_, _, coarse, prolong, refined, average] = &self.kernels;
+        let frame = self.plan.frame(epoch, in_row, self.rows.start * TILE);
+        let (count, plain) = (self.refined as u32, self.count() - self.refined as u32);
+        if plain > 0 {
+            let list = self.tiles.view(self.refined..)?;
+            stream.launch(coarse, Grid::line(plain, COARSE_THREADS), (&mut *to, from, &list, Value(frame)))?;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let list = self.tiles.view(..self.refined)?;
+        let (mut cells, mut next) = self.fine.view_mut(..)?.split_at(self.refined * PATCH)?;
+        stream.launch(prolong, Grid::line(count, FINE_THREADS), (&mut cells, from, &list, Value(frame)))?;
+        for done in 1..=frame.steps {
+            stream.launch(refined, Grid::line(count, FINE_THREADS), (&mut next, &cells, done))?;
+            std::mem::swap(&mut cells, &mut next);
+        }
+        stream.launch(average, Grid::line(count, TILE_THREADS), (&mut *to, &cells, &list, Value(frame)))
+    }
+}

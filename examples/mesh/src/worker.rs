@@ -1,0 +1,134 @@
+//! A worker: a process that leases the domain, and computes its rows of it. Killed, it leaves the generation that it began with as
+//! it was, and a word that says how far it came.
+
+use std::io::Write;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use freehold::{Device, open};
+use freehold_broker::{Access, Broker};
+use serde::{Deserialize, Serialize};
+
+use crate::notes::{Event, Note, now_ns};
+use crate::plan::{Plan, TILE};
+use crate::strip::Strip;
+use crate::{Error, Result, Words};
+
+/// How often the host looks whether the device has come to where it has to know something.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// What a worker has to know: a word of its command line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Task {
+    pub plan: Plan,
+    pub worker: u32,
+    /// What the names at the broker begin with.
+    pub name: String,
+    pub socket: PathBuf,
+    pub device: Option<String>,
+    /// Where the timeline is written.
+    pub trace: Option<PathBuf>,
+    /// The epoch that nobody begins before somebody was killed.
+    pub held_epoch: Option<u32>,
+}
+
+impl Task {
+    /// The task as a word, and back.
+    pub fn word(&self) -> String {
+        serde_json::to_string(self).expect("numbers and text")
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        serde_json::from_str(word).ok()
+    }
+
+    /// The names of both generations: even ones lie in the first.
+    pub(crate) fn generations(name: &str) -> [String; 2] {
+        [format!("{name}/even"), format!("{name}/odd")]
+    }
+
+    /// Of the memory that says which tiles are steep: a word for each, for even looks and for odd ones.
+    pub(crate) fn flags(name: &str) -> String {
+        format!("{name}/steep")
+    }
+
+    /// Does it. `clock` is the words' memory; notes are written to `out`.
+    pub fn run(&self, clock: BorrowedFd<'_>, mut out: impl Write) -> Result<()> {
+        let device = open::device(self.device.as_deref())?;
+        let mut tell = |epoch, event, live_bytes| {
+            let (at_ns, process, reserved_bytes) = (now_ns(), std::process::id(), device.totals().reserved_bytes);
+            let note = Note { at_ns, worker: self.worker, process, epoch, event, live_bytes, reserved_bytes };
+            let line = serde_json::to_string(&note).expect("numbers and words") + "\n";
+            out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(Error::system("the parent"))
+        };
+        tell(0, Event::Opened, 0)?;
+        let recording = self.trace.as_deref().map(|path| device.record(Some(path))).transpose()?;
+        self.compute(&device, clock, &mut tell)?;
+        recording.map_or(Ok(()), |recording| Ok(recording.finish()?))
+    }
+
+    fn compute(
+        &self,
+        device: &Device,
+        clock: BorrowedFd<'_>,
+        tell: &mut dyn FnMut(u32, Event, u64) -> Result<()>,
+    ) -> Result<()> {
+        let Self { plan, worker, .. } = *self;
+        let words = Words { workers: plan.workers };
+        let clock = device.clock(clock, words.count())?;
+        let (stream, broker) = (device.stream()?, Broker::connect_at(device, &self.socket)?);
+        let [even, odd] = Self::generations(&self.name);
+        let mut even = broker.lease::<f32>(&stream, &even, Access::Write)?;
+        let mut odd = broker.lease::<f32>(&stream, &odd, Access::Write)?;
+        let flags = broker.open_host(&Self::flags(&self.name))?;
+        let rows = plan.strip(worker);
+        let mut strip = Strip::new(device, &stream, &plan, rows.clone())?;
+        // Where the flags of a look lie, in words.
+        let first = strip.first();
+        let flags_of = |look: u32| (look % 2 * plan.tiles() + first) as usize;
+        // Whoever had these rows before came so far. The epoch that it was in is computed anew.
+        let first_epoch = clock.read(words.done(worker)) as u32;
+        tell(first_epoch, Event::Leased, strip.live_bytes())?;
+        let reads = plan.reads(&rows);
+        let (read, own) = (plan.cells_of(&reads), plan.cells_of(&(rows.start * TILE..rows.end * TILE)));
+        let mut idle_epochs = 0;
+        for epoch in first_epoch..plan.epochs() {
+            let look = plan.look_of(epoch);
+            if epoch == first_epoch || look != plan.look_of(epoch - 1) {
+                // The look was made some epochs ago, and the device has more to do behind it.
+                while clock.read(words.looked(worker)) < u64::from(look) + 1 {
+                    std::thread::sleep(LOOK);
+                }
+                let steep = &flags.halves()[flags_of(look)..][..strip.count() as usize];
+                let steep: Vec<u32> = steep.iter().map(|flag| flag.load(Ordering::Relaxed)).collect();
+                strip.refine(&stream, &steep)?;
+                tell(epoch, Event::Refined { tiles: strip.refined as u32 }, strip.live_bytes())?;
+                // What was given back at earlier looks goes to the driver now.
+                device.trim()?;
+            }
+            if epoch > first_epoch && clock.read(words.done(worker)) >= u64::from(epoch) {
+                idle_epochs += 1;
+            }
+            for neighbour in [worker.wrapping_sub(1), worker + 1].into_iter().filter(|&other| other < plan.workers) {
+                stream.wait_word(&clock, words.done(neighbour), epoch.into())?;
+            }
+            if self.held_epoch == Some(epoch) {
+                stream.wait_word(&clock, words.struck(), 1)?;
+            }
+            let (from, to) = if epoch % 2 == 0 { (&even, &mut odd) } else { (&odd, &mut even) };
+            let from = from.view(read.clone())?;
+            if let Some(look) = plan.look_at(epoch) {
+                let mut part = flags.part::<u32>(&stream, flags_of(look) as u64 * 4, strip.count() as usize)?;
+                strip.look(&stream, epoch, (&from, reads.start), &mut part)?;
+                stream.write_word(&clock, words.looked(worker), u64::from(look) + 1)?;
+            }
+            strip.epoch(&stream, epoch, (&from, reads.start), &mut to.view_mut(own.clone())?)?;
+            stream.write_word(&clock, words.done(worker), u64::from(epoch) + 1)?;
+        }
+        stream.synchronize()?;
+        let copied_bytes = strip.copied_bytes;
+        tell(plan.epochs(), Event::Ended { copied_bytes, idle_epochs }, strip.live_bytes())
+    }
+}

@@ -1,0 +1,113 @@
+//! The field of several processes, with a worker killed and without, for twenty seeds: always the bits of one process alone.
+//!
+//! This program is all of these processes: the words behind its name say which.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::io::{BufRead, BufReader, stdin, stdout};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use freehold_broker::{Config, Gpu, Terms, keeper, play};
+use freehold_mesh::notes::Event;
+use freehold_mesh::parent::{Outcome, Run};
+use freehold_mesh::plan::Plan;
+use freehold_mesh::worker::Task;
+use freehold_mesh::{anywhere, digest};
+
+fn main() {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let program = std::env::current_exe().unwrap();
+    match words.first().and_then(|word| word.to_str()).unwrap_or("") {
+        "part" => {
+            let (part, config) = Config::parse(program, vec!["part".into()], &words[1..]).unwrap();
+            play(part, config).unwrap();
+        }
+        "serve" => {
+            let (before, socket, device) = (vec!["part".into()], PathBuf::from(&words[1]), Some("soft".to_owned()));
+            let (memory_bytes, terms) = (64 << 20, Terms::default());
+            let config = Config { program, before, socket, device, device_uuid: 0, memory_bytes, spin_us: 50, terms };
+            keeper::run(&config, None, || println!("ready")).unwrap();
+        }
+        "worker" => {
+            let task = Task::parse(words[1].to_str().unwrap()).unwrap();
+            task.run(stdin().as_fd(), stdout()).unwrap();
+        }
+        "--list" => println!("all: test"),
+        _ => all(),
+    }
+}
+
+fn all() {
+    // What other tests do meanwhile takes none of this one's memory.
+    // SAFETY: this process has one thread so far.
+    unsafe { std::env::set_var("FREEHOLD_SOFT_MACHINE", format!("mesh-{}", std::process::id())) };
+    let scene = Scene::new();
+    for seed in 1..=20 {
+        scene.fields_of_a_seed_are_the_same(seed);
+        println!("seed {seed}: the same");
+    }
+    scene.refined_cells_come_and_go();
+    println!("test fields of 1, 2 and 4 workers, of 20 seeds, with a kill and without, are the same ... ok");
+}
+
+struct Scene {
+    folder: PathBuf,
+    serve: Child,
+    device: freehold::Device,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let folder = std::env::temp_dir().join(format!("freehold-mesh-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut serve = Command::new(std::env::current_exe().unwrap());
+        let mut serve = serve.arg("serve").arg(folder.join("broker")).stdout(Stdio::piped()).spawn().unwrap();
+        BufReader::new(serve.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+        Self { folder, serve, device: freehold::open::device(Some("soft")).unwrap() }
+    }
+
+    fn run(&self, plan: &Plan, kills: bool) -> Outcome {
+        let (socket, name) = (self.folder.join("broker"), format!("run-{}-{}-{kills}", plan.seed, plan.workers));
+        let (device, device_name, traces) = (&self.device, Some("soft"), None);
+        let run = Run { plan, device, device_name, socket: &socket, name: &name, kills, traces };
+        let command = |task: &Task| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.arg("worker").arg(task.word());
+            command
+        };
+        run.run(command, |_| {}).unwrap()
+    }
+
+    fn fields_of_a_seed_are_the_same(&self, seed: u64) {
+        let plan = Plan { size: 128, steps: 52, workers: 1, seed };
+        let alone = digest(&anywhere::solve(&Gpu::on(&self.device).unwrap(), &plan, |_| {}).unwrap());
+        // With a kill and without in turns, so that each number of workers has both.
+        for (workers, kills) in [(1, seed % 2 == 0), (2, seed % 2 == 1), (4, seed % 4 != 0)] {
+            let outcome = self.run(&Plan { workers, ..plan }, kills);
+            assert_eq!(digest(&outcome.field), alone, "seed {seed}, {workers} workers, a kill: {kills}");
+            let killed = outcome.notes.iter().filter(|note| note.event == Event::Killed).count();
+            assert_eq!(killed, usize::from(kills), "seed {seed}, {workers} workers");
+        }
+    }
+
+    /// The vectors of the workers grow and shrink, and their memory goes back to the driver.
+    fn refined_cells_come_and_go(&self) {
+        let outcome = self.run(&Plan { size: 256, steps: 160, workers: 2, seed: 3 }, false);
+        let of_one = outcome.notes.iter().filter(|note| note.worker == 1);
+        let bytes: Vec<_> = of_one.map(|note| (note.live_bytes, note.reserved_bytes)).collect();
+        assert!(bytes.windows(2).any(|pair| pair[1].0 > pair[0].0), "{bytes:?}");
+        assert!(bytes.windows(2).any(|pair| pair[1].0 < pair[0].0), "{bytes:?}");
+        assert!(bytes.windows(2).any(|pair| pair[1].1 < pair[0].1), "{bytes:?}");
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let keeper = rustix::process::Pid::from_child(&self.serve);
+        rustix::process::kill_process(keeper, rustix::process::Signal::TERM).unwrap();
+        self.serve.wait().unwrap();
+        std::fs::remove_dir_all(&self.folder).unwrap();
+    }
+}
