@@ -84,7 +84,9 @@ impl Scene {
         let plan = Plan { size: 128, steps: 52, workers: 1, seed };
         let alone = digest(&anywhere::solve(&Gpu::on(&self.device).unwrap(), &plan, |_| {}).unwrap());
         // With a kill and without in turns, so that each number of workers has both.
-        for (workers, kills) in [(1, seed % 2 == 0), (2, seed % 2 == 1), (4, seed % 4 != 0)] {
+        for (workers, kills) in
+            [(1, seed.is_multiple_of(2)), (2, !seed.is_multiple_of(2)), (4, !seed.is_multiple_of(4))]
+        {
             let outcome = self.run(&Plan { workers, ..plan }, kills);
             assert_eq!(digest(&outcome.field), alone, "seed {seed}, {workers} workers, a kill: {kills}");
             let killed = outcome.notes.iter().filter(|note| note.event == Event::Killed).count();

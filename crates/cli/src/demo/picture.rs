@@ -26,7 +26,8 @@ pub(super) fn png(plan: &Plan, field: &[f32], refined: &[bool]) -> Result<Vec<u8
     for at in 0..edge * edge {
         let (x, y) = (at % edge / scale * stride, at / edge / scale * stride);
         let is_refined = |x: u32, y: u32| refined.get((y / TILE * plan.tile_rows() + x / TILE) as usize) == Some(&true);
-        let is_edge = (x % TILE < stride && at % edge % scale == 0) || (y % TILE < stride && at / edge % scale == 0);
+        let is_edge = (x % TILE < stride && (at % edge).is_multiple_of(scale))
+            || (y % TILE < stride && (at / edge).is_multiple_of(scale));
         let colour = match is_edge && is_refined(x, y) {
             true => LINE,
             false => heat(field[(y * plan.size + x) as usize]),
