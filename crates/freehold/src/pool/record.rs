@@ -346,7 +346,7 @@ impl Record {
     #[inline]
     pub(crate) fn held_plainly(&self, generation: u64) -> Option<State> {
         let state = self.state();
-        let is_it = state.0 == generation * GENERATION | DESCRIBED | Stage::Owned as u64;
+        let is_it = state.0 == (generation * GENERATION) | DESCRIBED | Stage::Owned as u64;
         (is_it && self.tag() == 0).then_some(state)
     }
 
