@@ -13,7 +13,10 @@ const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PlaceError {
-    #[error("{} is not beside {}, where it belongs", freehold_libcuda::FILE, .0.display())]
+    #[error(
+        "{file} is not beside {}: copy it there from target/release of the repository, where cargo build --release makes it",
+        .0.display(), file = freehold_libcuda::FILE
+    )]
     NoLibrary(PathBuf),
     #[error("{} belongs to another user or can be written by others; remove it, or set TMPDIR", .0.display())]
     NotOurs(PathBuf),
