@@ -1,6 +1,7 @@
 //! `freehold-mpi`: which path device memory takes through MPI here, and what it costs. `freehold mpi` starts it.
 
 mod bench;
+mod demo;
 mod raw;
 mod report;
 
@@ -31,6 +32,10 @@ enum Command {
     ///
     /// Example: mpirun -n 2 freehold mpi bench
     Bench(bench::Arguments),
+    /// Compute heat on a mesh that refines itself, with ranks for workers
+    ///
+    /// Example: mpirun -n 4 freehold demo --mpi
+    Demo(demo::Arguments),
     /// Give device memory to the library, and live or die
     #[command(hide = true)]
     Probe { what: What },
@@ -47,6 +52,7 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         None => path(&arguments),
         Some(Command::Bench(bench)) => world(&arguments).and_then(|world| bench::run(&world, bench, arguments.json)),
+        Some(Command::Demo(demo)) => world(&arguments).and_then(|world| demo::run(&world, demo, arguments.json)),
         Some(Command::Probe { what }) => probe(*what, &arguments),
     };
     match done {
