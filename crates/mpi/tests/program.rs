@@ -148,3 +148,15 @@ fn a_bench_has_a_row_for_each_doubling_beside_raw_calls() {
         assert!(row["cost_ns"].is_number() && row["met"].is_boolean(), "{row}");
     }
 }
+
+#[test]
+fn ranks_come_to_the_field_of_one_process() {
+    let words = ["demo", "--size", "96", "--steps", "44", "--seed", "5", "--json"];
+    let [staged, shared] = [report(&ran(3, STAGED, &words)), report(&ran(2, &[], &words))];
+    assert_eq!((&staged["same"], &shared["same"]), (&Value::Bool(true), &Value::Bool(true)), "{staged} {shared}");
+    assert_eq!(staged["field"], shared["field"]);
+    let output = ran(1, STAGED, &["demo", "--size", "100"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("error: a size of 100 cells: say a multiple of 32 from 32 to 16384"), "{said}");
+    assert_eq!(output.status.code(), Some(2));
+}

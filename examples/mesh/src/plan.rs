@@ -7,7 +7,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Cells along the edge of a tile: a tile is refined, or it is not.
 pub const TILE: u32 = 32;
-
 /// The most steps of an epoch, which begins with one generation and ends with the next.
 pub const STEPS: u32 = 8;
 

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "CELLS", default_value_t = 256)]
     size: u32,
     /// Steps of time
-    #[arg(long, value_name = "COUNT", default_value_t = 240)]
+    #[arg(long, value_name = "COUNT", default_value_t = 160)]
     steps: u32,
     /// Processes that share the domain
     #[arg(long, value_name = "COUNT", default_value_t = 4)]

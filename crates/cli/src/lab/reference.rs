@@ -13,7 +13,10 @@ use super::id::Id;
 const BUILT_IN: &str = include_str!("../../reference/h200.json");
 
 /// What OpenCL's platforms answered, by their names.
-const PLATFORMS: [(&str, &str); 1] = [("Portable Computing Language", include_str!("../../reference/pocl.json"))];
+const PLATFORMS: [(&str, &str); 2] = [
+    ("Portable Computing Language", include_str!("../../reference/pocl.json")),
+    ("NVIDIA CUDA", include_str!("../../reference/nvidia-opencl.json")),
+];
 
 /// What one device answered, and which device it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! `freehold-mpi`: which path device memory takes through MPI here, and what it costs. `freehold mpi` starts it.
 
 mod bench;
+mod demo;
 mod raw;
 mod report;
 
@@ -35,6 +36,10 @@ enum Command {
     ///
     /// Example: mpirun -n 2 freehold mpi probe
     Probe,
+    /// Compute heat on a mesh that refines itself, with ranks for workers
+    ///
+    /// Example: mpirun -n 4 freehold demo --mpi
+    Demo(demo::Arguments),
     /// Give device memory to the library, and live or die
     #[command(hide = true)]
     Try { what: What },
@@ -53,6 +58,7 @@ fn main() -> ExitCode {
         Some(Command::Bench(bench)) => world(&arguments).and_then(|world| bench::run(&world, bench, arguments.json)),
         Some(Command::Probe) => probe(&arguments),
         Some(Command::Try { what }) => try_here(*what, &arguments),
+        Some(Command::Demo(demo)) => world(&arguments).and_then(|world| demo::run(&world, demo, arguments.json)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
