@@ -218,7 +218,7 @@ fn the_help_says_which_logs_are_read() {
     let output = replay(&["--help"]);
     assert_eq!(output.status.code(), Some(0));
     let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.starts_with("Replay a recorded log of allocations on this device"), "{said}");
+    assert!(said.starts_with("Replay a log of allocations on the pool and on the driver"), "{said}");
     for word in ["RMM's CSV log", "PyTorch's memory snapshot", "bench pool", "--json", "--svg", "--device", "--passes"]
     {
         assert!(said.contains(word), "{word}: {said}");
