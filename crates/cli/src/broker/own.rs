@@ -56,7 +56,7 @@ impl Own {
 impl Drop for Own {
     fn drop(&mut self) {
         let keeper = rustix::process::Pid::from_child(&self.serve);
-        // The keeper ends its broker. Where it is gone, so is that.
+        // The keeper ends its broker. Where it is gone, so is that; and a folder that stays is the system's to clear.
         let _ = rustix::process::kill_process(keeper, rustix::process::Signal::TERM);
         let _ = self.serve.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
