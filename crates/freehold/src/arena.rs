@@ -18,7 +18,7 @@ use crate::ledger::Mark;
 use crate::stream::{Stream, Used};
 use crate::uses::{Access, Trail, Uses};
 
-/// Pieces begin at multiples of this.
+/// Pieces begin at multiples of this, or of more where the device asks for it.
 const ALIGNMENT_BYTES: u64 = 256;
 
 /// One reservation for many short-lived pieces.
@@ -126,7 +126,8 @@ impl Arena {
         let uses = Uses::begin(Mark { stream: self.block.stream(), position: self.past.home });
         self.past.abroad.forget(|mark| core.has_passed(mark));
         self.past.abroad.within(&range).for_each(|mark| uses.note_unordered(mark, Access::Write));
-        self.taken_bytes = range.end.next_multiple_of(ALIGNMENT_BYTES).min(capacity_bytes);
+        let alignment_bytes = core.backend.alignment_bytes().max(ALIGNMENT_BYTES);
+        self.taken_bytes = range.end.next_multiple_of(alignment_bytes).min(capacity_bytes);
         let region = Arc::new(Region { range, context, uses });
         self.pieces.push(region.clone());
         Ok(region)

@@ -82,6 +82,7 @@ pub struct Block<T> {
 }
 
 impl<T: Plain> Block<T> {
+    #[inline]
     pub(crate) fn alloc(
         stream: &Stream,
         len: usize,
@@ -91,6 +92,7 @@ impl<T: Plain> Block<T> {
         Self::alloc_within(stream, len, Reach::Process, tag, at)
     }
 
+    #[inline]
     pub(crate) fn alloc_within(
         stream: &Stream,
         len: usize,
@@ -101,6 +103,7 @@ impl<T: Plain> Block<T> {
         Ok(Self::holding(Holding::alloc(stream, Self::bytes_of(len)?, reach, tag, at)?))
     }
 
+    #[inline]
     fn bytes_of(len: usize) -> Result<usize> {
         let element_bytes = size_of::<T>();
         let bytes = len.checked_mul(element_bytes).filter(|&bytes| bytes <= isize::MAX as usize);
@@ -111,6 +114,7 @@ impl<T: Plain> Block<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn holding(holding: Holding) -> Self {
         Self { holding, elements: PhantomData }
     }

@@ -125,6 +125,7 @@ impl Stream {
     /// A block of `len` elements, with whatever the memory holds. It is reused memory where there is some, without a call of
     /// the driver.
     #[track_caller]
+    #[inline]
     pub fn alloc<T: Plain>(&self, len: usize) -> Result<Block<T>> {
         Block::alloc(self, len, None, std::panic::Location::caller())
     }
@@ -486,6 +487,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        self.home.leave();
         let inner = &self.home.context.inner;
         if self.home.track.is_retired() || inner.is_closed() || !inner.core.is_good() {
             return;
