@@ -12,6 +12,7 @@ mod devices;
 mod lab;
 mod manual;
 mod mpi;
+mod panels;
 mod replay;
 mod run;
 
