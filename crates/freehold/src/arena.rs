@@ -224,12 +224,13 @@ impl<'s> Scope<'s> {
     /// # let device = freehold::open()?;
     /// # let stream = device.stream()?;
     /// let mut arena = Arena::new(&stream, 4096)?;
-    /// arena.scope(|scope| {
+    /// arena.scope(|scope| -> freehold::Result<()> {
     ///     assert_eq!(scope.free_bytes(), 4096);
     ///     scope.alloc::<u8>(1024)?;
     ///     assert_eq!(scope.free_bytes(), 3072);
     ///     Ok(())
-    /// })
+    /// })?;
+    /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn free_bytes(&self) -> u64 {
         self.arena.capacity_bytes() - self.arena.taken_bytes
@@ -243,13 +244,14 @@ impl<'s> Scope<'s> {
 ///
 /// # let device = freehold::open()?;
 /// # let stream = device.stream()?;
-/// Arena::new(&stream, 4096)?.scope(|scope| {
+/// Arena::new(&stream, 4096)?.scope(|scope| -> freehold::Result<()> {
 ///     let mut piece = scope.alloc::<f32>(10)?;
 ///     stream.fill_bytes(&mut piece, 0)?;
 ///     stream.write(&mut piece.view_mut(3..4)?, &[1.5])?;
 ///     assert_eq!(stream.download(&piece.view(2..5)?)?, [0.0, 1.5, 0.0]);
 ///     Ok(())
-/// })
+/// })?;
+/// # Ok::<(), freehold::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Piece<'s, T> {
