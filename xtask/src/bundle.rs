@@ -9,14 +9,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::command::{Failure, cargo, output, root, target};
+use crate::command::{Failure, cargo, output, root};
 use crate::library;
 
 /// It is packed to a third of this before it travels.
 const SIZE_MAX_BYTES: u64 = 128 << 20;
-
-/// What `freehold run` looks for beside the binary.
-const LIBRARY: &str = "libfreehold_libcuda.so";
 
 /// Settings of cargo for programs that travel.
 const STRIPPED: [(&str, &str); 2] =
@@ -75,9 +72,6 @@ pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
         };
         fs::copy(&program.path, &to).map_err(|error| format!("{} cannot be copied: {error}", to.display()))?;
     }
-    let library = target().join("release/deps").join(LIBRARY);
-    fs::copy(&library, folder.join(LIBRARY))
-        .map_err(|error| format!("{} cannot be copied: {error}", library.display()))?;
     for file in [&interface.object, &interface.header] {
         let to = folder.join(file.file_name().expect("a file has a name"));
         fs::copy(file, &to).map_err(told)?;
