@@ -12,6 +12,7 @@ use freehold_broker::wire::{Memory, Reply, Request, Sums};
 use freehold_broker::{Link, LinkError};
 
 use super::{At, Failure, bytes, names};
+use crate::replay::report::count;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

@@ -109,12 +109,11 @@ pub enum WrongRelease {
 ///
 /// ```
 /// # let device = freehold::open()?;
-/// # let stream = device.stream()?;
 /// use freehold::ledger::NotEntered;
 /// use freehold::{Adoption, Error};
 ///
-/// let x = stream.alloc::<u8>(4096)?;
-/// let refused = device.adopt(x.address() + 8, 8, Adoption::Foreign, "theirs");
+/// let theirs = device.adopt(0x1000, 4096, Adoption::Foreign, "theirs")?;
+/// let refused = device.adopt(0x1008, 8, Adoption::Foreign, "others'");
 /// assert!(matches!(refused, Err(Error::NotEntered(NotEntered::Overlap { .. }))));
 /// # Ok::<(), freehold::Error>(())
 /// ```

@@ -249,7 +249,8 @@ impl<T: Plain> DeviceVec<T> {
     /// # let device = freehold::open()?;
     /// # let stream = device.stream()?;
     /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
-    /// x.resize(&stream, 10_000_000, 0)?;
+    /// x.resize(&stream, 1_000_000, 0)?;
+    /// x.resize(&stream, 10_000_000, 0)?; // a second piece
     /// x.truncate(10);
     /// stream.synchronize()?;
     /// let capacity = x.capacity();
