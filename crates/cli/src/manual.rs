@@ -158,7 +158,7 @@ mod tests {
         for (words, sentence) in [
             (
                 "freehold lap",
-                "unrecognized subcommand 'lap'; some similar subcommands exist: 'ls', 'lab'; \
+                "unrecognized subcommand 'lap'; a similar subcommand exists: 'lab'; \
                  `freehold --help` says what it takes",
             ),
             (
