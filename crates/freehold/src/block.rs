@@ -268,9 +268,10 @@ impl<T: Plain> Block<T> {
     /// # let device = freehold::open()?;
     /// # let stream = device.stream()?;
     /// let mut x = stream.upload(&[1u8, 2, 3])?;
-    /// let is_in_place = x.resize(&stream, 1000)?; // what it held is there, wherever it lies now
-    /// assert_eq!(stream.download(&x.view(..3)?)?, [1, 2, 3]);
-    /// # let _ = is_in_place;
+    /// let address = x.address();
+    /// let is_in_place = x.resize(&stream, 1000)?;
+    /// assert_eq!(is_in_place, x.address() == address);
+    /// assert_eq!(stream.download(&x.view(..3)?)?, [1, 2, 3]); // wherever it lies now
     /// # Ok::<(), freehold::Error>(())
     /// ```
     ///

@@ -117,8 +117,8 @@ impl Stream {
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.stream()?;
-    /// let raw = freehold::open()?.stream()?.raw(); // for a call of the driver's
-    /// # let _ = (raw, stream);
+    /// let raw = stream.raw(); // for a call of the driver's, while the stream is there
+    /// assert_eq!(raw, stream.raw());
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn raw(&self) -> handle::Stream {

@@ -352,13 +352,16 @@ impl Pool {
 
     /// Takes all counts of a stream's home that threads keep.
     pub(crate) fn take_homes(&self, track: &Track) -> u32 {
-        let lot = self.lots.lock().unwrap_or_else(PoisonError::into_inner).get(&track.id.0).cloned();
-        lot.map_or(0, |lot| lot.take_homes(track.id.0))
+        self.lot_if_any(track).map_or(0, |lot| lot.take_homes(track.id.0))
+    }
+
+    fn lot_if_any(&self, track: &Track) -> Option<Arc<Lot>> {
+        self.lots.lock().unwrap_or_else(PoisonError::into_inner).get(&track.id.0).cloned()
     }
 
     /// Closes the magazines of all threads for a stream.
     pub(crate) fn close_racks(&self, track: &Track) {
-        let lot = self.lots.lock().unwrap_or_else(PoisonError::into_inner).get(&track.id.0).cloned();
+        let lot = self.lot_if_any(track);
         for rack in lot.iter().flat_map(|lot| lot.all_racks()).filter(|rack| rack.stream == track.id.0) {
             rack.empty(true);
         }
