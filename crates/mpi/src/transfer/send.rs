@@ -78,6 +78,8 @@ impl Send {
             Route::Staged | Route::Shared(Ground::Host) if self.memory.bytes <= ranks.settings.eager_bytes => {
                 (Means::Staged, None, Rest::Nothing)
             }
+            // Nothing to share.
+            Route::Shared(Ground::Device) if self.memory.bytes == 0 => (Means::Staged, None, Rest::Nothing),
             Route::Shared(ground) => {
                 let number = ranks.number();
                 let giving = Giving::new(self.to, ranks.tag_of(number.value()), ground);
