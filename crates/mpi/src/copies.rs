@@ -123,7 +123,7 @@ impl Copies {
     /// # Safety
     /// The device's memory is lent for reading, and all before that has passed. The place has so many bytes, which nobody else uses. Both
     /// stay until the point has passed.
-    pub(crate) unsafe fn to_place(&self, from: u64, place: Place, bytes: usize) -> Result<Event> {
+    pub(crate) unsafe fn put_into(&self, from: u64, place: Place, bytes: usize) -> Result<Event> {
         match place {
             // SAFETY: as the caller says.
             Place::Device(to) => unsafe { self.within(from, to, bytes) },
@@ -139,7 +139,7 @@ impl Copies {
     /// # Safety
     /// The device's memory is lent for writing, and all before that has passed. The place has so many bytes, which nobody writes. Both
     /// stay until the point has passed.
-    pub(crate) unsafe fn from_place(&self, place: Place, to: u64, bytes: usize) -> Result<Event> {
+    pub(crate) unsafe fn take_from(&self, place: Place, to: u64, bytes: usize) -> Result<Event> {
         match place {
             // SAFETY: as the caller says.
             Place::Device(from) => unsafe { self.within(from, to, bytes) },

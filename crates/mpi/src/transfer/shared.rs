@@ -46,7 +46,7 @@ impl Giving {
             let Some((slot, place)) = neighbours.take_slot() else { break };
             let bytes = neighbours.slot_bytes().min(memory.bytes - self.taken);
             // SAFETY: the memory is lent, and all before that has passed; the slot is this message's until it is answered.
-            let copied = unsafe { ranks.copies.to_place(memory.address + self.taken as u64, place, bytes) };
+            let copied = unsafe { ranks.copies.put_into(memory.address + self.taken as u64, place, bytes) };
             let copying = Some(copied.inspect_err(|_| neighbours.give_back(slot))?);
             self.pieces.push_back(Given { slot, bytes, copying });
             self.taken += bytes;
@@ -121,7 +121,7 @@ impl Taking {
             };
             // SAFETY: the memory is lent, and all before that has passed; the slot is the message's until it is answered, and what
             // the sender copied is there, as it said.
-            let copied = unsafe { ranks.copies.from_place(from, memory.address + self.taken as u64, bytes) };
+            let copied = unsafe { ranks.copies.take_from(from, memory.address + self.taken as u64, bytes) };
             self.copying.push_back(copied?);
             self.taken += bytes;
         }
