@@ -14,6 +14,8 @@ const OLDER_FORMS: &[&str] = &["cuGetProcAddress"];
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+    // It is carried within another program: the names of its functions are kept, their lines, which are most of it, are not.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--strip-debug");
     let folder = env::var_os("OUT_DIR").expect("cargo names a folder");
     let symbols = || SYMBOLS.iter().flat_map(|forms| forms.iter());
     let (served, others): (Vec<_>, Vec<_>) =

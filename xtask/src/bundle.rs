@@ -5,18 +5,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde_json::Value;
-
-use crate::command::{Failure, cargo, output, root, target};
+use crate::command::{Failure, cargo, output, root};
 use crate::library;
+use crate::programs::{self, Kind, Program};
 
 /// It is packed to a third of this before it travels.
 const SIZE_MAX_BYTES: u64 = 128 << 20;
-
-/// What `freehold run` looks for beside the binary.
-const LIBRARY: &str = "libfreehold_libcuda.so";
 
 /// Settings of cargo for programs that travel.
 const STRIPPED: [(&str, &str); 2] =
@@ -25,29 +21,11 @@ const STRIPPED: [(&str, &str); 2] =
 /// Folders of programs that are compiled or interpreted there. They lie in the bundle as they do here.
 const FOLDERS: [&str; 2] = ["bench/peers", "examples/python"];
 
-/// A program that cargo built.
-struct Program {
-    /// `package` and `target`, as in `freehold-softcuda.memory`.
-    name: String,
-    kind: Kind,
-    path: PathBuf,
-}
-
-impl Program {
-    /// Tests of the software alone say nothing of a GPU, and stay.
-    fn meets_a_device(&self) -> bool {
-        let of_the_software = ["cli.schedules", "cli.run", "cli.programs"].contains(&self.name.as_str());
-        let within = ["ptx.", "libcuda.", "freehold.ledger"].iter().any(|part| self.name.starts_with(part));
-        !self.name.contains(".soft_") && !within && !of_the_software
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Binary,
-    Test,
-    Bench,
-    Example,
+/// Tests of the software alone say nothing of a GPU, and stay.
+fn meets_a_device(program: &Program) -> bool {
+    let of_the_software = ["cli.schedules", "cli.run", "cli.programs"].contains(&program.name.as_str());
+    let within = ["ptx.", "libcuda.", "freehold.ledger"].iter().any(|part| program.name.starts_with(part));
+    !program.name.contains(".soft_") && !within && !of_the_software
 }
 
 pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
@@ -75,9 +53,6 @@ pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
         };
         fs::copy(&program.path, &to).map_err(|error| format!("{} cannot be copied: {error}", to.display()))?;
     }
-    let library = target().join("release/deps").join(LIBRARY);
-    fs::copy(&library, folder.join(LIBRARY))
-        .map_err(|error| format!("{} cannot be copied: {error}", library.display()))?;
     for file in [&interface.object, &interface.header] {
         let to = folder.join(file.file_name().expect("a file has a name"));
         fs::copy(file, &to).map_err(told)?;
@@ -126,39 +101,11 @@ fn build() -> Result<Vec<Program>, Failure> {
             .arg("--message-format=json-render-diagnostics")
             .envs(STRIPPED),
     )?;
-    let mut programs: Vec<_> = programs(&binary).filter(|program| program.kind == Kind::Binary).collect();
-    programs.extend(self::programs(&tests).filter(|program| program.kind == Kind::Test && program.meets_a_device()));
-    programs.extend(self::programs(&benches).filter(|program| program.kind == Kind::Bench));
-    programs.extend(self::programs(&examples).filter(|program| program.kind == Kind::Example));
+    let mut programs: Vec<_> = programs::programs(&binary).filter(|program| program.kind == Kind::Binary).collect();
+    programs.extend(programs::programs(&tests).filter(|program| program.kind == Kind::Test && meets_a_device(program)));
+    programs.extend(programs::programs(&benches).filter(|program| program.kind == Kind::Bench));
+    programs.extend(programs::programs(&examples).filter(|program| program.kind == Kind::Example));
     Ok(programs)
-}
-
-/// The programs among cargo's messages.
-fn programs(messages: &str) -> impl Iterator<Item = Program> + '_ {
-    messages.lines().filter_map(|line| {
-        let message: Value = serde_json::from_str(line).ok()?;
-        let path = PathBuf::from(message.get("executable")?.as_str()?);
-        let target = message.get("target")?;
-        let name = target.get("name")?.as_str()?;
-        let kinds = target.get("kind")?.as_array()?;
-        let is = |kind: &str| kinds.iter().any(|have| have == kind);
-        let in_test_mode = message.pointer("/profile/test")?.as_bool()?;
-        let manifest = PathBuf::from(message.get("manifest_path")?.as_str()?);
-        let package = manifest.parent()?.file_name()?.to_str()?.to_owned();
-        let kind = match in_test_mode {
-            _ if is("bench") => Kind::Bench,
-            true => Kind::Test,
-            false if is("example") => Kind::Example,
-            false => Kind::Binary,
-        };
-        let unit = is("lib") || is("bin");
-        let name = match kind {
-            Kind::Binary | Kind::Example => name.to_owned(),
-            _ if unit => format!("{package}.unit"),
-            _ => format!("{package}.{name}"),
-        };
-        Some(Program { name, kind, path })
-    })
 }
 
 fn size(folder: &Path) -> std::io::Result<u64> {

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::command::{Failure, cargo, output, quiet, run, target};
 use crate::kernels::CUDA_12;
 use crate::pip::install;
+use crate::programs::freehold;
 
 const VERSION: &str = "0.19.10";
 const FEATURES: &str = "std,dynamic-loading,driver,nvrtc,cuda-12090,f16";
@@ -35,7 +36,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
 pub(crate) fn tests() -> Result<(), Failure> {
     let work = target().join("cudarc");
     let (source, compiler) = (source(&work)?, install(&CUDA_12)?);
-    run(&mut cargo(&["build", "--release"]))?;
+    let freehold = freehold()?;
     let libraries = nvrtc(&work, &compiler)?;
     headers(&source, &compiler)?;
     let program = build(&source, &work)?;
@@ -52,7 +53,7 @@ pub(crate) fn tests() -> Result<(), Failure> {
             continue;
         }
         let start = Instant::now();
-        match quiet(&mut test(&program, &source, &libraries, name)) {
+        match quiet(&mut test(&freehold, &program, &source, &libraries, name)) {
             Ok(()) => println!("{name}: passed in {:.1} s", start.elapsed().as_secs_f64()),
             Err(failure) => failed.push(failure),
         }
@@ -62,8 +63,8 @@ pub(crate) fn tests() -> Result<(), Failure> {
 }
 
 /// One test, on two devices, since some need them.
-fn test(program: &Path, source: &Path, libraries: &Path, name: &str) -> Command {
-    let mut command = Command::new(target().join("release/freehold"));
+fn test(freehold: &Path, program: &Path, source: &Path, libraries: &Path, name: &str) -> Command {
+    let mut command = Command::new(freehold);
     command.args(["run", "--device", "soft", "--"]).arg(program).args(["--include-ignored", "--exact", name]);
     command.env("LD_LIBRARY_PATH", libraries).env("FREEHOLD_SOFT_DEVICES", "2").current_dir(source);
     command.stdin(Stdio::null());

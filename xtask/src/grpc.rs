@@ -7,8 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use crate::command::{Failure, cargo, command, quiet, root, run, target};
+use crate::command::{Failure, command, quiet, root, run, target};
 use crate::pip::{Packages, install};
+use crate::programs::freehold;
 
 const PACKAGES: Packages = Packages {
     folder: "grpc",
@@ -23,7 +24,7 @@ const PACKAGES: Packages = Packages {
 
 /// Runs the program. Without pip or a network for it, it is not run.
 pub(crate) fn peer() -> Result<(), Failure> {
-    run(&mut cargo(&["build"]))?;
+    let freehold = freehold()?;
     let packages = install(&PACKAGES)?;
     let folder = target().join("grpc-peer");
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
@@ -35,7 +36,7 @@ pub(crate) fn peer() -> Result<(), Failure> {
     quiet(openssl.current_dir(&folder))?;
     fs::write(folder.join("token"), "0123456789abcdef0123456789abcdef").map_err(failed)?;
     fs::set_permissions(folder.join("token"), fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    let (serve, address) = Serve::start(&folder)?;
+    let (serve, address) = Serve::start(&freehold, &folder)?;
     let mut python = command("python3", &[]);
     python.arg(root().join("examples/python/grpc_peer.py")).args([&address, "cert.pem", "token"]);
     let outcome = run(python.env("PYTHONPATH", packages).current_dir(&folder));
@@ -47,8 +48,8 @@ pub(crate) fn peer() -> Result<(), Failure> {
 struct Serve(Child);
 
 impl Serve {
-    fn start(folder: &Path) -> Result<(Self, String), Failure> {
-        let mut serve = command(target().join("debug/freehold").to_str().ok_or("the path is no text")?, &["serve"]);
+    fn start(freehold: &Path, folder: &Path) -> Result<(Self, String), Failure> {
+        let mut serve = command(freehold.to_str().ok_or("the path is no text")?, &["serve"]);
         serve.args(["--memory", "64MiB", "--device", "soft", "--listen", "127.0.0.1:0", "--token-file", "token"]);
         serve.args(["--tls", "cert.pem", "key.pem"]).arg("--socket").arg(folder.join("broker"));
         serve.env("FREEHOLD_SOFT_MACHINE", "grpc-peer").current_dir(folder).stdout(Stdio::piped());

@@ -6,8 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{Failure, cargo, output, quiet, root, run, target};
+use crate::command::{Failure, output, quiet, root, target};
 use crate::pip::{Packages, install};
+use crate::programs::freehold;
 
 pub(crate) const HEADERS_12: Packages = Packages {
     folder: "headers-12",
@@ -44,8 +45,8 @@ pub(crate) fn agree() -> Result<(), Failure> {
             .and_then(|()| fs::write(&path, text))
             .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     }
-    run(&mut cargo(&["build", "--release"]))?;
-    let exported = exported(&target().join("release/deps/libfreehold_libcuda.so"))?;
+    let program = freehold()?;
+    let exported = exported(&program.with_file_name("deps/libfreehold_libcuda.so"))?;
     let mut documented = BTreeSet::new();
     let old = [old.join("nvidia/cuda_runtime/include"), old.join("nvidia/cuda_profiler_api/include")];
     for folders in [&old[..], &[new.join("nvidia/cu13/include")]] {

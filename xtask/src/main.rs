@@ -12,6 +12,7 @@ mod library;
 mod mpi;
 mod opencl;
 mod pip;
+mod programs;
 mod pycuda;
 mod test;
 mod warm_path;

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use crate::apt;
-use crate::command::{Failure, cargo, run};
+use crate::command::{Failure, run};
+use crate::programs::{Program, tested};
 
 /// Where the loader of OpenCL looks for PoCL.
 const POCL: &str = "/etc/OpenCL/vendors/pocl.icd";
@@ -16,13 +17,18 @@ const MANNERS: [&str; 2] = ["svm", "buffers"];
 /// Has PoCL installed, and runs everything that is to hold on it.
 pub(crate) fn contract() -> Result<(), Failure> {
     install()?;
-    run(cargo(&["test", "--package", "freehold-driver", "--lib", "--test", "opencl"]).env("FREEHOLD_DEVICE", "opencl"))?;
-    for manner in MANNERS {
-        // Of all packages, as the other tests are built: of one alone all that it needs would be built anew.
-        let mut tests = cargo(&["test", "--workspace", "--test", "contract"]);
-        run(tests.env("FREEHOLD_DEVICE", "opencl").env("FREEHOLD_OPENCL_MEMORY", manner))?;
+    let programs = tested()?;
+    let test = |name: &str| {
+        let found = programs.iter().find(|program| program.name == name);
+        found.map(Program::command).ok_or_else(|| format!("cargo built no {name}"))
+    };
+    for name in ["driver.unit", "driver.opencl"] {
+        run(test(name)?.env("FREEHOLD_DEVICE", "opencl"))?;
     }
-    run(&mut cargo(&["run", "--", "lab", "--device", "opencl"]))
+    for manner in MANNERS {
+        run(test("freehold.contract")?.env("FREEHOLD_DEVICE", "opencl").env("FREEHOLD_OPENCL_MEMORY", manner))?;
+    }
+    run(test("freehold")?.args(["lab", "--device", "opencl"]))
 }
 
 fn install() -> Result<(), Failure> {

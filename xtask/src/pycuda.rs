@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::command::{Failure, cargo, command, output, quiet, run, target};
+use crate::command::{Failure, command, output, quiet, run, target};
 use crate::headers::HEADERS_12;
 use crate::pip::install;
+use crate::programs::freehold;
 
 const VERSION: &str = "2026.1";
 
@@ -24,8 +25,7 @@ const OTHERS: &[&str] = &[
 
 /// Runs the program. Without pip, a network for it or a compiler of C++ it is not run.
 pub(crate) fn program() -> Result<(), Failure> {
-    run(&mut cargo(&["build", "--release"]))?;
-    let freehold = target().join("release/freehold");
+    let freehold = freehold()?;
     let modules = modules(&freehold)?;
     let mut program = command(path(&freehold)?, &["run", "--device", "soft", "--", "python3"]);
     run(program.arg("examples/python/pycuda_saxpy.py").env("PYTHONPATH", modules))

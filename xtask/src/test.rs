@@ -1,9 +1,9 @@
 //! `cargo xtask test`: everything that must pass, on a machine that has Rust and gcc.
 
-use std::fs;
+use std::process::Command;
 use std::time::Instant;
 
-use crate::command::{Failure, cargo, command, root, run};
+use crate::command::{Failure, cargo, command, run};
 use crate::cudarc;
 use crate::fuzz;
 use crate::grpc;
@@ -11,6 +11,7 @@ use crate::headers;
 use crate::kernels;
 use crate::mpi;
 use crate::opencl;
+use crate::programs::{Kind, freehold, tested};
 use crate::pycuda;
 use crate::warm_path;
 
@@ -23,7 +24,7 @@ const STEPS: &[Step] = &[
     ("lints", || run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
     ("tests and doc tests", || run(&mut cargo(&["test", "--workspace"]))),
     ("the examples", examples),
-    ("benchmarks, once each", || run(&mut cargo(&["test", "--workspace", "--benches"]))),
+    ("benchmarks, once each", || run(&mut cargo(&["test", "--workspace", "--bench", "*"]))),
     ("the driver's contract, work at once", || contract("eager")),
     ("the driver's contract, by a seed", || contract("seed:1")),
     ("the kernels of the test data, by ptxas", kernels::assemble),
@@ -37,7 +38,7 @@ const STEPS: &[Step] = &[
     ("the instructions of the warm path", warm_path::instructions),
     ("fuzz targets, for 20 seconds each", fuzz::short_runs),
     ("documentation", || run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))),
-    ("the lab", || run(&mut cargo(&["run", "--", "lab", "--device", "soft"]))),
+    ("the lab", || run(Command::new(freehold()?).args(["lab", "--device", "soft"]))),
 ];
 
 /// Runs the steps whose names have these words: all, where there are no words.
@@ -66,36 +67,27 @@ fn tools() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The packages that have numbered examples, and where those lie.
-const EXAMPLES: [(&str, &str); 2] =
-    [("freehold", "crates/freehold/examples"), ("freehold-broker", "crates/broker/examples")];
-
 /// The numbered examples, in their order, on the software device.
 fn examples() -> Result<(), Failure> {
-    for (package, folder) in EXAMPLES {
-        let folder = root().join(folder);
-        let failed = |error| format!("{}: {error}", folder.display());
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&folder).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
-            if let Some(name) =
-                name.strip_suffix(".rs").filter(|name| name.starts_with(|first: char| first.is_ascii_digit()))
-            {
-                names.push(name.to_owned());
-            }
-        }
-        names.sort();
-        for name in names {
-            println!("-- {name}");
-            run(cargo(&["run", "--quiet", "--package", package, "--example", &name]).env("FREEHOLD_DEVICE", "soft"))?;
-        }
+    let numbered = |name: &str| name.starts_with(|first: char| first.is_ascii_digit());
+    let mut programs = tested()?;
+    programs.retain(|program| program.kind == Kind::Example && numbered(&program.name));
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    for program in programs {
+        println!("-- {}", program.name);
+        run(program.command().env("FREEHOLD_DEVICE", "soft"))?;
     }
     Ok(())
 }
 
 /// The tests of the software driver under another schedule than its default one.
 fn contract(schedule: &str) -> Result<(), Failure> {
-    // Random calls choose their schedules themselves.
-    let others = ["test", "--package", "freehold-softcuda", "--", "--skip", "random_calls"];
-    run(cargo(&others).env("FREEHOLD_SOFT_SCHEDULE", schedule))
+    let mut programs = tested()?;
+    programs.retain(|program| program.kind == Kind::Test && program.name.starts_with("softcuda."));
+    for program in programs {
+        println!("-- {}", program.name);
+        // Random calls choose their schedules themselves.
+        run(program.command().args(["--skip", "random_calls"]).env("FREEHOLD_SOFT_SCHEDULE", schedule))?;
+    }
+    Ok(())
 }

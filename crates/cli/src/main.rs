@@ -12,6 +12,7 @@ mod devices;
 mod lab;
 mod manual;
 mod mpi;
+mod panels;
 mod replay;
 mod run;
 
@@ -68,7 +69,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Say which path device memory takes through MPI, and measure it
     ///
-    /// Starts the program freehold-mpi, which is built apart, on a machine that has MPI.
+    /// Starts the program freehold-mpi, which is built apart, on a machine that has MPI: build it with cargo build --release
+    /// --manifest-path crates/mpi/Cargo.toml
     #[command(after_help = "Example: mpirun -n 2 freehold mpi bench")]
     Mpi(mpi::Arguments),
     /// Be a broker, which keeps device memory beyond its processes
@@ -154,7 +156,10 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let Arguments { elsewhere, command } = Arguments::parse();
+    let Arguments { elsewhere, command } = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return manual::refuse(&error),
+    };
     let is_meant = if command.speaks_here() { elsewhere.is_meant() } else { elsewhere.is_said() };
     if is_meant && !command.reaches_elsewhere() {
         eprintln!(
@@ -185,7 +190,7 @@ fn main() -> ExitCode {
         Command::Top(arguments) => broker::top::run(&arguments),
         Command::Completions(arguments) => manual::complete(&arguments),
         Command::Man(arguments) => manual::write_pages(&arguments),
-        Command::Help(arguments) => manual::help(&arguments),
+        Command::Help(arguments) => manual::help(&arguments.words),
         Command::SharePartner(arguments) => bench::share::partner::run(&arguments),
         Command::Part(arguments) => broker::serve::part(&arguments),
         Command::Experiment(arguments) => lab::child::run(&arguments),

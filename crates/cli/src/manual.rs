@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use clap::error::ErrorKind;
 use clap_complete::Shell;
 
 #[derive(clap::Args)]
@@ -26,7 +27,7 @@ pub(crate) struct ManArguments {
 pub(crate) struct HelpArguments {
     /// The command, and the one within it
     #[arg(value_name = "COMMAND")]
-    words: Vec<String>,
+    pub(crate) words: Vec<String>,
 }
 
 pub(crate) fn complete(arguments: &CompletionArguments) -> ExitCode {
@@ -55,13 +56,14 @@ fn try_write_pages(folder: &Path) -> io::Result<()> {
 }
 
 /// As `--help` behind the same words. Exit status 2 where there is no such command.
-pub(crate) fn help(arguments: &HelpArguments) -> ExitCode {
+pub(crate) fn help(words: &[impl AsRef<str>]) -> ExitCode {
     let mut all = crate::Arguments::command();
     all.build();
     let mut found = &mut all;
-    for word in &arguments.words {
+    let said: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    for word in &said {
         let Some(within) = found.find_subcommand_mut(word) else {
-            eprintln!("error: there is no command {:?}: `freehold --help` lists them", arguments.words.join(" "));
+            eprintln!("error: there is no command {:?}: `freehold --help` lists them", said.join(" "));
             return ExitCode::from(2);
         };
         found = within;
@@ -69,15 +71,47 @@ pub(crate) fn help(arguments: &HelpArguments) -> ExitCode {
     print(found.render_long_help().to_string().as_bytes())
 }
 
+/// Says why the words of the command line are none, in one sentence; or prints the help or the version that was asked for.
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    if !matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion) {
+        let words = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
+        eprintln!("error: {}", sentence(&error.render().to_string(), words));
+        return ExitCode::from(2);
+    }
+    let status = if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+    ended(error.print(), status)
+}
+
+/// What clap says in several lines, with its tips, as one, and where to read on.
+fn sentence(told: &str, words: impl Iterator<Item = String>) -> String {
+    let told = told.strip_prefix("error: ").unwrap_or(told);
+    let own = told.split("\n\n").take_while(|part| !part.starts_with("Usage:") && !part.starts_with("For more"));
+    let parts: Vec<String> = own.map(|part| part.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let (mut command, mut said) = (crate::Arguments::command(), "freehold".to_owned());
+    for word in words {
+        if let Some(within) = command.find_subcommand(&word) {
+            said = format!("{said} {word}");
+            command = within.clone();
+        }
+    }
+    format!("{}; `{said} --help` says what it takes", parts.join("; ").replace("; tip: ", "; "))
+}
+
 fn print(text: &[u8]) -> ExitCode {
     let mut out = io::stdout().lock();
-    match out.write_all(text).and_then(|()| out.flush()) {
+    ended(out.write_all(text).and_then(|()| out.flush()), ExitCode::SUCCESS)
+}
+
+/// The status where what was to be printed could be.
+fn ended(printed: io::Result<()>, status: ExitCode) -> ExitCode {
+    match printed {
         // A reader that has seen enough and closes the pipe is no failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("error: standard output: {error}");
             ExitCode::FAILURE
         }
-        _ => ExitCode::SUCCESS,
+        _ => status,
     }
 }
 
@@ -108,6 +142,48 @@ mod tests {
         let line = told.strip_prefix("Example: ")?;
         let own = &line[line.find("freehold")?..];
         Some(own.split(" > ").next().unwrap_or(own).to_owned())
+    }
+
+    /// What is said of these words.
+    fn said(words: &str) -> String {
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        let Err(error) = crate::Arguments::command().try_get_matches_from(&words) else {
+            panic!("the words are a command");
+        };
+        sentence(&error.render().to_string(), words.into_iter().skip(1))
+    }
+
+    #[test]
+    fn wrong_words_are_refused_in_one_sentence_that_says_where_to_read_on() {
+        for (words, sentence) in [
+            (
+                "freehold lap",
+                "unrecognized subcommand 'lap'; a similar subcommand exists: 'lab'; \
+                 `freehold --help` says what it takes",
+            ),
+            (
+                "freehold lab --onyl 2",
+                "unexpected argument '--onyl' found; a similar argument exists: '--only'; \
+                 `freehold lab --help` says what it takes",
+            ),
+            (
+                "freehold module put",
+                "the following required arguments were not provided: --name <NAME> <FILE>; \
+                 `freehold module put --help` says what it takes",
+            ),
+            (
+                "freehold demo --steps many",
+                "invalid value 'many' for '--steps <COUNT>': invalid digit found in string; \
+                 `freehold demo --help` says what it takes",
+            ),
+            (
+                "freehold completions csh",
+                "invalid value 'csh' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh]; \
+                 a similar value exists: 'zsh'; `freehold completions --help` says what it takes",
+            ),
+        ] {
+            assert_eq!(said(words), sentence);
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+use crate::manual;
+
 const PROGRAM: &str = "freehold-mpi";
 
 #[derive(clap::Args)]
@@ -30,6 +32,10 @@ enum MpiError {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    // The program has a help of its own; where it is not there, this one says how it is had.
+    if program().is_none() && arguments.words.iter().any(|word| word == "--help" || word == "-h") {
+        return manual::help(&["mpi"]);
+    }
     become_it(&arguments.words)
 }
 

@@ -74,6 +74,21 @@ fn a_killed_worker_changes_no_bit_and_is_seen_in_both_pictures() {
 }
 
 #[test]
+fn the_trace_of_a_killed_worker_goes_on_until_its_kill() {
+    let folder = Folder::new("trace");
+    // All tiles are refined here. 20 epochs, and the kill after 10. Epoch 6 is put in when the device is in epoch 4, and 10 have passed: so what was there
+    // when epoch 8 was put in, which is 4 at least, is in the file.
+    let figures = folder.figures(&["--size", "96", "--steps", "160", "--workers", "3", "--json"]);
+    let killed = figures["killed"]["worker"].as_u64().expect("one was killed");
+    let trace: Vec<Value> = serde_json::from_slice(&folder.read("trace.json")).expect("a trace is JSON");
+    let is_name = |event: &&Value| event["args"]["name"] == format!("worker {killed}");
+    let process = &trace.iter().find(is_name).expect("it has a name")["pid"];
+    let of_it = |event: &&Value| event["pid"] == *process && event["name"] == "average" && event["dur"].is_number();
+    let epochs = trace.iter().filter(of_it).count();
+    assert!(epochs >= 4, "{epochs} epochs of the killed worker are in the trace");
+}
+
+#[test]
 fn remote_kernels_come_to_the_same_field() {
     let folder = Folder::new("remote");
     let here = folder.figures(&[&SMALL[..], &["--workers", "1", "--no-kill"]].concat());

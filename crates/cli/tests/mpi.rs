@@ -52,6 +52,15 @@ fn without_its_program_it_says_how_to_build_it() {
 }
 
 #[test]
+fn its_help_is_there_without_its_program() {
+    let folder = Folder::new("help");
+    let output = freehold(&folder.0).args(["mpi", "--help"]).output().expect("the binary starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("freehold-mpi") && said.contains("crates/mpi/Cargo.toml"), "{said}");
+    assert_eq!((String::from_utf8_lossy(&output.stderr).as_ref(), output.status.code()), ("", Some(0)));
+}
+
+#[test]
 fn it_becomes_the_program_beside_it_with_all_arguments_and_its_status() {
     let folder = Folder::new("beside");
     write_program(&folder.0.join("freehold-mpi"), "#!/bin/sh\necho \"$@\"\nexit 7\n");

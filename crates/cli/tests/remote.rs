@@ -95,7 +95,7 @@ fn a_file_goes_elsewhere_and_comes_back() {
     assert_eq!(open.said(&["put", "in", "--name", "model/weights"]), "model/weights: 2.9 MiB\n");
     assert_eq!(open.said(&["get", "model/weights", "-o", "out"]), "out: 2.9 MiB\n");
     assert!(std::fs::read(open.folder.join("out")).unwrap() == bytes);
-    assert_eq!(open.said(&["totals"]), "4.0 MiB of 64.0 MiB made, 0 B leased, 2.9 MiB under 1 names\n");
+    assert_eq!(open.said(&["totals"]), "4.0 MiB of 64.0 MiB made, 0 B leased, 2.9 MiB under 1 name\n");
     let taken = "error: the name is taken: drop it first, or lease it for writing\n".to_owned();
     assert_eq!(open.refused(&["put", "in", "--name", "model/weights"]), (taken, Some(1)));
     let none = "error: there is no such name; nearest: model/weights\n".to_owned();

@@ -10,12 +10,16 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use common::binary;
+use common::{binary, cache};
 
-/// `freehold run --device soft -- WORDS`.
+/// `freehold run --device soft -- WORDS`, which leaves the library among what tests leave.
 fn run(words: &[&str]) -> Command {
     let mut command = Command::new(binary());
-    command.env_remove("FREEHOLD_DEVICE").env_remove("LD_LIBRARY_PATH").env_remove("CUDA_VISIBLE_DEVICES");
+    command
+        .env("XDG_CACHE_HOME", cache())
+        .env_remove("FREEHOLD_DEVICE")
+        .env_remove("LD_LIBRARY_PATH")
+        .env_remove("CUDA_VISIBLE_DEVICES");
     command.args(["run", "--device", "soft", "--"]).args(words).stdin(Stdio::null());
     command
 }
@@ -115,7 +119,7 @@ fn a_program_may_have_spaces_in_its_name() {
 fn the_variable_decides_where_no_flag_does() {
     let mut command = Command::new(binary());
     command.args(["run", "sh", "-c", "test -e \"$LD_LIBRARY_PATH/libcuda.so.1\""]);
-    command.env("FREEHOLD_DEVICE", "soft").env_remove("LD_LIBRARY_PATH");
+    command.env("FREEHOLD_DEVICE", "soft").env("XDG_CACHE_HOME", cache()).env_remove("LD_LIBRARY_PATH");
     assert_eq!(output(&mut command).status.code(), Some(0));
     command.env("FREEHOLD_DEVICE", "gpu");
     refused_with(&mut command, 2, r#""gpu" is no device: say soft, cuda, cuda:N, opencl or opencl:N"#);
@@ -136,10 +140,10 @@ fn a_file_that_is_no_program_is_126() {
 }
 
 #[test]
-fn without_a_program_it_says_how_it_is_called() {
-    let output = output(Command::new(binary()).arg("run"));
-    assert!(text(&output.stderr).contains("Usage: freehold run"), "{}", text(&output.stderr));
-    assert_eq!(output.status.code(), Some(2));
+fn without_a_program_it_says_where_to_read_on() {
+    let sentence = "the following required arguments were not provided: <PROGRAM>...; \
+                    `freehold run --help` says what it takes";
+    refused_with(Command::new(binary()).arg("run"), 2, sentence);
 }
 
 #[test]
@@ -149,7 +153,20 @@ fn a_folder_that_others_can_write_to_is_not_used() {
     let mine = base.join(format!("freehold-{}", unsafe { libc::geteuid() }));
     fs::create_dir_all(&mine).expect("a folder can be made");
     fs::set_permissions(&mine, fs::Permissions::from_mode(0o777)).expect("it is ours");
-    let sentence =
-        format!("{} belongs to another user or can be written by others; remove it, or set TMPDIR", mine.display());
-    refused_with(run(&["true"]).env("XDG_RUNTIME_DIR", &base), 2, &sentence);
+    let sentence = format!(
+        "{} belongs to another user or can be written by others; remove it, or set XDG_CACHE_HOME",
+        mine.display()
+    );
+    refused_with(run(&["true"]).env("XDG_CACHE_HOME", &base), 2, &sentence);
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told_with_what_to_do() {
+    let file = folder("run").join("no-folder");
+    fs::write(&file, "").expect("a file can be written");
+    let sentence = format!(
+        "{} cannot be made: Not a directory (os error 20); set XDG_CACHE_HOME to a folder that can be written to",
+        file.join("cache").display()
+    );
+    refused_with(run(&["true"]).env("XDG_CACHE_HOME", file.join("cache")), 2, &sentence);
 }

@@ -50,6 +50,9 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// Takes memory of [`alloc`](Self::alloc) back. This may wait for all work of the context.
     fn free(&self, address: u64) -> Result<()>;
 
+    /// What is given to a kernel begins at a multiple of this.
+    fn alignment_bytes(&self) -> u64;
+
     /// Whether the host reads and writes device memory, by itself, at the address at which the device does.
     fn is_host_visible(&self, address: u64) -> Result<bool>;
 

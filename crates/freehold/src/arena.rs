@@ -18,7 +18,7 @@ use crate::ledger::Mark;
 use crate::stream::{Stream, Used};
 use crate::uses::{Access, Trail, Uses};
 
-/// Pieces begin at multiples of this.
+/// Pieces begin at multiples of this, or of more where the device asks for it.
 const ALIGNMENT_BYTES: u64 = 256;
 
 /// One reservation for many short-lived pieces.
@@ -86,6 +86,16 @@ impl Past {
 impl Arena {
     /// Takes memory for an arena that lives in `stream`.
     ///
+    /// ```
+    /// use freehold::Arena;
+    ///
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let arena = Arena::new(&stream, 1 << 20)?;
+    /// assert_eq!(arena.capacity_bytes(), 1 << 20);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`Stream::alloc`].
     #[track_caller]
@@ -126,7 +136,8 @@ impl Arena {
         let uses = Uses::begin(Mark { stream: self.block.stream(), position: self.past.home });
         self.past.abroad.forget(|mark| core.has_passed(mark));
         self.past.abroad.within(&range).for_each(|mark| uses.note_unordered(mark, Access::Write));
-        self.taken_bytes = range.end.next_multiple_of(ALIGNMENT_BYTES).min(capacity_bytes);
+        let alignment_bytes = core.backend.alignment_bytes().max(ALIGNMENT_BYTES);
+        self.taken_bytes = range.end.next_multiple_of(alignment_bytes).min(capacity_bytes);
         let region = Arc::new(Region { range, context, uses });
         self.pieces.push(region.clone());
         Ok(region)
@@ -163,6 +174,23 @@ impl Drop for Rewind<'_> {
 }
 
 /// The time between a position of an arena and its return there.
+///
+/// ```
+/// use freehold::{Arena, Error};
+///
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let mut arena = Arena::new(&stream, 4096)?;
+/// let sum = arena.scope(|scope| -> freehold::Result<u32> {
+///     let mut x = scope.alloc::<u32>(4)?;
+///     stream.write(&mut x, &[1, 2, 3, 4])?;
+///     scope.scope(|inner| inner.alloc::<u8>(1000).map(drop))?; // gone again
+///     assert!(matches!(scope.alloc::<u8>(4096), Err(Error::ArenaFull { .. })));
+///     Ok(stream.download(&x)?.iter().sum())
+/// })?;
+/// assert_eq!(sum, 10);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Scope<'s> {
     arena: &'s mut Arena,
@@ -190,12 +218,42 @@ impl<'s> Scope<'s> {
     }
 
     /// How much can still be allocated.
+    ///
+    /// ```
+    /// use freehold::Arena;
+    ///
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut arena = Arena::new(&stream, 4096)?;
+    /// arena.scope(|scope| -> freehold::Result<()> {
+    ///     assert_eq!(scope.free_bytes(), 4096);
+    ///     scope.alloc::<u8>(1024)?;
+    ///     assert_eq!(scope.free_bytes(), 3072);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn free_bytes(&self) -> u64 {
         self.arena.capacity_bytes() - self.arena.taken_bytes
     }
 }
 
 /// A part of an arena for as long as its scope lasts, used like a [`Block`].
+///
+/// ```
+/// use freehold::Arena;
+///
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// Arena::new(&stream, 4096)?.scope(|scope| -> freehold::Result<()> {
+///     let mut piece = scope.alloc::<f32>(10)?;
+///     stream.fill_bytes(&mut piece, 0)?;
+///     stream.write(&mut piece.view_mut(3..4)?, &[1.5])?;
+///     assert_eq!(stream.download(&piece.view(2..5)?)?, [0.0, 1.5, 0.0]);
+///     Ok(())
+/// })?;
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Piece<'s, T> {
     region: Arc<Region>,

@@ -19,6 +19,23 @@ use crate::stream::{Stream, Used};
 use crate::uses::Access;
 
 /// What device memory can hold: values that are their bytes, whichever those are.
+///
+/// ```
+/// use zerocopy::{FromBytes, Immutable, IntoBytes};
+///
+/// #[derive(Clone, Copy, Debug, PartialEq, FromBytes, IntoBytes, Immutable)]
+/// #[repr(C)]
+/// struct Particle {
+///     place: [f32; 3],
+///     mass: f32,
+/// }
+///
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let particles = [Particle { place: [1.0, 2.0, 3.0], mass: 0.5 }; 10];
+/// assert_eq!(stream.download(&stream.upload(&particles)?)?, particles);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 pub trait Plain: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
 
 impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Plain for T {}
@@ -34,6 +51,21 @@ impl<T> Sealed for View<'_, T> {}
 impl<T> Sealed for ViewMut<'_, T> {}
 
 /// What work reads: a block, a reference to one, or a part of one. No other type can be one: copies trust the address.
+///
+/// ```
+/// use freehold::{Plain, Result, Source, Stream};
+///
+/// /// Of a block, a reference to one, a part, a vector.
+/// fn first<T: Plain>(stream: &Stream, from: &impl Source<T>) -> Result<Option<T>> {
+///     Ok(stream.download(from)?.first().copied())
+/// }
+///
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let x = stream.upload(&[5u8, 6, 7])?;
+/// assert_eq!((first(&stream, &x)?, first(&stream, &x.view(2..)?)?), (Some(5), Some(7)));
+/// # Ok::<(), freehold::Error>(())
+/// ```
 pub trait Source<T>: Sealed {
     /// The first address, on the device.
     fn address(&self) -> u64;
@@ -48,6 +80,21 @@ pub trait Source<T>: Sealed {
 }
 
 /// What work writes: a block, or a part of one. No other type can be one: copies trust the address.
+///
+/// ```
+/// use freehold::{Plain, Result, Stream, Target};
+///
+/// fn clear<T: Plain>(stream: &Stream, to: &mut impl Target<T>) -> Result<()> {
+///     stream.fill_bytes(to, 0)
+/// }
+///
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let mut x = stream.upload(&[5u8, 6, 7])?;
+/// clear(&stream, &mut x.view_mut(1..)?)?;
+/// assert_eq!(stream.download(&x)?, [5, 0, 0]);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 pub trait Target<T>: Sealed {
     /// The first address, on the device.
     fn address(&self) -> u64;
@@ -82,6 +129,7 @@ pub struct Block<T> {
 }
 
 impl<T: Plain> Block<T> {
+    #[inline]
     pub(crate) fn alloc(
         stream: &Stream,
         len: usize,
@@ -91,6 +139,7 @@ impl<T: Plain> Block<T> {
         Self::alloc_within(stream, len, Reach::Process, tag, at)
     }
 
+    #[inline]
     pub(crate) fn alloc_within(
         stream: &Stream,
         len: usize,
@@ -101,6 +150,7 @@ impl<T: Plain> Block<T> {
         Ok(Self::holding(Holding::alloc(stream, Self::bytes_of(len)?, reach, tag, at)?))
     }
 
+    #[inline]
     fn bytes_of(len: usize) -> Result<usize> {
         let element_bytes = size_of::<T>();
         let bytes = len.checked_mul(element_bytes).filter(|&bytes| bytes <= isize::MAX as usize);
@@ -111,6 +161,7 @@ impl<T: Plain> Block<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn holding(holding: Holding) -> Self {
         Self { holding, elements: PhantomData }
     }
@@ -131,6 +182,14 @@ impl<T: Plain> Block<T> {
     }
 
     /// What the ledger has of it.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc_tagged::<f32>(100, "weights")?;
+    /// println!("{}", x.owner().expect("it is live")); // with the line that asked for it
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn owner(&self) -> Option<Owner> {
         self.holding.owner()
     }
@@ -146,28 +205,75 @@ impl<T: Plain> Block<T> {
     }
 
     /// Gives the block another name in the ledger.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc::<f32>(100)?;
+    /// x.tag("weights");
+    /// assert_eq!(device.live_by_tag(), [("weights".into(), 400)]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn tag(&self, tag: &str) {
         self.holding.retag(tag);
     }
 
     /// The elements of a range.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.upload(&[1u32, 2, 3, 4])?;
+    /// assert_eq!(stream.download(&x.view(1..3)?)?, [2, 3]);
+    /// assert!(x.view(2..9).is_err()); // never beyond the block
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
         View::new(self.holding.used(Access::Read), 0, self.len(), range)
     }
 
     /// The elements of a range, to write.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = stream.zeros::<u32>(4)?;
+    /// stream.write(&mut x.view_mut(..2)?, &[7, 8])?;
+    /// assert_eq!(stream.download(&x)?, [7, 8, 0, 0]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
         let len = self.len();
         ViewMut::new(self.holding.used(Access::Read), len, range)
     }
 
     /// Gives up to be the one owner: the block lives until the last of the references is dropped.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.upload(&[1u8; 10])?.share();
+    /// let other = x.clone(); // the same memory
+    /// assert_eq!((x.count(), other.address()), (2, x.address()));
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn share(self) -> Shared<T> {
         Shared { holding: Arc::new(self.holding), elements: PhantomData }
     }
 
     /// Lets the block have `len` elements: where it lies, if what follows is free, or else elsewhere, with a copy of what it
     /// held, in the order of `stream`. Whether the address is the same. What is added holds anything.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = stream.upload(&[1u8, 2, 3])?;
+    /// let address = x.address();
+    /// let is_in_place = x.resize(&stream, 1000)?;
+    /// assert_eq!(is_in_place, x.address() == address);
+    /// assert_eq!(stream.download(&x.view(..3)?)?, [1, 2, 3]); // wherever it lies now
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`Stream::alloc`]; the block is as it was.
@@ -186,6 +292,14 @@ impl<T: Plain> Block<T> {
     }
 
     /// Releases the block as a drop does, says where, and reports a failure.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc::<u8>(1000)?;
+    /// x.close().map_err(|(_block, error)| error)?; // a block that could not be released would come back
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     #[track_caller]
     #[allow(clippy::result_large_err, reason = "a block that is not released comes back, and is no pointer")]
     pub fn close(mut self) -> Closed<Self> {
@@ -196,6 +310,15 @@ impl<T: Plain> Block<T> {
     }
 
     /// Releases the block once the event has passed, too.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.zeros::<u8>(1000)?;
+    /// let event = device.stream()?.event()?; // of what other people's code does with it, say
+    /// x.release_after(&event).map_err(|(_block, error)| error)?;
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     #[track_caller]
     #[allow(clippy::result_large_err, reason = "a block that is not released comes back, and is no pointer")]
     pub fn release_after(mut self, event: &Event) -> Closed<Self> {
@@ -211,6 +334,16 @@ impl<T: Plain> Block<T> {
 
     /// Waits until all work with the block has passed, and gives its memory back to the driver, as far as no other block lies
     /// in the same chunks of it.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.zeros::<u8>(64 << 20)?;
+    /// let free_bytes = device.free_bytes()?;
+    /// x.release_now().map_err(|(_block, error)| error)?; // waits for the zeros
+    /// assert!(device.free_bytes()? > free_bytes);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     #[track_caller]
     #[allow(clippy::result_large_err, reason = "a block that is not released comes back, and is no pointer")]
     pub fn release_now(mut self) -> Closed<Self> {
@@ -233,6 +366,15 @@ impl<T: Plain> Block<T> {
 
     /// Lets go of the block for other people's code: from now on it is released by its address, with
     /// [`Device::release`](crate::Device::release).
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let address = stream.alloc::<u8>(1000)?.into_address(); // for C, say
+    /// device.release(address)?;
+    /// assert!(device.release(address).is_err()); // and says what is wrong
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn into_address(self) -> u64 {
         let core = self.holding.home.context.inner.core.clone();
         core.let_go(self.holding)
@@ -240,6 +382,20 @@ impl<T: Plain> Block<T> {
 
     /// Lets work use the block without waiting for what other streams do with it. It is still not released before that work
     /// has passed.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+    /// let counts = stream.zeros::<u32>(32)?;
+    /// stream.synchronize()?;
+    /// // SAFETY: nothing else uses the block now, and nobody reads it before the stream is done.
+    /// let arguments = (unsafe { counts.unordered() }, 1u32, 32u32);
+    /// stream.launch(&module.kernel("add")?, freehold::Grid::line(1, 32), arguments)?;
+    /// stream.synchronize()?;
+    /// assert_eq!(stream.download(&counts)?, [1; 32]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     ///
     /// # Safety
     /// Whatever other work reads or writes in the block at the same time, the program means it to.
@@ -309,6 +465,16 @@ impl<T: Plain> Shared<T> {
 }
 
 /// A part of a block, for reading. What orders its uses is the whole block.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let x = stream.upload(&[1u32, 2, 3, 4])?;
+/// let middle = x.view(1..3)?;
+/// assert_eq!(stream.download(&middle)?, [2, 3]);
+/// assert_eq!(stream.download(&middle.view(1..)?)?, [3]); // a part of the part
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a, T> {
     /// What it is a part of, and which.
@@ -346,6 +512,17 @@ impl<'a, T: Plain> View<'a, T> {
 }
 
 /// A part of a block, to write.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let mut x = stream.zeros::<u32>(4)?;
+/// let (mut low, mut high) = x.view_mut(..)?.split_at(2)?; // two that can be written at once
+/// stream.write(&mut low, &[1, 2])?;
+/// stream.copy(&low, &mut high)?;
+/// assert_eq!(stream.download(&x)?, [1, 2, 1, 2]);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ViewMut<'a, T> {
     view: View<'a, T>,

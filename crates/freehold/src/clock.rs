@@ -93,6 +93,21 @@ impl Clock {
 
     /// Writes a word, from the host and at once. Whoever awaits it sees all that was done before.
     ///
+    /// ```
+    /// # use std::os::fd::AsFd;
+    /// # use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// # let memory = memfd_create("words", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("memory of the host");
+    /// # ftruncate(&memory, 4096).expect("a page");
+    /// # fcntl_add_seals(&memory, SealFlags::SHRINK).expect("nobody makes it shorter");
+    /// let clock = device.clock(memory.as_fd(), 2)?;
+    /// stream.wait_word(&clock, 1, 5)?;
+    /// clock.write(1, 5); // the host lets the stream go
+    /// stream.synchronize()?;
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// If there is no such word.
     pub fn write(&self, word: usize, value: u64) {

@@ -106,6 +106,15 @@ impl Context {
     }
 
     /// Closes the context and takes its blocks along: what is done with them later says so.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// let context = device.context()?;
+    /// let x = context.stream()?.upload(&[1u8, 2, 3])?;
+    /// context.close_with_blocks().map_err(|(_, error)| error)?;
+    /// assert!(device.stream()?.download(&x).is_err()); // the block is gone, and says so
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn close_with_blocks(self) -> Closed<Self> {
         match self.inner.close() {
             Ok(()) => Ok(()),

@@ -33,6 +33,19 @@ pub struct Device {
 }
 
 /// Memory that somebody else allocated, entered in the ledger for as long as this lives.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// use freehold::{Adoption, Error};
+///
+/// let theirs = 1 << 20; // an address that other people's code has allocated
+/// let adopted = device.adopt(theirs, 4096, Adoption::Foreign, "theirs")?;
+/// assert_eq!(device.owner_of(theirs + 1).and_then(|owner| owner.tag).as_deref(), Some("theirs"));
+/// assert!(matches!(device.release(theirs), Err(Error::WrongRelease(_)))); // not ours to release
+/// drop(adopted);
+/// assert_eq!(device.owner_of(theirs), None);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Adopted {
     core: Arc<Core>,
@@ -51,6 +64,11 @@ impl Device {
     }
 
     /// What the driver calls the device.
+    ///
+    /// ```
+    /// println!("{}", freehold::open()?.name()?);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn name(&self) -> Result<String> {
         self.core().check()?;
         self.core().backend.name().map_err(|error| self.core().failed(error))
@@ -88,6 +106,13 @@ impl Device {
 
     /// A context of its own.
     ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// let context = device.context()?; // apart from the primary one
+    /// assert_ne!(context.id(), device.primary().id());
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::OneContext`] on a device that has no others.
     pub fn context(&self) -> Result<Context> {
@@ -95,16 +120,42 @@ impl Device {
     }
 
     /// A stream of the primary context.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// let (stream, other) = (device.stream()?, device.stream()?);
+    /// assert_ne!(stream.id(), other.id());
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn stream(&self) -> Result<Stream> {
         self.primary.stream()
     }
 
     /// Loads an image into the primary context. See [`Context::module`] for what the driver waits for.
+    ///
+    /// ```
+    /// use freehold::Image;
+    ///
+    /// # let device = freehold::open()?;
+    /// let module = device.module(&Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+    /// assert!(module.kernels()?.iter().any(|name| name == "scale"));
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn module(&self, image: &Image) -> Result<Module> {
         self.primary.module(image)
     }
 
     /// Who owns the memory at an address: of a block's beginning, or of any byte of it. Nobody, in a forked child.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc::<u64>(10)?;
+    /// let owner = device.owner_of(x.address() + 79).expect("its last byte");
+    /// assert_eq!((owner.base, owner.bytes), (x.address(), 80));
+    /// assert_eq!(device.owner_of(1), None);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn owner_of(&self, address: u64) -> Option<Owner> {
         // The lock may be held for ever in a fork, by a thread that is not there.
         if self.core().is_child() {
@@ -114,6 +165,17 @@ impl Device {
     }
 
     /// All blocks that are owned, by address.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc_tagged::<u64>(10, "counts")?;
+    /// for owner in device.blocks() {
+    ///     println!("{owner}"); // length, address, name, and where it was allocated
+    /// }
+    /// # drop(x);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn blocks(&self) -> Vec<Owner> {
         if self.core().is_child() {
             return Vec::new();
@@ -122,6 +184,17 @@ impl Device {
     }
 
     /// How much memory the pool has: owned, released, to be handed out again.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc::<u8>(1000)?;
+    /// let totals = device.totals();
+    /// assert_eq!(totals.owned_bytes, 1000);
+    /// assert!(totals.reserved_bytes >= 1000); // what the driver has given for it
+    /// # drop(x);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn totals(&self) -> Totals {
         if self.core().is_child() {
             return Totals::default();
@@ -140,6 +213,17 @@ impl Device {
     /// Releases a block by its address, for other people's code: one that was let go of with
     /// [`Block::into_address`]. In any thread, whatever context is current there.
     ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// use freehold::Error;
+    ///
+    /// let x = stream.alloc::<u8>(1000)?;
+    /// let Err(Error::WrongRelease(wrong)) = device.release(x.address() + 8) else { panic!("it lies within a block") };
+    /// println!("{wrong}"); // 8 bytes into 1000 bytes at ..., allocated at ...: release the block by its first address
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::WrongRelease`], which says which wrong it is; the block at the address is as it was.
     #[track_caller]
@@ -155,6 +239,15 @@ impl Device {
     }
 
     /// Takes a block back that was let go of with [`Block::into_address`], as bytes.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let address = stream.upload(&[1u8, 2, 3])?.into_address();
+    /// let x = device.claim(address)?; // a block again
+    /// assert_eq!(stream.download(&x)?, [1, 2, 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn claim(&self, address: u64) -> Result<Block<u8>> {
         Ok(Block::holding(self.core().taken(address)?))
     }
@@ -195,6 +288,16 @@ impl Device {
 
     /// Waits until all work of the library's streams is done, and all other work of the primary context, and does what waited
     /// for that.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.zeros::<u8>(1 << 20)?;
+    /// device.synchronize()?; // waits for all streams
+    /// assert!(stream.is_idle()?);
+    /// # drop(x);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn synchronize(&self) -> Result<()> {
         self.core().synchronize_all()?;
         self.primary.synchronize()?;
@@ -211,6 +314,16 @@ impl Device {
     }
 
     /// Gives memory that nobody has back to the driver, as far as all work with it has passed. How many bytes went.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// drop(stream.zeros::<u8>(64 << 20)?);
+    /// device.synchronize()?;
+    /// assert!(device.trim()? >= 64 << 20); // what the pool kept
+    /// assert_eq!(device.totals().cached_bytes, 0);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn trim(&self) -> Result<u64> {
         self.trim_to(0)
     }
@@ -222,11 +335,34 @@ impl Device {
     }
 
     /// Says how much the pool may have of the device: what would be more is refused. What it has already stays.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// use freehold::Error;
+    ///
+    /// device.set_budget(64 << 20);
+    /// assert!(matches!(stream.alloc::<u8>(65 << 20), Err(Error::OutOfMemory(_))));
+    /// device.set_budget(u64::MAX); // without limit
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn set_budget(&self, bytes: u64) {
         self.core().pool.supply.set_budget_bytes(bytes);
     }
 
     /// Says how much may be live under a name, and those within it (`model/cache` is within `model`). What is live already stays.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// use freehold::Error;
+    ///
+    /// device.set_tag_budget("cache", 1 << 20)?;
+    /// let x = stream.alloc_tagged::<u8>(600_000, "cache/keys")?;
+    /// assert!(matches!(stream.alloc_tagged::<u8>(600_000, "cache/values"), Err(Error::BudgetFull { .. })));
+    /// # drop(x);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::TooManyTags`] beyond 4096 names.
@@ -235,12 +371,31 @@ impl Device {
     }
 
     /// What is live under each name, the most first.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc_tagged::<u8>(1000, "weights")?;
+    /// assert_eq!(device.live_by_tag(), [("weights".into(), 1000)]);
+    /// # drop(x);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn live_by_tag(&self) -> Vec<(Arc<str>, u64)> {
         self.core().tags.live()
     }
 
     /// Says how much the pool keeps when the device is synchronised: beyond it, memory that nobody has goes back to the driver.
     /// Without this everything is kept.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// device.set_release_threshold(0);
+    /// drop(stream.zeros::<u8>(64 << 20)?);
+    /// device.synchronize()?;
+    /// assert_eq!(device.totals().reserved_bytes, 0);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn set_release_threshold(&self, bytes: u64) {
         self.core().pool.set_threshold_bytes(bytes);
     }
@@ -254,12 +409,31 @@ impl Device {
     }
 
     /// What failed in drops since the last time this was asked.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// for error in device.troubles() {
+    ///     eprintln!("a drop failed: {error}");
+    /// }
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn troubles(&self) -> Vec<Error> {
         if self.core().is_child() { Vec::new() } else { self.core().take_troubles() }
     }
 }
 
 /// Whose the memory is that is entered without being owned.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// use freehold::Adoption;
+///
+/// let adopted = device.adopt(1 << 20, 4096, Adoption::Imported { process: 77 }, "shared")?;
+/// let error = device.release(1 << 20).expect_err("it is another process's");
+/// assert!(error.to_string().ends_with("is imported from process 77: close it instead"));
+/// # drop(adopted);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adoption {
     /// Other people's code of this process allocated it.

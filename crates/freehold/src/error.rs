@@ -12,8 +12,21 @@ use crate::open::OpenError;
 use crate::shortage::Shortage;
 
 /// Why something was not done. What it was to be done to is as it was before.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// use freehold::Error;
+///
+/// match stream.alloc::<f32>(1 << 60) {
+///     Ok(block) => drop(block),
+///     Err(Error::OutOfMemory(shortage)) => println!("{shortage}"), // who has what, and what would help
+///     Err(Error::TooManyElements { elements, .. }) => println!("{elements} are too many"),
+///     Err(error) => return Err(error), // a sentence that says what to do
+/// }
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the sentence of a variant says what its numbers are")]
 pub enum Error {
     // The caller's.
     /// A block of no bytes was asked for.
@@ -21,7 +34,12 @@ pub enum Error {
     NothingAsked,
     /// The length in bytes is no number of 64 bits.
     #[error("{elements} elements of {element_bytes} bytes are more than addresses can tell apart")]
-    TooManyElements { elements: usize, element_bytes: usize },
+    TooManyElements {
+        /// How many were asked for.
+        elements: usize,
+        /// How long one is.
+        element_bytes: usize,
+    },
     /// An address cannot be released: which wrong it is.
     #[error(transparent)]
     WrongRelease(#[from] WrongRelease),
@@ -33,119 +51,273 @@ pub enum Error {
     NotEntered(#[from] NotEntered),
     /// A view was to have elements that the block has not.
     #[error("elements {start} to {end} are no part of a block of {elements}")]
-    OutsideOfBlock { start: usize, end: usize, elements: usize },
+    OutsideOfBlock {
+        /// The first element that was asked for.
+        start: usize,
+        /// The one behind the last.
+        end: usize,
+        /// How many elements the block has.
+        elements: usize,
+    },
     /// The addresses of the vector are used up: [`DeviceVec::with_room`](crate::DeviceVec::with_room) reserves more.
     #[error(
         "a vector with addresses for {room_elements} elements cannot have {wanted_elements}; make it with room for more"
     )]
-    VectorFull { wanted_elements: usize, room_elements: usize },
+    VectorFull {
+        /// How many it was to have.
+        wanted_elements: usize,
+        /// How many it has addresses for.
+        room_elements: usize,
+    },
     /// The arena has not so much left.
     #[error("the arena has {free_bytes} of its {capacity_bytes} bytes free, {wanted_bytes} wanted; make a larger one")]
-    ArenaFull { wanted_bytes: u64, free_bytes: u64, capacity_bytes: u64 },
+    ArenaFull {
+        /// How much was asked for.
+        wanted_bytes: u64,
+        /// How much is left.
+        free_bytes: u64,
+        /// How much it has in all.
+        capacity_bytes: u64,
+    },
     /// A copy is between as many elements.
     #[error("{from_elements} elements cannot be copied to where {to_elements} are; take a view of as many")]
-    LengthsDiffer { from_elements: usize, to_elements: usize },
+    LengthsDiffer {
+        /// How many there are to copy.
+        from_elements: usize,
+        /// How many there is room for.
+        to_elements: usize,
+    },
     /// The rows of a copy end outside of the memory, or overlap.
     #[error(
         "{rows} rows of {row_elements} elements, {pitch_elements} from one to the next, are no part of {elements} elements"
     )]
-    NoSuchRows { rows: usize, row_elements: usize, pitch_elements: usize, elements: usize },
+    NoSuchRows {
+        /// How many rows were asked for.
+        rows: usize,
+        /// How long one is.
+        row_elements: usize,
+        /// From the beginning of one to that of the next.
+        pitch_elements: usize,
+        /// How many elements the memory has.
+        elements: usize,
+    },
     /// A launch has as many arguments as the kernel has parameters.
     #[error("kernel {kernel} takes {wanted} arguments, {given} were given")]
-    ArgumentCount { kernel: Arc<str>, wanted: usize, given: usize },
+    ArgumentCount {
+        /// Its name.
+        kernel: Arc<str>,
+        /// How many it takes.
+        wanted: usize,
+        /// How many there were.
+        given: usize,
+    },
     /// An argument is as long as the parameter.
     #[error("argument {index} of kernel {kernel} has {wanted_bytes} bytes, {given_bytes} were given; the first is 0")]
-    ArgumentSize { kernel: Arc<str>, index: usize, wanted_bytes: usize, given_bytes: usize },
+    ArgumentSize {
+        /// Its name.
+        kernel: Arc<str>,
+        /// Which argument; the first is 0.
+        index: usize,
+        /// How long the parameter is.
+        wanted_bytes: usize,
+        /// How long what was given is.
+        given_bytes: usize,
+    },
     /// The block was not asked for with [`Stream::alloc_shareable`](crate::Stream::alloc_shareable).
     #[error("the block at {address:#x} is this process's alone; ask for one with alloc_shareable to export it")]
-    NotShareable { address: u64 },
+    NotShareable {
+        /// The first address.
+        address: u64,
+    },
     /// A launch of no thread.
     #[error("a launch has at least one block of at least one thread")]
     EmptyGrid,
     /// A write to memory that was imported for reading.
     #[error("{base:#x} is imported to be read alone: import it with `Permission::ReadWrite` to write there")]
-    ReadOnly { base: u64 },
+    ReadOnly {
+        /// Where the import begins.
+        base: u64,
+    },
     /// A transfer into the memory failed, and nothing has overwritten it since: see [`Lent::failed`](crate::Lent::failed).
     #[error(
         "the {bytes} bytes at {address:#x} hold anything: a transfer into them failed; write all of them before they are read"
     )]
-    Undefined { address: u64, bytes: u64 },
+    Undefined {
+        /// The first address.
+        address: u64,
+        /// How long it is.
+        bytes: u64,
+    },
     /// A descriptor that is not of memory of a device.
     #[error("the descriptor names no memory that a device shares: {code}")]
-    NotShared { code: Code },
+    NotShared {
+        /// What the driver said.
+        code: Code,
+    },
     /// An import of another length than the export.
     #[error("the descriptor names memory of another length than {bytes} bytes: import as much as was exported")]
-    OtherLength { bytes: u64 },
+    OtherLength {
+        /// The length that was asked for.
+        bytes: u64,
+    },
     /// A part of an import that it has not.
     #[error("{part_bytes} bytes from {offset_bytes} on are no part of an import of {bytes}")]
-    OutsideOfImport { offset_bytes: u64, part_bytes: u64, bytes: u64 },
+    OutsideOfImport {
+        /// Where it was to begin.
+        offset_bytes: u64,
+        /// How long the part was to be.
+        part_bytes: u64,
+        /// How long the import is.
+        bytes: u64,
+    },
     /// A part whose elements would not be aligned.
     #[error("a part at {offset_bytes} bytes holds no elements that lie at multiples of {alignment_bytes}")]
-    Misaligned { offset_bytes: u64, alignment_bytes: usize },
+    Misaligned {
+        /// Where it was to begin, in bytes of the memory.
+        offset_bytes: u64,
+        /// Where elements can lie: at multiples of this.
+        alignment_bytes: usize,
+    },
     /// A clock of more words than its memory holds.
     #[error("{words} words need {wanted_bytes} bytes, and the descriptor has {bytes}")]
-    ClockShort { words: usize, wanted_bytes: u64, bytes: u64 },
+    ClockShort {
+        /// How many were asked for.
+        words: usize,
+        /// How long that is.
+        wanted_bytes: u64,
+        /// How long the memory is.
+        bytes: u64,
+    },
     /// Memory that another process could make shorter while it is used here.
     #[error("others can cut the descriptor's memory short: make it a memfd, and seal it with F_SEAL_SHRINK")]
     NotSealed,
     /// A word that the clock has not.
     #[error("word {word} is none of a clock of {words}; the first is 0")]
-    NoSuchWord { word: usize, words: usize },
+    NoSuchWord {
+        /// Which word; the first is 0.
+        word: usize,
+        /// How many words it has.
+        words: usize,
+    },
     /// A kernel is launched in streams of its own context.
     #[error("{what} of {of} cannot be used in a stream of {within}")]
-    OtherContext { what: &'static str, of: ContextId, within: ContextId },
+    OtherContext {
+        /// What it is.
+        what: &'static str,
+        /// The context that it is of.
+        of: ContextId,
+        /// The context of the stream.
+        within: ContextId,
+    },
     /// Blocks, events and modules are used on their own device.
     #[error("{what} of another device cannot be used here")]
-    OtherDevice { what: &'static str },
+    OtherDevice {
+        /// What it is.
+        what: &'static str,
+    },
     /// A context is not closed under live blocks: these.
     #[error("{context} has {} live {}: release them, or close the context with them{}", .blocks.len(),
         if .blocks.len() == 1 { "block" } else { "blocks" }, list(.blocks))]
-    ContextInUse { context: ContextId, blocks: Vec<Owner> },
+    ContextInUse {
+        /// The context.
+        context: ContextId,
+        /// What lives in it.
+        blocks: Vec<Owner>,
+    },
     /// The context was closed, with its blocks.
     #[error("{context} is closed, and all that lived in it is gone")]
-    ContextClosed { context: ContextId },
+    ContextClosed {
+        /// The context.
+        context: ContextId,
+    },
     /// A forked child has none of its parent's devices (fact 0.6).
     #[error(
         "this process is a fork of process {process}, whose device it cannot use; start another program instead of a fork"
     )]
-    ForkedChild { process: u32 },
+    ForkedChild {
+        /// The process whose it is.
+        process: u32,
+    },
     /// A device has one recording at a time.
     #[error("the device is being recorded already: finish that recording first")]
     AlreadyRecording,
     /// A name with a zero in it.
     #[error("{name:?} holds a NUL, which no name in an image does")]
-    NulInName { name: String },
+    NulInName {
+        /// The name.
+        name: String,
+    },
     /// The image has other kernels: these.
     #[error("the image has no kernel {name:?}{}", names(.known))]
-    NoSuchKernel { name: String, known: Vec<String> },
+    NoSuchKernel {
+        /// The name that was asked for.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
     /// The image has no variable of this name.
     #[error("the image has no variable {name:?}")]
-    NoSuchVariable { name: String },
+    NoSuchVariable {
+        /// The name that was asked for.
+        name: String,
+    },
     /// A variable is read and written whole.
     #[error("variable {name} has {wanted_bytes} bytes, {given_bytes} were given")]
-    VariableSize { name: String, wanted_bytes: usize, given_bytes: usize },
+    VariableSize {
+        /// Its name.
+        name: String,
+        /// How long the variable is.
+        wanted_bytes: usize,
+        /// How long what was given is.
+        given_bytes: usize,
+    },
     /// The image is shorter than it says.
     #[error("the image ends early: {bytes} bytes, where its headers speak of {wanted_bytes}")]
-    ImageCutShort { bytes: usize, wanted_bytes: u64 },
+    ImageCutShort {
+        /// How long it is.
+        bytes: usize,
+        /// How long its headers say it is.
+        wanted_bytes: u64,
+    },
     /// The bytes are no image of kernels.
     #[error("the image is neither a text nor a binary for a GPU")]
     NotAnImage,
     /// The device loads other kinds of image.
     #[error("the device takes no {kind}; load an image that is made for it")]
-    ImageNotTaken { kind: ImageKind },
+    ImageNotTaken {
+        /// The kind of this one.
+        kind: ImageKind,
+    },
     /// The driver does not compile or load the image; the log is what it says of it.
     #[error("the driver refuses the image: {code}{}", below(.log))]
-    ImageRefused { code: Code, log: Box<str> },
+    ImageRefused {
+        /// What the driver said.
+        code: Code,
+        /// What the driver says of it, line by line.
+        log: Box<str>,
+    },
 
     /// More would be live under the tag than its budget: see [`Device::set_tag_budget`](crate::Device::set_tag_budget).
     #[error(
         "{tag} has {live_bytes} bytes live of {budget_bytes} that it may have, and {wanted_bytes} more were asked for: release \
         some, or raise its budget"
     )]
-    BudgetFull { tag: Arc<str>, wanted_bytes: u64, live_bytes: u64, budget_bytes: u64 },
+    BudgetFull {
+        /// The name.
+        tag: Arc<str>,
+        /// How much more was asked for.
+        wanted_bytes: u64,
+        /// How much is live under it.
+        live_bytes: u64,
+        /// How much may be.
+        budget_bytes: u64,
+    },
     /// So many names cannot have budgets.
     #[error("{tag} is one name too many to have a budget: 4096 are counted")]
-    TooManyTags { tag: Arc<str> },
+    TooManyTags {
+        /// The name that is one too many.
+        tag: Arc<str>,
+    },
 
     // The device's.
     /// The device has no further contexts.
@@ -164,10 +336,16 @@ pub enum Error {
     #[error(
         "the pool tells {blocks_max} blocks apart, and has handed out and kept so many; release some, or ask for fewer and longer ones"
     )]
-    TooManyBlocks { blocks_max: usize },
+    TooManyBlocks {
+        /// How many it tells apart.
+        blocks_max: usize,
+    },
     /// There is not so much memory; nobody asked for an explanation.
     #[error("{wanted_bytes} bytes cannot be had")]
-    Short { wanted_bytes: u64 },
+    Short {
+        /// How much was asked for.
+        wanted_bytes: u64,
+    },
     /// A kernel has failed, and with it every call of this process (fact 5.1).
     #[error("{0}")]
     Faulted(Arc<Fault>),
@@ -185,16 +363,42 @@ pub enum Error {
     Open(#[from] OpenError),
     /// A file cannot be read or written.
     #[error("{}: {kind}", .path.display())]
-    File { path: PathBuf, kind: io::ErrorKind },
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        kind: io::ErrorKind,
+    },
     /// The system refuses memory of the host.
     #[error("the system maps no page of memory: {kind}")]
-    System { kind: io::ErrorKind },
+    System {
+        /// What it said.
+        kind: io::ErrorKind,
+    },
 }
 
 /// What a call that can fail returns.
+///
+/// ```
+/// fn ones(count: usize) -> freehold::Result<freehold::Block<f32>> {
+///     freehold::open()?.stream()?.upload(&vec![1.0; count])
+/// }
+/// assert_eq!(ones(10)?.len(), 10);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What closing returns: with the error comes what was not closed, as it was.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let block = stream.alloc::<u8>(10)?;
+/// if let Err((block, error)) = block.close() {
+///     eprintln!("{} bytes at {:#x} are still there: {error}", block.len(), block.address());
+/// }
+/// # Ok::<(), freehold::Error>(())
+/// ```
 pub type Closed<T> = std::result::Result<(), (T, Error)>;
 
 fn list(blocks: &[Owner]) -> String {

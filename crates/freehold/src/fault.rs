@@ -20,6 +20,21 @@ pub struct Suspect {
 }
 
 /// A fault that stays until the process ends.
+///
+/// ```
+/// use freehold::Error;
+///
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+/// # if freehold::open::open(None).is_ok_and(|opened| opened.kind == freehold::open::Kind::Soft) {
+/// stream.launch(&module.kernel("stray")?, freehold::Grid::line(1, 1), ())?; // writes where nothing is
+/// let Err(Error::Faulted(fault)) = stream.synchronize() else { panic!("it faults") };
+/// assert_eq!(&*fault.suspects[0].kernel, "stray");
+/// assert!(device.stream().is_err()); // and so is every call from now on, until the process ends
+/// # }
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The call that it was noticed by, and the code.

@@ -12,6 +12,11 @@ const BYTES: usize = 4096;
 
 /// Whether this is still the process that made it, for one load of a byte. The pools of a device ask it whether they may go on:
 /// the byte at the page's start is 1 in the process that made it, and the next one is until the device fails.
+///
+/// ```
+/// let family = freehold::Family::new().expect("a page of memory");
+/// assert!(!family.is_child()); // it would be in a fork of this process
+/// ```
 #[derive(Clone, Debug)]
 pub struct Family {
     /// Where the page is: who asks follows one pointer.

@@ -1,5 +1,6 @@
 //! A piece of device memory in somebody's hands: where it comes from, and where it goes when it is released.
 
+use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::sync::{Arc, RwLockReadGuard};
 
@@ -16,19 +17,48 @@ use crate::uses::{Access, Uses};
 /// One block, owned. Dropping it releases it, from any thread, without waiting.
 #[derive(Debug)]
 pub(crate) struct Holding {
-    /// Which pool it is of, the number of its record there, and which ownership of it this is.
-    reach: Reach,
-    record: u32,
+    place: Place,
+    /// Which ownership of the record this is.
     generation: u64,
     pub(crate) address: u64,
     pub(crate) bytes: usize,
-    pub(crate) home: Arc<Home>,
+    /// With a count that goes the way of the memory where a thread keeps both.
+    pub(crate) home: ManuallyDrop<Arc<Home>>,
     pub(crate) uses: Uses,
-    /// Whether the memory went another way than by a drop.
-    is_released: bool,
+}
+
+/// Which pool a block is of, the number of its record there, and whether the memory went another way than by a drop. One word: bytes
+/// that are nothing but zero or one would be where a `Result` says that it is an error, and split each copy of a block there.
+#[derive(Clone, Copy, Debug)]
+struct Place(u32);
+
+const OTHERS: u32 = 1 << 30;
+const RELEASED: u32 = 1 << 31;
+
+impl Place {
+    #[inline]
+    fn new(reach: Reach, record: u32) -> Self {
+        Self(if reach == Reach::Others { record | OTHERS } else { record })
+    }
+
+    #[inline]
+    fn reach(self) -> Reach {
+        if self.0 & OTHERS == 0 { Reach::Process } else { Reach::Others }
+    }
+
+    #[inline]
+    fn record(self) -> u32 {
+        self.0 & !(OTHERS | RELEASED)
+    }
+
+    #[inline]
+    fn is_released(self) -> bool {
+        self.0 & RELEASED != 0
+    }
 }
 
 impl Holding {
+    #[inline]
     pub(crate) fn alloc(
         stream: &Stream,
         bytes: usize,
@@ -36,64 +66,54 @@ impl Holding {
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
-        if tag.is_none()
-            && reach == Reach::Process
-            && let Some(holding) = Self::alloc_at_once(&stream.home, bytes, at)
-        {
-            return Ok(holding);
-        }
-        Self::alloc_anyhow(stream, bytes, reach, tag, at)
-    }
-
-    /// A block without a name that this thread keeps: the warm path. It calls nothing.
-    #[inline]
-    fn alloc_at_once(home: &Arc<Home>, bytes: usize, at: &'static Location<'static>) -> Option<Self> {
-        if !home.is_plain() {
-            return None;
-        }
-        let held = Pool::hold_at_once(home.key, bytes as u64, at)?;
-        Some(Self::new(Reach::Process, held, bytes, home))
+        let at_once =
+            if tag.is_none() && reach == Reach::Process { held_at_once(&stream.home, bytes, at) } else { None };
+        let held = match at_once {
+            Some(held) => held,
+            None => Self::hold_anyhow(stream, bytes, reach, tag, at)?,
+        };
+        Ok(Self::new(reach, held, bytes, &stream.home))
     }
 
     #[inline(never)]
-    fn alloc_anyhow(
+    fn hold_anyhow(
         stream: &Stream,
         bytes: usize,
         reach: Reach,
         tag: Option<&str>,
         at: &'static Location<'static>,
-    ) -> Result<Self> {
+    ) -> Result<Held> {
         stream.home.context.inner.check()?;
         let core = &stream.home.context.inner.core;
         let charged = core.charge(tag, bytes as u64)?;
-        let outcome = Self::alloc_charged(stream, bytes, reach, (charged, tag), at);
+        let outcome = Self::hold_charged(stream, bytes, reach, (charged, tag), at);
         outcome.inspect_err(|_| core.tags.discharge(charged, u32::MAX, bytes as u64))
     }
 
     #[inline]
     fn new(reach: Reach, held: Held, bytes: usize, home: &Arc<Home>) -> Self {
-        let Held { record, base, generation, position } = held;
+        let Held { record, base, generation, position, has_home } = held;
+        // SAFETY: the count is that of a block of the same home which this thread took back, and was just given out.
+        let home = if has_home { unsafe { home.kept() } } else { home.clone() };
         Self {
-            reach,
-            record,
+            place: Place::new(reach, record),
             generation,
             address: base,
             bytes,
-            home: home.clone(),
             // Whoever had the memory before used it in this stream up to there, or has passed.
             uses: Uses::begin(Mark { stream: home.track.id, position }),
-            is_released: false,
+            home: ManuallyDrop::new(home),
         }
     }
 
-    /// As [`alloc`](Self::alloc), with a tag for which the bytes are counted already.
-    fn alloc_charged(
+    /// As [`hold_anyhow`](Self::hold_anyhow), with a tag for which the bytes are counted already.
+    fn hold_charged(
         stream: &Stream,
         bytes: usize,
         reach: Reach,
         (charged, tag): (u32, Option<&str>),
         at: &'static Location<'static>,
-    ) -> Result<Self> {
+    ) -> Result<Held> {
         let context = &stream.home.context;
         let core = &context.inner.core;
         let (pool, track) = (core.pool_for(reach)?, &stream.home.track);
@@ -118,7 +138,7 @@ impl Holding {
             let what = Allocation { base: taken.base, bytes, tag, at, is_reuse, asked };
             core.timeline.allocated(what, track, core.now(), core.totals());
         }
-        Ok(Self::new(reach, Held::of(record), bytes, &stream.home))
+        Ok(Held::of(record))
     }
 
     pub(crate) fn used(&self, access: Access) -> Used<'_> {
@@ -135,19 +155,19 @@ impl Holding {
     }
 
     fn pool(&self) -> &Pool {
-        self.home.context.inner.core.pool_of(self.reach)
+        self.home.context.inner.core.pool_of(self.place.reach())
     }
 
     /// What another process needs to have the memory.
     pub(crate) fn export(&self) -> Result<Exported> {
         self.home.context.inner.check()?;
-        if self.reach == Reach::Process {
+        if self.place.reach() == Reach::Process {
             return Err(Error::NotShareable { address: self.address });
         }
         // The chunk stays while the block does, and the block while its context is not closed.
         let _shared = self.home.context.inner.enter()?;
         let (core, pool) = (&self.home.context.inner.core, self.pool());
-        let chunk = pool.chunk_of(pool.book.records.at(self.record));
+        let chunk = pool.chunk_of(pool.book.records.at(self.place.record()));
         let exported = pool.supply.export(chunk);
         Ok(Exported {
             descriptor: exported.map_err(|error| core.failed(error))?,
@@ -161,7 +181,7 @@ impl Holding {
     pub(crate) fn owner(&self) -> Option<Owner> {
         let core = &self.home.context.inner.core;
         // The locks may be held for ever in a fork, by threads that are not there.
-        if core.is_child() { None } else { core.owner_of_record(self.pool(), self.record, self.generation) }
+        if core.is_child() { None } else { core.owner_of_record(self.pool(), self.place.record(), self.generation) }
     }
 
     /// Gives the block another name.
@@ -173,7 +193,8 @@ impl Holding {
         let bytes = self.bytes as u64;
         // A name is no reason to refuse what is there already.
         let tag = core.tags.charge_anyway(name, bytes);
-        let (record, number) = (self.pool().book.records.at(self.record), self.pool().number_of(self.record));
+        let (record, number) =
+            (self.pool().book.records.at(self.place.record()), self.pool().number_of(self.place.record()));
         core.tags.discharge(record.tag(), number, bytes);
         core.tags.name_uncounted(tag, number, Some(name));
         record.set_tag(tag);
@@ -183,7 +204,7 @@ impl Holding {
     pub(crate) fn resize(&mut self, bytes: usize) -> Result<bool> {
         self.home.context.inner.check()?;
         let core = &self.home.context.inner.core;
-        let (record, had) = (self.pool().book.records.at(self.record), self.bytes);
+        let (record, had) = (self.pool().book.records.at(self.place.record()), self.bytes);
         if self.owner().is_none() {
             return Ok(false);
         }
@@ -216,11 +237,15 @@ impl Holding {
         let name = self.owner().and_then(|owner| owner.tag);
         let core = self.home.context.inner.core.clone();
         let (tag, more_bytes) = match name {
-            Some(_) => (self.pool().book.records.at(self.record).tag(), bytes.saturating_sub(self.bytes) as u64),
+            Some(_) => {
+                (self.pool().book.records.at(self.place.record()).tag(), bytes.saturating_sub(self.bytes) as u64)
+            }
             None => (crate::tags::NONE, 0),
         };
         core.charge_more(tag, more_bytes)?;
-        let moved = Self::alloc_charged(stream, bytes, self.reach, (tag, name.as_deref()), at).and_then(|mut other| {
+        let reach = self.place.reach();
+        let moved = Self::hold_charged(stream, bytes, reach, (tag, name.as_deref()), at).and_then(|held| {
+            let mut other = Self::new(reach, held, bytes, &stream.home);
             fill(self, &mut other).inspect_err(|_| other.lose_name())?;
             Ok(other)
         });
@@ -233,7 +258,8 @@ impl Holding {
 
     /// Has no name any more. What was counted for it stays counted.
     fn lose_name(&self) {
-        let (record, number) = (self.pool().book.records.at(self.record), self.pool().number_of(self.record));
+        let (record, number) =
+            (self.pool().book.records.at(self.place.record()), self.pool().number_of(self.place.record()));
         self.home.context.inner.core.tags.discharge(record.tag(), number, 0);
         record.set_tag(crate::tags::NONE);
     }
@@ -267,7 +293,7 @@ impl Holding {
         let shared = inner.enter()?;
         let span = self.address..self.address + self.bytes as u64;
         self.give_up(&[], at);
-        let pool = core.pool_of(self.reach);
+        let pool = core.pool_of(self.place.reach());
         let kept_bytes = pool.supply.kept_bytes();
         let given = pool.give_back(core, span);
         drop(shared);
@@ -295,26 +321,33 @@ impl Holding {
 
     fn give_up(&mut self, marks: &[Mark], at: Option<&'static Location<'static>>) {
         let core = &self.home.context.inner.core;
-        self.is_released = true;
+        self.place.0 |= RELEASED;
         // Until the pool has the block, which is nobody's meanwhile.
         let _shared = self.home.context.inner.kept_open();
         let when = core.now();
-        let pool = core.pool_of(self.reach);
-        let record = pool.book.records.at(self.record);
+        let pool = core.pool_of(self.place.reach());
+        let record = pool.book.records.at(self.place.record());
         let tag = record.tag();
         // Another thread may have closed the context meanwhile, and the block with it.
         if !record.disown_described(self.generation, at, when) {
             return;
         }
         record.set_position(self.last_at_home().position);
-        core.tags.discharge(tag, pool.number_of(self.record), self.bytes as u64);
+        core.tags.discharge(tag, pool.number_of(self.place.record()), self.bytes as u64);
         if !marks.is_empty() || !pool.put_own(pool.key(&self.home.track), record) {
-            core.put_back(pool, self.record, marks);
+            core.put_back(pool, self.place.record(), marks);
         }
         if core.timeline.is_on() {
             core.timeline.released(self.address, at, when, core.now(), core.totals());
         }
     }
+}
+
+/// A block without a name that this thread keeps: the warm path. It calls nothing. Apart from who makes a handle of it, so that a
+/// handle is made where it is to lie, and not moved.
+#[inline(never)]
+fn held_at_once(home: &Home, bytes: usize, at: &'static Location<'static>) -> Option<Held> {
+    if home.is_plain() { Pool::hold_at_once(home.key, bytes as u64, at) } else { None }
 }
 
 /// A block of a pool, where this thread keeps none, for who may keep the context open.
@@ -347,12 +380,13 @@ fn take_unkept<'a>(
 
 impl Holding {
     /// Lets this thread keep a block without a name that was used at home alone: the warm path. It calls nothing, not even
-    /// a clock. Whether it could: otherwise nothing has changed.
-    fn drop_at_once(&self) -> bool {
-        if !self.home.is_plain() || self.reach != Reach::Process || self.uses.has_elsewhere() {
-            return false;
+    /// a clock. Nothing if it could not: then nothing has changed. Else whether the thread keeps the count of the home, too.
+    fn drop_at_once(&self) -> Option<bool> {
+        if !self.home.is_plain() || self.place.reach() != Reach::Process || self.uses.has_elsewhere() {
+            return None;
         }
-        Pool::unhold_at_once(self.home.key, (self.record, self.generation), self.uses.at_home().position)
+        let block = (self.place.record(), self.generation);
+        Pool::unhold_at_once(self.home.key, block, self.uses.at_home().position, || self.home.lends())
     }
 
     #[inline(never)]
@@ -377,8 +411,14 @@ impl Holding {
 impl Drop for Holding {
     #[inline]
     fn drop(&mut self) {
-        if !self.is_released && !self.drop_at_once() {
-            self.drop_anyhow();
+        if !self.place.is_released() {
+            match self.drop_at_once() {
+                Some(true) => return,
+                Some(false) => {}
+                None => self.drop_anyhow(),
+            }
         }
+        // SAFETY: this is the only place that drops it, and nobody uses it afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.home) };
     }
 }

@@ -17,6 +17,26 @@ use crate::stream::Stream;
 /// Memory of the host that a descriptor names, mapped in this process and registered with its device: kernels read and write it
 /// where it lies. A handle: mapping and registration end when the last handle and the last [`Part`] are gone and all work with
 /// them has passed, and nothing waits for that.
+///
+/// ```
+/// use std::os::fd::AsFd;
+/// use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+///
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let memory = memfd_create("words", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("memory of the host");
+/// ftruncate(&memory, 4096).expect("a page");
+/// fcntl_add_seals(&memory, SealFlags::SHRINK).expect("nobody makes it shorter");
+/// let shared = device.host_memory(memory.as_fd(), 4096)?; // other processes do the same
+/// shared.write(0, &[1u32, 2, 3])?; // the host
+/// let mut part = shared.part::<u32>(&stream, 4, 2)?;
+/// stream.fill_bytes(&mut part, 0)?; // the device, where it lies
+/// stream.synchronize()?;
+/// let mut seen = [0u32; 3];
+/// shared.read(0, &mut seen)?;
+/// assert_eq!(seen, [1, 0, 0]);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct HostMemory {
     inner: Arc<Inner>,

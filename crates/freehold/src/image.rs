@@ -38,6 +38,15 @@ pub struct Image {
 
 impl Image {
     /// The text of a PTX program.
+    ///
+    /// ```
+    /// use freehold::{Error, Image};
+    ///
+    /// let image = Image::ptx(include_str!("../examples/kernels.ptx"))?;
+    /// assert!(matches!(Image::ptx(""), Err(Error::NotAnImage)));
+    /// # drop(image);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn ptx(text: &str) -> Result<Self> {
         Self::text(ImageKind::Ptx, text)
     }
@@ -84,6 +93,16 @@ impl Image {
     }
 
     /// The image in a file. One whose name ends in `.cl` is OpenCL C.
+    ///
+    /// ```
+    /// use freehold::Image;
+    ///
+    /// let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/kernels.ptx");
+    /// let image = Image::file(path.as_ref())?; // PTX, a cubin, SPIR-V or OpenCL C
+    /// # drop(image);
+    /// assert!(Image::file("/absent.ptx".as_ref()).is_err());
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn file(path: &Path) -> Result<Self> {
         let failed = |error: io::Error| Error::File { path: path.to_owned(), kind: error.kind() };
         let bytes = std::fs::read(path).map_err(failed)?;

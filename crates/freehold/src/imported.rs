@@ -25,6 +25,22 @@ use crate::uses::{Access, Trail, Uses};
 
 /// Memory that another process shares by a descriptor, mapped in this one. A handle: the mapping goes when the last handle and
 /// the last [`Part`] are gone and all work with it has passed, and nothing waits for that.
+///
+/// ```
+/// use std::os::fd::AsFd;
+/// use freehold::{Error, Permission};
+///
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let block = stream.alloc_shareable::<u32>(4)?;
+/// let exported = block.export()?;
+/// // In another process, which has the descriptor:
+/// let memory = device.import(exported.descriptor.as_fd(), exported.chunk_bytes, Permission::Read)?;
+/// let mut part = memory.part::<u32>(&stream, exported.offset_bytes, 4)?;
+/// assert_eq!(stream.download(&part)?.len(), 4);
+/// assert!(matches!(stream.fill_bytes(&mut part, 0), Err(Error::ReadOnly { .. })));
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Imported {
     inner: Arc<Inner>,
@@ -124,6 +140,22 @@ impl Imported {
 
 /// Tells when imported memory is mapped here no more: the last handle and the last [`Part`] are gone, their work has passed, and
 /// the driver has unmapped it.
+///
+/// ```
+/// use std::os::fd::AsFd;
+/// use freehold::Permission;
+///
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let block = stream.alloc_shareable::<u32>(4)?;
+/// let exported = block.export()?;
+/// let memory = device.import(exported.descriptor.as_fd(), exported.chunk_bytes, Permission::Read)?;
+/// let departure = memory.departure();
+/// assert!(!departure.is_over()?);
+/// drop(memory);
+/// assert!(departure.is_over()?); // nothing used it
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Departure {
     context: Context,
@@ -258,6 +290,22 @@ impl Drop for Inner {
 }
 
 /// Elements in imported memory, or in memory of the host that processes share, used like a [`Block`](crate::Block).
+///
+/// ```
+/// use std::os::fd::AsFd;
+/// use freehold::Permission;
+///
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let block = stream.alloc_shareable::<u32>(4)?;
+/// let exported = block.export()?;
+/// let memory = device.import(exported.descriptor.as_fd(), exported.chunk_bytes, Permission::ReadWrite)?;
+/// let mut part = memory.part::<u32>(&stream, exported.offset_bytes, 4)?;
+/// stream.write(&mut part.view_mut(1..3)?, &[7, 8])?;
+/// assert_eq!(stream.download(&part.view(1..3)?)?, [7, 8]);
+/// assert_eq!(stream.download(&block.view(1..3)?)?, [7, 8]); // the same memory
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Part<T> {
     import: Arc<Inner>,

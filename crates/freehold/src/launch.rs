@@ -48,6 +48,12 @@ impl Grid {
     }
 
     /// The grid with so much dynamic shared memory for each block.
+    ///
+    /// ```
+    /// use freehold::Grid;
+    ///
+    /// assert_eq!(Grid::line(4, 256).with_shared(1024).shared_bytes, 1024);
+    /// ```
     #[must_use]
     pub const fn with_shared(self, bytes: u32) -> Self {
         Self { shared_bytes: bytes, ..self }
@@ -55,6 +61,17 @@ impl Grid {
 }
 
 /// What a kernel can be given: a number, a block, a part of a block.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+/// // Numbers as they are; memory that is read as `&`, that is written as `&mut`.
+/// let (x, mut total) = (stream.upload(&[1.0f32; 100])?, stream.zeros::<f32>(1)?);
+/// stream.launch(&module.kernel("sum")?, freehold::Grid::line(1, 128), (&x.view(..50)?, &mut total, 50u32))?;
+/// assert_eq!(stream.download(&total)?, [50.0]);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 pub trait Argument {
     /// What the kernel receives.
     type Word: Plain;
@@ -69,6 +86,18 @@ pub trait Argument {
 }
 
 /// Any value that is its bytes, for kernels that take a structure.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+/// use freehold::{Grid, Value};
+///
+/// let mut x = stream.upload(&[1.0f32; 4])?;
+/// stream.launch(&module.kernel("scale")?, Grid::line(1, 4), (&mut x, Value([3.0f32; 1]), 4u32))?; // or a structure
+/// assert_eq!(stream.download(&x)?, [3.0; 4]);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Value<T>(pub T);
 
@@ -214,6 +243,21 @@ tuples! {
 }
 
 /// An argument whose kind is known at run time alone: a slice of them is [`Arguments`] too.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+/// use freehold::{Actual, Grid};
+///
+/// let mut x = stream.upload(&[1u32, 2, 3])?;
+/// let (more, count) = ([10], [3]); // read from a request, say
+/// let words = "they hold as much";
+/// let arguments = [Actual::memory(&mut x, 0), Actual::bytes(&more, 4), Actual::bytes(&count, 4)].map(|one| one.expect(words));
+/// stream.launch(&module.kernel("add")?, Grid::line(1, 32), &arguments[..])?;
+/// assert_eq!(stream.download(&x)?, [11, 12, 13]);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Actual<'a>(Known<'a>);
 
@@ -286,6 +330,18 @@ impl Stream {
     ///
     /// A kernel is trusted like a program on another machine: it is to read and write its arguments' blocks as they are
     /// borrowed, and to stay within them.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+    /// use freehold::Grid;
+    ///
+    /// let mut x = stream.upload(&[1.0f32; 1000])?;
+    /// stream.launch(&module.kernel("scale")?, Grid::cover(1000u32, 256), (&mut x, 2.0f32, 1000u32))?;
+    /// assert_eq!(stream.download(&x)?, [2.0; 1000]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::ArgumentCount`] and [`Error::ArgumentSize`] where the arguments are not the kernel's parameters,

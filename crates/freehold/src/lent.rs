@@ -70,6 +70,20 @@ impl Stream {
     ///
     /// No call of the driver is made where all work that uses the block is known to have passed.
     ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = stream.zeros::<u8>(1000)?;
+    /// let lent = stream.lend_mut(&mut x)?;
+    /// while !lent.is_ready()? {
+    ///     std::thread::yield_now(); // or do something else meanwhile
+    /// }
+    /// // Here a network writes `lent.bytes()` bytes to `lent.address()`.
+    /// lent.done();
+    /// assert_eq!(stream.download(&x)?.len(), 1000);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::ReadOnly`] where it is imported to be read alone.
     pub fn lend_mut<T: Plain>(&self, to: &mut impl Target<T>) -> Result<Lent> {
@@ -79,6 +93,15 @@ impl Stream {
     /// The addresses of a block, or a part of one, if all work that writes it is known to have passed: whoever is no stream may read it
     /// for as long as it stays borrowed, as nothing writes what is borrowed. Nothing where it may not have passed, and for blocks of
     /// contexts that can be closed: those are lent.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.zeros::<u8>(1000)?;
+    /// stream.synchronize()?;
+    /// assert_eq!(stream.at_rest(&x)?, Some(x.address()..x.address() + 1000)); // nothing is pending
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`lend`](Self::lend).
@@ -194,6 +217,19 @@ impl Lent {
     /// Ends the lending: nothing reads or writes there any more, and what was to be written holds anything. Until it is
     /// written anew, from end to end, what would read it is refused with [`Error::Undefined`]. Work that was put in before this
     /// goes on, and finds whatever is there.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// use freehold::Error;
+    ///
+    /// let mut x = stream.zeros::<u8>(1000)?;
+    /// stream.lend_mut(&mut x)?.failed(); // the connection broke
+    /// assert!(matches!(stream.download(&x), Err(Error::Undefined { .. })));
+    /// stream.fill_bytes(&mut x, 0)?; // all of it
+    /// assert_eq!(stream.download(&x)?, [0; 1000]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn failed(self) {
         drop(self);
     }

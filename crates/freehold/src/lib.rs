@@ -114,6 +114,14 @@ pub use vector::DeviceVec;
 
 /// The best device that this machine has, or the one that `FREEHOLD_DEVICE` names. A device that was opened before is
 /// that one again: there is one ledger for it in a process.
+///
+/// ```
+/// let device = freehold::open()?;
+/// let x = device.stream()?.upload(&[1, 2, 3])?;
+/// assert_eq!(freehold::open()?.blocks().len(), 1); // the same device
+/// # drop(x);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 pub fn open() -> Result<Device> {
     open::device(None)
 }

@@ -90,6 +90,16 @@ impl Module {
     }
 
     /// Loads the image again: a module with variables of its own (fact 4.2).
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+    /// let other = module.duplicate()?; // with a counter of its own
+    /// stream.launch(&other.kernel("count")?, freehold::Grid::line(1, 1), ())?;
+    /// assert_eq!(stream.read_variable::<u32>(&module, "counter")?, 0);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn duplicate(&self) -> Result<Self> {
         Self::load(self.inner.context.clone(), &self.inner.image)
     }
@@ -100,6 +110,15 @@ impl Module {
     }
 
     /// The kernel with this name.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+    /// assert_eq!(&**module.kernel("scale")?.name(), "scale");
+    /// let error = module.kernel("scael").expect_err("there is none");
+    /// assert!(error.to_string().starts_with(r#"the image has no kernel "scael"; it has "#));
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
         let context = &self.inner.context.inner;
         context.check()?;
@@ -124,6 +143,14 @@ impl Module {
     }
 
     /// Where the variable with this name lies, and how many bytes it has.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+    /// let (address, bytes) = module.variable("counter")?;
+    /// assert!(address != 0 && bytes == 4);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn variable(&self, name: &str) -> Result<(u64, usize)> {
         let context = &self.inner.context.inner;
         context.check()?;
@@ -188,6 +215,16 @@ impl Stream {
     }
 
     /// Sets a variable of a module, in the order of this stream. This waits for the copy, and for the work before it.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+    /// stream.write_variable(&module, "counter", &41u32)?;
+    /// stream.launch(&module.kernel("count")?, freehold::Grid::line(1, 1), ())?;
+    /// assert_eq!(stream.read_variable::<u32>(&module, "counter")?, 42);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn write_variable<T: Plain>(&self, module: &Module, name: &str, value: &T) -> Result<()> {
         let address = self.variable::<T>(module, name)?;
         let _shared = module.inner.context.inner.enter()?;

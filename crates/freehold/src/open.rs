@@ -32,6 +32,15 @@ pub enum Kind {
 }
 
 /// A driver and the device of it to use.
+///
+/// ```
+/// let opened = freehold::open::open(Some("soft"))?;
+/// println!("{}", opened.why); // which device, and why this one
+/// assert_eq!(opened.wish(), "soft");
+/// let device = freehold::Device::new(opened.api, opened.device)?;
+/// # drop(device);
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Opened {
     /// The driver's functions.
@@ -55,36 +64,77 @@ impl Opened {
 }
 
 /// Why there is no driver: a mistake in the wish, or a lack of this machine.
+///
+/// ```
+/// use freehold::open::{self, OpenError};
+///
+/// let Err(error) = open::open(Some("gpu")) else { panic!("there is no such kind") };
+/// assert_eq!(error, OpenError::UnknownDevice("gpu".to_owned()));
+/// assert_eq!(error.to_string(), r#""gpu" is no device: say soft, cuda, cuda:N, opencl or opencl:N"#);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the sentence of a variant says what its numbers are")]
 pub enum OpenError {
     /// The wish names no kind of device.
     #[error("{0:?} is no device: say soft, cuda, cuda:N, opencl or opencl:N")]
     UnknownDevice(String),
     /// There is no such driver here.
     #[error("{wish} was asked for, but {absence}; the software device, soft, needs no GPU")]
-    Absent { wish: String, absence: Absence },
+    Absent {
+        /// What was asked for.
+        wish: String,
+        /// Why there is none.
+        absence: Absence,
+    },
     /// There are fewer NVIDIA devices.
     #[error("cuda:{ordinal} was asked for, but this machine has {count} NVIDIA {}", if *.count == 1 { "device" } else { "devices" })]
-    OutOfRange { ordinal: i32, count: usize },
+    OutOfRange {
+        /// The number that was asked for.
+        ordinal: i32,
+        /// How many there are.
+        count: usize,
+    },
     /// There is no OpenCL here.
     #[error("{wish} was asked for, but {absence}; the software device, soft, needs no driver")]
-    NoOpenCl { wish: String, absence: find::Absence },
+    NoOpenCl {
+        /// What was asked for.
+        wish: String,
+        /// Why there is none.
+        absence: find::Absence,
+    },
     /// There are fewer OpenCL devices.
     #[error("opencl:{ordinal} was asked for, but this machine has {count} OpenCL {}", if *.count == 1 { "device" } else { "devices" })]
-    BeyondOpenCl { ordinal: usize, count: usize },
+    BeyondOpenCl {
+        /// The number that was asked for.
+        ordinal: usize,
+        /// How many there are.
+        count: usize,
+    },
     /// The variable that says how OpenCL's memory is had is wrong.
     #[error("{} is {said:?}, but should be svm or buffers", opencl::MEMORY_VARIABLE)]
-    OpenClMemory { said: String },
+    OpenClMemory {
+        /// What it says.
+        said: String,
+    },
     /// An OpenCL device, for what needs a CUDA driver.
     #[error("{wish} was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N")]
-    NotCuda { wish: String },
+    NotCuda {
+        /// What was asked for.
+        wish: String,
+    },
     /// A number below 0.
     #[error("{ordinal} is no number of a device: they begin with 0")]
-    NoSuchNumber { ordinal: i32 },
+    NoSuchNumber {
+        /// The number that was asked for.
+        ordinal: i32,
+    },
     /// The driver has fewer devices.
     #[error("device {ordinal} was asked for, but the driver has {count}, and their numbers begin with 0")]
-    BeyondDevices { ordinal: i32, count: i32 },
+    BeyondDevices {
+        /// The number that was asked for.
+        ordinal: i32,
+        /// How many there are.
+        count: i32,
+    },
     /// A variable of the software device is wrong.
     #[error(transparent)]
     SoftMisconfigured(#[from] ConfigError),
@@ -140,6 +190,12 @@ static DEVICES: Mutex<Option<HashMap<String, Device>>> = Mutex::new(None);
 
 /// The device that `wish` names (`soft`, `cuda`, `cuda:N`, `opencl`, `opencl:N`), or `FREEHOLD_DEVICE`, or the best one that
 /// this machine has, of CUDA. One that was opened before is that one again.
+///
+/// ```
+/// let device = freehold::open::device(Some("soft"))?; // no GPU is needed
+/// assert_eq!(device.name()?, "Freehold Software Device 0");
+/// # Ok::<(), freehold::Error>(())
+/// ```
 pub fn device(wish: Option<&str>) -> DeviceResult<Device> {
     match opencl::open(wish)? {
         Some(opened) => known_or(opened.wish(), || Device::on(Arc::new(opened.context()?))),
@@ -262,6 +318,13 @@ pub enum Target {
 
 /// What the device that `wish` names, or `FREEHOLD_DEVICE`, or the best one of this machine is. The software driver is
 /// not started, so that nothing of it is left in a process that becomes another program.
+///
+/// ```
+/// use freehold::open::{Target, target};
+///
+/// assert_eq!(target(Some("soft"))?, Target::Soft);
+/// # Ok::<(), freehold::open::OpenError>(())
+/// ```
 pub fn target(wish: Option<&str>) -> Result<Target, OpenError> {
     let wish = with_variable(wish)?;
     match choose(wish, || nvidia().map(|(_, nvidia)| nvidia))?.kind {

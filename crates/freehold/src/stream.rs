@@ -113,6 +113,14 @@ impl Stream {
 
     /// The driver's handle, for other people's code: in CUDA's calls it is a `CUstream`. What they put in is not known here:
     /// see [`Stream::foreign_work`].
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let raw = stream.raw(); // for a call of the driver's, while the stream is there
+    /// assert_eq!(raw, stream.raw());
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn raw(&self) -> handle::Stream {
         self.home.track.raw
     }
@@ -124,12 +132,29 @@ impl Stream {
 
     /// A block of `len` elements, with whatever the memory holds. It is reused memory where there is some, without a call of
     /// the driver.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc::<f32>(1000)?; // holds anything
+    /// assert_eq!(x.len(), 1000);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     #[track_caller]
+    #[inline]
     pub fn alloc<T: Plain>(&self, len: usize) -> Result<Block<T>> {
         Block::alloc(self, len, None, std::panic::Location::caller())
     }
 
     /// [`alloc`](Self::alloc) with a name that the ledger knows the block by.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc_tagged::<f32>(1000, "model/weights")?;
+    /// assert_eq!(x.owner().and_then(|owner| owner.tag).as_deref(), Some("model/weights"));
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     #[track_caller]
     pub fn alloc_tagged<T: Plain>(&self, len: usize, tag: &str) -> Result<Block<T>> {
         Block::alloc(self, len, Some(tag), std::panic::Location::caller())
@@ -137,6 +162,15 @@ impl Stream {
 
     /// [`alloc`](Self::alloc) of memory that other processes can have: see [`Block::export`]. It shares no memory that can be
     /// exported with blocks of the other kinds.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.alloc_shareable::<f32>(1000)?;
+    /// assert_eq!(x.export()?.bytes, 4000);
+    /// assert!(stream.alloc::<f32>(1000)?.export().is_err()); // not of any block
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`alloc`](Self::alloc), and [`Error::CannotShare`] where the device cannot share memory.
@@ -146,6 +180,13 @@ impl Stream {
     }
 
     /// A block of zeros.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// assert_eq!(stream.download(&stream.zeros::<u16>(3)?)?, [0; 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     #[track_caller]
     pub fn zeros<T: Plain>(&self, len: usize) -> Result<Block<T>> {
         let mut block = Block::alloc(self, len, None, std::panic::Location::caller())?;
@@ -154,6 +195,16 @@ impl Stream {
     }
 
     /// A block with a copy of `from`, which may be changed when the call has returned.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut values = vec![1.0f32; 1000];
+    /// let x = stream.upload(&values)?;
+    /// values.fill(2.0); // the block does not change
+    /// assert_eq!(stream.download(&x)?, [1.0; 1000]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     #[track_caller]
     pub fn upload<T: Plain>(&self, from: &[T]) -> Result<Block<T>> {
         let mut block = Block::alloc(self, from.len(), None, std::panic::Location::caller())?;
@@ -163,6 +214,15 @@ impl Stream {
 
     /// Copies `from` to a block or to a part of one, in the order of the stream. `from` may be changed when the call has
     /// returned.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = stream.zeros::<u32>(4)?;
+    /// stream.write(&mut x.view_mut(1..3)?, &[7, 8])?;
+    /// assert_eq!(stream.download(&x)?, [0, 7, 8, 0]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn write<T: Plain>(&self, to: &mut impl Target<T>, from: &[T]) -> Result<()> {
         if from.len() != to.len() {
             return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
@@ -195,6 +255,14 @@ impl Stream {
 
     /// What a block, or a part of one, holds. This waits: for the work before it in this stream, and for what other streams
     /// still write.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.upload(&[1u8, 2, 3])?;
+    /// assert_eq!(device.stream()?.download(&x)?, [1, 2, 3]); // any stream: it waits for the upload
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn download<T: Plain>(&self, from: &impl Source<T>) -> Result<Vec<T>> {
         let mut to = vec![T::new_zeroed(); from.len()];
         self.read(from, &mut to)?;
@@ -202,6 +270,15 @@ impl Stream {
     }
 
     /// [`download`](Self::download) into memory that is there.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut to = [0u8; 2];
+    /// stream.read(&stream.upload(&[1u8, 2, 3])?.view(1..)?, &mut to)?;
+    /// assert_eq!(to, [2, 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn read<T: Plain>(&self, from: &impl Source<T>, to: &mut [T]) -> Result<()> {
         if from.len() != to.len() {
             return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
@@ -220,6 +297,16 @@ impl Stream {
     }
 
     /// Copies from block to block, in the order of the stream.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let from = stream.upload(&[1u8, 2, 3])?;
+    /// let mut to = stream.alloc::<u8>(3)?;
+    /// stream.copy(&from, &mut to)?;
+    /// assert_eq!(stream.download(&to)?, [1, 2, 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn copy<T: Plain>(&self, from: &impl Source<T>, to: &mut impl Target<T>) -> Result<()> {
         if from.len() != to.len() {
             return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
@@ -237,6 +324,17 @@ impl Stream {
 
     /// Copies `rows` rows of `row` elements. In `from` a row begins every `from_pitch` elements, in `to` every `to_pitch`, each
     /// from the first element on: so the edge of a field is packed, and unpacked. What lies between the rows is not touched.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// // The second column of a field of 3 rows of 4 elements.
+    /// let field = stream.upload(&[0u8, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23])?;
+    /// let mut column = stream.alloc::<u8>(3)?;
+    /// stream.copy_rows(&field.view(1..)?, 4, &mut column, 1, 1, 3)?;
+    /// assert_eq!(stream.download(&column)?, [1, 11, 21]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoSuchRows`] where either has not the elements, or rows would overlap.
@@ -275,6 +373,15 @@ impl Stream {
     }
 
     /// Sets every byte of a block, or of a part of one.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = stream.alloc::<u32>(2)?;
+    /// stream.fill_bytes(&mut x, 0xff)?;
+    /// assert_eq!(stream.download(&x)?, [u32::MAX; 2]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn fill_bytes<T: Plain>(&self, to: &mut impl Target<T>, byte: u8) -> Result<()> {
         let bytes = to.len() * size_of::<T>();
         if bytes == 0 {
@@ -286,6 +393,16 @@ impl Stream {
     }
 
     /// Waits until all work of the stream is done.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.zeros::<u8>(1 << 20)?;
+    /// stream.synchronize()?;
+    /// assert!(stream.is_idle()?);
+    /// # drop(x);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn synchronize(&self) -> Result<()> {
         self.home.context.inner.check()?;
         let core = &self.home.context.inner.core;
@@ -308,11 +425,30 @@ impl Stream {
     }
 
     /// The point behind all work that was put in so far.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.zeros::<u8>(1 << 20)?;
+    /// let filled = stream.event()?;
+    /// filled.synchronize()?; // for the zeros, and for nothing that comes later
+    /// # drop(x);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn event(&self) -> Result<Event> {
         Event::record(self)
     }
 
     /// Lets the work that is put in from now on wait, on the device, until the event has passed.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let other = device.stream()?;
+    /// other.wait(&stream.event()?)?; // on the device: the host goes on
+    /// other.synchronize()?;
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.home.context.inner.check()?;
         event.check_device(&self.home.context.inner.core)?;
@@ -321,6 +457,15 @@ impl Stream {
     }
 
     /// Destroys the stream. Its work completes, and nobody waits for it.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let x = stream.zeros::<u8>(1 << 20)?;
+    /// stream.close().map_err(|(_stream, error)| error)?; // the zeros come all the same
+    /// assert_eq!(device.stream()?.download(&x.view(..3)?)?, [0; 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn close(self) -> Closed<Self> {
         if let Err(error) = self.home.context.inner.check() {
             return Err((self, error));
@@ -486,6 +631,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        self.home.leave();
         let inner = &self.home.context.inner;
         if self.home.track.is_retired() || inner.is_closed() || !inner.core.is_good() {
             return;

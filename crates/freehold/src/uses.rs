@@ -8,6 +8,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use once_cell::race::OnceBox;
+
 use crate::ledger::{Mark, StreamId};
 use crate::undefined::Undefined;
 
@@ -27,7 +29,7 @@ pub(crate) struct Uses {
     last: AtomicU64,
     last_write: AtomicU64,
     /// What most blocks never have. Made for the first of it.
-    beside: OnceLock<Box<Beside>>,
+    beside: OnceBox<Beside>,
 }
 
 /// Uses in other streams than the home, and of others than streams.
@@ -83,12 +85,13 @@ impl Elsewhere {
 
 impl Uses {
     /// A block that has just been allocated in `home`, at a position there: nobody uses it before.
+    #[inline]
     pub(crate) fn begin(home: Mark) -> Self {
         Self {
             home: home.stream,
             last: AtomicU64::new(home.position),
             last_write: AtomicU64::new(home.position),
-            beside: OnceLock::new(),
+            beside: OnceBox::new(),
         }
     }
 
@@ -99,7 +102,7 @@ impl Uses {
     /// What is used elsewhere, if anything is.
     #[inline]
     fn used_beside(&self) -> Option<&Beside> {
-        self.beside.get().map(|beside| &**beside).filter(|beside| beside.has_elsewhere.load(Ordering::Acquire))
+        self.beside.get().filter(|beside| beside.has_elsewhere.load(Ordering::Acquire))
     }
 
     /// Whether other streams have used the block since a write at home came after all of them.

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use freehold::{Device, Error};
+use freehold::{Arena, Device, Error};
 use freehold_driver::handle::{Event, Kernel, Module, Stream};
 use freehold_driver::{
     Arguments, Backend, CallError, Contexts, Foreign, ImageKind, Kernels, LoadError, Mapping, Parameter, Registering,
@@ -19,6 +19,9 @@ use freehold_driver::{
 use own::{N, grid, image, opened};
 
 type Result<T> = std::result::Result<T, CallError>;
+
+/// What kernels are given begins there.
+const ALIGNMENT_BYTES: u64 = 4096;
 
 /// A context without abilities, which takes images or does not, and tells no parameter's size.
 #[derive(Debug)]
@@ -79,6 +82,10 @@ impl Backend for Bare {
         fn copy(to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()>;
         fn copy_rows(to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()>;
         fn fill(to: u64, byte: u8, bytes: usize, stream: Stream) -> Result<()>;
+    }
+
+    fn alignment_bytes(&self) -> u64 {
+        ALIGNMENT_BYTES
     }
 
     fn mapping(&self) -> Option<&dyn Mapping> {
@@ -153,6 +160,18 @@ fn what_a_device_lacks_is_said_in_one_sentence() {
         "streams of this device neither write nor await words, which clocks are made of",
     ];
     assert_eq!(said.map(|outcome| outcome.unwrap_err().to_string()), sentences);
+}
+
+#[test]
+fn pieces_of_an_arena_begin_where_the_device_lets_them() {
+    let device = device(true);
+    let stream = device.stream().unwrap();
+    let mut arena = Arena::new(&stream, 1 << 20).unwrap();
+    arena.scope(|scope| {
+        let starts = [1, 300, 513].map(|bytes| scope.alloc::<u8>(bytes).unwrap().address());
+        let first = starts[0];
+        assert_eq!(starts.map(|start| start - first), [0, ALIGNMENT_BYTES, 2 * ALIGNMENT_BYTES]);
+    });
 }
 
 #[test]

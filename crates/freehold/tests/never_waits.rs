@@ -229,6 +229,13 @@ impl Scene {
             drop(adopted);
             Ok(())
         });
+        let recording = self.call("record", || device.record(None));
+        let recorded = self.call("zeros that are recorded", || self.busy.zeros::<u32>(N));
+        self.call("flush of a recording", || recording.flush());
+        self.call("drop of what was recorded, and of the recording", || {
+            drop((recorded, recording));
+            Ok(())
+        });
         self.call("troubles", || Ok(device.troubles().into_iter().next().map_or(Ok(()), Err))).unwrap();
     }
 }

@@ -62,6 +62,7 @@ mod turn;
 use loom::sync::Arc;
 use loom::thread;
 use record::{Record, Site, Stage};
+use sync::{AtomicBool, Ordering};
 use turn::{Closed, Turn};
 
 const BASE: u64 = 4096;
@@ -118,6 +119,33 @@ fn nobody_enters_what_is_closed_and_nothing_is_left_there() {
         assert_eq!(turn.enter().map(|_| ()).unwrap_err(), Closed);
         assert_eq!(turn.take_over(|inside| *inside), 0);
         assert!(turn.is_closed(), "who takes over later does not open it");
+    });
+}
+
+/// Two counts of a home: a thread gives both up, and keeps each unless the stream's handle is gone, which takes back what was kept.
+#[test]
+fn a_count_is_kept_and_taken_back_or_given_up_and_never_left() {
+    check(|| {
+        let kept = Arc::new((Turn::new(0_u32), AtomicBool::new(false)));
+        let thread = thread::spawn({
+            let kept = kept.clone();
+            move || {
+                let (turn, is_leaving) = &*kept;
+                let mut given_up = 0;
+                for _ in 0..2 {
+                    let entered = turn.enter_at_once();
+                    let lends = entered.as_ref().is_some_and(|_| !is_leaving.load(Ordering::Relaxed));
+                    match entered {
+                        Some(mut entered) if lends => *entered.inside() += 1,
+                        _ => given_up += 1,
+                    }
+                }
+                given_up
+            }
+        });
+        kept.1.store(true, Ordering::Relaxed);
+        let taken = kept.0.take_over(std::mem::take);
+        assert_eq!(thread.join().unwrap() + taken, 2);
     });
 }
 

@@ -77,6 +77,32 @@ fn every_event_of_a_block_has_its_number_and_its_stream() {
 }
 
 #[test]
+fn what_was_flushed_is_in_the_file_of_one_that_goes_on() {
+    let (device, file) = (device(), file("flush"));
+    let recording = device.record(Some(&file)).unwrap();
+    let stream = device.stream().unwrap();
+    let x = stream.upload(&[1.0f32; 100]).unwrap();
+    stream.synchronize().unwrap();
+    recording.flush().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let events: Vec<Value> = serde_json::from_str(&format!("{text}]")).unwrap();
+    let is_whole = |name: &str| events.iter().any(|event| event["name"] == name && event["dur"].is_number());
+    assert!(is_whole("upload") && is_whole("put upload"), "{text}");
+    drop(x);
+    recording.finish().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<Value>>(&text).unwrap()[..events.len()], events);
+}
+
+#[test]
+fn a_file_that_takes_no_more_is_told_when_it_is_flushed() {
+    let recording = device().record(Some(&PathBuf::from("/dev/full"))).unwrap();
+    let error = recording.flush().unwrap_err();
+    assert_eq!(error.to_string(), "/dev/full: no storage space");
+}
+
+#[test]
 fn one_recording_at_a_time() {
     let device = device();
     let recording = device.record(None).unwrap();

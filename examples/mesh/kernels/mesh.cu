@@ -91,14 +91,16 @@ extern "C" __global__ void flag(unsigned *flags, const float *in, unsigned first
     unsigned tile = first + blockIdx.x;
     int left = tile % (frame.size / TILE) * TILE, top = tile / (frame.size / TILE) * TILE;
     bool is_near = reached(frame, left, top);
-    for (int at = threadIdx.x; at < SEEN * SEEN; at += blockDim.x)
-        patch[at] = cell(in, frame, is_near, left - AROUND + at % SEEN, top - AROUND + at / SEEN);
+    // A thread for each cell of some rows; those that are left over only wait.
+    int x = threadIdx.x % SEEN, first_row = threadIdx.x / SEEN, rows = blockDim.x / SEEN, is_steep = 0;
+    if (first_row == rows) first_row = SEEN;
+    for (int y = first_row; y < SEEN; y += rows)
+        patch[y * SEEN + x] = cell(in, frame, is_near, left - AROUND + x, top - AROUND + y);
     __syncthreads();
-    int is_steep = 0;
-    for (int at = threadIdx.x; at < SEEN * (SEEN - 1); at += blockDim.x) {
-        if (at % SEEN == SEEN - 1) continue;
-        is_steep |= fabsf(__fsub_rn(patch[at + 1], patch[at])) > STEEP;
-        is_steep |= fabsf(__fsub_rn(patch[at + SEEN], patch[at])) > STEEP;
+    for (int y = first_row; y < SEEN - 1 && x < SEEN - 1; y += rows) {
+        const float *at = &patch[y * SEEN + x];
+        is_steep |= fabsf(__fsub_rn(at[1], at[0])) > STEEP;
+        is_steep |= fabsf(__fsub_rn(at[SEEN], at[0])) > STEEP;
     }
     is_steep = __syncthreads_or(is_steep);
     if (threadIdx.x == 0) flags[blockIdx.x] = is_steep;

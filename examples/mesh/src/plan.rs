@@ -9,7 +9,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 pub const TILE: u32 = 32;
 /// The most steps of an epoch, which begins with one generation and ends with the next.
 pub const STEPS: u32 = 8;
-
 /// Cells along the edge of a fine patch: a tile's, half as wide as coarse ones, and one more on each side for each step.
 pub const FINE: u32 = 2 * TILE + 2 * STEPS;
 
@@ -60,6 +59,9 @@ pub struct Frame {
 }
 
 impl Plan {
+    /// What the demo computes where nothing else is said.
+    pub const DEMO: Self = Self { size: 256, steps: 160, workers: 4, seed: 1 };
+
     /// Refuses what cannot be computed, and says what to say instead.
     pub fn check(&self) -> Result<(), PlanError> {
         if self.size == 0 || !self.size.is_multiple_of(TILE) || self.size > SIZE_MAX {
@@ -121,8 +123,7 @@ impl Plan {
     }
 
     pub fn frame(&self, epoch: u32, in_row: u32, out_row: u32) -> Frame {
-        let steps = STEPS.min(self.steps - epoch * STEPS);
-        let size = self.size as i32;
+        let (steps, size) = (STEPS.min(self.steps - epoch * STEPS), self.size as i32);
         let [mut x, mut y, mut radius] = [[0; SOURCES]; 3];
         for disc in 0..SOURCES {
             let part = |what: u64, of: i32| (random(self.seed, disc as u64 * 8 + what) % of.max(1) as u64) as i32;

@@ -65,8 +65,7 @@ impl Strip {
 
     /// Rows of cells of the field at the beginning.
     pub fn begin(&self, stream: &Stream, field: impl Argument, rows: Range<u32>) -> freehold::Result<()> {
-        let ([begin, ..], Plan { size, seed, .. }) = (&self.kernels, self.plan);
-        let count = rows.end - rows.start;
+        let ([begin, ..], Plan { size, seed, .. }, count) = (&self.kernels, self.plan, rows.end - rows.start);
         let grid = Grid::cover(u64::from(count) * u64::from(size), 256);
         stream.launch(begin, grid, (field, size, rows.start, count, seed as u32))
     }

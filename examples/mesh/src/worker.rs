@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use freehold::{Device, open};
+use freehold::{Device, open, timeline::Recording};
 use freehold_broker::{Access, Broker};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,9 @@ use crate::{Error, Result, Words};
 
 /// How often the host looks whether the device has come to where it has to know something.
 const LOOK: Duration = Duration::from_micros(200);
+
+/// Told are an epoch, what happened, and how many bytes are live.
+type Tell<'a> = &'a mut dyn FnMut(u32, Event, u64) -> Result<()>;
 
 /// What a worker has to know: a word of its command line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -65,18 +68,15 @@ impl Task {
         };
         tell(0, Event::Opened, 0)?;
         let recording = self.trace.as_deref().map(|path| device.record(Some(path))).transpose()?;
-        self.compute(&device, clock, &mut tell)?;
+        self.compute(&device, clock, recording.as_ref(), &mut tell)?;
         recording.map_or(Ok(()), |recording| Ok(recording.finish()?))
     }
 
-    fn compute(
-        &self,
-        device: &Device,
-        clock: BorrowedFd<'_>,
-        tell: &mut dyn FnMut(u32, Event, u64) -> Result<()>,
-    ) -> Result<()> {
+    fn compute(&self, device: &Device, clock: BorrowedFd<'_>, trace: Option<&Recording>, tell: Tell<'_>) -> Result<()> {
         let Self { plan, worker, .. } = *self;
         let words = Words { workers: plan.workers };
+        // What is recorded is in the file by the time that somebody is killed.
+        let flush = || trace.map_or(Ok(()), Recording::flush);
         let clock = device.clock(clock, words.count())?;
         let (stream, broker) = (device.stream()?, Broker::connect_at(device, &self.socket)?);
         let [even, odd] = Self::generations(&self.name);
@@ -86,8 +86,7 @@ impl Task {
         let rows = plan.strip(worker);
         let mut strip = Strip::new(device, &stream, &plan, rows.clone())?;
         // Where the flags of a look lie, in words.
-        let first = strip.first();
-        let flags_of = |look: u32| (look % 2 * plan.tiles() + first) as usize;
+        let flags_of = |look: u32| (look % 2 * plan.tiles() + rows.start * plan.tile_rows()) as usize;
         // Whoever had these rows before came so far. The epoch that it was in is computed anew.
         let first_epoch = clock.read(words.done(worker)) as u32;
         tell(first_epoch, Event::Leased, strip.live_bytes())?;
@@ -99,6 +98,7 @@ impl Task {
             if epoch == first_epoch || look != plan.look_of(epoch - 1) {
                 // The look was made some epochs ago, and the device has more to do behind it.
                 while clock.read(words.looked(worker)) < u64::from(look) + 1 {
+                    flush()?;
                     std::thread::sleep(LOOK);
                 }
                 let steep = &flags.halves()[flags_of(look)..][..strip.count() as usize];
@@ -126,9 +126,9 @@ impl Task {
             }
             strip.epoch(&stream, epoch, (&from, reads.start), &mut to.view_mut(own.clone())?)?;
             stream.write_word(&clock, words.done(worker), u64::from(epoch) + 1)?;
+            flush()?;
         }
         stream.synchronize()?;
-        let copied_bytes = strip.copied_bytes;
-        tell(plan.epochs(), Event::Ended { copied_bytes, idle_epochs }, strip.live_bytes())
+        tell(plan.epochs(), Event::Ended { copied_bytes: strip.copied_bytes, idle_epochs }, strip.live_bytes())
     }
 }

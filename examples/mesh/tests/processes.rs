@@ -13,6 +13,7 @@ use freehold_broker::{Config, Gpu, Terms, keeper, play};
 use freehold_mesh::notes::Event;
 use freehold_mesh::parent::{Outcome, Run};
 use freehold_mesh::plan::Plan;
+use freehold_mesh::strip::Strip;
 use freehold_mesh::worker::Task;
 use freehold_mesh::{anywhere, digest};
 
@@ -49,6 +50,7 @@ fn all() {
         println!("seed {seed}: the same");
     }
     scene.refined_cells_come_and_go();
+    scene.memory_of_cells_that_go_is_the_drivers_again();
     println!("test fields of 1, 2 and 4 workers, of 20 seeds, with a kill and without, are the same ... ok");
 }
 
@@ -94,13 +96,31 @@ impl Scene {
         }
     }
 
-    /// The vectors of the workers grow and shrink. A mesh as small as this one never has a piece of 2 MiB too many, to give back.
+    /// The vectors of the workers grow and shrink.
     fn refined_cells_come_and_go(&self) {
         let outcome = self.run(&Plan { size: 256, steps: 160, workers: 2, seed: 3 }, false);
         let of_one = outcome.notes.iter().filter(|note| note.worker == 1);
         let bytes: Vec<_> = of_one.map(|note| note.live_bytes).collect();
         assert!(bytes.windows(2).any(|pair| pair[1] > pair[0]), "{bytes:?}");
         assert!(bytes.windows(2).any(|pair| pair[1] < pair[0]), "{bytes:?}");
+    }
+
+    /// What a worker does at its looks, with a mesh that is large enough to have a piece of 2 MiB too many.
+    fn memory_of_cells_that_go_is_the_drivers_again(&self) {
+        let (device, plan) = (&self.device, Plan { size: 512, steps: 8, workers: 1, seed: 1 });
+        let stream = device.stream().unwrap();
+        let mut strip = Strip::new(device, &stream, &plan, 0..16).unwrap();
+        let looked = || {
+            stream.synchronize().unwrap();
+            device.trim().unwrap();
+            (device.totals().reserved_bytes, device.free_bytes().unwrap())
+        };
+        let (reserved_bytes, free_bytes) = looked();
+        strip.refine(&stream, &[1; 256]).unwrap();
+        // Two patches of 25,600 bytes for each of 256 tiles: seven pieces.
+        assert_eq!(looked(), (reserved_bytes + (14 << 20), free_bytes - (14 << 20)));
+        strip.refine(&stream, &[0; 256]).unwrap();
+        assert_eq!(looked(), (reserved_bytes, free_bytes));
     }
 }
 

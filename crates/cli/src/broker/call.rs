@@ -77,7 +77,8 @@ fn parse(text: &str) -> Result<Wish, String> {
     };
     macro_rules! number {
         ($ty:ty) => {{
-            let number: $ty = value.parse().map_err(|_| format!("{value:?} is no {kind}"))?;
+            let number: $ty =
+                value.parse().map_err(|_| format!("{value:?} is no {kind}: say a number that fits, as in {kind}:7"))?;
             Ok(Wish::Value(number.into()))
         }};
     }
@@ -202,7 +203,7 @@ mod tests {
         let refused = |text| parse(text).unwrap_err();
         assert_eq!(refused("7"), "\"7\" has no kind: say lease:NAME, read:NAME, u32:7, f32:2.0 or bytes:0a0b");
         assert_eq!(refused("u33:7"), "\"u33\" is no kind: say lease, read, bytes, or u, i or f with bits, as in u32");
-        assert_eq!(refused("u8:256"), "\"256\" is no u8");
+        assert_eq!(refused("u8:256"), "\"256\" is no u8: say a number that fits, as in u8:7");
         assert_eq!(refused("bytes:abc"), "\"abc\" are no bytes: say two hexadecimal digits for each, as in 0a0b0c");
         assert_eq!(refused("lease:/y"), "\"/y\": a part of a name, between slashes, has 1 to 64 bytes: part 1 has 0");
     }

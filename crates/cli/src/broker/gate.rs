@@ -25,7 +25,7 @@ const FAILURES_MAX: u32 = 8;
 #[derive(clap::Args)]
 pub(crate) struct ListenArguments {
     /// Serve clients of other machines too, at this address, as in 127.0.0.1:7070
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
     /// The certificate and its key, as PEM; without them only an address of this machine is served
     #[arg(long, num_args = 2, value_names = ["CERTIFICATE", "KEY"], requires = "listen")]
@@ -41,6 +41,10 @@ pub(crate) struct GateArguments {
     device: Option<String>,
     #[arg(long, num_args = 2)]
     tls: Option<Vec<PathBuf>>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{text:?} is no address: say numbers and a port, as in 127.0.0.1:7070"))
 }
 
 /// All that is needed to start a gate, which was looked at.

@@ -8,6 +8,7 @@ use serde::Serializer;
 
 use super::elsewhere::{self, Elsewhere};
 use super::{At, Failure, bytes};
+use crate::replay::report::count;
 
 #[derive(clap::Args)]
 pub(crate) struct ListArguments {
@@ -233,7 +234,7 @@ fn try_totals(arguments: &TotalsArguments, elsewhere: &Elsewhere) -> Result<(), 
         return super::say(sums);
     }
     let [budget, made, leased, named] = [budget_bytes, made_bytes, leased_bytes, named_bytes].map(bytes::show);
-    super::say(format_args!("{made} of {budget} made, {leased} leased, {named} under {names} names"))
+    super::say(format_args!("{made} of {budget} made, {leased} leased, {named} under {}", count(names, "name")))
 }
 
 pub(crate) fn quota(arguments: &QuotaArguments) -> ExitCode {

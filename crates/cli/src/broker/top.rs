@@ -12,6 +12,7 @@ use freehold_broker::wire::{Memory, Reply, Request, Sums};
 use freehold_broker::{Link, LinkError};
 
 use super::{At, Failure, bytes, names};
+use crate::replay::report::count;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -129,14 +130,14 @@ fn lines(link: &mut Link) -> Result<Vec<String>, LinkError> {
     let mut lines = vec![
         format!("{bar}  {} of {}", bytes::show(sums.made_bytes), bytes::show(sums.budget_bytes)),
         format!(
-            "named {}   leased {}   leaving {}   host {}   {} tenants   {} leases   q leaves",
+            "named {}   leased {}   leaving {}   host {}   {}   {}   q leaves",
             bytes::show(sums.named_bytes),
             bytes::show(sums.leased_bytes),
             bytes::show(sums.leaving_bytes),
             bytes::show(host_bytes(&listed)),
             // This one is not counted.
-            sums.tenants.saturating_sub(1),
-            sums.leases
+            count(u64::from(sums.tenants.saturating_sub(1)), "tenant"),
+            count(u64::from(sums.leases), "lease")
         ),
         String::new(),
     ];

@@ -31,16 +31,16 @@ use crate::mpi;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Coarse cells along the edge of the domain: a multiple of 32
-    #[arg(long, value_name = "CELLS", default_value_t = 256)]
+    #[arg(long, value_name = "CELLS", default_value_t = Plan::DEMO.size)]
     size: u32,
     /// Steps of time
-    #[arg(long, value_name = "COUNT", default_value_t = 160)]
+    #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.steps)]
     steps: u32,
     /// Processes that share the domain
-    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.workers)]
     workers: u32,
     /// The heat at the beginning, where hot discs move, and who is killed
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = Plan::DEMO.seed)]
     seed: u64,
     /// The folder for field.png, memory.svg and trace.json
     #[arg(long, value_name = "FOLDER", default_value = "freehold-demo")]

@@ -3,35 +3,23 @@
 use freehold_mesh::notes::{Event, Note};
 use freehold_mesh::parent::Outcome;
 use freehold_mesh::plan::Plan;
-use plotters::chart::{ChartBuilder, LabelAreaPosition};
-use plotters::coord::Shift;
 use plotters::element::{PathElement, Text, TriangleMarker};
-use plotters::prelude::{
-    Color, DrawingArea, DrawingAreaErrorKind, IntoDrawingArea, IntoFont, RGBColor, SVGBackend, WHITE,
-};
+use plotters::prelude::{Color, IntoFont, RGBColor};
 use plotters::series::{AreaSeries, LineSeries};
 
 use super::figures::{Held, held};
 use crate::broker::bytes::show;
+use crate::panels::{self, Area, Axes, Drawn, FONT, LIVE, RESERVED, steps};
 use crate::replay::report::unit;
 
-const WIDTH: u32 = 960;
-const TITLE_HEIGHT: u32 = 70;
 const PANEL_HEIGHT: u32 = 150;
 /// Beyond so many workers only the sum is drawn.
 const PANELS_MAX: u32 = 8;
 
 const DOMAIN: RGBColor = RGBColor(0x9a, 0xa5, 0xb1);
-const LIVE: RGBColor = RGBColor(0x4c, 0x8b, 0xc4);
-const RESERVED: RGBColor = RGBColor(0xd9, 0x5f, 0x0e);
 const GROWN: RGBColor = RGBColor(0x2c, 0x7f, 0x3f);
 const RELEASED: RGBColor = RGBColor(0x75, 0x3a, 0x9b);
 const KILLED: RGBColor = RGBColor(0xc0, 0x1c, 0x28);
-const INK: RGBColor = RGBColor(0x30, 0x30, 0x30);
-const FONT: &str = "sans-serif";
-
-type Drawn<T> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// A panel: what it is called, what it has for ground, and what lies on it after each note.
 struct Panel {
@@ -58,23 +46,9 @@ enum What {
 pub(super) fn svg(plan: &Plan, outcome: &Outcome) -> Drawn<String> {
     let panels = panels(plan, outcome);
     let end = panels[0].steps.last().map_or(1.0, |step| step.0).max(1e-3);
-    let mut text = String::new();
-    {
-        let height = TITLE_HEIGHT + PANEL_HEIGHT * panels.len() as u32 + 20;
-        let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
-        root.fill(&WHITE)?;
-        let (head, body) = root.split_vertically(TITLE_HEIGHT);
-        let head = head.margin(10, 0, 0, 0);
-        let head = head.titled("Who held what", (FONT, 22).into_font().color(&INK))?;
-        let below = "grey: the domain, leased by all; blue: refined cells; orange: reserved; \
-                     up: a vector grew; down: it gave memory back; red: a worker is killed";
-        head.titled(below, (FONT, 13).into_font().color(&INK))?;
-        for (area, panel) in body.split_evenly((panels.len(), 1)).iter().zip(&panels) {
-            draw(area, panel, end)?;
-        }
-        root.present()?;
-    }
-    Ok(text)
+    let below = "grey: the domain, leased by all; blue: refined cells; orange: reserved; \
+                 up: a vector grew; down: it gave memory back; red: a worker is killed";
+    panels::picture(["Who held what", below], &panels, PANEL_HEIGHT, |area, panel| draw(area, panel, end))
 }
 
 fn panels(plan: &Plan, outcome: &Outcome) -> Vec<Panel> {
@@ -120,38 +94,14 @@ fn draw(area: &Area<'_>, panel: &Panel, end: f64) -> Drawn<()> {
     let most_bytes = panel.steps.iter().map(most).max().unwrap_or(0);
     let (unit_bytes, unit) = unit(most_bytes);
     let top = (most_bytes as f64 / unit_bytes).max(1e-3) * 1.25;
-    let mut chart = ChartBuilder::on(area)
-        .caption(&panel.caption, (FONT, 14).into_font().color(&INK))
-        .margin(4)
-        .margin_right(24)
-        .set_label_area_size(LabelAreaPosition::Left, 60)
-        .set_label_area_size(LabelAreaPosition::Bottom, 30)
-        .build_cartesian_2d(0.0..end, 0.0..top)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(WHITE)
-        .bold_line_style(INK.mix(0.12))
-        .axis_style(INK)
-        .label_style((FONT, 11).into_font().color(&INK))
-        .x_labels(8)
-        .y_labels(4)
-        .x_label_formatter(&|at| format!("{at:.1} s"))
-        .y_label_formatter(&|height| format!("{}", (height * 10.0).round() / 10.0))
-        .y_desc(unit)
-        .draw()?;
-    // Memory is what it was until the next note.
+    let axes = Axes { end, top, unit, tell: |at| format!("{at:.1} s"), along: None };
+    let mut chart = panels::panel(area, &panel.caption, &axes)?;
+    let ground = panel.ground_bytes as f64 / unit_bytes;
     let steps = |bytes: &dyn Fn(&Held) -> u64| {
-        let (mut points, mut height) = (Vec::new(), panel.ground_bytes as f64 / unit_bytes);
-        for (at, held) in &panel.steps {
-            points.push((*at, height));
-            height = bytes(held) as f64 / unit_bytes;
-            points.push((*at, height));
-        }
-        points.push((end, height));
+        let mut points = steps(ground, panel.steps.iter().map(|(at, held)| (*at, bytes(held) as f64 / unit_bytes)));
+        points.push((end, points.last().map_or(ground, |last| last.1)));
         points
     };
-    let ground = panel.ground_bytes as f64 / unit_bytes;
     let live = steps(&|held| panel.ground_bytes + held.live_bytes);
     chart.draw_series(AreaSeries::new(live, ground, LIVE.mix(0.5)).border_style(LIVE))?;
     if panel.ground_bytes > 0 {

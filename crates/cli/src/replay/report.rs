@@ -128,7 +128,7 @@ pub(super) fn ratio(played: &Played) -> Option<f64> {
     (played.peak_live_bytes > 0).then(|| played.peak_reserved_bytes as f64 / played.peak_live_bytes as f64)
 }
 
-pub(super) fn count(number: u64, noun: &str) -> String {
+pub(crate) fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 

@@ -1,4 +1,5 @@
-//! Where programs find the software driver's library: a folder of this user's with links named as NVIDIA's files are.
+//! Where programs find the software driver's library: a folder of this user's with files named as NVIDIA's are. The library
+//! is part of this program, which writes it there.
 
 use std::fs::{self, DirBuilder};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,24 +7,32 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::{env, process};
+use std::{env, process, slice};
 
-/// The names by which programs ask for the driver; the second is that of linkers.
-const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+/// The name by which programs ask for the driver, and that of linkers, which is a link to it.
+const NAME: &str = "libcuda.so.1";
+const LINKERS_NAME: &str = "libcuda.so";
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PlaceError {
-    #[error(
-        "{file} is not beside {}: copy it there from target/release of the repository, where cargo build --release makes it",
-        .0.display(), file = freehold_libcuda::FILE
-    )]
-    NoLibrary(PathBuf),
-    #[error("{} belongs to another user or can be written by others; remove it, or set TMPDIR", .0.display())]
+    #[error("{} belongs to another user or can be written by others; remove it, or set XDG_CACHE_HOME", .0.display())]
     NotOurs(PathBuf),
-    #[error("{} cannot be in a list of folders, for it has a colon in its name; set TMPDIR", .0.display())]
+    #[error("{} cannot be in a list of folders, for it has a colon in its name; set XDG_CACHE_HOME", .0.display())]
     Colon(PathBuf),
-    #[error("{} cannot be made: {source}", .path.display())]
+    #[error("{} cannot be made: {source}; set XDG_CACHE_HOME to a folder that can be written to", .path.display())]
     Refused { path: PathBuf, source: io::Error },
+}
+
+mod linked {
+    include!(concat!(env!("OUT_DIR"), "/library.rs"));
+
+    /// The library, which the linker put here.
+    pub(super) fn library() -> &'static [u8] {
+        let (start, end) = (&raw const START, &raw const END);
+        // SAFETY: the linker placed the library's bytes from `START` to `END`, in one piece, initialized; nobody writes
+        // to them, and they stay as long as the process.
+        unsafe { super::slice::from_raw_parts(start, end.addr() - start.addr()) }
+    }
 }
 
 /// A folder in which `libcuda.so.1` is the software driver's. It stays: the program looks there whenever it likes.
@@ -32,32 +41,30 @@ pub(super) fn library() -> Result<PathBuf, PlaceError> {
         let path = path.to_owned();
         |source| PlaceError::Refused { path, source }
     };
-    let program = env::current_exe().map_err(refused(Path::new("/proc/self/exe")))?;
-    let library = beside(&program).ok_or(PlaceError::NoLibrary(program))?;
-    let base = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
+    let library = linked::library();
+    let base = base();
+    fs::create_dir_all(&base).map_err(refused(&base))?;
     // SAFETY: the call takes nothing, and cannot fail.
     let user = unsafe { libc::geteuid() };
-    let mine = base.unwrap_or_else(env::temp_dir).join(format!("freehold-{user}"));
+    let mine = base.join(format!("freehold-{user}"));
     own_folder(&mine, user)?;
-    // A folder for each build, so that the links of one never change under the programs of another.
-    let folder = mine.join(format!("libcuda-{:016x}", hash(&library)));
+    // A folder for each library, so that the files of one never change under the programs of another.
+    let folder = mine.join(format!("libcuda-{:016x}", hash(library)));
     own_folder(&folder, user)?;
     if folder.as_os_str().as_bytes().contains(&b':') {
         return Err(PlaceError::Colon(folder));
     }
-    for name in NAMES {
-        let link = folder.join(name);
-        point(&link, &library).map_err(refused(&link))?;
-    }
+    let file = folder.join(NAME);
+    write(&file, library).map_err(refused(&file))?;
+    let link = folder.join(LINKERS_NAME);
+    point(&link, Path::new(NAME)).map_err(refused(&link))?;
     Ok(folder)
 }
 
-/// The library that was built with this program. Cargo leaves it in `deps`, and copies it beside the program only when
-/// asked for it by name: the one there may be older.
-fn beside(program: &Path) -> Option<PathBuf> {
-    let folder = program.parent()?;
-    let places = [folder.join("deps"), folder.to_owned()];
-    places.into_iter().map(|place| place.join(freehold_libcuda::FILE)).find(|path| path.is_file())
+/// Where this user's programs keep what they can make again.
+fn base() -> PathBuf {
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache"))).unwrap_or_else(env::temp_dir)
 }
 
 /// Makes a folder that only this user writes to, or finds that it is one.
@@ -72,19 +79,34 @@ fn own_folder(folder: &Path, user: u32) -> Result<(), PlaceError> {
     if is_ours { Ok(()) } else { Err(PlaceError::NotOurs(folder.to_owned())) }
 }
 
-/// Has `link` point to `library`, at every moment for whoever looks.
-fn point(link: &Path, library: &Path) -> io::Result<()> {
-    if fs::read_link(link).is_ok_and(|to| to == library) {
+/// Has `file` be `library`, whole at every moment for whoever looks.
+fn write(file: &Path, library: &[u8]) -> io::Result<()> {
+    if fs::read(file).is_ok_and(|found| found == library) {
         return Ok(());
     }
-    let fresh = link.with_extension(format!("{}.new", process::id()));
-    symlink(library, &fresh)?;
+    let fresh = fresh(file);
+    fs::write(&fresh, library)?;
+    fs::rename(&fresh, file)
+}
+
+/// Has `link` point to `file`, at every moment for whoever looks.
+fn point(link: &Path, file: &Path) -> io::Result<()> {
+    if fs::read_link(link).is_ok_and(|to| to == file) {
+        return Ok(());
+    }
+    let fresh = fresh(link);
+    symlink(file, &fresh)?;
     fs::rename(&fresh, link)
 }
 
-fn hash(path: &Path) -> u64 {
+/// A name beside `path` that no other process takes.
+fn fresh(path: &Path) -> PathBuf {
+    path.with_added_extension(format!("{}.new", process::id()))
+}
+
+fn hash(library: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    path.hash(&mut hasher);
+    library.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -133,11 +155,30 @@ mod tests {
     #[test]
     fn a_link_to_elsewhere_is_set_right() {
         let folder = folder("stale");
-        let link = folder.join("libcuda.so.1");
+        let link = folder.join(LINKERS_NAME);
         symlink("/elsewhere", &link).expect("a link can be made");
-        point(&link, Path::new("/library")).expect("the folder is ours");
-        assert_eq!(fs::read_link(&link).expect("it is a link"), Path::new("/library"));
+        point(&link, Path::new(NAME)).expect("the folder is ours");
+        assert_eq!(fs::read_link(&link).expect("it is a link"), Path::new(NAME));
         assert_eq!(fs::read_dir(&folder).expect("it is a folder").count(), 1);
         fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn a_file_that_is_cut_is_written_again() {
+        let folder = folder("cut");
+        let file = folder.join(NAME);
+        fs::write(&file, b"lib").expect("the folder is ours");
+        write(&file, b"library").expect("the folder is ours");
+        assert_eq!(fs::read(&file).expect("it was written"), b"library");
+        assert_eq!(fs::read_dir(&folder).expect("it is a folder").count(), 1);
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn the_library_within_is_a_whole_file_of_its_format() {
+        let library = linked::library();
+        assert_eq!(library[..4], *b"\x7fELF");
+        let headers = u64::from_le_bytes(library[40..48].try_into().expect("eight bytes"));
+        assert!(headers < library.len() as u64, "its last part, the headers of its sections, is there");
     }
 }

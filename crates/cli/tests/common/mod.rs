@@ -17,6 +17,11 @@ pub(crate) fn binary() -> PathBuf {
     std::env::var_os("FREEHOLD_BIN").map_or_else(|| env!("CARGO_BIN_EXE_freehold").into(), PathBuf::from)
 }
 
+/// Where `freehold run` leaves the library when tests start it.
+pub(crate) fn cache() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cache")
+}
+
 pub(crate) fn output(command: &mut Command) -> Output {
     command.output().expect("the binary starts")
 }

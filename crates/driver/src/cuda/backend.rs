@@ -127,6 +127,11 @@ impl Backend for Context {
         self.calmly(|api| memory::free(api, CUdeviceptr(address)))
     }
 
+    /// Addresses are numbers here, and an element lies at a multiple of its own size.
+    fn alignment_bytes(&self) -> u64 {
+        1
+    }
+
     fn is_host_visible(&self, address: u64) -> Result<bool> {
         self.within(|api| match pointer::host_pointer(api, CUdeviceptr(address)) {
             Ok(seen) => Ok(seen.addr() as u64 == address),

@@ -104,6 +104,11 @@ impl Backend for Context {
         self.space.free(address)
     }
 
+    /// As the device says, for parts of buffers. Shared virtual memory lies no worse for it.
+    fn alignment_bytes(&self) -> u64 {
+        self.found.facts.align_bytes
+    }
+
     /// Coarse-grained memory is the host's while it is mapped, and never is here.
     fn is_host_visible(&self, _address: u64) -> Result<bool> {
         Ok(false)

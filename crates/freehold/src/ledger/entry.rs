@@ -102,6 +102,17 @@ pub struct Entry {
 }
 
 /// Who owns a block. Of a free block: who did.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let x = stream.alloc_tagged::<f32>(10, "weights")?;
+/// let owner = device.owner_of(x.address()).expect("it is live");
+/// assert_eq!((owner.bytes, owner.process), (40, std::process::id()));
+/// println!("{owner}"); // 40 bytes at 0x..., (weights), allocated at src/main.rs:3
+/// assert_eq!(owner.stream, Some(stream.id()));
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The first address.

@@ -23,6 +23,27 @@ use traces::Traces;
 /// Who owns which span of device memory.
 ///
 /// A [`BlockId`] whose generation is over is a mistake of the ledger's keeper: except in [`Ledger::owner`] it panics.
+///
+/// ```
+/// use std::panic::Location;
+/// use freehold::ledger::{ContextId, Entry, Kind, Ledger};
+///
+/// let mut ledger = Ledger::new();
+/// let entry = Entry {
+///     base: 0x1000,
+///     bytes: 100,
+///     capacity_bytes: 512,
+///     context: ContextId(0),
+///     stream: None,
+///     process: 1,
+///     kind: Kind::Own,
+///     tag: None,
+///     allocated_at: Location::caller(),
+/// };
+/// let block = ledger.enter(entry).expect("nothing lies there");
+/// assert_eq!(ledger.owner_of(0x1063).map(|owner| owner.block), Some(block));
+/// assert_eq!(ledger.owner_of(0x1064), None); // nobody asked for more than 100 bytes
+/// ```
 #[derive(Debug)]
 pub struct Ledger {
     records: Records,

@@ -7,12 +7,30 @@ use std::time::Duration;
 use super::entry::Owner;
 
 /// Why an address cannot be released. All of these are the caller's mistakes.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// use freehold::Error;
+/// use freehold::ledger::WrongRelease;
+///
+/// let address = stream.alloc::<u8>(100)?.into_address();
+/// device.release(address)?;
+/// let Err(Error::WrongRelease(wrong)) = device.release(address) else { panic!("it was released") };
+/// assert!(matches!(wrong, WrongRelease::AlreadyReleased { bytes: 100, .. }));
+/// println!("{wrong}"); // where it was allocated, and where released
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the sentence of a variant says what its numbers are")]
 pub enum WrongRelease {
     /// The address lies within a block.
     #[error("{offset_bytes} bytes into {of}: release the block by its first address")]
-    Interior { of: Box<Owner>, offset_bytes: u64 },
+    Interior {
+        /// The block that it lies in.
+        of: Box<Owner>,
+        /// How far into it.
+        offset_bytes: u64,
+    },
     /// The block was released before.
     #[error(
         "{}already released{}{}: release a block once",
@@ -21,25 +39,38 @@ pub enum WrongRelease {
         Moment(*when)
     )]
     AlreadyReleased {
+        /// The first address of the block.
         base: u64,
+        /// How long it was.
         bytes: u64,
+        /// The line that asked for it.
         allocated_at: &'static Location<'static>,
         /// A drop knows no line.
         released_at: Option<&'static Location<'static>>,
         /// Since the device was opened. Unknown of a block that was given back and never released, and of most that were dropped:
         /// a drop asks no clock.
         when: Option<Duration>,
+        /// How far into it the address lies.
         offset_bytes: u64,
     },
     /// No block ever began there.
     #[error("nothing was allocated at {address:#x}: release only addresses that an allocation gave")]
-    NeverAllocated { address: u64 },
+    NeverAllocated {
+        /// The address.
+        address: u64,
+    },
     /// Memory of others, which was entered into the ledger.
     #[error("{of} is memory of others: release it where it was allocated")]
-    Adopted { of: Box<Owner> },
+    Adopted {
+        /// What lies there.
+        of: Box<Owner>,
+    },
     /// Memory of another process.
     #[error("{of} is imported{}: close it instead", Origin(of.process))]
-    Imported { of: Box<Owner> },
+    Imported {
+        /// What lies there.
+        of: Box<Owner>,
+    },
     /// The block went with its context.
     #[error(
         "{}gone with their context{}: release blocks before their context is destroyed",
@@ -47,34 +78,71 @@ pub enum WrongRelease {
         Moment(Some(*when))
     )]
     ContextDestroyed {
+        /// The first address of the block.
         base: u64,
+        /// How long it was.
         bytes: u64,
+        /// The line that asked for it.
         allocated_at: &'static Location<'static>,
         /// Since the device was opened.
         when: Duration,
+        /// How far into it the address lies.
         offset_bytes: u64,
     },
     /// Made by those who know of handles.
     #[error("{of} has an owner in this program: drop that, or let go of the block with `into_address` first")]
-    Held { of: Box<Owner> },
+    Held {
+        /// The block.
+        of: Box<Owner>,
+    },
     /// Made by those who know in which process they run.
     #[error("{address:#x} belongs to process {process}, of which this one is a fork: release it there")]
-    ForkedChild { address: u64, process: u32 },
+    ForkedChild {
+        /// The address.
+        address: u64,
+        /// The process whose it is.
+        process: u32,
+    },
 }
 
 /// Why a span cannot be entered.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// use freehold::ledger::NotEntered;
+/// use freehold::{Adoption, Error};
+///
+/// let theirs = device.adopt(0x1000, 4096, Adoption::Foreign, "theirs")?;
+/// let refused = device.adopt(0x1008, 8, Adoption::Foreign, "others'");
+/// assert!(matches!(refused, Err(Error::NotEntered(NotEntered::Overlap { .. }))));
+/// # Ok::<(), freehold::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the sentence of a variant says what its numbers are")]
 pub enum NotEntered {
     /// Another entry lies there.
     #[error("{bytes} bytes at {base:#x} overlap {with}")]
-    Overlap { base: u64, bytes: u64, with: Box<Owner> },
+    Overlap {
+        /// The first address.
+        base: u64,
+        /// How long it was to be.
+        bytes: u64,
+        /// What lies there.
+        with: Box<Owner>,
+    },
     /// It has no bytes.
     #[error("a block of no bytes at {base:#x} has no owner")]
-    Empty { base: u64 },
+    Empty {
+        /// The first address.
+        base: u64,
+    },
     /// It ends beyond the last address.
     #[error("{bytes} bytes at {base:#x} end beyond all addresses")]
-    BeyondAddresses { base: u64, bytes: u64 },
+    BeyondAddresses {
+        /// The first address.
+        base: u64,
+        /// How long it was to be.
+        bytes: u64,
+    },
 }
 
 /// A block that is no longer there, as the subject of a sentence, with its verb.

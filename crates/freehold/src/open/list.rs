@@ -32,6 +32,17 @@ pub struct Missing {
 }
 
 /// What there is, in the order in which a device is chosen where nobody names one, and then OpenCL's; and what there is not.
+///
+/// ```
+/// let (devices, missing) = freehold::open::list::devices();
+/// for device in &devices {
+///     println!("{}: {}, {} bytes", device.device, device.name, device.memory_bytes);
+/// }
+/// for kind in &missing {
+///     println!("no {}: {}", kind.kind, kind.why);
+/// }
+/// assert!(devices.iter().any(|device| device.device == "soft"));
+/// ```
 pub fn devices() -> (Vec<Listed>, Vec<Missing>) {
     let (mut listed, mut missing) = (Vec::new(), Vec::new());
     let mut add = |kind, found: Result<Vec<Listed>, String>| match found {

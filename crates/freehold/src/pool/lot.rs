@@ -36,6 +36,8 @@ pub(crate) struct Lot {
     context: AtomicU32,
     inside: Mutex<Inside>,
     racks: Mutex<Vec<Weak<Rack>>>,
+    /// How many counts of the stream's home were kept in racks that are closed. Written under the lock of the racks.
+    homes: AtomicU32,
     pub(crate) counts: Counts,
 }
 
@@ -60,6 +62,7 @@ impl Lot {
                 next_gone: 0,
             }),
             racks: Mutex::default(),
+            homes: AtomicU32::new(0),
             counts: Counts::default(),
         }
     }
@@ -565,6 +568,21 @@ impl Lot {
         let open = racks.iter().filter_map(Weak::upgrade).filter(|rack| !rack.is_counted.load(Ordering::Relaxed));
         open.for_each(|rack| total.add(&rack.counts));
         total.add(&self.counts);
+    }
+
+    /// Keeps counts of the stream's home for a rack that is being closed.
+    pub(crate) fn keep_homes(&self, count: u32) {
+        let _racks = self.racks();
+        self.homes.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Takes all counts of the home of `stream` that are kept here and in its racks.
+    pub(crate) fn take_homes(&self, stream: u32) -> u32 {
+        // In this order: those of a rack that is gone are here.
+        let racks = self.all_racks();
+        let kept: u32 = racks.iter().filter(|rack| rack.stream == stream).map(|rack| rack.take_homes()).sum();
+        let _racks = self.racks();
+        kept + self.homes.swap(0, Ordering::Relaxed)
     }
 
     /// The magazines of all threads for this lot's stream.

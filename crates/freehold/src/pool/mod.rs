@@ -173,13 +173,22 @@ impl Pool {
     /// As [`take_at_once`](Self::take_at_once), for an owner without a name who says where it allocates.
     #[inline(always)]
     pub(crate) fn hold_at_once(key: Key, bytes: u64, at: &'static Location<'static>) -> Option<Held> {
-        rack::at_once(key, |entered| entered.take(bytes, |record| record.hold(bytes, at)).map(Held::of))
+        rack::at_once(key, |entered| {
+            let held = entered.take(bytes, |record| record.hold(bytes, at)).map(Held::of)?;
+            Some(Held { has_home: entered.take_home(), ..held })
+        })
     }
 
     /// Takes back a block of [`hold_at_once`](Self::hold_at_once), in the order of the stream that this thread's rack is for,
-    /// and behind a position there, if there is room: the warm path. Whether it could: otherwise nothing has changed.
+    /// and behind a position there, if there is room: the warm path. Nothing if it could not: then nothing has changed. Else
+    /// whether a count of the stream's home was kept with it, which `lends` allows.
     #[inline(always)]
-    pub(crate) fn unhold_at_once(key: Key, (record, generation): (u32, u64), position: u64) -> bool {
+    pub(crate) fn unhold_at_once(
+        key: Key,
+        (record, generation): (u32, u64),
+        position: u64,
+        lends: impl FnOnce() -> bool,
+    ) -> Option<bool> {
         rack::at_once(key, |entered| {
             let rack = entered.rack;
             let record = rack.book.records.at(record);
@@ -189,9 +198,8 @@ impl Pool {
             }
             // Nobody has the block before this thread is outside of the rack.
             record.set_position(position);
-            Some(())
+            Some(lends() && entered.keep_home())
         })
-        .is_some()
     }
 
     /// A block that this thread keeps, or else one of the stream's lot, for an owner. Calls no driver.
@@ -342,9 +350,18 @@ impl Pool {
         }
     }
 
+    /// Takes all counts of a stream's home that threads keep.
+    pub(crate) fn take_homes(&self, track: &Track) -> u32 {
+        self.lot_if_any(track).map_or(0, |lot| lot.take_homes(track.id.0))
+    }
+
+    fn lot_if_any(&self, track: &Track) -> Option<Arc<Lot>> {
+        self.lots.lock().unwrap_or_else(PoisonError::into_inner).get(&track.id.0).cloned()
+    }
+
     /// Closes the magazines of all threads for a stream.
     pub(crate) fn close_racks(&self, track: &Track) {
-        let lot = self.lots.lock().unwrap_or_else(PoisonError::into_inner).get(&track.id.0).cloned();
+        let lot = self.lot_if_any(track);
         for rack in lot.iter().flat_map(|lot| lot.all_racks()).filter(|rack| rack.stream == track.id.0) {
             rack.empty(true);
         }
@@ -460,13 +477,15 @@ pub(crate) struct Held {
     pub(crate) generation: u64,
     /// The position in the stream behind which nobody used it before.
     pub(crate) position: u64,
+    /// Whether a count of the stream's home comes with it.
+    pub(crate) has_home: bool,
 }
 
 impl Held {
     #[inline]
     pub(crate) fn of(record: &Record) -> Self {
         let generation = record.state().generation();
-        Self { record: record.number(), base: record.base(), generation, position: record.position() }
+        Self { record: record.number(), base: record.base(), generation, position: record.position(), has_home: false }
     }
 }
 

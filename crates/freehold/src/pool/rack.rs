@@ -20,6 +20,9 @@ use crate::track::Track;
 /// How many blocks that fit no class are kept.
 const LARGE: usize = 8;
 
+/// How many counts of a home are kept. Taking one back from another thread costs as much as counting once.
+const HOMES_MAX: u32 = 1024;
+
 /// How many streams a thread finds at once.
 const SLOTS: usize = 16;
 
@@ -46,6 +49,8 @@ impl std::fmt::Debug for Rack {
 
 #[repr(C)]
 struct Inside {
+    /// How many counts of the stream's home were kept, of blocks that were taken back.
+    homes: u32,
     /// How many blocks of each class there are, and their records.
     counts: [u8; CLASSES],
     small: [[u32; KEPT_MAX]; CLASSES],
@@ -72,6 +77,7 @@ impl Rack {
             lot,
             track,
             inside: Turn::new(Inside {
+                homes: 0,
                 counts: [0; CLASSES],
                 small: [[0; KEPT_MAX]; CLASSES],
                 large_granules: [0; LARGE],
@@ -105,11 +111,19 @@ impl Rack {
         // At the door: who closes the rack after this finds all of them with their lots.
         let give_up = |inside: &mut Inside| self.give_up_all(&inside.drain());
         if close {
-            self.inside.close(give_up);
+            self.inside.close(|inside| {
+                self.lot.keep_homes(std::mem::take(&mut inside.homes));
+                give_up(inside);
+            });
             self.lot.count_closed(self);
         } else {
             self.inside.take_over(give_up);
         }
+    }
+
+    /// Takes all counts of the stream's home that were kept here, from any thread but inside the rack.
+    pub(crate) fn take_homes(&self) -> u32 {
+        self.inside.take_over(|inside| std::mem::take(&mut inside.homes))
     }
 
     /// Gives a block that nobody has to its lot.
@@ -147,6 +161,24 @@ impl<'a> Entered<'a> {
         own(record);
         self.rack.counts.hand(bytes);
         Some(record)
+    }
+
+    /// Takes a count of the stream's home that was kept. Whether there was one.
+    #[inline]
+    pub(crate) fn take_home(&mut self) -> bool {
+        let inside = self.inside();
+        let had = inside.homes;
+        inside.homes = had.saturating_sub(1);
+        had > 0
+    }
+
+    /// Keeps a count of the stream's home. Whether there was room.
+    #[inline]
+    pub(crate) fn keep_home(&mut self) -> bool {
+        let inside = self.inside();
+        let has_room = inside.homes < HOMES_MAX;
+        inside.homes += u32::from(has_room);
+        has_room
     }
 
     /// A block of a class.

@@ -268,15 +268,20 @@ impl Log {
             Some(backend) => events.into_iter().try_for_each(|event| backend.destroy_event(event)),
             None => Ok(()),
         };
-        if let Some(trace) = self.trace {
-            let Trace { path, file, failure, .. } = trace;
-            let finished = match failure {
-                Some(kind) => Err(kind),
-                None => file.finish().map(drop).map_err(|error| error.kind()),
-            };
-            finished.map_err(|kind| Error::File { path, kind })?;
+        self.flush()?;
+        if let Some(Trace { path, file, .. }) = self.trace {
+            file.finish().map_err(|error| Error::File { path, kind: error.kind() })?;
         }
         Ok(destroyed?)
+    }
+
+    /// Gives the file all that was written to it.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        self.write(TraceFile::flush);
+        match &self.trace {
+            Some(Trace { path, failure: Some(kind), .. }) => Err(Error::File { path: path.clone(), kind: *kind }),
+            _ => Ok(()),
+        }
     }
 
     fn use_ended(&mut self, ended: Pending, begun_at: Duration, ended_at: Duration) {

@@ -40,6 +40,7 @@ pub(crate) struct Timeline {
 /// let file = std::env::temp_dir().join(format!("freehold-{}.json", std::process::id()));
 /// let recording = device.record(Some(&file))?;
 /// drop(device.stream()?.zeros::<u8>(1000)?);
+/// recording.flush()?; // what is known by now is in the file, even if the process is killed
 /// recording.finish()?; // ui.perfetto.dev opens it
 /// assert!(std::fs::read_to_string(&file).is_ok_and(|text| text.starts_with('[')));
 /// # std::fs::remove_file(&file).expect("the file is there");
@@ -90,6 +91,19 @@ impl Recording {
         core.timeline.is_on.store(true, Ordering::Release);
         drop(log);
         Ok(Self { core: core.clone(), is_over: false })
+    }
+
+    /// Writes to the file what is known by now, so that it is there should the process be killed: the file is one that Perfetto
+    /// opens. Does not wait: work that is not done is written later.
+    ///
+    /// # Errors
+    /// [`Error::File`] where the file could not be written, and those of the device.
+    pub fn flush(&self) -> Result<()> {
+        self.core.check()?;
+        let mut log = self.core.timeline.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(log) = log.as_mut() else { return Ok(()) };
+        log.poll(&*self.core.backend).map_err(|error| self.core.failed(error))?;
+        log.flush()
     }
 
     /// Waits until all work of the device is done, so that all times are known, and ends the recording.

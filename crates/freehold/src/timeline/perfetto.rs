@@ -48,6 +48,21 @@ pub struct Point {
 }
 
 /// A trace that is being written. Each event is given to `W` in one piece.
+///
+/// ```
+/// use std::time::Duration;
+/// use freehold::timeline::perfetto::{Thread, TraceFile};
+///
+/// let mut trace = TraceFile::new(Vec::new())?;
+/// let main = Thread { process: 1, id: 1 };
+/// trace.process(1, "solver")?;
+/// trace.thread(main, "main")?;
+/// trace.slice(main, "step", Duration::from_micros(10), Duration::from_micros(25), &[("number", 1.into())])?;
+/// trace.counter(1, "cells", Duration::from_micros(25), &[("live", 4096)])?;
+/// let text = String::from_utf8(trace.finish()?).expect("it is JSON");
+/// assert!(text.contains(r#""ts":10.000,"dur":15.000,"name":"step""#), "{text}");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct TraceFile<W: Write> {
     out: W,

@@ -64,6 +64,17 @@ impl<T: Plain> DeviceVec<T> {
 
     /// A vector without elements, with addresses for `len_max`. Addresses are not memory, and cheap.
     ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// use freehold::{DeviceVec, Error};
+    ///
+    /// let mut x = DeviceVec::<u32>::with_room(&stream, 1000)?;
+    /// x.resize(&stream, 1000, 0)?;
+    /// assert!(matches!(x.extend_from_host(&stream, &[1]), Err(Error::VectorFull { .. })));
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NothingAsked`] for no elements, or where they have no bytes.
     #[track_caller]
@@ -137,6 +148,15 @@ impl<T: Plain> DeviceVec<T> {
 
     /// Has memory for `more` elements behind those that are there, and not for many others.
     ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// x.reserve(&stream, 1_000_000)?;
+    /// assert!(x.is_empty() && x.capacity() >= 1_000_000);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::VectorFull`] where there are no addresses for so many, [`Error::OutOfMemory`] where there is not so much memory.
     /// The vector is as it was.
@@ -149,6 +169,16 @@ impl<T: Plain> DeviceVec<T> {
     /// Appends a copy of `from`, which may be changed when the call has returned. Memory is had for at least twice as many
     /// elements as before where it has to be had at all.
     ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// x.extend_from_host(&stream, &[1, 2])?;
+    /// x.extend_from_host(&stream, &[3])?;
+    /// assert_eq!(x.download(&stream)?, [1, 2, 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`reserve`](Self::reserve).
     #[track_caller]
@@ -158,6 +188,16 @@ impl<T: Plain> DeviceVec<T> {
 
     /// Appends a copy of a block, of a part of one, or of another vector, in the order of the stream.
     ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// let block = stream.upload(&[1u32, 2, 3])?;
+    /// x.extend_from_device(&stream, &block.view(1..)?)?;
+    /// assert_eq!(x.download(&stream)?, [2, 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As of [`reserve`](Self::reserve).
     #[track_caller]
@@ -166,6 +206,17 @@ impl<T: Plain> DeviceVec<T> {
     }
 
     /// Has `len` elements from now on. Every byte of those that are new is `byte`.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// x.resize(&stream, 3, 0xff)?;
+    /// x.resize(&stream, 5, 0)?;
+    /// x.resize(&stream, 4, 0)?;
+    /// assert_eq!(x.download(&stream)?, [u32::MAX, u32::MAX, u32::MAX, 0]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As of [`reserve`](Self::reserve).
@@ -193,6 +244,20 @@ impl<T: Plain> DeviceVec<T> {
     /// Gives memory back that holds no element, in the pieces in which it came: at once where all work with the vector has
     /// passed, else when it has. A vector that grows before that has it still. One that does not
     /// [grow in place](Self::grows_in_place) keeps what it has.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// x.resize(&stream, 1_000_000, 0)?;
+    /// x.resize(&stream, 10_000_000, 0)?; // a second piece
+    /// x.truncate(10);
+    /// stream.synchronize()?;
+    /// let capacity = x.capacity();
+    /// x.shrink_to_fit()?;
+    /// assert!(!x.grows_in_place() || x.capacity() < capacity);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn shrink_to_fit(&mut self) -> Result<()> {
         match &mut self.ground {
             Ground::Mapped(mapped) => mapped.shrink((self.len * size_of::<T>()) as u64),
@@ -201,11 +266,30 @@ impl<T: Plain> DeviceVec<T> {
     }
 
     /// The elements of a range.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// x.extend_from_host(&stream, &[1, 2, 3])?;
+    /// assert_eq!(stream.download(&x.view(1..)?)?, [2, 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
         View::new(self.whole(Access::Read), 0, self.len, range)
     }
 
     /// The elements of a range, to write.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// x.extend_from_host(&stream, &[1, 2, 3])?;
+    /// stream.write(&mut x.view_mut(..1)?, &[7])?;
+    /// assert_eq!(x.download(&stream)?, [7, 2, 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
     pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
         ViewMut::new(self.whole(Access::Read), self.len, range)
     }

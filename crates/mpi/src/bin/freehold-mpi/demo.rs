@@ -21,13 +21,13 @@ const FIELD: i32 = 3;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Coarse cells along the edge of the domain: a multiple of 32
-    #[arg(long, value_name = "CELLS", default_value_t = 256)]
+    #[arg(long, value_name = "CELLS", default_value_t = Plan::DEMO.size)]
     size: u32,
     /// Steps of time
-    #[arg(long, value_name = "COUNT", default_value_t = 160)]
+    #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.steps)]
     steps: u32,
     /// The heat at the beginning, and where hot discs move
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = Plan::DEMO.seed)]
     seed: u64,
 }
 
