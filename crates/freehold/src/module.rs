@@ -207,7 +207,7 @@ impl Stream {
         let _shared = module.inner.context.inner.enter()?;
         let mut value = T::new_zeroed();
         let bytes = value.as_mut_bytes();
-        self.put_and_wait("read variable", &[], |backend, raw| {
+        self.put_and_wait("read variable", &[], false, |backend, raw| {
             // SAFETY: `value` is borrowed until the wait for the copy is over.
             unsafe { backend.download(bytes.as_mut_ptr(), address, bytes.len(), raw) }
         })?;
@@ -229,7 +229,7 @@ impl Stream {
         let address = self.variable::<T>(module, name)?;
         let _shared = module.inner.context.inner.enter()?;
         let bytes = value.as_bytes();
-        self.put_and_wait("write variable", &[], |backend, raw| {
+        self.put_and_wait("write variable", &[], false, |backend, raw| {
             // SAFETY: `value` is borrowed until the wait for the copy is over.
             unsafe { backend.upload(address, bytes.as_ptr(), bytes.len(), raw) }
         })

@@ -236,7 +236,7 @@ impl Stream {
         let waits = self.order(&[to.used(Access::Write)])?;
         if was_idle && !waits && bytes.len() >= DIRECT_BYTES_MIN {
             // The driver reads `from` before it returns, unless it is pinned; then the host waits for the copy alone.
-            let put = self.put_and_wait("upload", &[to.used(Access::Write)], |backend, raw| {
+            let put = self.put_and_wait("upload", &[to.used(Access::Write)], waits, |backend, raw| {
                 // SAFETY: `from` outlives the call, and the wait for the copy that follows it.
                 unsafe { backend.upload(to.address(), bytes.as_ptr(), bytes.len(), raw) }
             });
@@ -288,9 +288,9 @@ impl Stream {
             return Ok(());
         }
         let used = [from.used()];
-        self.order(&used)?;
+        let waits = self.order(&used)?;
         let bytes = to.as_mut_bytes();
-        self.put_and_wait("download", &used, |backend, raw| {
+        self.put_and_wait("download", &used, waits, |backend, raw| {
             // SAFETY: `to` is borrowed until the wait for the copy is over.
             unsafe { backend.download(bytes.as_mut_ptr(), from.address(), bytes.len(), raw) }
         })
@@ -553,14 +553,22 @@ impl Stream {
         put
     }
 
-    /// Puts a copy from or to memory of the caller's in, and waits for it. The memory is used by nobody when this returns.
+    /// Puts a copy from or to memory of the caller's in, and waits for it. The memory is used by nobody when this returns. `waits` says
+    /// whether the stream was just told to wait for something.
+    ///
+    /// Such memory is seldom pinned. Then the driver waits within its call until the stream comes to the copy, and keeps other threads out
+    /// of the context meanwhile: also the one that the stream waits for. So the host waits before that call, where nobody is kept out.
     pub(crate) fn put_and_wait(
         &self,
         name: &str,
         used: &[Used<'_>],
+        waits: bool,
         work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
         let core = &self.home.context.inner.core;
+        if waits || !self.home.track.is_idle() {
+            self.home.track.rest().map_err(|error| core.failed(error))?;
+        }
         self.put_ordered(name, used, work)?;
         // A wait that fails once leaves the copy on its way.
         let waited = self.home.track.synchronize().or_else(|_| self.home.track.synchronize());

@@ -462,6 +462,15 @@ impl Track {
         Ok(())
     }
 
+    /// Waits on the host until the stream has nothing left, neither to do nor to wait for. For who holds the stream.
+    pub(crate) fn rest(&self) -> Result<(), CallError> {
+        let now = self.put.load(Ordering::Acquire);
+        let _shared = self.hall.enter();
+        self.backend().wait_until_idle(self.raw)?;
+        self.note_passed(now);
+        Ok(())
+    }
+
     /// Waits on the host until the device has come to `position`.
     pub(crate) fn wait_on_host(&self, position: u64) -> Result<(), CallError> {
         if self.has_passed(position) {

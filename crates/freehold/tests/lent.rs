@@ -12,7 +12,7 @@ use std::thread;
 use freehold::{Error, Lent, Permission};
 use freehold_driver::cuda::faults::Faults;
 use freehold_driver::cuda::{
-    Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUresult, CUstream, context, copy, stream,
+    Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUresult, CUstream, Function, context, copy, stream,
 };
 use own::{N, Own, comes_back, grid, is_handed_out, opened};
 use shared::CHUNK;
@@ -418,4 +418,31 @@ fn rows_that_lie_side_by_side_write_all_of_a_block() {
     assert_undefined(stream.download(&x), x.address());
     stream.copy_rows(&y, 6, &mut x, 2, 2, 4).unwrap();
     assert_eq!(stream.download(&x).unwrap(), [1; 8]);
+}
+
+/// A copy to memory that is not pinned keeps other threads out of NVIDIA's driver until it is over, also the one whose transfer it
+/// waits for: it is put in when the transfer is over.
+#[test]
+fn a_download_that_waits_for_a_transfer_is_not_yet_with_the_driver() {
+    shared::move_in();
+    let opened = opened();
+    let faults = Faults::count(&opened.api);
+    let own = Own::over(*faults.api(), &opened);
+    let [a, b] = own.streams();
+    let mut x = a.zeros::<u32>(N).unwrap();
+    let lent = a.lend_mut(&mut x).unwrap();
+    lent.wait().unwrap();
+    let calls = || [Function::cuStreamSynchronize, Function::cuMemcpyDtoHAsync_v2].map(|name| faults.calls_of(name));
+    let before = calls();
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| b.download(&x).unwrap());
+        while calls() == before {
+            thread::yield_now();
+        }
+        assert_eq!(calls(), [before[0] + 1, before[1]], "it waits, and copies nothing yet");
+        transfer(&own, &lent, &[7; N]);
+        lent.done();
+        assert_eq!(reader.join().unwrap(), [7; N]);
+    });
+    assert_eq!(calls()[1], before[1] + 1);
 }
