@@ -48,6 +48,15 @@ pub(crate) struct Move {
     pub(crate) bytes: usize,
 }
 
+/// Where a piece of a message lies between two processes: in memory that both have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// Of the device.
+    Device(u64),
+    /// Of the host, registered with the device.
+    Host(*mut u8),
+}
+
 impl Copies {
     pub(crate) fn new(device: &Device) -> Result<Self> {
         let (outward, inward) = (device.stream()?, device.stream()?);
@@ -107,6 +116,38 @@ impl Copies {
     /// Both memories are lent, or of the crate's own, and all before that has passed. Both stay until the point has passed.
     pub(crate) unsafe fn within(&self, from: u64, to: u64, bytes: usize) -> Result<Event> {
         self.put(&self.inward, || self.device.backend().copy(to, from, bytes, self.inward.raw()))
+    }
+
+    /// Copies from the device to a place. The point after which the bytes are there.
+    ///
+    /// # Safety
+    /// The device's memory is lent for reading, and all before that has passed. The place has so many bytes, which nobody else uses. Both
+    /// stay until the point has passed.
+    pub(crate) unsafe fn put_into(&self, from: u64, place: Place, bytes: usize) -> Result<Event> {
+        match place {
+            // SAFETY: as the caller says.
+            Place::Device(to) => unsafe { self.within(from, to, bytes) },
+            Place::Host(to) => self.put(&self.outward, || {
+                // SAFETY: the caller vouches for both, until the point has passed.
+                unsafe { self.device.backend().download(to, from, bytes, self.outward.raw()) }
+            }),
+        }
+    }
+
+    /// Copies from a place to the device. The point after which the bytes are there.
+    ///
+    /// # Safety
+    /// The device's memory is lent for writing, and all before that has passed. The place has so many bytes, which nobody writes. Both
+    /// stay until the point has passed.
+    pub(crate) unsafe fn take_from(&self, place: Place, to: u64, bytes: usize) -> Result<Event> {
+        match place {
+            // SAFETY: as the caller says.
+            Place::Device(from) => unsafe { self.within(from, to, bytes) },
+            Place::Host(from) => self.put(&self.inward, || {
+                // SAFETY: the caller vouches for both, until the point has passed.
+                unsafe { self.device.backend().upload(to, from, bytes, self.inward.raw()) }
+            }),
+        }
     }
 
     fn put(&self, stream: &Stream, work: impl FnOnce() -> std::result::Result<(), CallError>) -> Result<Event> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::ranks::Ranks;
-use crate::request::{Request, Slot};
+use crate::request::{Outcome, Request, Slot};
 use crate::transfer::{Order, Work, step};
 
 /// How long it asks in vain before it pauses, and for how long: the wait may be for another rank that works for seconds. Libraries move
@@ -117,11 +117,11 @@ impl Engine {
     }
 
     pub(crate) fn submit<R>(&self, work: Box<dyn Work>) -> Request<R> {
-        let slot = Slot::new();
-        if let Some(unposted) = self.shared.unposted(work.order()) {
+        let (slot, is_posted) = (Slot::new(Outcome::Pending), work.is_posted());
+        if let Some(unposted) = self.shared.unposted(work.order()).filter(|_| !is_posted) {
             unposted.fetch_add(1, Ordering::AcqRel);
         }
-        self.shared.queue().new.push(Task { work, slot: slot.clone(), is_posted: false });
+        self.shared.queue().new.push(Task { work, slot: slot.clone(), is_posted });
         self.shared.wake.notify_one();
         Request::new(slot, self.shared.ranks.clone())
     }

@@ -99,7 +99,7 @@ pub(crate) fn ask(device: &str) -> Probe {
             let why = "no program freehold-mpi lies beside this one or in PATH, to try it with; FREEHOLD_MPI=direct forces it";
             Finding::refused(why.to_owned())
         }
-        Some(program) => probe(&program, &mut attempts),
+        Some(program) => probe(&program, wish_of(device).as_deref(), &mut attempts),
     };
     // Processes that did not begin may do so next time.
     if attempts.iter().any(|attempt| !matches!(attempt.ending, Ending::NotBegun(_))) {
@@ -111,14 +111,20 @@ pub(crate) fn ask(device: &str) -> Probe {
     Probe { takes_messages, takes_reductions, why, attempts, withheld }
 }
 
-fn probe(program: &Path, attempts: &mut Vec<Attempt>) -> Finding {
+/// What names a device that is called so to another process. One of several alike serves for all, as what was found does.
+fn wish_of(device: &str) -> Option<String> {
+    let (listed, _) = freehold::open::list::devices();
+    listed.into_iter().find(|listed| listed.name == device).map(|listed| listed.device)
+}
+
+fn probe(program: &Path, wish: Option<&str>, attempts: &mut Vec<Attempt>) -> Finding {
     let library = library_name();
     let mut tried = |what| {
-        let pair = attempt(program, what, Ranks::Two);
+        let pair = attempt(program, (what, wish), Ranks::Two);
         let answer = match pair.ending.clone() {
             // No launcher, or one that does not start: a process alone sends to itself.
             Ending::NotBegun(why) => {
-                let alone = attempt(program, what, Ranks::One);
+                let alone = attempt(program, (what, wish), Ranks::One);
                 let ending = match alone.ending.clone() {
                     Ending::NotBegun(also) => Ending::NotBegun(format!("two processes: {why}; one alone: {also}")),
                     ending => ending,
@@ -154,7 +160,7 @@ enum Ranks {
 }
 
 /// Starts processes that try it, and looks how they end.
-fn attempt(program: &Path, what: &str, ranks: Ranks) -> Attempt {
+fn attempt(program: &Path, (what, wish): (&str, Option<&str>), ranks: Ranks) -> Attempt {
     let began = Instant::now();
     let mut command = match ranks {
         Ranks::One => Command::new(program),
@@ -173,6 +179,8 @@ fn attempt(program: &Path, what: &str, ranks: Ranks) -> Attempt {
         }
     };
     command.arg("try").arg(what).stdin(Stdio::null());
+    // What the environment names may be another one.
+    command.args(wish.into_iter().flat_map(|wish| ["--device", wish]));
     env::vars_os().map(|(name, _)| name).filter(is_of_this_run).for_each(|name| {
         command.env_remove(name);
     });

@@ -1,12 +1,12 @@
 //! What all transfers of a process share: the library, its communicators, the device, and who else there is.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::copies::Copies;
 use crate::error::{Error, Result};
-use crate::neighbours::Neighbours;
+use crate::neighbours::{Ground, Neighbours};
 use crate::path::Choice;
 use crate::raw::{Comm, Library, Memory};
 use crate::settings::{Path, Settings};
@@ -28,13 +28,13 @@ pub(crate) struct Ranks {
     pub(crate) settings: Settings,
     pub(crate) choice: Choice,
     pub(crate) watch: Watch,
-    pub(crate) neighbours: Neighbours,
+    /// Of this device, and of this machine.
+    neighbours: (Neighbours, Neighbours),
     /// For messages in chunks that arrive.
     pub(crate) arriving: Gate,
     /// For messages in chunks that are copied before their receiver says that they are to come.
     pub(crate) ahead: Gate,
-    /// Of the next message with an envelope.
-    next: AtomicU32,
+    numbers: Arc<Mutex<Numbers>>,
     /// Messages to this rank itself that nobody has received.
     handovers: Mutex<HashMap<u32, Arc<Handover>>>,
     /// What failed with nobody to tell.
@@ -47,7 +47,7 @@ pub(crate) enum Route {
     Direct,
     Staged,
     Local,
-    Shared,
+    Shared(Ground),
 }
 
 /// Communicators of one kind of message each.
@@ -65,11 +65,11 @@ impl Ranks {
         comms: Comms,
         copies: Arc<Copies>,
         (settings, choice): (Settings, Choice),
-        (watch, neighbours): (Watch, Neighbours),
+        (watch, neighbours): (Watch, (Neighbours, Neighbours)),
     ) -> Result<Self> {
         let Comms { data, chunks, answers, collectives } = comms;
         let (rank, size) = library.rank_and_size(data)?;
-        let (next, handovers, troubles) = (AtomicU32::new(0), Mutex::default(), Mutex::default());
+        let (numbers, handovers, troubles) = (Arc::default(), Mutex::default(), Mutex::default());
         Ok(Self {
             library,
             rank,
@@ -85,7 +85,7 @@ impl Ranks {
             neighbours,
             arriving: Gate::default(),
             ahead: Gate::default(),
-            next,
+            numbers,
             handovers,
             troubles,
         })
@@ -102,28 +102,35 @@ impl Ranks {
             Route::Direct
         } else if to == self.rank {
             Route::Local
-        } else if self.neighbours.reaches(to) {
-            Route::Shared
         } else {
-            Route::Staged
+            let shared = [Ground::Device, Ground::Host].into_iter().find(|&ground| self.neighbours(ground).reaches(to));
+            shared.map_or(Route::Staged, Route::Shared)
+        }
+    }
+
+    /// Those who share such memory.
+    pub(crate) fn neighbours(&self, ground: Ground) -> &Neighbours {
+        match ground {
+            Ground::Device => &self.neighbours.0,
+            Ground::Host => &self.neighbours.1,
         }
     }
 
     /// A number that no other message of this rank has that is under way.
-    pub(crate) fn number(&self) -> u32 {
-        self.next.fetch_add(1, Ordering::Relaxed)
+    pub(crate) fn number(&self) -> Number {
+        let value = self.numbers.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Number { value, numbers: self.numbers.clone() }
     }
 
-    /// The tag of what belongs to a number.
-    pub(crate) fn tag_of(number: u32) -> i32 {
-        // Every library has so many tags. That many messages to one rank are not under way at once.
-        (number & 0x7fff) as i32
+    /// The tag of what belongs to a number. Numbers are low: not as many messages are under way at once as libraries have tags.
+    pub(crate) fn tag_of(&self, number: u32) -> i32 {
+        (number % (self.library.tag_max as u32 + 1)) as i32
     }
 
     /// Offers memory to a receiver in this process, by a number.
-    pub(crate) fn hand_over(&self, memory: Memory) -> (u32, Arc<Handover>) {
+    pub(crate) fn hand_over(&self, memory: Memory) -> (Number, Arc<Handover>) {
         let (number, handover) = (self.number(), Arc::new(Handover(Mutex::new(Offer::Made(memory)))));
-        self.handovers().insert(number, handover.clone());
+        self.handovers().insert(number.value, handover.clone());
         (number, handover)
     }
 
@@ -160,6 +167,47 @@ impl Ranks {
     pub(crate) fn check_tag(&self, tag: i32) -> Result<()> {
         let tag_max = self.library.tag_max;
         if (0..=tag_max).contains(&tag) { Ok(()) } else { Err(Error::NoSuchTag { tag, tag_max }) }
+    }
+}
+
+/// Numbers that nobody has: of some the lowest.
+#[derive(Debug, Default)]
+struct Numbers {
+    given_back: Vec<u32>,
+    /// The first that nobody had.
+    next: u32,
+}
+
+impl Numbers {
+    fn take(&mut self) -> u32 {
+        self.given_back.pop().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+}
+
+/// The number of a message, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Number {
+    value: u32,
+    numbers: Arc<Mutex<Numbers>>,
+}
+
+impl Number {
+    pub(crate) fn value(&self) -> u32 {
+        self.value
+    }
+
+    /// Lets nobody have it again: what goes by it may be under way.
+    pub(crate) fn abandon(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).given_back.push(self.value);
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Slot {
 }
 
 #[derive(Debug)]
-enum Outcome {
+pub(crate) enum Outcome {
     Pending,
     Ended(Result<Received>),
     /// Nobody asks, or nobody asks any more.
@@ -33,8 +33,8 @@ enum Outcome {
 }
 
 impl Slot {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { outcome: Mutex::new(Outcome::Pending), changed: Condvar::new() })
+    pub(crate) fn new(outcome: Outcome) -> Arc<Self> {
+        Arc::new(Self { outcome: Mutex::new(outcome), changed: Condvar::new() })
     }
 
     pub(crate) fn end(&self, ended: Result<Received>, ranks: &Ranks) {
@@ -68,6 +68,11 @@ impl Slot {
 impl<R> Request<R> {
     pub(crate) fn new(slot: Arc<Slot>, ranks: Arc<Ranks>) -> Self {
         Self { slot, ranks, received: PhantomData }
+    }
+
+    /// Of a transfer that is over.
+    pub(crate) fn ended(ended: Result<Received>, ranks: Arc<Ranks>) -> Self {
+        Self::new(Slot::new(Outcome::Ended(ended)), ranks)
     }
 
     /// Whether the transfer is over, well or not.

@@ -3,22 +3,23 @@
 use std::env;
 
 use crate::error::{Error, Result};
+use crate::neighbours::Slots;
 use crate::raw::Threads;
 
 /// The variable that forces a path.
 pub const PATH_VARIABLE: &str = "FREEHOLD_MPI";
 const CHUNK_VARIABLE: &str = "FREEHOLD_MPI_CHUNK";
-const SLOT_BYTES: usize = 16 << 20;
-const THREADS_VARIABLE: &str = "FREEHOLD_MPI_THREADS";
-
 const DEPTH_VARIABLE: &str = "FREEHOLD_MPI_DEPTH";
+const THREADS_VARIABLE: &str = "FREEHOLD_MPI_THREADS";
+const APART_VARIABLE: &str = "FREEHOLD_MPI_APART";
 
-/// A message has at least so many chunks, or short ones: the copy of the first is not hidden behind others.
-const CHUNKS_MIN: usize = 8;
 const CHUNK_BYTES: usize = 1 << 20;
-const CHUNK_BYTES_MAX: usize = 4 << 20;
-const DEPTH: usize = 4;
+const DEPTH: usize = 8;
 const EAGER_BYTES: usize = 64 << 10;
+/// Longer than chunks: nobody but the devices copies what lies there, and processes take turns on a device.
+const HOST_SLOT_BYTES: usize = 4 << 20;
+const DEVICE_SLOT_BYTES: usize = 16 << 20;
+const DEVICE_SLOTS: usize = 4;
 
 /// How bytes go from device to device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,26 +58,22 @@ pub(crate) struct Settings {
     /// The path that is forced.
     pub(crate) path: Option<Path>,
     pub(crate) threads: Threads,
-    /// The length of a staging buffer, and of one for a long message: the same at all ranks.
+    /// The length of a staging buffer: the same at all ranks.
     pub(crate) chunk_bytes: usize,
-    pub(crate) chunk_bytes_max: usize,
     /// How many buffers of one message are on their way.
     pub(crate) depth: usize,
     /// What of a message goes with its envelope.
     pub(crate) eager_bytes: usize,
-    /// The length of a piece in memory of the device that ranks share: sixteen chunks, and no more than sixteen of the usual ones.
-    pub(crate) slot_bytes: usize,
+    /// What ranks of one machine share of the host's memory, and of the device's where they have one.
+    pub(crate) host_slots: Slots,
+    pub(crate) device_slots: Slots,
+    /// Whether ranks share nothing, as if each had a machine of its own.
+    pub(crate) are_apart: bool,
 }
 
 impl Settings {
     pub(crate) fn from_environment() -> Result<Self> {
         Self::read(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
-    }
-
-    /// The length of the chunks of a message of so many bytes.
-    pub(crate) fn chunk_of(&self, bytes: usize) -> usize {
-        let fitting = 1 << (bytes / CHUNKS_MIN).max(1).ilog2();
-        self.chunk_bytes_max.min(fitting).max(self.chunk_bytes)
     }
 
     fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
@@ -100,8 +97,8 @@ impl Settings {
                 }
             },
         };
-        let (chunk_bytes, chunk_bytes_max) = match variable(CHUNK_VARIABLE) {
-            None => (CHUNK_BYTES, CHUNK_BYTES_MAX),
+        let said_bytes = match variable(CHUNK_VARIABLE) {
+            None => None,
             Some(value) => {
                 let bytes = value.parse().ok().filter(|bytes: &usize| (64..=1 << 30).contains(bytes));
                 let bytes = bytes.filter(|bytes| bytes.is_multiple_of(64)).ok_or(Error::Misconfigured {
@@ -109,7 +106,7 @@ impl Settings {
                     value,
                     wanted: "a number of bytes, a multiple of 64 up to 1073741824",
                 })?;
-                (bytes, bytes)
+                Some(bytes)
             }
         };
         let depth = match variable(DEPTH_VARIABLE) {
@@ -119,9 +116,21 @@ impl Settings {
                 depth.ok_or(Error::Misconfigured { variable: DEPTH_VARIABLE, value, wanted: "from 1 to 64" })?
             }
         };
-        let slot_bytes = (SLOT_BYTES / CHUNK_BYTES * chunk_bytes).min(SLOT_BYTES);
+        let are_apart = match variable(APART_VARIABLE) {
+            None => false,
+            Some(value) => match value.as_str() {
+                "0" => false,
+                "1" => true,
+                _ => return Err(Error::Misconfigured { variable: APART_VARIABLE, value, wanted: "0 or 1" }),
+            },
+        };
+        let chunk_bytes = said_bytes.unwrap_or(CHUNK_BYTES);
         let eager_bytes = EAGER_BYTES.min(chunk_bytes);
-        Ok(Self { path, threads, chunk_bytes, chunk_bytes_max, depth, eager_bytes, slot_bytes })
+        let host_slots = Slots { bytes: said_bytes.unwrap_or(HOST_SLOT_BYTES), count: depth };
+        // Sixteen chunks, and no more than sixteen of the usual ones.
+        let device_slot_bytes = (DEVICE_SLOT_BYTES / CHUNK_BYTES * chunk_bytes).min(DEVICE_SLOT_BYTES);
+        let device_slots = Slots { bytes: device_slot_bytes, count: DEVICE_SLOTS };
+        Ok(Self { path, threads, chunk_bytes, depth, eager_bytes, host_slots, device_slots, are_apart })
     }
 }
 
@@ -140,22 +149,22 @@ mod tests {
             path: None,
             threads: Threads::Multiple,
             chunk_bytes: 1 << 20,
-            chunk_bytes_max: 4 << 20,
-            depth: 4,
+            depth: 8,
             eager_bytes: 64 << 10,
-            slot_bytes: 16 << 20,
+            host_slots: Slots { bytes: 4 << 20, count: 8 },
+            device_slots: Slots { bytes: 16 << 20, count: 4 },
+            are_apart: false,
         };
         assert_eq!(settings, wanted);
     }
 
     #[test]
-    fn chunks_grow_with_messages_unless_their_length_is_said() {
-        let settings = Settings::read(|_| None).expect("nothing is wrong with nothing");
-        let chunks =
-            [65_537, 12 << 20, 16 << 20, (32 << 20) - 1, 32 << 20, 1 << 30].map(|bytes| settings.chunk_of(bytes));
-        assert_eq!(chunks, [1 << 20, 1 << 20, 2 << 20, 2 << 20, 4 << 20, 4 << 20]);
-        let said = read("FREEHOLD_MPI_CHUNK", "4160").expect("a length");
-        assert_eq!([1, 5000, 1 << 30].map(|bytes| said.chunk_of(bytes)), [4160; 3]);
+    fn a_length_that_is_said_holds_for_chunks_and_slots() {
+        let settings = read("FREEHOLD_MPI_CHUNK", "4160").expect("a length");
+        let lengths = [settings.chunk_bytes, settings.host_slots.bytes, settings.device_slots.bytes];
+        assert_eq!(lengths, [4160, 4160, 16 * 4160]);
+        assert_eq!(read("FREEHOLD_MPI_CHUNK", "1073741824").expect("a length").device_slots.bytes, 16 << 20);
+        assert_eq!(read("FREEHOLD_MPI_DEPTH", "3").expect("a number").host_slots, Slots { bytes: 4 << 20, count: 3 });
     }
 
     #[test]
@@ -171,6 +180,8 @@ mod tests {
             "FREEHOLD_MPI_CHUNK is '100', but should be a number of bytes, a multiple of 64 up to 1073741824"
         );
         assert_eq!(said("FREEHOLD_MPI_DEPTH", "0"), "FREEHOLD_MPI_DEPTH is '0', but should be from 1 to 64");
+        assert!(read("FREEHOLD_MPI_APART", "1").expect("a word").are_apart);
+        assert_eq!(said("FREEHOLD_MPI_APART", "yes"), "FREEHOLD_MPI_APART is 'yes', but should be 0 or 1");
         assert_eq!(
             said("FREEHOLD_MPI_THREADS", "many"),
             "FREEHOLD_MPI_THREADS is 'many', but should be multiple or serialized"

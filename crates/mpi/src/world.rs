@@ -9,7 +9,7 @@ use freehold::{Device, Plain, Source, Stream, Target};
 use crate::copies::Copies;
 use crate::engine::{Asking, Engine};
 use crate::error::{Error, Result};
-use crate::neighbours::Neighbours;
+use crate::neighbours::{Ground, Neighbours};
 use crate::path::{self, Choice};
 use crate::ranks::{Comms, Ranks};
 use crate::raw::{self, Library, Memory, Threads};
@@ -56,15 +56,24 @@ impl World {
             path::choose(&library, comms.collectives, &settings, device.is_host_visible()?, &device.name()?)?;
         let copies = Arc::new(Copies::new(device)?);
         let (_, size) = library.rank_and_size(comms.data)?;
-        let neighbours = if choice.transfers == Path::Shared {
-            Neighbours::meet(&library, comms.answers, device, realm, settings.slot_bytes)?
-        } else {
-            Neighbours::none(size)
-        };
-        if choice.transfers == Path::Shared && !path::any(&library, comms.answers, neighbours.any())? {
-            choice.transfers = Path::Staged;
+        let realm = (!settings.are_apart).then_some(realm);
+        let meet = |ground, slots| Neighbours::meet(&library, comms.answers, device, realm, (ground, slots));
+        let (mut here, mut near) = (Neighbours::none(size), Neighbours::none(size));
+        if choice.transfers == Path::Shared {
+            here = meet(Ground::Device, settings.device_slots)?;
+            if !path::any(&library, comms.answers, here.any())? {
+                choice.transfers = Path::Staged;
+            }
         }
-        let ranks = Arc::new(Ranks::new(library, comms, copies, (settings, choice), (watch, neighbours))?);
+        let is_lacking = match choice.transfers {
+            Path::Direct => false,
+            Path::Shared => path::any(&library, comms.answers, !here.are_all())?,
+            Path::Staged => true,
+        };
+        if is_lacking {
+            near = meet(Ground::Host, settings.host_slots)?;
+        }
+        let ranks = Arc::new(Ranks::new(library, comms, copies, (settings, choice), (watch, (here, near)))?);
         Ok(Self { engine: Engine::start(&ranks)?, ranks })
     }
 
@@ -126,7 +135,7 @@ impl World {
         self.ranks.check_rank(to)?;
         self.ranks.check_tag(tag)?;
         let lent = stream.lend(from)?;
-        Ok(self.engine.submit(Box::new(Send::new(self.ranks.data, to, tag, Some(lent)))))
+        Ok(self.begin(Send::new(self.ranks.data, to, tag, Some(lent))))
     }
 
     /// Sends a message without bytes.
@@ -178,7 +187,7 @@ impl World {
         tag: impl Into<Option<i32>>,
     ) -> Result<Request<Received>> {
         let work = self.receipt(stream, into, from.into(), tag.into())?;
-        Ok(self.engine.submit(Box::new(work)))
+        Ok(self.begin(work))
     }
 
     /// Sends one block and receives into another at the same time, and waits for both.
@@ -195,7 +204,7 @@ impl World {
         self.ranks.check_tag(send_tag)?;
         let receipt = self.receipt(stream, into, source, receive_tag)?;
         let lent = stream.lend(from)?;
-        let receipt: Request<Received> = self.engine.submit(Box::new(receipt));
+        let receipt: Request<Received> = self.begin(receipt);
         let sent = self.finish(Send::new(self.ranks.data, to, send_tag, Some(lent)));
         let received = receipt.wait();
         sent.and(received)
@@ -224,9 +233,10 @@ impl World {
             return Ok(());
         }
         self.ranks.copies.settle()?;
-        self.ranks.copies.free_buffers()?;
         // With a rank that has died, the library would wait for it for ever.
-        if self.ranks.watch.has_news() { Ok(()) } else { self.ranks.library.finalise() }
+        let ended = if self.ranks.watch.has_news() { Ok(()) } else { self.ranks.library.finalise() };
+        // Libraries remember memory that they were given: it is there until they have ended.
+        ended.and(self.ranks.copies.free_buffers())
     }
 
     fn receipt<T: Plain>(
@@ -244,6 +254,17 @@ impl World {
     fn check_pattern(&self, from: Option<i32>, tag: Option<i32>) -> Result<()> {
         from.map_or(Ok(()), |from| self.ranks.check_rank(from))?;
         tag.map_or(Ok(()), |tag| self.ranks.check_tag(tag))
+    }
+
+    /// Begins work in this thread, unless the engine has some that comes before it, and leaves the rest to the engine: a short message is
+    /// often gone at once, and nobody is woken for it.
+    fn begin<R>(&self, mut work: impl Work + 'static) -> Request<R> {
+        let is_clear = self.engine.is_clear(work.order());
+        let ended = if is_clear { step(&mut work, &self.ranks, self.ranks.watch.has_news()) } else { None };
+        match ended {
+            Some(ended) => Request::ended(ended, self.ranks.clone()),
+            None => self.engine.submit(Box::new(work)),
+        }
     }
 
     /// Goes on with work until it is over, in this thread unless the engine has some that comes before it.

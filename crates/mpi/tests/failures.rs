@@ -5,7 +5,7 @@
 mod stage;
 
 use freehold_mpi::{ANY, Error, Op, World};
-use stage::{DIRECT, SHARED, STAGED, Transport, Wanted, done, end_when_wrong, is_rank, launched, ranks, values};
+use stage::{APART, DIRECT, SHARED, STAGED, Transport, Wanted, done, end_when_wrong, is_rank, launched, ranks, values};
 
 const STAGED_IN_PIECES: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_CHUNK", "4096")];
 
@@ -67,7 +67,7 @@ fn a_rank_that_dies_is_named_with_tag_and_bytes() {
         done(&world);
         return;
     }
-    for variables in [STAGED, SHARED, DIRECT] {
+    for variables in [STAGED, APART, SHARED, DIRECT] {
         let wanted = Wanted { outlive: true, seconds: 60, ..Wanted::new(3, Transport::Memory, variables) };
         let launched = launched(name, &wanted);
         assert_eq!(launched.done, [0, 2], "{wanted:?}: {launched}");

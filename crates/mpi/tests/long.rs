@@ -4,13 +4,14 @@
 
 mod stage;
 
-use stage::{DIRECT, STAGED, Transport, Wanted, ranks};
+use stage::{APART, DIRECT, STAGED, Transport, Wanted, ranks};
 
 const BYTES: usize = (1 << 31) + 4097;
 
 #[test]
 fn more_than_two_to_the_31_bytes_arrive() {
-    let wanted = [Wanted::new(2, Transport::Memory, STAGED), Wanted::new(2, Transport::Memory, DIRECT)]
+    let wanted = [STAGED, APART, DIRECT]
+        .map(|variables| Wanted::new(2, Transport::Memory, variables))
         .map(|wanted| Wanted { seconds: 300, ..wanted });
     ranks("more_than_two_to_the_31_bytes_arrive", &wanted, |world, device| {
         let stream = device.stream().unwrap();

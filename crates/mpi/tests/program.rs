@@ -4,6 +4,7 @@
 
 mod stage;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Output;
 
@@ -64,7 +65,7 @@ fn a_probe_tells_all_that_was_tried_and_said() {
     assert_eq!((&report["takes_messages"], &report["takes_reductions"]), (&false.into(), &false.into()));
     let attempts = report["attempts"].as_array().unwrap();
     assert_eq!(attempts.len(), 1, "{report}");
-    assert!(attempts[0]["command"].as_str().unwrap().ends_with("/freehold-mpi try messages"), "{report}");
+    assert!(attempts[0]["command"].as_str().unwrap().ends_with("/freehold-mpi try messages --device soft"), "{report}");
     assert!(attempts[0]["printed"].as_str().unwrap().contains("begun\n"), "{report}");
     assert!(attempts[0]["complained"].as_str().unwrap().contains("signal"), "{report}");
     let how = attempts[0]["ending"]["Died"].as_str().unwrap();
@@ -81,17 +82,29 @@ fn a_probe_tells_all_that_was_tried_and_said() {
 #[test]
 fn a_probe_that_does_not_begin_says_why_and_is_not_remembered() {
     let cache = Cache::new();
-    // The ranks are told of their device; processes that they start have this for it.
-    let mut command = launcher(&Wanted::new(2, Transport::Memory, &[("FREEHOLD_DEVICE", "cuda:99")]));
-    command.arg(env!("CARGO_BIN_EXE_freehold-mpi")).args(["--device", "soft", "--json"]);
+    // The program under another name, and beside it one that has its name and refuses.
+    let (rank, refusing) = (cache.0.join("rank"), cache.0.join("freehold-mpi"));
+    std::fs::copy(env!("CARGO_BIN_EXE_freehold-mpi"), &rank).unwrap();
+    std::fs::write(&refusing, "#!/bin/sh\necho error: not today >&2\nexit 2\n").unwrap();
+    std::fs::set_permissions(&refusing, PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = launcher(&Wanted::new(2, Transport::Memory, &[]));
+    command.arg(rank).arg("--json");
     let report = report(&command.env("XDG_CACHE_HOME", &cache.0).output().unwrap());
     let why = report["why"].as_str().unwrap();
     assert!(
         why.starts_with("it could not be tried, and `freehold mpi probe` tells more: two processes: exit "),
         "{why}"
     );
-    assert!(why.contains("; one alone: exit status: 2: error: "), "{why}");
+    assert!(why.ends_with("; one alone: exit status: 2: error: not today"), "{why}");
     assert!(!cache.0.join("freehold").exists(), "it is remembered");
+}
+
+/// The processes of a probe have the device of the ranks, whatever the environment names.
+#[test]
+fn a_probe_tries_the_device_that_the_ranks_have() {
+    let report = report(&ran(2, &[("FREEHOLD_DEVICE", "cuda:99")], &["--device", "soft", "--json"]));
+    let why = report["why"].as_str().unwrap();
+    assert!(why.starts_with("two processes that passed device memory on through "), "{why}");
 }
 
 #[test]

@@ -26,6 +26,7 @@ const FIRST: &str = "FREEHOLD_MPI_TEST_FIRST";
 const PROGRAMS: u64 = 125;
 
 const STAGED: (&str, &str) = ("FREEHOLD_MPI", "staged");
+const APART: (&str, &str) = ("FREEHOLD_MPI_APART", "1");
 const SHARED: (&str, &str) = ("FREEHOLD_MPI", "shared");
 const PIECES: (&str, &str) = ("FREEHOLD_MPI_CHUNK", "4096");
 const COHERENT: [(&str, &str); 2] = [("FREEHOLD_MPI", "direct"), ("FREEHOLD_SOFT_COHERENT", "1")];
@@ -37,7 +38,7 @@ const RUNS: [&[(&str, &str)]; 8] = [
     &[COHERENT[0], COHERENT[1], (FIRST, "251")],
     &[STAGED, PIECES, (FIRST, "376")],
     &[SHARED, PIECES, (FIRST, "501")],
-    &[STAGED, PIECES, (SCHEDULE, "seed:1"), (FIRST, "626")],
+    &[STAGED, APART, PIECES, (SCHEDULE, "seed:1"), (FIRST, "626")],
     &[SHARED, PIECES, (SCHEDULE, "seed:2"), (FIRST, "751")],
     &[COHERENT[0], COHERENT[1], (SCHEDULE, "seed:3"), (FIRST, "876")],
 ];

@@ -55,8 +55,8 @@ enum Answer {
 }
 
 impl Loading {
-    pub(super) fn new(peer: i32, number: u32) -> Self {
-        let line = Line::new(peer, number, End::Sender);
+    pub(super) fn new(peer: i32, tag: i32) -> Self {
+        let line = Line::new(peer, tag, End::Sender);
         Self { line, answer: Answer::Awaited, taken: 0, flights: VecDeque::new(), ahead: None }
     }
 
@@ -90,7 +90,7 @@ impl Loading {
                 self.ahead.is_some()
             }
         };
-        let chunk_bytes = ranks.settings.chunk_of(memory.bytes);
+        let chunk_bytes = ranks.settings.chunk_bytes;
         while may_load && self.flights.len() < ranks.settings.depth && self.taken < memory.bytes {
             let bytes = chunk_bytes.min(memory.bytes - self.taken);
             let mut buffer = ranks.copies.buffer(chunk_bytes)?;
@@ -116,7 +116,7 @@ impl Loading {
             }
             let memory = flight.buffer.memory(flight.bytes);
             // SAFETY: the flight keeps the buffer until the call is complete; no copy writes it any more.
-            let pending = unsafe { ranks.library.isend(ranks.chunks, memory, self.line.peer, self.line.tag()) };
+            let pending = unsafe { ranks.library.isend(ranks.chunks, memory, self.line.peer, self.line.tag) };
             flight.stage = Stage::Moving(pending.map_err(|code| refused(title.clone(), code))?);
         }
         Ok(())
@@ -159,8 +159,8 @@ pub(super) struct Storing {
 }
 
 impl Storing {
-    pub(super) fn new(peer: i32, number: u32, bytes: usize) -> Self {
-        let line = Line::new(peer, number, End::Receiver);
+    pub(super) fn new(peer: i32, tag: i32, bytes: usize) -> Self {
+        let line = Line::new(peer, tag, End::Receiver);
         Self { line, bytes, asked: 0, flights: VecDeque::new(), stored: 0, pass: None }
     }
 
@@ -187,11 +187,11 @@ impl Storing {
 
     /// Asks for the chunks that there are buffers for.
     fn ask(&mut self, title: &Failed, ranks: &Ranks) -> Result<()> {
-        let chunk_bytes = ranks.settings.chunk_of(self.bytes);
+        let chunk_bytes = ranks.settings.chunk_bytes;
         while self.flights.len() < ranks.settings.depth && self.asked < self.bytes {
             let bytes = chunk_bytes.min(self.bytes - self.asked);
             let buffer = ranks.copies.buffer(chunk_bytes)?;
-            let (peer, tag) = (self.line.peer, self.line.tag());
+            let (peer, tag) = (self.line.peer, self.line.tag);
             // SAFETY: the flight keeps the buffer until the call is complete.
             let pending = unsafe { ranks.library.irecv(ranks.chunks, buffer.memory(bytes), peer, tag) };
             let pending = pending.map_err(|code| refused(title.clone(), code))?;

@@ -1,5 +1,7 @@
 //! What opens a message that does not go straight from device memory to device memory: how long it is, and how the rest comes.
 
+use crate::neighbours::Ground;
+
 /// The bytes in front of the first part of a message.
 pub(crate) const ENVELOPE_BYTES: usize = 24;
 
@@ -10,8 +12,8 @@ pub(crate) enum Means {
     Staged,
     /// Within the device: both ends are in this process, which knows the sender by the number.
     Local,
-    /// Through memory of the device that both processes have, piece by piece, with the number for a tag.
-    Shared,
+    /// Through memory that both processes have, piece by piece, with the number for a tag.
+    Shared(Ground),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +31,8 @@ impl Envelope {
         let means: u32 = match self.means {
             Means::Staged => 0,
             Means::Local => 1,
-            Means::Shared => 2,
+            Means::Shared(Ground::Device) => 2,
+            Means::Shared(Ground::Host) => 3,
         };
         let mut bytes = [0; ENVELOPE_BYTES];
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -46,7 +49,8 @@ impl Envelope {
         let means = match word(8) {
             0 => Means::Staged,
             1 => Means::Local,
-            2 => Means::Shared,
+            2 => Means::Shared(Ground::Device),
+            3 => Means::Shared(Ground::Host),
             _ => return None,
         };
         (long(0) == MAGIC).then(|| Self { means, number: word(12), bytes: long(16) })
@@ -59,7 +63,8 @@ mod tests {
 
     #[test]
     fn an_envelope_is_read_as_it_was_written() {
-        for means in [Means::Staged, Means::Local, Means::Shared] {
+        let shared = [Ground::Device, Ground::Host].map(Means::Shared);
+        for means in [Means::Staged, Means::Local].into_iter().chain(shared) {
             let envelope = Envelope { means, number: 0x1234_5678, bytes: 0x1_0000_0007 };
             assert_eq!(Envelope::decode(&envelope.encode()), Some(envelope));
         }

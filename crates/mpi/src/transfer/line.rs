@@ -40,27 +40,23 @@ impl Word {
 /// What one end has said, and listens for.
 pub(super) struct Line {
     pub(super) peer: i32,
-    number: u32,
+    /// Of what belongs to the message.
+    pub(super) tag: i32,
     end: End,
     said: Vec<Word>,
     heard: Option<Word>,
 }
 
 impl Line {
-    pub(super) fn new(peer: i32, number: u32, end: End) -> Self {
-        Self { peer, number, end, said: Vec::new(), heard: None }
-    }
-
-    /// Of what belongs to the message.
-    pub(super) fn tag(&self) -> i32 {
-        Ranks::tag_of(self.number)
+    pub(super) fn new(peer: i32, tag: i32, end: End) -> Self {
+        Self { peer, tag, end, said: Vec::new(), heard: None }
     }
 
     pub(super) fn say(&mut self, word: u64, title: &Failed, ranks: &Ranks) -> Result<()> {
         let place = Box::new([word]);
         let comm = if self.end == End::Sender { ranks.chunks } else { ranks.answers };
         // SAFETY: the box goes with the call until it is complete, and nobody changes it.
-        let pending = unsafe { ranks.library.isend(comm, Memory::of(&place[..]), self.peer, self.tag()) };
+        let pending = unsafe { ranks.library.isend(comm, Memory::of(&place[..]), self.peer, self.tag) };
         self.said.push(Word { place, pending: pending.map_err(|code| refused(title.clone(), code))? });
         Ok(())
     }
@@ -73,7 +69,7 @@ impl Line {
                 let place = Box::new([0]);
                 let comm = if self.end == End::Sender { ranks.answers } else { ranks.chunks };
                 // SAFETY: the box goes with the call until it is complete, and nobody reads it before.
-                let pending = unsafe { ranks.library.irecv(comm, Memory::of(&place[..]), self.peer, self.tag()) };
+                let pending = unsafe { ranks.library.irecv(comm, Memory::of(&place[..]), self.peer, self.tag) };
                 Word { place, pending: pending.map_err(|code| refused(title.clone(), code))? }
             }
         };

@@ -89,16 +89,17 @@ impl Receive {
         let whole = Received { source: status.source, tag: status.tag, bytes };
         let fits = bytes <= self.memory.bytes;
         let is_whole = status.bytes - ENVELOPE_BYTES == bytes;
+        let line_tag = ranks.tag_of(envelope.number);
         self.state = match envelope.means {
             Means::Local => State::Local(whole, ranks.taken_over(envelope.number), None),
             Means::Staged if is_whole => State::Short(whole, buffer, None),
-            Means::Staged | Means::Shared if !fits => {
-                let mut line = Line::new(status.source, envelope.number, End::Receiver);
+            Means::Staged | Means::Shared(_) if !fits => {
+                let mut line = Line::new(status.source, line_tag, End::Receiver);
                 line.say(STAY, &self.title(), ranks)?;
                 State::Refusing(whole, line)
             }
-            Means::Staged => State::Chunks(whole, Storing::new(status.source, envelope.number, bytes)),
-            Means::Shared => State::Shared(whole, Taking::new(status.source, envelope.number, bytes)),
+            Means::Staged => State::Chunks(whole, Storing::new(status.source, line_tag, bytes)),
+            Means::Shared(ground) => State::Shared(whole, Taking::new(status.source, line_tag, ground, bytes)),
         };
         Ok(())
     }

@@ -10,7 +10,8 @@ use super::shared::Giving;
 use super::{Order, Received, Work, refused};
 use crate::copies::{Buffer, Move};
 use crate::error::{Failed, Result};
-use crate::ranks::{Handover, Ranks, Route};
+use crate::neighbours::Ground;
+use crate::ranks::{Handover, Number, Ranks, Route};
 use crate::raw::{Comm, Memory, Pending};
 
 /// A message to a rank.
@@ -21,6 +22,8 @@ pub(crate) struct Send {
     memory: Memory,
     /// None: there is nothing to send, all of it was copied, or somebody else keeps it.
     lent: Option<Lent>,
+    /// What tells its words and chunks from those of others.
+    number: Option<Number>,
     state: State,
 }
 
@@ -53,15 +56,15 @@ impl Send {
         let memory = lent
             .as_ref()
             .map_or(Memory { address: 0, bytes: 0 }, |lent| Memory { address: lent.address(), bytes: lent.bytes() });
-        Self { comm, to, tag, memory, lent, state: State::Waiting }
+        Self { comm, to, tag, memory, lent, number: None, state: State::Waiting }
     }
 
     /// Of memory that somebody else keeps until this is over.
     pub(crate) fn of(comm: Comm, to: i32, tag: i32, memory: Memory) -> Self {
-        Self { comm, to, tag, memory, lent: None, state: State::Waiting }
+        Self { comm, to, tag, memory, lent: None, number: None, state: State::Waiting }
     }
 
-    fn begin(&self, ranks: &Ranks) -> Result<State> {
+    fn begin(&mut self, ranks: &Ranks) -> Result<State> {
         let (means, number, rest) = match ranks.route(self.to) {
             Route::Direct => {
                 // SAFETY: the library takes device memory here; it is lent until the call is complete.
@@ -70,22 +73,28 @@ impl Send {
             }
             Route::Local => {
                 let (number, handover) = ranks.hand_over(self.memory);
-                (Means::Local, number, Rest::Local(handover))
+                (Means::Local, Some(number), Rest::Local(handover))
             }
-            Route::Shared => {
+            Route::Staged | Route::Shared(Ground::Host) if self.memory.bytes <= ranks.settings.eager_bytes => {
+                (Means::Staged, None, Rest::Nothing)
+            }
+            // Nothing to share.
+            Route::Shared(Ground::Device) if self.memory.bytes == 0 => (Means::Staged, None, Rest::Nothing),
+            Route::Shared(ground) => {
                 let number = ranks.number();
-                (Means::Shared, number, Rest::Shared(Giving::new(self.to, number)))
-            }
-            Route::Staged if self.memory.bytes <= ranks.settings.eager_bytes => {
-                (Means::Staged, ranks.number(), Rest::Nothing)
+                let giving = Giving::new(self.to, ranks.tag_of(number.value()), ground);
+                (Means::Shared(ground), Some(number), Rest::Shared(giving))
             }
             Route::Staged => {
                 let number = ranks.number();
-                (Means::Staged, number, Rest::Chunks(Loading::new(self.to, number)))
+                let loading = Loading::new(self.to, ranks.tag_of(number.value()));
+                (Means::Staged, Some(number), Rest::Chunks(loading))
             }
         };
+        let value = number.as_ref().map_or(0, Number::value);
+        self.number = number;
         let mut buffer = ranks.copies.buffer(ENVELOPE_BYTES + ranks.settings.eager_bytes)?;
-        buffer.write(&Envelope { means, number, bytes: self.memory.bytes as u64 }.encode());
+        buffer.write(&Envelope { means, number: value, bytes: self.memory.bytes as u64 }.encode());
         if matches!(rest, Rest::Nothing) && self.memory.bytes > 0 {
             let from = Move { device: self.memory.address, at: ENVELOPE_BYTES, bytes: self.memory.bytes };
             // SAFETY: the memory is lent, and all before that has passed; the state keeps the buffer, and the transfer the memory.
@@ -172,7 +181,7 @@ impl Work for Send {
         if !is_over {
             return Ok(None);
         }
-        self.state = State::Over;
+        (self.state, self.number) = (State::Over, None);
         Ok(Some(Received::NOTHING))
     }
 
@@ -206,6 +215,10 @@ impl Work for Send {
                     Rest::Shared(giving) => giving.give_up(ranks),
                 }
             }
+        }
+        // What was sent may still come.
+        if let Some(number) = self.number.take() {
+            number.abandon();
         }
         // The block holds what it held.
         self.give_back();

@@ -1,5 +1,5 @@
-//! Messages between ranks of one machine and device: the sender copies a piece into memory that both have, and the receiver copies it out;
-//! only words about it go through MPI. Nothing of it is in the host's memory.
+//! Messages between ranks of one machine: the sender copies a piece into memory that both have, and the receiver copies it out; only words
+//! about it go through MPI. Between ranks of one device nothing of it is in the host's memory.
 
 use std::collections::VecDeque;
 
@@ -7,6 +7,7 @@ use freehold::Event;
 
 use super::line::{COME, End, Line, STAY};
 use crate::error::{Error, Failed, Result};
+use crate::neighbours::Ground;
 use crate::ranks::Ranks;
 use crate::raw::Memory;
 
@@ -16,6 +17,7 @@ const DEPTH: usize = 4;
 /// The sender's side, behind its envelope.
 pub(super) struct Giving {
     line: Line,
+    ground: Ground,
     has_come: bool,
     /// How many bytes have a slot.
     taken: usize,
@@ -31,20 +33,21 @@ struct Given {
 }
 
 impl Giving {
-    pub(super) fn new(peer: i32, number: u32) -> Self {
-        let line = Line::new(peer, number, End::Sender);
-        Self { line, has_come: false, taken: 0, pieces: VecDeque::new(), is_over: false }
+    pub(super) fn new(peer: i32, tag: i32, ground: Ground) -> Self {
+        let line = Line::new(peer, tag, End::Sender);
+        Self { line, ground, has_come: false, taken: 0, pieces: VecDeque::new(), is_over: false }
     }
 
     /// Goes on: whether all is with the receiver.
     pub(super) fn advance(&mut self, memory: Memory, title: &Failed, ranks: &Ranks) -> Result<bool> {
         self.hear(memory, title, ranks)?;
+        let neighbours = ranks.neighbours(self.ground);
         while self.has_come && self.taken < memory.bytes {
-            let Some((slot, address)) = ranks.neighbours.take_slot() else { break };
-            let bytes = ranks.neighbours.slot_bytes.min(memory.bytes - self.taken);
+            let Some((slot, place)) = neighbours.take_slot() else { break };
+            let bytes = neighbours.slot_bytes().min(memory.bytes - self.taken);
             // SAFETY: the memory is lent, and all before that has passed; the slot is this message's until it is answered.
-            let copied = unsafe { ranks.copies.within(memory.address + self.taken as u64, address, bytes) };
-            let copying = Some(copied.inspect_err(|_| ranks.neighbours.give_back(slot))?);
+            let copied = unsafe { ranks.copies.put_into(memory.address + self.taken as u64, place, bytes) };
+            let copying = Some(copied.inspect_err(|_| neighbours.give_back(slot))?);
             self.pieces.push_back(Given { slot, bytes, copying });
             self.taken += bytes;
         }
@@ -68,7 +71,7 @@ impl Giving {
                 self.has_come = word == COME;
                 self.is_over = word == STAY;
             } else if let Some(piece) = self.pieces.pop_front() {
-                ranks.neighbours.give_back(piece.slot);
+                ranks.neighbours(self.ground).give_back(piece.slot);
             }
             self.is_over |= self.has_come && self.taken == memory.bytes && self.pieces.is_empty();
         }
@@ -79,13 +82,14 @@ impl Giving {
         self.line.give_up(ranks);
         ranks.settle();
         // The receiver has died, or never reads them.
-        self.pieces.into_iter().for_each(|piece| ranks.neighbours.give_back(piece.slot));
+        self.pieces.into_iter().for_each(|piece| ranks.neighbours(self.ground).give_back(piece.slot));
     }
 }
 
 /// The receiver's side, behind the envelope.
 pub(super) struct Taking {
     line: Line,
+    ground: Ground,
     bytes: usize,
     has_answered: bool,
     /// How many bytes are in copies.
@@ -94,9 +98,9 @@ pub(super) struct Taking {
 }
 
 impl Taking {
-    pub(super) fn new(peer: i32, number: u32, bytes: usize) -> Self {
-        let line = Line::new(peer, number, End::Receiver);
-        Self { line, bytes, has_answered: false, taken: 0, copying: VecDeque::new() }
+    pub(super) fn new(peer: i32, tag: i32, ground: Ground, bytes: usize) -> Self {
+        let line = Line::new(peer, tag, End::Receiver);
+        Self { line, ground, bytes, has_answered: false, taken: 0, copying: VecDeque::new() }
     }
 
     /// Goes on, into memory that is ready: whether all is there.
@@ -108,14 +112,16 @@ impl Taking {
         while self.taken < self.bytes && self.copying.len() < DEPTH {
             let Some(word) = self.line.hear(title, ranks)? else { break };
             let (slot, bytes) = ((word >> 32) as usize, word as u32 as usize);
-            let from = ranks.neighbours.slot_of(self.line.peer, slot).filter(|_| bytes <= self.bytes - self.taken);
+            let neighbours = ranks.neighbours(self.ground);
+            let bytes_max = neighbours.slot_bytes().min(self.bytes - self.taken);
+            let from = neighbours.slot_of(self.line.peer, slot).filter(|_| bytes <= bytes_max);
             let Some(from) = from else {
                 let said = "the sender told of memory that it does not share".into();
                 return Err(Error::Failed(Box::new(Failed { said, ..title.clone() })));
             };
             // SAFETY: the memory is lent, and all before that has passed; the slot is the message's until it is answered, and what
             // the sender copied is there, as it said.
-            let copied = unsafe { ranks.copies.within(from, memory.address + self.taken as u64, bytes) };
+            let copied = unsafe { ranks.copies.take_from(from, memory.address + self.taken as u64, bytes) };
             self.copying.push_back(copied?);
             self.taken += bytes;
         }

@@ -10,6 +10,7 @@ use freehold::{Block, Plain, Source, Stream, Target};
 
 use self::service::{Asked, Asking, Counting, Serving, UNKNOWN};
 use crate::error::{Error, Result};
+use crate::ranks::Number;
 use crate::raw::Comm;
 use crate::request::Request;
 use crate::transfer::Work;
@@ -96,11 +97,11 @@ impl<T: Plain> Epoch<'_, '_, T> {
     /// # Errors
     /// [`Error::OutsideOfWindow`]. What goes wrong later, the end of the epoch tells.
     pub fn put(&self, stream: &Stream, from: &impl Source<T>, rank: i32, start: usize) -> Result<()> {
-        let asked = self.asked(false, rank, start, from.len())?;
+        let (asked, number) = self.asked(false, rank, start, from.len())?;
         let lent = stream.lend(from)?;
         let data = self.window.data;
         let moving: Box<dyn Work> = Box::new(Send::new(data, rank, asked.tag, Some(lent)));
-        self.ask(rank, asked, moving);
+        self.ask(rank, (asked, number), moving);
         Ok(())
     }
 
@@ -110,11 +111,11 @@ impl<T: Plain> Epoch<'_, '_, T> {
     /// # Errors
     /// [`Error::OutsideOfWindow`]. What goes wrong later, the end of the epoch tells.
     pub fn get(&self, stream: &Stream, into: &mut impl Target<T>, rank: i32, start: usize) -> Result<()> {
-        let asked = self.asked(true, rank, start, into.len())?;
+        let (asked, number) = self.asked(true, rank, start, into.len())?;
         let lent = stream.lend_mut(into)?;
         let data = self.window.data;
         let moving: Box<dyn Work> = Box::new(Receive::new(data, Some(rank), Some(asked.tag), lent));
-        self.ask(rank, asked, moving);
+        self.ask(rank, (asked, number), moving);
         Ok(())
     }
 
@@ -126,7 +127,7 @@ impl<T: Plain> Epoch<'_, '_, T> {
         self.end()
     }
 
-    fn asked(&self, is_get: bool, rank: i32, start: usize, elements: usize) -> Result<Asked> {
+    fn asked(&self, is_get: bool, rank: i32, start: usize, elements: usize) -> Result<(Asked, Number)> {
         let ranks = &self.window.world.ranks;
         ranks.check_rank(rank)?;
         let len = self.window.lens[rank as usize];
@@ -134,12 +135,13 @@ impl<T: Plain> Epoch<'_, '_, T> {
             return Err(Error::OutsideOfWindow { start, elements, rank, len });
         }
         // Messages that are put and such that are got have tags of their own: numbers are each rank's own.
-        let tag = ((ranks.number() & 0x3fff) << 1 | u32::from(is_get)) as i32;
+        let number = ranks.number();
+        let tag = ranks.tag_of(number.value() << 1 | u32::from(is_get));
         let bytes = size_of::<T>();
-        Ok(Asked { is_get, start: (start * bytes) as u64, bytes: (elements * bytes) as u64, tag })
+        Ok((Asked { is_get, start: (start * bytes) as u64, bytes: (elements * bytes) as u64, tag }, number))
     }
 
-    fn ask(&self, rank: i32, asked: Asked, moving: Box<dyn Work>) {
+    fn ask(&self, rank: i32, asked: (Asked, Number), moving: Box<dyn Work>) {
         let asking = Asking::new(self.window.requests, rank, asked, moving);
         self.counts[rank as usize].fetch_add(1, Ordering::Relaxed);
         let request = self.window.world.engine.submit(Box::new(asking));

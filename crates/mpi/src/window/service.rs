@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use freehold::Lent;
 
 use crate::error::{Failed, Result};
-use crate::ranks::Ranks;
+use crate::ranks::{Number, Ranks};
 use crate::raw::{Comm, Memory, Pending, Spread, any_source};
 use crate::transfer::receive::Receive;
 use crate::transfer::send::Send;
@@ -52,6 +52,8 @@ pub(super) struct Asking {
     bytes: Box<[u8; ASKED_BYTES]>,
     request: Asks,
     moving: Option<Box<dyn Work>>,
+    /// What its tag is made of.
+    number: Option<Number>,
     title: Failed,
 }
 
@@ -62,11 +64,11 @@ enum Asks {
 }
 
 impl Asking {
-    pub(super) fn new(comm: Comm, rank: i32, asked: Asked, moving: Box<dyn Work>) -> Self {
+    pub(super) fn new(comm: Comm, rank: i32, (asked, number): (Asked, Number), moving: Box<dyn Work>) -> Self {
         let (bytes, title) = (Box::new(asked.encode()), moving.title());
         let what = if asked.is_get { "getting" } else { "putting" };
         let title = Failed { what, tag: None, ..title };
-        Self { comm, rank, bytes, request: Asks::NotYet, moving: Some(moving), title }
+        Self { comm, rank, bytes, request: Asks::NotYet, moving: Some(moving), number: Some(number), title }
     }
 }
 
@@ -96,6 +98,9 @@ impl Work for Asking {
             self.moving = None;
         }
         let is_over = self.moving.is_none() && matches!(self.request, Asks::Over);
+        if is_over {
+            self.number = None;
+        }
         Ok(is_over.then_some(Received::NOTHING))
     }
 
@@ -116,6 +121,9 @@ impl Work for Asking {
         }
         if let Some(mut moving) = self.moving.take() {
             moving.give_up(ranks);
+        }
+        if let Some(number) = self.number.take() {
+            number.abandon();
         }
     }
 }

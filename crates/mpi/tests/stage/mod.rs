@@ -36,8 +36,9 @@ pub(crate) struct Wanted {
     pub(crate) outlive: bool,
 }
 
-/// Device memory that the host does not see, and that it does.
+/// Device memory that the host does not see, between ranks of one machine and as between several; that ranks share; and that the host sees.
 pub(crate) const STAGED: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged")];
+pub(crate) const APART: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_APART", "1")];
 pub(crate) const SHARED: &[(&str, &str)] = &[("FREEHOLD_MPI", "shared"), ("FREEHOLD_MPI_CHUNK", "4096")];
 pub(crate) const DIRECT: &[(&str, &str)] = &[("FREEHOLD_SOFT_COHERENT", "1"), ("FREEHOLD_MPI", "direct")];
 
@@ -111,8 +112,14 @@ pub(crate) fn launcher(wanted: &Wanted) -> Command {
     command.args(["-n", &wanted.ranks.to_string()]);
     let machine = format!("mpi-{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
     command.env("FREEHOLD_DEVICE", device()).env("FREEHOLD_SOFT_MACHINE", machine).stdin(Stdio::null());
-    for variable in ["FREEHOLD_MPI", "FREEHOLD_MPI_CHUNK", "FREEHOLD_MPI_DEPTH", "FREEHOLD_SOFT_COHERENT"] {
+    for variable in
+        ["FREEHOLD_MPI", "FREEHOLD_MPI_APART", "FREEHOLD_MPI_CHUNK", "FREEHOLD_MPI_DEPTH", "FREEHOLD_SOFT_COHERENT"]
+    {
         command.env_remove(variable);
+    }
+    if wanted.transport == Transport::Tcp && wanted.variables.contains(&("FREEHOLD_MPI", "staged")) {
+        // As between machines.
+        command.env("FREEHOLD_MPI_APART", "1");
     }
     command.envs(wanted.variables.iter().copied());
     command

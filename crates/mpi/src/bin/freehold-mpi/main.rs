@@ -55,10 +55,14 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.command {
         None => path(&arguments),
-        Some(Command::Bench(bench)) => world(&arguments).and_then(|world| bench::run(&world, bench, arguments.json)),
+        Some(Command::Bench(bench)) => {
+            world(&arguments).and_then(|world| closed(bench::run(&world, bench, arguments.json), world))
+        }
         Some(Command::Probe) => probe(&arguments),
         Some(Command::Try { what }) => try_here(*what, &arguments),
-        Some(Command::Demo(demo)) => world(&arguments).and_then(|world| demo::run(&world, demo, arguments.json)),
+        Some(Command::Demo(demo)) => {
+            world(&arguments).and_then(|world| closed(demo::run(&world, demo, arguments.json), world))
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -100,6 +104,12 @@ impl From<freehold::Error> for Failure {
 fn world(arguments: &Arguments) -> Result<World, Failure> {
     let device = freehold::open::device(arguments.device.as_deref())?;
     Ok(World::new(&device)?)
+}
+
+/// What came of a command, and of the end of MPI behind it. After a failure the world is dropped, which tells nobody.
+fn closed(done: Result<(), Failure>, world: World) -> Result<(), Failure> {
+    done?;
+    Ok(world.close()?)
 }
 
 fn path(arguments: &Arguments) -> Result<(), Failure> {
