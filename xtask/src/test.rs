@@ -73,6 +73,9 @@ fn examples() -> Result<(), Failure> {
     let mut programs = tested()?;
     programs.retain(|program| program.kind == Kind::Example && numbered(&program.name));
     programs.sort_by(|a, b| a.name.cmp(&b.name));
+    if programs.is_empty() {
+        return Err("cargo built no numbered example".to_owned());
+    }
     for program in programs {
         println!("-- {}", program.name);
         run(program.command().env("FREEHOLD_DEVICE", "soft"))?;
@@ -84,6 +87,9 @@ fn examples() -> Result<(), Failure> {
 fn contract(schedule: &str) -> Result<(), Failure> {
     let mut programs = tested()?;
     programs.retain(|program| program.kind == Kind::Test && program.name.starts_with("softcuda."));
+    if programs.is_empty() {
+        return Err("cargo built no tests of the software driver".to_owned());
+    }
     for program in programs {
         println!("-- {}", program.name);
         // Random calls choose their schedules themselves.

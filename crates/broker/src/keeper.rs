@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ const FAILURES_MAX: u32 = 8;
 /// `is_ready` is called when tenants can connect.
 ///
 /// # Errors
-/// [`io::ErrorKind::AddrInUse`] where another broker serves the socket; those of starting a broker; [`io::ErrorKind::Other`] where brokers end as soon as they are
+/// [`io::ErrorKind::AddrInUse`] where another broker serves the socket, [`io::ErrorKind::AlreadyExists`] where something else lies there; those of starting a broker; [`io::ErrorKind::Other`] where brokers end as soon as they are
 /// started, and where one did not end that was to.
 pub fn run(config: &Config, post: Option<OwnedFd>, mut is_ready: impl FnMut()) -> io::Result<()> {
     let signals = Signals::block()?;
@@ -57,7 +58,13 @@ pub fn run(config: &Config, post: Option<OwnedFd>, mut is_ready: impl FnMut()) -
 
 /// The right to serve a socket, which nobody else has while the descriptor is open anywhere.
 fn lock(socket: &Path) -> io::Result<OwnedFd> {
-    let path = socket.with_extension("lock");
+    // What lies there is removed: a socket that another broker left, and nothing else.
+    if std::fs::symlink_metadata(socket).is_ok_and(|found| !found.file_type().is_socket()) {
+        let said = format!("{} is there, and is no socket: name another with --socket", socket.display());
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, said));
+    }
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".lock");
     let lock = open(path, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
         io::Error::new(io::ErrorKind::AddrInUse, format!("a broker serves {} already", socket.display()))

@@ -56,6 +56,18 @@ fn a_name_that_is_not_there_has_nearest_ones_and_leaves_no_file() {
 }
 
 #[test]
+fn what_is_no_socket_is_not_served_and_stays() {
+    let scene = Scene::new();
+    let file = scene.file("precious.txt", b"freehold");
+    let expected = format!("error: {file} is there, and is no socket: name another with --socket\n");
+    assert_eq!(scene.refused(&["serve", "--socket", &file]), (expected, Some(2)));
+    assert_eq!(std::fs::read(&file).unwrap(), b"freehold");
+    let folder = scene.folder.to_str().unwrap();
+    let expected = format!("error: {folder} is there, and is no socket: name another with --socket\n");
+    assert_eq!(scene.refused(&["serve", "--socket", folder]), (expected, Some(2)));
+}
+
+#[test]
 fn memory_of_the_host_is_listed_and_found_by_names_that_are_like_its_own() {
     let scene = Scene::new();
     scene.said(&["put", &scene.file("in", b"freehold"), "--name", "z"]);

@@ -104,6 +104,16 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// `bytes` at `from` may be read, and nothing writes there, until the stream has passed the copy.
     unsafe fn upload(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()>;
 
+    /// [`upload`](Self::upload) without a part of the device that runs kernels, where another part copies, too: processes take turns on
+    /// the first, and a turn is long. From memory that is pinned.
+    ///
+    /// # Safety
+    /// As for [`upload`](Self::upload).
+    unsafe fn upload_beside(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
+        // SAFETY: as the caller says.
+        unsafe { self.upload(to, from, bytes, stream) }
+    }
+
     /// Puts a copy to the host in.
     ///
     /// # Safety

@@ -105,7 +105,7 @@ impl Copies {
             moves.iter().try_for_each(|&Move { device, at, bytes }| {
                 let from = buffer.at(at, bytes).cast_const();
                 // SAFETY: `from` is pinned memory of the buffer, so long at least; the caller keeps both.
-                unsafe { backend.upload(device, from, bytes, self.inward.raw()) }
+                unsafe { backend.upload_beside(device, from, bytes, self.inward.raw()) }
             })
         })
     }
@@ -145,7 +145,7 @@ impl Copies {
             Place::Device(from) => unsafe { self.within(from, to, bytes) },
             Place::Host(from) => self.put(&self.inward, || {
                 // SAFETY: the caller vouches for both, until the point has passed.
-                unsafe { self.device.backend().upload(to, from, bytes, self.inward.raw()) }
+                unsafe { self.device.backend().upload_beside(to, from, bytes, self.inward.raw()) }
             }),
         }
     }

@@ -72,7 +72,7 @@ pub fn library() -> String {
 /// What the driver says to the question for the device's name.
 #[doc(hidden)]
 pub fn probe(device: &freehold::Device) -> Result<Probe> {
-    Ok(probe::ask(&device.name()?))
+    probe::ask(device)
 }
 
 /// The page of the book whose program needs this crate, which the tests compile.

@@ -167,6 +167,10 @@ impl Neighbours {
         if !this.reached.contains(&true) {
             this.own = None;
         }
+        if me >= MAPPED_BYTES * 8 {
+            // Nobody knows that they are mapped.
+            this.peers.fill_with(|| None);
+        }
         Ok(this)
     }
 
@@ -207,8 +211,8 @@ impl Neighbours {
     }
 }
 
-/// Ranks beyond these share nothing; a machine has not so many with one device.
-const MAPPED_BYTES: usize = 32;
+/// For a bit of each rank. Ranks beyond these share nothing.
+const MAPPED_BYTES: usize = 512;
 
 impl Card {
     fn encode(self) -> [u8; CARD_BYTES] {

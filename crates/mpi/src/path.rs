@@ -1,5 +1,7 @@
 //! Which path transfers take, and why: what the environment says, what the device is, and what a probe found. All ranks take one.
 
+use freehold::Device;
+
 use crate::error::{Error, Result};
 use crate::probe::{self, Finding};
 use crate::raw::{Comm, Library};
@@ -27,7 +29,7 @@ pub(crate) fn choose(
     comm: Comm,
     settings: &Settings,
     is_host_visible: bool,
-    device: &str,
+    device: &Device,
 ) -> Result<Choice> {
     let mine = (settings.path, is_host_visible);
     let all = library.gather_all(comm, &encode(mine))?;
@@ -57,10 +59,10 @@ fn encode((path, is_host_visible): (Option<Path>, bool)) -> [u8; 2] {
 }
 
 /// Probes, once a machine, and takes what holds at all.
-fn probed(library: &Library, comm: Comm, device: &str) -> Result<Choice> {
+fn probed(library: &Library, comm: Comm, device: &Device) -> Result<Choice> {
     let machine = library.machine(comm)?;
     let (place, _) = library.rank_and_size(machine)?;
-    let finding = if place == 0 { probe::find(device) } else { Finding::NONE_NEEDED };
+    let finding = if place == 0 { probe::find(device)? } else { Finding::NONE_NEEDED };
     let mut words = [0; WORDS_BYTES];
     words[0] = u8::from(finding.takes_messages);
     words[1] = u8::from(finding.takes_reductions);

@@ -15,9 +15,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use freehold::Device;
+use freehold::open::list::{self, Listed};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
+use crate::error::Result;
 use crate::raw::library_name;
 
 /// How long processes of a probe have.
@@ -84,37 +87,45 @@ pub enum Ending {
 }
 
 /// What is known of the library over the transports that the environment names, with this device; probed if nothing is.
-pub(crate) fn find(device: &str) -> Finding {
-    remembered().remove(&key(device)).unwrap_or_else(|| {
-        let Probe { takes_messages, takes_reductions, why, .. } = ask(device);
-        Finding { takes_messages, takes_reductions, why }
-    })
+pub(crate) fn find(device: &Device) -> Result<Finding> {
+    if let Some(found) = remembered().remove(&key(device)?) {
+        return Ok(found);
+    }
+    let Probe { takes_messages, takes_reductions, why, .. } = ask(device)?;
+    Ok(Finding { takes_messages, takes_reductions, why })
 }
 
 /// Probes, whatever is known, and remembers what it found.
-pub(crate) fn ask(device: &str) -> Probe {
+pub(crate) fn ask(device: &Device) -> Result<Probe> {
     let mut attempts = Vec::new();
     let finding = match program() {
         None => {
             let why = "no program freehold-mpi lies beside this one or in PATH, to try it with; FREEHOLD_MPI=direct forces it";
             Finding::refused(why.to_owned())
         }
-        Some(program) => probe(&program, wish_of(device).as_deref(), &mut attempts),
+        Some(program) => probe(&program, wish_of(device)?.as_deref(), &mut attempts),
     };
     // Processes that did not begin may do so next time.
     if attempts.iter().any(|attempt| !matches!(attempt.ending, Ending::NotBegun(_))) {
-        remember(key(device), &finding);
+        remember(key(device)?, &finding);
     }
     let Finding { takes_messages, takes_reductions, why } = finding;
     let withheld = env::vars_os().map(|(name, _)| name).filter(is_of_this_run);
     let withheld = withheld.map(|name| name.to_string_lossy().into_owned()).collect();
-    Probe { takes_messages, takes_reductions, why, attempts, withheld }
+    Ok(Probe { takes_messages, takes_reductions, why, attempts, withheld })
 }
 
-/// What names a device that is called so to another process. One of several alike serves for all, as what was found does.
-fn wish_of(device: &str) -> Option<String> {
-    let (listed, _) = freehold::open::list::devices();
-    listed.into_iter().find(|listed| listed.name == device).map(|listed| listed.device)
+/// What names a device that is called so to another process. One of several alike serves for all, as what was found does; but a device of
+/// OpenCL's may have the name of one of CUDA's, and the library takes no memory of its.
+fn wish_of(device: &Device) -> Result<Option<String>> {
+    let name = device.name()?;
+    let (listed, _) = list::devices();
+    let is_it = |listed: &Listed| listed.name == name && listed.device.starts_with("opencl") != is_of_cuda(device);
+    Ok(listed.into_iter().find(is_it).map(|listed| listed.device))
+}
+
+fn is_of_cuda(device: &Device) -> bool {
+    device.backend().cuda().is_some()
 }
 
 fn probe(program: &Path, wish: Option<&str>, attempts: &mut Vec<Attempt>) -> Finding {
@@ -324,8 +335,9 @@ fn in_path(name: &str) -> Option<PathBuf> {
 }
 
 /// What is asked: of which library, device and transports.
-fn key(device: &str) -> String {
-    format!("{}; {device}; {}", library_name(), transports().join(" "))
+fn key(device: &Device) -> Result<String> {
+    let kind = if is_of_cuda(device) { "" } else { "; OpenCL" };
+    Ok(format!("{}; {}{kind}; {}", library_name(), device.name()?, transports().join(" ")))
 }
 
 /// What the environment says of transports, by name.

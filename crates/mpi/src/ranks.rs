@@ -122,7 +122,8 @@ impl Ranks {
         Number { value, numbers: self.numbers.clone() }
     }
 
-    /// The tag of what belongs to a number. Numbers are low: not as many messages are under way at once as libraries have tags.
+    /// The tag of what belongs to a number. Numbers are low: two messages have one tag only where more are under way than the library has
+    /// tags, of which Open MPI and MPICH have millions.
     pub(crate) fn tag_of(&self, number: u32) -> i32 {
         (number % (self.library.tag_max as u32 + 1)) as i32
     }
@@ -170,7 +171,7 @@ impl Ranks {
     }
 }
 
-/// Numbers that nobody has: of some the lowest.
+/// Numbers that nobody has.
 #[derive(Debug, Default)]
 struct Numbers {
     given_back: Vec<u32>,

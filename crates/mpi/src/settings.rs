@@ -28,7 +28,7 @@ pub enum Path {
     Direct,
     /// Between ranks of one machine and device through memory of the device that both have, between others staged.
     Shared,
-    /// Through pinned memory of the host, in chunks.
+    /// Through pinned memory of the host, in pieces.
     Staged,
 }
 
@@ -46,9 +46,9 @@ impl Path {
         match self {
             Self::Direct => "the library is given device memory",
             Self::Shared => {
-                "within the device between ranks that share it, else through pinned memory of the host, in chunks"
+                "within the device between ranks that share it, else through pinned memory of the host, in pieces"
             }
-            Self::Staged => "through pinned memory of the host, in chunks",
+            Self::Staged => "through pinned memory of the host, in pieces",
         }
     }
 }
@@ -126,7 +126,7 @@ impl Settings {
         };
         let chunk_bytes = said_bytes.unwrap_or(CHUNK_BYTES);
         let eager_bytes = EAGER_BYTES.min(chunk_bytes);
-        let host_slots = Slots { bytes: said_bytes.unwrap_or(HOST_SLOT_BYTES), count: depth };
+        let host_slots = Slots { bytes: said_bytes.unwrap_or(HOST_SLOT_BYTES).min(HOST_SLOT_BYTES), count: depth };
         // Sixteen chunks, and no more than sixteen of the usual ones.
         let device_slot_bytes = (DEVICE_SLOT_BYTES / CHUNK_BYTES * chunk_bytes).min(DEVICE_SLOT_BYTES);
         let device_slots = Slots { bytes: device_slot_bytes, count: DEVICE_SLOTS };
@@ -163,7 +163,8 @@ mod tests {
         let settings = read("FREEHOLD_MPI_CHUNK", "4160").expect("a length");
         let lengths = [settings.chunk_bytes, settings.host_slots.bytes, settings.device_slots.bytes];
         assert_eq!(lengths, [4160, 4160, 16 * 4160]);
-        assert_eq!(read("FREEHOLD_MPI_CHUNK", "1073741824").expect("a length").device_slots.bytes, 16 << 20);
+        let long = read("FREEHOLD_MPI_CHUNK", "1073741824").expect("a length");
+        assert_eq!([long.host_slots.bytes, long.device_slots.bytes], [4 << 20, 16 << 20]);
         assert_eq!(read("FREEHOLD_MPI_DEPTH", "3").expect("a number").host_slots, Slots { bytes: 4 << 20, count: 3 });
     }
 

@@ -52,8 +52,7 @@ impl World {
             Comms { data: duplicate()?, chunks: duplicate()?, answers: duplicate()?, collectives: duplicate()? };
         let realm = realm();
         let watch = acquaint(&library, comms, &settings, realm)?;
-        let mut choice =
-            path::choose(&library, comms.collectives, &settings, device.is_host_visible()?, &device.name()?)?;
+        let mut choice = path::choose(&library, comms.collectives, &settings, device.is_host_visible()?, device)?;
         let copies = Arc::new(Copies::new(device)?);
         let (_, size) = library.rank_and_size(comms.data)?;
         let realm = (!settings.are_apart).then_some(realm);
@@ -235,7 +234,7 @@ impl World {
         self.ranks.copies.settle()?;
         // With a rank that has died, the library would wait for it for ever.
         let ended = if self.ranks.watch.has_news() { Ok(()) } else { self.ranks.library.finalise() };
-        // Libraries remember memory that they were given: it is there until they have ended.
+        // Libraries remember memory that they were given: it is there until they have ended, if they do.
         ended.and(self.ranks.copies.free_buffers())
     }
 
@@ -295,7 +294,7 @@ impl Drop for World {
 }
 
 /// What a rank says of itself to all: its process, whose ids those are, and how it cuts messages.
-const HELLO_BYTES: usize = 24;
+const HELLO_BYTES: usize = 32;
 
 /// A number for this machine and its processes: those of another, or in a container, have ids of their own.
 fn realm() -> u64 {
@@ -310,14 +309,15 @@ fn acquaint(library: &Library, comms: Comms, settings: &Settings, realm: u64) ->
     let mut hello = [0; HELLO_BYTES];
     hello[..8].copy_from_slice(&realm.to_le_bytes());
     hello[8..16].copy_from_slice(&(settings.chunk_bytes as u64).to_le_bytes());
-    hello[16..20].copy_from_slice(&std::process::id().to_le_bytes());
+    hello[16..24].copy_from_slice(&(settings.host_slots.bytes as u64).to_le_bytes());
+    hello[24..28].copy_from_slice(&std::process::id().to_le_bytes());
     let all = library.gather_all(comms.data, &hello)?;
-    if all.iter().any(|other| other[8..16] != hello[8..16]) {
+    if all.iter().any(|other| other[8..24] != hello[8..24]) {
         return Err(Error::Disagreement { what: "FREEHOLD_MPI_CHUNK is not the same at all" });
     }
     let own = |(index, other): (usize, &[u8; HELLO_BYTES])| {
         let is_watched = index as i32 != rank && other[..8] == hello[..8];
-        is_watched.then(|| u32::from_le_bytes([other[16], other[17], other[18], other[19]]))
+        is_watched.then(|| u32::from_le_bytes([other[24], other[25], other[26], other[27]]))
     };
     Ok(Watch::new(all.iter().enumerate().map(own)))
 }

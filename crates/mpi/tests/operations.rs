@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use freehold::{Device, Grid, Image, Stream};
 use freehold_mpi::{ANY, Edge, Element, Error, Op, Received, Rows, World};
-use stage::{APART, DIRECT, Number, SHARED, STAGED, Transport, Wanted, is_real, ranks, values};
+use stage::{APART, DIRECT, Number, SHARED, STAGED, Transport, Wanted, is_mpich, is_real, ranks, values};
 
 /// Short chunks, so that messages of many are short too.
 const STAGED_IN_PIECES: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged"), ("FREEHOLD_MPI_CHUNK", "4096")];
@@ -33,7 +33,7 @@ fn everywhere() -> Vec<Wanted> {
             Wanted::new(2, Transport::Memory, DIRECT),
         ];
     }
-    vec![
+    let mut wanted = vec![
         Wanted::new(2, Transport::Memory, STAGED_IN_PIECES),
         Wanted::new(4, Transport::Memory, STAGED_IN_PIECES),
         Wanted::new(2, Transport::Tcp, STAGED),
@@ -44,7 +44,13 @@ fn everywhere() -> Vec<Wanted> {
         Wanted::new(2, Transport::Tcp, DIRECT),
         Wanted::new(2, Transport::Memory, TAKING_TURNS),
         Wanted::new(1, Transport::Memory, STAGED),
-    ]
+    ];
+    if is_mpich() {
+        // Over TCP, MPICH 4.0 with UCX 1.13 sometimes waits for ever in MPI_Finalize, when all is done: two ranks wait for the end of
+        // connections, and the other two have gone on to a barrier at which they move nothing.
+        wanted.retain(|wanted| wanted.transport == Transport::Memory);
+    }
+    wanted
 }
 
 /// For each element, and on a real device for one of each length.
@@ -99,6 +105,35 @@ fn every_operation_equals_one_process() {
 
 /// A message that nobody receives for long, and as many after it as the smallest library has tags: those that are received before it are
 /// the ones that were sent.
+/// Chunks that wait for a buffer of their receiver's are not taken for those of the next message.
+#[test]
+fn chunks_of_messages_one_behind_the_other_do_not_mix() {
+    const ONE_AT_A_TIME: &[(&str, &str)] = &[
+        ("FREEHOLD_MPI", "staged"),
+        ("FREEHOLD_MPI_APART", "1"),
+        ("FREEHOLD_MPI_CHUNK", "4096"),
+        ("FREEHOLD_MPI_DEPTH", "1"),
+    ];
+    let transports = if is_mpich() { vec![Transport::Memory] } else { vec![Transport::Tcp, Transport::Memory] };
+    let wanted: Vec<_> = transports.into_iter().map(|transport| Wanted::new(2, transport, ONE_AT_A_TIME)).collect();
+    ranks("chunks_of_messages_one_behind_the_other_do_not_mix", &wanted, |world, device| {
+        let (stream, len, messages) = (device.stream().unwrap(), 20_000, 12);
+        if world.rank() == 0 {
+            for salt in 0..messages {
+                world.send(&stream, &stream.upload(&values::<u32>(0, len, salt)).unwrap(), 1, 3).unwrap();
+            }
+        } else {
+            let mut arrivals: Vec<_> = (0..messages).map(|_| stream.zeros::<u32>(len).unwrap()).collect();
+            let begun: Vec<_> = arrivals.iter_mut().map(|y| world.irecv(&stream, y, 0, 3).unwrap()).collect();
+            begun.into_iter().for_each(|request| drop(request.wait().unwrap()));
+            for (salt, y) in arrivals.iter().enumerate() {
+                assert_eq!(stream.download(y).unwrap(), values::<u32>(0, len, salt as u64), "message {salt}");
+            }
+        }
+        world.barrier().unwrap();
+    });
+}
+
 #[test]
 fn a_message_that_waits_is_told_from_all_later_ones() {
     let wanted = [STAGED, APART].map(|variables| Wanted::new(2, Transport::Memory, variables));

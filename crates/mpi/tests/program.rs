@@ -118,7 +118,7 @@ fn memory_that_the_host_sees_goes_straight() {
 fn the_path_can_be_forced_and_says_so() {
     let output = ran(2, STAGED, &[]);
     let said = text(&output.stdout);
-    assert!(said.contains("messages     staged: through pinned memory of the host, in chunks\n"), "{said}");
+    assert!(said.contains("messages     staged: through pinned memory of the host, in pieces\n"), "{said}");
     assert!(said.contains("because      FREEHOLD_MPI=staged says so\n"), "{said}");
     assert_eq!(output.status.code(), Some(0));
 }

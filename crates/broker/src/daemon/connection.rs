@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -230,9 +231,12 @@ pub(super) fn listen(path: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
     Ok(listener)
 }
 
+/// Removes a socket, and nothing else that may lie there by now.
 pub(super) fn unlink(path: &Path) {
-    // It may be gone already.
-    let _ = std::fs::remove_file(path);
+    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        // It may be gone already.
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 impl Daemon {

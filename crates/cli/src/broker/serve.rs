@@ -130,6 +130,7 @@ fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
         ErrorKind::AddrInUse => {
             Failure::Wrong(format!("{error}: use it, stop it with `freehold stop`, or name another with --socket"))
         }
+        ErrorKind::AlreadyExists => Failure::Wrong(error.to_string()),
         _ => Failure::Failed(error.to_string()),
     })
 }

@@ -40,6 +40,21 @@ fn what_reads_the_block_finds_what_the_transfer_wrote() {
 }
 
 #[test]
+fn a_transfer_beside_kernels_writes_its_bytes_and_no_others() {
+    let rig = Rig::new();
+    let [stream] = rig.streams();
+    for bytes in (1..40).chain([4095, 4096, 32_767, 32_768]) {
+        let from: Vec<u8> = (0..bytes).map(|index| (index % 251) as u8 + 1).collect();
+        let mut to = stream.zeros::<u8>(bytes + 2).unwrap();
+        let lent = stream.lend_mut(&mut to.view_mut(1..=bytes).unwrap()).unwrap();
+        lent.wait().unwrap();
+        rig.transfer_beside(&lent, &from);
+        lent.done();
+        assert_eq!(stream.download(&to).unwrap(), [&[0], &from[..], &[0]].concat(), "{bytes} bytes");
+    }
+}
+
+#[test]
 fn what_a_failed_transfer_was_to_write_is_not_read_before_it_is_written() {
     let rig = Rig::new();
     let [stream] = rig.streams();

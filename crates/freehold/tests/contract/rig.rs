@@ -1,5 +1,6 @@
 //! A device of a test's own, with the kernels of the examples in whichever language it takes, and gates that hold work up.
 
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -117,6 +118,22 @@ impl Rig {
         self.past_the_library(|backend, stream| {
             // SAFETY: `from` is there until the stream was waited for.
             unsafe { backend.upload(to.address(), from.as_ptr().cast(), to.bytes(), stream) }
+        });
+    }
+
+    /// As [`transfer`](Self::transfer), from pinned memory, without what runs kernels where the device can.
+    pub(crate) fn transfer_beside(&self, to: &Lent, from: &[u8]) {
+        assert_eq!(to.bytes(), from.len());
+        self.past_the_library(|backend, stream| {
+            let pinned = backend.alloc_host(from.len()).unwrap();
+            // SAFETY: the memory was just made, and has so many bytes.
+            unsafe { pinned.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) };
+            // SAFETY: it is there until the stream was waited for.
+            let put = unsafe { backend.upload_beside(to.address(), pinned.as_ptr(), from.len(), stream) };
+            backend.wait_until_idle(stream).unwrap();
+            // SAFETY: nothing uses it any more.
+            unsafe { backend.free_host(pinned) }.unwrap();
+            put
         });
     }
 

@@ -8,7 +8,7 @@ use freehold::Event;
 use super::line::{COME, End, Line};
 use super::refused;
 use crate::copies::{Buffer, Move};
-use crate::error::{Failed, Result};
+use crate::error::{Error, Failed, Result};
 use crate::ranks::{Pass, Ranks};
 use crate::raw::{Memory, Pending};
 
@@ -45,6 +45,8 @@ pub(super) struct Loading {
     flights: VecDeque<Flight>,
     /// While it copies before it is known to be wanted.
     ahead: Option<Pass>,
+    /// Whether the receiver has asked for every chunk: none that is under way is another message's of the same number later.
+    is_asked: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,7 +59,7 @@ enum Answer {
 impl Loading {
     pub(super) fn new(peer: i32, tag: i32) -> Self {
         let line = Line::new(peer, tag, End::Sender);
-        Self { line, answer: Answer::Awaited, taken: 0, flights: VecDeque::new(), ahead: None }
+        Self { line, answer: Answer::Awaited, taken: 0, flights: VecDeque::new(), ahead: None, is_asked: false }
     }
 
     /// Whether the message's memory is not read any more.
@@ -74,10 +76,14 @@ impl Loading {
             self.answer = if word == COME { Answer::Come } else { Answer::Stay };
             self.ahead = None;
         }
+        if self.answer == Answer::Come && !self.is_asked {
+            self.is_asked = self.line.hear(title, ranks)?.is_some();
+        }
         self.load(memory, ranks)?;
         self.post(title, ranks)?;
         self.land(title, ranks)?;
-        Ok(self.flights.is_empty() && self.is_loaded(memory))
+        let is_known = self.is_asked || self.answer == Answer::Stay;
+        Ok(is_known && self.flights.is_empty() && self.is_loaded(memory))
     }
 
     /// Begins to copy what there are buffers for.
@@ -156,12 +162,14 @@ pub(super) struct Storing {
     stored: usize,
     /// From when it is to come on.
     pass: Option<Pass>,
+    /// Whether the sender was told that all was asked for.
+    has_told: bool,
 }
 
 impl Storing {
     pub(super) fn new(peer: i32, tag: i32, bytes: usize) -> Self {
         let line = Line::new(peer, tag, End::Receiver);
-        Self { line, bytes, asked: 0, flights: VecDeque::new(), stored: 0, pass: None }
+        Self { line, bytes, asked: 0, flights: VecDeque::new(), stored: 0, pass: None, has_told: false }
     }
 
     /// Goes on, into memory that is ready: whether all is there.
@@ -181,8 +189,12 @@ impl Storing {
             self.flights.pop_front();
         }
         self.ask(title, ranks)?;
+        if self.asked == self.bytes && !self.has_told {
+            self.has_told = true;
+            self.line.say(COME, title, ranks)?;
+        }
         let are_gone = self.line.are_gone(title, ranks)?;
-        Ok(are_gone && self.flights.is_empty() && self.asked == self.bytes)
+        Ok(are_gone && self.flights.is_empty() && self.has_told)
     }
 
     /// Asks for the chunks that there are buffers for.
@@ -205,8 +217,12 @@ impl Storing {
     fn store(&mut self, memory: Memory, title: &Failed, ranks: &Ranks) -> Result<()> {
         for flight in &mut self.flights {
             let Stage::Moving(pending) = &mut flight.stage else { continue };
-            if ranks.library.test(pending).map_err(|code| refused(title.clone(), code))?.is_none() {
+            let Some(status) = ranks.library.test(pending).map_err(|code| refused(title.clone(), code))? else {
                 return Ok(());
+            };
+            if status.bytes != flight.bytes {
+                let said = format!("a chunk of {} bytes came for one of {}", status.bytes, flight.bytes).into();
+                return Err(Error::Failed(Box::new(Failed { said, ..title.clone() })));
             }
             let to = Move { device: memory.address + self.stored as u64, at: 0, bytes: flight.bytes };
             // SAFETY: the memory is lent, all before that has passed, and the message fits; the flight keeps the buffer, and the

@@ -93,6 +93,15 @@ impl Line {
         outcome.map(|()| self.said.is_empty())
     }
 
+    /// Says a last word, whose way nobody watches. Who has died does not hear it.
+    pub(super) fn leave(mut self, word: u64, title: &Failed, ranks: &Ranks) {
+        if !ranks.watch.has_died(self.peer) && self.say(word, title, ranks).is_ok() {
+            // The library reads it when it likes.
+            self.said.pop().map(std::mem::forget);
+        }
+        self.give_up(ranks);
+    }
+
     pub(super) fn give_up(self, ranks: &Ranks) {
         self.said.into_iter().chain(self.heard).for_each(|word| word.give_up(ranks));
     }

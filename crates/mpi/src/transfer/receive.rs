@@ -276,7 +276,7 @@ impl Work for Receive {
                 handover.end();
             }
             State::Chunks(_, storing) => storing.give_up(ranks),
-            State::Shared(_, taking) => taking.give_up(ranks),
+            State::Shared(_, taking) => taking.give_up(&self.title(), ranks),
             State::Refusing(_, line) => {
                 is_written = false;
                 line.give_up(ranks);

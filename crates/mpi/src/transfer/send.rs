@@ -181,7 +181,13 @@ impl Work for Send {
         if !is_over {
             return Ok(None);
         }
-        (self.state, self.number) = (State::Over, None);
+        let state = std::mem::replace(&mut self.state, State::Over);
+        let number = self.number.take();
+        if let (State::Posted { rest: Rest::Shared(giving), .. }, Some(number)) = (state, number)
+            && giving.is_cut_off()
+        {
+            number.abandon();
+        }
         Ok(Some(Received::NOTHING))
     }
 

@@ -23,6 +23,8 @@ pub(super) struct Giving {
     taken: usize,
     pieces: VecDeque<Given>,
     is_over: bool,
+    /// Whether the receiver has given up behind its answer: what was said to it may lie there.
+    is_cut_off: bool,
 }
 
 struct Given {
@@ -35,7 +37,7 @@ struct Given {
 impl Giving {
     pub(super) fn new(peer: i32, tag: i32, ground: Ground) -> Self {
         let line = Line::new(peer, tag, End::Sender);
-        Self { line, ground, has_come: false, taken: 0, pieces: VecDeque::new(), is_over: false }
+        Self { line, ground, has_come: false, taken: 0, pieces: VecDeque::new(), is_over: false, is_cut_off: false }
     }
 
     /// Goes on: whether all is with the receiver.
@@ -67,9 +69,15 @@ impl Giving {
     fn hear(&mut self, memory: Memory, title: &Failed, ranks: &Ranks) -> Result<()> {
         while !self.is_over {
             let Some(word) = self.line.hear(title, ranks)? else { return Ok(()) };
+            if word == STAY {
+                (self.is_over, self.is_cut_off) = (true, self.has_come);
+                ranks.settle();
+                let pieces = self.pieces.drain(..);
+                pieces.for_each(|piece| ranks.neighbours(self.ground).give_back(piece.slot));
+                return Ok(());
+            }
             if !self.has_come {
-                self.has_come = word == COME;
-                self.is_over = word == STAY;
+                self.has_come = true;
             } else if let Some(piece) = self.pieces.pop_front() {
                 ranks.neighbours(self.ground).give_back(piece.slot);
             }
@@ -78,11 +86,18 @@ impl Giving {
         Ok(())
     }
 
+    /// Whether its number is not to be used again.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.is_cut_off
+    }
+
     pub(super) fn give_up(self, ranks: &Ranks) {
+        let has_died = ranks.watch.has_died(self.line.peer);
         self.line.give_up(ranks);
         ranks.settle();
-        // The receiver has died, or never reads them.
-        self.pieces.into_iter().for_each(|piece| ranks.neighbours(self.ground).give_back(piece.slot));
+        // One that lives may read what it was told of, whenever it likes: those slots are lost.
+        let unread = self.pieces.into_iter().filter(|piece| has_died || piece.copying.is_some());
+        unread.for_each(|piece| ranks.neighbours(self.ground).give_back(piece.slot));
     }
 }
 
@@ -136,8 +151,9 @@ impl Taking {
         Ok(are_gone && self.taken == self.bytes && self.copying.is_empty())
     }
 
-    pub(super) fn give_up(self, ranks: &Ranks) {
-        self.line.give_up(ranks);
+    /// The sender hears of it, and gives its slots to others.
+    pub(super) fn give_up(self, title: &Failed, ranks: &Ranks) {
         ranks.settle();
+        self.line.leave(STAY, title, ranks);
     }
 }
