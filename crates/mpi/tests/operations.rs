@@ -125,7 +125,9 @@ fn chunks_of_messages_one_behind_the_other_do_not_mix() {
         } else {
             let mut arrivals: Vec<_> = (0..messages).map(|_| stream.zeros::<u32>(len).unwrap()).collect();
             let begun: Vec<_> = arrivals.iter_mut().map(|y| world.irecv(&stream, y, 0, 3).unwrap()).collect();
-            begun.into_iter().for_each(|request| drop(request.wait().unwrap()));
+            for request in begun {
+                request.wait().unwrap();
+            }
             for (salt, y) in arrivals.iter().enumerate() {
                 assert_eq!(stream.download(y).unwrap(), values::<u32>(0, len, salt as u64), "message {salt}");
             }

@@ -213,9 +213,9 @@ impl Backend for Context {
             return unsafe { self.upload(to, from, bytes, stream) };
         }
         let pitch = bytes.div_ceil(2);
-        let between = pitch - 1;
-        // Of an odd number of bytes one is between, and another is copied twice.
-        let parts = [(0, bytes / 2 - (1 - bytes % 2), pitch), (between, 1, if bytes % 2 == 0 { pitch } else { 2 })];
+        // Of an odd number of bytes one lies between, and another is copied twice.
+        let pitch_between = if bytes.is_multiple_of(2) { pitch } else { 2 };
+        let parts = [(0, pitch - 1, pitch), (pitch - 1, 1, pitch_between)];
         self.within(|api| {
             parts.iter().try_for_each(|&(start, row_bytes, pitch)| {
                 let rows = CUDA_MEMCPY2D {

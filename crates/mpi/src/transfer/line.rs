@@ -95,9 +95,12 @@ impl Line {
 
     /// Says a last word, whose way nobody watches. Who has died does not hear it.
     pub(super) fn leave(mut self, word: u64, title: &Failed, ranks: &Ranks) {
-        if !ranks.watch.has_died(self.peer) && self.say(word, title, ranks).is_ok() {
+        if !ranks.watch.has_died(self.peer)
+            && self.say(word, title, ranks).is_ok()
+            && let Some(word) = self.said.pop()
+        {
             // The library reads it when it likes.
-            self.said.pop().map(std::mem::forget);
+            std::mem::forget(word);
         }
         self.give_up(ranks);
     }
