@@ -62,9 +62,10 @@ fn what_is_no_socket_is_not_served_and_stays() {
     let expected = format!("error: {file} is there, and is no socket: name another with --socket\n");
     assert_eq!(scene.refused(&["serve", "--socket", &file]), (expected, Some(2)));
     assert_eq!(std::fs::read(&file).unwrap(), b"freehold");
-    let folder = scene.folder.to_str().unwrap();
+    let folder = scene.folder.join("folder").to_str().unwrap().to_owned();
+    std::fs::create_dir(&folder).unwrap();
     let expected = format!("error: {folder} is there, and is no socket: name another with --socket\n");
-    assert_eq!(scene.refused(&["serve", "--socket", folder]), (expected, Some(2)));
+    assert_eq!(scene.refused(&["serve", "--socket", &folder]), (expected, Some(2)));
 }
 
 #[test]
