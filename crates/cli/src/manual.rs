@@ -173,7 +173,7 @@ mod tests {
             ),
             (
                 "freehold demo --steps many",
-                "invalid value 'many' for '--steps <COUNT>': invalid digit found in string; \
+                "invalid value 'many' for '--steps <COUNT>': say a whole number from 1 to 4294967295; \
                  `freehold demo --help` says what it takes",
             ),
             (

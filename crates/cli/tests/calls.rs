@@ -158,8 +158,11 @@ fn every_bad_call_is_one_sentence_and_changes_nothing() {
     };
     assert_eq!(
         scene.refused(&["call", "blas/saxpi", "saxpy", "--grid", "1", "--block", "1"]),
-        wrong(
-            "there is no module blas/saxpi: `freehold module put FILE --name blas/saxpi` makes one; nearest: blas/saxpy"
+        (
+            "error: there is no module blas/saxpi: `freehold module put FILE --name blas/saxpi` makes one; nearest: \
+             blas/saxpy\n"
+                .to_owned(),
+            1
         )
     );
     assert_eq!(
@@ -218,8 +221,8 @@ fn every_bad_module_is_one_sentence() {
     let (said, status) = put(&scene.file("broken", broken.as_bytes()));
     assert!(said.starts_with("error: the driver refuses the module:\n") && said.contains("line 35"), "{said}");
     assert_eq!(status, 2);
-    let none = scene.refused(&["module", "drop", "a"]);
-    assert_eq!(none.0, "error: there is no module a: `freehold module put FILE --name a` makes one\n");
+    let none = "error: there is no module a: `freehold module put FILE --name a` makes one\n";
+    assert_eq!(scene.refused(&["module", "drop", "a"]), (none.to_owned(), 1));
     let (said, status) = scene.refused(&["module", "put", &nowhere, "--name", "/a"]);
     assert!(said.contains("a part of a name, between slashes") && status == 2, "{said}");
     let unserved = scene.refused(&["module", "ls", "--socket", &nowhere]);

@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -22,10 +23,15 @@ impl Folder {
 
     /// The demo on a software machine of the test's own.
     fn demo(&self, words: &[&str]) -> Output {
+        self.command(words).output().expect("the binary starts")
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command.arg("demo").args(words).arg("--out").arg(self.0.join("out"));
         command.env("FREEHOLD_DEVICE", "soft").env("FREEHOLD_SOFT_MACHINE", self.0.file_name().expect("it has a name"));
-        command.stdin(Stdio::null()).output().expect("the binary starts")
+        command.stdin(Stdio::null());
+        command
     }
 
     fn figures(&self, words: &[&str]) -> Value {
@@ -98,6 +104,27 @@ fn remote_kernels_come_to_the_same_field() {
 }
 
 #[test]
+fn what_is_killed_leaves_no_broker_and_no_folder() {
+    let folder = Folder::new("killed");
+    let mut command = folder.command(&["--steps", "100000"]);
+    // All that it starts have the other end, until the last of them is gone.
+    let (mut ends, other) = std::io::pipe().expect("a pipe");
+    command.env("TMPDIR", &folder.0).stdout(Stdio::null()).stderr(other);
+    let mut demo = command.spawn().expect("the binary starts");
+    drop(command);
+    let own = folder.0.join(format!("freehold-own-{}-0", demo.id()));
+    while !own.join("broker").exists() {
+        assert!(demo.try_wait().expect("it is a child").is_none(), "it runs");
+        std::thread::yield_now();
+    }
+    demo.kill().expect("it can be killed");
+    demo.wait().expect("it is a child");
+    let mut said = String::new();
+    ends.read_to_string(&mut said).expect("text");
+    assert!(!own.exists(), "{said}");
+}
+
+#[test]
 fn bad_input_is_one_sentence_that_says_what_to_say() {
     let folder = Folder::new("wrong");
     let said = |words: &[&str]| {
@@ -110,4 +137,15 @@ fn bad_input_is_one_sentence_that_says_what_to_say() {
     assert_eq!(said(&["--size", "64"]), (sentence.to_owned(), Some(2)));
     let sentence = "error: no steps are nothing to see: say --steps 1 or more\n";
     assert_eq!(said(&["--steps", "0"]), (sentence.to_owned(), Some(2)));
+    let most = "invalid value '-1' for '--size <CELLS>': say a multiple of 32 from 32 to 16384";
+    let sentence = format!("error: {most}; `freehold demo --help` says what it takes\n");
+    assert_eq!(said(&["--size", "-1"]), (sentence, Some(2)));
+    let (sentence, status) = said(&["--workers", "5000000000"]);
+    assert!(sentence.contains("say a whole number from 1 to 4294967295") && status == Some(2), "{sentence}");
+    let (sentence, status) = said(&["--device", "opencl"]);
+    assert!(sentence.contains("say soft, cuda or cuda:N") && status == Some(2), "{sentence}");
+    assert_eq!(sentence.lines().count(), 1, "{sentence}");
+    let (sentence, status) = said(&["--remote", "--workers", "2"]);
+    assert!(sentence.contains("cannot be used with '--workers") && status == Some(2), "{sentence}");
+    assert!(!folder.0.join("out").exists());
 }

@@ -188,9 +188,9 @@ fn every_bad_call_is_refused_here_as_it_is_elsewhere() {
     let (one, step) = (["1", "1"], ["lease:x", "u32:2", "u32:100"]);
     let missing = "there is no module no/such: `freehold module put FILE --name no/such` makes one";
     let table: Vec<(Vec<&str>, Said, i32)> = vec![
-        (vec!["call", "no/such", "step", "--grid", "1", "--block", "1"], Like(missing, ""), 2),
+        (vec!["call", "no/such", "step", "--grid", "1", "--block", "1"], Like(missing, ""), 1),
         (vec!["call", "/no", "step", "--grid", "1", "--block", "1"], Like("\"/no\": a part of a name", ""), 2),
-        (vec!["module", "drop", "no/such"], Like(missing, ""), 2),
+        (vec!["module", "drop", "no/such"], Like(missing, ""), 1),
         (
             call("stop", one, &[]),
             All("module blas/saxpy has no kernel stop; it has empty, saxpy, step, spin, stray, sum"),

@@ -123,14 +123,14 @@ fn what_the_library_records_is_replayed() {
 #[test]
 fn what_was_odd_in_a_log_is_counted_in_the_object_and_said_in_one_line() {
     let odd = json!({
-        "unreadable": 1, "of_no_bytes": 1, "failed_then": 1, "alive_at_start": 1, "unknown_frees": 0, "double_frees": 1,
+        "unreadable": 1, "unreadable_line": 15, "of_no_bytes": 1, "failed_then": 1, "alive_at_start": 1, "unknown_frees": 0, "double_frees": 1,
         "stray_uses": 0, "unreleased": 0, "alive_at_end": 1, "on_other_devices": 0
     });
     let (log, flawless) = (Temporary::log("rmm.csv"), Temporary::log("three-streams.txt"));
     assert_eq!(report(&[log.path()])["oddities"], odd);
     let output = replay(&[log.path(), "--device", "soft"]);
     let said = text(&output.stdout);
-    let line = "odd in the log: 1 unreadable (left out), 1 allocated with no bytes (left out), 1 refused when the log was \
+    let line = "odd in the log: 1 unreadable, first in line 15 (left out), 1 allocated with no bytes (left out), 1 refused when the log was \
                 made (left out), 1 alive before the log (allocated first), 1 freed twice (left out), 1 never freed (freed at \
                 the end)\n";
     assert!(said.contains(line), "{said}");

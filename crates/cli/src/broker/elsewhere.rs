@@ -152,14 +152,6 @@ pub(super) fn all(remote: &Remote) -> Result<Vec<names::Listed>, Failure> {
     Ok(listed.collect())
 }
 
-/// A module that is not there is as wrong as any other argument, as it is on this machine.
-pub(super) fn no_module(failure: freehold_remote::Failure) -> Failure {
-    match failure.code {
-        Code::NotFound if !failure.is_session_over => Failure::Wrong(failure.sentence),
-        _ => failure.into(),
-    }
-}
-
 /// Has a kernel launched, on memory that has names, and waits for it. How long it took.
 pub(super) fn call(
     remote: &Remote,
@@ -168,7 +160,7 @@ pub(super) fn call(
     grid: Grid,
     wishes: &[Wish],
 ) -> Result<Duration, Failure> {
-    let module = remote.module(module).map_err(no_module)?;
+    let module = remote.module(module)?;
     module.expect_kernel(kernel)?;
     let given = wishes.iter().map(|wish| match wish {
         Wish::Value(value) => RemoteArgument::Value(value),

@@ -79,6 +79,8 @@ impl Failure {
             ) => 3,
             (_, Some(LinkError::Refused { refusal: Refusal::BadName(_), .. } | LinkError::TooLong(_)))
             | (Self::Wrong(_), _) => 2,
+            // As any other name that is not there.
+            (Self::Call(CallError::NoModule { .. }), None) => 1,
             (Self::Call(error), None) if error.blame() == Blame::Caller => 2,
             _ => 1,
         }

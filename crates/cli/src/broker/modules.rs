@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use freehold_broker::{CallError, Caller, Module, Signature};
 use freehold_remote::{Code, Remote, RemoteModule};
 
-use super::elsewhere::{self, Elsewhere};
+use super::elsewhere::Elsewhere;
 use super::{At, Failure, bytes, names};
 
 #[derive(clap::Subcommand)]
@@ -177,7 +177,7 @@ fn list(arguments: &ListArguments, elsewhere: &Elsewhere) -> Result<(), Failure>
 fn drop_module(arguments: &DropArguments, at: &Elsewhere) -> Result<(), Failure> {
     let name = names::name(&arguments.name)?;
     match at.connect()? {
-        Some(remote) => remote.drop_module(name.as_str()).map_err(elsewhere::no_module)?,
+        Some(remote) => remote.drop_module(name.as_str())?,
         None => Caller::connect_at(&arguments.at.path())?.drop_module(name.as_str())?,
     }
     match arguments.json {

@@ -1,9 +1,11 @@
-//! A broker that a command starts for itself, in a folder of its own; both go with it.
+//! A broker that a command starts for itself, in a folder of its own; both go with it, also where it is killed.
 
 use std::io::{self, BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 #[derive(Debug)]
 pub(crate) struct Own {
@@ -16,14 +18,15 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// Starts it with so much memory; `more` says what else it is told.
+    /// Starts it with so much memory, by a thread that stays as long as it is to; `more` says what else it is told.
     pub(crate) fn start(memory: &str, device: Option<&str>, more: impl FnOnce(&mut Command)) -> io::Result<Self> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(format!("freehold-own-{process}-{number}"));
+        let folder = std::env::temp_dir().join(format!("{}{number}", prefix(process)));
         std::fs::create_dir_all(&folder)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["serve", "--memory", memory, "--socket"]).arg(folder.join("broker")).stdout(Stdio::piped());
+        command.args(["--own-of", &process.to_string()]);
         if let Some(device) = device {
             command.args(["--device", device]);
         }
@@ -48,17 +51,41 @@ impl Own {
     }
 
     /// For what else the command needs while it runs.
-    pub(crate) fn folder(&self) -> &std::path::Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
-        let keeper = rustix::process::Pid::from_child(&self.serve);
+        let keeper = Pid::from_child(&self.serve);
         // The keeper ends its broker. Where it is gone, so is that; and a folder that stays is the system's to clear.
-        let _ = rustix::process::kill_process(keeper, rustix::process::Signal::TERM);
+        let _ = rustix::process::kill_process(keeper, Signal::TERM);
         let _ = self.serve.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// How the folders of a process's brokers begin.
+fn prefix(process: u32) -> String {
+    format!("freehold-own-{process}-")
+}
+
+/// In the broker: has it stopped when the process that it is for has ended, and fails where that has happened already.
+pub(super) fn go_with(process: u32) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    match getppid().is_some_and(|parent| parent.as_raw_nonzero().get().unsigned_abs() == process) {
+        true => Ok(()),
+        false => Err(io::Error::other("whom it was started for is gone")),
+    }
+}
+
+/// In the broker, when it has ended: removes the folder, which nobody else does where the process was killed.
+pub(super) fn leave(process: u32, socket: &Path) {
+    let of_it =
+        |folder: &&Path| folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix(process)));
+    if let Some(folder) = socket.parent().filter(of_it) {
+        // That process may be faster.
+        let _ = std::fs::remove_dir_all(folder);
     }
 }

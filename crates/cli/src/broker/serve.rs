@@ -8,7 +8,7 @@ use freehold_broker::{Config, Probed, Terms, keeper, place};
 
 use super::elsewhere::Elsewhere;
 use super::gate::ListenArguments;
-use super::{At, Failure, bytes};
+use super::{At, Failure, bytes, own};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -41,6 +41,9 @@ pub(crate) struct Arguments {
     /// How long the broker looks for the next request before it sleeps, in microseconds
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
     spin: u64,
+    /// The process that this broker is for, and ends with
+    #[arg(long, hide = true)]
+    own_of: Option<u32>,
 }
 
 /// The words before those of a part.
@@ -73,6 +76,7 @@ fn seconds(text: &str) -> Result<u64, String> {
 
 fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Failed(error.to_string());
+    arguments.own_of.map_or(Ok(()), own::go_with).map_err(failed)?;
     let program = std::env::current_exe().map_err(failed)?;
     let mut config = Config {
         program,
@@ -126,6 +130,9 @@ fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
             is_ready();
         }
     });
+    if let Some(process) = arguments.own_of {
+        own::leave(process, &config.socket);
+    }
     outcome.map_err(|error| match error.kind() {
         ErrorKind::AddrInUse => {
             Failure::Wrong(format!("{error}: use it, stop it with `freehold stop`, or name another with --socket"))

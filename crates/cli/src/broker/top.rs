@@ -66,7 +66,8 @@ fn top(arguments: &Arguments) -> Result<(), Failure> {
         }
         let mut lines = shown.clone();
         match heard.elapsed().as_secs() {
-            0 => {}
+            // Behind the sums.
+            0 => lines.iter_mut().skip(1).take(1).for_each(|line| line.push_str("   q leaves")),
             seconds => lines.insert(0, format!("the broker does not answer since {seconds} s; q leaves")),
         }
         draw(&lines).map_err(failed)?;
@@ -130,7 +131,7 @@ fn lines(link: &mut Link) -> Result<Vec<String>, LinkError> {
     let mut lines = vec![
         format!("{bar}  {} of {}", bytes::show(sums.made_bytes), bytes::show(sums.budget_bytes)),
         format!(
-            "named {}   leased {}   leaving {}   host {}   {}   {}   q leaves",
+            "named {}   leased {}   leaving {}   host {}   {}   {}",
             bytes::show(sums.named_bytes),
             bytes::show(sums.leased_bytes),
             bytes::show(sums.leaving_bytes),

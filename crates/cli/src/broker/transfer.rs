@@ -211,6 +211,9 @@ fn write_over(
     write: impl FnOnce(&mut File) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let before = fs::metadata(path).ok();
+    if before.as_ref().is_some_and(fs::Metadata::is_dir) {
+        return Err(Failure::Wrong(format!("{} is a folder: name a file", path.display())));
+    }
     if before.as_ref().is_some_and(|found| !found.is_file()) {
         return write(&mut of_file(path, File::options().write(true).open(path))?);
     }

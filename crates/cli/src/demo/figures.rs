@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::trace::Merged;
 use crate::broker::bytes::show;
+use crate::replay::report::count;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Figures {
@@ -152,18 +153,25 @@ impl Figures {
         let took = self.took_ns as f64 / 1e9;
         let mut text = format!("{}\n{size} x {size} cells, {steps} steps, seed {seed}: {took:.1} s", self.device);
         if let Some(of) = &self.workers {
-            text += &format!(", {workers} workers\n");
+            text += &format!(", {}\n", count(workers.into(), "worker"));
             if let Some(Killed { worker, epoch }) = of.killed {
-                text += &format!("worker {worker} was killed after {epoch} epochs of 8 steps, and replaced\n");
+                text += &format!(
+                    "worker {worker} was killed after {} of 8 steps, and replaced\n",
+                    count(epoch.into(), "epoch")
+                );
             }
             let (live, reserved) = (of.peak_live_bytes, of.peak_reserved_bytes);
             text += &format!("live      {} at most, {} tiles refined\n", show(live), of.refined_tiles_max);
             let part = reserved as f64 / live as f64;
             text += &format!("reserved  {} at most, {part:.3} of live, in pieces of 2 MiB\n", show(reserved));
             text += &format!("copied    {} of lists; of halos nothing\n", show(of.copied_bytes));
-            text += &format!("refined   {} growths, {} releases, ", of.growths, of.releases);
+            text += &format!(
+                "refined   {}, {}, ",
+                count(of.growths as u64, "growth"),
+                count(of.releases as u64, "release")
+            );
             text += &format!("{:.1} % of the device's work\n", of.refinement_part * 100.0);
-            text += &format!("the device ran dry {} times\n", of.idle_epochs);
+            text += &format!("the device ran dry {}\n", count(of.idle_epochs.into(), "time"));
         } else {
             text += "\n";
         }

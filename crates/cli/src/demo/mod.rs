@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use freehold::{Device, open};
+use freehold::Device;
+use freehold::open::{self, Opened};
 use freehold_broker::Gpu;
 use freehold_mesh::parent::Run;
 use freehold_mesh::plan::Plan;
@@ -31,13 +32,13 @@ use crate::mpi;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Coarse cells along the edge of the domain: a multiple of 32
-    #[arg(long, value_name = "CELLS", default_value_t = Plan::DEMO.size)]
+    #[arg(long, value_name = "CELLS", default_value_t = Plan::DEMO.size, allow_negative_numbers = true, value_parser = cells)]
     size: u32,
     /// Steps of time
-    #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.steps)]
+    #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.steps, allow_negative_numbers = true, value_parser = whole)]
     steps: u32,
     /// Processes that share the domain
-    #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.workers)]
+    #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.workers, allow_negative_numbers = true, value_parser = whole)]
     workers: u32,
     /// The heat at the beginning, where hot discs move, and who is killed
     #[arg(long, value_name = "NUMBER", default_value_t = Plan::DEMO.seed)]
@@ -48,11 +49,12 @@ pub(crate) struct Arguments {
     /// Kill no worker
     #[arg(long)]
     no_kill: bool,
-    /// Compute through a broker elsewhere instead, by remote kernels: a gate of this machine's, or the one that --at names
-    #[arg(long, conflicts_with = "mpi")]
+    /// Compute through a broker elsewhere instead, by remote kernels: a gate of this machine's, or the one that --at names. One
+    /// client has one worker there, which is not killed; of the files field.png alone is written
+    #[arg(long, conflicts_with_all = ["mpi", "workers"])]
     remote: bool,
     /// Compute as ranks of MPI instead, started by mpirun; the ranks are the workers
-    #[arg(long)]
+    #[arg(long, conflicts_with = "workers")]
     mpi: bool,
     /// The device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
     #[arg(long)]
@@ -82,6 +84,14 @@ pub(crate) fn worker(arguments: &WorkerArguments) -> ExitCode {
         return ExitCode::from(2);
     };
     end(task.run(io::stdin().as_fd(), io::stdout()).map_err(failed))
+}
+
+fn cells(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "say a multiple of 32 from 32 to 16384".to_owned())
+}
+
+fn whole(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("say a whole number from 1 to {}", u32::MAX))
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {
@@ -114,12 +124,14 @@ impl Arguments {
 fn demo(arguments: &Arguments, place: &Elsewhere) -> Result<(), Failure> {
     let plan = arguments.plan();
     plan.check().map_err(|error| Failure::Wrong(error.to_string()))?;
-    fs::create_dir_all(&arguments.out)
-        .map_err(|error| Failure::Wrong(format!("--out {}: {error}", arguments.out.display())))?;
-    let device = open::device(arguments.device.as_deref()).map_err(|error| match error {
-        freehold::Error::Open(_) => Failure::Wrong(error.to_string()),
-        error => error.into(),
+    // Not of OpenCL's, which no broker serves.
+    let Opened { api, device, .. } =
+        open::open(arguments.device.as_deref()).map_err(|error| Failure::Wrong(error.to_string()))?;
+    fs::create_dir_all(&arguments.out).map_err(|error| {
+        let folder = arguments.out.display();
+        Failure::Wrong(format!("--out {folder}: {error}: name a folder that can be written to"))
     })?;
+    let device = Device::new(api, device)?;
     let figures = if arguments.remote { elsewhere(arguments, place, &device)? } else { here(arguments, &device)? };
     if arguments.json {
         say(serde_json::to_string(&figures).expect("figures are numbers and text"))?;

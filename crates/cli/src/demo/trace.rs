@@ -58,8 +58,10 @@ pub(super) fn merge(folder: &Path, notes: &[Note]) -> io::Result<Merged> {
                 continue;
             }
             merged.count(&event);
-            if let Some(at_us) = event["ts"].as_f64() {
-                event["ts"] = json!(at_us + offset_us);
+            for at in ["/ts", "/args/asked after us"] {
+                if let Some(time) = event.pointer_mut(at) {
+                    *time = json!(time.as_f64().unwrap_or_default() + offset_us);
+                }
             }
             if let Some(thread) = event["tid"].as_u64() {
                 event["tid"] = json!(thread + number * THREADS_OF_ONE);

@@ -15,6 +15,8 @@ use super::Op;
 pub(super) struct Oddities {
     /// Lines or events that mean nothing, the last one of a log that was cut among them.
     pub(super) unreadable: u64,
+    /// The line of the first of them, counted from 1, where the log has lines.
+    pub(super) unreadable_line: Option<u64>,
     /// Allocations of nothing: left out.
     pub(super) of_no_bytes: u64,
     /// Allocations that were refused when the log was made: left out.
@@ -36,10 +38,20 @@ pub(super) struct Oddities {
 }
 
 impl Oddities {
+    /// Notes a line that means nothing, which is the `at`-th, counted from 0.
+    pub(super) fn note_unreadable(&mut self, at: usize) {
+        self.unreadable += 1;
+        self.unreadable_line.get_or_insert(at as u64 + 1);
+    }
+
     /// One line, or nothing where all was well.
     pub(super) fn sentence(&self) -> Option<String> {
+        let unreadable = match self.unreadable_line {
+            Some(line) => format!("unreadable, first in line {line}"),
+            None => "unreadable".to_owned(),
+        };
         let parts = [
-            (self.unreadable, "unreadable", "left out"),
+            (self.unreadable, unreadable.as_str(), "left out"),
             (self.of_no_bytes, "allocated with no bytes", "left out"),
             (self.failed_then, "refused when the log was made", "left out"),
             (self.alive_at_start, "alive before the log", "allocated first"),
@@ -318,8 +330,11 @@ mod tests {
 
     #[test]
     fn what_is_odd_is_said_in_one_line_and_else_nothing() {
-        let odd = Oddities { double_frees: 2, unreadable: 1, ..Oddities::default() };
+        let mut odd = Oddities { double_frees: 2, unreadable: 1, ..Oddities::default() };
         assert_eq!(odd.sentence().unwrap(), "odd in the log: 1 unreadable (left out), 2 freed twice (left out)");
+        odd.note_unreadable(6);
+        odd.note_unreadable(8);
+        assert!(odd.sentence().unwrap().contains("3 unreadable, first in line 7 (left out)"));
         assert_eq!(Oddities::default().sentence(), None);
     }
 }

@@ -95,11 +95,19 @@ fn replay(arguments: &Arguments) -> Result<()> {
         unsafe { std::env::set_var(open::VARIABLE, wish) };
     }
     let opened = open::open(arguments.device.as_deref())?;
+    let unwritten = |path: &PathBuf, error| ReplayError::Picture { path: path.clone(), error };
+    // Whoever names a place where none can be hears of it before all is played. What is there stays until then.
+    let picture = arguments.svg.as_ref().map(|path| {
+        let file = fs::File::options().create(true).append(true).open(path);
+        file.map(|file| (path, file)).map_err(|error| unwritten(path, error))
+    });
+    let picture = picture.transpose()?;
     let allocators = played(&opened, &log, arguments.passes)?;
     let report = report(path, &log, &opened, arguments.passes, allocators)?;
-    if let Some(path) = &arguments.svg {
+    if let Some((path, mut file)) = picture {
         let drawn = picture::svg(&report).expect("a picture in memory can be drawn");
-        fs::write(path, drawn).map_err(|error| ReplayError::Picture { path: path.clone(), error })?;
+        let written = file.set_len(0).and_then(|()| file.write_all(drawn.as_bytes()));
+        written.map_err(|error| unwritten(path, error))?;
     }
     print(&if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
 }

@@ -25,12 +25,13 @@ pub(super) fn is_header(line: &str) -> bool {
 /// # Panics
 /// If it is not: who calls has looked.
 pub(super) fn read(text: &str) -> Lives {
-    let mut lines = text.lines();
-    let columns = lines.next().and_then(Columns::of).expect("the first line of the log is its header");
+    let mut lines = text.lines().enumerate();
+    let columns =
+        lines.next().and_then(|(_, header)| Columns::of(header)).expect("the first line of the log is its header");
     let mut lives = Lives::default();
-    for line in lines.filter(|line| !line.trim().is_empty()) {
+    for (at, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
         if read_line(line, columns, &mut lives).is_none() {
-            lives.oddities.unreadable += 1;
+            lives.oddities.note_unreadable(at);
         }
     }
     lives
@@ -124,6 +125,7 @@ mod tests {
              1,0,reallocate,0x1,8,0\n1,0,allocate,0x1,-8,0\n1,0,alloc",
         );
         assert_eq!(odd.ops, []);
-        assert_eq!(odd.oddities, Oddities { failed_then: 1, of_no_bytes: 1, unreadable: 3, ..Oddities::default() });
+        let expected = Oddities { failed_then: 1, of_no_bytes: 1, unreadable: 3, ..Oddities::default() };
+        assert_eq!(odd.oddities, Oddities { unreadable_line: Some(5), ..expected });
     }
 }

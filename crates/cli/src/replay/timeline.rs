@@ -1,7 +1,10 @@
 //! Freehold's own timeline: what a recording of a device writes (`Device::record`), an event a line.
 //!
 //! Events stand in the order in which they became known, uses later than they were asked for; replay wants the order in
-//! which the program asked. A file whose writer was killed ends anywhere.
+//! which the program asked. A file whose writer was killed ends anywhere. One of several processes, which `freehold demo`
+//! writes, has each process's own numbers for blocks and streams.
+
+use std::collections::HashMap;
 
 use serde_json::Value;
 
@@ -19,28 +22,32 @@ enum What {
 struct Moment {
     at_us: f64,
     what: What,
+    process: u64,
     block: u64,
     stream: u64,
 }
 
 pub(super) fn read(text: &str) -> Lives {
     let (mut moments, mut lives) = (Vec::new(), Lives::default());
-    for line in text.lines() {
+    for (at, line) in text.lines().enumerate() {
         let line = line.trim().trim_start_matches('[').trim_end_matches([',', ']']);
         if line.is_empty() {
             continue;
         }
         let event: Option<Value> = serde_json::from_str(line).ok();
         if event.and_then(|event| read_event(&event, &mut moments)).is_none() {
-            lives.oddities.unreadable += 1;
+            lives.oddities.note_unreadable(at);
         }
     }
     moments.sort_by(|a, b| a.at_us.total_cmp(&b.at_us).then(a.what.cmp(&b.what)));
-    for Moment { what, block, stream, .. } in moments {
+    let mut blocks = HashMap::new();
+    for Moment { what, process, block, stream, .. } in moments {
+        let (next, stream) = (blocks.len() as u64, (stream, process));
+        let block = *blocks.entry((process, block)).or_insert(next);
         match what {
-            What::Allocated { bytes } => lives.allocate(block, bytes, (stream, 0)),
-            What::Used => lives.note_use(block, (stream, 0)),
-            What::Released => lives.free(block, None, (stream, 0)),
+            What::Allocated { bytes } => lives.allocate(block, bytes, stream),
+            What::Used => lives.note_use(block, stream),
+            What::Released => lives.free(block, None, stream),
         }
     }
     lives
@@ -53,20 +60,21 @@ fn read_event(event: &Value, moments: &mut Vec<Moment>) -> Option<()> {
         return event.is_object().then_some(());
     }
     let (start_us, stream) = (event["ts"].as_f64()?, arguments["stream"].as_u64()?);
+    let process = event["pid"].as_u64()?;
     if let Some(used) = arguments["used blocks"].as_array() {
         let at_us = arguments["asked after us"].as_f64()?;
         for block in used {
-            moments.push(Moment { at_us, what: What::Used, block: block.as_u64()?, stream });
+            moments.push(Moment { at_us, what: What::Used, process, block: block.as_u64()?, stream });
         }
         return Some(());
     }
     let block = arguments["block"].as_u64()?;
     // Memory is there when the call has returned, and is given up when it is called.
     moments.push(match &arguments["bytes"] {
-        Value::Null => Moment { at_us: start_us, what: What::Released, block, stream },
+        Value::Null => Moment { at_us: start_us, what: What::Released, process, block, stream },
         bytes => {
             let at_us = start_us + event["dur"].as_f64()?;
-            Moment { at_us, what: What::Allocated { bytes: bytes.as_u64()? }, block, stream }
+            Moment { at_us, what: What::Allocated { bytes: bytes.as_u64()? }, process, block, stream }
         }
     });
     Some(())
@@ -98,10 +106,22 @@ mod tests {
     }
 
     #[test]
+    fn blocks_and_streams_of_two_processes_are_not_the_same() {
+        let of_two = |event: &str| format!("{event},\n{}", event.replace(r#""pid":1"#, r#""pid":2"#));
+        let history = read(&format!("[\n{},\n{}\n]\n", of_two(ALLOCATE), of_two(RELEASE))).finish();
+        assert_eq!((history.blocks, history.streams, history.ops.len()), (2, 2, 4));
+        assert_eq!(history.oddities, Oddities::default());
+    }
+
+    fn unreadable(line: u64) -> Oddities {
+        Oddities { unreadable: 1, unreadable_line: Some(line), ..Oddities::default() }
+    }
+
+    #[test]
     fn a_file_that_was_cut_is_read_up_to_there() {
         let history = read(&format!("[\n{ALLOCATE},\n{}", &RELEASE[..40])).finish();
         assert_eq!(history.ops, [Op::Allocate { id: 0, bytes: 400, stream: 0 }]);
-        assert_eq!(history.oddities, Oddities { unreadable: 1, alive_at_end: 1, ..Oddities::default() });
+        assert_eq!(history.oddities, Oddities { alive_at_end: 1, ..unreadable(3) });
     }
 
     #[test]

@@ -6,12 +6,13 @@ use super::lives::Lives;
 /// Empty lines and those that begin with `#` mean nothing.
 pub(super) fn read(text: &str) -> Lives {
     let mut lives = Lives::default();
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    let lines = text.lines().map(str::trim).enumerate();
+    for (at, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
         match Op::parse(line) {
             Some(Op::Allocate { id, bytes, stream }) => lives.allocate(id.into(), bytes, (stream.into(), 0)),
             Some(Op::Free { id, stream }) => lives.free(id.into(), None, (stream.into(), 0)),
             Some(Op::Use { id, stream }) => lives.note_use(id.into(), (stream.into(), 0)),
-            None => lives.oddities.unreadable += 1,
+            None => lives.oddities.note_unreadable(at),
         }
     }
     lives

@@ -29,6 +29,7 @@ fn every_kind_is_recognised_by_what_it_holds() {
     assert_eq!(summary(WORKLOAD), (Kind::Workload, [3, 3, 2], 3, Oddities::default()));
     let odd = Oddities {
         unreadable: 1,
+        unreadable_line: Some(15),
         of_no_bytes: 1,
         failed_then: 1,
         alive_at_start: 1,
