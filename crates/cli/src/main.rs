@@ -50,6 +50,7 @@ enum Command {
     #[command(after_help = "Example: freehold run --device soft -- python3 train.py --epochs 1")]
     Run(run::Arguments),
     /// Measure what the library costs beside the driver
+    #[command(after_help = "Example: freehold bench pool --quick")]
     Bench(bench::Arguments),
     /// Replay a log of allocations on the pool and on the driver
     ///
@@ -98,7 +99,7 @@ enum Command {
     #[command(after_help = "Example: freehold quota 4GiB --user 1000")]
     Quota(broker::names::QuotaArguments),
     /// Keep modules of kernels at the broker, under names
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example: freehold module put saxpy.ptx --name blas/saxpy")]
     Module(broker::modules::Command),
     /// Have a worker of the broker's run a kernel, and wait for it
     #[command(

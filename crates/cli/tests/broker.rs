@@ -139,7 +139,9 @@ fn quotas_are_said_set_and_taken_away_for_both_memories() {
          `freehold quota SIZE --host`"
     );
     assert_eq!(scene.said(&["quota", "none"]), said("64.0 MiB", "8.0 KiB"));
-    assert_eq!(scene.said(&["quota", "0", "--host"]), said("64.0 MiB", "64.0 GiB"));
+    let nothing = "error: nothing can be had with 0 bytes: say 8KiB or more, or none to take the quota away\n";
+    assert_eq!(scene.refused(&["quota", "0", "--host"]), (nothing.to_owned(), Some(2)));
+    assert_eq!(scene.said(&["quota", "none", "--host"]), said("64.0 MiB", "64.0 GiB"));
     let json = format!(
         "{{\"host_quota_bytes\":68719476736,\"host_used_bytes\":0,\"quota_bytes\":67108864,\"used_bytes\":0,\"user\":{user}}}\n"
     );

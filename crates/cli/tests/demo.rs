@@ -113,7 +113,7 @@ fn what_is_killed_leaves_no_broker_and_no_folder() {
     let mut demo = command.spawn().expect("the binary starts");
     drop(command);
     let own = folder.0.join(format!("freehold-own-{}-0", demo.id()));
-    while !own.join("broker").exists() {
+    while !own.join("worker-3-0.json").exists() {
         assert!(demo.try_wait().expect("it is a child").is_none(), "it runs");
         std::thread::yield_now();
     }
@@ -122,6 +122,18 @@ fn what_is_killed_leaves_no_broker_and_no_folder() {
     let mut said = String::new();
     ends.read_to_string(&mut said).expect("text");
     assert!(!own.exists(), "{said}");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_takes_no_figures_away() {
+    let folder = Folder::new("unwritten");
+    fs::create_dir_all(folder.0.join("out/memory.svg/in-the-way")).unwrap();
+    let output = folder.demo(&[&SMALL[..], &["--workers", "1", "--no-kill"]].concat());
+    let figures: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!((&figures["same"], output.status.code()), (&Value::from(true), Some(1)));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.ends_with("name another folder with --out\n") && said.lines().count() == 1, "{said}");
+    assert_eq!(folder.read("field.png")[..8], *b"\x89PNG\r\n\x1a\n");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use freehold::Error;
+use freehold::{DeviceVec, Error};
 use serde_json::Value;
 
 use recorded::{device, work};
@@ -74,6 +74,31 @@ fn every_event_of_a_block_has_its_number_and_its_stream() {
     let released = slices("release 400 bytes");
     assert_eq!((&released[0]["block"], &released[0]["stream"]), (&Value::from(1), home), "{text}");
     assert_eq!((&released[1]["block"], &released[1]["stream"]), (&Value::from(2), &copy["stream"]), "{text}");
+}
+
+#[test]
+fn a_vector_is_seen_to_grow_and_shrink() {
+    let (device, file) = (device(), file("vector"));
+    let recording = device.record(Some(&file)).unwrap();
+    let stream = device.stream().unwrap();
+    let mut vector = DeviceVec::<u8>::with_room(&stream, 64 << 20).unwrap();
+    vector.resize(&stream, 3 << 20, 1).unwrap();
+    vector.resize(&stream, 9 << 20, 1).unwrap();
+    vector.truncate(1);
+    vector.shrink_to_fit().unwrap();
+    recording.finish().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let events: Vec<Value> = serde_json::from_str(&text).unwrap();
+    let sizes = |verb: &'static str| {
+        let is_so = move |event: &&Value| event["ph"] == "X" && event["name"].as_str().unwrap().starts_with(verb);
+        let told = |event: &Value| ["had bytes", "has bytes"].map(|key| event["args"][key].as_u64().unwrap());
+        events.iter().filter(is_so).map(told).collect::<Vec<_>>()
+    };
+    let grown = sizes("grow vector at 0x");
+    assert!(grown.len() == 2 && grown[0][0] == 0 && grown[0][1] == grown[1][0] && grown[1][1] >= 9 << 20, "{text}");
+    let shrunk = sizes("shrink vector at 0x");
+    assert!(shrunk.len() == 1 && shrunk[0][0] == grown[1][1] && shrunk[0][1] < 9 << 20, "{text}");
 }
 
 #[test]

@@ -36,6 +36,11 @@ impl At {
         self.socket.clone().unwrap_or_else(place::socket)
     }
 
+    /// Whether the command says where, which the next one has to say again.
+    fn is_named(&self) -> bool {
+        self.socket.is_some()
+    }
+
     fn connect(&self) -> Result<Link, LinkError> {
         Link::connect_within(&self.path(), ANSWER)
     }

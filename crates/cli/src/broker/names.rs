@@ -244,7 +244,7 @@ pub(crate) fn quota(arguments: &QuotaArguments) -> ExitCode {
 /// A size, or that there is to be none.
 fn change(text: &str) -> Result<Change, String> {
     match text {
-        "none" | "0" => Ok(Change::Clear),
+        "none" => Ok(Change::Clear),
         _ => bytes::parse(text).map(|bytes| Change::Set { bytes }),
     }
 }

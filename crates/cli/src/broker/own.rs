@@ -1,6 +1,7 @@
 //! A broker that a command starts for itself, in a folder of its own; both go with it, also where it is killed.
 
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,10 +24,12 @@ impl Own {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(format!("{}{number}", prefix(process)));
-        std::fs::create_dir_all(&folder)?;
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["serve", "--memory", memory, "--socket"]).arg(folder.join("broker")).stdout(Stdio::piped());
-        command.args(["--own-of", &process.to_string()]);
+        // It ends when this process has, in its own way: a terminal's Ctrl-C is not for it.
+        command.args(["--own-of", &process.to_string()]).process_group(0);
         if let Some(device) = device {
             command.args(["--device", device]);
         }
@@ -71,9 +74,10 @@ fn prefix(process: u32) -> String {
     format!("freehold-own-{process}-")
 }
 
-/// In the broker: has it stopped when the process that it is for has ended, and fails where that has happened already.
-pub(super) fn go_with(process: u32) -> io::Result<()> {
-    set_parent_process_death_signal(Some(Signal::TERM))?;
+/// In what was started: has it ended by a signal when the process that it is for has ended, and fails where that has happened
+/// already.
+pub(crate) fn go_with(process: u32, signal: Signal) -> io::Result<()> {
+    set_parent_process_death_signal(Some(signal))?;
     match getppid().is_some_and(|parent| parent.as_raw_nonzero().get().unsigned_abs() == process) {
         true => Ok(()),
         false => Err(io::Error::other("whom it was started for is gone")),

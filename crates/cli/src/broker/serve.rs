@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use freehold_broker::{Config, Probed, Terms, keeper, place};
+use rustix::process::Signal;
 
 use super::elsewhere::Elsewhere;
 use super::gate::ListenArguments;
@@ -76,7 +77,7 @@ fn seconds(text: &str) -> Result<u64, String> {
 
 fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Failed(error.to_string());
-    arguments.own_of.map_or(Ok(()), own::go_with).map_err(failed)?;
+    arguments.own_of.map_or(Ok(()), |process| own::go_with(process, Signal::TERM)).map_err(failed)?;
     let program = std::env::current_exe().map_err(failed)?;
     let mut config = Config {
         program,
@@ -121,8 +122,10 @@ fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
                 eprintln!("error: clients elsewhere are not served: {error}");
             }
         }
+        let at = if arguments.at.is_named() { format!(" --socket {socket}") } else { String::new() };
         // Who does not listen is served all the same.
-        let _ = writeln!(std::io::stdout(), "{said}stop it with Ctrl-C or `freehold stop`; what it holds is gone then");
+        let _ =
+            writeln!(std::io::stdout(), "{said}stop it with Ctrl-C or `freehold stop{at}`; what it holds is gone then");
     };
     let mut is_told = false;
     let outcome = keeper::run(&config, None, || {

@@ -7,7 +7,7 @@ mod trace;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -22,10 +22,11 @@ use freehold_mesh::worker::Task;
 use freehold_mesh::{anywhere, digest};
 use freehold_remote::{Remote, Token};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::process::Signal;
 
 use self::figures::{Figures, Files};
 use crate::broker::elsewhere::Elsewhere;
-use crate::broker::own::Own;
+use crate::broker::own::{Own, go_with};
 use crate::broker::{Failure, end, say};
 use crate::mpi;
 
@@ -41,7 +42,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.workers, allow_negative_numbers = true, value_parser = whole)]
     workers: u32,
     /// The heat at the beginning, where hot discs move, and who is killed
-    #[arg(long, value_name = "NUMBER", default_value_t = Plan::DEMO.seed)]
+    #[arg(long, value_name = "NUMBER", default_value_t = Plan::DEMO.seed, allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
     /// The folder for field.png, memory.svg and trace.json
     #[arg(long, value_name = "FOLDER", default_value = "freehold-demo")]
@@ -67,6 +68,8 @@ pub(crate) struct Arguments {
 /// What a worker has to know.
 #[derive(clap::Args)]
 pub(crate) struct WorkerArguments {
+    /// The demo's process, with which it ends
+    parent: u32,
     task: String,
 }
 
@@ -83,6 +86,9 @@ pub(crate) fn worker(arguments: &WorkerArguments) -> ExitCode {
         eprintln!("error: the demo starts its workers itself: say `freehold demo`");
         return ExitCode::from(2);
     };
+    if let Err(error) = go_with(arguments.parent, Signal::KILL) {
+        return end(Err(failed(error)));
+    }
     end(task.run(io::stdin().as_fd(), io::stdout()).map_err(failed))
 }
 
@@ -92,6 +98,10 @@ fn cells(text: &str) -> Result<u32, String> {
 
 fn whole(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("say a whole number from 1 to {}", u32::MAX))
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("say a whole number from 0 to {}", u64::MAX))
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {
@@ -132,17 +142,23 @@ fn demo(arguments: &Arguments, place: &Elsewhere) -> Result<(), Failure> {
         Failure::Wrong(format!("--out {folder}: {error}: name a folder that can be written to"))
     })?;
     let device = Device::new(api, device)?;
-    let figures = if arguments.remote { elsewhere(arguments, place, &device)? } else { here(arguments, &device)? };
+    let (figures, files) =
+        if arguments.remote { elsewhere(arguments, place, &device)? } else { here(arguments, &device)? };
     if arguments.json {
         say(serde_json::to_string(&figures).expect("figures are numbers and text"))?;
     } else {
         say(figures.text().trim_end())?;
     }
+    // Last: a full disk takes no figures away.
+    files.iter().try_for_each(|(path, bytes)| write(path, bytes))?;
     if figures.same { Ok(()) } else { Err(failed("the field differs from that of an undisturbed process")) }
 }
 
+/// Files to be, and what they are to hold.
+type Unwritten = Vec<(PathBuf, Vec<u8>)>;
+
 /// In several processes of this machine.
-fn here(arguments: &Arguments, device: &Device) -> Result<Figures, Failure> {
+fn here(arguments: &Arguments, device: &Device) -> Result<(Figures, Unwritten), Failure> {
     let plan = arguments.plan();
     // Two generations, each of whole pages.
     let memory_bytes = 2 * (4 * plan.cells() as u64).next_multiple_of(2 << 20) + (4 << 20);
@@ -153,7 +169,7 @@ fn here(arguments: &Arguments, device: &Device) -> Result<Figures, Failure> {
     let run = Run { plan: &plan, device, device_name, socket: &socket, name: "mesh", kills, traces };
     let command = |task: &Task| {
         let mut command = Command::new(&program);
-        command.arg("demo-worker").arg(task.word());
+        command.arg("demo-worker").arg(std::process::id().to_string()).arg(task.word());
         command
     };
     let bar = bar(u64::from(plan.epochs()) * u64::from(plan.workers), "workers compute");
@@ -163,18 +179,17 @@ fn here(arguments: &Arguments, device: &Device) -> Result<Figures, Failure> {
     drop(own);
     let same = same(device, &plan, &outcome.field)?;
     let files = Files::within(&arguments.out);
-    write(&files.field, &picture::png(&plan, &outcome.field, &outcome.refined).map_err(failed)?)?;
-    if let Some(path) = &files.memory {
-        write(path, timeline::svg(&plan, &outcome).map_err(failed)?.as_bytes())?;
-    }
-    if let Some(path) = &files.trace {
-        write(path, merged.text.as_bytes())?;
-    }
-    Figures::of(&device.name()?, &plan, &outcome, &merged, same, files).ok_or_else(|| failed("no worker told anything"))
+    let mut unwritten =
+        vec![(files.field.clone(), picture::png(&plan, &outcome.field, &outcome.refined).map_err(failed)?)];
+    let memory = timeline::svg(&plan, &outcome).map_err(failed)?.into_bytes();
+    unwritten.extend(files.memory.clone().map(|path| (path, memory)));
+    unwritten.extend(files.trace.clone().map(|path| (path, merged.text.clone().into_bytes())));
+    let figures = Figures::of(&device.name()?, &plan, &outcome, &merged, same, files);
+    Ok((figures.ok_or_else(|| failed("no worker told anything"))?, unwritten))
 }
 
 /// Through a gate: the kernels run there, and the field comes back.
-fn elsewhere(arguments: &Arguments, place: &Elsewhere, device: &Device) -> Result<Figures, Failure> {
+fn elsewhere(arguments: &Arguments, place: &Elsewhere, device: &Device) -> Result<(Figures, Unwritten), Failure> {
     let plan = arguments.plan();
     let (_own, remote) = match place.connect()? {
         Some(remote) => (None, remote),
@@ -190,8 +205,9 @@ fn elsewhere(arguments: &Arguments, place: &Elsewhere, device: &Device) -> Resul
     bar.finish_and_clear();
     let same = same(device, &plan, &field)?;
     let path = arguments.out.join("field.png");
-    write(&path, &picture::png(&plan, &field, &[]).map_err(failed)?)?;
-    Ok(Figures::elsewhere(format!("{}, through a gate", device.name()?), &plan, &field, same, took_ns, path))
+    let unwritten = vec![(path.clone(), picture::png(&plan, &field, &[]).map_err(failed)?)];
+    let name = format!("{}, through a gate", device.name()?);
+    Ok((Figures::elsewhere(name, &plan, &field, same, took_ns, path), unwritten))
 }
 
 /// A broker and a gate of this command's own, which nobody else has the token of.
@@ -219,7 +235,13 @@ fn same(device: &Device, plan: &Plan, field: &[f32]) -> Result<bool, Failure> {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    fs::write(path, bytes).map_err(|error| Failure::Wrong(format!("{}: {error}", path.display())))
+    let failed = |error| failed(format_args!("{}: {error}: name another folder with --out", path.display()));
+    let mut file = fs::File::create(path).map_err(failed)?;
+    file.write_all(bytes).map_err(|error| {
+        // Half a file is none; one that stays is seen to be cut.
+        let _ = fs::remove_file(path);
+        failed(error)
+    })
 }
 
 /// For whoever looks on: on standard error where that is a terminal, and nothing elsewhere.

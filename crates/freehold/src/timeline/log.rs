@@ -171,6 +171,18 @@ impl Log {
         self.end_life(id);
     }
 
+    /// From so many bytes to so many.
+    pub(super) fn resized(&mut self, base: u64, bytes: [u64; 2], asked: Duration, effect: Duration, totals: Totals) {
+        let [had_bytes, bytes] = bytes;
+        let verb = if bytes > had_bytes { "grow" } else { "shrink" };
+        tracing::debug!(target: "freehold::timeline", what = verb, base = format_args!("{base:#x}"), had_bytes, bytes,
+            asked_us = us(asked), effect_us = us(effect));
+        let row = self.thread_row();
+        let arguments = [("had bytes", json!(had_bytes)), ("has bytes", json!(bytes))];
+        self.write(|file| file.slice(row, &format!("{verb} vector at {base:#x}"), asked, effect, &arguments));
+        self.count(effect, totals);
+    }
+
     pub(super) fn of_module(&mut self, what: &'static str, module: u64, asked: Duration, effect: Duration) {
         tracing::debug!(target: "freehold::timeline", what, module = format_args!("{module:#x}"), asked_us = us(asked),
             effect_us = us(effect));

@@ -150,6 +150,19 @@ impl Timeline {
         self.with(|log| log.released(base, at, asked, effect, totals));
     }
 
+    /// A vector that keeps its address and has more memory there now, or less.
+    pub(crate) fn resized(
+        &self,
+        base: u64,
+        had_bytes: u64,
+        bytes: u64,
+        asked: Duration,
+        effect: Duration,
+        totals: Totals,
+    ) {
+        self.with(|log| log.resized(base, [had_bytes, bytes], asked, effect, totals));
+    }
+
     /// A module that was loaded or unloaded.
     pub(crate) fn of_module(&self, what: &'static str, module: u64, asked: Duration, effect: Duration) {
         self.with(|log| log.of_module(what, module, asked, effect));

@@ -3,6 +3,7 @@
 
 use std::panic::Location;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::context::Context;
 use crate::core::Core;
@@ -84,6 +85,7 @@ impl Mapped {
             return Ok(());
         }
         let core = self.context.inner.core.clone();
+        let asked = core.timeline.is_on().then(|| core.now());
         let (mut chunks, marks) = self.leaving.take_back();
         let had_bytes = self.mapped_bytes + length(&chunks);
         let mut outcome = Ok(());
@@ -100,9 +102,18 @@ impl Mapped {
             }
             return outcome;
         }
-        self.mapped_bytes += length(&chunks);
+        let mapped_bytes = self.mapped_bytes + length(&chunks);
+        self.has(&core, mapped_bytes, asked);
         self.chunks.append(&mut chunks);
         Ok(())
+    }
+
+    /// Notes how much is mapped from now on; `asked` is there when it is recorded.
+    fn has(&mut self, core: &Core, mapped_bytes: u64, asked: Option<Duration>) {
+        let had_bytes = std::mem::replace(&mut self.mapped_bytes, mapped_bytes);
+        if let Some(asked) = asked {
+            core.timeline.resized(self.base, had_bytes, mapped_bytes, asked, core.now(), core.totals());
+        }
     }
 
     /// Maps memory behind `had_bytes`.
@@ -167,6 +178,7 @@ impl Mapped {
         if kept == self.chunks.len() {
             return Ok(());
         }
+        let asked = core.timeline.is_on().then(|| core.now());
         let marks = self.pending(&core);
         core.mark(&marks)?;
         if kept > 0 {
@@ -175,7 +187,7 @@ impl Mapped {
             self.forget(&core);
         }
         let chunks = self.chunks.split_off(kept);
-        self.mapped_bytes -= length(&chunks);
+        self.has(&core, self.mapped_bytes - length(&chunks), asked);
         self.leaving.leave(&core, chunks, &marks);
         self.leaving.go(&core);
         Ok(())
