@@ -38,9 +38,8 @@ impl Strip {
     /// Rows of tiles, none of which is refined.
     pub fn new(device: &Device, stream: &Stream, plan: &Plan, rows: Range<u32>) -> freehold::Result<Self> {
         let module = device.module(&Image::ptx(KERNELS)?)?;
-        let kernel = |name| module.kernel(name);
         let names = ["begin", "flag", "coarse", "prolong", "refined", "average"];
-        let [begin, flag, coarse, prolong, refined, average] = names.map(kernel);
+        let [begin, flag, coarse, prolong, refined, average] = names.map(|name| module.kernel(name));
         let kernels = [begin?, flag?, coarse?, prolong?, refined?, average?];
         let (tiles, fine) = (stream.alloc(1)?, DeviceVec::new(stream)?);
         let mut strip = Self { plan: *plan, rows, kernels, tiles, refined: 0, fine, copied_bytes: 0 };
@@ -78,8 +77,7 @@ impl Strip {
         (from, in_row): (&View<'_, f32>, u32),
         flags: impl Argument,
     ) -> freehold::Result<()> {
-        let [_, flag, ..] = &self.kernels;
-        let frame = Value(self.plan.frame(epoch, in_row, 0));
+        let ([_, flag, ..], frame) = (&self.kernels, Value(self.plan.frame(epoch, in_row, 0)));
         stream.launch(flag, Grid::line(self.count(), FINE_THREADS), (flags, from, self.first(), frame))
     }
 
@@ -93,9 +91,11 @@ impl Strip {
         // The list before may be read still: its memory is used again when it was.
         self.tiles = stream.upload(&list)?;
         self.copied_bytes += (list.len() * 4) as u64;
-        let (cells, had) = (2 * self.refined * PATCH, self.fine.len());
-        self.fine.reserve(stream, cells.saturating_sub(had))?;
-        self.fine.resize(stream, cells, 0)?;
+        let cells = 2 * self.refined * PATCH;
+        self.fine.truncate(cells);
+        let more = cells - self.fine.len();
+        self.fine.reserve(stream, more)?;
+        self.fine.extend_unset(stream, more)?; // an epoch writes cells before it reads them
         self.fine.shrink_to_fit()
     }
 

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 /// Threads of a file have numbers that no other thread of it has.
 const THREADS_OF_ONE: u64 = 1 << 24;
 
-/// What belongs to refinement: the look, the lists of tiles, and the cells that are new.
-const REFINES: [&str; 3] = ["flag", "upload", "fill"];
+/// What belongs to refinement: the look, and the lists of tiles.
+const REFINES: [&str; 2] = ["flag", "upload"];
 
 /// What takes no time of the device's: words that streams write and await.
 const WAITS: [&str; 2] = ["wait for word", "write word"];

@@ -205,6 +205,26 @@ impl<T: Plain> DeviceVec<T> {
         self.extend(stream, from.len(), Location::caller(), |tail| stream.copy(from, tail))
     }
 
+    /// Appends `more` elements that hold what lies there, as those of [`Stream::alloc`] do: for a kernel to write.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let stream = device.stream()?;
+    /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
+    /// x.extend_from_host(&stream, &[1])?;
+    /// x.extend_unset(&stream, 2)?;
+    /// stream.write(&mut x.view_mut(1..)?, &[2, 3])?;
+    /// assert_eq!(x.download(&stream)?, [1, 2, 3]);
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`reserve`](Self::reserve).
+    #[track_caller]
+    pub fn extend_unset(&mut self, stream: &Stream, more: usize) -> Result<()> {
+        self.extend(stream, more, Location::caller(), |_| Ok(()))
+    }
+
     /// Has `len` elements from now on. Every byte of those that are new is `byte`.
     ///
     /// ```
