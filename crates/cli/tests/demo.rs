@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use common::binary;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
 /// A folder of this test's own, which goes with it.
@@ -27,8 +28,15 @@ impl Folder {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(binary());
-        command.arg("demo").args(words).arg("--out").arg(self.0.join("out"));
+        // As where each user has a group of its own, which may write.
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "umask 002 && exec \"$0\" \"$@\""])
+            .arg(binary())
+            .arg("demo")
+            .args(words)
+            .arg("--out")
+            .arg(self.0.join("out"));
         command.env("FREEHOLD_DEVICE", "soft").env("FREEHOLD_SOFT_MACHINE", self.0.file_name().expect("it has a name"));
         command.stdin(Stdio::null());
         command
@@ -119,9 +127,17 @@ fn what_is_killed_leaves_no_broker_and_no_folder() {
     }
     demo.kill().expect("it can be killed");
     demo.wait().expect("it is a child");
-    let mut said = String::new();
-    ends.read_to_string(&mut said).expect("text");
-    assert!(!own.exists(), "{said}");
+    let (mut said, mut piece) = (Vec::new(), [0; 4096]);
+    let long = Timespec { tv_sec: 60, tv_nsec: 0 };
+    loop {
+        let heard = poll(&mut [PollFd::new(&ends, PollFlags::IN)], Some(&long)).expect("a pipe can be waited for");
+        assert_eq!(heard, 1, "something that it started is there still");
+        match ends.read(&mut piece).expect("it is a pipe") {
+            0 => break,
+            bytes => said.extend_from_slice(&piece[..bytes]),
+        }
+    }
+    assert!(!own.exists(), "{}", String::from_utf8_lossy(&said));
 }
 
 #[test]
@@ -134,6 +150,12 @@ fn a_file_that_cannot_be_written_takes_no_figures_away() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.ends_with("name another folder with --out\n") && said.lines().count() == 1, "{said}");
     assert_eq!(folder.read("field.png")[..8], *b"\x89PNG\r\n\x1a\n");
+    assert!(!folder.read("trace.json").is_empty());
+    let mut command = folder.command(&[&SMALL[..], &["--workers", "1", "--no-kill"]].concat());
+    fs::remove_dir_all(folder.0.join("out")).unwrap();
+    let full = fs::File::options().write(true).open("/dev/full").expect("there is always one");
+    assert_eq!(command.stdout(full).status().expect("the binary starts").code(), Some(1));
+    assert!(!folder.read("memory.svg").is_empty());
 }
 
 #[test]

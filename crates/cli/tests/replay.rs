@@ -200,6 +200,9 @@ fn a_picture_that_cannot_be_written_is_named() {
         "error: /nonexistent/picture.svg: the picture cannot be written: No such file or directory (os error 2)\n";
     assert_eq!(text(&output.stderr), said);
     assert_eq!(output.status.code(), Some(2));
+    // What has no length is written to as it is.
+    let output = replay(&[log.path(), "--device", "soft", "--svg", "/dev/null"]);
+    assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)));
 }
 
 #[test]

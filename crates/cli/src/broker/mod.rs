@@ -36,9 +36,9 @@ impl At {
         self.socket.clone().unwrap_or_else(place::socket)
     }
 
-    /// Whether the command says where, which the next one has to say again.
-    fn is_named(&self) -> bool {
-        self.socket.is_some()
+    /// What another command has to say to find the same broker.
+    fn words(&self) -> String {
+        self.socket.as_ref().map_or(String::new(), |path| format!(" --socket {}", path.display()))
     }
 
     fn connect(&self) -> Result<Link, LinkError> {

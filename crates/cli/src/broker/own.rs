@@ -1,6 +1,7 @@
 //! A broker that a command starts for itself, in a folder of its own; both go with it, also where it is killed.
 
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,7 +25,10 @@ impl Own {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(format!("{}{number}", prefix(process)));
-        std::fs::create_dir_all(&folder)
+        // Nobody else's, and nobody else writes to it.
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&folder)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["serve", "--memory", memory, "--socket"]).arg(folder.join("broker")).stdout(Stdio::piped());
@@ -62,7 +66,8 @@ impl Own {
 impl Drop for Own {
     fn drop(&mut self) {
         let keeper = Pid::from_child(&self.serve);
-        // The keeper ends its broker. Where it is gone, so is that; and a folder that stays is the system's to clear.
+        // The keeper ends its broker; one that was killed has another by now, which nobody here knows. A folder that stays is
+        // the system's to clear.
         let _ = rustix::process::kill_process(keeper, Signal::TERM);
         let _ = self.serve.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
@@ -89,7 +94,7 @@ pub(super) fn leave(process: u32, socket: &Path) {
     let of_it =
         |folder: &&Path| folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix(process)));
     if let Some(folder) = socket.parent().filter(of_it) {
-        // That process may be faster.
+        // What stays is the system's to clear.
         let _ = std::fs::remove_dir_all(folder);
     }
 }

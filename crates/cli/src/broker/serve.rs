@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
+use freehold_broker::signals::Signals;
 use freehold_broker::{Config, Probed, Terms, keeper, place};
 use rustix::process::Signal;
 
@@ -58,7 +59,11 @@ pub(crate) struct PartArguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, elsewhere: &Elsewhere) -> ExitCode {
-    super::end(serve(arguments, elsewhere))
+    let outcome = serve(arguments, elsewhere);
+    if let Some(process) = arguments.own_of {
+        own::leave(process, &arguments.at.path());
+    }
+    super::end(outcome)
 }
 
 fn group(text: &str) -> Result<u32, String> {
@@ -77,7 +82,11 @@ fn seconds(text: &str) -> Result<u64, String> {
 
 fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Failed(error.to_string());
-    arguments.own_of.map_or(Ok(()), |process| own::go_with(process, Signal::TERM)).map_err(failed)?;
+    if let Some(process) = arguments.own_of {
+        // A signal that comes before the keeper waits for it.
+        Signals::block().map_err(failed)?;
+        own::go_with(process, Signal::TERM).map_err(failed)?;
+    }
     let program = std::env::current_exe().map_err(failed)?;
     let mut config = Config {
         program,
@@ -122,7 +131,7 @@ fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
                 eprintln!("error: clients elsewhere are not served: {error}");
             }
         }
-        let at = if arguments.at.is_named() { format!(" --socket {socket}") } else { String::new() };
+        let at = arguments.at.words();
         // Who does not listen is served all the same.
         let _ =
             writeln!(std::io::stdout(), "{said}stop it with Ctrl-C or `freehold stop{at}`; what it holds is gone then");
@@ -133,12 +142,10 @@ fn serve(arguments: &Arguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
             is_ready();
         }
     });
-    if let Some(process) = arguments.own_of {
-        own::leave(process, &config.socket);
-    }
     outcome.map_err(|error| match error.kind() {
         ErrorKind::AddrInUse => {
-            Failure::Wrong(format!("{error}: use it, stop it with `freehold stop`, or name another with --socket"))
+            let at = arguments.at.words();
+            Failure::Wrong(format!("{error}: use it, stop it with `freehold stop{at}`, or name another with --socket"))
         }
         ErrorKind::AlreadyExists => Failure::Wrong(error.to_string()),
         _ => Failure::Failed(error.to_string()),

@@ -144,14 +144,17 @@ fn demo(arguments: &Arguments, place: &Elsewhere) -> Result<(), Failure> {
     let device = Device::new(api, device)?;
     let (figures, files) =
         if arguments.remote { elsewhere(arguments, place, &device)? } else { here(arguments, &device)? };
-    if arguments.json {
-        say(serde_json::to_string(&figures).expect("figures are numbers and text"))?;
+    let said = if arguments.json {
+        say(serde_json::to_string(&figures).expect("figures are numbers and text"))
     } else {
-        say(figures.text().trim_end())?;
+        say(figures.text().trim_end())
+    };
+    // What cannot be written takes nothing else away.
+    let written: Vec<_> = files.iter().map(|(path, bytes)| write(path, bytes)).collect();
+    if !figures.same {
+        return Err(failed("the field differs from that of an undisturbed process"));
     }
-    // Last: a full disk takes no figures away.
-    files.iter().try_for_each(|(path, bytes)| write(path, bytes))?;
-    if figures.same { Ok(()) } else { Err(failed("the field differs from that of an undisturbed process")) }
+    said.and(written.into_iter().collect())
 }
 
 /// Files to be, and what they are to hold.
@@ -239,7 +242,9 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let mut file = fs::File::create(path).map_err(failed)?;
     file.write_all(bytes).map_err(|error| {
         // Half a file is none; one that stays is seen to be cut.
-        let _ = fs::remove_file(path);
+        if file.metadata().is_ok_and(|found| found.is_file()) {
+            let _ = fs::remove_file(path);
+        }
         failed(error)
     })
 }

@@ -95,21 +95,50 @@ fn replay(arguments: &Arguments) -> Result<()> {
         unsafe { std::env::set_var(open::VARIABLE, wish) };
     }
     let opened = open::open(arguments.device.as_deref())?;
-    let unwritten = |path: &PathBuf, error| ReplayError::Picture { path: path.clone(), error };
-    // Whoever names a place where none can be hears of it before all is played. What is there stays until then.
-    let picture = arguments.svg.as_ref().map(|path| {
-        let file = fs::File::options().create(true).append(true).open(path);
-        file.map(|file| (path, file)).map_err(|error| unwritten(path, error))
-    });
-    let picture = picture.transpose()?;
+    let picture = arguments.svg.as_deref().map(Unwritten::open).transpose()?;
     let allocators = played(&opened, &log, arguments.passes)?;
     let report = report(path, &log, &opened, arguments.passes, allocators)?;
-    if let Some((path, mut file)) = picture {
-        let drawn = picture::svg(&report).expect("a picture in memory can be drawn");
-        let written = file.set_len(0).and_then(|()| file.write_all(drawn.as_bytes()));
-        written.map_err(|error| unwritten(path, error))?;
+    if let Some(mut picture) = picture {
+        picture.write(&picture::svg(&report).expect("a picture in memory can be drawn"))?;
     }
     print(&if arguments.json { report.json() } else { report.table(Look::of_stdout()) })
+}
+
+/// The file of a picture to be: whoever names a place where none can be hears of it before all is played. What is there stays
+/// until then.
+struct Unwritten<'a> {
+    path: &'a Path,
+    file: fs::File,
+    /// It was made for this, and goes again if nothing comes of it.
+    is_empty: bool,
+}
+
+impl<'a> Unwritten<'a> {
+    fn open(path: &'a Path) -> Result<Self> {
+        let is_empty = !path.exists();
+        let file = fs::File::options().create(true).append(true).open(path);
+        let file = file.map_err(|error| ReplayError::Picture { path: path.to_owned(), error })?;
+        Ok(Self { path, file, is_empty })
+    }
+
+    fn write(&mut self, text: &str) -> Result<()> {
+        // A pipe or a device has no length.
+        let is_file = self.file.metadata().is_ok_and(|found| found.is_file());
+        let emptied = if is_file { self.file.set_len(0) } else { Ok(()) };
+        let written = emptied.and_then(|()| self.file.write_all(text.as_bytes()));
+        written.map_err(|error| ReplayError::Picture { path: self.path.to_owned(), error })?;
+        self.is_empty = false;
+        Ok(())
+    }
+}
+
+impl Drop for Unwritten<'_> {
+    fn drop(&mut self) {
+        if self.is_empty {
+            // One that stays is empty, and says that nothing was drawn.
+            let _ = fs::remove_file(self.path);
+        }
+    }
 }
 
 fn report(path: &Path, log: &Log, opened: &Opened, passes: u32, allocators: Vec<Played>) -> Result<Report> {

@@ -103,8 +103,8 @@ impl Mapped {
             return outcome;
         }
         let mapped_bytes = self.mapped_bytes + length(&chunks);
-        self.has(&core, mapped_bytes, asked);
         self.chunks.append(&mut chunks);
+        self.has(&core, mapped_bytes, asked);
         Ok(())
     }
 
@@ -187,9 +187,10 @@ impl Mapped {
             self.forget(&core);
         }
         let chunks = self.chunks.split_off(kept);
-        self.has(&core, self.mapped_bytes - length(&chunks), asked);
+        let mapped_bytes = self.mapped_bytes - length(&chunks);
         self.leaving.leave(&core, chunks, &marks);
         self.leaving.go(&core);
+        self.has(&core, mapped_bytes, asked);
         Ok(())
     }
 
@@ -215,10 +216,12 @@ impl Drop for Mapped {
         if core.is_child() {
             return;
         }
+        let asked = core.timeline.is_on().then(|| core.now()).filter(|_| self.mapped_bytes > 0);
         let marks = self.pending(&core);
         let addresses = Some(Addresses { base: self.base, bytes: self.room_bytes });
         let chunks = std::mem::take(&mut self.chunks);
         self.leaving.end(&core, Ground { chunks, addresses, block: self.block, ..Ground::default() }, &marks);
+        self.has(&core, 0, asked);
     }
 }
 
