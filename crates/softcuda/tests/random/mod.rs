@@ -31,6 +31,9 @@ const MEMORY: &str = "1GiB";
 const DESCRIPTORS_MAX: usize = 400;
 const MAPPINGS_MAX: usize = 1000;
 
+/// How often as many calls are made again where some were never seen to succeed.
+const MORE_MAX: u64 = 3;
+
 /// From so many calls on, nearly every function has succeeded.
 const ENOUGH: usize = 500_000;
 
@@ -149,15 +152,25 @@ impl Run {
                 });
             }
         });
+        let never = || -> Vec<_> {
+            let useful = &known.lock().unwrap().useful;
+            let never = |function: &&Function| !useful.contains(function) && !FUTILE.contains(function);
+            Function::ALL.iter().filter(never).collect()
+        };
+        let is_enough = || self.calls < ENOUGH || never().len() <= 2;
+        // Chance passes a call over that needs others before it: then more are made.
+        for more in (1..=MORE_MAX).take_while(|_| !is_enough()) {
+            own.enter();
+            let mut wild = Wild::new(Random(seed.wrapping_add(more)), own.api, (zero, own.handle), &known, &partner);
+            call_wildly(&own, &mut wild, self.calls, || {});
+        }
         own.enter();
         if context::synchronize(&own.api).is_err_and(|error| error.code == CUerror::ILLEGAL_ADDRESS) {
             child::say("ended by a fault");
             return std::mem::forget(own);
         }
-        let useful = known.into_inner().unwrap().useful;
-        let never = |function: &&Function| !useful.contains(function) && !FUTILE.contains(function);
-        let never: Vec<_> = Function::ALL.iter().filter(never).collect();
-        assert!(self.calls < ENOUGH || never.len() <= 2, "calls that never succeed prove little: {never:?}");
+        let never = never();
+        assert!(is_enough(), "calls that never succeed prove little: {never:?}");
         let descriptors = fs::read_dir("/proc/self/fd").unwrap().count();
         let mappings = fs::read_to_string("/proc/self/maps").unwrap().lines().count();
         child::say(&format!("{descriptors} descriptors, {mappings} mappings, without success {never:?}"));
