@@ -193,6 +193,10 @@ const TESTS: &[Test] = &[
         calls::each_kernel_of_a_burst_may_run_for_as_long_as_one_may,
     ),
     ("every_bad_call_is_refused_in_a_sentence", calls::every_bad_call_is_refused_in_a_sentence),
+    (
+        "who_waits_for_a_refused_call_never_sees_it_done_before_it_is_told",
+        calls::who_waits_for_a_refused_call_never_sees_it_done_before_it_is_told,
+    ),
     ("every_bad_module_is_refused_in_a_sentence", calls::every_bad_module_is_refused_in_a_sentence),
     (
         "a_kernel_that_goes_wrong_takes_down_its_worker_alone",

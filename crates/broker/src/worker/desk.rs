@@ -187,17 +187,15 @@ impl Desk {
             return Err(code);
         }
         self.line.lane(stream).begin(number, carried.as_ref().ok().and_then(Option::clone));
+        // Before any word is written behind it: who sees that word, and was told nothing, takes the call for one that went well.
+        if let Err((trouble, text)) = carried {
+            self.line.tell(&Told { stream, number, last: number, trouble }, &text);
+        }
         // The first of many has a word of its own: if it fails, it is known to be the one.
         if head.task == Task::Load || was_idle {
             self.mark(stream)?;
         }
-        match carried {
-            Ok(_) => Ok(()),
-            Err((trouble, text)) => {
-                self.line.tell(&Told { stream, number, last: number, trouble }, &text);
-                Ok(())
-            }
-        }
+        Ok(())
     }
 
     /// Puts a kernel into its stream: its name.

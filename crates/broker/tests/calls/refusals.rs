@@ -2,7 +2,7 @@
 
 use freehold::Grid;
 use freehold_broker::wire::{Id, Point};
-use freehold_broker::{Argument, Blame, Call, CallError, Caller, Carried, Launch, Module};
+use freehold_broker::{Argument, Blame, Call, CallError, Caller, Carried, Launch, Module, Patience};
 
 use super::TEXT;
 use crate::stage::Stage;
@@ -94,6 +94,16 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(stage: &Stage) {
     // Whoever was refused is served.
     let good = [y, x, 2.0_f32.into(), 1_u32.into()];
     caller.call(&Launch::new(&saxpy, grid, &good)).unwrap().wait().unwrap();
+}
+
+pub(crate) fn who_waits_for_a_refused_call_never_sees_it_done_before_it_is_told(stage: &Stage) {
+    let (caller, module) = setting(stage);
+    caller.set_patience(Patience::Spin);
+    let empty = module.kernel("empty").unwrap();
+    let grid = Grid::line(1, 1).with_shared(1 << 20);
+    for _ in 0..2000 {
+        said(caller.call(&Launch::new(&empty, grid, &[])));
+    }
 }
 
 pub(crate) fn every_bad_module_is_refused_in_a_sentence(stage: &Stage) {
