@@ -167,7 +167,7 @@ fn bad_input_is_one_sentence_that_says_what_to_say() {
     };
     let sentence = "error: a size of 100 cells: say a multiple of 32 from 32 to 16384, as in --size 256\n";
     assert_eq!(said(&["--size", "100"]), (sentence.to_owned(), Some(2)));
-    let sentence = "error: 4 workers for 2 rows of tiles: say from 1 to 2, or a larger --size\n";
+    let sentence = "error: 4 workers for 2 rows of tiles: say from 1 to 2, one for each row up to 64\n";
     assert_eq!(said(&["--size", "64"]), (sentence.to_owned(), Some(2)));
     let sentence = "error: no steps are nothing to see: say --steps 1 or more\n";
     assert_eq!(said(&["--steps", "0"]), (sentence.to_owned(), Some(2)));

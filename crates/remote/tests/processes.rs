@@ -64,6 +64,7 @@ const TESTS: &[Test] = &[
     ("a_completed_upload_is_answered_again", transfers::a_completed_upload_is_answered_again),
     ("without_tls_the_same_is_served", transfers::without_tls_the_same_is_served),
     ("who_is_not_let_in_is_told_why", refusals::who_is_not_let_in_is_told_why),
+    ("a_certificate_that_is_no_good_is_told_what_it_is", refusals::a_certificate_that_is_no_good_is_told_what_it_is),
     ("what_does_not_fit_together_is_told_apart", refusals::what_does_not_fit_together_is_told_apart),
     ("an_unknown_session_and_an_unknown_block_are_refused", refusals::unknown_things_are_refused),
     ("offsets_outside_of_a_block_are_refused", refusals::offsets_outside_of_a_block_are_refused),

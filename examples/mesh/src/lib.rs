@@ -54,7 +54,7 @@ impl Words {
         worker as usize
     }
 
-    /// Looks of a worker that can be read.
+    /// Looks of a worker, at which of its tiles are steep, that can be read.
     pub(crate) fn looked(self, worker: u32) -> usize {
         (self.workers + worker) as usize
     }

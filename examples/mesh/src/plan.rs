@@ -12,9 +12,9 @@ pub const STEPS: u32 = 8;
 /// Cells along the edge of a fine patch: a tile's, half as wide as coarse ones, and one more on each side for each step.
 pub const FINE: u32 = 2 * TILE + 2 * STEPS;
 
-/// It is looked so often which tiles are steep.
+/// A look finds out which tiles are steep: there is one in so many epochs.
 const EPOCHS_TO_LOOK: u32 = 4;
-/// And they are refined so much later: until then the host has heard of it, and the device was never idle.
+/// And they are refined so many later: until then the host has heard of it, and the device was never idle.
 const EPOCHS_TO_HEAR: u32 = 2;
 
 /// Beyond this the square of a distance is no `i32`.
@@ -39,7 +39,7 @@ pub enum PlanError {
     Size(u32),
     #[error("no steps are nothing to see: say --steps 1 or more")]
     NoSteps,
-    #[error("{workers} workers for {rows} rows of tiles: say from 1 to {most}, or a larger --size")]
+    #[error("{workers} workers for {rows} rows of tiles: say from 1 to {most}, one for each row up to {WORKERS_MAX}")]
     Workers { workers: u32, rows: u32, most: u32 },
 }
 

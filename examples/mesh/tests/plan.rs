@@ -43,7 +43,10 @@ fn what_cannot_be_computed_says_what_to_say_instead() {
         said(Plan { size: 100, ..PLAN }),
         "a size of 100 cells: say a multiple of 32 from 32 to 16384, as in --size 256"
     );
-    assert_eq!(said(Plan { workers: 9, ..PLAN }), "9 workers for 8 rows of tiles: say from 1 to 8, or a larger --size");
+    assert_eq!(
+        said(Plan { workers: 9, ..PLAN }),
+        "9 workers for 8 rows of tiles: say from 1 to 8, one for each row up to 64"
+    );
     assert_eq!(said(Plan { steps: 0, ..PLAN }), "no steps are nothing to see: say --steps 1 or more");
     assert_eq!(PLAN.check(), Ok(()));
 }

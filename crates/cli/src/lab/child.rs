@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use freehold::open::{self, Kind};
 use freehold_driver::cuda::{Api, CUdevice};
 use freehold_driver::opencl::find::{Absence, Found};
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::bench::Bench;
 use super::experiment::{self, Answer};
@@ -145,6 +146,6 @@ fn end() -> ! {
 
 /// A lab that is interrupted leaves no experiment behind, and an experiment no partner.
 fn end_with_parent() {
-    // SAFETY: PR_SET_PDEATHSIG takes a signal's number and changes this process alone.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    // Where the system has no such thing, an experiment that nobody waits for comes to its end by itself.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use freehold_broker::MODULE_BYTES_MAX;
 use hyper_util::rt::TokioIo;
+use rustls::CertificateError;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tonic::codegen::{BoxFuture, Service};
@@ -260,11 +261,35 @@ fn why(url: &str, error: &(dyn Error + 'static)) -> Option<String> {
     }
     let inner = system.and_then(|system| system.get_ref()).and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner.or_else(|| error.downcast_ref::<rustls::Error>())? {
-        rustls::Error::InvalidCertificate(wrong) => {
-            Some(format!("the certificate of {url} is not trusted ({wrong}): name its authority with --ca FILE"))
-        }
+        rustls::Error::InvalidCertificate(wrong) => Some(format!("the certificate of {url} {}", of_certificate(wrong))),
         rustls::Error::InvalidMessage(_) => Some(format!("what listens at {url} speaks no TLS: say http://")),
         wrong => Some(format!("{url}: {wrong}")),
+    }
+}
+
+/// What a certificate is, and what to do about it.
+fn of_certificate(wrong: &CertificateError) -> String {
+    match wrong {
+        // Another who has the name of somebody trusted has not its signature.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "is of nobody who is trusted here: name its authority with --ca FILE".into()
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "is out of date: make a new one".into(),
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "is not valid yet: look at the clocks of both machines".into()
+        }
+        CertificateError::NotValidForNameContext { presented, .. } if !presented.is_empty() => {
+            // They are named as `DnsName("host")`.
+            let names: Vec<&str> = presented.iter().map(|name| name.split('"').nth(1).unwrap_or(name)).collect();
+            format!("is for {}: say that name, or make one for this", names.join(", "))
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "is for no such name: make one with subjectAltName".into()
+        }
+        CertificateError::Other(wrong) if wrong.to_string() == "CaUsedAsEndEntity" => {
+            "is an authority's, and no server's: make one with basicConstraints=CA:FALSE".into()
+        }
+        wrong => format!("is not trusted: {wrong}"),
     }
 }
 
