@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::fs::{FlockOperation, Mode, OFlags, Timespec, flock, open};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -24,6 +24,9 @@ const SHORT: Duration = Duration::from_secs(1);
 
 /// So many that did in a row are enough.
 const FAILURES_MAX: u32 = 8;
+
+/// How long a broker that was killed is waited for.
+const DEATH: Duration = Duration::from_secs(10);
 
 /// Keeps a broker going until a signal ends it, or somebody asks it to end. A second signal ends what hangs. `post` is the socket of a broker that has lost its keeper, if there is one.
 /// `is_ready` is called when tenants can connect.
@@ -181,7 +184,13 @@ impl Keeper<'_> {
             return Err(io::Error::other("the broker did not end: it does when it goes on"));
         };
         match pidfd_send_signal(process, Signal::KILL) {
-            Ok(()) | Err(Errno::SRCH) => Err(io::Error::other("the broker did not end: it was killed")),
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // Its socket is free when it is dead, and not when it was told to die.
+        let longest = Timespec { tv_sec: DEATH.as_secs() as i64, tv_nsec: 0 };
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&longest)) {
+            Ok(_) | Err(Errno::INTR) => Err(io::Error::other("the broker did not end: it was killed")),
             Err(error) => Err(error.into()),
         }
     }

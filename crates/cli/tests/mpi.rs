@@ -6,8 +6,15 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::binary;
+
+/// Held by each test: a program that is being written cannot be run, and what another thread starts meanwhile holds it open.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A folder of this test's own, which goes with it.
 struct Folder(PathBuf);
@@ -41,6 +48,7 @@ fn freehold(folder: &Path) -> Command {
 
 #[test]
 fn without_its_program_it_says_how_to_build_it() {
+    let _alone = alone();
     let folder = Folder::new("missing");
     let output = freehold(&folder.0).args(["mpi", "bench"]).output().expect("the binary starts");
     assert_eq!(output.status.code(), Some(1));
@@ -53,6 +61,7 @@ fn without_its_program_it_says_how_to_build_it() {
 
 #[test]
 fn its_help_is_there_without_its_program() {
+    let _alone = alone();
     let folder = Folder::new("help");
     let output = freehold(&folder.0).args(["mpi", "--help"]).output().expect("the binary starts");
     let said = String::from_utf8_lossy(&output.stdout);
@@ -62,6 +71,7 @@ fn its_help_is_there_without_its_program() {
 
 #[test]
 fn it_becomes_the_program_beside_it_with_all_arguments_and_its_status() {
+    let _alone = alone();
     let folder = Folder::new("beside");
     write_program(&folder.0.join("freehold-mpi"), "#!/bin/sh\necho \"$@\"\nexit 7\n");
     let output = freehold(&folder.0).args(["mpi", "bench", "--json", "--help"]).output().expect("the binary starts");
@@ -71,6 +81,7 @@ fn it_becomes_the_program_beside_it_with_all_arguments_and_its_status() {
 
 #[test]
 fn it_finds_the_program_in_path() {
+    let _alone = alone();
     let (folder, other) = (Folder::new("path"), Folder::new("path-other"));
     write_program(&other.0.join("freehold-mpi"), "#!/bin/sh\necho found\n");
     let mut command = freehold(&folder.0);

@@ -68,7 +68,7 @@ fn a_rank_that_dies_is_named_with_tag_and_bytes() {
         return;
     }
     for variables in [STAGED, APART, SHARED, DIRECT] {
-        let wanted = Wanted { outlive: true, seconds: 60, ..Wanted::new(3, Transport::Memory, variables) };
+        let wanted = Wanted { outlive: true, ..Wanted::new(3, Transport::Memory, variables) };
         let launched = launched(name, &wanted);
         assert_eq!(launched.done, [0, 2], "{wanted:?}: {launched}");
     }

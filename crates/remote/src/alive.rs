@@ -136,6 +136,8 @@ mod tests {
             let busily = async { while writer.write_u8(1).await.is_ok() {} };
             // Nothing comes in all the while.
             tokio::select! {
+                // In this order: what was taken out is written anew before the other direction is asked, however late that is.
+                biased;
                 () = slowly => {}
                 () = busily => panic!("it was given up"),
                 read = reader.read_u8() => panic!("{read:?}"),

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::Attacker;
 use crate::raw::{DESCRIPTORS_MAX, Raw, SLOTS, Slot, at, bytes_of, dial, hear, message, say, send};
-use crate::stage::until;
+use crate::stage::{until, until_is};
 
 const MALFORMED: u16 = 201;
 const BAD_NAME: u16 = 203;
@@ -223,17 +223,14 @@ pub(super) fn never_reads_socket(attacker: &mut Attacker) {
 /// Asks over the ring, is given leases, and reads nothing.
 pub(super) fn never_reads_ring(attacker: &mut Attacker) {
     let raw = attacker.connect();
-    let mut asked = 0;
     let no_lease = message(4, &[u64::MAX]);
-    // Requests that are not served stay where they are, until no more fit.
-    until("the ring is full", || match raw.put(no_lease) {
-        Some(_) => {
-            asked += 1;
-            None
-        }
-        None => (raw.ring.half(at::REPLIED).load(Ordering::Acquire) > SLOTS - 8).then_some(()),
-    });
-    assert_eq!(asked, 2 * SLOTS - 7, "as many as have room for their replies are served, and as many more fit");
+    let served = SLOTS - 7;
+    (0..served).for_each(|_| assert!(raw.put(no_lease).is_some(), "the ring has room for them"));
+    until_is("they are served", served, || raw.ring.half(at::TAKEN).load(Ordering::Acquire));
+    // Requests whose replies have no room are not served and stay where they are, until no more fit.
+    let more = (0..).take_while(|_| raw.put(no_lease).is_some()).count() as u32;
+    assert_eq!(more, SLOTS, "as many as have room for their replies are served, and as many more fit");
+    assert_eq!(raw.ring.half(at::REPLIED).load(Ordering::Acquire), served);
     // Who gives to one that does not look is told so.
     let (giver, deaf) = (attacker.connect(), attacker.connect());
     let mut given = 0;
@@ -255,7 +252,7 @@ pub(super) fn never_reads_ring(attacker: &mut Attacker) {
             replies += 1;
         }
         raw.wake();
-        (replies == asked).then_some(())
+        (replies == served + more).then_some(())
     });
 }
 

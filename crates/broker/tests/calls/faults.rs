@@ -5,6 +5,7 @@ use std::path::Path;
 use freehold::Grid;
 use freehold_broker::{Access, Argument, Blame, Call, CallError, Caller, Carried, Launch, Lease, Policy};
 
+use super::suspects::at_once;
 use super::{Tenant, said, stepped};
 use crate::blocks::Outcome;
 use crate::stage::Stage;
@@ -38,8 +39,10 @@ fn wrong(socket: &Path) -> Outcome {
     // A fault, with one call before it, and two behind it.
     let before = tenant.step(&lease, 2, 0)?;
     before.wait()?;
-    let fault = tenant.call_with("stray", &far(&lease))?;
-    let behind = [tenant.step(&lease, 3, 0)?, tenant.step(&lease, 4, 0)?];
+    let [fault, behind @ ..] = at_once(socket, || {
+        let fault = tenant.call_with("stray", &far(&lease))?;
+        Ok([fault, tenant.step(&lease, 3, 0)?, tenant.step(&lease, 4, 0)?])
+    })?;
     let error = fault.wait().unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -64,7 +67,7 @@ fn wrong(socket: &Path) -> Outcome {
     let error = hung.wait().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "kernel spin of test/kernels ran for more than 2 s and was ended; it may have been carried out, as a whole or in part"
+        "kernel spin of test/kernels ran for more than 4 s and was ended; it may have been carried out, as a whole or in part"
     );
     // Memory that is leased for reading is not written.
     let wanted = stepped(stepped(stepped(5, 1), 2), 7);

@@ -374,7 +374,7 @@ fn gated(socket: &Path) -> Outcome {
     // Longer than a kernel may run: one that waits does not run.
     let longer = Duration::from_millis(stage::LAUNCH_MS * 3 / 2);
     let error = call.wait_for(longer).unwrap_err();
-    assert_eq!(error.to_string(), "saxpy of test/kernels had not come to its end within 3s: it goes on");
+    assert_eq!(error.to_string(), "saxpy of test/kernels had not come to its end within 6s: it goes on");
     gate.write(0, 1);
     call.wait()?;
     assert_eq!(reader.stream.download(&*y)?, [7.0; 100]);

@@ -47,7 +47,10 @@ fn lasts(call: &Call, time: Duration) {
 }
 
 /// The worker of a process stands still while calls are put in: it takes all of them at once.
-fn at_once<T>(socket: &Path, put: impl FnOnce() -> Result<T, CallError>) -> Result<T, Box<dyn std::error::Error>> {
+pub(super) fn at_once<T>(
+    socket: &Path,
+    put: impl FnOnce() -> Result<T, CallError>,
+) -> Result<T, Box<dyn std::error::Error>> {
     let [worker] = stage::processes(socket, "worker")[..] else { panic!("there is one worker") };
     let worker = Pid::from_raw(worker.cast_signed()).ok_or("a process has a number")?;
     kill_process(worker, Signal::STOP)?;

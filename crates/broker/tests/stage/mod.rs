@@ -14,7 +14,7 @@ use freehold_broker::{Config, Link, Terms};
 pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
 
 /// How long a kernel may run at a worker.
-pub(crate) const LAUNCH_MS: u64 = 2000;
+pub(crate) const LAUNCH_MS: u64 = 4000;
 
 /// How many launches of one process a worker takes before the first has come to its end.
 pub(crate) const LAUNCHES: u64 = 100;

@@ -30,11 +30,12 @@ pub(crate) struct Wanted {
     pub(crate) transport: Transport,
     /// What they find in their environment.
     pub(crate) variables: &'static [(&'static str, &'static str)],
-    /// They are ended when they are not done by then.
-    pub(crate) seconds: u32,
     /// Whether the launcher lets ranks live when one dies.
     pub(crate) outlive: bool,
 }
+
+/// Ranks that are not done by then hang: on the busiest machine it is ten times what they take.
+const SECONDS: u32 = 600;
 
 /// Device memory that the host does not see, between ranks of one machine and as between several; that ranks share; and that the host sees.
 pub(crate) const STAGED: &[(&str, &str)] = &[("FREEHOLD_MPI", "staged")];
@@ -44,7 +45,7 @@ pub(crate) const DIRECT: &[(&str, &str)] = &[("FREEHOLD_SOFT_COHERENT", "1"), ("
 
 impl Wanted {
     pub(crate) fn new(ranks: u32, transport: Transport, variables: &'static [(&str, &str)]) -> Self {
-        Self { ranks, transport, variables, seconds: 120, outlive: false }
+        Self { ranks, transport, variables, outlive: false }
     }
 }
 
@@ -82,7 +83,7 @@ fn needs_aware(wanted: &Wanted) -> bool {
 pub(crate) fn launcher(wanted: &Wanted) -> Command {
     static STARTED: AtomicU32 = AtomicU32::new(0);
     let mut command = Command::new("timeout");
-    command.args(["-k", "5"]).arg(wanted.seconds.to_string());
+    command.args(["-k", "5"]).arg(SECONDS.to_string());
     if is_mpich() {
         command.arg("mpiexec.mpich");
         if wanted.outlive {

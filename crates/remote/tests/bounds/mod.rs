@@ -31,9 +31,9 @@ fn connect(port: u16) -> Remote {
 
 /// A connection that says this and no more: how long it lives.
 fn life_of(port: u16, said: &[u8]) -> Duration {
+    let begun = Instant::now();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let begun = Instant::now();
     stream.write_all(said).unwrap();
     match stream.read_to_end(&mut Vec::new()) {
         Ok(_) => {}

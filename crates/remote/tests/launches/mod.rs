@@ -262,7 +262,7 @@ pub(crate) fn a_kernel_that_faults_or_hangs(stage: &Stage) {
     step(&neighbour, &theirs, RemoteArgument::Block(&y, 0), 2, 8).unwrap();
     let failure = spin.wait().unwrap_err();
     assert_eq!(failure.fault, Fault::Kernel);
-    assert!(failure.sentence.starts_with("kernel spin of test/kernels ran for more than 1 s"), "{failure}");
+    assert!(failure.sentence.starts_with("kernel spin of test/kernels ran for more than 3 s"), "{failure}");
     // Their memory lives on, and another worker is there.
     step(&remote, &module, RemoteArgument::Block(&x, 0), 2, 8).unwrap();
     assert_eq!((words(&remote, &x), words(&neighbour, &y)), (vec![17; 8], vec![17; 8]));

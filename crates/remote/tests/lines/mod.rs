@@ -1,5 +1,6 @@
 //! Lines that are slow, or last long.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::proxy::Proxy;
@@ -22,14 +23,15 @@ pub(crate) fn a_busy_slow_line_is_one_connection(stage: &Stage) {
 
 pub(crate) fn a_long_upload_is_resumed(stage: &Stage) {
     let proxy = Proxy::new(stage.port(), 1);
-    let patience = Duration::from_secs(2);
+    let patience = Duration::from_secs(4);
     let remote = stage.remote_at(&format!("https://localhost:{}", proxy.port)).with_patience(patience);
     let from = Random(6).bytes(12 << 20);
     let block = remote.alloc(12 << 20).unwrap();
-    let begun = Instant::now();
+    let is_cut = AtomicBool::new(false);
     let read = |at: u64, piece: &mut [u8]| {
-        if at == 8 << 20 && begun.elapsed() < patience {
+        if at == 8 << 20 && !is_cut.swap(true, Ordering::Relaxed) {
             // A reader that takes longer than a lost connection is waited for; then it is lost.
+            let begun = Instant::now();
             while begun.elapsed() < patience + patience / 4 {
                 std::thread::yield_now();
             }

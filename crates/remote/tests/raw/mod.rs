@@ -31,17 +31,17 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// A session that lives for a second without a call.
+    /// A session that lives for some seconds without a call.
     pub(crate) fn open(stage: &Stage, id: u8) -> Self {
-        Self::with_window(stage, id, 1 << 20)
+        Self::brief(stage, id, 5000, 1 << 20)
     }
 
-    /// As [`open`](Self::open), with so much room for what nobody has read.
-    pub(crate) fn with_window(stage: &Stage, id: u8, window_bytes: u32) -> Self {
+    /// As [`open`](Self::open), for so long, and with so much room for what nobody has read.
+    pub(crate) fn brief(stage: &Stage, id: u8, life_ms: u64, window_bytes: u32) -> Self {
         let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(stage.ca()));
         let endpoint = Endpoint::from_shared(stage.url()).unwrap().tls_config(tls).unwrap();
         let endpoint = endpoint.initial_stream_window_size(window_bytes).initial_connection_window_size(window_bytes);
-        Self::at(endpoint, id, 1000)
+        Self::at(endpoint, id, life_ms)
     }
 
     /// A session at a gate that speaks without TLS.

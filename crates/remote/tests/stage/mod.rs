@@ -77,7 +77,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// A broker with a gate, which has a certificate of an authority of its own.
     pub(crate) fn new() -> Self {
-        Self::with_launches_of(Duration::from_secs(1))
+        Self::with_launches_of(Duration::from_secs(3))
     }
 
     /// As [`new`](Self::new), with kernels that may run for so long.

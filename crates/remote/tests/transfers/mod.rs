@@ -73,10 +73,10 @@ pub(crate) fn a_session_that_is_closed_leaves_nothing(stage: &Stage) {
 }
 
 pub(crate) fn a_session_that_nobody_uses_ends(stage: &Stage) {
-    let kept = stage.remote().with_life(Duration::from_secs(1));
+    let kept = stage.remote().with_life(Duration::from_secs(5));
     let block = kept.alloc(1 << 20).unwrap();
     kept.upload(&block, 0, &[7; 1 << 20]).unwrap();
-    let mut raw = Raw::open(stage, 1);
+    let mut raw = Raw::brief(stage, 1, 2000, 1 << 20);
     raw.alloc(1, 1 << 20).unwrap();
     assert_eq!((raw.totals().sessions, raw.totals().leases), (2, 2));
     // Nobody calls in the one; the library sees to the other.

@@ -5,16 +5,17 @@
 //! give the same steps. A program that waits without calling the driver (for a word that a stream writes, say) is
 //! helped by a ticker, which runs everything when there was no call for a while.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Engine;
 use super::queue::{Point, Queue};
 use super::work::{Part, Progress};
 
-/// Without a call for two of these, the ticker runs what can run.
-const TICK: Duration = Duration::from_millis(100);
+/// The ticker looks so often whether there was a call, and without one in so many looks it runs what can run.
+const TICK: Duration = Duration::from_millis(10);
+const TICKS: u32 = 15;
 
 /// Steps of one kernel that a call runs which waits for nothing.
 const KERNEL_STEPS_MAX: u32 = 2;
@@ -25,6 +26,8 @@ const STEP_NS: u64 = 1000;
 #[derive(Debug)]
 pub(super) struct Steps {
     turn: Mutex<Turn>,
+    /// Threads that wait for the turn.
+    wanted: AtomicU32,
     /// Calls of the driver so far.
     calls: AtomicU64,
     /// Steps so far.
@@ -76,6 +79,7 @@ impl Steps {
     fn new(seed: u64, seeded: bool) -> Self {
         Self {
             turn: Mutex::new(Turn { queues: Vec::new(), random: Random(seed) }),
+            wanted: AtomicU32::new(0),
             calls: AtomicU64::new(0),
             steps: AtomicU64::new(0),
             seeded,
@@ -85,7 +89,21 @@ impl Steps {
     }
 
     fn turn(&self) -> MutexGuard<'_, Turn> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wanted.fetch_sub(1, Ordering::Relaxed);
+        turn
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) > 0
+    }
+
+    /// Gives the turn to who waits for it: a thread that takes it again and again would keep it from all others.
+    fn let_others(&self) {
+        while self.is_wanted() {
+            std::thread::yield_now();
+        }
     }
 
     /// Looks after a queue until it is over.
@@ -130,6 +148,7 @@ impl Steps {
             let mut turn = self.turn();
             let moved = if self.seeded { self.step(engine, &mut turn) } else { self.run_all(engine, &mut turn) };
             drop(turn);
+            self.let_others();
             if !moved && !holds() {
                 std::thread::sleep(Duration::from_micros(50));
             }
@@ -222,21 +241,25 @@ fn pending(turn: &mut Turn) -> Vec<Arc<Queue>> {
 pub(super) fn start_ticker(engine: &Arc<Engine>) {
     let engine = Arc::downgrade(engine);
     let started = std::thread::Builder::new().name("freehold-ticker".to_owned()).spawn(move || {
-        let mut calls = 0;
+        let (mut calls, mut quiet) = (0, 0);
         while let Some(engine) = engine.upgrade() {
             if let Some(steps) = &engine.steps {
                 let now = steps.calls.load(Ordering::Relaxed);
-                if now == calls {
+                quiet = if std::mem::replace(&mut calls, now) == now { quiet } else { 0 };
+                if quiet >= TICKS {
+                    quiet = 0;
                     // A kernel may need more than one round, and others to have their turn in between.
                     let mut moves = true;
-                    while moves && steps.calls.load(Ordering::Relaxed) == now {
+                    while moves && steps.calls.load(Ordering::Relaxed) == now && !steps.is_wanted() {
                         moves = steps.run_all(&engine, &mut steps.turn());
                     }
                 }
-                calls = now;
             }
             drop(engine);
+            let begun = Instant::now();
             std::thread::sleep(TICK);
+            // Where this thread had to wait for a processor, the program may have had none either.
+            quiet += u32::from(begun.elapsed() < 2 * TICK);
         }
     });
     started.expect("the system has a thread for the ticker");

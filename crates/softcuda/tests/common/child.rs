@@ -40,7 +40,7 @@ pub(crate) fn start(name: &str, variables: &[(&str, &str)]) -> Outcome {
     let process = child.id();
     let (done, news) = mpsc::channel();
     let waiter = thread::spawn(move || done.send(child.wait_with_output()));
-    let output = news.recv_timeout(2 * STUCK).unwrap_or_else(|_| {
+    let output = news.recv_timeout(10 * STUCK).unwrap_or_else(|_| {
         // SAFETY: the child was not waited for yet, so the number is still its own.
         unsafe { libc::kill(process as libc::pid_t, libc::SIGKILL) };
         panic!("{name} does not end in a process of its own")
