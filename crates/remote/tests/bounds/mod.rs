@@ -98,7 +98,7 @@ pub(crate) fn so_many_connections_are_served(stage: &Stage) {
     let (first, second) = (connect(port), connect(port));
     std::thread::scope(|scope| {
         let third = scope.spawn(|| connect(port).totals().unwrap());
-        for _ in 0..300 {
+        for _ in 0..10 {
             first.totals().unwrap();
         }
         assert!(!third.is_finished(), "a third connection is served");
@@ -246,7 +246,7 @@ pub(crate) fn so_many_modules_are_taken_in_at_once(stage: &Stage) {
         .collect();
     std::thread::scope(|scope| {
         let honest = scope.spawn(|| connect(port).put_module("test/kernels", TEXT).map(drop));
-        for _ in 0..300 {
+        for _ in 0..10 {
             bystander.totals().unwrap();
         }
         assert!(!honest.is_finished(), "a fifth module was taken in");

@@ -32,7 +32,7 @@ pub(crate) fn config(words: &[OsString]) -> Config {
         socket: socket.into(),
         device: Some(device()),
         device_uuid: 0,
-        memory_bytes: 512 << 20,
+        memory_bytes: 2 << 30,
         spin_us: 20,
         terms: Terms { launch_ms: Some(number(launch_ms)), ..Terms::default() },
     }

@@ -84,7 +84,7 @@ pub(crate) fn client(words: &[OsString]) -> ExitCode {
     let [url, ca, direction] = words else { panic!("a client is told where, by whom and which way") };
     let ca = std::fs::read(ca).expect("the file is there");
     let remote = Remote::connect(url.to_str().expect("text"), &Token::parse(TOKEN).unwrap(), Some(&ca));
-    let remote = remote.expect("a gate serves").with_life(Duration::from_secs(3));
+    let remote = remote.expect("a gate serves").with_life(Duration::from_secs(10));
     let say = || {
         std::io::stdout().write_all(b".")?;
         std::io::stdout().flush()
@@ -103,7 +103,7 @@ pub(crate) fn client(words: &[OsString]) -> ExitCode {
 const CLIENT_BYTES: u64 = 16 << 20;
 
 /// Sessions, of which each may hold so much, and the witness's.
-const SESSIONS_MAX: u64 = 20;
+const SESSIONS_MAX: u64 = 110;
 
 pub(crate) fn killed_clients(stage: &Stage) {
     let mut random = Random(seed());
@@ -111,7 +111,7 @@ pub(crate) fn killed_clients(stage: &Stage) {
     let bytes = random.bytes(3_000_000);
     let held = filled(&witness, &bytes);
     for killed in 0..cuts() {
-        // Sessions of the dead live for three seconds, with what they hold: so many at a time have room.
+        // Sessions of the dead live for ten seconds, with what they hold: so many at a time have room.
         until_is("sessions of the dead end", true, || witness.totals().unwrap().sessions < SESSIONS_MAX);
         let direction = if random.below(2) == 0 { "up" } else { "down" };
         let mut command = Command::new(std::env::current_exe().unwrap());
