@@ -10,8 +10,7 @@ const BYTES: usize = (1 << 31) + 4097;
 
 #[test]
 fn more_than_two_to_the_31_bytes_arrive() {
-    let wanted = [STAGED, APART, DIRECT]
-        .map(|variables| Wanted::new(2, Transport::Memory, variables));
+    let wanted = [STAGED, APART, DIRECT].map(|variables| Wanted::new(2, Transport::Memory, variables));
     ranks("more_than_two_to_the_31_bytes_arrive", &wanted, |world, device| {
         let stream = device.stream().unwrap();
         let mut x = stream.zeros::<u8>(BYTES).unwrap();
