@@ -1,9 +1,11 @@
 //! Processes of a test's own: the test binary starts itself again for one test.
 
 use std::env;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
+
+use freehold_testing::command_for_test;
 
 use super::STUCK;
 
@@ -33,9 +35,8 @@ pub(crate) fn say(line: &str) {
 
 /// Starts the test `name` of this binary in a process of its own.
 pub(crate) fn start(name: &str, variables: &[(&str, &str)]) -> Outcome {
-    let mut command = Command::new(env::current_exe().expect("a test binary knows its path"));
-    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(CHILD, name);
-    command.envs(variables.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = command_for_test(name);
+    command.env(CHILD, name).envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("the test binary starts again");
     let process = child.id();
     let (done, news) = mpsc::channel();

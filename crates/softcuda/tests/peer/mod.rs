@@ -26,14 +26,14 @@ use std::time::{Duration, Instant};
 use freehold_driver::cuda::CUerror;
 
 pub(crate) use line::Message;
-pub(crate) use serve::serve;
+use serve::serve;
 pub(crate) use share::{BLOCK_BYTES, Kind, WORDS_BYTES, parse, shared_words};
 pub(crate) use work::Crowd;
 
 use crate::common::STUCK;
 
-/// The test of a binary that is the peers' entry.
-pub(crate) const ENTRY: &str = "a_peer_answers_and_ends_as_it_is_told";
+/// The test below, at which peers begin.
+const ENTRY: &str = "peer::a_peer_answers_and_ends_as_it_is_told";
 
 /// Is set in a peer.
 const PEER: &str = "FREEHOLD_TEST_PEER";
@@ -306,8 +306,9 @@ pub(crate) fn gate_and_followed(words: &OwnedFd) -> (&'static AtomicU64, &'stati
     (&words[0], &words[1])
 }
 
-/// The body of the test [`ENTRY`].
-pub(crate) fn check_peers() {
+#[test]
+fn a_peer_answers_and_ends_as_it_is_told() {
+    serve();
     let machine = Machine::new();
     for how in End::ALL {
         let peer = machine.idle();

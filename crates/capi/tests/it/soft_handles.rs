@@ -1,0 +1,79 @@
+//! The handle of a destroyed stream comes back for another one (fact 2.5). Work of the old stream may be pending then, and
+//! what was released in it is not the new one's to use.
+
+use crate::world;
+
+use std::collections::HashSet;
+
+use freehold_capi::*;
+use world::{World, alloc, free, in_child, is_child};
+
+const CHECKED: (&str, &str) = ("FREEHOLD_STREAMS", "checked");
+
+/// A block released in a stream that is held up and destroyed, and a stream of the same handle: nothing that the first one
+/// released is handed out in the second one before the first is done.
+fn old_blocks_are_not_the_new_streams(end: impl Fn(&World, CUstream)) {
+    let world = World::new();
+    for bytes in [512, 2 << 20] {
+        let (old, gate) = (world.stream(), world.gate());
+        let held: HashSet<_> = (0..12).map(|_| alloc(bytes, old)).collect();
+        world.hold(old, &gate);
+        held.iter().for_each(|&block| free(block, old));
+        end(&world, old);
+        let new = world.stream();
+        assert_eq!(new, old, "the driver gives the handle again");
+        let next: HashSet<_> = (0..12).map(|_| alloc(bytes, new)).collect();
+        assert!(next.is_disjoint(&held), "{bytes}");
+        next.iter().for_each(|&block| free(block, new));
+        gate.open();
+        world.synchronize(new);
+        end(&world, new);
+    }
+    assert_eq!(freehold_live_bytes(0), 0);
+    // Nothing is left behind by streams that are gone.
+    assert_eq!(world.left_bytes(), 0);
+}
+
+#[test]
+fn a_retired_streams_blocks_are_not_those_of_its_handle() {
+    old_blocks_are_not_the_new_streams(World::end);
+}
+
+#[test]
+fn a_checked_streams_blocks_are_not_those_of_its_handle() {
+    if !is_child() {
+        return in_child("a_checked_streams_blocks_are_not_those_of_its_handle", &[CHECKED]);
+    }
+    old_blocks_are_not_the_new_streams(World::destroy);
+}
+
+#[test]
+fn a_block_of_a_destroyed_stream_is_freed_in_another() {
+    if !is_child() {
+        return in_child("a_block_of_a_destroyed_stream_is_freed_in_another", &[CHECKED]);
+    }
+    let world = World::new();
+    let (old, other) = (world.stream(), world.stream());
+    let block = alloc(2 << 20, old);
+    world.destroy(old);
+    free(block, other);
+    assert_eq!(freehold_try_free(block, 0, 0, other), FreeholdError::AlreadyReleased as i32);
+    assert_eq!(freehold_live_bytes(0), 0);
+}
+
+#[test]
+fn checked_streams_use_their_own_blocks_again() {
+    if !is_child() {
+        return in_child("checked_streams_use_their_own_blocks_again", &[CHECKED]);
+    }
+    let world = World::new();
+    let (stream, gate) = (world.stream(), world.gate());
+    for bytes in [512, 2 << 20] {
+        let block = alloc(bytes, stream);
+        world.hold(stream, &gate);
+        free(block, stream);
+        assert_eq!(alloc(bytes, stream), block);
+        free(block, stream);
+    }
+    gate.open();
+}

@@ -1,0 +1,85 @@
+//! The header and the library as others meet them: the header is that of the functions, C and C++ take it, and the library
+//! needs no driver to be linked.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const HEADER: &str = include_str!("../../include/freehold.h");
+
+fn folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Compiles a text, in a language and by a standard of the machine's compiler.
+fn compiles(name: &str, flags: &[&str], text: &str) -> Output {
+    let source = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(flags).args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-I"]);
+    compiler.arg(folder().join("include")).arg("-I").arg(folder().join("../libcuda/include"));
+    compiler.arg(&source).output().expect("there is a C compiler")
+}
+
+fn is_taken(name: &str, flags: &[&str], text: &str) {
+    let output = compiles(name, flags, text);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{name}");
+    assert!(output.status.success(), "{name}");
+}
+
+#[test]
+fn the_header_is_that_of_the_functions() {
+    let config = cbindgen::Config::from_file(folder().join("cbindgen.toml")).unwrap();
+    let made = cbindgen::Builder::new().with_crate(folder()).with_config(config).generate().unwrap();
+    let mut text = Vec::new();
+    made.write(&mut text);
+    let text = String::from_utf8(text).unwrap();
+    if std::env::var_os("FREEHOLD_WRITE_HEADER").is_some() {
+        fs::write(folder().join("include/freehold.h"), &text).unwrap();
+        return;
+    }
+    assert_eq!(text, HEADER, "run this test with FREEHOLD_WRITE_HEADER=1 to write the header anew");
+}
+
+#[test]
+fn the_header_has_every_exported_function() {
+    let exported: Vec<&str> = include_str!("../../src/lib.rs")
+        .split("#[unsafe(no_mangle)]")
+        .skip(1)
+        .map(|rest| rest.split("extern \"C\" fn ").nth(1).unwrap().split('(').next().unwrap())
+        .collect();
+    assert_eq!(exported.len(), 21);
+    for name in exported {
+        assert!(HEADER.contains(&format!("{name}(")), "{name}");
+    }
+}
+
+#[test]
+fn the_header_is_c_and_cpp() {
+    let text = "#include \"freehold.h\"\nint main(void) { return freehold_last_error_code(); }\n";
+    is_taken("plain99.c", &["-x", "c", "-std=c99"], text);
+    is_taken("plain11.c", &["-x", "c", "-std=c11"], text);
+    is_taken(
+        "plain.cc",
+        &["-x", "c++", "-std=c++17"],
+        "#include \"freehold.h\"\nint main() { return freehold_last_error_code(); }\n",
+    );
+}
+
+#[test]
+fn the_header_goes_together_with_the_drivers() {
+    let text = "#include <freehold_cuda.h>\n#include <freehold.h>\n\
+        int main(void) { CUstream stream = 0; return freehold_alloc(1, 0, stream) == 0; }\n";
+    is_taken("before.c", &["-x", "c", "-std=c99"], text);
+    let text = text.replace(
+        "#include <freehold_cuda.h>\n#include <freehold.h>",
+        "#include <freehold.h>\n#include <freehold_cuda.h>",
+    );
+    is_taken("behind.c", &["-x", "c", "-std=c11"], &text);
+}
+
+#[test]
+fn a_wrong_call_is_not_taken() {
+    let text = "#include \"freehold.h\"\nint main(void) { return freehold_alloc(1, 0); }\n";
+    assert!(!compiles("wrong.c", &["-x", "c", "-std=c11"], text).status.success());
+}

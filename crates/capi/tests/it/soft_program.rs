@@ -1,0 +1,132 @@
+//! A program in C that uses the header and the library, on the software driver's `libcuda.so.1`; and what the library needs of
+//! the system.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+const PROGRAM: &str = r#"
+#include <freehold_cuda.h>
+#include <freehold.h>
+#include <stdio.h>
+#include <string.h>
+
+static void must(int is_so, const char *what) {
+    if (!is_so) {
+        printf("not so: %s (%s)\n", what, freehold_last_error());
+    }
+}
+
+int main(void) {
+    CUdevice device;
+    CUcontext context;
+    CUstream stream;
+    must(cuInit(0) == CUDA_SUCCESS, "cuInit");
+    must(cuDeviceGet(&device, 0) == CUDA_SUCCESS, "cuDeviceGet");
+    must(cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS, "cuDevicePrimaryCtxRetain");
+    must(cuCtxSetCurrent(context) == CUDA_SUCCESS, "cuCtxSetCurrent");
+    must(cuStreamCreate(&stream, 0) == CUDA_SUCCESS, "cuStreamCreate");
+
+    char text[] = "memory that has an owner", back[sizeof text] = {0};
+    void *block = freehold_alloc(sizeof text, 0, stream);
+    must(block != NULL, "freehold_alloc");
+    must(cuMemcpyHtoD((CUdeviceptr)block, text, sizeof text) == CUDA_SUCCESS, "cuMemcpyHtoD");
+    void *larger = freehold_realloc(block, 1 << 20, 0, stream);
+    must(cuStreamSynchronize(stream) == CUDA_SUCCESS, "cuStreamSynchronize");
+    must(cuMemcpyDtoH(back, (CUdeviceptr)larger, sizeof back) == CUDA_SUCCESS, "cuMemcpyDtoH");
+
+    struct freehold_owner owner;
+    must(freehold_owner((char *)larger + 7, &owner) == FREEHOLD_ERROR_NONE, "freehold_owner");
+    must(owner.base == larger && owner.is_live, "the owner is that of the block");
+    printf("%s: %zu live\n", back, freehold_live_bytes(0));
+    freehold_free(larger, 1 << 20, 0, stream);
+    must(freehold_try_free(larger, 0, 0, stream) == FREEHOLD_ERROR_ALREADY_RELEASED, "a second release");
+    must(strstr(freehold_last_error(), "already released") != NULL, "its text");
+    must(freehold_stream_retire(stream) == FREEHOLD_ERROR_NONE, "freehold_stream_retire");
+    must(cuStreamSynchronize(stream) == CUDA_SUCCESS, "cuStreamSynchronize");
+    must(cuStreamDestroy(stream) == CUDA_SUCCESS, "cuStreamDestroy");
+    must(freehold_trim(0, 0) == FREEHOLD_ERROR_NONE, "freehold_trim");
+    printf("%zu live, %zu reserved\n", freehold_live_bytes(0), freehold_reserved_bytes(0));
+    return freehold_last_error_code() == FREEHOLD_ERROR_ALREADY_RELEASED ? 0 : 1;
+}
+"#;
+
+fn folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A library of this build, which cargo leaves beside the tests.
+fn built(name: &str) -> PathBuf {
+    let tests = env::current_exe().unwrap();
+    let path = tests.parent().unwrap().join(name);
+    assert!(path.is_file(), "{} is not there", path.display());
+    path
+}
+
+/// A folder with the libraries by the names that programs ask for.
+fn libraries() -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("libraries-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    for (name, file) in [
+        ("libfreehold.so", "libfreehold_capi.so"),
+        ("libcuda.so", "libfreehold_libcuda.so"),
+        ("libcuda.so.1", "libfreehold_libcuda.so"),
+    ] {
+        let link = folder.join(name);
+        if fs::symlink_metadata(&link).is_err() {
+            symlink(built(file), link).unwrap();
+        }
+    }
+    folder
+}
+
+#[test]
+fn a_c_program_allocates_grows_asks_and_frees() {
+    // Names the crate, so that cargo builds its library for this test.
+    let _ = freehold_libcuda::FILE;
+    let libraries = libraries();
+    let tmp = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let (source, program) = (tmp.join("blocks.c"), tmp.join("blocks"));
+    fs::write(&source, PROGRAM).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]).arg(folder().join("include"));
+    compiler.arg("-I").arg(folder().join("../libcuda/include")).arg(&source).arg("-L").arg(&libraries);
+    let status = compiler.args(["-lfreehold", "-lcuda", "-o"]).arg(&program).status().expect("there is a C compiler");
+    assert!(status.success(), "the program compiles");
+    let mut run = Command::new(&program);
+    run.env("LD_LIBRARY_PATH", &libraries).env_remove("FREEHOLD_DEVICE").stdin(Stdio::null());
+    let output = run.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "memory that has an owner: 1048576 live\n0 live, 0 reserved\n");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn the_library_needs_no_cuda_and_has_its_name() {
+    let mut command = Command::new("readelf");
+    let output = command.arg("-d").arg(built("libfreehold_capi.so")).output().expect("binutils are there");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let named = |kind: &str| {
+        let lines = text.lines().filter(move |line| line.contains(kind));
+        lines.filter_map(|line| line.split(['[', ']']).nth(1)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(named("(SONAME)"), ["libfreehold.so"]);
+    let needed = named("(NEEDED)");
+    assert!(needed.iter().any(|name| name == "libc.so.6"), "{needed:?}");
+    assert!(!needed.iter().any(|name| name.contains("cuda") || name.contains("nvidia")), "{needed:?}");
+}
+
+#[test]
+fn the_library_exports_the_headers_functions_and_nothing_else() {
+    let mut command = Command::new("nm");
+    command.args(["--dynamic", "--defined-only", "--format=just-symbols"]);
+    let output = command.arg(built("libfreehold_capi.so")).output().expect("binutils are there");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let header = include_str!("../../include/freehold.h");
+    assert_eq!(text.lines().count(), 21, "{text}");
+    for name in text.lines() {
+        assert!(header.contains(&format!("{name}(")), "{name}");
+    }
+}

@@ -1,0 +1,128 @@
+//! Many threads at once: nothing is lost, nothing is counted twice, nothing is handed out twice.
+
+use crate::world;
+
+use std::collections::HashSet;
+use std::ffi::c_void;
+use std::sync::Mutex;
+
+use freehold_capi::*;
+use world::{NONE, World, free, last_error};
+
+const THREADS: u64 = 8;
+const STEPS: usize = 20_000;
+const KEPT: usize = 64;
+
+/// The seed of this run: `FREEHOLD_SEED`, or one of the clock.
+fn seed() -> u64 {
+    let told = std::env::var("FREEHOLD_SEED").ok().map(|text| text.parse().expect("a seed is a number"));
+    let seed = told.unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        now.as_nanos() as u64
+    });
+    println!("FREEHOLD_SEED={seed}");
+    seed
+}
+
+struct Random(u64);
+
+impl Random {
+    /// A number below `limit`.
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % limit
+    }
+
+    /// Small ones most of the time.
+    fn bytes(&mut self) -> usize {
+        let limit = [4 << 10, 64 << 10, 1 << 20, 8 << 20][[0, 0, 0, 0, 0, 1, 1, 1, 2, 3][self.below(10) as usize]];
+        self.below(limit) as usize + 1
+    }
+}
+
+/// A block on its way to another thread.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Handed(*mut c_void);
+
+// SAFETY: the address is a number here; nobody reads through it.
+unsafe impl Send for Handed {}
+// SAFETY: as above.
+unsafe impl Sync for Handed {}
+
+#[derive(Clone, Copy)]
+struct Streams([CUstream; 4]);
+
+// SAFETY: handles are numbers, which the driver takes in any thread.
+unsafe impl Send for Streams {}
+// SAFETY: as above.
+unsafe impl Sync for Streams {}
+
+fn hammer(mut random: Random, streams: &Streams, counter: &Mutex<Vec<Handed>>, live: &Mutex<HashSet<Handed>>) {
+    let mut kept = Vec::new();
+    for _ in 0..STEPS {
+        let stream = streams.0[random.below(4) as usize];
+        match random.below(10) {
+            // So few at a time that all of them fit the smallest device.
+            0..=4 if kept.len() < KEPT => {
+                let block = Handed(freehold_alloc(random.bytes() as isize, 0, stream));
+                assert!(!block.0.is_null(), "{}", last_error());
+                assert!(live.lock().unwrap().insert(block), "a block is handed out once");
+                kept.push(block);
+            }
+            5..=6 => kept.pop().into_iter().for_each(|block| counter.lock().unwrap().push(block)),
+            8 if !kept.is_empty() => {
+                let block = kept[random.below(kept.len() as u64) as usize];
+                assert_eq!(freehold_record_use(block.0, stream), NONE, "{}", last_error());
+            }
+            _ => {
+                let handed = if random.below(2) == 0 { counter.lock().unwrap().pop() } else { None };
+                let Some(block) = handed.or_else(|| kept.pop()) else { continue };
+                assert!(live.lock().unwrap().remove(&block), "a block is freed once");
+                free(block.0, stream);
+            }
+        }
+    }
+    counter.lock().unwrap().append(&mut kept);
+}
+
+#[test]
+fn after_a_storm_nothing_is_live_and_nothing_stays_reserved() {
+    let world = World::new();
+    let seed = seed();
+    let streams = Streams([(); 4].map(|()| world.stream()));
+    let (counter, live) = (Mutex::default(), Mutex::default());
+    std::thread::scope(|scope| {
+        for number in 0..THREADS {
+            let (streams, counter, live) = (&streams, &counter, &live);
+            let random = Random(seed.wrapping_mul(THREADS).wrapping_add(number));
+            scope.spawn(move || hammer(random, streams, counter, live));
+        }
+    });
+    let rest = counter.into_inner().unwrap();
+    rest.into_iter().for_each(|Handed(block)| free(block, streams.0[0]));
+    assert_eq!(freehold_live_bytes(0), 0);
+    assert_eq!(world.left_bytes(), 0);
+    streams.0.iter().for_each(|&stream| world.end(stream));
+}
+
+#[test]
+fn one_of_two_that_free_a_block_is_told() {
+    let world = World::new();
+    let stream = world.stream();
+    let streams = Streams([stream; 4]);
+    for _ in 0..200 {
+        let block = Handed(world::alloc(700, stream));
+        let codes: Vec<i32> = std::thread::scope(|scope| {
+            let (block, streams) = (&block, &streams);
+            let free = move || freehold_try_free(block.0, 0, 0, streams.0[0]);
+            let threads = [scope.spawn(free), scope.spawn(free)];
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(codes.iter().filter(|&&code| code == NONE).count(), 1);
+        assert_eq!(codes.iter().filter(|&&code| code == FreeholdError::AlreadyReleased as i32).count(), 1);
+    }
+    assert_eq!(freehold_live_bytes(0), 0);
+    world.end(stream);
+}

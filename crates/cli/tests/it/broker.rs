@@ -1,0 +1,261 @@
+//! The commands that speak to a broker, as a person meets them: what they print, what they say to bad input, and how they exit.
+
+use crate::common;
+use crate::scene;
+
+use std::process::Stdio;
+
+use common::binary;
+use freehold_broker::wire::{Point, Policy, Request};
+use scene::{Scene, command, name, text, user};
+
+#[test]
+fn a_file_goes_in_and_comes_out_again() {
+    let scene = Scene::new();
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at / 7) as u8).collect();
+    let file = scene.file("in", &bytes);
+    assert_eq!(scene.said(&["put", &file, "--name", "model/weights"]), "model/weights: 2.9 MiB\n");
+    let out = scene.folder.join("out");
+    let to = out.to_str().unwrap();
+    assert_eq!(scene.said(&["get", "model/weights", "-o", to]), format!("{to}: 2.9 MiB\n"));
+    assert!(std::fs::read(&out).unwrap() == bytes);
+    assert_eq!(scene.said(&["drop", "model/weights"]), "model/weights: dropped\n");
+    assert_eq!(scene.said(&["ls", "--json"]), "{\"names\":[]}\n");
+}
+
+#[test]
+fn what_was_done_is_one_object_with_json() {
+    let scene = Scene::new();
+    let file = scene.file("in", b"freehold");
+    assert_eq!(scene.said(&["put", &file, "--name", "a", "--json"]), "{\"bytes\":8,\"name\":\"a\"}\n");
+    let to = scene.folder.join("out").to_str().unwrap().to_owned();
+    let said = scene.said(&["get", "a", "-o", &to, "--json"]);
+    assert_eq!(said, format!("{{\"bytes\":8,\"file\":\"{to}\",\"name\":\"a\"}}\n"));
+    assert_eq!(scene.said(&["drop", "a", "--json"]), "{\"dropped\":\"a\"}\n");
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused_before_anything_is_uploaded() {
+    let scene = Scene::new();
+    let file = scene.file("in", b"freehold");
+    scene.said(&["put", &file, "--name", "a"]);
+    // No such device is ever asked for.
+    let refused = scene.refused(&["put", &file, "--name", "a", "--device", "none"]);
+    assert_eq!(refused, ("error: the name is taken: drop it first, or lease it for writing\n".to_owned(), Some(1)));
+}
+
+#[test]
+fn a_name_that_is_not_there_has_nearest_ones_and_leaves_no_file() {
+    let scene = Scene::new();
+    scene.said(&["put", &scene.file("in", b"freehold"), "--name", "model/weights"]);
+    let expected = ("error: there is no such name; nearest: model/weights\n".to_owned(), Some(1));
+    let out = scene.folder.join("out");
+    assert_eq!(scene.refused(&["get", "model/weigths", "-o", out.to_str().unwrap()]), expected);
+    assert_eq!(scene.refused(&["drop", "model/weigths"]), expected);
+    assert!(!out.exists() && !scene.folder.join("out.part").exists());
+}
+
+#[test]
+fn what_is_no_socket_is_not_served_and_stays() {
+    let scene = Scene::new();
+    let file = scene.file("precious.txt", b"freehold");
+    let expected = format!("error: {file} is there, and is no socket: name another with --socket\n");
+    assert_eq!(scene.refused(&["serve", "--socket", &file]), (expected, Some(2)));
+    assert_eq!(std::fs::read(&file).unwrap(), b"freehold");
+    let folder = scene.folder.join("folder").to_str().unwrap().to_owned();
+    std::fs::create_dir(&folder).unwrap();
+    let expected = format!("error: {folder} is there, and is no socket: name another with --socket\n");
+    assert_eq!(scene.refused(&["serve", "--socket", &folder]), (expected, Some(2)));
+}
+
+#[test]
+fn memory_of_the_host_is_listed_and_found_by_names_that_are_like_its_own() {
+    let scene = Scene::new();
+    scene.said(&["put", &scene.file("in", b"freehold"), "--name", "z"]);
+    let mut link = scene.link();
+    link.descriptor(Request::Host { bytes: 4096 + 3 * 1024, name: name("shared/numbers") }).expect("a descriptor");
+    drop(link);
+    let (ls, owner) = (scene.said(&["ls"]), user());
+    let lines: Vec<Vec<&str>> = ls.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["name", "size", "memory", "owner", "readers", "writer", "age"]);
+    assert_eq!(lines[1][..7], ["shared/numbers", "3.0", "KiB", "host", &owner, "-", "-"]);
+    assert_eq!(lines[2][..7], ["z", "8", "B", "device", &owner, "0", "-"]);
+    assert_eq!(scene.said(&["top"]).lines().skip(3).count(), 3);
+    let listed: serde_json::Value = serde_json::from_str(&scene.said(&["ls", "--json"])).unwrap();
+    let [host, device] = [&listed["names"][0], &listed["names"][1]];
+    assert_eq!(
+        (&host["name"], &host["memory"], &host["bytes"]),
+        (&"shared/numbers".into(), &"host".into(), &3072.into())
+    );
+    assert_eq!((&device["name"], &device["memory"]), (&"z".into(), &"device".into()));
+    let top: serde_json::Value = serde_json::from_str(&scene.said(&["top", "--json"])).unwrap();
+    assert_eq!((&top["sums"]["host_bytes"], &top["names"][0]["memory"]), (&3072.into(), &"host".into()));
+    let refused = scene.refused(&["drop", "shared/number"]);
+    assert_eq!(refused, ("error: there is no such name; nearest: shared/numbers, z\n".to_owned(), Some(1)));
+    let refused = scene.refused(&["get", "shared/numbers", "-o", "/dev/null"]);
+    let sentence = "the name is of memory of the host, which is not leased: open it with `Broker::open_host`";
+    assert_eq!(refused, (format!("error: {sentence}\n"), Some(1)));
+    let refused = scene.refused(&["put", &scene.file("in", b"freehold"), "--name", "shared/numbers"]);
+    assert_eq!(refused, ("error: the name is taken: drop it first, or lease it for writing\n".to_owned(), Some(1)));
+    assert_eq!(scene.said(&["drop", "shared/numbers"]), "shared/numbers: dropped\n");
+    assert_eq!(scene.said(&["ls"]).lines().count(), 2);
+}
+
+#[test]
+fn a_name_is_its_users_and_a_processs_only_while_that_is_there() {
+    let scene = Scene::new();
+    let mut link = scene.link();
+    let lease = link.reserve(4096).expect("there is room").lease;
+    let (policy, point) = (Policy::Restore, Point::default());
+    link.call(Request::Publish { lease, policy, point, name: name("a") }).expect("the name is free");
+    let (user, own) = (user(), rustix::process::getuid().as_raw());
+    let listed = || -> serde_json::Value { serde_json::from_str(&scene.said(&["ls", "--json"])).unwrap() };
+    let process = std::process::id();
+    assert!(scene.said(&["ls"]).contains(&format!("  {user} ({process})  ")));
+    assert_eq!(listed()["names"][0]["process"], process);
+    link.close().expect("a broker serves");
+    assert!(scene.said(&["ls"]).contains(&format!("  {user}  ")));
+    assert_eq!(listed()["names"][0]["process"], serde_json::Value::Null);
+    assert_eq!((&listed()["names"][0]["user"], &listed()["names"][0]["user_name"]), (&own.into(), &user.into()));
+}
+
+#[test]
+fn quotas_are_said_set_and_taken_away_for_both_memories() {
+    let scene = Scene::new();
+    let user = rustix::process::getuid().as_raw();
+    let said = |device: &str, host: &str| {
+        format!(
+            "user {user} may have {device} of the device's memory and has 0 B\n\
+             user {user} may have {host} of the host's memory and has 0 B\n"
+        )
+    };
+    assert_eq!(scene.said(&["quota"]), said("64.0 MiB", "64.0 GiB"));
+    assert_eq!(scene.said(&["quota", "2MiB"]), said("2.0 MiB", "64.0 GiB"));
+    assert_eq!(scene.said(&["quota", "8KiB", "--host"]), said("2.0 MiB", "8.0 KiB"));
+    let refused = scene.link().descriptor(Request::Host { bytes: 8193, name: name("a") }).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "the user may have 8192 bytes of the host's memory and has 0: 8193 more were asked for; drop a name, or raise the quota with \
+         `freehold quota SIZE --host`"
+    );
+    assert_eq!(scene.said(&["quota", "none"]), said("64.0 MiB", "8.0 KiB"));
+    let nothing = "error: nothing can be had with 0 bytes: say 8KiB or more, or none to take the quota away\n";
+    assert_eq!(scene.refused(&["quota", "0", "--host"]), (nothing.to_owned(), Some(2)));
+    assert_eq!(scene.said(&["quota", "none", "--host"]), said("64.0 MiB", "64.0 GiB"));
+    let json = format!(
+        "{{\"host_quota_bytes\":68719476736,\"host_used_bytes\":0,\"quota_bytes\":67108864,\"used_bytes\":0,\"user\":{user}}}\n"
+    );
+    assert_eq!(scene.said(&["quota", "--json"]), json);
+    let small = |wish: &str, least: &str| {
+        let sentence = "or more, or none to take the quota away";
+        (format!("error: nothing can be had with {wish} bytes: say {least} {sentence}\n"), Some(2))
+    };
+    assert_eq!(scene.refused(&["quota", "2097151"]), small("2097151", "2048KiB"));
+    assert_eq!(scene.refused(&["quota", "1MiB"]), small("1048576", "2048KiB"));
+    assert_eq!(scene.refused(&["quota", "8191", "--host"]), small("8191", "8KiB"));
+}
+
+#[test]
+fn what_cannot_be_put_is_refused_with_what_to_do() {
+    let scene = Scene::new();
+    let (folder, empty) = (scene.folder.to_str().unwrap().to_owned(), scene.file("empty", b""));
+    let refused = scene.refused(&["put", &folder, "--name", "a"]);
+    assert_eq!(refused, (format!("error: {folder} is a folder: name a file\n"), Some(2)));
+    let refused = scene.refused(&["put", &empty, "--name", "a"]);
+    assert_eq!(refused, (format!("error: {empty} is empty: there is nothing to publish\n"), Some(2)));
+    let large = scene.file("large", &vec![1; 65 << 20]);
+    let refused = scene.refused(&["put", &large, "--name", "a"]);
+    let said = "error: the broker has 67108864 bytes left of 67108864: 68157440 were asked for; drop a name, or serve with more --memory\n";
+    assert_eq!(refused, (said.to_owned(), Some(1)));
+    let refused = scene.refused(&["put", "/dev/zero", "--name", "a"]);
+    assert_eq!(refused, ("error: /dev/zero is no regular file: name a file\n".to_owned(), Some(2)));
+}
+
+#[test]
+fn without_a_broker_it_is_said_how_to_start_one() {
+    let nowhere = std::env::temp_dir().join("freehold-nowhere");
+    let program = binary();
+    let file = program.to_str().unwrap();
+    for words in [&["ls"][..], &["drop", "a"], &["get", "a", "-o", "b"], &["put", file, "--name", "a"]] {
+        let output = command(&nowhere, "nowhere").args(words).output().expect("the binary starts");
+        let socket = nowhere.join("broker");
+        let sentence = "start one with `freehold serve --memory 8GiB`";
+        let expected = format!("error: no broker is running at {}: {sentence}\n", socket.display());
+        assert_eq!((text(&output.stderr), output.status.code()), (expected.as_str(), Some(3)));
+    }
+}
+
+#[test]
+fn a_socket_of_a_path_that_none_can_have_is_refused_in_a_sentence_everywhere() {
+    let folder = std::env::temp_dir().join("l".repeat(120));
+    let expected = |socket: &str| {
+        let (path, bytes) = (folder.join(socket), folder.as_os_str().len() + 1 + socket.len());
+        let sentence = "and the path of a socket at most 107: name a shorter one with --socket or FREEHOLD_BROKER";
+        format!("error: {} has {bytes} bytes, {sentence}\n", path.display())
+    };
+    let (program, broker) = (binary(), expected("broker"));
+    let file = program.to_str().unwrap();
+    for words in
+        [&["serve"][..], &["ls"], &["top"], &["quota"], &["get", "a", "-o", "b"], &["put", file, "--name", "a"]]
+    {
+        let output = command(&folder, "long").args(words).output().expect("the binary starts");
+        assert_eq!((text(&output.stderr), output.status.code()), (broker.as_str(), Some(2)), "{words:?}");
+    }
+    assert!(!folder.exists(), "nothing was made for it");
+    // The folder of the user's own broker may be such a one.
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut ls = command(&folder, "long");
+    let output = ls.env_remove("FREEHOLD_BROKER").env("XDG_RUNTIME_DIR", &folder).arg("ls").output().unwrap();
+    std::fs::remove_dir(&folder).unwrap();
+    assert_eq!((text(&output.stderr), output.status.code()), (expected("freehold/broker").as_str(), Some(2)));
+}
+
+#[test]
+fn a_device_that_is_none_is_one_error() {
+    let folder = std::env::temp_dir().join(format!("freehold-no-device-{}", std::process::id()));
+    let output = command(&folder, "none").args(["serve", "--device", "foo"]).output().expect("the binary starts");
+    std::fs::remove_dir_all(&folder).unwrap();
+    let expected = "error: \"foo\" is no device: say soft, cuda, cuda:N, opencl or opencl:N\n";
+    assert_eq!((text(&output.stderr), output.status.code()), (expected, Some(2)));
+}
+
+#[test]
+fn what_is_got_takes_the_place_of_a_file_alone() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    let scene = Scene::new();
+    scene.said(&["put", &scene.file("in", b"freehold"), "--name", "a"]);
+    // A pipe that is read from stays one.
+    let pipe = scene.folder.join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read(pipe).unwrap()
+    });
+    scene.said(&["get", "a", "-o", pipe.to_str().unwrap()]);
+    assert_eq!(reader.join().unwrap(), b"freehold");
+    assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    // Behind a link lies the file, which stays as private as it was.
+    let (target, link) = (scene.file("target", b"before"), scene.folder.join("link"));
+    std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o600)).unwrap();
+    symlink(&target, &link).unwrap();
+    scene.said(&["get", "a", "-o", link.to_str().unwrap()]);
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(std::fs::read(&target).unwrap(), b"freehold");
+    assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn who_stops_to_listen_is_no_error_and_a_full_disk_is_told() {
+    let scene = Scene::new();
+    let closed = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Stdio::from(writer)
+    };
+    let said = command(&scene.folder, &scene.machine).arg("ls").stdout(closed()).output().unwrap();
+    assert_eq!((text(&said.stderr), said.status.code()), ("", Some(0)));
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let said = command(&scene.folder, &scene.machine).arg("ls").stdout(full).output().unwrap();
+    let expected = "error: standard output: No space left on device (os error 28)\n";
+    assert_eq!((text(&said.stderr), said.status.code()), (expected, Some(1)));
+}

@@ -1,0 +1,233 @@
+//! `freehold module` and `freehold call` as a person meets them: what they print, what they say to bad input, and how they exit.
+
+use crate::common;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use common::binary;
+
+const KERNELS: &str = include_str!("../../../broker/tests/calls/kernels.ptx");
+
+/// A broker of its own, in a folder of its own.
+struct Scene {
+    folder: PathBuf,
+    machine: String,
+    serve: Child,
+}
+
+impl Scene {
+    fn new() -> Self {
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let machine = format!("calls-{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(format!("freehold-{machine}"));
+        std::fs::create_dir_all(&folder).expect("a folder for the test");
+        let mut serve = command(&folder, &machine);
+        serve.args(["serve", "--memory", "64MiB", "--device", "soft", "--launch-time", "1.5"]).stdout(Stdio::piped());
+        let mut serve = serve.spawn().expect("the binary starts");
+        let said = BufReader::new(serve.stdout.take().expect("it is piped")).lines().nth(2);
+        assert!(said.expect("it says more").is_ok());
+        Self { folder, machine, serve }
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        command(&self.folder, &self.machine).args(words).output().expect("the binary starts")
+    }
+
+    /// What a command printed, which went well.
+    fn said(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)), "{words:?}");
+        text(&output.stdout).to_owned()
+    }
+
+    /// What a command was refused with.
+    fn refused(&self, words: &[&str]) -> (String, i32) {
+        let output = self.run(words);
+        (text(&output.stderr).to_owned(), output.status.code().expect("it ends by itself"))
+    }
+
+    fn file(&self, name: &str, bytes: &[u8]) -> String {
+        let path = self.folder.join(name);
+        std::fs::write(&path, bytes).expect("a file of the test's");
+        path.to_str().expect("text").to_owned()
+    }
+
+    /// What has a name, as numbers.
+    fn floats(&self, name: &str) -> Vec<f32> {
+        let path = self.folder.join("out");
+        self.said(&["get", name, "-o", path.to_str().expect("text")]);
+        let bytes = std::fs::read(path).expect("it was written");
+        bytes.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect()
+    }
+
+    /// With a module of kernels, and `y` and `x` of 1000 numbers.
+    fn with_memory() -> Self {
+        let scene = Self::new();
+        scene.said(&["module", "put", &scene.file("kernels.ptx", KERNELS.as_bytes()), "--name", "blas/saxpy"]);
+        for (name, number) in [("y", 1.0_f32), ("x", 2.0)] {
+            let bytes: Vec<u8> = (0..1000).flat_map(|_| number.to_le_bytes()).collect();
+            scene.said(&["put", &scene.file(name, &bytes), "--name", name]);
+        }
+        scene
+    }
+
+    fn call(&self, kernel: &str, arguments: &[&str]) -> (String, i32) {
+        let mut words = vec!["call", "blas/saxpy", kernel, "--grid", "4", "--block", "256"];
+        arguments.iter().for_each(|argument| words.extend(["--arg", argument]));
+        self.refused(&words)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let process = rustix::process::Pid::from_child(&self.serve);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("the keeper is there");
+        assert!(self.serve.wait().expect("it is this process's").success());
+        std::fs::remove_dir_all(&self.folder).expect("the test's folder goes");
+    }
+}
+
+fn command(folder: &Path, machine: &str) -> Command {
+    let mut command = Command::new(binary());
+    command.env("FREEHOLD_BROKER", folder.join("broker")).env("FREEHOLD_SOFT_MACHINE", machine);
+    command.env("FREEHOLD_DEVICE", "soft").stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text was printed")
+}
+
+#[test]
+fn a_module_is_put_listed_and_dropped() {
+    let scene = Scene::new();
+    assert_eq!(
+        scene.said(&["module", "ls"]),
+        "there are no modules: `freehold module put FILE --name NAME` makes one\n"
+    );
+    let file = scene.file("kernels.ptx", KERNELS.as_bytes());
+    let kernels =
+        "empty(), saxpy(u64, u64, f32, u32), step(u64, u32, u32), spin(u64), stray(u64, u64), sum(u64, 12 bytes)";
+    assert_eq!(scene.said(&["module", "put", &file, "--name", "blas/saxpy"]), format!("blas/saxpy: {kernels}\n"));
+    let listed = scene.said(&["module", "ls"]);
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!(lines[0], "name              size  hash          kernels");
+    assert!(lines[1].starts_with("blas/saxpy     2.5 KiB  ") && lines[1].ends_with(kernels), "{}", lines[1]);
+    let told: serde_json::Value = serde_json::from_str(&scene.said(&["module", "ls", "--json"])).expect("one object");
+    let module = &told["modules"][0];
+    assert_eq!((module["name"].as_str(), module["bytes"].as_u64()), (Some("blas/saxpy"), Some(KERNELS.len() as u64)));
+    assert_eq!(module["kernels"][1]["parameters"], serde_json::json!(["u64", "u64", "f32", "u32"]));
+    assert_eq!(module["sha256"].as_str().map(str::len), Some(64));
+    assert_eq!(scene.said(&["module", "drop", "blas/saxpy"]), "blas/saxpy: dropped\n");
+    assert_eq!(scene.said(&["module", "ls", "--json"]), "{\"modules\":[]}\n");
+}
+
+#[test]
+fn a_call_changes_what_has_a_name_and_reads_what_it_is_to_read() {
+    let scene = Scene::with_memory();
+    let arguments = ["lease:y", "read:x", "f32:3.0", "u32:1000"];
+    let mut words = vec!["call", "blas/saxpy", "saxpy", "--grid", "4", "--block", "256"];
+    arguments.iter().for_each(|argument| words.extend(["--arg", argument]));
+    let said = scene.said(&words);
+    assert!(said.starts_with("saxpy of blas/saxpy: done in "), "{said}");
+    assert_eq!(scene.floats("y"), [7.0; 1000]);
+    assert_eq!(scene.floats("x"), [2.0; 1000]);
+    words.push("--json");
+    let told: serde_json::Value = serde_json::from_str(&scene.said(&words)).expect("one object");
+    assert_eq!((told["module"].as_str(), told["kernel"].as_str()), (Some("blas/saxpy"), Some("saxpy")));
+    assert!(told["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
+    assert_eq!(scene.floats("y"), [13.0; 1000]);
+    // From a byte on, of the same name twice.
+    assert_eq!(scene.call("saxpy", &["lease:y+400", "lease:y", "f32:1.0", "u32:10"]).1, 0);
+    let y = scene.floats("y");
+    assert_eq!((&y[..100], &y[100..110], &y[110..]), (&[13.0; 100][..], &[26.0; 10][..], &[13.0; 890][..]));
+}
+
+#[test]
+fn every_bad_call_is_one_sentence_and_changes_nothing() {
+    let scene = Scene::with_memory();
+    let good = ["lease:y", "read:x", "f32:3.0", "u32:1000"];
+    let wrong = |said: &str| (format!("error: {said}\n"), 2);
+    let with = |at: usize, argument: &'static str| {
+        let mut arguments = good;
+        arguments[at] = argument;
+        scene.call("saxpy", &arguments)
+    };
+    assert_eq!(
+        scene.refused(&["call", "blas/saxpi", "saxpy", "--grid", "1", "--block", "1"]),
+        (
+            "error: there is no module blas/saxpi: `freehold module put FILE --name blas/saxpi` makes one; nearest: \
+             blas/saxpy\n"
+                .to_owned(),
+            1
+        )
+    );
+    assert_eq!(
+        scene.call("saxpi", &good),
+        wrong("module blas/saxpy has no kernel saxpi; it has empty, saxpy, step, spin, stray, sum")
+    );
+    assert_eq!(scene.call("saxpy", &good[..3]), wrong("kernel saxpy takes 4 arguments, 3 were given"));
+    assert_eq!(with(2, "u32:3"), wrong("argument 3 of saxpy is f32, u32 was given"));
+    assert_eq!(with(3, "u64:3"), wrong("argument 4 of saxpy is u32, u64 was given"));
+    assert_eq!(with(3, "read:x"), wrong("argument 4 of saxpy is u32, and a lease needs one of 8 bytes"));
+    assert_eq!(with(1, "read:x+4000"), wrong("argument 2 of saxpy begins at byte 4000 of a lease of 4000"));
+    let (said, status) = with(1, "read:z");
+    assert!(said.starts_with("error: there is no such name; nearest: ") && status == 1, "{said}");
+    let (said, status) = with(2, "f33:3.0");
+    assert!(said.contains("\"f33\" is no kind") && status == 2, "{said}");
+    let (said, status) = scene.refused(&["call", "blas/saxpy", "empty", "--grid", "0", "--block", "1"]);
+    assert!(said.contains("\"0\" is no size: say one to three numbers from 1 on") && status == 2, "{said}");
+    let (said, status) = scene.refused(&["call", "blas/saxpy", "empty", "--grid", "1", "--block", "2000"]);
+    assert!(said.ends_with("[1, 1, 1] of [2000, 1, 1] were asked for\n") && status == 2, "{said}");
+    assert_eq!(scene.floats("y"), [1.0; 1000]);
+    assert_eq!(scene.call("saxpy", &good).1, 0, "and a good one is served");
+}
+
+#[test]
+fn a_kernel_that_goes_wrong_is_named_and_leaves_what_was_published() {
+    let scene = Scene::with_memory();
+    let may = "it may have been carried out, as a whole or in part";
+    assert_eq!(
+        scene.call("stray", &["lease:y", "u64:1099511627776"]),
+        (format!("error: kernel stray of blas/saxpy ended its worker: CUDA_ERROR_ILLEGAL_ADDRESS (700); {may}\n"), 1)
+    );
+    assert_eq!(
+        scene.call("spin", &["lease:y"]),
+        (format!("error: kernel spin of blas/saxpy ran for more than 1.5 s and was ended; {may}\n"), 1)
+    );
+    let (said, status) = scene.call("saxpy", &["read:y", "read:x", "f32:3.0", "u32:1000"]);
+    assert!(said.contains("ended its worker") && status == 1, "a lease for reading is not written: {said}");
+    assert_eq!(scene.floats("y"), [1.0; 1000]);
+}
+
+#[test]
+fn every_bad_module_is_one_sentence() {
+    let scene = Scene::new();
+    let folder = scene.folder.to_str().expect("text").to_owned();
+    let put = |file: &str| scene.refused(&["module", "put", file, "--name", "a"]);
+    let nowhere = format!("{folder}/nowhere");
+    assert_eq!(put(&nowhere), (format!("error: {nowhere}: No such file or directory (os error 2)\n"), 2));
+    assert_eq!(put(&folder), (format!("error: {folder}: it is no regular file: name a file of PTX\n"), 2));
+    assert_eq!(
+        put(&scene.file("none", b"")),
+        ("error: a module has 1 to 16777216 bytes, and this one 0\n".to_owned(), 2)
+    );
+    let (said, status) = put(&scene.file("elf", b"\x7fELF\xff"));
+    assert!(said.ends_with("it is no text: a module is PTX, as `nvcc -ptx` writes it\n") && status == 2, "{said}");
+    let broken = KERNELS.replace("fma.rn.f32 %f3", "fma.rn.f32 %nowhere");
+    let (said, status) = put(&scene.file("broken", broken.as_bytes()));
+    assert!(said.starts_with("error: the driver refuses the module:\n") && said.contains("line 35"), "{said}");
+    assert_eq!(status, 2);
+    let none = "error: there is no module a: `freehold module put FILE --name a` makes one\n";
+    assert_eq!(scene.refused(&["module", "drop", "a"]), (none.to_owned(), 1));
+    let (said, status) = scene.refused(&["module", "put", &nowhere, "--name", "/a"]);
+    assert!(said.contains("a part of a name, between slashes") && status == 2, "{said}");
+    let unserved = scene.refused(&["module", "ls", "--socket", &nowhere]);
+    assert_eq!(
+        unserved,
+        (format!("error: no broker is running at {nowhere}: start one with `freehold serve --memory 8GiB`\n"), 3)
+    );
+}

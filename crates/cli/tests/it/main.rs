@@ -1,0 +1,20 @@
+//! The command line: each test starts `freehold` as a user would.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod bench;
+mod broker;
+mod calls;
+mod common;
+mod demo;
+mod lab;
+mod mpi;
+mod opencl;
+mod programs;
+mod remote;
+mod replay;
+mod run;
+mod scene;
+mod schedules;
+mod stopping;
+mod trace;

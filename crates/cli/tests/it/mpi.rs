@@ -1,0 +1,92 @@
+//! `freehold mpi` as a person meets it: it becomes the program that is built where MPI is, or says how to build that.
+
+use crate::common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use common::binary;
+
+/// Held by each test: a program that is being written cannot be run, and what another thread starts meanwhile holds it open.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A folder of this test's own, which goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    /// With a copy of the binary, so that what lies beside it is the test's.
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("freehold-mpi-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder for the test");
+        fs::copy(binary(), path.join("freehold")).expect("the binary can be copied");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).expect("the test's folder goes");
+    }
+}
+
+fn write_program(path: &Path, text: &str) {
+    fs::write(path, text).expect("a program can be written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it can be run");
+}
+
+fn freehold(folder: &Path) -> Command {
+    let mut command = Command::new(folder.join("freehold"));
+    command.env("PATH", "/usr/bin:/bin").stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn without_its_program_it_says_how_to_build_it() {
+    let _alone = alone();
+    let folder = Folder::new("missing");
+    let output = freehold(&folder.0).args(["mpi", "bench"]).output().expect("the binary starts");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "error: freehold-mpi lies neither beside this program nor in PATH: on a machine with MPI and libclang (on Debian \
+         libopenmpi-dev and libclang-dev), build it with cargo build --release --manifest-path crates/mpi/Cargo.toml\n"
+    );
+}
+
+#[test]
+fn its_help_is_there_without_its_program() {
+    let _alone = alone();
+    let folder = Folder::new("help");
+    let output = freehold(&folder.0).args(["mpi", "--help"]).output().expect("the binary starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("freehold-mpi") && said.contains("crates/mpi/Cargo.toml"), "{said}");
+    assert_eq!((String::from_utf8_lossy(&output.stderr).as_ref(), output.status.code()), ("", Some(0)));
+}
+
+#[test]
+fn it_becomes_the_program_beside_it_with_all_arguments_and_its_status() {
+    let _alone = alone();
+    let folder = Folder::new("beside");
+    write_program(&folder.0.join("freehold-mpi"), "#!/bin/sh\necho \"$@\"\nexit 7\n");
+    let output = freehold(&folder.0).args(["mpi", "bench", "--json", "--help"]).output().expect("the binary starts");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "bench --json --help\n");
+    assert_eq!(output.status.code(), Some(7));
+}
+
+#[test]
+fn it_finds_the_program_in_path() {
+    let _alone = alone();
+    let (folder, other) = (Folder::new("path"), Folder::new("path-other"));
+    write_program(&other.0.join("freehold-mpi"), "#!/bin/sh\necho found\n");
+    let mut command = freehold(&folder.0);
+    command.env("PATH", format!("{}:/usr/bin:/bin", other.0.display()));
+    let output = command.arg("mpi").output().expect("the binary starts");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "found\n");
+    assert_eq!(output.status.code(), Some(0));
+}

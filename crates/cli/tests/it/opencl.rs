@@ -1,0 +1,132 @@
+//! `freehold devices`, and commands on OpenCL, as a person meets them. What needs an OpenCL driver says so and passes where this
+//! machine has none, unless FREEHOLD_DEVICE asks for it.
+
+use crate::common;
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use common::{binary, output, refused_with, text};
+
+/// A folder with no vendor's driver in it, for the loader of OpenCL.
+const NO_VENDORS: (&str, &str) = ("OCL_ICD_VENDORS", "/nowhere");
+
+fn freehold(words: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.args(words).env_remove("FREEHOLD_DEVICE").env_remove("COLUMNS").stdin(Stdio::null());
+    command
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
+}
+
+/// Whether this machine has OpenCL.
+fn has_opencl() -> bool {
+    let found = lines(&output(&mut freehold(&["devices", "--json"]))).iter().any(|line| line["device"] == "opencl:0");
+    let is_demanded = std::env::var("FREEHOLD_DEVICE").is_ok_and(|device| device.starts_with("opencl"));
+    assert!(found || !is_demanded, "FREEHOLD_DEVICE asks for OpenCL, and there is none");
+    if !found {
+        println!("nothing was tested: this machine has no OpenCL");
+    }
+    found
+}
+
+#[test]
+fn every_kind_of_device_is_listed_or_said_to_be_missing() {
+    let output = output(&mut freehold(&["devices", "--json"]));
+    assert_eq!(output.status.code(), Some(0));
+    let lines = lines(&output);
+    for kind in ["cuda", "soft", "opencl"] {
+        let of_kind = |line: &&Value| line["device"].as_str().is_some_and(|device| device.starts_with(kind));
+        let line = lines.iter().find(of_kind).unwrap_or_else(|| panic!("nothing is said of {kind}"));
+        assert!(line["missing"].is_string() != line["memory_bytes"].is_u64(), "{line}");
+    }
+}
+
+#[test]
+fn the_software_device_has_the_memory_that_it_was_given_and_all_abilities() {
+    let output = output(freehold(&["devices", "--json"]).env("FREEHOLD_SOFT_MEMORY", "512MiB"));
+    let soft = lines(&output).into_iter().find(|line| line["device"] == "soft").expect("it is always there");
+    assert_eq!(soft["memory_bytes"], 512 << 20);
+    assert_eq!(soft["abilities"], serde_json::json!(["PTX", "mapping", "sharing", "words"]));
+}
+
+#[test]
+fn without_a_driver_opencl_is_missing_in_one_line() {
+    let output = output(freehold(&["devices"]).env(NO_VENDORS.0, NO_VENDORS.1));
+    let said = text(&output.stdout);
+    let line = said.lines().find(|line| line.starts_with("opencl")).expect("it is told of");
+    assert!(line.contains("none: libOpenCL.so.1 "), "{line}");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_wish_for_opencl_without_a_driver_says_what_is_missing() {
+    let output = output(freehold(&["lab", "--device", "opencl:1"]).env(NO_VENDORS.0, NO_VENDORS.1));
+    let said = text(&output.stderr);
+    assert!(said.starts_with("error: opencl:1 was asked for, but libOpenCL.so.1 "), "{said}");
+    assert!(said.ends_with("; the software device, soft, needs no driver\n"), "{said}");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_command_that_works_with_cuda_alone_says_so() {
+    let sentence = "opencl was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N";
+    refused_with(&mut freehold(&["bench", "release", "--device", "opencl"]), sentence);
+    refused_with(freehold(&["bench", "release"]).env("FREEHOLD_DEVICE", "opencl"), sentence);
+    refused_with(&mut freehold(&["run", "--device", "opencl", "--", "true"]), sentence);
+}
+
+#[test]
+fn a_device_of_opencl_beyond_the_last_is_refused_with_how_many_there_are() {
+    if has_opencl() {
+        let output = output(&mut freehold(&["lab", "--device", "opencl:99"]));
+        let said = text(&output.stderr);
+        assert!(said.starts_with("error: opencl:99 was asked for, but this machine has "), "{said}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn opencl_has_questions_of_its_own_and_answers_agree_with_the_recorded_ones() {
+    if has_opencl() {
+        let output = output(&mut freehold(&["lab", "--device", "opencl", "--json", "--only", "o.1.1,o.3"]));
+        let findings = lines(&output);
+        assert_eq!(findings.len(), 14);
+        for finding in findings {
+            assert_eq!(finding["agrees"], true, "{finding}");
+        }
+        assert_eq!(output.status.code(), Some(0));
+        refused_with(
+            &mut freehold(&["lab", "--device", "opencl", "--trace", "/nowhere/trace.json"]),
+            "--trace: calls of OpenCL cannot be traced; leave it out, or name a CUDA device",
+        );
+    }
+}
+
+#[test]
+fn an_experiment_answers_for_no_other_device_than_the_lab_has_chosen() {
+    if has_opencl() {
+        let output = output(&mut freehold(&["experiment", "o.1.1", "--device", "00112233445566778899aabbccddeeff"]));
+        let said = text(&output.stdout);
+        let sentence = "the process of an experiment does not find the OpenCL device 00112233445566778899aabbccddeeff";
+        assert!(said.starts_with(sentence), "{said}");
+        assert!(said.contains(" that the lab has chosen, but "), "{said}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn the_pool_on_opencl_is_measured_beside_its_own_calls_and_the_pool_on_cuda() {
+    if has_opencl() {
+        let output = output(&mut freehold(&["bench", "pool", "--device", "opencl", "--quick", "--json"]));
+        assert_eq!(text(&output.stderr), "");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("the report is JSON");
+        let ids: Vec<_> = report["rows"].as_array().expect("rows").iter().map(|row| row["id"].clone()).collect();
+        let sizes = ["512", "64k", "2m"];
+        let wanted = sizes.map(|size| ["", "-svm", "-cuda"].map(|beside| format!("pair-{size}{beside}")));
+        assert_eq!(ids, wanted.concat());
+    }
+}

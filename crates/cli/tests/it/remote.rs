@@ -1,0 +1,315 @@
+//! The commands that speak to a broker elsewhere, as a person meets them: what they print, what they say to bad input, and how they
+//! exit.
+
+use crate::scene;
+
+use std::fs::{File, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Output, Stdio};
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+use scene::{LONGEST, command};
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// A broker that serves clients elsewhere, which are on this machine.
+struct Open {
+    folder: std::path::PathBuf,
+    machine: String,
+    serve: Child,
+    url: String,
+}
+
+impl Open {
+    fn new(name: &str) -> Self {
+        let machine = format!("remote-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(format!("freehold-{machine}"));
+        std::fs::create_dir_all(&folder).expect("a folder for the test");
+        let own = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+        write("cert.pem", &own.cert.pem());
+        write("key.pem", &own.signing_key.serialize_pem());
+        write("token", TOKEN);
+        std::fs::set_permissions(folder.join("token"), Permissions::from_mode(0o600)).unwrap();
+        let mut serve = command(&folder, &machine);
+        serve.args(["serve", "--memory", "64MiB", "--listen", "127.0.0.1:0", "--tls", "cert.pem", "key.pem"]);
+        serve.args(["--token-file", "token"]).current_dir(&folder).stdout(Stdio::piped());
+        serve.stderr(File::create(folder.join("said")).unwrap());
+        let mut serve = serve.spawn().expect("the binary starts");
+        let said = BufReader::new(serve.stdout.take().unwrap()).lines().nth(2).unwrap().unwrap();
+        let port = said.strip_prefix("clients elsewhere find it at https://127.0.0.1:").expect("it says where");
+        let url = format!("https://localhost:{port}");
+        Self { folder, machine, serve, url }
+    }
+
+    /// A command, without what says where and who.
+    fn run_as(&self, words: &[&str]) -> Output {
+        let mut command = command(&self.folder, &self.machine);
+        // No broker of this machine is to be found by accident.
+        command.env("FREEHOLD_BROKER", self.folder.join("nowhere")).current_dir(&self.folder);
+        command.args(words).output().expect("the binary starts")
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let at = ["--at", &self.url, "--ca", "cert.pem", "--token-file", "token"];
+        self.run_as(&[&at[..], words].concat())
+    }
+
+    fn said(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)));
+        text(&output.stdout).to_owned()
+    }
+
+    fn refused(&self, words: &[&str]) -> (String, Option<i32>) {
+        of(&self.run(words))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.serve), Signal::TERM);
+        let _ = self.serve.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn of(output: &Output) -> (String, Option<i32>) {
+    (text(&output.stderr).to_owned(), output.status.code())
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text was printed")
+}
+
+#[test]
+fn a_file_goes_elsewhere_and_comes_back() {
+    let open = Open::new("file");
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at / 7) as u8).collect();
+    std::fs::write(open.folder.join("in"), &bytes).unwrap();
+    assert_eq!(open.said(&["put", "in", "--name", "model/weights"]), "model/weights: 2.9 MiB\n");
+    assert_eq!(open.said(&["get", "model/weights", "-o", "out"]), "out: 2.9 MiB\n");
+    assert!(std::fs::read(open.folder.join("out")).unwrap() == bytes);
+    assert_eq!(open.said(&["totals"]), "4.0 MiB of 64.0 MiB made, 0 B leased, 2.9 MiB under 1 name\n");
+    let taken = "error: the name is taken: drop it first, or lease it for writing\n".to_owned();
+    assert_eq!(open.refused(&["put", "in", "--name", "model/weights"]), (taken, Some(1)));
+    let none = "error: there is no such name; nearest: model/weights\n".to_owned();
+    assert_eq!(open.refused(&["get", "model/weigths", "-o", "none"]), (none, Some(1)));
+    assert!(!open.folder.join("none").exists());
+    assert_eq!(open.said(&["drop", "model/weights"]), "model/weights: dropped\n");
+    assert_eq!(open.said(&["ls", "--json"]), "{\"names\":[]}\n");
+}
+
+#[test]
+fn a_kernel_runs_elsewhere() {
+    let open = Open::new("kernel");
+    let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/../broker/tests/calls/kernels.ptx");
+    let said = open.said(&["module", "put", kernels, "--name", "test/kernels"]);
+    assert!(said.starts_with("test/kernels: empty(), saxpy(u64, u64, f32, u32), step(u64, u32, u32)"), "{said}");
+    std::fs::write(open.folder.join("x"), [5, 0, 0, 0].repeat(100)).unwrap();
+    open.said(&["put", "x", "--name", "x"]);
+    let shape = ["call", "test/kernels", "step", "--grid", "1", "--block", "128"];
+    open.said(&[&shape[..], &["--arg", "lease:x", "--arg", "u32:2", "--arg", "u32:100"]].concat());
+    open.said(&["get", "x", "-o", "out"]);
+    assert_eq!(std::fs::read(open.folder.join("out")).unwrap(), [17, 0, 0, 0].repeat(100));
+    let refused = open.refused(&[&shape[..], &["--arg", "lease:x"]].concat());
+    assert_eq!(refused, ("error: kernel step takes 3 arguments, 1 were given\n".to_owned(), Some(2)));
+    open.said(&["module", "drop", "test/kernels"]);
+}
+
+#[test]
+fn who_is_not_let_in_is_told_what_to_do() {
+    let open = Open::new("token");
+    let at = ["--at", open.url.as_str(), "--ca", "cert.pem"];
+    let refused = |words: &[&str]| of(&open.run_as(&[&at[..], words].concat()));
+    let none =
+        "error: there is no token: say --token-file FILE, or set FREEHOLD_TOKEN; `openssl rand -hex 32` makes one\n";
+    assert_eq!(refused(&["ls"]), (none.to_owned(), Some(2)));
+    std::fs::write(open.folder.join("other"), "another-token-of-32-letters-here").unwrap();
+    std::fs::set_permissions(open.folder.join("other"), Permissions::from_mode(0o644)).unwrap();
+    let everybody = "error: other: everybody may read the token: say `chmod 600 other`\n";
+    assert_eq!(refused(&["ls", "--token-file", "other"]), (everybody.to_owned(), Some(2)));
+    std::fs::set_permissions(open.folder.join("other"), Permissions::from_mode(0o600)).unwrap();
+    let another = "error: the token is another: use the one that `freehold serve` was started with\n";
+    assert_eq!(refused(&["ls", "--token-file", "other"]), (another.to_owned(), Some(3)));
+}
+
+#[test]
+fn commands_of_one_machine_are_refused_elsewhere_however_that_was_said() {
+    let alone = "error: this command works on its own machine alone: say it there, or without --at and FREEHOLD_AT; \
+                 put, get, ls, drop, totals, module, call and demo --remote work elsewhere\n";
+    let folder = std::env::temp_dir();
+    let run = |words: &[&str], variable: &str| {
+        let mut command = command(&folder, "nobody");
+        // Had it reached a broker, it would have said that there is none.
+        command.env("FREEHOLD_BROKER", folder.join("freehold-nowhere")).env("FREEHOLD_AT", variable);
+        of(&command.args(words).output().expect("the binary starts"))
+    };
+    for words in
+        [&["stop"][..], &["stop", "--force"], &["quota"], &["quota", "4MiB"], &["top", "--once"], &["top", "--json"]]
+    {
+        let said = [&["--at", "https://localhost:1"][..], words].concat();
+        assert_eq!(run(&said, ""), (alone.to_owned(), Some(2)), "{said:?}");
+        assert_eq!(run(words, "https://localhost:1"), (alone.to_owned(), Some(2)), "{words:?}");
+        assert_eq!(run(words, "").1, Some(3), "{words:?}");
+    }
+    // What speaks to no broker is not concerned.
+    assert_eq!(run(&["lab", "--only", "nothing"], "https://localhost:1"), run(&["lab", "--only", "nothing"], ""));
+}
+
+/// How a command is refused: the whole of what it says, or its beginning and a word of it.
+enum Said {
+    All(&'static str),
+    Like(&'static str, &'static str),
+}
+
+#[test]
+fn every_bad_call_is_refused_here_as_it_is_elsewhere() {
+    use Said::{All, Like};
+    let open = Open::new("table");
+    let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/../broker/tests/calls/kernels.ptx");
+    open.said(&["module", "put", kernels, "--name", "blas/saxpy"]);
+    std::fs::write(open.folder.join("x"), [5, 0, 0, 0].repeat(100)).unwrap();
+    open.said(&["put", "x", "--name", "x"]);
+    let text = std::fs::read_to_string(kernels).unwrap();
+    std::fs::write(open.folder.join("broken.ptx"), text.replace("fma.rn.f32 %f3", "fma.rn.f32 %nowhere")).unwrap();
+    std::fs::write(open.folder.join("other.ptx"), text.replace("saxpy", "other")).unwrap();
+    std::fs::write(open.folder.join("none"), "").unwrap();
+    let call = |kernel, shape: [&'static str; 2], given: &[&'static str]| {
+        let mut words = vec!["call", "blas/saxpy", kernel, "--grid", shape[0], "--block", shape[1]];
+        given.iter().for_each(|given| words.extend(["--arg", given]));
+        words
+    };
+    let (one, step) = (["1", "1"], ["lease:x", "u32:2", "u32:100"]);
+    let missing = "there is no module no/such: `freehold module put FILE --name no/such` makes one";
+    let table: Vec<(Vec<&str>, Said, i32)> = vec![
+        (vec!["call", "no/such", "step", "--grid", "1", "--block", "1"], Like(missing, ""), 1),
+        (vec!["call", "/no", "step", "--grid", "1", "--block", "1"], Like("\"/no\": a part of a name", ""), 2),
+        (vec!["module", "drop", "no/such"], Like(missing, ""), 1),
+        (
+            call("stop", one, &[]),
+            All("module blas/saxpy has no kernel stop; it has empty, saxpy, step, spin, stray, sum"),
+            2,
+        ),
+        (call("step", one, &step[..1]), All("kernel step takes 3 arguments, 1 were given"), 2),
+        (call("step", one, &["lease:x", "f32:2", "u32:100"]), All("argument 2 of step is u32, f32 was given"), 2),
+        (call("step", one, &["lease:x", "u64:2", "u32:100"]), All("argument 2 of step is u32, u64 was given"), 2),
+        (
+            call("step", one, &["lease:x", "read:x", "u32:100"]),
+            All("argument 2 of step is u32, and a lease needs one of 8 bytes"),
+            2,
+        ),
+        (call("sum", one, &["lease:x", "bytes:0a0b"]), All("argument 2 of sum is 12 bytes, 2 bytes was given"), 2),
+        (
+            call("step", one, &["lease:x+400", "u32:2", "u32:1"]),
+            All("argument 1 of step begins at byte 400 of a lease of 400"),
+            2,
+        ),
+        (
+            call("empty", ["1", "2000"], &[]),
+            Like("a launch has 1 to 2147483647 blocks, ", "[1, 1, 1] of [2000, 1, 1]"),
+            2,
+        ),
+        (call("empty", ["1,70000", "1"], &[]), Like("a launch has 1 to 2147483647 blocks, ", "[1, 70000, 1] of"), 2),
+        (call("step", one, &["lease:y", "u32:2", "u32:100"]), All("there is no such name; nearest: x"), 1),
+        // A lease for reading is mapped for reading.
+        (
+            call("step", one, &["read:x", "u32:2", "u32:100"]),
+            Like("kernel step of blas/saxpy ended its worker: ", ""),
+            1,
+        ),
+        (
+            call("stray", one, &["lease:x", "u64:1099511627776"]),
+            Like("kernel stray of blas/saxpy ended its worker: ", ""),
+            1,
+        ),
+        (vec!["module", "put", "broken.ptx", "--name", "a"], Like("the driver refuses the module:\n", "line 35"), 2),
+        (vec!["module", "put", "none", "--name", "a"], All("a module has 1 to 16777216 bytes, and this one 0"), 2),
+        (
+            vec!["module", "put", "other.ptx", "--name", "blas/saxpy"],
+            All("a module of that name is there, with another text: drop it first"),
+            1,
+        ),
+        (vec!["put", "x", "--name", "x"], All("the name is taken: drop it first, or lease it for writing"), 1),
+        (vec!["put", "none", "--name", "a"], All("none is empty: there is nothing to publish"), 2),
+        (vec!["get", "y", "-o", "out"], All("there is no such name; nearest: x"), 1),
+        (vec!["drop", "y"], Like("there is no such name", ""), 1),
+    ];
+    for (words, said, status) in table {
+        let socket = open.folder.join("broker");
+        let here = of(&open.run_as(&[&words[..], &["--socket", socket.to_str().unwrap()]].concat()));
+        assert_eq!(open.refused(&words), here, "{words:?}");
+        let told = here.0.strip_prefix("error: ").and_then(|told| told.strip_suffix('\n')).unwrap_or(&here.0);
+        match said {
+            All(said) => assert_eq!(told, said, "{words:?}"),
+            Like(begin, within) => assert!(told.starts_with(begin) && told.contains(within), "{words:?}: {told}"),
+        }
+        assert_eq!(here.1, Some(status), "{words:?}: {told}");
+    }
+    // Nothing of it was written, and nothing is held.
+    let listed: serde_json::Value = serde_json::from_str(&open.said(&["ls", "--json"])).unwrap();
+    let x = &listed["names"][0];
+    assert_eq!((x["version"].as_u64(), x["readers"].as_u64(), x["writers"].as_u64()), (Some(1), Some(0), Some(0)));
+    open.said(&call("step", ["1", "128"], &step));
+    open.said(&["get", "x", "-o", "out"]);
+    assert_eq!(std::fs::read(open.folder.join("out")).unwrap(), [17, 0, 0, 0].repeat(100));
+}
+
+#[test]
+fn what_cannot_be_opened_to_others_is_refused_before_it_is_served() {
+    let open = Open::new("open");
+    let serve = |words: &[&str]| {
+        let all = [&["serve", "--memory", "4MiB", "--token-file", "token", "--listen"][..], words].concat();
+        of(&open.run_as(&all))
+    };
+    let clear = "error: --listen 0.0.0.0:0: without TLS everybody on the way reads the token; say --tls CERTIFICATE KEY, or listen at 127.0.0.1\n";
+    assert_eq!(serve(&["0.0.0.0:0"]), (clear.to_owned(), Some(2)));
+    let wrong = "error: --tls cert.pem token: this is no certificate with its key: name both as PEM\n";
+    assert_eq!(serve(&["127.0.0.1:0", "--tls", "cert.pem", "token"]), (wrong.to_owned(), Some(2)));
+    let port = open.url.rsplit_once(':').unwrap().1;
+    let (said, status) = serve(&[&format!("127.0.0.1:{port}")]);
+    assert!(said.starts_with(&format!("error: --listen 127.0.0.1:{port}: Address already in use")), "{said}");
+    assert_eq!(status, Some(2));
+}
+
+#[test]
+fn a_gate_that_dies_is_replaced_and_names_stay() {
+    let open = Open::new("gate");
+    std::fs::write(open.folder.join("in"), b"freehold").unwrap();
+    open.said(&["put", "in", "--name", "a"]);
+    let socket = open.folder.join("broker");
+    let gate = || {
+        std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).find(
+            |process: &i32| {
+                let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+                let words: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();
+                words.contains(&&b"gate"[..]) && words.contains(&socket.as_os_str().as_encoded_bytes())
+            },
+        )
+    };
+    let first = gate().expect("there is a gate");
+    kill_process(Pid::from_raw(first).unwrap(), Signal::KILL).unwrap();
+    let begun = Instant::now();
+    while gate().is_none_or(|process| process == first) {
+        assert!(begun.elapsed() < LONGEST, "no gate took its place");
+    }
+    assert_eq!(open.said(&["get", "a", "-o", "out"]), "out: 8 B\n");
+    assert_eq!(std::fs::read(open.folder.join("out")).unwrap(), b"freehold");
+}
+
+#[test]
+fn the_bench_tells_of_tcp_and_grpc_beside_the_gate() {
+    let machine = format!("bench-remote-{}", std::process::id());
+    let mut bench = command(&std::env::temp_dir().join(&machine), &machine);
+    let output = bench.args(["bench", "remote", "--quick", "--json", "--device", "soft"]).output().unwrap();
+    assert_eq!(of(&output), (String::new(), Some(0)));
+    let told: serde_json::Value = serde_json::from_str(text(&output.stdout)).unwrap();
+    let ids: Vec<_> = told["rows"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["tcp", "tcp_many", "grpc_up", "grpc_down", "up", "down", "call", "launch"]);
+    assert!(told["connections"].as_u64().is_some_and(|connections| (1..=4).contains(&connections)));
+    let rows = told["rows"].as_array().unwrap();
+    assert_eq!((rows[0]["of_tcp"].as_f64(), rows[1]["of_tcp_many"].as_f64()), (Some(1.0), Some(1.0)));
+    assert_eq!((told["bytes"].as_u64(), told["tls"].as_bool()), (Some(8 << 20), Some(false)));
+}

@@ -1,0 +1,172 @@
+//! `freehold run` as a person meets it: the program's status, signals and environment are its own, and what cannot be
+//! run says so.
+
+use crate::common;
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use common::{binary, cache};
+
+/// `freehold run --device soft -- WORDS`, which leaves the library among what tests leave.
+fn run(words: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command
+        .env("XDG_CACHE_HOME", cache())
+        .env_remove("FREEHOLD_DEVICE")
+        .env_remove("LD_LIBRARY_PATH")
+        .env_remove("CUDA_VISIBLE_DEVICES");
+    command.args(["run", "--device", "soft", "--"]).args(words).stdin(Stdio::null());
+    command
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().expect("the binary starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text was printed")
+}
+
+fn printed(command: &mut Command) -> String {
+    let output = output(command);
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+    text(&output.stdout).to_owned()
+}
+
+/// One sentence on standard error, and this exit status.
+fn refused_with(command: &mut Command, status: i32, sentence: &str) {
+    let output = output(command);
+    assert_eq!(text(&output.stderr), format!("error: {sentence}\n"));
+    assert_eq!(text(&output.stdout), "");
+    assert_eq!(output.status.code(), Some(status));
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).expect("a folder can be made");
+    folder
+}
+
+/// A script that is a program.
+fn script(folder: &str, name: &str, body: &str) -> PathBuf {
+    let path = self::folder(folder).join(name);
+    fs::write(&path, format!("#!/bin/sh\n{body}\n")).expect("a script can be written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    path
+}
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    assert_eq!(output(&mut run(&["true"])).status.code(), Some(0));
+    assert_eq!(output(&mut run(&["sh", "-c", "exit 7"])).status.code(), Some(7));
+}
+
+#[test]
+fn a_program_that_dies_by_a_signal_dies_so_here() {
+    assert_eq!(output(&mut run(&["sh", "-c", "kill -KILL $$"])).status.signal(), Some(libc::SIGKILL));
+    let shell = format!("'{}' run --device soft -- sh -c 'kill -TERM $$'; echo $?", binary().display());
+    let output = output(Command::new("sh").args(["-c", &shell]).stdin(Stdio::null()));
+    assert_eq!(text(&output.stdout), "143\n");
+}
+
+#[test]
+fn a_signal_in_the_background_reaches_the_program() {
+    let words = ["sh", "-c", "trap 'echo caught; exit 3' TERM; echo ready; while :; do read -r line <&0 || :; done"];
+    let mut child = run(&words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the binary starts");
+    let mut stdout = child.stdout.take().expect("it is a pipe");
+    let mut ready = [0; 6];
+    stdout.read_exact(&mut ready).expect("the program says that it is ready");
+    let id = i32::try_from(child.id()).expect("an id fits");
+    // SAFETY: the child was not waited for yet, so the id is still its own.
+    assert_eq!(unsafe { libc::kill(id, libc::SIGTERM) }, 0);
+    drop(child.stdin.take());
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).expect("text was printed");
+    assert_eq!(rest, "caught\n");
+    assert_eq!(child.wait().expect("it was started").code(), Some(3));
+}
+
+#[test]
+fn our_library_is_in_front_of_the_programs_others() {
+    let show = "echo \"$LD_LIBRARY_PATH\"";
+    let alone = printed(&mut run(&["sh", "-c", show]));
+    let library = PathBuf::from(alone.trim_end()).join("libcuda.so.1");
+    assert!(library.is_file(), "{alone}");
+    let beside = printed(run(&["sh", "-c", show]).env("LD_LIBRARY_PATH", "/some/libraries"));
+    assert_eq!(beside, format!("{}:/some/libraries\n", alone.trim_end()));
+}
+
+#[test]
+fn words_reach_the_program_as_they_are() {
+    let said = printed(&mut run(&["printf", "%s|", "two words", "--device", "-x", "", "a\nb"]));
+    assert_eq!(said, "two words|--device|-x||a\nb|");
+}
+
+#[test]
+fn a_program_may_have_spaces_in_its_name() {
+    let path = script("run with spaces", "my program", "echo \"$0\"");
+    let path = path.to_str().expect("it is text");
+    assert_eq!(printed(&mut run(&[path])), format!("{path}\n"));
+}
+
+#[test]
+fn the_variable_decides_where_no_flag_does() {
+    let mut command = Command::new(binary());
+    command.args(["run", "sh", "-c", "test -e \"$LD_LIBRARY_PATH/libcuda.so.1\""]);
+    command.env("FREEHOLD_DEVICE", "soft").env("XDG_CACHE_HOME", cache()).env_remove("LD_LIBRARY_PATH");
+    assert_eq!(output(&mut command).status.code(), Some(0));
+    command.env("FREEHOLD_DEVICE", "gpu");
+    refused_with(&mut command, 2, r#""gpu" is no device: say soft, cuda, cuda:N, opencl or opencl:N"#);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_127() {
+    let sentence = "no-such-program cannot be run: No such file or directory (os error 2)";
+    refused_with(&mut run(&["no-such-program"]), 127, sentence);
+}
+
+#[test]
+fn a_file_that_is_no_program_is_126() {
+    let path = folder("run").join("text");
+    fs::write(&path, "only text").expect("a file can be written");
+    let path = path.to_str().expect("it is text");
+    refused_with(&mut run(&[path]), 126, &format!("{path} cannot be run: Permission denied (os error 13)"));
+}
+
+#[test]
+fn without_a_program_it_says_where_to_read_on() {
+    let sentence = "the following required arguments were not provided: <PROGRAM>...; \
+                    `freehold run --help` says what it takes";
+    refused_with(Command::new(binary()).arg("run"), 2, sentence);
+}
+
+#[test]
+fn a_folder_that_others_can_write_to_is_not_used() {
+    let base = folder("run-open");
+    // SAFETY: the call takes nothing, and cannot fail.
+    let mine = base.join(format!("freehold-{}", unsafe { libc::geteuid() }));
+    fs::create_dir_all(&mine).expect("a folder can be made");
+    fs::set_permissions(&mine, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let sentence = format!(
+        "{} belongs to another user or can be written by others; remove it, or set XDG_CACHE_HOME",
+        mine.display()
+    );
+    refused_with(run(&["true"]).env("XDG_CACHE_HOME", &base), 2, &sentence);
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told_with_what_to_do() {
+    let file = folder("run").join("no-folder");
+    fs::write(&file, "").expect("a file can be written");
+    let sentence = format!(
+        "{} cannot be made: Not a directory (os error 20); set XDG_CACHE_HOME to a folder that can be written to",
+        file.join("cache").display()
+    );
+    refused_with(run(&["true"]).env("XDG_CACHE_HOME", file.join("cache")), 2, &sentence);
+}

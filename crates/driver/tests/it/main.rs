@@ -1,0 +1,12 @@
+//! The table of driver functions, the wrappers around it, and OpenCL.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod answers;
+mod calls;
+mod errors;
+mod faults;
+mod faults_drivers;
+mod layout;
+mod opencl;
+mod watch;

@@ -1,0 +1,347 @@
+//! Every driver call of every example and of many scenarios, made to fail in turn: nobody panics, no block is lost, and
+//! nothing is left when the device is closed.
+//!
+//! A run has two parts. While one call fails the scenario ends as it ends, and everything but the device is dropped. Then
+//! calls do not fail any more, and what is left comes to rest.
+
+mod drivers;
+mod scenarios;
+
+macro_rules! examples {
+    ($($name:ident $path:literal)*) => {$(
+        #[path = $path]
+        #[allow(dead_code, unreachable_pub, reason = "an example has a `main` of its own")]
+        mod $name;
+    )*};
+}
+
+examples! {
+    allocate "../../../examples/01_allocate.rs"
+    two_contexts "../../../examples/02_two_contexts.rs"
+    release_while_a_kernel_runs "../../../examples/03_release_while_a_kernel_runs.rs"
+    two_streams "../../../examples/04_two_streams.rs"
+    shared_references "../../../examples/05_shared_references.rs"
+    module_twice "../../../examples/06_module_twice.rs"
+    wrong_releases "../../../examples/07_wrong_releases.rs"
+    vector "../../../examples/08_vector.rs"
+    arena "../../../examples/09_arena.rs"
+}
+
+use std::time::{Duration, Instant};
+
+use drivers::Machine;
+use freehold::Totals;
+use freehold::{Device, Error, Result};
+use freehold_driver::cuda::faults::{Fault, Faults};
+use freehold_driver::cuda::{CUcontext, CUerror, Function};
+
+struct Scenario {
+    name: &'static str,
+    run: fn(&Device) -> Result<()>,
+}
+
+macro_rules! scenarios {
+    ($($module:ident::$function:ident)*) => {
+        [$(Scenario { name: stringify!($module::$function), run: $module::$function }),*]
+    };
+}
+
+const EXAMPLES: [Scenario; 9] = scenarios! {
+    allocate::run two_contexts::run release_while_a_kernel_runs::run two_streams::run shared_references::run
+    module_twice::run wrong_releases::run vector::run arena::run
+};
+
+const OTHERS: [Scenario; 18] = scenarios! {
+    scenarios::three_streams scenarios::dropped_abroad scenarios::releases scenarios::closings
+    scenarios::context_with_blocks scenarios::contexts_dropped scenarios::by_address scenarios::copies
+    scenarios::events scenarios::streams_dropped scenarios::memory_back scenarios::memory_moved scenarios::shared_abroad
+    scenarios::modules scenarios::threads scenarios::imports scenarios::clocks scenarios::lendings
+};
+
+/// Blocks that scenarios let go of, and that are still there where their release failed.
+const LET_GO: [&str; 2] = [scenarios::LET_GO, "the matrix"];
+
+/// A scenario that has not come to rest for so long never does.
+const REST_MAX: Duration = Duration::from_secs(10);
+
+/// What a driver makes, and what ends it; a context that is destroyed takes what it has along.
+const PAIRS: [(Function, Function); 3] = [
+    (Function::cuStreamCreate, Function::cuStreamDestroy_v2),
+    (Function::cuEventCreate, Function::cuEventDestroy_v2),
+    (Function::cuModuleLoadDataEx, Function::cuModuleUnload),
+];
+const CONTEXTS: (Function, Function) = (Function::cuCtxCreate_v2, Function::cuCtxDestroy_v2);
+const LASTING: [(Function, Function); 4] = [
+    CONTEXTS,
+    (Function::cuMemHostRegister_v2, Function::cuMemHostUnregister),
+    (Function::cuMemHostAlloc, Function::cuMemFreeHost),
+    (Function::cuDevicePrimaryCtxRetain, Function::cuDevicePrimaryCtxRelease_v2),
+];
+
+/// Says which call it was, where a test fails.
+struct Case<'a> {
+    scenario: &'a Scenario,
+    nth: u64,
+    code: CUerror,
+    call: Option<Function>,
+}
+
+impl Drop for Case<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Self { scenario, nth, code, call } = self;
+            eprintln!("{}, call {nth} fails with {code}: {call:?}", scenario.name);
+        }
+    }
+}
+
+/// How often each function was answered. The record of all calls would not do: it ends after many, and a thread that waits for a
+/// stream without words asks for as long as it waits.
+struct Calls(Vec<i64>);
+
+impl Calls {
+    fn of(faults: &Faults) -> Self {
+        Self(Function::ALL.iter().map(|&function| faults.calls_of(function) as i64).collect())
+    }
+
+    fn add(&mut self, more: &Self) {
+        self.0.iter_mut().zip(&more.0).for_each(|(calls, more)| *calls += more);
+    }
+
+    /// How many of the things that `pair` makes and ends are left.
+    fn left(&self, (made, ended): (Function, Function)) -> i64 {
+        self.0[made as usize] - self.0[ended as usize]
+    }
+
+    fn check_nothing_is_left(&self) {
+        let with_context = self.0[CONTEXTS.0 as usize] > 0;
+        let pairs = PAIRS.iter().filter(|_| !with_context);
+        for &pair in pairs.chain(&LASTING) {
+            assert_eq!(self.left(pair), 0, "{} without {}", pair.0, pair.1);
+        }
+    }
+}
+
+/// Runs the scenario with call after call made to fail. How many calls were.
+fn sweep(machine: &Machine, scenario: &Scenario, code: CUerror) -> u64 {
+    let mut case = Case { scenario, nth: 0, code, call: None };
+    // What the driver makes once and keeps, it makes now.
+    warm_up(machine, scenario.run);
+    let free_bytes = machine.free_bytes();
+    loop {
+        case.nth += 1;
+        let current = machine.current();
+        let faults = Faults::plan(machine.api(), Fault { function: None, nth: case.nth, code });
+        let device = Device::new(*faults.api(), machine.ordinal);
+        let outcome = match &device {
+            Ok(device) => (scenario.run)(device),
+            Err(error) => Err(error.clone()),
+        };
+        let mut calls = Calls::of(&faults);
+        let fired = faults.fired();
+        if fired {
+            let call = faults.record()[case.nth as usize - 1];
+            calls.0[call as usize] -= 1;
+            case.call = Some(call);
+        }
+        drop(faults);
+        assert_eq!(machine.current(), current, "the thread's own context is current again");
+        if let Ok(device) = device {
+            rest(machine, device, &mut calls);
+        }
+        calls.check_nothing_is_left();
+        assert_eq!(machine.free_bytes(), free_bytes, "memory is left");
+        assert_eq!(machine.left(), (0, 0), "addresses or mappings are left");
+        if !fired {
+            outcome.unwrap();
+            return case.nth - 1;
+        }
+    }
+}
+
+/// Runs a scenario without a fault.
+fn warm_up(machine: &Machine, run: fn(&Device) -> Result<()>) {
+    let faults = Faults::count(machine.api());
+    let device = Device::new(*faults.api(), machine.ordinal).unwrap();
+    run(&device).unwrap();
+    let mut calls = Calls::of(&faults);
+    drop(faults);
+    rest(machine, device, &mut calls);
+    calls.check_nothing_is_left();
+}
+
+/// Lets a device come to rest when nothing fails any more, and closes it.
+fn rest(machine: &Machine, device: Device, calls: &mut Calls) {
+    let faults = Faults::count(machine.api());
+    for owner in device.blocks() {
+        assert!(owner.tag.as_deref().is_some_and(|tag| LET_GO.contains(&tag)), "lost: {owner}");
+        device.release(owner.base).unwrap();
+    }
+    let begun = Instant::now();
+    loop {
+        device.synchronize().unwrap();
+        device.tidy().unwrap();
+        device.trim().unwrap();
+        let contexts = calls.left(CONTEXTS) + Calls::of(&faults).left(CONTEXTS);
+        if contexts == 0 && device.totals() == Totals::default() {
+            break;
+        }
+        assert!(begun.elapsed() < REST_MAX, "{contexts} contexts and {:?} are left", device.totals());
+        std::thread::yield_now();
+    }
+    drop(device);
+    calls.add(&Calls::of(&faults));
+}
+
+fn sweep_all(machine: &Machine, scenarios: &[Scenario], code: CUerror) {
+    let begun = Instant::now();
+    let mut all = 0;
+    for scenario in scenarios {
+        let begun = Instant::now();
+        let calls = sweep(machine, scenario, code);
+        let seconds = begun.elapsed().as_secs_f64();
+        eprintln!("{}: {calls} calls failed with {code} in {seconds:.1} s", scenario.name);
+        all += calls;
+    }
+    eprintln!("{all} calls failed with {code} in {:.1} s", begun.elapsed().as_secs_f64());
+}
+
+#[test]
+fn for_every_n_the_nth_call_of_an_example_fails_and_nothing_is_lost() {
+    let machine = Machine::open();
+    sweep_all(&machine, &EXAMPLES, CUerror::INVALID_VALUE);
+    machine.with_context(|| sweep_all(&machine, &EXAMPLES, CUerror::OUT_OF_MEMORY));
+}
+
+#[test]
+fn for_every_n_the_nth_call_fails_and_nothing_is_lost() {
+    let machine = Machine::open();
+    sweep_all(&machine, &OTHERS, CUerror::INVALID_VALUE);
+    machine.with_context(|| sweep_all(&machine, &OTHERS, CUerror::OUT_OF_MEMORY));
+}
+
+#[test]
+fn for_every_n_the_nth_call_fails_and_nothing_is_lost_where_streams_write_no_words() {
+    let machine = Machine::without_words();
+    sweep_all(&machine, &OTHERS, CUerror::INVALID_VALUE);
+    machine.with_context(|| sweep_all(&machine, &OTHERS, CUerror::OUT_OF_MEMORY));
+}
+
+#[test]
+fn for_every_n_the_nth_call_fails_and_nothing_is_lost_where_memory_is_not_mapped() {
+    let machine = Machine::without_mapping();
+    // Chunks are neither moved nor shared there, and none of others are mapped.
+    let absent = ["memory_moved", "shared_abroad", "imports"];
+    let is_there = |scenario: &&Scenario| !absent.iter().any(|no| scenario.name.ends_with(no));
+    for scenario in OTHERS.iter().filter(is_there) {
+        sweep_all(&machine, std::slice::from_ref(scenario), CUerror::INVALID_VALUE);
+        sweep_all(&machine, std::slice::from_ref(scenario), CUerror::OUT_OF_MEMORY);
+    }
+}
+
+/// Calls that are made once more where they fail: a fault that stays is met again.
+const ASKED_TWICE: [Function; 6] = [
+    Function::cuCtxGetCurrent,
+    Function::cuCtxPushCurrent_v2,
+    Function::cuCtxPopCurrent_v2,
+    Function::cuFuncGetParamInfo,
+    Function::cuStreamSynchronize,
+    Function::cuThreadExchangeStreamCaptureMode,
+];
+
+/// Scenarios in which another thread may be on its way to the driver when a fault is noticed.
+const THREADED: [&str; 2] = ["shared_references :: run", "scenarios :: threads"];
+
+/// Calls that may wait for the device. Pinned memory is not among them: a page that cannot be used goes back at once.
+const WAITING: [Function; 6] = [
+    Function::cuCtxSynchronize,
+    Function::cuEventSynchronize,
+    Function::cuCtxDestroy_v2,
+    Function::cuMemFree_v2,
+    Function::cuModuleUnload,
+    Function::cuMemHostUnregister,
+];
+
+/// Runs the scenario with a fault that stays at call after call. How many calls were made to fail.
+fn sweep_faults(machine: &Machine, scenario: &Scenario) -> u64 {
+    let code = CUerror::ILLEGAL_ADDRESS;
+    let mut case = Case { scenario, nth: 0, code, call: None };
+    loop {
+        case.nth += 1;
+        let faults = Faults::plan(machine.api(), Fault { function: None, nth: case.nth, code });
+        let device = Device::new(*faults.api(), machine.ordinal);
+        let outcome = device.as_ref().map_err(Error::clone).and_then(scenario.run);
+        let (mut calls, made) = (faults.record(), faults.calls());
+        if !faults.fired() {
+            outcome.unwrap();
+            drop((device, faults));
+            machine.forget_everything();
+            return case.nth - 1;
+        }
+        let after = calls.split_off(case.nth as usize);
+        case.call = calls.pop();
+        let was_noticed = device.as_ref().is_ok_and(|device| device.name().is_err());
+        if was_noticed {
+            let waiting = after.iter().find(|call| WAITING.contains(call) && !THREADED.contains(&scenario.name));
+            assert_eq!(waiting, None, "nothing waits for a device that has failed");
+            assert!(matches!(outcome, Err(Error::Faulted(_)) | Ok(())), "{outcome:?}");
+            check_every_call_says_so(device.as_ref().unwrap());
+        } else if device.is_ok() {
+            assert!(case.call.is_some_and(|call| ASKED_TWICE.contains(&call)), "the fault went unnoticed");
+            outcome.unwrap();
+        }
+        drop(device);
+        let is_quiet = faults.calls() == made;
+        assert!(is_quiet || !was_noticed, "a device that has failed is not asked");
+        drop(faults);
+        machine.forget_everything();
+    }
+}
+
+fn check_every_call_says_so(device: &Device) {
+    let faulted = |outcome: Result<()>| matches!(outcome, Err(Error::Faulted(_)));
+    assert!(faulted(device.name().map(drop)));
+    assert!(faulted(device.context().map(drop)));
+    assert!(faulted(device.stream().map(drop)));
+    assert!(faulted(device.synchronize()));
+    assert!(faulted(device.tidy()));
+    assert!(faulted(device.trim().map(drop)));
+    assert!(faulted(device.free_bytes().map(drop)));
+    assert!(faulted(device.release(16)));
+    assert!(faulted(device.claim(16).map(drop)));
+}
+
+#[test]
+fn a_fault_that_stays_is_said_by_every_later_call() {
+    let machine = Machine::open();
+    let begun = Instant::now();
+    let mut all = 0;
+    for scenario in EXAMPLES.iter().chain(&OTHERS) {
+        all += sweep_faults(&machine, scenario);
+    }
+    eprintln!("{all} calls failed with a fault that stays in {:.1} s", begun.elapsed().as_secs_f64());
+}
+
+/// A device that is closed while calls fail: what it has stays until the process ends.
+#[test]
+fn for_every_n_the_nth_call_of_closing_a_device_fails_and_nobody_panics() {
+    let machine = Machine::open();
+    let mut nth = 0;
+    loop {
+        nth += 1;
+        let api = *Faults::count(machine.api()).api();
+        let device = Device::new(api, machine.ordinal).unwrap();
+        scenarios::copies(&device).unwrap();
+        device.synchronize().unwrap();
+        let faults = Faults::plan(machine.api(), Fault { function: None, nth, code: CUerror::INVALID_VALUE });
+        drop(device);
+        let fired = faults.fired();
+        drop(faults);
+        assert_eq!(machine.current(), CUcontext::NULL);
+        machine.forget_everything();
+        if !fired {
+            break;
+        }
+    }
+    assert!(nth > 5, "closing a device makes {nth} calls");
+}

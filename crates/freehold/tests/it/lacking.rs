@@ -1,0 +1,205 @@
+//! A device that has what every device has and nothing more: what the library says of the rest, and does without it.
+
+use crate::own;
+use crate::shared;
+
+use std::ffi::CStr;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use freehold::{Arena, Device, Error};
+use freehold_driver::handle::{Event, Kernel, Module, Stream};
+use freehold_driver::{
+    Arguments, Backend, CallError, Contexts, Foreign, ImageKind, Kernels, LoadError, Mapping, Parameter, Registering,
+    Room, Rows, Shape, Sharing, Timing, Words, cuda,
+};
+use own::{N, grid, image, opened};
+
+type Result<T> = std::result::Result<T, CallError>;
+
+/// What kernels are given begins there.
+const ALIGNMENT_BYTES: u64 = 4096;
+
+/// A context without abilities, which takes images or does not, and tells no parameter's size.
+#[derive(Debug)]
+struct Bare {
+    of: cuda::Context,
+    takes_images: bool,
+}
+
+fn device(takes_images: bool) -> Device {
+    let opened = opened();
+    let of = cuda::Context::primary(opened.api, opened.device).unwrap();
+    Device::on(Arc::new(Bare { of, takes_images })).unwrap()
+}
+
+/// Hands calls on as they come.
+macro_rules! handed_on {
+    ($($(#[$kind:ident])? fn $name:ident($($argument:ident: $of:ty),*) -> $answer:ty;)*) => {
+        $(handed_on!(@ $($kind)? fn $name($($argument: $of),*) -> $answer);)*
+    };
+    (@ fn $name:ident($($argument:ident: $of:ty),*) -> $answer:ty) => {
+        fn $name(&self, $($argument: $of),*) -> $answer {
+            self.of.$name($($argument),*)
+        }
+    };
+    (@ trusted fn $name:ident($($argument:ident: $of:ty),*) -> $answer:ty) => {
+        unsafe fn $name(&self, $($argument: $of),*) -> $answer {
+            // SAFETY: the caller vouches for what the call asks for.
+            unsafe { self.of.$name($($argument),*) }
+        }
+    };
+}
+
+impl Backend for Bare {
+    handed_on! {
+        fn name() -> Result<String>;
+        fn uuid() -> Result<[u8; 16]>;
+        fn total_bytes() -> Result<u64>;
+        fn room() -> Result<Room>;
+        fn synchronize() -> Result<()>;
+        fn close() -> Result<()>;
+        fn alloc(bytes: u64) -> Result<u64>;
+        fn free(address: u64) -> Result<()>;
+        fn is_host_visible(address: u64) -> Result<bool>;
+        fn alloc_host(bytes: usize) -> Result<NonNull<u8>>;
+        #[trusted] fn free_host(start: NonNull<u8>) -> Result<()>;
+        fn make_stream() -> Result<Stream>;
+        fn destroy_stream(stream: Stream) -> Result<()>;
+        fn is_idle(stream: Stream) -> Result<bool>;
+        fn wait_until_idle(stream: Stream) -> Result<()>;
+        fn make_event() -> Result<Event>;
+        fn destroy_event(event: Event) -> Result<()>;
+        fn record(event: Event, stream: Stream) -> Result<()>;
+        fn has_passed(event: Event) -> Result<bool>;
+        fn wait(event: Event) -> Result<()>;
+        fn hold(stream: Stream, event: Event) -> Result<()>;
+        #[trusted] fn upload(to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()>;
+        #[trusted] fn download(to: *mut u8, from: u64, bytes: usize, stream: Stream) -> Result<()>;
+        fn copy(to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()>;
+        fn copy_rows(to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()>;
+        fn fill(to: u64, byte: u8, bytes: usize, stream: Stream) -> Result<()>;
+    }
+
+    fn alignment_bytes(&self) -> u64 {
+        ALIGNMENT_BYTES
+    }
+
+    fn mapping(&self) -> Option<&dyn Mapping> {
+        None
+    }
+
+    fn sharing(&self) -> Option<&dyn Sharing> {
+        None
+    }
+
+    fn words(&self) -> Option<&dyn Words> {
+        None
+    }
+
+    fn registering(&self) -> Option<&dyn Registering> {
+        None
+    }
+
+    fn contexts(&self) -> Option<&dyn Contexts> {
+        None
+    }
+
+    fn timing(&self) -> Option<&dyn Timing> {
+        None
+    }
+
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        None
+    }
+}
+
+impl Kernels for Bare {
+    fn takes(&self, kind: ImageKind) -> bool {
+        self.takes_images && self.of.takes(kind)
+    }
+
+    unsafe fn load(&self, kind: ImageKind, image: &[u8]) -> std::result::Result<Module, LoadError> {
+        assert!(self.takes_images, "what is not taken is not loaded");
+        // SAFETY: the caller vouches for what the image is.
+        unsafe { self.of.load(kind, image) }
+    }
+
+    fn parameters(&self, kernel: Kernel) -> Result<Vec<Parameter>> {
+        Ok(self.of.parameters(kernel)?.into_iter().map(|_| Parameter { bytes: None }).collect())
+    }
+
+    handed_on! {
+        fn unload(module: Module) -> Result<()>;
+        fn kernel(module: Module, name: &CStr) -> Result<Option<Kernel>>;
+        fn kernel_names(module: Module) -> Result<Vec<String>>;
+        fn variable(module: Module, name: &CStr) -> Result<Option<(u64, usize)>>;
+        #[trusted] fn launch(kernel: Kernel, shape: Shape, stream: Stream, arguments: Arguments<'_>) -> Result<()>;
+    }
+}
+
+#[test]
+fn what_a_device_lacks_is_said_in_one_sentence() {
+    shared::move_in();
+    let device = device(true);
+    let stream = device.stream().unwrap();
+    let memory = shared::words(1);
+    let said = [
+        device.context().map(drop),
+        stream.alloc_shareable::<u32>(N).map(drop),
+        device.host_memory(memory.as_fd(), 8).map(drop),
+        device.clock(memory.as_fd(), 1).map(drop),
+    ];
+    let sentences = [
+        "the device has one context alone: use its primary one",
+        "the device cannot share memory with other processes by descriptors; copy through the host instead",
+        "the device cannot use memory of the host where it lies; copy it to a block instead",
+        "streams of this device neither write nor await words, which clocks are made of",
+    ];
+    assert_eq!(said.map(|outcome| outcome.unwrap_err().to_string()), sentences);
+}
+
+#[test]
+fn pieces_of_an_arena_begin_where_the_device_lets_them() {
+    let device = device(true);
+    let stream = device.stream().unwrap();
+    let mut arena = Arena::new(&stream, 1 << 20).unwrap();
+    arena.scope(|scope| {
+        let starts = [1, 300, 513].map(|bytes| scope.alloc::<u8>(bytes).unwrap().address());
+        let first = starts[0];
+        assert_eq!(starts.map(|start| start - first), [0, ALIGNMENT_BYTES, 2 * ALIGNMENT_BYTES]);
+    });
+}
+
+#[test]
+fn an_image_that_is_not_taken_is_not_loaded() {
+    let refused = device(false).module(&image()).unwrap_err();
+    assert_eq!(refused.to_string(), "the device takes no PTX; load an image that is made for it");
+}
+
+#[test]
+fn of_a_parameter_whose_size_is_not_told_the_number_is_checked_alone() {
+    let device = device(true);
+    let (stream, module) = (device.stream().unwrap(), device.module(&image()).unwrap());
+    let (add, mut block) = (module.kernel("add").unwrap(), stream.zeros::<u32>(N).unwrap());
+    let refused = stream.launch(&add, grid(), (&mut block, 1_u32)).unwrap_err();
+    assert!(matches!(refused, Error::ArgumentCount { wanted: 3, given: 2, .. }), "{refused}");
+    stream.launch(&add, grid(), (&mut block, 7_u32, N as u32)).unwrap();
+    assert_eq!(stream.download(&block).unwrap(), [7; N]);
+}
+
+#[test]
+fn a_recording_tells_of_blocks_and_of_no_work_where_events_tell_no_time() {
+    let device = device(true);
+    let stream = device.stream().unwrap();
+    let file = std::env::temp_dir().join(format!("freehold-lacking-{}.json", std::process::id()));
+    let recording = device.record(Some(&file)).unwrap();
+    drop(stream.upload(&[1_u32; N]).unwrap());
+    recording.finish().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(text.contains("reuse 4000 bytes") && text.contains("release 4000 bytes"), "{text}");
+    assert!(!text.contains("upload"), "{text}");
+    assert!(device.troubles().is_empty());
+}

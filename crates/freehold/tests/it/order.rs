@@ -1,0 +1,99 @@
+//! What the order of streams costs a CUDA driver in calls and marks. What waits for what is the contract's.
+
+use crate::own;
+
+use freehold::{Block, Error, Stream};
+use freehold_driver::cuda::faults::Faults;
+use freehold_driver::cuda::{CUdeviceptr, Function, context, event, stream, wait_value_flags};
+use own::{N, Own, grid, opened};
+
+/// Adds to every value of a block, in `stream`.
+fn add(own: &Own, stream: &Stream, to: &mut Block<u32>, more: u32) {
+    stream.launch(&own.kernels.add, grid(), (to, more, N as u32)).unwrap();
+}
+
+#[test]
+fn a_block_is_handed_out_again_in_its_home_stream_at_once_without_a_call() {
+    let opened = opened();
+    let faults = Faults::count(&opened.api);
+    let own = Own::over(*faults.api(), &opened);
+    let [a] = own.streams();
+    let mut x = a.upload(&[1_u32; N]).unwrap();
+    let gate = own.gate();
+    own.hold(&a, &gate);
+    add(&own, &a, &mut x, 1);
+    let (address, calls) = (x.address(), faults.calls());
+    drop(x);
+    let mut y = a.alloc::<u32>(N).unwrap();
+    assert_eq!(faults.calls(), calls);
+    assert_eq!(y.address(), address);
+    a.write(&mut y, &[5; N]).unwrap();
+    gate.open();
+    assert_eq!(a.download(&y).unwrap(), [5; N]);
+}
+
+#[test]
+fn an_event_of_another_device_is_refused() {
+    let own = Own::new();
+    let other = freehold::Device::new(own.api, opened().device).unwrap();
+    let (here, there) = (own.device.stream().unwrap(), other.stream().unwrap());
+    let foreign = there.event().unwrap();
+    let Err(Error::OtherDevice { what: "an event" }) = here.wait(&foreign) else { panic!("the event is refused") };
+    let x = here.upload(&[1_u32; N]).unwrap();
+    let Err((x, Error::OtherDevice { what: "an event" })) = x.release_after(&foreign) else {
+        panic!("the event is refused")
+    };
+    assert_eq!(here.download(&x).unwrap(), [1; N]);
+}
+
+#[test]
+fn a_stream_never_hears_of_the_last_mark_of_the_one_before() {
+    let own = Own::new();
+    let [a, b] = own.streams();
+    let (first, second) = (own.gate(), own.gate());
+    let mut x = a.zeros::<u32>(N).unwrap();
+    // An event of the driver's is recorded behind the fill, then others hold the stream up, and then comes the mark.
+    add(&own, &b, &mut x, 1);
+    stream::wait_value_32(&own.api, a.raw().into(), CUdeviceptr(first.address()), 1, wait_value_flags::GEQ).unwrap();
+    let filled = a.event().unwrap();
+    context::push_current(&own.api, own.primary).unwrap();
+    let marked = event::create(&own.api, 0).unwrap();
+    context::pop_current(&own.api).unwrap();
+    event::record(&own.api, marked, a.raw().into()).unwrap();
+    filled.synchronize().unwrap();
+    drop(a);
+    own.device.tidy().unwrap();
+    let next = own.device.stream().unwrap();
+    own.hold(&next, &second);
+    let done = next.event().unwrap();
+    first.open();
+    event::synchronize(&own.api, marked).unwrap();
+    assert!(!done.has_passed().unwrap());
+    second.open();
+    done.synchronize().unwrap();
+}
+
+#[test]
+fn a_stream_that_works_has_one_mark_on_its_way() {
+    let opened = opened();
+    let faults = Faults::count(&opened.api);
+    let own = Own::over(*faults.api(), &opened);
+    let [a, b] = own.streams();
+    let blocks: Vec<Block<u32>> = (0..10).map(|_| a.upload(&[1; N]).unwrap()).collect();
+    let mut copy = b.alloc::<u32>(N).unwrap();
+    let gate = own.gate();
+    own.kernels.hold(&b, &gate);
+    let before = faults.calls_of(Function::cuStreamWriteValue64_v2);
+    for x in blocks {
+        b.copy(&x, &mut copy).unwrap();
+        drop(x);
+    }
+    let marks = faults.calls_of(Function::cuStreamWriteValue64_v2) - before;
+    gate.open();
+    assert_eq!(marks, 1);
+    // What came after the mark waits for the next one, which a request makes that finds nothing.
+    b.synchronize().unwrap();
+    let again: Vec<Block<u32>> = (0..100).map(|_| a.alloc(N).unwrap()).collect();
+    assert_eq!(own.device.totals().released_blocks, 0);
+    drop(again);
+}

@@ -1,0 +1,264 @@
+//! The parts of the pool that take no lock, under a checker that tries the orders of two or three threads and all that the
+//! memory model lets them see: the agreement between a thread and those who take its magazines over, and records.
+//!
+//! The files are those of the library, with the checker's types in the place of the standard library's.
+
+#![allow(dead_code, unused_imports, unreachable_pub, reason = "each file is used in part")]
+
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
+    pub(crate) use loom::thread::yield_now;
+
+    /// The checker sees each use as one of the moment at which the pointer is asked for.
+    #[derive(Debug)]
+    pub(crate) struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::cell::UnsafeCell::new(value))
+        }
+
+        pub(crate) fn get(&self) -> *mut T {
+            self.0.with_mut(|inside| inside)
+        }
+    }
+
+    /// The system's barrier is a barrier on both sides here.
+    pub(crate) mod barrier {
+        use loom::sync::atomic::{Ordering, fence};
+
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct Kind;
+
+        pub(crate) fn kind() -> Kind {
+            Kind
+        }
+
+        pub(crate) fn light(_: Kind) {
+            fence(Ordering::SeqCst);
+        }
+
+        pub(crate) fn heavy(_: Kind) {
+            fence(Ordering::SeqCst);
+        }
+    }
+}
+
+mod shelf {
+    /// # Safety
+    /// As in the library, whose shelf is not used here.
+    pub(crate) unsafe trait Numbered {
+        fn set_number(&self, number: u32);
+    }
+}
+
+#[path = "../../src/pool/record.rs"]
+mod record;
+#[path = "../../src/pool/turn.rs"]
+mod turn;
+
+use loom::sync::Arc;
+use loom::thread;
+use record::{Record, Site, Stage};
+use sync::{AtomicBool, Ordering};
+use turn::{Closed, Turn};
+
+const BASE: u64 = 4096;
+
+/// Tries all orders in which a thread loses its turn twice at the most where it could go on.
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(model);
+}
+
+/// Puts `count` things into what is the thread's own, unless it is closed; how many it put.
+fn put(turn: &Turn<u32>, count: u32) -> u32 {
+    (0..count).filter(|_| turn.enter().map(|mut entered| *entered.inside() += 1).is_ok()).count() as u32
+}
+
+#[test]
+fn what_a_thread_keeps_is_taken_over_once_and_whole() {
+    check(|| {
+        let turn = Arc::new(Turn::new(0));
+        let other = turn.clone();
+        let taken = thread::spawn(move || other.take_over(std::mem::take));
+        assert_eq!(put(&turn, 2), 2);
+        let taken = taken.join().unwrap();
+        assert_eq!(taken + turn.take_over(std::mem::take), 2);
+    });
+}
+
+#[test]
+fn two_who_take_over_and_a_thread_that_enters_never_meet() {
+    check(|| {
+        let turn = Arc::new(Turn::new(0));
+        let takers: Vec<_> = (0..2)
+            .map(|_| {
+                let turn = turn.clone();
+                thread::spawn(move || turn.take_over(std::mem::take))
+            })
+            .collect();
+        assert_eq!(put(&turn, 1), 1);
+        let taken: u32 = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
+        assert_eq!(taken + turn.take_over(std::mem::take), 1);
+    });
+}
+
+#[test]
+fn nobody_enters_what_is_closed_and_nothing_is_left_there() {
+    check(|| {
+        let turn = Arc::new(Turn::new(0));
+        let other = turn.clone();
+        let closed = thread::spawn(move || other.close(std::mem::take));
+        let put = put(&turn, 2);
+        assert_eq!(closed.join().unwrap(), put, "what was put in was there when it was closed");
+        assert!(turn.is_closed());
+        assert_eq!(turn.enter().map(|_| ()).unwrap_err(), Closed);
+        assert_eq!(turn.take_over(|inside| *inside), 0);
+        assert!(turn.is_closed(), "who takes over later does not open it");
+    });
+}
+
+/// Two counts of a home: a thread gives both up, and keeps each unless the stream's handle is gone, which takes back what was kept.
+#[test]
+fn a_count_is_kept_and_taken_back_or_given_up_and_never_left() {
+    check(|| {
+        let kept = Arc::new((Turn::new(0_u32), AtomicBool::new(false)));
+        let thread = thread::spawn({
+            let kept = kept.clone();
+            move || {
+                let (turn, is_leaving) = &*kept;
+                let mut given_up = 0;
+                for _ in 0..2 {
+                    let entered = turn.enter_at_once();
+                    let lends = entered.as_ref().is_some_and(|_| !is_leaving.load(Ordering::Relaxed));
+                    match entered {
+                        Some(mut entered) if lends => *entered.inside() += 1,
+                        _ => given_up += 1,
+                    }
+                }
+                given_up
+            }
+        });
+        kept.1.store(true, Ordering::Relaxed);
+        let taken = kept.0.take_over(std::mem::take);
+        assert_eq!(thread.join().unwrap() + taken, 2);
+    });
+}
+
+fn owned(bytes: u64) -> Arc<Record> {
+    let record = Record::default();
+    record.begin(BASE, 1024, 7, 0, Site::at_place(0), 0);
+    record.own(bytes);
+    Arc::new(record)
+}
+
+#[test]
+fn of_two_releases_one_is_taken() {
+    check(|| {
+        let record = owned(10);
+        let other = record.clone();
+        let second = thread::spawn(move || other.disown(BASE).is_ok());
+        let first = record.disown(BASE).is_ok();
+        assert!(first != second.join().unwrap());
+        assert_eq!(record.state().stage(), Stage::Parked);
+    });
+}
+
+#[test]
+fn a_use_elsewhere_is_noted_before_the_release_or_refused_after_it() {
+    check(|| {
+        let record = owned(10);
+        let other = record.clone();
+        let noted = thread::spawn(move || other.note_used_elsewhere(BASE).is_ok());
+        let state = record.disown(BASE).unwrap();
+        assert_eq!(noted.join().unwrap(), state.is_used_elsewhere());
+        assert!(!record.state().is_used_elsewhere());
+    });
+}
+
+#[test]
+fn who_looks_never_sees_a_mixture_of_two_owners() {
+    check(|| {
+        let record = owned(10);
+        let other = record.clone();
+        let owner = thread::spawn(move || {
+            other.disown(BASE).unwrap();
+            other.end();
+            other.begin(2 * BASE, 2048, 8, 1, Site::at_place(0), 0);
+            other.own(20);
+        });
+        let seen = record.seen();
+        if seen.state.stage() == Stage::Owned {
+            let found = (seen.base, seen.bytes, seen.capacity_bytes, seen.stream, seen.lot);
+            assert!([(BASE, 10, 1024, 7, 0), (2 * BASE, 20, 2048, 8, 1)].contains(&found), "{found:?}");
+        }
+        owner.join().unwrap();
+    });
+}
+
+#[test]
+fn a_release_of_the_block_before_does_not_take_the_one_that_follows() {
+    check(|| {
+        let record = owned(10);
+        let other = record.clone();
+        let owner = thread::spawn(move || {
+            if other.disown(BASE).is_ok() {
+                other.end();
+                other.begin(2 * BASE, 2048, 8, 1, Site::at_place(0), 0);
+                other.own(20);
+                return true;
+            }
+            false
+        });
+        let was_first = record.disown(BASE).is_ok();
+        assert!(was_first != owner.join().unwrap());
+        assert_eq!(record.disown(2 * BASE).is_ok(), !was_first);
+    });
+}
+
+/// The release of the warm path: whether it was taken, and of which ownership and stream.
+fn release_at_once(record: &Record) -> Option<(u64, u32)> {
+    let state = record.owned_at(BASE)?;
+    let stream = record.stream();
+    record.disown_from(state).then(|| (state.generation(), stream))
+}
+
+#[test]
+fn a_release_at_once_is_taken_or_a_use_elsewhere_is_noted_and_never_both() {
+    check(|| {
+        let record = owned(10);
+        let (user, owner) = (record.clone(), record.clone());
+        let noted = thread::spawn(move || user.note_used_elsewhere(BASE).is_ok());
+        let is_taken = thread::spawn(move || release_at_once(&owner).is_some()).join().unwrap();
+        assert!(is_taken != noted.join().unwrap());
+        assert_eq!(record.state().is_used_elsewhere(), !is_taken);
+    });
+}
+
+#[test]
+fn of_two_releases_at_once_each_takes_an_ownership_of_its_own_and_knows_its_stream() {
+    check(|| {
+        let record = owned(10);
+        let first = record.state().generation();
+        let other = record.clone();
+        let owner = thread::spawn(move || {
+            let taken = release_at_once(&other)?;
+            other.end();
+            other.begin(BASE, 2048, 8, 1, Site::at_place(0), 0);
+            other.own(20);
+            Some(taken)
+        });
+        let taken = release_at_once(&record);
+        match owner.join().unwrap() {
+            // What is released here is the block before, or the one that follows.
+            None => assert_eq!(taken, Some((first, 7))),
+            Some(before) => {
+                assert_eq!(before, (first, 7));
+                assert!([None, Some((first + 2, 8))].contains(&taken), "{taken:?}");
+            }
+        }
+    });
+}

@@ -1,0 +1,168 @@
+//! The pool under many threads: a million random requests and releases, some of them of blocks that another thread asked
+//! for, some by threads that end with blocks in their magazines. Nobody has a block twice, and in the end what is live is
+//! nothing, to the byte.
+//!
+//! `FREEHOLD_SEED` replays the choices of all threads, though not their order; `FREEHOLD_POOL_STEPS` says how many there are.
+
+use crate::guest;
+
+use std::env;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use freehold_driver::cuda::{CUstream, context};
+use guest::{Host, Numbers};
+
+const THREADS: u64 = 16;
+/// Each thread ends so often, and another goes on with a stream of its own.
+const LIVES: u64 = 4;
+const SHARED_STREAMS: u64 = 3;
+
+/// What the threads share: blocks that they hand each other, and who has what.
+struct Square {
+    host: Host,
+    shared: Vec<CUstream>,
+    handed: Mutex<Vec<Block>>,
+    live: Owners,
+    live_bytes: AtomicU64,
+}
+
+#[derive(Clone, Copy)]
+struct Block {
+    address: u64,
+    bytes: u64,
+    owner: u64,
+    stream: CUstream,
+}
+
+/// The owner of each block, in parts that are locked one by one.
+struct Owners([Mutex<std::collections::HashMap<u64, u64>>; 64]);
+
+impl Owners {
+    fn part(&self, address: u64) -> std::sync::MutexGuard<'_, std::collections::HashMap<u64, u64>> {
+        self.0[(address / 512 % 64) as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, block: Block) {
+        assert_eq!(
+            self.part(block.address).insert(block.address, block.owner),
+            None,
+            "{:#x} has two owners",
+            block.address
+        );
+    }
+
+    fn leave(&self, block: Block) {
+        assert_eq!(
+            self.part(block.address).remove(&block.address),
+            Some(block.owner),
+            "{:#x} was another's",
+            block.address
+        );
+    }
+}
+
+impl Square {
+    fn free(&self, block: Block, stream: CUstream) {
+        self.live.leave(block);
+        self.live_bytes.fetch_sub(block.bytes, Ordering::Relaxed);
+        self.host.guest.free(block.address, stream).unwrap();
+    }
+
+    /// One life of a thread.
+    fn live(&self, mut numbers: Numbers, steps: u64) {
+        self.host.enter();
+        let own_stream = self.host.stream();
+        let mut own: Vec<Block> = Vec::new();
+        for _ in 0..steps {
+            let stream = match numbers.below(2) {
+                0 => own_stream,
+                _ => self.shared[numbers.below(SHARED_STREAMS) as usize],
+            };
+            match numbers.below(100) {
+                0..46 => own.push(self.alloc(&mut numbers, stream)),
+                46..80 => {
+                    if let Some(index) = pick(&mut numbers, own.len()) {
+                        let block = own.swap_remove(index);
+                        // Mostly where it was asked for.
+                        let stream = if numbers.below(8) == 0 { stream } else { block.stream };
+                        self.free(block, stream);
+                    }
+                }
+                80..90 => {
+                    if let Some(index) = pick(&mut numbers, own.len()) {
+                        self.handed().push(own.swap_remove(index));
+                    }
+                }
+                90..99 => {
+                    let handed = self.handed().pop();
+                    handed.into_iter().for_each(|block| self.free(block, block.stream));
+                }
+                _ => {
+                    if let Some(index) = pick(&mut numbers, own.len()) {
+                        self.host.guest.record_use(own[index].address, stream).unwrap();
+                    }
+                }
+            }
+            if own.len() > 64 {
+                own.drain(32..).for_each(|block| self.free(block, block.stream));
+            }
+        }
+        // What is left is another's to release.
+        self.handed().append(&mut own);
+    }
+
+    fn alloc(&self, numbers: &mut Numbers, stream: CUstream) -> Block {
+        let bytes = match numbers.below(40) {
+            0..30 => 1 + numbers.below(8192),
+            30..39 => 1 + numbers.below(200 << 10),
+            _ => 1 + numbers.below(4 << 20),
+        };
+        let address = self.host.guest.alloc(bytes, stream).unwrap();
+        let block = Block { address, bytes, owner: numbers.0, stream };
+        self.live.enter(block);
+        self.live_bytes.fetch_add(bytes, Ordering::Relaxed);
+        block
+    }
+
+    fn handed(&self) -> std::sync::MutexGuard<'_, Vec<Block>> {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn pick(numbers: &mut Numbers, count: usize) -> Option<usize> {
+    (count > 0).then(|| numbers.below(count as u64) as usize)
+}
+
+#[test]
+fn a_million_operations_of_sixteen_threads_lose_nothing() {
+    let seed = match env::var("FREEHOLD_SEED") {
+        Ok(seed) => seed.parse().expect("FREEHOLD_SEED is a number"),
+        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64,
+    };
+    let steps: u64 = env::var("FREEHOLD_POOL_STEPS").map_or(1_000_000, |steps| steps.parse().expect("a number"));
+    println!("FREEHOLD_SEED={seed}");
+    let host = Host::new();
+    let shared = (0..SHARED_STREAMS).map(|_| host.stream()).collect();
+    let live = Owners([(); 64].map(|()| Mutex::default()));
+    let square = Arc::new(Square { host, shared, handed: Mutex::default(), live, live_bytes: AtomicU64::new(0) });
+    for life in 0..LIVES {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let square = square.clone();
+                let numbers = Numbers(seed ^ (life * THREADS + thread) << 40);
+                thread::spawn(move || square.live(numbers, steps / THREADS / LIVES))
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(square.host.guest.live_bytes(), square.live_bytes.load(Ordering::Relaxed), "after life {life}");
+    }
+    let left = std::mem::take(&mut *square.handed());
+    left.into_iter().for_each(|block| square.free(block, block.stream));
+    context::synchronize(&square.host.api).unwrap();
+    assert_eq!(square.host.guest.live_bytes(), 0);
+    square.host.guest.trim(0).unwrap();
+    assert_eq!(square.host.guest.reserved_bytes(), 0);
+}

@@ -1,0 +1,51 @@
+//! A device whose memory the host sees, and one whose memory it does not: `FREEHOLD_SOFT_COHERENT`, which the driver reads when it
+//! starts, so that each has a process of its own.
+
+use std::env;
+
+use freehold::Device;
+use freehold_driver::cuda::{CUdevice, driver};
+use freehold_softcuda::API;
+use freehold_testing::command_for_test;
+
+/// Set in a child.
+const CHILD: &str = "FREEHOLD_HOST_VISIBLE_CHILD";
+
+/// Runs the body of the test `name` in a process of its own with this setting.
+#[track_caller]
+fn alone(name: &str, coherent: &str, body: impl FnOnce(&Device)) {
+    if env::var_os(CHILD).is_some() {
+        driver::init(&API, 0).unwrap();
+        return body(&Device::new(API, CUdevice(0)).unwrap());
+    }
+    let output = command_for_test(name).env(CHILD, "1").env("FREEHOLD_SOFT_COHERENT", coherent).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
+}
+
+#[test]
+fn the_host_reads_and_writes_what_it_is_lent_where_it_sees_device_memory() {
+    alone("the_host_reads_and_writes_what_it_is_lent_where_it_sees_device_memory", "1", |device| {
+        assert!(device.is_host_visible().unwrap());
+        let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
+        let mut x = stream.upload(&[3_u32; 100]).unwrap();
+        let lent = other.lend_mut(&mut x).unwrap();
+        stream.copy(&stream.upload(&[1_u32; 1]).unwrap(), &mut x.view_mut(99..).unwrap()).unwrap();
+        lent.wait().unwrap();
+        // SAFETY: the device says that the host reads and writes there, and the memory is this thread's until the lending ends.
+        let seen = unsafe { std::slice::from_raw_parts_mut(lent.address() as *mut u32, lent.bytes() / 4) };
+        assert_eq!(seen, [3; 100]);
+        seen.fill(7);
+        lent.done();
+        let mut wanted = vec![7; 100];
+        wanted[99] = 1;
+        assert_eq!(other.download(&x).unwrap(), wanted);
+    });
+}
+
+#[test]
+fn a_device_says_that_the_host_does_not_see_its_memory() {
+    alone("a_device_says_that_the_host_does_not_see_its_memory", "0", |device| {
+        assert_eq!([device.is_host_visible().unwrap(), device.is_host_visible().unwrap()], [false, false]);
+    });
+}

@@ -1,0 +1,72 @@
+//! Recordings: the events of `tracing`. Alone in its program: `tracing` decides once for all threads whether an event is
+//! wanted, and a thread without a subscriber would decide it too.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+
+use tracing::field::{Field, Visit};
+use tracing::span;
+
+use recorded::{device, work};
+
+use crate::recorded;
+
+/// Keeps the fields of every event.
+#[derive(Clone, Default)]
+struct Keeper(Arc<Mutex<Vec<BTreeMap<String, String>>>>);
+
+struct Fields(BTreeMap<String, String>);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}"));
+    }
+}
+
+impl tracing::Subscriber for Keeper {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut fields = Fields(BTreeMap::from([("target".to_owned(), event.metadata().target().to_owned())]));
+        event.record(&mut fields);
+        self.0.lock().unwrap().push(fields.0);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[test]
+fn every_kind_of_event_comes_through_tracing_with_both_times() {
+    let keeper = Keeper::default();
+    let device = device();
+    tracing::subscriber::with_default(keeper.clone(), || {
+        let recording = device.record(None).unwrap();
+        work(&device);
+        device.synchronize().unwrap();
+        recording.finish().unwrap();
+    });
+    let events = keeper.0.lock().unwrap();
+    for what in ["allocate", "reuse", "use", "release", "load", "unload"] {
+        let of_kind: Vec<_> =
+            events.iter().filter(|event| event.get("what").is_some_and(|w| w.trim_matches('"') == what)).collect();
+        assert!(!of_kind.is_empty(), "no event of kind {what}");
+        for event in of_kind {
+            assert_eq!(event["target"], "freehold::timeline");
+            let (asked, effect): (f64, f64) = (event["asked_us"].parse().unwrap(), event["effect_us"].parse().unwrap());
+            assert!(asked <= effect, "{event:?}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A device of plain bytes, and a way to run a kernel on it.
+
+use std::sync::Arc;
+
+use freehold_ptx::{Fault, Grid, Image, LANES, Launch, Memory, Progress, Slice, Stray, Unit, Width};
+
+/// Where the bytes start.
+pub(crate) const BASE: u64 = 0x1000_0000;
+
+/// Bytes that a kernel can reach.
+#[derive(Debug, Clone)]
+pub(crate) struct Flat {
+    pub(crate) bytes: Vec<u8>,
+    /// Address and bytes of what `malloc` gave, at the end of all.
+    heap: Vec<(u64, u64)>,
+}
+
+impl Flat {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self { bytes: vec![0; bytes], heap: Vec::new() }
+    }
+
+    fn at(&self, address: u64, width: Width) -> Result<usize, Stray> {
+        let offset = address.wrapping_sub(BASE);
+        let end = offset.checked_add(width.bytes()).ok_or(Stray { address })?;
+        if end <= self.bytes.len() as u64 { Ok(offset as usize) } else { Err(Stray { address }) }
+    }
+
+    fn get(&self, address: u64, width: Width) -> Result<u64, Stray> {
+        let at = self.at(address, width)?;
+        let mut word = [0; 8];
+        word[..width as usize].copy_from_slice(&self.bytes[at..at + width as usize]);
+        Ok(u64::from_le_bytes(word))
+    }
+
+    fn set(&mut self, address: u64, width: Width, value: u64) -> Result<(), Stray> {
+        let at = self.at(address, width)?;
+        self.bytes[at..at + width as usize].copy_from_slice(&value.to_le_bytes()[..width as usize]);
+        Ok(())
+    }
+
+    pub(crate) fn words(&self) -> Vec<u32> {
+        self.bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect()
+    }
+}
+
+impl Memory for Flat {
+    fn load(
+        &mut self,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        values: &mut [u64; LANES],
+    ) -> Result<(), Stray> {
+        for lane in (0..LANES).filter(|lane| lanes >> lane & 1 != 0) {
+            values[lane] = self.get(addresses[lane], width)?;
+        }
+        Ok(())
+    }
+
+    fn store(
+        &mut self,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        values: &[u64; LANES],
+    ) -> Result<(), Stray> {
+        for lane in (0..LANES).filter(|lane| lanes >> lane & 1 != 0) {
+            self.set(addresses[lane], width, values[lane])?;
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, width: Width, address: u64, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, Stray> {
+        let old = self.get(address, width)?;
+        self.set(address, width, change(old))?;
+        Ok(old)
+    }
+
+    fn fence(&mut self) {}
+
+    fn allocate(&mut self, bytes: u64) -> u64 {
+        let address = BASE + self.bytes.len().next_multiple_of(16) as u64;
+        self.bytes.resize((address - BASE + bytes) as usize, 0);
+        self.heap.push((address, bytes));
+        address
+    }
+
+    fn release(&mut self, address: u64) -> bool {
+        let before = self.heap.len();
+        self.heap.retain(|&(start, _)| start != address);
+        self.heap.len() < before
+    }
+
+    fn describe(&mut self, _: u64) -> String {
+        "nothing lies there".to_owned()
+    }
+}
+
+/// What a launch left behind.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) memory: Flat,
+    pub(crate) printed: String,
+}
+
+/// A text with a head, so that tests can begin with the kernel.
+pub(crate) fn with_head(text: &str) -> String {
+    format!(".version 8.6\n.target sm_90\n.address_size 64\n{text}")
+}
+
+/// A kernel that has the address of the memory in `%out`, that plus four times the thread's index in `%at`, the index in
+/// `%tid`, and registers of all kinds.
+pub(crate) fn kernel(before: &str, body: &str) -> String {
+    format!(
+        "{before}\n.visible .entry k(.param .u64 p) {{\n.reg .pred %p<9>; .reg .b16 %h<20>; .reg .b32 %r<20>; \
+         .reg .f32 %f<20>; .reg .b64 %d<20>; .reg .f64 %g<20>; .reg .b64 %out, %at; .reg .b32 %tid;\n\
+         ld.param.u64 %out, [p]; mov.u32 %tid, %tid.x; mad.wide.u32 %at, %tid, 4, %out;\n{body}\nret;\n}}"
+    )
+}
+
+/// How a launch of a test is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) grid: u32,
+    pub(crate) block: [u32; 3],
+    /// Bytes that the kernel's one parameter, if it has one, is the address of.
+    pub(crate) bytes: usize,
+}
+
+/// Compiles a text and launches its first kernel.
+pub(crate) fn launch(text: &str, grid: u32, block: u32, bytes: usize, seed: Option<u64>) -> Result<Outcome, Fault> {
+    launch_linked(&[text], Size { grid, block: [block, 1, 1], bytes }, seed)
+}
+
+/// Compiles texts, each given a head, links them and launches the first kernel.
+pub(crate) fn launch_linked(texts: &[&str], size: Size, seed: Option<u64>) -> Result<Outcome, Fault> {
+    let compiled = |text: &&str| Unit::compile(&with_head(text)).unwrap_or_else(|error| panic!("{error}"));
+    let image = Image::link(texts.iter().map(compiled).collect()).unwrap_or_else(|error| panic!("{error}"));
+    let mut memory = Flat::new(size.bytes);
+    let addresses: Vec<u64> = image.variables().iter().map(|variable| memory.allocate(variable.bytes.max(1))).collect();
+    let (program, initial) = image.place(&addresses);
+    for (address, initial) in addresses.iter().zip(&initial) {
+        for (offset, byte) in initial.iter().enumerate() {
+            memory.set(address + offset as u64, Width::One, u64::from(*byte)).expect("a variable has its bytes");
+        }
+    }
+    let mut parameters = BASE.to_le_bytes().to_vec();
+    parameters.truncate(program.kernels()[0].parameter_bytes as usize);
+    let launch = Launch {
+        kernel: 0,
+        grid: [size.grid, 1, 1],
+        block: size.block,
+        shared_bytes: 0,
+        parameters,
+        workspace: 0,
+        stack_bytes: 1024,
+    };
+    let grid = Arc::new(Grid::new(program, launch));
+    run(&grid, memory, seed)
+}
+
+/// Runs the blocks in turn, a slice each, until all have ended.
+fn run(grid: &Arc<Grid>, mut memory: Flat, seed: Option<u64>) -> Result<Outcome, Fault> {
+    let mut blocks: Vec<_> = (0..grid.blocks()).map(|index| grid.block(index)).collect();
+    let mut printed = Vec::new();
+    let (mut nanoseconds, mut turns) = (0, 0);
+    while !blocks.is_empty() {
+        let mut left = Vec::new();
+        for mut block in blocks {
+            turns += 1;
+            let seed = seed.map(|seed| seed.wrapping_mul(0x9e37_79b9).wrapping_add(turns));
+            let progress = block.run(&mut memory, Slice { instructions: 1000, nanoseconds, seed })?;
+            printed.extend(block.take_printed());
+            nanoseconds += 1000;
+            if progress != Progress::Done {
+                left.push(block);
+            }
+        }
+        blocks = left;
+        assert!(turns < 20_000, "the kernel does not end");
+    }
+    Ok(Outcome { memory, printed: String::from_utf8(printed).expect("the kernel prints text") })
+}
+
+/// The same, where nothing goes wrong.
+pub(crate) fn words(text: &str, grid: u32, block: u32, count: usize) -> Vec<u32> {
+    let outcome = launch(text, grid, block, 4 * count, None).unwrap_or_else(|fault| panic!("{fault}"));
+    for seed in 1..=5 {
+        let seeded = launch(text, grid, block, 4 * count, Some(seed)).unwrap_or_else(|fault| panic!("{fault}"));
+        assert_eq!(seeded.memory.words()[..count], outcome.memory.words()[..count], "seed {seed}");
+    }
+    outcome.memory.words()[..count].to_vec()
+}

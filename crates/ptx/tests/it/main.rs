@@ -1,0 +1,8 @@
+//! PTX text in, results out.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod common;
+mod corners;
+mod execution;
+mod mistakes;

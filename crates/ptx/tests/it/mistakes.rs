@@ -1,0 +1,201 @@
+//! What is wrong with a text is said with its line, its column and the instruction.
+
+use crate::common;
+
+use freehold_ptx::{ErrorKind, Image, LinkError, Unit};
+
+/// Line, column and message of the first mistake of a kernel's body; line 1 is the body's first.
+#[track_caller]
+fn mistake(body: &str) -> (u32, u32, String) {
+    let head = ".visible .entry k(.param .u64 p)\n{\n.reg .pred %p<3>;\n.reg .b32 %r<9>;\n.reg .f32 %f<9>;\n.reg .b64 %rd<9>;\n";
+    let text = common::with_head(&format!("{head}{body}\nret;\n}}\n"));
+    let error = Unit::compile(&text).expect_err("the text is refused");
+    let lines_before = text.split(body).next().expect("the body is in the text").lines().count() as u32;
+    (error.at.line - lines_before, error.at.column, error.message)
+}
+
+#[test]
+fn an_unknown_instruction_is_named_with_its_place() {
+    assert_eq!(
+        mistake("mov.u32 %r1, 1;\n  frobnicate.b32 %r1, %r2;"),
+        (2, 3, "unknown instruction 'frobnicate'".to_owned())
+    );
+}
+
+#[test]
+fn the_instruction_stands_in_the_error() {
+    let text = common::with_head(".entry k() {\n.reg .b32 %r<2>;\n\t@!%q  mov.u32   %r1,\n 1;\n}");
+    let error = Unit::compile(&text).expect_err("%q is no register");
+    assert_eq!(error.instruction, "@!%q mov.u32 %r1, 1");
+    assert_eq!(error.to_string(), "line 6, column 2: '%q' is no predicate: @!%q mov.u32 %r1, 1");
+}
+
+#[test]
+fn names_must_be_declared() {
+    assert_eq!(mistake("add.s32 %r1, %r2, %r9;"), (1, 1, "unknown name '%r9'".to_owned()));
+    assert_eq!(mistake("bra nowhere;"), (1, 1, "unknown label 'nowhere'".to_owned()));
+    assert_eq!(mistake("ld.global.u32 %r1, [nothing];"), (1, 1, "unknown name 'nothing'".to_owned()));
+    assert_eq!(mistake("call nobody;"), (1, 1, "'nobody' is no function".to_owned()));
+}
+
+#[test]
+fn a_label_of_an_inner_scope_is_not_seen_outside() {
+    assert_eq!(mistake("{ inside: mov.u32 %r1, 1; }\nbra inside;"), (2, 1, "unknown label 'inside'".to_owned()));
+    assert_eq!(mistake("twice:\ntwice: mov.u32 %r1, 1;").2, "label 'twice' stands twice");
+}
+
+#[test]
+fn types_and_sizes_of_registers_must_fit() {
+    assert_eq!(mistake("add.s32 %r1, %rd1, 1;").2, "'%rd1' is .b64, and the instruction wants .s32");
+    assert_eq!(mistake("add.s32 %r1, %f1, 1;").2, "'%f1' is .f32, and the instruction wants .s32");
+    assert_eq!(mistake("add.f32 %f1, %f2, 1;").2, "1 is an integer, and '.f32' wants a floating-point number");
+    assert_eq!(mistake("selp.b32 %r1, %r2, %r3, %r4;").2, "'%r4' is no predicate");
+}
+
+#[test]
+fn words_that_do_not_belong_are_refused() {
+    assert_eq!(mistake("add.rz.s32 %r1, %r2, %r3;").2, "'.rz' does not belong to 'add' here");
+    assert_eq!(mistake("mul.s32 %r1, %r2, %r3;").2, "expected '.lo', '.hi' or '.wide'");
+    assert_eq!(mistake("cvt.u32.f32 %r1, %f1;").2, "a conversion to an integer needs '.rni', '.rzi', '.rmi' or '.rpi'");
+    assert_eq!(mistake("setp.lt.b32 %p1, %r1, %r2;").2, "bits are only equal or not");
+    assert_eq!(mistake("add.s32 %r1, %r2;").2, "expected 3 operands, found 2");
+    assert_eq!(mistake("bar.sync 16;").2, "barriers have the numbers 0 to 15");
+}
+
+#[test]
+fn what_is_ptx_and_not_supported_says_so() {
+    let text =
+        common::with_head(".entry k() { .reg .b32 %r<9>; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%r2]; }");
+    let error = Unit::compile(&text).expect_err("ldmatrix is refused");
+    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Unsupported, "'ldmatrix' is not supported"));
+}
+
+#[test]
+fn a_name_is_defined_once() {
+    let text = common::with_head(".global .u32 a;\n.global .u32 a;");
+    assert_eq!(Unit::compile(&text).expect_err("a is there twice").message, "'a' is defined twice");
+    let text = common::with_head(".entry k() { ret; }\n.entry k() { ret; }");
+    assert_eq!(Unit::compile(&text).expect_err("k is there twice").message, "'k' is defined twice");
+}
+
+#[test]
+fn a_variable_takes_no_more_values_than_it_has_elements() {
+    let text = common::with_head(".global .u32 a[2] = {1, 2, 3};");
+    assert_eq!(
+        Unit::compile(&text).expect_err("a has two elements").message,
+        "more initial values than the array has elements"
+    );
+    let text = common::with_head(".global .u32 a[3] = {1, 2, 3};");
+    assert!(Unit::compile(&text).is_ok());
+}
+
+fn linked(texts: &[&str]) -> Result<Image, LinkError> {
+    Image::link(texts.iter().map(|text| Unit::compile(&common::with_head(text)).expect("the text is right")).collect())
+}
+
+#[test]
+fn texts_find_each_others_functions_and_variables() {
+    let caller = ".extern .func (.reg .u32 r) f(.reg .u32 x);\n.extern .global .u32 g;\n.entry k() {\n.reg .u32 %r<2>;\n.reg .u64 %a;\nmov.u64 %a, g;\ncall (%r1), f, (%r0);\n}";
+    let callee = ".visible .func (.reg .u32 r) f(.reg .u32 x) { mov.u32 r, x; ret; }\n.visible .global .u32 g = 7;";
+    let image = linked(&[caller, callee]).unwrap();
+    assert_eq!(image.variables().iter().map(|variable| variable.name.as_str()).collect::<Vec<_>>(), ["g"]);
+    assert_eq!(linked(&[caller]).unwrap_err(), LinkError::Undefined { name: "g".to_owned() });
+    assert_eq!(linked(&[caller, callee, callee]).unwrap_err(), LinkError::Duplicate { name: "f".to_owned() });
+    let other = ".visible .func f(.reg .u32 x) { ret; }\n.visible .global .u32 g;";
+    assert_eq!(linked(&[caller, other]).unwrap_err(), LinkError::Mismatch { name: "f".to_owned() });
+}
+
+#[test]
+fn a_weak_definition_gives_way() {
+    let weak = ".weak .func (.reg .u32 r) f() { mov.u32 r, 1; ret; }";
+    let strong = ".visible .func (.reg .u32 r) f() { mov.u32 r, 2; ret; }";
+    let caller = ".extern .func (.reg .u32 r) f();\n.entry k() { .reg .u32 %r; call (%r), f; }";
+    assert!(linked(&[caller, weak, strong]).is_ok());
+    assert!(linked(&[caller, strong, weak, weak]).is_ok());
+}
+
+#[test]
+fn static_shared_memory_ends_at_48_kib() {
+    let text = |bytes: u32| format!(".entry k() {{ .shared .b8 a[{bytes}]; .reg .u64 %a; mov.u64 %a, a; }}");
+    assert_eq!(linked(&[&text(49152)]).unwrap().kernels()[0].shared_bytes, 49152);
+    assert_eq!(linked(&[&text(49153)]).unwrap_err(), LinkError::SharedMemory { kernel: "k".to_owned(), bytes: 49153 });
+}
+
+#[test]
+fn shared_memory_that_a_kernel_cannot_reach_is_not_its_own() {
+    let text = ".shared .b8 a[100];\n.shared .b8 b[1000];\n.func f() { .reg .u64 %a; mov.u64 %a, a; ret; }\n\
+                .entry k() { call f; ret; }\n.entry l() { ret; }";
+    let image = linked(&[text]).unwrap();
+    let shared: Vec<_> = image.kernels().iter().map(|kernel| (kernel.name.as_str(), kernel.shared_bytes)).collect();
+    assert_eq!(shared, [("k", 100), ("l", 0)]);
+}
+
+#[test]
+fn parameters_lie_as_their_sizes_demand() {
+    let image =
+        linked(&[".entry k(.param .u8 a, .param .u64 b, .param .align 16 .b8 c[20], .param .u32 d) { ret; }"]).unwrap();
+    let kernel = &image.kernels()[0];
+    let places: Vec<_> = kernel.parameters.iter().map(|parameter| (parameter.offset, parameter.bytes)).collect();
+    assert_eq!(places, [(0, 1), (8, 8), (16, 20), (36, 4)]);
+    assert_eq!(kernel.parameter_bytes, 40);
+}
+
+/// A kernel with registers of all kinds, and a head.
+fn kernel(before: &str, body: &str) -> String {
+    common::with_head(&common::kernel(before, body))
+}
+
+/// What is wrong with a text.
+fn refusal(text: &str) -> String {
+    Unit::compile(text).expect_err("the text is refused").to_string()
+}
+
+#[test]
+fn a_function_is_no_other_name_of_itself() {
+    let text = common::with_head(".visible .func f(); .alias f, f;\n.visible .entry k() { call f; ret; }");
+    assert_eq!(refusal(&text), "line 4, column 28: 'f' is another name of itself");
+}
+
+#[test]
+fn only_singles_have_a_quick_division() {
+    for operands in ["div.approx.f64 %g1, %g2, %g3;", "div.full.f64 %g1, %g2, %g3;", "div.approx.f16 %h1, %h2, %h3;"] {
+        assert!(refusal(&kernel("", operands)).contains("the instruction has no type"), "{operands}");
+    }
+    assert!(Unit::compile(&kernel("", "div.full.f32 %f1, %f2, %f3; div.approx.ftz.f32 %f1, %f2, %f3;")).is_ok());
+}
+
+#[test]
+fn an_address_lies_in_the_space_of_the_instruction() {
+    let before = ".global .u32 g; .shared .u32 s; .const .u32 c;";
+    for body in [
+        "ld.shared.u32 %r1, [p];",
+        "ld.shared.u32 %r1, [g];",
+        "ld.global.u32 %r1, [s];",
+        "st.local.u32 [g], %r1;",
+        "atom.global.add.u32 %r1, [s+4], 1;",
+        ".local .u32 l; ld.param.u32 %r1, [l];",
+    ] {
+        assert!(refusal(&kernel(before, body)).contains("lies in another space"), "{body}");
+    }
+    let right =
+        "ld.global.u32 %r1, [g]; ld.shared.u32 %r1, [s]; ld.const.u32 %r1, [c]; ld.u32 %r1, [s]; ld.u32 %r1, [g];";
+    assert!(Unit::compile(&kernel(before, right)).is_ok());
+}
+
+#[test]
+fn divisions_and_fused_products_say_how_they_round() {
+    for body in ["div.f32 %f1, %f2, %f3;", "fma.f32 %f1, %f2, %f3, %f4;", "mad.f64 %g1, %g2, %g3, %g4;"] {
+        assert!(refusal(&kernel("", body)).contains("the instruction needs a rounding"), "{body}");
+    }
+    assert!(refusal(&kernel("", "add.rna.f32 %f1, %f2, %f3;")).contains("'.rna' does not belong here"));
+    assert!(
+        Unit::compile(&kernel("", "div.rn.f32 %f1, %f2, %f3; add.f32 %f1, %f2, %f3; mul.f64 %g1, %g2, %g3;")).is_ok()
+    );
+}
+
+#[test]
+fn a_name_for_another_function_has_its_parameters() {
+    let caller = ".extern .func f(.reg .u32 x);\n.entry k() { .reg .u32 %r; call f, (%r); }";
+    let callee = ".visible .func g() { ret; } .visible .func f(); .alias f, g;";
+    assert_eq!(linked(&[caller, callee]).unwrap_err(), LinkError::Mismatch { name: "f".to_owned() });
+}

@@ -1,0 +1,80 @@
+//! How much memory a device says is free. The figure is of the whole device, so the tests of this file take turns.
+
+use crate::common;
+
+use std::sync::{Mutex, PoisonError};
+
+use common::Context;
+use freehold_driver::cuda::{memory, stream};
+
+const MIB: usize = 1 << 20;
+
+/// Runs one test at a time.
+fn in_turn(test: impl FnOnce(&Context)) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    test(&Context::create());
+}
+
+fn free_bytes(own: &Context) -> usize {
+    memory::info(&own.api).unwrap().free_bytes
+}
+
+#[test]
+fn free_memory_falls_by_a_block_and_rises_again() {
+    in_turn(|own| {
+        let before = free_bytes(own);
+        let block = own.block(64 * MIB);
+        assert_eq!(before - free_bytes(own), 64 * MIB);
+        memory::free(&own.api, block).unwrap();
+        assert_eq!(free_bytes(own), before);
+    });
+}
+
+#[test]
+fn blocks_take_whole_pages_of_2_mib() {
+    in_turn(|own| {
+        for (bytes, pages) in [(2 * MIB, 1), (3 * MIB, 2), (2 * MIB + 1, 2)] {
+            let before = free_bytes(own);
+            own.block(bytes);
+            assert_eq!(before - free_bytes(own), pages * 2 * MIB, "{bytes} bytes");
+        }
+    });
+}
+
+#[test]
+fn a_small_block_in_a_page_that_is_there_takes_no_more() {
+    in_turn(|own| {
+        own.block(512);
+        let before = free_bytes(own);
+        own.block(512);
+        assert_eq!(free_bytes(own), before);
+    });
+}
+
+#[test]
+fn the_memory_of_a_destroyed_context_returns() {
+    in_turn(|own| {
+        let ends = own.another();
+        let before = free_bytes(own);
+        ends.block(64 * MIB);
+        assert_eq!(before - free_bytes(own), 64 * MIB);
+        ends.destroy();
+        let after = free_bytes(own);
+        assert!(after >= before, "{after} bytes are free, {before} were before");
+    });
+}
+
+#[test]
+fn the_memory_of_a_pool_is_the_devices_until_a_wait_gives_it_back() {
+    in_turn(|own| {
+        let stream = own.stream();
+        let before = free_bytes(own);
+        let block = memory::alloc_async(&own.api, 64 * MIB, stream).unwrap();
+        assert_eq!(before - free_bytes(own), 64 * MIB);
+        memory::free_async(&own.api, block, stream).unwrap();
+        assert_eq!(before - free_bytes(own), 64 * MIB);
+        stream::synchronize(&own.api, stream).unwrap();
+        assert_eq!(free_bytes(own), before);
+    });
+}

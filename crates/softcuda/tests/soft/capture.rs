@@ -1,0 +1,111 @@
+//! Captures and graphs of the software driver: what it does not capture, and what outlives what.
+
+use crate::common;
+
+use common::kernels::pointers;
+use common::{Context, Refused};
+use freehold_driver::cuda::launch::{self, Shape};
+use freehold_driver::cuda::{
+    CUerror, CUgraphExec, CUstream, CUstreamCaptureMode, capture, context, event, event_flags, fill, graph, memory,
+    stream,
+};
+
+fn begin(own: &Context, stream: CUstream) {
+    capture::begin(&own.api, stream, CUstreamCaptureMode::RELAXED).unwrap();
+}
+
+fn end(own: &Context, stream: CUstream) -> CUgraphExec {
+    let graph = capture::end(&own.api, stream).unwrap();
+    let exec = graph::instantiate(&own.api, graph, 0).unwrap();
+    graph::destroy(&own.api, graph).unwrap();
+    exec
+}
+
+fn launch(own: &Context, exec: CUgraphExec, stream: CUstream) {
+    // SAFETY: the graphs of these tests use memory of the device only, which lives until their streams are done.
+    unsafe { graph::launch(&own.api, exec, stream) }.unwrap();
+}
+
+#[test]
+fn memory_is_neither_allocated_nor_freed_in_a_captured_stream() {
+    let own = Context::create();
+    let stream = own.stream();
+    let block = memory::alloc_async(&own.api, 4096, stream).unwrap();
+    begin(&own, stream);
+    assert_eq!(memory::alloc_async(&own.api, 4096, stream).code(), CUerror::STREAM_CAPTURE_UNSUPPORTED);
+    assert_eq!(capture::end(&own.api, stream).code(), CUerror::STREAM_CAPTURE_INVALIDATED);
+    begin(&own, stream);
+    assert_eq!(memory::free_async(&own.api, block, stream).code(), CUerror::STREAM_CAPTURE_UNSUPPORTED);
+    assert_eq!(capture::end(&own.api, stream).code(), CUerror::STREAM_CAPTURE_INVALIDATED);
+    memory::free_async(&own.api, block, stream).unwrap();
+    own.finish(stream);
+}
+
+#[test]
+fn the_blocks_of_a_cooperative_kernel_wait_for_each_other_at_each_launch_of_a_graph() {
+    let own = Context::create();
+    let (gather, arrived, stream) = (own.kernel(c"gather"), own.block(4), own.stream());
+    begin(&own, stream);
+    fill::d32_async(&own.api, arrived, 0, 1, stream).unwrap();
+    let mut arguments = [arrived.0.into()];
+    // SAFETY: the kernel takes an address, of a word that lives until the graph has run.
+    unsafe { launch::cooperative(&own.api, gather, Shape::line(132, 32), stream, &mut pointers(&mut arguments)) }
+        .unwrap();
+    let exec = end(&own, stream);
+    for _ in 0..3 {
+        launch(&own, exec, stream);
+    }
+    own.finish(stream);
+}
+
+#[test]
+fn a_stream_that_came_back_may_be_destroyed_before_the_end_of_its_capture() {
+    let own = Context::create();
+    let (first, block) = (own.stream(), own.block(4096));
+    let mark = event::create(&own.api, event_flags::DISABLE_TIMING).unwrap();
+    for comes_back in [true, false] {
+        let second = own.stream();
+        begin(&own, first);
+        event::record(&own.api, mark, first).unwrap();
+        stream::wait_event(&own.api, second, mark, 0).unwrap();
+        fill::d8_async(&own.api, block, 5, 4096, second).unwrap();
+        if comes_back {
+            event::record(&own.api, mark, second).unwrap();
+            stream::wait_event(&own.api, first, mark, 0).unwrap();
+        }
+        stream::destroy(&own.api, second).unwrap();
+        if comes_back {
+            launch(&own, end(&own, first), first);
+            own.finish(first);
+            assert_eq!(own.byte(block, 4096), 5);
+        } else {
+            assert_eq!(capture::end(&own.api, first).code(), CUerror::STREAM_CAPTURE_UNJOINED);
+        }
+    }
+}
+
+#[test]
+fn a_capture_ends_with_the_stream_where_it_began() {
+    let own = Context::create();
+    let (first, second) = (own.blocking(), own.stream());
+    let mark = event::create(&own.api, event_flags::DISABLE_TIMING).unwrap();
+    begin(&own, first);
+    event::record(&own.api, mark, first).unwrap();
+    stream::wait_event(&own.api, second, mark, 0).unwrap();
+    stream::destroy(&own.api, first).unwrap();
+    own.finish(second);
+    own.finish(CUstream::LEGACY);
+    assert_eq!(event::query(&own.api, mark).code(), CUerror::CAPTURED_EVENT);
+    context::synchronize(&own.api).unwrap();
+}
+
+#[test]
+fn a_capture_ends_with_its_context() {
+    let own = Context::create();
+    let other = own.another();
+    begin(&other, other.stream());
+    other.destroy();
+    own.enter();
+    context::synchronize(&own.api).unwrap();
+    own.finish(CUstream::LEGACY);
+}

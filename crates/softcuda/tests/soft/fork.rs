@@ -1,0 +1,122 @@
+//! Forks (fact 0.6), on the software driver: a child of a process that has initialised the driver has none.
+
+use crate::common;
+
+use std::fs::File;
+
+use common::{Context, child, driver, sweep, untouched};
+use freehold_driver::cuda::{
+    Api, CUdevice, CUdeviceptr, CUerror, CUresult, CallError, context, device, driver, fill, memory, stream,
+};
+
+/// Forks, and returns the exit status of the child, which ends with what `run` gives.
+fn forked(run: impl FnOnce() -> u8) -> i32 {
+    // SAFETY: the child makes only calls that the test is about, none of which needs another thread, and then ends
+    // without the handlers of its parent.
+    match unsafe { libc::fork() } {
+        -1 => panic!("the system has room for a process"),
+        0 => {
+            let status = run();
+            // SAFETY: ends the child, whose memory is its own.
+            unsafe { libc::_exit(status.into()) }
+        }
+        process => {
+            let mut status = 0;
+            // SAFETY: `status` outlives the call, which writes one `i32` to it.
+            let waited = unsafe { libc::waitpid(process, &mut status, 0) };
+            assert_eq!(waited, process);
+            assert!(libc::WIFEXITED(status), "the child ends by itself: {status:#x}");
+            libc::WEXITSTATUS(status)
+        }
+    }
+}
+
+/// The number of a call's code, small enough for an exit status.
+fn number<T>(result: Result<T, CallError>) -> u8 {
+    result.map_or_else(|error| error.code.number() as u8, |_| 0)
+}
+
+const NOT_INITIALIZED: i32 = 3;
+
+#[test]
+fn in_the_child_of_a_fork_every_call_is_not_initialized() {
+    child::alone("in_the_child_of_a_fork_every_call_is_not_initialized", || {
+        let own = Context::create();
+        let others = forked(|| {
+            let answers = sweep::call_all(&own.api, &mut sweep::Zeros);
+            answers.iter().filter(|(_, code)| *code != Err(CUerror::NOT_INITIALIZED)).count() as u8
+        });
+        assert_eq!(others, 0);
+        assert_eq!(forked(|| number(memory::alloc(&own.api, 512))), NOT_INITIALIZED);
+    });
+}
+
+#[test]
+fn nothing_that_the_child_does_harms_the_parent() {
+    child::alone("nothing_that_the_child_does_harms_the_parent", || {
+        let own = Context::create();
+        let (block, made) = (own.block(4096), own.stream());
+        fill::d8(&own.api, block, 5, 4096).unwrap();
+        let status = forked(|| {
+            number(memory::free(&own.api, block))
+                | number(stream::destroy(&own.api, made))
+                | number(context::destroy(&own.api, own.handle))
+        });
+        assert_eq!(status, NOT_INITIALIZED);
+        assert_eq!(own.byte(block, 4096), 5);
+        own.finish(made);
+        assert_eq!(memory::free(&own.api, block), Ok(()));
+    });
+}
+
+#[test]
+fn the_child_of_a_child_has_no_driver_either() {
+    child::alone("the_child_of_a_child_has_no_driver_either", || {
+        let own = Context::create();
+        assert_eq!(forked(|| forked(|| number(driver::init(&own.api, 0))) as u8), NOT_INITIALIZED);
+    });
+}
+
+#[test]
+fn a_fork_of_a_fork_has_the_files_that_the_fork_opened() {
+    child::alone("a_fork_of_a_fork_has_the_files_that_the_fork_opened", || {
+        let _own = Context::create();
+        let status = forked(|| {
+            // The lowest numbers come first, and so those of files that the driver has closed.
+            let files: Vec<_> = (0..32).filter_map(|_| File::open("/dev/null").ok()).collect();
+            let is_lost = || files.len() != 32 || files.iter().any(|file| file.metadata().is_err());
+            forked(|| is_lost().into()) as u8
+        });
+        assert_eq!(status, 0);
+    });
+}
+
+/// Makes a context, writes a block and reads it: the code of what fails.
+fn work(api: &Api, device: CUdevice) -> CUresult {
+    let all = || {
+        driver::init(api, 0)?;
+        context::create(api, device, 0)?;
+        let block: CUdeviceptr = memory::alloc(api, 4096)?;
+        fill::d8(api, block, 1, 4096)?;
+        context::synchronize(api)?;
+        memory::free(api, block)
+    };
+    all().map_err(|error: CallError| error.code)
+}
+
+#[test]
+fn a_fork_before_the_driver_is_initialised_has_one_of_its_own() {
+    child::alone("a_fork_before_the_driver_is_initialised_has_one_of_its_own", || {
+        let (api, device) = untouched();
+        let status = forked(|| work(&api, device).map_or_else(|code| code.number() as u8, |()| 0));
+        assert_eq!(status, 0);
+        assert_eq!(work(&api, device), Ok(()));
+    });
+}
+
+#[test]
+fn a_process_that_is_no_fork_has_the_driver() {
+    let (api, _) = driver();
+    assert_eq!(driver::init(&api, 0), Ok(()));
+    assert_eq!(device::count(&api), Ok(1));
+}

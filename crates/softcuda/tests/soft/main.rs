@@ -1,0 +1,32 @@
+//! What only the software driver promises: schedules, its own errors, and that no wild argument crashes it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod capture;
+#[path = "../common/chunks.rs"]
+mod chunks;
+mod coherent;
+#[path = "../common/mod.rs"]
+mod common;
+mod devices;
+mod fault;
+mod fork;
+mod imports;
+mod injection;
+mod kernel;
+mod kernel_schedule;
+mod locks;
+mod machine;
+mod memory;
+#[path = "../peer/mod.rs"]
+mod peer;
+mod races;
+#[path = "../random/mod.rs"]
+mod random;
+mod random_calls;
+#[path = "../common/scenarios.rs"]
+mod scenarios;
+mod schedule;
+mod threads;
+mod tokens;
+mod wild;

@@ -1,0 +1,220 @@
+//! Schedules of the software driver: the same seed gives the same run, every schedule gives a right program its right
+//! result, and a program without a wait that it needs is caught by some seed.
+
+use crate::common;
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use common::random::Random;
+use common::{Context, child};
+use freehold_driver::cuda::{
+    CUdeviceptr, CUevent, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUstream, context, copy, event, fill,
+    memory, pool, stream,
+};
+
+use crate::scenarios;
+
+use scenarios::{SCENARIOS, Waits};
+
+/// Runs the child of the test `name` under a schedule, and returns what it said.
+fn under(name: &str, schedule: &str) -> Vec<String> {
+    let outcome = child::start(name, &[("FREEHOLD_SOFT_SCHEDULE", schedule)]);
+    assert!(outcome.status.success(), "under {schedule}:\n{}", outcome.output);
+    outcome.said
+}
+
+const STREAMS: usize = 4;
+const BLOCKS: usize = 6;
+const BLOCK_BYTES: usize = 20_000;
+
+/// A random program without a race: each block is used in the stream that it is in, and moves to another with an event.
+struct Program<'c> {
+    own: &'c Context,
+    random: Random,
+    pool: CUmemoryPool,
+    streams: Vec<CUstream>,
+    blocks: Vec<Block>,
+    event: CUevent,
+    start: CUevent,
+    /// What the blocks hold once all is done.
+    model: Vec<u8>,
+}
+
+/// A block of a pool with the stream that it is in.
+#[derive(Clone, Copy)]
+struct Block {
+    at: CUdeviceptr,
+    stream: usize,
+}
+
+impl<'c> Program<'c> {
+    fn new(own: &'c Context) -> Self {
+        let pool = pool::create(&own.api, &CUmemPoolProps::on_device(own.device)).unwrap();
+        let streams: Vec<_> = (0..STREAMS).map(|_| own.stream()).collect();
+        let blocks = (0..BLOCKS).map(|index| {
+            let stream = index % STREAMS;
+            let at = memory::alloc_from_pool_async(&own.api, BLOCK_BYTES, pool, streams[stream]).unwrap();
+            fill::d8_async(&own.api, at, index as u8, BLOCK_BYTES, streams[stream]).unwrap();
+            Block { at, stream }
+        });
+        let blocks = blocks.collect();
+        let (event, start) = (event::create(&own.api, 0).unwrap(), event::create(&own.api, 0).unwrap());
+        event::record(&own.api, start, streams[0]).unwrap();
+        Self { own, random: Random(7), pool, streams, blocks, event, start, model: (0..BLOCKS as u8).collect() }
+    }
+
+    /// One step, and a line of what it showed.
+    fn step(&mut self) -> String {
+        let api = &self.own.api;
+        let one = self.random.below(BLOCKS as u64) as usize;
+        let block = self.blocks[one];
+        let stream = self.streams[block.stream];
+        let mut line = String::new();
+        match self.random.below(8) {
+            0 => {
+                let value = self.random.next() as u8;
+                self.model[one] = value;
+                fill::d8_async(api, block.at, value, BLOCK_BYTES, stream).unwrap();
+                write!(line, "fill {:#x} with {value}", block.at.0)
+            }
+            1 => {
+                let other = self.blocks[(one + 1) % BLOCKS];
+                self.model[one] = self.model[(one + 1) % BLOCKS];
+                self.follow(other.stream, block.stream);
+                copy::device_to_device_async(api, block.at, other.at, BLOCK_BYTES, stream).unwrap();
+                self.follow(block.stream, other.stream);
+                write!(line, "copy {:#x} to {:#x}", other.at.0, block.at.0)
+            }
+            2 => {
+                let next = self.random.below(STREAMS as u64) as usize;
+                self.follow(block.stream, next);
+                self.blocks[one].stream = next;
+                write!(line, "move {:#x} to stream {next}", block.at.0)
+            }
+            3 => {
+                memory::free_async(api, block.at, stream).unwrap();
+                let at = memory::alloc_from_pool_async(api, BLOCK_BYTES, self.pool, stream).unwrap();
+                fill::d8_async(api, at, 9, BLOCK_BYTES, stream).unwrap();
+                self.blocks[one].at = at;
+                self.model[one] = 9;
+                write!(line, "replace {:#x} by {:#x}", block.at.0, at.0)
+            }
+            4 => write!(line, "stream {} is done: {:?}", block.stream, stream::query(api, stream)),
+            5 => {
+                event::record(api, self.event, stream).unwrap();
+                write!(line, "event has passed: {:?}", event::query(api, self.event))
+            }
+            6 => {
+                event::record(api, self.event, stream).unwrap();
+                event::synchronize(api, self.event).unwrap();
+                let elapsed = event::elapsed_ms(api, self.start, self.event);
+                write!(line, "event after {elapsed:?} ms")
+            }
+            _ => {
+                self.own.finish(stream);
+                let used = pool::attribute(api, self.pool, CUmemPool_attribute::RESERVED_MEM_CURRENT);
+                write!(line, "{used:?} reserved")
+            }
+        }
+        .unwrap();
+        line
+    }
+
+    /// Lets stream `to` come after what stream `from` has.
+    fn follow(&self, from: usize, to: usize) {
+        event::record(&self.own.api, self.event, self.streams[from]).unwrap();
+        stream::wait_event(&self.own.api, self.streams[to], self.event, 0).unwrap();
+    }
+
+    /// Checks what the blocks hold when all is done.
+    fn end(self) {
+        context::synchronize(&self.own.api).unwrap();
+        let bytes = self.blocks.iter().map(|block| self.own.byte(block.at, BLOCK_BYTES));
+        assert_eq!(bytes.collect::<Vec<_>>(), self.model);
+        for block in &self.blocks {
+            memory::free_async(&self.own.api, block.at, self.streams[0]).unwrap();
+        }
+        context::synchronize(&self.own.api).unwrap();
+        pool::destroy(&self.own.api, self.pool).unwrap();
+    }
+}
+
+/// Runs the program of 400 steps, says what each showed, and checks the result.
+fn run_program() {
+    let own = Context::create();
+    let mut program = Program::new(&own);
+    let log: Vec<_> = (0..400).map(|_| program.step()).collect();
+    program.end();
+    log.iter().for_each(|line| child::say(line));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_and_another_seed_another() {
+    const NAME: &str = "the_same_seed_gives_the_same_run_and_another_seed_another";
+    if child::is_child(NAME) {
+        return run_program();
+    }
+    let mut runs = BTreeSet::new();
+    for seed in 0..6 {
+        let [first, second] = [(); 2].map(|()| under(NAME, &format!("seed:{seed}")));
+        assert_eq!(first.len(), 400);
+        assert_eq!(first, second, "seed {seed} gives the same run twice");
+        runs.insert(first);
+    }
+    assert!(runs.len() >= 2, "six seeds give {} different runs", runs.len());
+}
+
+#[test]
+fn every_schedule_gives_a_right_program_its_result() {
+    const NAME: &str = "every_schedule_gives_a_right_program_its_result";
+    if child::is_child(NAME) {
+        return run_program();
+    }
+    for schedule in ["threads", "eager", "seed:1", "seed:2", "seed:3", "seed:18446744073709551615"] {
+        assert_eq!(under(NAME, schedule).len(), 400, "under {schedule}");
+    }
+}
+
+/// Runs each scenario with and without its wait, and says for which the result was wrong.
+fn run_scenarios() {
+    for scenario in SCENARIOS {
+        for waits in [Waits::Made, Waits::Missing] {
+            let own = Context::create();
+            if !(scenario.is_right)(&own, waits) {
+                child::say(&format!("{waits:?} {}", scenario.name));
+            }
+            context::synchronize(&own.api).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_missing_wait_is_caught_by_some_seed_and_a_made_one_passes_all() {
+    const NAME: &str = "a_missing_wait_is_caught_by_some_seed_and_a_made_one_passes_all";
+    if child::is_child(NAME) {
+        return run_scenarios();
+    }
+    let mut caught = BTreeSet::new();
+    for seed in 0..50 {
+        for wrong in under(NAME, &format!("seed:{seed}")) {
+            let (waits, name) = wrong.split_once(' ').unwrap();
+            assert_eq!(waits, "Missing", "seed {seed} breaks {name}, which waits for all it needs");
+            caught.insert(name.to_owned());
+        }
+    }
+    let all: BTreeSet<_> = SCENARIOS.iter().map(|scenario| scenario.name.to_owned()).collect();
+    assert_eq!(all.difference(&caught).collect::<Vec<_>>(), Vec::<&String>::new(), "50 seeds show every missing wait");
+}
+
+#[test]
+fn programs_that_wait_for_all_they_need_pass_with_threads_and_eagerly() {
+    const NAME: &str = "programs_that_wait_for_all_they_need_pass_with_threads_and_eagerly";
+    if child::is_child(NAME) {
+        return run_scenarios();
+    }
+    for schedule in ["threads", "eager"] {
+        let broken: Vec<_> = under(NAME, schedule).into_iter().filter(|wrong| wrong.starts_with("Made")).collect();
+        assert_eq!(broken, Vec::<String>::new(), "under {schedule}");
+    }
+}

@@ -1,0 +1,125 @@
+//! What the tests of all crates share: how much a test does, where its random numbers start, how long it waits before it
+//! gives up, what it reports, and how it starts itself again in a child process.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `FREEHOLD_EFFORT` | `quick` (the default), `moderate` or `soak`: how many seeds, kills, messages and steps |
+//! | `FREEHOLD_SEED` | the only seed to run: replays a failure |
+//!
+//! `cargo xtask check`, `test` and `soak` set the effort. No other variable or constant decides how long a test runs.
+
+mod child;
+mod random;
+
+pub use child::command_for_test;
+pub use random::Random;
+
+use std::ops::RangeInclusive;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// After this long a test that waits for an event reports that it is stuck. No passing test comes near it, even with
+/// every core oversubscribed.
+pub const STUCK: Duration = Duration::from_secs(300);
+
+/// How much a test does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effort {
+    /// Before each commit.
+    Quick,
+    /// In CI.
+    Moderate,
+    /// For as long as somebody has time.
+    Soak,
+}
+
+impl Effort {
+    /// The effort that `FREEHOLD_EFFORT` sets, [`Quick`](Self::Quick) without it.
+    ///
+    /// # Panics
+    /// Where the variable is set to something else.
+    pub fn current() -> Self {
+        static EFFORT: OnceLock<Effort> = OnceLock::new();
+        *EFFORT.get_or_init(|| match std::env::var("FREEHOLD_EFFORT").as_deref() {
+            Err(_) | Ok("quick") => Self::Quick,
+            Ok("moderate") => Self::Moderate,
+            Ok("soak") => Self::Soak,
+            Ok(other) => panic!("FREEHOLD_EFFORT is {other:?}: expected quick, moderate or soak"),
+        })
+    }
+
+    /// The value for this effort.
+    pub fn pick<T>(self, quick: T, moderate: T, soak: T) -> T {
+        match self {
+            Self::Quick => quick,
+            Self::Moderate => moderate,
+            Self::Soak => soak,
+        }
+    }
+}
+
+/// The value for the current effort.
+pub fn at_effort<T>(quick: T, moderate: T, soak: T) -> T {
+    Effort::current().pick(quick, moderate, soak)
+}
+
+/// The seed of this run, which is printed: `FREEHOLD_SEED`, else a fixed one, else (when soaking) a fresh one.
+pub fn seed() -> u64 {
+    let seed = given_seed().unwrap_or_else(|| if Effort::current() == Effort::Soak { fresh() } else { 0x5eed });
+    print_seed(seed);
+    seed
+}
+
+/// As many seeds as the current effort asks for. `FREEHOLD_SEED` names the only one; without it they count from 1 or, when
+/// soaking, from a fresh number.
+pub fn seeds(quick: u64, moderate: u64, soak: u64) -> RangeInclusive<u64> {
+    if let Some(seed) = given_seed() {
+        return seed..=seed;
+    }
+    let first = if Effort::current() == Effort::Soak { fresh() } else { 1 };
+    let last = first + at_effort(quick, moderate, soak) - 1;
+    println!("seeds {first} to {last}");
+    first..=last
+}
+
+/// Prints a seed in the form in which `cargo xtask` finds it and a shell takes it.
+pub fn print_seed(seed: u64) {
+    println!("FREEHOLD_SEED={seed}");
+}
+
+/// The seed to replay, where one is given.
+///
+/// # Panics
+/// Where it is not a number.
+pub fn given_seed() -> Option<u64> {
+    let text = std::env::var("FREEHOLD_SEED").ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("FREEHOLD_SEED is {text:?}: expected a number")))
+}
+
+/// A number of the clock's, small enough that seeds can be counted from it and read aloud.
+fn fresh() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    Random(now).next() >> 24
+}
+
+/// Reports what a test has covered: `cargo xtask soak` adds up the counts of equal words.
+pub fn covered(count: u64, what: &str) {
+    println!("covered: {count} {what}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_effort_picks_its_own_value() {
+        assert_eq!([Effort::Quick, Effort::Moderate, Effort::Soak].map(|effort| effort.pick(1, 2, 3)), [1, 2, 3]);
+    }
+
+    #[test]
+    fn fresh_seeds_differ_and_leave_room_to_count_from() {
+        let (first, second) = (fresh(), fresh());
+        assert_ne!(first, second);
+        assert!(first < 1 << 40);
+    }
+}
