@@ -47,9 +47,8 @@ opencl() { # the second kind of device, where there is one
     ./freehold devices --json | grep -q '"device":"opencl:0"' || return 0
     step "the lab on OpenCL" ./freehold lab --device opencl --record report/opencl.json
     step "the lab on OpenCL with its own record" ./freehold lab --device opencl --reference report/opencl.json
-    for test in driver.opencl freehold.contract; do
-        step "$test on OpenCL" env FREEHOLD_DEVICE=opencl "tests/$test" --quiet --test-threads=1
-    done
+    step "driver.it on OpenCL" env FREEHOLD_DEVICE=opencl tests/driver.it opencl:: --quiet --test-threads=1
+    step "freehold.it on OpenCL" env FREEHOLD_DEVICE=opencl tests/freehold.it contract:: --quiet --test-threads=1
     step "allocation on OpenCL" ./freehold bench pool --device opencl
 }
 
@@ -63,7 +62,7 @@ everything() {
     step "the lab with its own record" ./freehold lab --reference report/record.json
     # One test at a time: tests that look at free memory or at who waits for whom share one GPU.
     for test in tests/*; do
-        step "${test#tests/}" "$test" --quiet --test-threads=1
+        step "${test#tests/}" "$test" --quiet --test-threads=1 --skip soft_ --skip schedules:: --skip run:: --skip programs::
     done
     for example in examples/[0-9]*; do
         step "example ${example#examples/}" "$example"
@@ -76,7 +75,7 @@ everything() {
     done
     [ "$FREEHOLD_DEVICE" = soft ] || others
     opencl
-    step "the record of the kernels" env FREEHOLD_RECORD_KERNELS=report/kernels tests/softcuda.kernels --quiet
+    step "the record of the kernels" env FREEHOLD_RECORD_KERNELS=report/kernels tests/softcuda.contract kernels:: --quiet
     for bench in benches/*; do
         step "${bench#benches/}" "$bench" --bench
     done

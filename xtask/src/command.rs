@@ -1,5 +1,6 @@
 //! Commands that a task starts.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -18,18 +19,15 @@ pub(crate) fn target() -> PathBuf {
 }
 
 /// A command in the root of the repository.
-pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
+pub(crate) fn command(program: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root());
     command
 }
 
-/// Cargo, the one that runs this task; it keeps nothing for quicker builds of the same code with changes, which takes much
-/// room.
+/// Cargo, the one that runs this task.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
-    let mut cargo = command(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()), arguments);
-    cargo.env("CARGO_INCREMENTAL", "0");
-    cargo
+    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments)
 }
 
 /// Runs a command to its end; anything but success is a failure.

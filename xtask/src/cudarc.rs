@@ -4,14 +4,14 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::command::{Failure, cargo, output, quiet, run, target};
+use crate::command::{Failure, cargo, output, run, target};
 use crate::kernels::CUDA_12;
 use crate::pip::install;
 use crate::programs::freehold;
+use crate::runner::Case;
 
 const VERSION: &str = "0.19.10";
 const FEATURES: &str = "std,dynamic-loading,driver,nvrtc,cuda-12090,f16";
@@ -32,11 +32,10 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Runs every test in a process of its own, so that those which spoil their process are run too.
-pub(crate) fn tests() -> Result<(), Failure> {
+/// Builds the tests: each runs in a process of its own, so that those which spoil their process are run too.
+pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     let work = target().join("cudarc");
     let (source, compiler) = (source(&work)?, install(&CUDA_12)?);
-    let freehold = freehold()?;
     let libraries = nvrtc(&work, &compiler)?;
     headers(&source, &compiler)?;
     let program = build(&source, &work)?;
@@ -46,25 +45,18 @@ pub(crate) fn tests() -> Result<(), Failure> {
             return Err(format!("cudarc has no test {name} any more"));
         }
     }
-    let mut failed = Vec::new();
-    for name in &names {
-        if let Some((_, reason)) = EXCEPTIONS.iter().find(|(exception, _)| exception == name) {
-            println!("{name}: not run, {reason}");
-            continue;
-        }
-        let start = Instant::now();
-        match quiet(&mut test(&freehold, &program, &source, &libraries, name)) {
-            Ok(()) => println!("{name}: passed in {:.1} s", start.elapsed().as_secs_f64()),
-            Err(failure) => failed.push(failure),
-        }
-    }
-    println!("{} of {} tests passed", names.len() - EXCEPTIONS.len() - failed.len(), names.len());
-    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+    let chosen = names.iter().filter(|name| !EXCEPTIONS.iter().any(|(exception, _)| exception == name));
+    let case = |name: &String| {
+        let command = test(&program, &source, &libraries, name);
+        let again = format!("cargo xtask test --only cudarc # {name}");
+        Case::command(format!("cudarc {name}"), again, command)
+    };
+    Ok(chosen.map(case).collect())
 }
 
 /// One test, on two devices, since some need them.
-fn test(freehold: &Path, program: &Path, source: &Path, libraries: &Path, name: &str) -> Command {
-    let mut command = Command::new(freehold);
+fn test(program: &Path, source: &Path, libraries: &Path, name: &str) -> Command {
+    let mut command = Command::new(freehold());
     command.args(["run", "--device", "soft", "--"]).arg(program).args(["--include-ignored", "--exact", name]);
     command.env("LD_LIBRARY_PATH", libraries).env("FREEHOLD_SOFT_DEVICES", "2").current_dir(source);
     command.stdin(Stdio::null());
@@ -137,7 +129,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 
 /// Builds the tests: the program that holds them.
 fn build(source: &Path, work: &Path) -> Result<PathBuf, Failure> {
-    let mut build = cargo(&["test", "--lib", "--no-run", "--no-default-features", "--features", FEATURES]);
+    let mut build = cargo(&["test", "--quiet", "--lib", "--no-run", "--no-default-features", "--features", FEATURES]);
     build.args(["--message-format", "json-render-diagnostics", "--target-dir"]).arg(work.join("target"));
     let messages = output(build.current_dir(source))?;
     let mut programs = messages.lines().filter_map(|line| {

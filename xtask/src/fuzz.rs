@@ -1,74 +1,84 @@
-//! A short run of every fuzz target, from the same texts and the same seed each time.
+//! Fuzz targets: built once with the coverage instrumentation that libFuzzer reads, which `cargo fuzz` would ask for too, and
+//! run for a while each. The folder `fuzz` is laid out for `cargo fuzz`, which nobody has to install for this.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::command::{Failure, cargo, command, output, root, run};
+use crate::apt;
+use crate::command::{Failure, cargo, command, output, root, run, target};
+use crate::runner::Case;
 
-/// A crate of targets; it stands outside of the workspace.
-struct Fuzzed {
-    folder: &'static str,
-    targets: &'static [&'static str],
+struct Target {
+    name: &'static str,
     /// Where the texts are that a run starts with: those ending in `.ptx`, up to a size.
     seeds: &'static [&'static str],
-    /// What libFuzzer is told beside the rest.
     options: &'static [&'static str],
 }
 
-const CRATES: &[Fuzzed] = &[
-    Fuzzed {
-        folder: "crates/ptx/fuzz",
-        targets: &["parse", "module"],
-        seeds: &["crates/ptx/fuzz/seeds", "crates/softcuda/tests/kernels"],
-        options: &["-dict=crates/ptx/fuzz/ptx.dict"],
-    },
-    Fuzzed { folder: "crates/broker/fuzz", targets: &["state", "journal"], seeds: &[], options: &[] },
+const PTX_SEEDS: &[&str] = &["fuzz/seeds", "crates/softcuda/tests/kernels"];
+const PTX_OPTIONS: &[&str] = &["-dict=fuzz/ptx.dict"];
+
+const TARGETS: &[Target] = &[
+    Target { name: "parse", seeds: PTX_SEEDS, options: PTX_OPTIONS },
+    Target { name: "module", seeds: PTX_SEEDS, options: PTX_OPTIONS },
+    Target { name: "state", seeds: &[], options: &[] },
+    Target { name: "journal", seeds: &[], options: &[] },
 ];
 
 const SEED_BYTES_MAX: u64 = 8 << 10;
 
-/// What libFuzzer is told. A text that takes long or much memory fails like one that panics.
-const OPTIONS: &[&str] = &[
-    "-seed=1",
-    "-max_total_time=20",
-    "-timeout=10",
-    "-rss_limit_mb=1024",
-    "-max_len=8192",
-    "-verbosity=0",
-    "-print_final_stats=1",
-];
+/// What has the compiler count edges and comparisons, as libFuzzer wants them. The targets reach no unsafe code but the words
+/// of a mapped file, so that they need no sanitizer; without one, a stable compiler serves.
+const INSTRUMENTATION: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-pub(crate) fn short_runs() -> Result<(), Failure> {
-    for fuzzed in CRATES {
-        run(cargo(&["fmt", "--check", "--manifest-path"]).arg(format!("{}/Cargo.toml", fuzzed.folder)))?;
-    }
-    if output(&mut command("c++", &["--version"])).is_err() {
-        println!("There is no C++ compiler, which libFuzzer needs: the fuzz targets are left out.");
-        return Ok(());
-    }
-    let tool = tool()?;
-    for Fuzzed { folder, targets, seeds, options } in CRATES {
-        for target in *targets {
-            let corpus = corpus(target, seeds)?;
-            // The targets reach no unsafe code but the words of a mapped file, so that they need no sanitizer; without one, a stable
-            // toolchain serves.
-            let mut fuzz = command(&tool.to_string_lossy(), &["run", "--fuzz-dir", folder, "--sanitizer", "none"]);
-            fuzz.arg("--target-dir").arg(root().join("target/fuzz")).arg(target).arg(corpus).arg("--");
-            run(fuzz.args(OPTIONS).args(*options))?;
-        }
-    }
-    Ok(())
+/// What libFuzzer is told. A text that takes long or much memory fails like one that panics.
+const OPTIONS: &[&str] =
+    &["-timeout=60", "-rss_limit_mb=2048", "-max_len=8192", "-verbosity=0", "-print_final_stats=1"];
+
+/// Builds the targets: a run of each, from the same seed each time.
+pub(crate) fn cases(each: Duration) -> Result<Vec<Case>, Failure> {
+    runs(each, 1)
 }
 
-/// cargo-fuzz, installed where the build outputs are if it is not there yet.
-fn tool() -> Result<PathBuf, Failure> {
-    let folder = root().join("target/tools");
-    let tool = folder.join("bin/cargo-fuzz");
-    if !tool.exists() {
-        let version = ["install", "cargo-fuzz", "--version", "^0.13", "--locked", "--root"];
-        run(cargo(&version).arg(&folder))?;
-    }
-    Ok(tool)
+/// A run of each from a seed that no run had before.
+pub(crate) fn fresh_cases(each: Duration) -> Result<Vec<Case>, Failure> {
+    runs(each, SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs() as u32))
+}
+
+fn runs(each: Duration, seed: u32) -> Result<Vec<Case>, Failure> {
+    apt::packages()?;
+    let folder = build()?;
+    TARGETS
+        .iter()
+        .map(|Target { name, seeds, options }| {
+            let mut fuzz = command(folder.join(name), &[]);
+            fuzz.args(OPTIONS).args(*options).arg(format!("-max_total_time={}", each.as_secs()));
+            fuzz.arg(format!("-seed={seed}")).arg(format!("-artifact_prefix={}/", found().display()));
+            fuzz.arg(corpus(name, seeds)?);
+            let again = format!("cargo xtask test --only fuzz # or: {} FILE", folder.join(name).display());
+            Ok(Case::command(format!("fuzz {name}, seed {seed}"), again, fuzz))
+        })
+        .collect()
+}
+
+/// The folder of the targets.
+fn build() -> Result<PathBuf, Failure> {
+    let version = output(&mut command("rustc", &["-vV"]))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc does not name its host")?;
+    let folder = target().join("fuzz");
+    let mut build = cargo(&["build", "--quiet", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target", host]);
+    run(build.arg("--target-dir").arg(&folder).env("RUSTFLAGS", INSTRUMENTATION))?;
+    Ok(folder.join(host).join("release"))
+}
+
+/// Where inputs are kept that make a target fail.
+fn found() -> PathBuf {
+    let folder = root().join("target/fuzz/found");
+    let _ = fs::create_dir_all(&folder);
+    folder
 }
 
 /// A folder with the texts to start with, made anew: what an earlier run found does not count.

@@ -7,9 +7,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use crate::command::{Failure, command, quiet, root, run, target};
+use crate::apt;
+use crate::command::{Failure, command, quiet, root, target};
 use crate::pip::{Packages, install};
 use crate::programs::freehold;
+use crate::runner::Case;
 
 const PACKAGES: Packages = Packages {
     folder: "grpc",
@@ -22,9 +24,14 @@ const PACKAGES: Packages = Packages {
     ],
 };
 
-/// Runs the program. Without pip or a network for it, it is not run.
-pub(crate) fn peer() -> Result<(), Failure> {
-    let freehold = freehold()?;
+pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
+    apt::packages()?;
+    install(&PACKAGES)?;
+    Ok(vec![Case::call("gRPC from Python", "cargo xtask test --only gRPC", peer)])
+}
+
+fn peer() -> Result<(), Failure> {
+    let freehold = freehold();
     let packages = install(&PACKAGES)?;
     let folder = target().join("grpc-peer");
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
@@ -39,7 +46,7 @@ pub(crate) fn peer() -> Result<(), Failure> {
     let (serve, address) = Serve::start(&freehold, &folder)?;
     let mut python = command("python3", &[]);
     python.arg(root().join("examples/python/grpc_peer.py")).args([&address, "cert.pem", "token"]);
-    let outcome = run(python.env("PYTHONPATH", packages).current_dir(&folder));
+    let outcome = quiet(python.env("PYTHONPATH", packages).current_dir(&folder));
     drop(serve);
     outcome
 }

@@ -9,6 +9,7 @@ use std::process::Command;
 use crate::command::{Failure, output, quiet, root, target};
 use crate::pip::{Packages, install};
 use crate::programs::freehold;
+use crate::runner::Case;
 
 pub(crate) const HEADERS_12: Packages = Packages {
     folder: "headers-12",
@@ -35,8 +36,14 @@ const OTHERS: &[(&str, &str)] = &[
 /// Every form of every function: as programs see them, with older forms, with per-thread default streams.
 const VIEWS: &[&str] = &["-DPLAIN", "-D__CUDA_API_VERSION_INTERNAL", "-DCUDA_API_PER_THREAD_DEFAULT_STREAM"];
 
-/// Compares with the headers of both versions. Without pip, or a network for it, nothing is compared.
-pub(crate) fn agree() -> Result<(), Failure> {
+pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
+    install(&HEADERS_12)?;
+    install(&HEADERS_13)?;
+    Ok(vec![Case::call("CUDA headers", "cargo xtask test --only headers", agree)])
+}
+
+/// Compares with the headers of both versions.
+fn agree() -> Result<(), Failure> {
     let (old, new) = (install(&HEADERS_12)?, install(&HEADERS_13)?);
     let work = target().join("headers");
     for (name, text) in OTHERS {
@@ -45,7 +52,7 @@ pub(crate) fn agree() -> Result<(), Failure> {
             .and_then(|()| fs::write(&path, text))
             .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     }
-    let program = freehold()?;
+    let program = freehold();
     let exported = exported(&program.with_file_name("deps/libfreehold_libcuda.so"))?;
     let mut documented = BTreeSet::new();
     let old = [old.join("nvidia/cuda_runtime/include"), old.join("nvidia/cuda_profiler_api/include")];

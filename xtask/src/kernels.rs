@@ -11,6 +11,7 @@ use std::thread;
 
 use crate::command::{Failure, command, quiet, root};
 use crate::pip::{Packages, install, tools};
+use crate::runner::Case;
 
 pub(crate) const CUDA_12: Packages = Packages {
     folder: "cuda-12",
@@ -73,7 +74,13 @@ pub(crate) fn make(aim: Aim) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Has ptxas look at all of this PTX. Without pip, or a network for it, nothing is looked at.
+pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
+    install(&PTXAS_12)?;
+    install(&PTXAS_13)?;
+    Ok(vec![Case::call("ptxas", "cargo xtask test --only ptxas", assemble)])
+}
+
+/// Has ptxas look at all of this PTX.
 pub(crate) fn assemble() -> Result<(), Failure> {
     let (old, new) = (install(&PTXAS_12)?, install(&PTXAS_13)?);
     let (old, new) = (assembler(&old)?, assembler(&new)?);

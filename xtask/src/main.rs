@@ -1,4 +1,4 @@
-//! The tasks of this repository: `cargo xtask test`, `cargo xtask library`, `cargo xtask bundle` and `cargo xtask kernels`.
+//! The tasks of this repository: `cargo xtask check`, `test`, `soak`, `library`, `bundle` and `kernels`.
 
 mod apt;
 mod bundle;
@@ -14,12 +14,17 @@ mod opencl;
 mod pip;
 mod programs;
 mod pycuda;
-mod test;
+mod runner;
+mod soak;
+mod steps;
 mod warm_path;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+
+use steps::Tier;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The tasks of this repository")]
@@ -30,10 +35,24 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run everything that must pass: formatting, lints, tests, doc tests, other people's programs, instruction counts, fuzz
-    /// targets, the lab under its schedules
+    /// Run before each commit: formatting, lints, and all tests at quick effort
+    Check {
+        /// Only the steps whose names contain WORDS
+        #[arg(long, value_name = "WORDS", default_value = "")]
+        only: String,
+    },
+    /// Run everything that must pass: tests at moderate effort, other projects' test suites, examples, lab, docs, fuzz targets
     Test {
-        /// Only the steps whose names have these words
+        /// Only the steps whose names contain WORDS
+        #[arg(long, value_name = "WORDS", default_value = "")]
+        only: String,
+    },
+    /// Run random tests and fuzz targets with fresh seeds for a while, and report what was covered
+    Soak {
+        /// How long to start new tests; those that run are finished
+        #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+        minutes: u64,
+        /// Only the tests and fuzz targets whose names contain WORDS
         #[arg(long, value_name = "WORDS", default_value = "")]
         only: String,
     },
@@ -55,7 +74,9 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
-        Task::Test { only } => test::steps(&only),
+        Task::Check { only } => steps::all(Tier::Check, &only),
+        Task::Test { only } => steps::all(Tier::Test, &only),
+        Task::Soak { minutes, only } => soak::run(Duration::from_secs(60 * minutes), &only),
         Task::Library => {
             library::make(&[]).map(|library| println!("{}\n{}", library.object.display(), library.header.display()))
         }

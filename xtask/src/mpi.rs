@@ -1,77 +1,64 @@
-//! The steps of `cargo xtask test` that build the crate for MPI, which is apart from the others so that those need none, and run its tests:
-//! with Open MPI all of them, with MPICH every operation once.
+//! The crate for MPI, which alone needs MPI to build, and its tests: with Open MPI all of them, with MPICH every operation once.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
 
 use crate::apt;
-use crate::command::{Failure, cargo, command, output, run, target};
+use crate::command::{Failure, cargo, output, run, target};
+use crate::programs::{self, Kind, Program};
+use crate::runner::{Case, folder};
 
-const MANIFEST: &str = "crates/mpi/Cargo.toml";
+const PACKAGE: &str = "freehold-mpi";
 
-/// A library of MPI's, as Debian has it.
-struct Library {
-    /// The compiler that the crate's build asks for it.
-    compiler: &'static str,
-    packages: &'static [&'static str],
-}
+/// What is built for one MPI library; all else serves both.
+const OF_ONE_LIBRARY: [&str; 3] = ["mpi-sys", "mpi", PACKAGE];
 
-const OPEN_MPI: Library =
-    Library { compiler: "mpicc.openmpi", packages: &["openmpi-bin", "libopenmpi-dev", "libclang-dev"] };
-
-const MPICH: Library = Library { compiler: "mpicc.mpich", packages: &["mpich", "libmpich-dev", "libclang-dev"] };
-
-/// What is built anew for another library; all else serves both.
-const OF_ONE_LIBRARY: [&str; 3] = ["mpi-sys", "mpi", "freehold-mpi"];
-
-pub(crate) fn open_mpi() -> Result<(), Failure> {
-    prepare(&OPEN_MPI)?;
-    run(&mut crate_cargo(&OPEN_MPI, "fmt", &["--check"]))?;
-    run(&mut crate_cargo(&OPEN_MPI, "clippy", &["--all-targets", "--", "-D", "warnings"]))?;
-    // One test at a time: each is several processes already.
-    run(&mut crate_cargo(&OPEN_MPI, "test", &["--", "--test-threads=1"]))?;
-    run(crate_cargo(&OPEN_MPI, "doc", &["--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
-}
-
-pub(crate) fn mpich() -> Result<(), Failure> {
-    prepare(&MPICH)?;
-    run(&mut crate_cargo(&MPICH, "test", &["--test", "operations"]))
-}
-
-/// Cargo for the crate, with a library.
-fn crate_cargo(library: &Library, task: &str, words: &[&str]) -> Command {
-    let mut cargo = cargo(&[task, "--manifest-path", MANIFEST]);
-    cargo.args(words).env("MPICC", library.compiler).env("CARGO_TARGET_DIR", folder());
-    cargo
-}
-
-/// Where cargo builds the crate.
-fn folder() -> PathBuf {
-    target().join("mpi")
-}
-
-/// Has a library installed, and nothing left that was built for the other.
-fn prepare(library: &Library) -> Result<(), Failure> {
-    install(library)?;
-    let last = folder().join("library");
-    if fs::read_to_string(&last).is_ok_and(|last| last == library.compiler) {
-        return Ok(());
+pub(crate) fn open_mpi() -> Result<Vec<Case>, Failure> {
+    let programs = build("mpicc.openmpi", &["--all-targets"])?;
+    let mut cases = Vec::new();
+    for program in programs.iter().filter(|program| program.kind == Kind::Test) {
+        let program = kept(program)?;
+        cases.extend(program.tests()?.iter().map(|test| program.case(test, &[])));
     }
-    let mut clean = crate_cargo(library, "clean", &[]);
-    run(clean.args(OF_ONE_LIBRARY.iter().flat_map(|package| ["--package", package])))?;
-    fs::create_dir_all(folder())
-        .and_then(|()| fs::write(&last, library.compiler))
-        .map_err(|error| format!("{} cannot be written: {error}", last.display()))
+    Ok(cases)
 }
 
-/// Installs a library where it is missing.
-fn install(library: &Library) -> Result<(), Failure> {
-    let asked = command(library.compiler, &["-show"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    // What bindgen looks for.
-    let found = output(&mut command("sh", &["-c", "find /usr/lib -name 'libclang*.so*' ! -name '*cpp*' | head -1"]))?;
-    if asked.is_ok_and(|status| status.success()) && !found.is_empty() {
-        return Ok(());
+/// Builds for MPICH, which overwrites the program that tests with Open MPI start: that is put back.
+pub(crate) fn mpich() -> Result<Vec<Case>, Failure> {
+    let (program, copy) = (target().join("debug").join(PACKAGE), folder().join(PACKAGE));
+    copied(&program, &copy)?;
+    let programs = build("mpicc.mpich", &["--test", "it"])?;
+    copied(&copy, &program)?;
+    let program = programs.iter().find(|program| program.package == PACKAGE && program.target == "it");
+    let program = program.ok_or("cargo built no tests of MPI")?;
+    let tests = program.tests()?;
+    let operations = tests.iter().filter(|test| test.starts_with("operations::"));
+    Ok(operations.map(|test| program.case(test, &[("MPICC", "mpicc.mpich")])).collect())
+}
+
+/// The programs of the crate, built with a library's compiler. All packages are named, so that the others stay as they are.
+fn build(compiler: &str, targets: &[&str]) -> Result<Vec<Program>, Failure> {
+    apt::packages()?;
+    let last = target().join("mpi-library");
+    if fs::read_to_string(&last).is_ok_and(|last| last != compiler) {
+        let mut clean = cargo(&["clean", "--quiet"]);
+        run(clean.args(OF_ONE_LIBRARY.iter().flat_map(|package| ["--package", package])))?;
     }
-    apt::install(library.packages)
+    let mut build = cargo(&["test", "--workspace", "--no-run", "--quiet"]);
+    build.args(targets).args(["--message-format=json-render-diagnostics"]).env("MPICC", compiler);
+    let messages = output(&mut build)?;
+    fs::write(&last, compiler).map_err(|error| format!("{} cannot be written: {error}", last.display()))?;
+    Ok(programs::programs(&messages).filter(|program| program.package == PACKAGE).collect())
+}
+
+/// A copy of a program that the build for another library leaves alone.
+fn kept(program: &Program) -> Result<Program, Failure> {
+    let path = folder().join(&program.name);
+    copied(&program.path, &path)?;
+    Ok(Program { path, ..program.clone() })
+}
+
+fn copied(from: &Path, to: &PathBuf) -> Result<(), Failure> {
+    let _ = fs::remove_file(to);
+    fs::copy(from, to).map(drop).map_err(|error| format!("{} cannot be copied: {error}", from.display()))
 }

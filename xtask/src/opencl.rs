@@ -1,36 +1,33 @@
 //! OpenCL on PoCL, which runs on any processor: the backend, the library's contract, and the lab.
 
-use std::path::Path;
-
 use crate::apt;
-use crate::command::{Failure, run};
-use crate::programs::{Program, tested};
+use crate::command::{Failure, command};
+use crate::programs::{self, Program, freehold};
+use crate::runner::Case;
 
-/// Where the loader of OpenCL looks for PoCL.
-const POCL: &str = "/etc/OpenCL/vendors/pocl.icd";
-
-const PACKAGES: [&str; 2] = ["pocl-opencl-icd", "ocl-icd-libopencl1"];
-
-/// How memory is had of the device.
+/// How device memory is allocated.
 const MANNERS: [&str; 2] = ["svm", "buffers"];
 
-/// Has PoCL installed, and runs everything that is to hold on it.
-pub(crate) fn contract() -> Result<(), Failure> {
-    install()?;
-    let programs = tested()?;
-    let test = |name: &str| {
-        let found = programs.iter().find(|program| program.name == name);
-        found.map(Program::command).ok_or_else(|| format!("cargo built no {name}"))
-    };
-    for name in ["driver.unit", "driver.opencl"] {
-        run(test(name)?.env("FREEHOLD_DEVICE", "opencl"))?;
-    }
-    for manner in MANNERS {
-        run(test("freehold.contract")?.env("FREEHOLD_DEVICE", "opencl").env("FREEHOLD_OPENCL_MEMORY", manner))?;
-    }
-    run(test("freehold")?.args(["lab", "--device", "opencl"]))
+/// The tests of a program that have a word in their names, in one process, because PoCL takes long to start.
+fn tests(program: &Program, word: &str, manner: &str) -> Case {
+    let mut command = program.command();
+    let variables = [("FREEHOLD_DEVICE", "opencl"), ("FREEHOLD_OPENCL_MEMORY", manner)];
+    command.args([word, "--nocapture"]).envs(variables);
+    let set = variables.map(|(name, value)| format!("{name}={value}")).join(" ");
+    let again = format!("{set} cargo test -p {} {} {word}", program.package, program.choice);
+    Case::command(format!("PoCL {manner} {} {word}", program.name), again, command)
 }
 
-fn install() -> Result<(), Failure> {
-    if Path::new(POCL).exists() { Ok(()) } else { apt::install(&PACKAGES) }
+pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
+    apt::packages()?;
+    let programs = programs::build()?;
+    let named = |name| programs::named(programs, name);
+    let mut cases = vec![tests(named("driver.unit")?, "", "svm"), tests(named("driver.it")?, "opencl::", "svm")];
+    for manner in MANNERS {
+        cases.push(tests(named("freehold.it")?, "contract::", manner));
+    }
+    let mut lab = command(freehold(), &[]);
+    lab.args(["lab", "--device", "opencl"]);
+    cases.push(Case::command("PoCL lab", "cargo run -- lab --device opencl", lab));
+    Ok(cases)
 }

@@ -1,20 +1,27 @@
-//! Programs that cargo builds, as its messages tell of them.
+//! Programs that cargo builds, as its messages tell of them, and the tests in them.
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::command::{Failure, cargo, output};
+use crate::command::{Failure, cargo, output, target};
+use crate::runner::Case;
 
 /// A program that cargo built.
+#[derive(Clone)]
 pub(crate) struct Program {
-    /// The folder of its package and its target, as in `softcuda.memory`; of a binary or an example, the target alone.
+    /// The folder of its package and its target, as in `softcuda.contract`; of a binary or an example, the target alone.
     pub(crate) name: String,
+    pub(crate) package: String,
+    pub(crate) target: String,
     pub(crate) kind: Kind,
     pub(crate) path: PathBuf,
     /// Of its package: tests run there.
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
+    /// What tells cargo of this program alone, as in `--test it`.
+    pub(crate) choice: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,6 +39,21 @@ impl Program {
         command.current_dir(&self.folder);
         command
     }
+
+    /// The names of its tests.
+    pub(crate) fn tests(&self) -> Result<Vec<String>, Failure> {
+        let listed = output(self.command().args(["--list", "--format", "terse"]))?;
+        Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+    }
+
+    /// A test of it in a process of its own, with variables of the environment.
+    pub(crate) fn case(&self, test: &str, variables: &[(&str, &str)]) -> Case {
+        let mut command = self.command();
+        command.args(["--exact", test, "--nocapture"]).envs(variables.iter().copied());
+        let set: String = variables.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+        let again = format!("{set}cargo test -p {} {} -- --exact {test} --nocapture", self.package, self.choice);
+        Case::command(format!("{set}{} {test}", self.name), again, command)
+    }
 }
 
 /// The programs among cargo's messages.
@@ -46,32 +68,68 @@ pub(crate) fn programs(messages: &str) -> impl Iterator<Item = Program> + '_ {
         let in_test_mode = message.pointer("/profile/test")?.as_bool()?;
         let manifest = PathBuf::from(message.get("manifest_path")?.as_str()?);
         let folder = manifest.parent()?.to_owned();
-        let package = folder.file_name()?.to_str()?;
+        let base = folder.file_name()?.to_str()?;
         let kind = match in_test_mode {
             _ if is("bench") => Kind::Bench,
+            true if is("example") => return None,
             true => Kind::Test,
             false if is("example") => Kind::Example,
             false => Kind::Binary,
         };
-        let unit = is("lib") || is("bin");
-        let name = match kind {
-            Kind::Binary | Kind::Example => name.to_owned(),
-            _ if unit => format!("{package}.unit"),
-            _ => format!("{package}.{name}"),
+        let is_unit = is("lib") || is("cdylib") || is("bin");
+        let choice = match kind {
+            Kind::Test if is("bin") => format!("--bin {name}"),
+            Kind::Test if is_unit => "--lib".to_owned(),
+            Kind::Test => format!("--test {name}"),
+            Kind::Bench => format!("--bench {name}"),
+            Kind::Example => format!("--example {name}"),
+            Kind::Binary => format!("--bin {name}"),
         };
-        Some(Program { name, kind, path, folder })
+        let program = match kind {
+            Kind::Binary | Kind::Example => name.to_owned(),
+            _ if is_unit => format!("{base}.unit"),
+            _ => format!("{base}.{name}"),
+        };
+        let package = package(message.get("package_id")?.as_str()?).to_owned();
+        Some(Program { name: program, package, target: name.to_owned(), kind, path, folder: folder.clone(), choice })
     })
 }
 
-/// All programs of `cargo test --workspace`, built where they are not yet. Steps take them from here: a package asked for by itself has
-/// dependencies with fewer features, and everything would be built once more for it.
-pub(crate) fn tested() -> Result<Vec<Program>, Failure> {
-    let build = ["test", "--workspace", "--no-run", "--quiet", "--message-format=json-render-diagnostics"];
-    Ok(programs(&output(&mut cargo(&build))?).collect())
+/// The name in a package's id: `path+file:///here/crates/freehold#0.1.0` or `path+file:///here/crates/cli#freehold-cli@0.1.0`.
+fn package(id: &str) -> &str {
+    let (path, version) = id.split_once('#').unwrap_or((id, ""));
+    version.split_once('@').map_or_else(|| path.rsplit('/').next().unwrap_or(path), |(name, _)| name)
 }
 
-/// The command line, as the tests have it.
-pub(crate) fn freehold() -> Result<PathBuf, Failure> {
-    let found = tested()?.into_iter().find(|program| program.kind == Kind::Binary && program.name == "freehold");
-    Ok(found.ok_or("cargo built no freehold")?.path)
+/// Builds all programs of the workspace but those for MPI, once. Steps take them from here: a package that is asked for by
+/// itself has dependencies with fewer features, and everything would be built once more for it.
+pub(crate) fn build() -> Result<&'static [Program], Failure> {
+    static BUILT: OnceLock<Result<Vec<Program>, Failure>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let mut build = cargo(&["test", "--workspace", "--exclude", "freehold-mpi", "--all-targets", "--no-run"]);
+        build.args(["--quiet", "--message-format=json-render-diagnostics"]);
+        Ok(programs(&output(&mut build)?).collect())
+    });
+    built.as_deref().map_err(Clone::clone)
+}
+
+/// The program of a name.
+pub(crate) fn named<'p>(programs: &'p [Program], name: &str) -> Result<&'p Program, Failure> {
+    programs.iter().find(|program| program.name == name).ok_or_else(|| format!("cargo built no {name}"))
+}
+
+/// The command line, where the tests have it.
+pub(crate) fn freehold() -> PathBuf {
+    target().join("debug/freehold")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::package;
+
+    #[test]
+    fn a_package_is_called_as_its_folder_unless_its_id_says_otherwise() {
+        assert_eq!(package("path+file:///here/crates/freehold#0.1.0"), "freehold");
+        assert_eq!(package("path+file:///here/crates/cli#freehold-cli@0.1.0"), "freehold-cli");
+    }
 }

@@ -5,10 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::command::{Failure, command, output, quiet, run, target};
+use crate::apt;
+use crate::command::{Failure, command, quiet, target};
 use crate::headers::HEADERS_12;
 use crate::pip::install;
 use crate::programs::freehold;
+use crate::runner::Case;
 
 const VERSION: &str = "2026.1";
 
@@ -23,16 +25,17 @@ const OTHERS: &[&str] = &[
     "typing_extensions==4.16.0",
 ];
 
-/// Runs the program. Without pip, a network for it or a compiler of C++ it is not run.
-pub(crate) fn program() -> Result<(), Failure> {
-    let freehold = freehold()?;
-    let modules = modules(&freehold)?;
-    let mut program = command(path(&freehold)?, &["run", "--device", "soft", "--", "python3"]);
-    run(program.arg("examples/python/pycuda_saxpy.py").env("PYTHONPATH", modules))
+/// Builds PyCUDA, and runs the program.
+pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
+    apt::packages()?;
+    let modules = modules()?;
+    let mut program = command(freehold(), &["run", "--device", "soft", "--", "python3"]);
+    program.arg("examples/python/pycuda_saxpy.py").env("PYTHONPATH", modules);
+    Ok(vec![Case::command("PyCUDA", "cargo xtask test --only PyCUDA", program)])
 }
 
 /// The folder from which PyCUDA can be imported.
-fn modules(freehold: &Path) -> Result<PathBuf, Failure> {
+fn modules() -> Result<PathBuf, Failure> {
     let work = target().join("pycuda");
     let modules = work.join("modules");
     let mark = modules.join("complete");
@@ -42,7 +45,7 @@ fn modules(freehold: &Path) -> Result<PathBuf, Failure> {
     }
     let headers = install(&HEADERS_12)?;
     let source = source(&work)?;
-    write(&source.join("siteconf.py"), &configuration(&headers, &library(freehold)?))?;
+    write(&source.join("siteconf.py"), &configuration(&headers, &stub(&work)?))?;
     println!("PyCUDA is built, once; this takes some minutes");
     let mut pip = pip(&["install", "--no-deps", "--upgrade", "--target"]);
     quiet(pip.arg(&modules).arg(&source).args(OTHERS))?;
@@ -69,20 +72,19 @@ fn configuration(headers: &Path, library: &Path) -> String {
     )
 }
 
-/// The folder that `freehold run` puts in front of others.
-fn library(freehold: &Path) -> Result<PathBuf, Failure> {
-    let mut run = command(path(freehold)?, &["run", "--device", "soft", "--", "sh", "-c", "echo \"$LD_LIBRARY_PATH\""]);
-    Ok(PathBuf::from(output(run.env_remove("LD_LIBRARY_PATH"))?.trim_end()))
+/// A folder with a library to link against, without a symbol: shared objects are linked with symbols that are still missing.
+fn stub(work: &Path) -> Result<PathBuf, Failure> {
+    let folder = work.join("stub");
+    fs::create_dir_all(&folder).map_err(|error| format!("{} cannot be made: {error}", folder.display()))?;
+    let mut linker = command("cc", &["-shared", "-Wl,-soname,libcuda.so.1", "-x", "c", "/dev/null", "-o"]);
+    quiet(linker.arg(folder.join("libcuda.so")))?;
+    Ok(folder)
 }
 
 fn pip(arguments: &[&str]) -> Command {
     let mut pip = command("python3", &["-m", "pip", "--quiet"]);
     pip.args(arguments).stdin(Stdio::null());
     pip
-}
-
-fn path(path: &Path) -> Result<&str, Failure> {
-    path.to_str().ok_or_else(|| format!("{} is not text", path.display()))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

@@ -2,9 +2,11 @@
 //!
 //! valgrind counts all that a process executes. Two runs that differ in the number of pairs differ by those pairs alone.
 
-use std::process::Stdio;
+use crate::apt;
+use crate::command::{Failure, cargo, command, run, target};
+use crate::runner::Case;
 
-use crate::command::{Failure, cargo, command, quiet, run, target};
+const PROFILE: &str = "counted";
 
 /// Pairs of the shorter run. The longer one has twice as many.
 const PAIRS: u64 = 100_000;
@@ -16,10 +18,16 @@ const SIZES: [(&str, u64); 3] = [("512 B", 512), ("64 KiB", 64 << 10), ("2 MiB",
 /// not another compiler.
 const WAYS: [(&str, f64); 2] = [("c", 250.0), ("blocks", 330.0)];
 
+/// Builds the program with the optimisations of a release where they matter: see the profile.
+pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
+    apt::packages()?;
+    let build = ["build", "--quiet", "--profile", PROFILE, "--package", "freehold-capi", "--example", "warm_path"];
+    run(&mut cargo(&build))?;
+    Ok(vec![Case::call("instruction counts", "cargo xtask test --only instruction", instructions)])
+}
+
 /// Counts for each size, and prints what came out before it judges.
-pub(crate) fn instructions() -> Result<(), Failure> {
-    run(&mut cargo(&["build", "--release", "--package", "freehold-capi", "--example", "warm_path"]))?;
-    valgrind()?;
+fn instructions() -> Result<(), Failure> {
     let mut above = Vec::new();
     for (way, instructions_max) in WAYS {
         for (name, bytes) in SIZES {
@@ -36,20 +44,10 @@ pub(crate) fn instructions() -> Result<(), Failure> {
     Err(format!("pairs with too many instructions: {}", above.join("; ")))
 }
 
-/// Installs valgrind where there is none.
-fn valgrind() -> Result<(), Failure> {
-    if quiet(&mut command("valgrind", &["--version"])).is_ok() {
-        return Ok(());
-    }
-    println!("valgrind is installed");
-    quiet(command("apt-get", &["install", "--yes", "valgrind"]).stdin(Stdio::null()))
-        .map_err(|failure| format!("there is no valgrind, install it: {failure}"))
-}
-
 /// All instructions of a run.
 fn executed(way: &str, pairs: u64, bytes: u64) -> Result<f64, Failure> {
     let mut counted = command("valgrind", &["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    counted.arg(target().join("release/examples/warm_path")).args([way, &pairs.to_string(), &bytes.to_string()]);
+    counted.arg(target().join(PROFILE).join("examples/warm_path")).args([way, &pairs.to_string(), &bytes.to_string()]);
     let output = counted
         .env("FREEHOLD_DEVICE", "soft")
         .output()

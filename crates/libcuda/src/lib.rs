@@ -50,7 +50,7 @@ mod exports {
         )*};
     }
 
-    include!(concat!(env!("OUT_DIR"), "/exports.rs"));
+    include!("exports.rs");
     freehold_driver::with_functions!(exported);
 
     #[unsafe(no_mangle)]

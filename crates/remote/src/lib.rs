@@ -9,10 +9,10 @@ pub mod plain;
 /// `proto/freehold.proto` as Rust, for who speaks to a gate without [`Remote`].
 #[allow(clippy::all, clippy::unwrap_used, missing_debug_implementations, unreachable_pub, reason = "it is generated")]
 pub mod proto {
-    tonic::include_proto!("freehold.v1");
+    include!("generated/freehold.v1.rs");
 
     /// The `.proto` as descriptors, for the reflection service.
-    pub(crate) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/freehold.bin"));
+    pub(crate) const DESCRIPTORS: &[u8] = include_bytes!("generated/freehold.bin");
 }
 mod token;
 

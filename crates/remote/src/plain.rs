@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 #[allow(clippy::all, clippy::unwrap_used, missing_debug_implementations, unreachable_pub, reason = "it is generated")]
 mod proto {
-    tonic::include_proto!("freehold.plain");
+    include!("generated/freehold.plain.rs");
 }
 
 use proto::plain_client::PlainClient;

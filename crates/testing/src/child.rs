@@ -1,7 +1,116 @@
-//! Child processes: a test binary that starts itself again for one of its tests.
+//! Child processes: a test binary that starts itself again for one of its tests, where the test spoils its process, looks at
+//! what all of a process shares, or chooses what a driver reads when it starts.
 
 use std::env;
-use std::process::{Command, Stdio};
+use std::io::Read;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use crate::STUCK;
+
+/// Names, in a child, the test that it was started for.
+const CHILD: &str = "FREEHOLD_TEST_CHILD";
+
+/// After this a child that has not ended is killed: later than what it waits for itself.
+const CHILD_STUCK: Duration = Duration::from_secs(4 * STUCK.as_secs());
+
+/// What a child has left behind.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// The lines that it printed with [`say`].
+    pub said: Vec<String>,
+    /// All that it printed.
+    pub output: String,
+}
+
+impl Outcome {
+    /// Whether the child ran its test, which passed.
+    pub fn passed(&self) -> bool {
+        self.status.success() && self.output.contains("1 passed")
+    }
+
+    /// Prints what the child has covered, and its seeds, as this process's own.
+    pub fn report(&self) {
+        for line in self.output.lines() {
+            // The harness leaves its own line open before a test.
+            if let Some(start) = line.find("covered: ").or_else(|| line.find("FREEHOLD_SEED=")) {
+                println!("{}", &line[start..]);
+            }
+        }
+    }
+}
+
+/// Whether this process is the child for the test `name`.
+pub fn is_child(name: &str) -> bool {
+    env::var_os(CHILD).is_some_and(|child| child == name)
+}
+
+/// Prints a line of a child's for its parent.
+pub fn say(line: &str) {
+    // The harness leaves its own line open before a test.
+    println!("\n|{line}");
+}
+
+/// Runs the test `name` of this binary in a process of its own, with variables of the environment.
+///
+/// # Panics
+/// Where the process does not end.
+pub fn start(name: &str, variables: &[(&str, &str)]) -> Outcome {
+    let mut command = command_for_test(name);
+    command.env(CHILD, name).envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the test binary starts again");
+    let printed = read_all(child.stdout.take().expect("the output is piped"));
+    let complained = read_all(child.stderr.take().expect("the output is piped"));
+    let mut texts = [printed, complained].map(|news| {
+        news.recv_timeout(CHILD_STUCK).unwrap_or_else(|_| {
+            let killed = child.kill();
+            panic!("{name} does not end in a process of its own: {killed:?}")
+        })
+    });
+    let status = child.wait().expect("a child can be waited for");
+    let said = texts[0].lines().filter_map(|line| line.strip_prefix('|')).map(str::to_owned).collect();
+    Outcome { status, said, output: std::mem::take(&mut texts[0]) + &texts[1] }
+}
+
+/// All that comes out of a pipe, once it is closed.
+fn read_all(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (done, news) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).expect("a pipe can be read");
+        // Nobody listens any more where the test has given up.
+        drop(done.send(String::from_utf8_lossy(&bytes).into_owned()));
+    });
+    news
+}
+
+/// Runs the body of the test `name` in a process of its own.
+///
+/// # Panics
+/// Where the body does.
+#[track_caller]
+pub fn alone(name: &str, body: impl FnOnce()) {
+    alone_with(name, &[], body);
+}
+
+/// [`alone`] with variables of the environment.
+///
+/// # Panics
+/// Where the body does.
+#[track_caller]
+pub fn alone_with(name: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
+    if is_child(name) {
+        return body();
+    }
+    let outcome = start(name, variables);
+    assert!(outcome.status.success(), "in a process of its own:\n{}", outcome.output);
+    assert!(outcome.passed(), "no test is named {name}");
+    outcome.report();
+}
 
 /// A command that runs one test of this binary and shows what it prints. `name` is the test's function: no two tests of a
 /// binary that are started this way share a name.
@@ -43,6 +152,25 @@ mod tests {
             path_of("a_test_is_found_by_the_name_of_its_function"),
             "child::tests::a_test_is_found_by_the_name_of_its_function"
         );
+    }
+
+    #[test]
+    fn a_child_is_another_process_and_says_what_it_found() {
+        const NAME: &str = "a_child_is_another_process_and_says_what_it_found";
+        if is_child(NAME) {
+            return say(&format!("{} {:?}", std::process::id(), env::var("FREEHOLD_TEST_GREETING")));
+        }
+        let outcome = start(NAME, &[("FREEHOLD_TEST_GREETING", "hello")]);
+        assert!(outcome.passed(), "{}", outcome.output);
+        let (process, greeting) = outcome.said[0].split_once(' ').expect("the child says two words");
+        assert_eq!(greeting, "Ok(\"hello\")");
+        assert_ne!(process, std::process::id().to_string());
+    }
+
+    #[test]
+    #[should_panic = "in a process of its own"]
+    fn a_child_that_fails_fails_its_test() {
+        alone("a_child_that_fails_fails_its_test", || std::process::exit(3));
     }
 
     #[test]

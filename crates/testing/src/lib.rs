@@ -8,7 +8,7 @@
 //!
 //! `cargo xtask check`, `test` and `soak` set the effort. No other variable or constant decides how long a test runs.
 
-mod child;
+pub mod child;
 mod random;
 
 pub use child::command_for_test;

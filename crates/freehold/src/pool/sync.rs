@@ -1,5 +1,5 @@
 //! What the parts of the pool that take no lock are made of. A test gives these files the same names with a checker's types
-//! behind them (`tests/pool_loom.rs`).
+//! behind them (`tests/it/pool_loom.rs`).
 
 pub(crate) use std::cell::UnsafeCell;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};

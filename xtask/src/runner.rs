@@ -1,0 +1,288 @@
+//! Runs cases, several at a time, each in a process of its own: a test that spoils its process, hangs or aborts costs no other.
+//!
+//! A case is a test of a test binary, or any other command that must succeed. What a case prints is shown only where it fails.
+//! Lines that tests print for this program (`freehold_testing`): `FREEHOLD_SEED=N` and `covered: COUNT WHAT`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use crate::command::{Failure, target};
+
+/// Something that must succeed.
+pub(crate) struct Case {
+    /// Unique among the cases of a run.
+    pub(crate) name: String,
+    /// What a shell is told to run it again, less effort and seed.
+    pub(crate) again: String,
+    pub(crate) work: Work,
+}
+
+pub(crate) enum Work {
+    Command(Command),
+    Call(fn() -> Result<(), Failure>),
+}
+
+impl Case {
+    pub(crate) fn command(name: impl Into<String>, again: impl Into<String>, command: Command) -> Self {
+        Self { name: name.into(), again: again.into(), work: Work::Command(command) }
+    }
+
+    pub(crate) fn call(name: &str, again: impl Into<String>, call: fn() -> Result<(), Failure>) -> Self {
+        Self { name: name.to_owned(), again: again.into(), work: Work::Call(call) }
+    }
+}
+
+/// How a run goes.
+pub(crate) struct Settings {
+    /// `FREEHOLD_EFFORT` of all cases.
+    pub(crate) effort: &'static str,
+    /// A case that takes longer is killed, and has failed.
+    pub(crate) limit: Duration,
+    /// From then on no case is started.
+    pub(crate) until: Option<Instant>,
+}
+
+/// What became of one case.
+pub(crate) struct Outcome {
+    pub(crate) name: String,
+    again: String,
+    took: Duration,
+    failure: Option<Failure>,
+    printed: String,
+}
+
+impl Outcome {
+    /// What a test says of itself behind one of the words that this program knows.
+    fn lines<'a>(&'a self, word: &'a str) -> impl Iterator<Item = &'a str> {
+        self.printed.lines().filter_map(move |line| line.trim_start_matches('|').strip_prefix(word))
+    }
+
+    /// The command that runs a failed case again, with its last seed.
+    fn replay(&self, effort: &str) -> String {
+        let seed = self.lines("FREEHOLD_SEED=").last().and_then(|text| text.split_whitespace().next());
+        let seed = seed.map_or_else(String::new, |seed| format!("FREEHOLD_SEED={seed} "));
+        format!("FREEHOLD_EFFORT={effort} {seed}{}", self.again)
+    }
+
+    /// Whether it draws random numbers, so that running it once more tries something new.
+    pub(crate) fn is_random(&self) -> bool {
+        self.lines("FREEHOLD_SEED=").next().is_some() || self.lines("seeds ").next().is_some()
+    }
+}
+
+/// What became of all of them.
+pub(crate) struct Report {
+    pub(crate) outcomes: Vec<Outcome>,
+    effort: &'static str,
+}
+
+/// Runs the cases, the longest of an earlier run first.
+pub(crate) fn run(mut cases: Vec<Case>, settings: &Settings) -> Report {
+    let times = times();
+    // A case that was never seen may be the longest of all.
+    cases.sort_by_cached_key(|case| std::cmp::Reverse(times.get(&case.name).copied().unwrap_or(u64::MAX)));
+    let (total, slots) = (cases.len(), thread::available_parallelism().map_or(2, usize::from) + 2);
+    let queue = Mutex::new(cases.into_iter());
+    let outcomes = Mutex::new(Vec::with_capacity(total));
+    let running = Mutex::new(BTreeMap::new());
+    let progress = Progress::new(total);
+    thread::scope(|scope| {
+        for slot in 0..slots.min(total) {
+            let (queue, outcomes, running, progress) = (&queue, &outcomes, &running, &progress);
+            scope.spawn(move || {
+                loop {
+                    if settings.until.is_some_and(|until| Instant::now() >= until) {
+                        return;
+                    }
+                    let Some(case) = queue.lock().expect("no slot panics").next() else { return };
+                    running.lock().expect("no slot panics").insert(case.name.clone(), Instant::now());
+                    let name = case.name.clone();
+                    let outcome = one(case, slot, settings);
+                    let mut running = running.lock().expect("no slot panics");
+                    running.remove(&name);
+                    let mut outcomes = outcomes.lock().expect("no slot panics");
+                    outcomes.push(outcome);
+                    progress.step(&outcomes, &running);
+                }
+            });
+        }
+    });
+    progress.end();
+    let report = Report { outcomes: outcomes.into_inner().expect("no slot panics"), effort: settings.effort };
+    report.remember(times);
+    report
+}
+
+/// Runs one case. What it prints goes to a file: whatever it leaves running may keep that open.
+fn one(case: Case, slot: usize, settings: &Settings) -> Outcome {
+    let Case { name, again, work } = case;
+    let start = Instant::now();
+    let (failure, printed) = match work {
+        Work::Call(call) => (call().err(), String::new()),
+        Work::Command(command) => {
+            let path = folder().join(format!("slot-{}-{slot}", std::process::id()));
+            let failure = process(command, &path, settings).err();
+            let printed = fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+            let _ = fs::remove_file(&path);
+            (failure, printed)
+        }
+    };
+    Outcome { name, again, took: start.elapsed(), failure, printed }
+}
+
+fn process(mut command: Command, log: &PathBuf, settings: &Settings) -> Result<(), Failure> {
+    let file = File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
+    let copy = file.try_clone().map_err(|error| format!("{}: {error}", log.display()))?;
+    command.stdin(Stdio::null()).stdout(file).stderr(copy).process_group(0);
+    let mut child = command
+        .env("FREEHOLD_EFFORT", settings.effort)
+        .spawn()
+        .map_err(|error| format!("{} does not start: {error}", command.get_program().display()))?;
+    let process = Pid::from_child(&child);
+    let ended = ends_within(process, settings.limit);
+    if !matches!(ended, Ok(true)) {
+        end_group(process);
+    }
+    let status = child.wait().map_err(|error| format!("it cannot be waited for: {error}"))?;
+    end_group(process);
+    match ended {
+        Ok(true) if status.success() => Ok(()),
+        Ok(true) => Err(status.to_string()),
+        Ok(false) => Err(format!("killed: it had not ended after {} s", settings.limit.as_secs())),
+        Err(error) => Err(format!("it cannot be waited for: {error}")),
+    }
+}
+
+/// Whether a child ends by itself in time. It stays to be waited for.
+fn ends_within(process: Pid, limit: Duration) -> rustix::io::Result<bool> {
+    let descriptor = pidfd_open(process, PidfdFlags::empty())?;
+    let until = Instant::now() + limit;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).expect("a limit is less than ages");
+        match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&left)) {
+            Err(rustix::io::Errno::INTR) => {}
+            ended => return Ok(ended? > 0),
+        }
+    }
+}
+
+/// Kills whatever is left of the processes that a case has started.
+fn end_group(group: Pid) {
+    // None may be left, which is the rule.
+    let _ = kill_process_group(group, Signal::KILL);
+}
+
+/// How far a run is: a bar on a terminal, else a line now and then.
+struct Progress {
+    bar: ProgressBar,
+    total: usize,
+    told: Mutex<Instant>,
+}
+
+impl Progress {
+    const PAUSE: Duration = Duration::from_secs(15);
+
+    fn new(total: usize) -> Self {
+        let style = ProgressStyle::with_template("{pos}/{len} {elapsed} {wide_msg}").expect("the template is valid");
+        let bar = match io::stderr().is_terminal() {
+            true => ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr()).with_style(style),
+            false => ProgressBar::hidden(),
+        };
+        Self { bar, total, told: Mutex::new(Instant::now()) }
+    }
+
+    fn step(&self, outcomes: &[Outcome], running: &BTreeMap<String, Instant>) {
+        let longest = running.iter().min_by_key(|(_, since)| **since);
+        let longest =
+            longest.map_or_else(String::new, |(name, since)| format!("{name} ({} s)", since.elapsed().as_secs()));
+        self.bar.set_position(outcomes.len() as u64);
+        self.bar.set_message(longest.clone());
+        if let Some(Outcome { name, failure: Some(failure), .. }) = outcomes.last() {
+            self.bar.suspend(|| println!("FAILED {name}: {failure}"));
+        }
+        let mut told = self.told.lock().expect("no slot panics");
+        if self.bar.is_hidden() && told.elapsed() > Self::PAUSE {
+            *told = Instant::now();
+            println!("   {} of {}, longest running: {longest}", outcomes.len(), self.total);
+        }
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Report {
+    pub(crate) fn failed(&self) -> usize {
+        self.outcomes.iter().filter(|outcome| outcome.failure.is_some()).count()
+    }
+
+    /// Prints the longest cases, then each failure with what it printed and how to repeat it, then the sum.
+    pub(crate) fn print(&self) {
+        let mut longest: Vec<_> = self.outcomes.iter().collect();
+        longest.sort_by_key(|outcome| std::cmp::Reverse(outcome.took));
+        println!("\nThe ten slowest:");
+        for outcome in longest.iter().take(10) {
+            println!("{:8.1} s  {}", outcome.took.as_secs_f64(), outcome.name);
+        }
+        for outcome in &self.outcomes {
+            let Some(failure) = &outcome.failure else { continue };
+            println!("\n-- FAILED: {}\n{}\n{failure}", outcome.name, outcome.printed.trim_end());
+            println!("-- To repeat it: {}", outcome.replay(self.effort));
+        }
+        println!("\n{} passed, {} failed", self.outcomes.len() - self.failed(), self.failed());
+    }
+
+    /// What the cases covered, by their own words.
+    pub(crate) fn covered(&self) -> BTreeMap<String, u64> {
+        let mut sums = BTreeMap::new();
+        let lines = self.outcomes.iter().flat_map(|outcome| outcome.lines("covered: "));
+        for (count, what) in lines.filter_map(|line| line.split_once(' ')) {
+            *sums.entry(what.to_owned()).or_default() += count.parse::<u64>().unwrap_or(0);
+        }
+        sums
+    }
+
+    /// The seeds of the cases that drew any.
+    pub(crate) fn seeds(&self) -> impl Iterator<Item = (&str, String)> {
+        self.outcomes.iter().filter(|outcome| outcome.is_random()).map(|outcome| {
+            let mut seeds: Vec<_> = outcome.lines("FREEHOLD_SEED=").chain(outcome.lines("seeds ")).collect();
+            seeds.dedup();
+            (outcome.name.as_str(), seeds.join(", "))
+        })
+    }
+
+    /// Keeps how long each case took, for the order of the next run.
+    fn remember(&self, mut times: BTreeMap<String, u64>) {
+        times.extend(self.outcomes.iter().map(|outcome| (outcome.name.clone(), outcome.took.as_millis() as u64)));
+        let lines: String = times.iter().map(|(name, ms)| format!("{ms} {name}\n")).collect();
+        // Without it the next run has another order, and nothing else.
+        let _ = fs::write(folder().join("times"), lines);
+    }
+}
+
+/// How many milliseconds each case took when it last ran here.
+fn times() -> BTreeMap<String, u64> {
+    let text = fs::read_to_string(folder().join("times")).unwrap_or_default();
+    let line = |line: &str| line.split_once(' ').and_then(|(ms, name)| Some((name.to_owned(), ms.parse().ok()?)));
+    text.lines().filter_map(line).collect()
+}
+
+/// Where this program keeps its own files.
+pub(crate) fn folder() -> PathBuf {
+    let folder = target().join("xtask");
+    let _ = fs::create_dir_all(&folder);
+    folder
+}

@@ -1,0 +1,76 @@
+//! `cargo xtask soak`: random tests and fuzz targets with fresh seeds, over and over until the time is up.
+//!
+//! The first round runs every test at full effort, the later ones those that draw random numbers, and each round fuzzes. A
+//! failure ends nothing: it is told at the end with the seed that replays it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use crate::command::Failure;
+use crate::programs::{self, Kind};
+use crate::runner::{self, Case, Report, Settings};
+use crate::{fuzz, mpi};
+
+/// The part of a round's time for fuzzing, and the least.
+const FUZZ_PARTS: u32 = 8;
+const FUZZ_LEAST: Duration = Duration::from_secs(20);
+
+pub(crate) fn run(time: Duration, only: &str) -> Result<(), Failure> {
+    let start = Instant::now();
+    println!("== building");
+    let mut cases = tests()?;
+    cases.extend(mpi::open_mpi()?);
+    let names: BTreeSet<_> = cases.iter().map(|case| case.name.clone()).collect();
+    drop(cases);
+    let until = Instant::now() + time;
+    let (mut reports, mut random) = (Vec::new(), None::<BTreeSet<String>>);
+    while Instant::now() < until {
+        let wanted = random.as_ref().unwrap_or(&names);
+        let mut cases = tests()?;
+        cases.extend(mpi::open_mpi()?);
+        cases.retain(|case| case.name.contains(only) && wanted.contains(&case.name));
+        cases.extend(fuzz::fresh_cases((time / FUZZ_PARTS).max(FUZZ_LEAST))?);
+        cases.retain(|case| case.name.contains(only));
+        if cases.is_empty() {
+            return Err(format!("no test and no fuzz target is called {only:?}"));
+        }
+        println!("== round {}: {} cases", reports.len() + 1, cases.len());
+        let settings = Settings { effort: "soak", limit: Duration::from_secs(7200), until: Some(until) };
+        let report = runner::run(cases, &settings);
+        random.get_or_insert_with(|| {
+            let drawn = report.outcomes.iter().filter(|outcome| outcome.is_random());
+            drawn.map(|outcome| outcome.name.clone()).collect()
+        });
+        reports.push(report);
+    }
+    summary(&reports, start.elapsed())
+}
+
+fn tests() -> Result<Vec<Case>, Failure> {
+    let mut cases = Vec::new();
+    for program in programs::build()?.iter().filter(|program| program.kind == Kind::Test) {
+        cases.extend(program.tests()?.iter().map(|test| program.case(test, &[])));
+    }
+    Ok(cases)
+}
+
+/// Prints the seeds, what was covered, and what failed.
+fn summary(reports: &[Report], took: Duration) -> Result<(), Failure> {
+    println!("\nSeeds:");
+    for report in reports {
+        report.seeds().for_each(|(name, seeds)| println!("  {name}: {seeds}"));
+    }
+    let mut covered = BTreeMap::<String, u64>::new();
+    for (what, count) in reports.iter().flat_map(Report::covered) {
+        *covered.entry(what).or_default() += count;
+    }
+    println!("\nCovered:");
+    covered.iter().for_each(|(what, count)| println!("{count:>12} {what}"));
+    reports.iter().for_each(Report::print);
+    let (cases, failed) = (
+        reports.iter().map(|report| report.outcomes.len()).sum::<usize>(),
+        reports.iter().map(Report::failed).sum::<usize>(),
+    );
+    println!("{cases} cases in {} rounds and {:.0} s, {failed} failed", reports.len(), took.as_secs_f64());
+    if failed == 0 { Ok(()) } else { Err(format!("{failed} cases failed; the commands above repeat them")) }
+}

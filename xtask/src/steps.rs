@@ -1,0 +1,231 @@
+//! What `cargo xtask check` and `cargo xtask test` do: prepare (install, build), then run all cases at once.
+//!
+//! Preparation has two lanes. The first builds in cargo's folder, which one cargo has to itself; the second downloads and
+//! builds elsewhere meanwhile. So no lane waits for the other's linker or network.
+
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::command::{Failure, cargo, command, quiet, run};
+use crate::programs::{self, Kind, freehold};
+use crate::runner::{self, Case, Settings};
+use crate::{apt, cudarc, fuzz, grpc, headers, kernels, mpi, opencl, pycuda, warm_path};
+
+/// How much is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// Before each commit.
+    Check,
+    /// Everything that must pass.
+    Test,
+}
+
+impl Tier {
+    fn effort(self) -> &'static str {
+        match self {
+            Self::Check => "quick",
+            Self::Test => "moderate",
+        }
+    }
+}
+
+/// Something to prepare, and the cases that come of it.
+struct Step {
+    name: &'static str,
+    prepare: fn() -> Result<Vec<Case>, Failure>,
+}
+
+const fn step(name: &'static str, prepare: fn() -> Result<Vec<Case>, Failure>) -> Step {
+    Step { name, prepare }
+}
+
+const CHECK: &[Step] = &[
+    step("formatting", formatting),
+    step("lints", || nothing_more(lints("freehold-mpi"))),
+    step("tests", tests),
+    step("doc tests", doc_tests),
+];
+
+/// In cargo's folder. What others need is built first.
+const TEST: &[Step] = &[
+    step("formatting", formatting),
+    step("tests", tests),
+    step("driver contract under other schedules", contract),
+    step("examples", examples),
+    step("benchmarks, once each", benches),
+    step("lab", lab),
+    step("OpenCL on PoCL", opencl::cases),
+    step("Open MPI", mpi::open_mpi),
+    step("lints", || nothing_more(lints(""))),
+    step("documentation", documentation),
+    step("doc tests", doc_tests),
+    step("instruction counts", warm_path::cases),
+    step("MPICH", mpi::mpich),
+];
+
+/// Elsewhere.
+const ASIDE: &[Step] = &[
+    step("Debian packages", || nothing_more(apt::packages())),
+    step("ptxas", kernels::cases),
+    step("CUDA headers", headers::cases),
+    step("gRPC from Python", grpc::cases),
+    step("fuzz targets", || fuzz::cases(Duration::from_secs(5))),
+    step("cudarc", cudarc::cases),
+    step("PyCUDA", pycuda::cases),
+];
+
+/// Runs the steps of a tier whose names have these words, and fails if anything does.
+pub(crate) fn all(tier: Tier, only: &str) -> Result<(), Failure> {
+    let start = Instant::now();
+    tools()?;
+    let (lane, aside): (_, &[Step]) = match tier {
+        Tier::Check => (CHECK, &[]),
+        Tier::Test => (TEST, ASIDE),
+    };
+    let chosen = |steps: &'static [Step]| steps.iter().filter(|step| step.name.contains(only)).collect::<Vec<_>>();
+    let (lane, aside) = (chosen(lane), chosen(aside));
+    if lane.is_empty() && aside.is_empty() {
+        return Err(format!("no step is called {only:?}"));
+    }
+    if !lane.iter().any(|step| step.name == "tests") {
+        // Every case runs a program of this repository, or one on top of it.
+        programs::build()?;
+    }
+    let prepared = Prepared::default();
+    thread::scope(|scope| {
+        scope.spawn(|| aside.iter().for_each(|step| prepared.add(step)));
+        lane.iter().for_each(|step| prepared.add(step));
+    });
+    let Prepared { cases, mut failures } = prepared;
+    let cases = cases.into_inner().expect("no lane panics");
+    println!("\n== {} cases, at {} effort", cases.len(), tier.effort());
+    let settings = Settings { effort: tier.effort(), limit: Duration::from_secs(600), until: None };
+    let report = runner::run(cases, &settings);
+    report.print();
+    println!("{:.0} s in all", start.elapsed().as_secs_f64());
+    let failures = failures.get_mut().expect("no lane panics");
+    if report.failed() > 0 {
+        failures.push(format!("{} cases failed; the commands above repeat them", report.failed()));
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}
+
+/// What the lanes have come to.
+#[derive(Default)]
+struct Prepared {
+    cases: Mutex<Vec<Case>>,
+    failures: Mutex<Vec<Failure>>,
+}
+
+impl Prepared {
+    fn add(&self, step: &Step) {
+        let start = Instant::now();
+        println!("== {} ...", step.name);
+        let outcome = (step.prepare)();
+        let took = start.elapsed().as_secs_f64();
+        match outcome {
+            Ok(cases) => {
+                let count = if cases.is_empty() { String::new() } else { format!(", {} cases", cases.len()) };
+                println!("== {}: ready after {took:.0} s{count}", step.name);
+                self.cases.lock().expect("no lane panics").extend(cases);
+            }
+            Err(failure) => {
+                println!("== {}: FAILED after {took:.0} s: {failure}", step.name);
+                self.failures.lock().expect("no lane panics").push(format!("{}: {failure}", step.name));
+            }
+        }
+    }
+}
+
+fn nothing_more(outcome: Result<(), Failure>) -> Result<Vec<Case>, Failure> {
+    outcome.map(|()| Vec::new())
+}
+
+fn tools() -> Result<(), Failure> {
+    for (tool, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+        if quiet(&mut cargo(&[tool, "--version"])).is_err() {
+            run(&mut command("rustup", &["component", "add", component]))?;
+        }
+    }
+    Ok(())
+}
+
+fn formatting() -> Result<Vec<Case>, Failure> {
+    run(&mut cargo(&["fmt", "--all", "--check"]))?;
+    nothing_more(run(&mut cargo(&["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"])))
+}
+
+/// Lints of all packages but one, if it has a name.
+fn lints(but: &str) -> Result<(), Failure> {
+    let mut clippy = cargo(&["clippy", "--quiet", "--workspace", "--all-targets"]);
+    if !but.is_empty() {
+        clippy.args(["--exclude", but]);
+    }
+    run(clippy.args(["--", "-D", "warnings"]))
+}
+
+/// Every test of every test binary.
+fn tests() -> Result<Vec<Case>, Failure> {
+    let programs = programs::build()?;
+    let mut cases = Vec::new();
+    for program in programs.iter().filter(|program| program.kind == Kind::Test) {
+        cases.extend(program.tests()?.iter().map(|test| program.case(test, &[])));
+    }
+    Ok(cases)
+}
+
+/// The tests of the driver's contract under schedules that the environment names.
+fn contract() -> Result<Vec<Case>, Failure> {
+    let programs = programs::build()?;
+    let program = programs::named(&programs, "softcuda.contract")?;
+    let mut cases = Vec::new();
+    for schedule in ["eager", "seed:1"] {
+        let tests = program.tests()?;
+        cases.extend(tests.iter().map(|test| program.case(test, &[("FREEHOLD_SOFT_SCHEDULE", schedule)])));
+    }
+    Ok(cases)
+}
+
+/// The numbered examples on the software device.
+fn examples() -> Result<Vec<Case>, Failure> {
+    let is_numbered = |name: &str| name.starts_with(|first: char| first.is_ascii_digit());
+    let programs = programs::build()?;
+    let examples = programs.iter().filter(|program| program.kind == Kind::Example && is_numbered(&program.name));
+    let cases: Vec<_> = examples
+        .map(|program| {
+            let mut command = program.command();
+            command.env("FREEHOLD_DEVICE", "soft");
+            let again = format!("FREEHOLD_DEVICE=soft cargo run -p {} --example {}", program.package, program.target);
+            Case::command(format!("example {}", program.name), again, command)
+        })
+        .collect();
+    if cases.is_empty() { Err("cargo built no numbered example".to_owned()) } else { Ok(cases) }
+}
+
+fn benches() -> Result<Vec<Case>, Failure> {
+    let programs = programs::build()?;
+    let benches = programs.iter().filter(|program| program.kind == Kind::Bench);
+    let cases = benches.map(|program| {
+        let mut command = program.command();
+        command.arg("--test");
+        let again = format!("cargo test -p {} --bench {}", program.package, program.target);
+        Case::command(format!("bench {}", program.name), again, command)
+    });
+    Ok(cases.collect())
+}
+
+fn lab() -> Result<Vec<Case>, Failure> {
+    let mut lab = command(freehold(), &[]);
+    lab.args(["lab", "--device", "soft"]);
+    Ok(vec![Case::command("lab", "cargo run -- lab --device soft", lab)])
+}
+
+fn documentation() -> Result<Vec<Case>, Failure> {
+    nothing_more(run(cargo(&["doc", "--quiet", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")))
+}
+
+fn doc_tests() -> Result<Vec<Case>, Failure> {
+    let mut tests = cargo(&["test", "--quiet", "--workspace", "--exclude", "freehold-mpi", "--doc"]);
+    nothing_more(run(tests.env("FREEHOLD_EFFORT", "quick")))
+}
