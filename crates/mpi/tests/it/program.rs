@@ -1,8 +1,6 @@
 //! `freehold-mpi` as a person meets it: which path, why, figures, and what it says to bad input. What things cost is not judged here.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod stage;
+use crate::stage;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

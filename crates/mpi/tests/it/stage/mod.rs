@@ -1,7 +1,5 @@
 //! Ranks for tests: a test starts its own program several times through the library's launcher, and is then, in each of them, a rank.
 
-#![allow(dead_code, reason = "each test program uses some of it")]
-
 use std::env;
 use std::fmt;
 use std::fs;
@@ -11,10 +9,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use freehold::{Device, Plain};
 use freehold_mpi::World;
+use freehold_testing::command_for_test;
 
 /// Names, in a rank, the folder in which it leaves a file when it is done. What ranks print is no sign of it: a launcher mixes
 /// their words, in the middle of lines too.
 const DONE: &str = "FREEHOLD_MPI_TEST_DONE";
+
+/// Names, in a rank, the first of the random programs that it runs.
+pub(crate) const FIRST: &str = "FREEHOLD_MPI_TEST_FIRST";
 
 /// What messages go over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub(crate) struct Wanted {
     pub(crate) transport: Transport,
     /// What they find in their environment.
     pub(crate) variables: &'static [(&'static str, &'static str)],
+    /// The first of the random programs that they run.
+    pub(crate) first: Option<u64>,
     /// Whether the launcher lets ranks live when one dies.
     pub(crate) outlive: bool,
 }
@@ -45,7 +49,7 @@ pub(crate) const DIRECT: &[(&str, &str)] = &[("FREEHOLD_SOFT_COHERENT", "1"), ("
 
 impl Wanted {
     pub(crate) fn new(ranks: u32, transport: Transport, variables: &'static [(&str, &str)]) -> Self {
-        Self { ranks, transport, variables, outlive: false }
+        Self { ranks, transport, variables, first: None, outlive: false }
     }
 }
 
@@ -123,6 +127,9 @@ pub(crate) fn launcher(wanted: &Wanted) -> Command {
         command.env("FREEHOLD_MPI_APART", "1");
     }
     command.envs(wanted.variables.iter().copied());
+    if let Some(first) = wanted.first {
+        command.env(FIRST, first.to_string());
+    }
     command
 }
 
@@ -153,8 +160,8 @@ pub(crate) fn launched(name: &str, wanted: &Wanted) -> Launched {
     let folder = env::temp_dir().join(format!("freehold-{name}-{}", std::process::id()));
     fs::create_dir(&folder).expect("there is no such folder yet");
     let mut command = launcher(wanted);
-    command.arg(env::current_exe().expect("this program has a path"));
-    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(DONE, &folder);
+    let test = command_for_test(name);
+    command.arg(test.get_program()).args(test.get_args()).env(DONE, &folder);
     let output = command.output().expect("timeout and a launcher are installed");
     let done = (0..wanted.ranks).filter(|rank| folder.join(rank.to_string()).exists()).collect();
     fs::remove_dir_all(&folder).expect("the folder is still there");

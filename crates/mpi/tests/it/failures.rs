@@ -1,8 +1,6 @@
 //! Transfers that fail say which: rank, tag and bytes. Blocks are as they were, or refused to readers, and everything else goes on.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod stage;
+use crate::stage;
 
 use freehold_mpi::{ANY, Error, Op, World};
 use stage::{APART, DIRECT, SHARED, STAGED, Transport, Wanted, done, end_when_wrong, is_rank, launched, ranks, values};

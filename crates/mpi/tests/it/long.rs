@@ -1,8 +1,6 @@
 //! Messages of more than 2^31 bytes, which no count of MPI's tells.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod stage;
+use crate::stage;
 
 use stage::{APART, DIRECT, STAGED, Transport, Wanted, ranks};
 

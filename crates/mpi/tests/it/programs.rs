@@ -1,18 +1,12 @@
-//! A thousand random programs of launches, messages, collective calls and releases, none of which waits for another, against a model that
+//! Random programs of launches, messages, collective calls and releases, none of which waits for another, against a model that
 //! one process holds: every block holds what it is to, none is used again too early, nothing hangs, nothing is left. Some of them on devices
 //! whose streams advance as a seed says.
-//!
-//! `FREEHOLD_SEED` names the only program to run.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-#[path = "../../freehold/tests/program/random.rs"]
-mod random;
-mod stage;
+use crate::stage;
 
 use freehold::{Block, Device, Grid, Image, Kernel, Stream};
 use freehold_mpi::{Op, Request, World};
-use random::Random;
+use freehold_testing::{Random, at_effort, covered, given_seed, seeds};
 use stage::{Transport, Wanted, ranks};
 
 const STEPS: usize = 40;
@@ -21,9 +15,10 @@ const STREAMS: usize = 3;
 const BLOCKS: usize = 4;
 const LENGTHS: [usize; 3] = [64, 1000, 3000];
 
-/// The first of the programs that ranks run.
-const FIRST: &str = "FREEHOLD_MPI_TEST_FIRST";
-const PROGRAMS: u64 = 125;
+/// How many programs each run has.
+fn programs() -> u64 {
+    at_effort(1, 8, 125)
+}
 
 const STAGED: (&str, &str) = ("FREEHOLD_MPI", "staged");
 const APART: (&str, &str) = ("FREEHOLD_MPI_APART", "1");
@@ -33,19 +28,19 @@ const COHERENT: [(&str, &str); 2] = [("FREEHOLD_MPI", "direct"), ("FREEHOLD_SOFT
 /// What makes the device's streams advance at its calls alone, in an order that a number names.
 const SCHEDULE: &str = "FREEHOLD_SOFT_SCHEDULE";
 const RUNS: [&[(&str, &str)]; 8] = [
-    &[STAGED, PIECES, (FIRST, "1")],
-    &[STAGED, PIECES, (FIRST, "126")],
-    &[COHERENT[0], COHERENT[1], (FIRST, "251")],
-    &[STAGED, PIECES, (FIRST, "376")],
-    &[SHARED, PIECES, (FIRST, "501")],
-    &[STAGED, APART, PIECES, (SCHEDULE, "seed:1"), (FIRST, "626")],
-    &[SHARED, PIECES, (SCHEDULE, "seed:2"), (FIRST, "751")],
-    &[COHERENT[0], COHERENT[1], (SCHEDULE, "seed:3"), (FIRST, "876")],
+    &[STAGED, PIECES],
+    &[STAGED, PIECES],
+    &[COHERENT[0], COHERENT[1]],
+    &[STAGED, PIECES],
+    &[SHARED, PIECES],
+    &[STAGED, APART, PIECES, (SCHEDULE, "seed:1")],
+    &[SHARED, PIECES, (SCHEDULE, "seed:2")],
+    &[COHERENT[0], COHERENT[1], (SCHEDULE, "seed:3")],
 ];
 
 #[test]
 fn random_programs_find_what_they_put() {
-    let wanted = [
+    let all = [
         Wanted::new(2, Transport::Memory, RUNS[0]),
         Wanted::new(4, Transport::Memory, RUNS[1]),
         Wanted::new(2, Transport::Memory, RUNS[2]),
@@ -55,27 +50,38 @@ fn random_programs_find_what_they_put() {
         Wanted::new(2, Transport::Memory, RUNS[6]),
         Wanted::new(2, Transport::Memory, RUNS[7]),
     ];
+    let runs = all.len() as u64;
+    let mut wanted = all.to_vec();
+    if !stage::is_rank() {
+        let seeds = seeds(runs * programs(), runs * programs(), runs * programs());
+        // A given seed is one program, which all kinds of runs have a try at.
+        let step = if given_seed().is_some() { 0 } else { programs() };
+        for (number, wanted) in wanted.iter_mut().enumerate() {
+            wanted.first = Some(seeds.start() + number as u64 * step);
+        }
+    }
     ranks("random_programs_find_what_they_put", &wanted, |world, device| {
-        let seeds = match std::env::var("FREEHOLD_SEED") {
-            Ok(seed) => {
-                let seed = seed.parse().expect("FREEHOLD_SEED is a number");
-                seed..=seed
-            }
-            Err(_) => {
-                let first: u64 = std::env::var(FIRST).unwrap().parse().unwrap();
-                first..=first + PROGRAMS - 1
-            }
-        };
-        let module = Image::ptx(include_str!("../../freehold/examples/kernels.ptx")).unwrap();
+        let first: u64 = std::env::var(stage::FIRST).unwrap().parse().unwrap();
+        let last = if given_seed().is_some() { first } else { first + programs() - 1 };
+        let module = Image::ptx(include_str!("../../../freehold/examples/kernels.ptx")).unwrap();
         let module = device.module(&module).unwrap();
         let kernels = [module.kernel("add").unwrap(), module.kernel("spend").unwrap()];
         let before = device.totals().owned_blocks;
-        for seed in seeds {
+        for seed in first..=last {
             Program::new(seed, world, device, &kernels).run();
             assert_eq!(device.totals().owned_blocks, before, "FREEHOLD_SEED={seed}: blocks are left");
             assert_eq!(world.troubles().len(), 0, "FREEHOLD_SEED={seed}: a transfer failed");
         }
     });
+    if !stage::is_rank() {
+        covered(if given_seed().is_some() { runs } else { runs * programs() }, "random MPI programs");
+    }
+}
+
+/// Values that follow each other, from a random one on.
+fn values(random: &mut Random, len: usize) -> Vec<u32> {
+    let first = random.next() as u32;
+    (0..len as u32).map(|index| first.wrapping_add(index)).collect()
 }
 
 struct Program<'a> {
@@ -98,16 +104,20 @@ impl<'a> Program<'a> {
         let mut random = Random(seed);
         let mut model = Vec::new();
         for _ in 0..world.size() {
-            model.push((0..BLOCKS).map(|block| random.values(LENGTHS[block % 3])).collect::<Vec<_>>());
+            model.push((0..BLOCKS).map(|block| values(&mut random, LENGTHS[block % 3])).collect::<Vec<_>>());
         }
         let mine = &model[world.rank() as usize];
         let blocks = mine.iter().map(|values| streams[0].upload(values).unwrap()).collect();
         Self { seed, random, world, kernels, streams, blocks, model, requests: Vec::new() }
     }
 
+    fn below(&mut self, end: usize) -> usize {
+        self.random.below(end as u64) as usize
+    }
+
     fn run(mut self) {
         for step in 0..STEPS {
-            match self.random.below(16) {
+            match self.below(16) {
                 0..5 => self.launch(),
                 5..11 => self.message(step as i32 % 3),
                 11 => self.release(),
@@ -130,12 +140,12 @@ impl<'a> Program<'a> {
 
     fn place(&mut self) -> (usize, usize, usize) {
         let ranks = self.world.size() as usize;
-        (self.random.below(ranks), self.random.below(BLOCKS), self.random.below(STREAMS))
+        (self.below(ranks), self.below(BLOCKS), self.below(STREAMS))
     }
 
     fn launch(&mut self) {
         let ((rank, block, stream), more) = (self.place(), self.random.next() as u32);
-        let busy_ns = self.random.below(200_000) as u64;
+        let busy_ns = self.below(200_000) as u64;
         self.model[rank][block].iter_mut().for_each(|value| *value = value.wrapping_add(more));
         if self.is_mine(rank) {
             let (stream, block) = (&self.streams[stream], &mut self.blocks[block]);
@@ -147,13 +157,13 @@ impl<'a> Program<'a> {
 
     fn message(&mut self, tag: i32) {
         let (from, block, stream) = self.place();
-        let (to, other_stream) = (self.random.below(self.world.size() as usize), self.random.below(STREAMS));
+        let (to, other_stream) = (self.below(self.world.size() as usize), self.below(STREAMS));
         // Another block of the same length: the fourth is as long as the first.
-        let (block, target) = if self.random.below(2) == 0 { (0, 3) } else { (block, block) };
+        let (block, target) = if self.below(2) == 0 { (0, 3) } else { (block, block) };
         if from == to && block == target {
             return;
         }
-        let keeps = self.random.below(2) == 0;
+        let keeps = self.below(2) == 0;
         self.model[to][target] = self.model[from][block].clone();
         if self.is_mine(to) {
             let block = &mut self.blocks[target];
@@ -172,7 +182,7 @@ impl<'a> Program<'a> {
     /// A block is dropped while it may be on its way, and its memory used for another.
     fn release(&mut self) {
         let (rank, block, stream) = self.place();
-        let values = self.random.values(LENGTHS[block % 3]);
+        let values = values(&mut self.random, LENGTHS[block % 3]);
         if self.is_mine(rank) {
             let stream = &self.streams[stream];
             // The old one goes first, so that the new one may get its memory.
@@ -223,7 +233,7 @@ impl<'a> Program<'a> {
     /// Lets go of requests that are under way.
     fn forget(&mut self) {
         // Ranks have different ones, and draw the same numbers.
-        let kept = self.random.below(8).min(self.requests.len());
+        let kept = self.below(8).min(self.requests.len());
         self.requests.truncate(kept);
     }
 }

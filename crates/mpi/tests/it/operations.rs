@@ -1,9 +1,7 @@
 //! Every operation, for every element, length, part and number of ranks, equals what one process makes of the same numbers; over
 //! all paths and both transports. On a real device a choice of these, for a minute.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod stage;
+use crate::stage;
 
 use std::time::Instant;
 
@@ -323,7 +321,7 @@ fn to_itself(world: &World, stream: &Stream) {
 
 /// A transfer waits for the work before it, and the work behind it for the transfer; no host waits for either.
 fn in_order(world: &World, device: &Device) {
-    let module = device.module(&Image::ptx(include_str!("../../freehold/examples/kernels.ptx")).unwrap()).unwrap();
+    let module = device.module(&Image::ptx(include_str!("../../../freehold/examples/kernels.ptx")).unwrap()).unwrap();
     let (add, spend) = (module.kernel("add").unwrap(), module.kernel("spend").unwrap());
     let (before, after) = neighbours(world);
     let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());

@@ -1,0 +1,10 @@
+//! Device buffers through MPI: each test starts itself again as ranks, under the launcher of the library it is built with.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod failures;
+mod long;
+mod operations;
+mod program;
+mod programs;
+mod stage;
