@@ -341,11 +341,14 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use freehold_testing::{print_seed, seeds};
+
     use super::*;
 
     #[test]
     fn every_order_gives_every_block_its_turn_once() {
-        for seed in 0..50 {
+        for seed in seeds(50, 500, 10_000) {
+            print_seed(seed);
             let mut random = Random::new(seed);
             let blocks = 1 + random.below(300);
             let order = Order::any(blocks, &mut random);

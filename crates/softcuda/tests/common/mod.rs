@@ -1,14 +1,15 @@
 //! What the tests share: the driver under test, a context of a test's own, a gate that holds a stream, memory that host
 //! and device both see, and processes of a test's own.
 //!
-//! `FREEHOLD_DEVICE` names the driver: the software one unless it is `cuda` or `cuda:N`, which is NVIDIA's. Files named
-//! `soft_` are about the software driver, whatever it says.
+//! `FREEHOLD_DEVICE` names the driver: the software one unless it is `cuda` or `cuda:N`, which is NVIDIA's. The binary `soft`
+//! is about the software driver, whatever it says.
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
-pub(crate) mod child;
 pub(crate) mod kernels;
 pub(crate) mod random;
+pub(crate) mod schedules;
+pub(crate) mod standing;
 pub(crate) mod sweep;
 
 use std::env;
@@ -20,18 +21,16 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use freehold_driver::cuda::{
     Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUstream, CallError, Function, attach_flags, context, copy, driver,
     fill, host, host_register_flags, load, memory, stream, stream_flags, wait_value_flags,
 };
 
-/// After this a test that stands fails. No test that passes comes near it.
-pub(crate) const STUCK: Duration = Duration::from_secs(60);
-
-/// A call that has not returned by now waits for something.
-const BLOCKED: Duration = Duration::from_millis(100);
+use freehold_testing::STUCK;
+pub(crate) use freehold_testing::child;
+use standing::Caller;
 
 /// The driver under test, initialised, and the device of it that the tests use.
 pub(crate) fn driver() -> (Api, CUdevice) {
@@ -59,7 +58,7 @@ pub(crate) fn untouched() -> (Api, CUdevice) {
     move_in();
     let wanted = env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned());
     let ordinal = match wanted.as_str() {
-        _ if env!("CARGO_CRATE_NAME").starts_with("soft_") => return (freehold_softcuda::API, CUdevice(0)),
+        _ if env!("CARGO_CRATE_NAME") == "soft" => return (freehold_softcuda::API, CUdevice(0)),
         "soft" => return (freehold_softcuda::API, CUdevice(0)),
         "cuda" => Some(0),
         other => other.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok()),
@@ -408,22 +407,34 @@ impl Gate {
         answer
     }
 
-    /// Makes a call that must not return until the gate opens, which it does when the call plainly stands.
+    /// Makes a call that must not return until the gate opens, which it does when this thread stands.
     #[track_caller]
     pub(crate) fn opened_during<T>(&self, call: impl FnOnce() -> T) -> T {
+        self.opened_once([Caller::this()], call)
+    }
+
+    /// Makes a call that must not return until the gate opens, which it does when each of these threads stands or has ended.
+    #[track_caller]
+    pub(crate) fn opened_once<T>(
+        &self,
+        callers: impl IntoIterator<Item = Caller> + Send,
+        call: impl FnOnce() -> T,
+    ) -> T {
         assert!(self.is_closed(), "the gate is closed before the call");
-        let (answer, early) = thread::scope(|scope| {
-            let (returned, news) = mpsc::channel::<()>();
-            let opener = scope.spawn(move || {
-                let early = news.recv_timeout(BLOCKED) != Err(RecvTimeoutError::Timeout);
+        let returned = AtomicBool::new(false);
+        let (answer, waited) = thread::scope(|scope| {
+            let opener = scope.spawn(|| {
+                let is_over = || returned.load(Ordering::SeqCst);
+                callers.into_iter().for_each(|caller| caller.wait(is_over));
+                let waited = !is_over();
                 self.open();
-                early
+                waited
             });
             let answer = call();
-            drop(returned);
+            returned.store(true, Ordering::SeqCst);
             (answer, opener.join().expect("the opener does not panic"))
         });
-        assert!(!early, "the call did not wait for the gate");
+        assert!(waited, "the call did not wait for the gate");
         answer
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use common::{Context, Gate, Refused, at, same};
+use common::{Context, Gate, Refused, at, child, same};
 use freehold_driver::cuda::launch::Shape;
 use freehold_driver::cuda::{
     CUerror, CUevent, CUgraph, CUgraphExec, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, capture, context,
@@ -19,7 +19,8 @@ const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode::GLOBAL;
 const THREAD_LOCAL: CUstreamCaptureMode = CUstreamCaptureMode::THREAD_LOCAL;
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::RELAXED;
 
-/// Held by the test whose turn it is: a capture in one thread may forbid calls in all.
+/// Held by the test whose turn it is. A global capture forbids calls in all threads, so that a test of one has a process to
+/// itself.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// A context while no other test of this file has one.
@@ -259,25 +260,27 @@ fn a_capture_ends_in_the_stream_where_it_began() {
 
 #[test]
 fn a_capture_ends_in_the_thread_where_it_began_unless_it_is_relaxed() {
-    let own = alone();
-    let stream = own.stream();
-    let end_elsewhere = || {
-        thread::scope(|scope| {
-            let ended = scope.spawn(|| {
-                own.enter();
-                capture::end(&own.api, stream)
-            });
-            ended.join().unwrap()
-        })
-    };
-    for mode in [GLOBAL, THREAD_LOCAL] {
-        capture::begin(&own.api, stream, mode).unwrap();
-        assert_eq!(end_elsewhere().code(), CUerror::STREAM_CAPTURE_WRONG_THREAD);
-        capture::end(&own.api, stream).ok();
-        assert_eq!(status(&own, stream), CUstreamCaptureStatus::NONE);
-    }
-    capture::begin(&own.api, stream, RELAXED).unwrap();
-    end_elsewhere().unwrap();
+    child::alone("a_capture_ends_in_the_thread_where_it_began_unless_it_is_relaxed", || {
+        let own = alone();
+        let stream = own.stream();
+        let end_elsewhere = || {
+            thread::scope(|scope| {
+                let ended = scope.spawn(|| {
+                    own.enter();
+                    capture::end(&own.api, stream)
+                });
+                ended.join().unwrap()
+            })
+        };
+        for mode in [GLOBAL, THREAD_LOCAL] {
+            capture::begin(&own.api, stream, mode).unwrap();
+            assert_eq!(end_elsewhere().code(), CUerror::STREAM_CAPTURE_WRONG_THREAD);
+            capture::end(&own.api, stream).ok();
+            assert_eq!(status(&own, stream), CUstreamCaptureStatus::NONE);
+        }
+        capture::begin(&own.api, stream, RELAXED).unwrap();
+        end_elsewhere().unwrap();
+    });
 }
 
 #[test]
@@ -326,55 +329,61 @@ fn a_captured_event_can_be_neither_waited_for_nor_asked() {
 
 #[test]
 fn a_capture_is_spoilt_by_an_allocation_in_its_thread_unless_it_is_relaxed() {
-    let own = alone();
-    let stream = own.stream();
-    for mode in [GLOBAL, THREAD_LOCAL] {
-        capture::begin(&own.api, stream, mode).unwrap();
-        assert_eq!(memory::alloc(&own.api, 4096).code(), CUerror::STREAM_CAPTURE_UNSUPPORTED);
-        ends_spoilt(&own, stream);
-    }
-    capture::begin(&own.api, stream, RELAXED).unwrap();
-    let block = memory::alloc(&own.api, 4096).unwrap();
-    memory::free(&own.api, block).unwrap();
-    capture::end(&own.api, stream).unwrap();
+    child::alone("a_capture_is_spoilt_by_an_allocation_in_its_thread_unless_it_is_relaxed", || {
+        let own = alone();
+        let stream = own.stream();
+        for mode in [GLOBAL, THREAD_LOCAL] {
+            capture::begin(&own.api, stream, mode).unwrap();
+            assert_eq!(memory::alloc(&own.api, 4096).code(), CUerror::STREAM_CAPTURE_UNSUPPORTED);
+            ends_spoilt(&own, stream);
+        }
+        capture::begin(&own.api, stream, RELAXED).unwrap();
+        let block = memory::alloc(&own.api, 4096).unwrap();
+        memory::free(&own.api, block).unwrap();
+        capture::end(&own.api, stream).unwrap();
+    });
 }
 
 #[test]
 fn a_capture_is_spoilt_by_an_allocation_in_another_thread_if_it_is_global() {
-    let own = alone();
-    let stream = own.stream();
-    let alloc_elsewhere = |mode| {
-        thread::scope(|scope| {
-            let made = scope.spawn(|| {
-                own.enter();
-                capture::exchange_mode(&own.api, mode).unwrap();
-                memory::alloc(&own.api, 4096)
-            });
-            made.join().unwrap()
-        })
-    };
-    capture::begin(&own.api, stream, GLOBAL).unwrap();
-    alloc_elsewhere(THREAD_LOCAL).unwrap();
-    alloc_elsewhere(RELAXED).unwrap();
-    assert_eq!(alloc_elsewhere(GLOBAL).code(), CUerror::STREAM_CAPTURE_UNSUPPORTED);
-    ends_spoilt(&own, stream);
-    for mode in [THREAD_LOCAL, RELAXED] {
-        capture::begin(&own.api, stream, mode).unwrap();
-        alloc_elsewhere(GLOBAL).unwrap();
-        capture::end(&own.api, stream).unwrap();
-    }
+    child::alone("a_capture_is_spoilt_by_an_allocation_in_another_thread_if_it_is_global", || {
+        let own = alone();
+        let stream = own.stream();
+        let alloc_elsewhere = |mode| {
+            thread::scope(|scope| {
+                let made = scope.spawn(|| {
+                    own.enter();
+                    capture::exchange_mode(&own.api, mode).unwrap();
+                    memory::alloc(&own.api, 4096)
+                });
+                made.join().unwrap()
+            })
+        };
+        capture::begin(&own.api, stream, GLOBAL).unwrap();
+        alloc_elsewhere(THREAD_LOCAL).unwrap();
+        alloc_elsewhere(RELAXED).unwrap();
+        assert_eq!(alloc_elsewhere(GLOBAL).code(), CUerror::STREAM_CAPTURE_UNSUPPORTED);
+        ends_spoilt(&own, stream);
+        for mode in [THREAD_LOCAL, RELAXED] {
+            capture::begin(&own.api, stream, mode).unwrap();
+            alloc_elsewhere(GLOBAL).unwrap();
+            capture::end(&own.api, stream).unwrap();
+        }
+    });
 }
 
 #[test]
 fn a_relaxed_thread_may_allocate_during_its_own_capture() {
-    let own = alone();
-    let stream = own.stream();
-    capture::begin(&own.api, stream, GLOBAL).unwrap();
-    assert_eq!(capture::exchange_mode(&own.api, RELAXED), Ok(GLOBAL));
-    let block = memory::alloc(&own.api, 4096).unwrap();
-    memory::free(&own.api, block).unwrap();
-    assert_eq!(capture::exchange_mode(&own.api, GLOBAL), Ok(RELAXED));
-    capture::end(&own.api, stream).unwrap();
+    child::alone("a_relaxed_thread_may_allocate_during_its_own_capture", || {
+        let own = alone();
+        let stream = own.stream();
+        capture::begin(&own.api, stream, GLOBAL).unwrap();
+        assert_eq!(capture::exchange_mode(&own.api, RELAXED), Ok(GLOBAL));
+        let block = memory::alloc(&own.api, 4096).unwrap();
+        memory::free(&own.api, block).unwrap();
+        assert_eq!(capture::exchange_mode(&own.api, GLOBAL), Ok(RELAXED));
+        capture::end(&own.api, stream).unwrap();
+    });
 }
 
 #[test]

@@ -9,6 +9,7 @@ use freehold_driver::cuda::{
     CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUdeviceptr, CUerror, CUmemorytype, CUstream, CallError, context,
     copy, fill,
 };
+use freehold_testing::at_effort;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
@@ -322,7 +323,7 @@ fn copies_agree_with_the_model(mode: Mode) {
     let own = Context::create();
     let buffers = std::cell::RefCell::new(Buffers::new(&own));
     let steps = prop::collection::vec(step(mode), 1..12);
-    let outcome = random::runner(80).run(&steps, |steps| {
+    let outcome = random::runner(at_effort(15, 80, 2000)).run(&steps, |steps| {
         let mut buffers = buffers.borrow_mut();
         let mut model = buffers.reset();
         for step in &steps {

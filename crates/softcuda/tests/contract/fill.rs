@@ -6,6 +6,7 @@ use common::{Context, Gate, Refused, at, pages, random, same};
 use freehold_driver::cuda::{
     Api, CUdeviceptr, CUerror, CUpointer_attribute, CUstream, CallError, context, fill, pointer,
 };
+use freehold_testing::at_effort;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
@@ -77,7 +78,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn fills_agree_with_the_model(own: &Context, stream: Option<CUstream>) {
     let block = own.block(ROOM);
-    let outcome = random::runner(100).run(&prop::collection::vec(step(), 1..10), |steps| {
+    let outcome = random::runner(at_effort(20, 100, 2000)).run(&prop::collection::vec(step(), 1..10), |steps| {
         let mut model = vec![0x77; ROOM];
         own.write(block, &model);
         context::synchronize(&own.api).unwrap();

@@ -1,19 +1,16 @@
-//! How much memory a device says is free. The figure is of the whole device, so the tests of this file take turns.
+//! How much memory a device says is free. The figure is of the whole device, so that each test has a process to itself.
 
 use crate::common;
 
-use std::sync::{Mutex, PoisonError};
-
-use common::Context;
+use common::{Context, child};
 use freehold_driver::cuda::{memory, stream};
 
 const MIB: usize = 1 << 20;
 
-/// Runs one test at a time.
-fn in_turn(test: impl FnOnce(&Context)) {
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    test(&Context::create());
+/// Runs the body of the test `name` where nobody else uses memory.
+#[track_caller]
+fn alone(name: &str, body: impl FnOnce(&Context)) {
+    child::alone(name, || body(&Context::create()));
 }
 
 fn free_bytes(own: &Context) -> usize {
@@ -22,7 +19,7 @@ fn free_bytes(own: &Context) -> usize {
 
 #[test]
 fn free_memory_falls_by_a_block_and_rises_again() {
-    in_turn(|own| {
+    alone("free_memory_falls_by_a_block_and_rises_again", |own| {
         let before = free_bytes(own);
         let block = own.block(64 * MIB);
         assert_eq!(before - free_bytes(own), 64 * MIB);
@@ -33,7 +30,7 @@ fn free_memory_falls_by_a_block_and_rises_again() {
 
 #[test]
 fn blocks_take_whole_pages_of_2_mib() {
-    in_turn(|own| {
+    alone("blocks_take_whole_pages_of_2_mib", |own| {
         for (bytes, pages) in [(2 * MIB, 1), (3 * MIB, 2), (2 * MIB + 1, 2)] {
             let before = free_bytes(own);
             own.block(bytes);
@@ -44,7 +41,7 @@ fn blocks_take_whole_pages_of_2_mib() {
 
 #[test]
 fn a_small_block_in_a_page_that_is_there_takes_no_more() {
-    in_turn(|own| {
+    alone("a_small_block_in_a_page_that_is_there_takes_no_more", |own| {
         own.block(512);
         let before = free_bytes(own);
         own.block(512);
@@ -54,7 +51,7 @@ fn a_small_block_in_a_page_that_is_there_takes_no_more() {
 
 #[test]
 fn the_memory_of_a_destroyed_context_returns() {
-    in_turn(|own| {
+    alone("the_memory_of_a_destroyed_context_returns", |own| {
         let ends = own.another();
         let before = free_bytes(own);
         ends.block(64 * MIB);
@@ -67,7 +64,7 @@ fn the_memory_of_a_destroyed_context_returns() {
 
 #[test]
 fn the_memory_of_a_pool_is_the_devices_until_a_wait_gives_it_back() {
-    in_turn(|own| {
+    alone("the_memory_of_a_pool_is_the_devices_until_a_wait_gives_it_back", |own| {
         let stream = own.stream();
         let before = free_bytes(own);
         let block = memory::alloc_async(&own.api, 64 * MIB, stream).unwrap();

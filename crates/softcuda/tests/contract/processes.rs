@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use peer::line::{pair, send};
-use peer::{BLOCK_BYTES, End, Kind, Machine, Message, Peer, gate_and_followed, is_soft, let_go};
+use peer::{End, Kind, Machine, Message, Peer, block_bytes, gate_and_followed, is_soft, let_go};
 
 /// A share: what names it, and the descriptors that come with it.
 #[derive(Debug)]
@@ -205,7 +205,7 @@ fn a_descriptor_in_a_process_without_a_driver_keeps_memory_and_content() {
     holder.ask_with("hold", &shared.made.descriptors);
     let_go(shared);
     exporter.end(End::Kill);
-    witness.await_free("only the descriptor is left", |free| free == before - BLOCK_BYTES);
+    witness.await_free("only the descriptor is left", |free| free == before - block_bytes());
     let given = holder.ask_with("give", &[]);
     assert_eq!(given.descriptors.len(), 1);
     let importer = machine.peer();
@@ -215,7 +215,7 @@ fn a_descriptor_in_a_process_without_a_driver_keeps_memory_and_content() {
     importer.ask("check 5");
     importer.ask("write 6");
     importer.end(End::Kill);
-    witness.await_free("the importer is gone, the holder is not", |free| free == before - BLOCK_BYTES);
+    witness.await_free("the importer is gone, the holder is not", |free| free == before - block_bytes());
     let later = machine.peer();
     let given = holder.ask_with("give", &[]);
     let again = Shared { kind: Kind::Descriptor, made: Message { text: "00".repeat(64), ..given } };
@@ -240,7 +240,7 @@ fn a_descriptor_on_its_way_keeps_memory() {
     let descriptors: Vec<_> = shared.made.descriptors.iter().map(AsFd::as_fd).collect();
     send(&near, "nobody reads this", &descriptors).unwrap();
     let_go(shared);
-    witness.await_free("the descriptor is in a message", |free| free == before - BLOCK_BYTES);
+    witness.await_free("the descriptor is in a message", |free| free == before - block_bytes());
     let_go((near, far));
     witness.await_free_later("the message is gone", |free| free == before);
 }
@@ -268,13 +268,13 @@ fn memory_returns_with_the_last_of_mapping_handle_and_descriptor() {
         shared.take(&importer);
         exporter.end(End::Kill);
         let_go(shared);
-        witness.await_free(format!("{order:?}, all three"), |free| is_about(free, before - BLOCK_BYTES));
+        witness.await_free(format!("{order:?}, all three"), |free| is_about(free, before - block_bytes()));
         for (index, step) in order.into_iter().enumerate() {
             if order[index..].contains(&"unmap") {
                 importer.ask("check 7");
             }
             importer.ask(step);
-            let held = if index < 2 { BLOCK_BYTES } else { 0 };
+            let held = if index < 2 { block_bytes() } else { 0 };
             witness.await_free(format!("{order:?}, after {step}"), |free| is_about(free, before - held));
         }
     }
@@ -284,7 +284,7 @@ fn memory_returns_with_the_last_of_mapping_handle_and_descriptor() {
 /// Whether so much is free, but for what NVIDIA's driver keeps in a process that has imported: less than a tenth of a
 /// block.
 fn is_about(free: usize, wanted: usize) -> bool {
-    free.abs_diff(wanted) <= if is_soft() { 0 } else { BLOCK_BYTES / 10 }
+    free.abs_diff(wanted) <= if is_soft() { 0 } else { block_bytes() / 10 }
 }
 
 /// Fact 1.5.

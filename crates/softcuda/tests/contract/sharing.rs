@@ -3,7 +3,7 @@
 use crate::peer;
 
 use freehold_driver::cuda::CUerror;
-use peer::{BLOCK_BYTES, End, Kind, Machine, Message, Peer};
+use peer::{End, Kind, Machine, Message, Peer, block_bytes};
 
 /// Two peers that share something of a kind, and what names it.
 fn sharing(kind: Kind) -> (Machine, Peer, Peer, Message) {
@@ -81,9 +81,9 @@ fn a_block_that_is_freed_while_it_is_open_elsewhere_stays_there() {
     importer.ask("check 1");
     importer.ask("write 2");
     importer.ask("check 2");
-    witness.await_free("freed by the exporter alone", |free| free < held + BLOCK_BYTES);
+    witness.await_free("freed by the exporter alone", |free| free < held + block_bytes());
     importer.ask("close");
-    witness.await_free("closed by the importer too", |free| free >= held + BLOCK_BYTES);
+    witness.await_free("closed by the importer too", |free| free >= held + block_bytes());
 }
 
 #[test]

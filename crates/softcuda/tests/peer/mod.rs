@@ -21,25 +21,21 @@ use std::process::{self, Child, Command, Stdio};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use freehold_driver::cuda::CUerror;
+use freehold_testing::STUCK;
 
 pub(crate) use line::Message;
 use serve::serve;
-pub(crate) use share::{BLOCK_BYTES, Kind, WORDS_BYTES, parse, shared_words};
+pub(crate) use share::{Kind, WORDS_BYTES, block_bytes, parse, shared_words};
 pub(crate) use work::Crowd;
-
-use crate::common::STUCK;
 
 /// The test below, at which peers begin.
 const ENTRY: &str = "peer::a_peer_answers_and_ends_as_it_is_told";
 
 /// Is set in a peer.
 const PEER: &str = "FREEHOLD_TEST_PEER";
-
-/// By then memory that was given up is back on any device.
-const RETURNED: Duration = Duration::from_secs(10);
 
 /// How a peer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +60,7 @@ impl End {
 
 /// Whether the tests of this run are about the software driver.
 pub(crate) fn is_soft() -> bool {
-    env!("CARGO_CRATE_NAME").starts_with("soft_") || env::var("FREEHOLD_DEVICE").is_ok_and(|name| name == "soft") || {
+    env!("CARGO_CRATE_NAME") == "soft" || env::var("FREEHOLD_DEVICE").is_ok_and(|name| name == "soft") || {
         env::var_os("FREEHOLD_DEVICE").is_none()
     }
 }
@@ -241,7 +237,7 @@ impl Peer {
                 println!("{case}: {free} bytes are free after {rounds} rounds");
                 return (free, rounds);
             }
-            assert!(start.elapsed() < RETURNED, "{case}: {free} bytes are free after {rounds} rounds");
+            assert!(start.elapsed() < STUCK, "{case}: {free} bytes are free after {rounds} rounds");
         }
         unreachable!("the deadline ends the loop")
     }

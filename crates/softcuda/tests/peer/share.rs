@@ -14,12 +14,15 @@ use freehold_driver::cuda::{
 };
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
+use super::is_soft;
 use super::serve::{Answer, Failure, done};
 use crate::common::kernels::Argument;
 use crate::common::{Context, at};
 
-/// What a share of device memory takes.
-pub(crate) const BLOCK_BYTES: usize = 64 << 20;
+/// What a share of device memory takes: on hardware much more than a driver keeps besides.
+pub(crate) fn block_bytes() -> usize {
+    if is_soft() { 4 << 20 } else { 64 << 20 }
+}
 
 /// What a share of an event has of host memory: a page of words, and content.
 pub(crate) const WORDS_BYTES: usize = 64 << 10;
@@ -106,7 +109,7 @@ impl Kind {
 
     /// What a share of this kind takes of the device.
     pub(crate) fn device_bytes(self) -> usize {
-        if self == Self::Event { 0 } else { BLOCK_BYTES }
+        if self == Self::Event { 0 } else { block_bytes() }
     }
 }
 
@@ -183,15 +186,15 @@ impl Driver {
     /// Maps memory at a place of the driver's choice, to read and write.
     fn map(&self, allocation: CUmemGenericAllocationHandle) -> Result<CUdeviceptr, Failure> {
         let api = &self.own.api;
-        let start = address::reserve(api, BLOCK_BYTES, 0, CUdeviceptr::NULL)?;
-        mapping::map(api, start, BLOCK_BYTES, 0, allocation)?;
-        mapping::set_access(api, start, BLOCK_BYTES, &[self.read_and_write()])?;
+        let start = address::reserve(api, block_bytes(), 0, CUdeviceptr::NULL)?;
+        mapping::map(api, start, block_bytes(), 0, allocation)?;
+        mapping::set_access(api, start, block_bytes(), &[self.read_and_write()])?;
         Ok(start)
     }
 
     fn unmap(&self, start: CUdeviceptr) -> Result<(), Failure> {
-        mapping::unmap(&self.own.api, start, BLOCK_BYTES)?;
-        Ok(address::free(&self.own.api, start, BLOCK_BYTES)?)
+        mapping::unmap(&self.own.api, start, block_bytes())?;
+        Ok(address::free(&self.own.api, start, block_bytes())?)
     }
 }
 
@@ -227,20 +230,20 @@ impl Share {
         match kind {
             Kind::Descriptor => {
                 let prop = CUmemAllocationProp::on_device(own.device, posix);
-                let made = allocation::create(api, BLOCK_BYTES, &prop)?;
+                let made = allocation::create(api, block_bytes(), &prop)?;
                 share.thing = Thing::Allocation(made);
                 share.start = driver.map(made)?;
                 share.descriptors.push(allocation::export(api, made)?);
             }
             Kind::Legacy => {
-                share.start = memory::alloc(api, BLOCK_BYTES)?;
+                share.start = memory::alloc(api, block_bytes())?;
                 share.token = ipc::memory_handle(api, share.start)?.bytes;
             }
             Kind::Pool => {
                 let made =
                     pool::create(api, &CUmemPoolProps { handleTypes: posix, ..CUmemPoolProps::on_device(own.device) })?;
                 share.thing = Thing::Pooled(made);
-                share.start = memory::alloc_from_pool_async(api, BLOCK_BYTES, made, driver.stream)?;
+                share.start = memory::alloc_from_pool_async(api, block_bytes(), made, driver.stream)?;
                 stream::synchronize(api, driver.stream)?;
                 share.descriptors.push(pool::export(api, made)?);
                 share.token = pool::export_block(api, share.start)?.bytes;
@@ -302,7 +305,7 @@ impl Share {
     pub(super) fn span(&self) -> (CUdeviceptr, usize) {
         match self.thing {
             Thing::Event(_) => (CUdeviceptr(self.start.0 + CONTENT as u64), WORDS_BYTES - CONTENT),
-            _ => (self.start, BLOCK_BYTES),
+            _ => (self.start, block_bytes()),
         }
     }
 
@@ -325,7 +328,7 @@ impl Share {
                 let taken = allocation::import(api, descriptor.as_fd())?;
                 let start = driver.map(taken)?;
                 allocation::release(api, taken)?;
-                driver.check(start, BLOCK_BYTES, value)?;
+                driver.check(start, block_bytes(), value)?;
                 driver.unmap(start)
             }
             Thing::Opened => {

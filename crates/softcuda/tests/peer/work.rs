@@ -7,8 +7,8 @@ use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, context, driver, fill, me
 
 use super::map_words;
 use super::serve::{Answer, Failure};
-use crate::common::random::Random;
 use crate::common::untouched;
+use freehold_testing::Random;
 
 /// The words that peers of a crowd share with the test.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub(crate) struct Crowd {
     pub(crate) stop: AtomicU64,
     /// Allocations so far, of all.
     pub(crate) count: AtomicU64,
+    /// How often there was no memory, for all.
+    pub(crate) refused: AtomicU64,
 }
 
 impl Crowd {
@@ -65,7 +67,10 @@ pub(super) fn crowd(api: &Api, seed: u64, words: &OwnedFd) -> Result<(u64, u64),
                     return Err(format!("{held} bytes are held, and there are {limit}").into());
                 }
             }
-            Err(error) if error.code == CUerror::OUT_OF_MEMORY => refused += 1,
+            Err(error) if error.code == CUerror::OUT_OF_MEMORY => {
+                refused += 1;
+                crowd.refused.fetch_add(1, Ordering::SeqCst);
+            }
             Err(error) => return Err(error.into()),
         }
     }

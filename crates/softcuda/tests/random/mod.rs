@@ -6,7 +6,6 @@ mod partner;
 mod structures;
 mod wild;
 
-use std::env;
 use std::fs;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +13,8 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use freehold_driver::cuda::{CUerror, CUstream, CUstreamCaptureMode, Function, capture, context, fill, memory};
+use freehold_testing::{Random, covered, seed};
 
-use crate::common::random::{Random, seed};
 use crate::common::sweep::{self, Handle, Source};
 use crate::common::{self, Context, child};
 use crate::peer::{Machine, Peer};
@@ -44,10 +43,8 @@ pub(crate) struct Run {
     pub(crate) name: &'static str,
     pub(crate) schedule: &'static str,
     pub(crate) threads: usize,
-    /// Calls of all threads together, in each round.
+    /// Calls of all threads together.
     pub(crate) calls: usize,
-    /// Processes one after the other, each with a seed of its own.
-    pub(crate) rounds: usize,
 }
 
 /// Whether some thread of this process has panicked.
@@ -94,18 +91,12 @@ fn call_wildly(own: &Context, wild: &mut Wild<'_>, calls: usize, half_way: impl 
 }
 
 impl Run {
-    /// Makes the calls; or, of each test, as many as `FREEHOLD_RANDOM_CALLS` says.
     pub(crate) fn check(self) {
         if child::is_child(self.name) {
             return self.make_calls();
         }
-        let wanted = env::var("FREEHOLD_RANDOM_CALLS").map(|calls| calls.parse().expect("so many calls are a number"));
-        let rounds = wanted.map_or(self.rounds, |wanted: usize| wanted.div_ceil(self.calls));
-        // The first round of a seed that is given is the one that failed with it.
-        let first = seed();
-        for round in 0..rounds as u64 {
-            self.start(first.wrapping_add(round));
-        }
+        self.start(seed());
+        covered(self.calls as u64, "random calls");
     }
 
     /// Makes the calls in a process of its own. Its memory is back when it is gone.
@@ -119,7 +110,7 @@ impl Run {
         let own = [
             ("FREEHOLD_SOFT_MACHINE", machine.name()),
             ("FREEHOLD_SOFT_SCHEDULE", self.schedule),
-            ("FREEHOLD_TEST_SEED", &seed),
+            ("FREEHOLD_SEED", &seed),
         ];
         let outcome = child::start(self.name, &[&variables[..], &own].concat());
         let (status, output) = (outcome.status, outcome.output);

@@ -4,10 +4,11 @@
 use crate::common;
 
 use std::ffi::c_void;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, mpsc};
 use std::thread;
 
+use common::standing::Caller;
 use common::{Context, Gate, Refused, child, pages, sweep, until};
 use freehold_driver::cuda::{
     CUdeviceptr, CUerror, CUresult, CUstream, Function, context, copy, event, fill, host, memory, stream,
@@ -201,8 +202,10 @@ fn a_fault_lets_go_of_those_who_wait() {
         never.hold(&own.api, held);
         event::record(&own.api, event, held).unwrap();
         doom(&own, &early, doomed);
+        let (come, callers) = mpsc::channel();
         let wait = |which| {
             own.enter();
+            come.send(Caller::this()).unwrap();
             match which {
                 0 => stream::synchronize(&own.api, held),
                 1 => event::synchronize(&own.api, event),
@@ -215,7 +218,7 @@ fn a_fault_lets_go_of_those_who_wait() {
                 waiting.map(|waiting| waiting.join().unwrap().code())
             })
         };
-        let codes = never.shut_during(|| early.opened_during(all));
+        let codes = never.shut_during(|| early.opened_once(callers.into_iter().take(3), all));
         assert_eq!(codes, [CUerror::ILLEGAL_ADDRESS; 3]);
         leave(own, [early, never]);
     });

@@ -12,6 +12,7 @@ use freehold_driver::cuda::{
     CUmemoryPool, CUmodule, CUstream, CallError, Function, context, copy, event, fill, host, library, link, memory,
     module, pool, stream,
 };
+use freehold_testing::covered;
 
 const MIB: usize = 1 << 20;
 
@@ -177,6 +178,7 @@ fn for_every_n_the_nth_call_fails_and_nothing_leaks() {
             nth += 1;
         }
         assert_eq!(nth, 37);
+        covered(nth - 1, "failed calls");
         assert_eq!(free_bytes(&own), before);
     });
 }
@@ -202,6 +204,7 @@ fn for_every_n_the_nth_call_for_a_kernel_fails_and_nothing_leaks() {
             nth += 1;
         }
         assert_eq!(nth, 15);
+        covered(nth - 1, "failed calls");
     });
 }
 

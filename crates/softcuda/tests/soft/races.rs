@@ -8,6 +8,7 @@ use std::thread;
 
 use common::{Context, child};
 use freehold_driver::cuda::{CUerror, CUmemAccessDesc, CUmemPoolProps, context, fill, memory, pool, stream};
+use freehold_testing::at_effort;
 
 const MIB: usize = 1 << 20;
 
@@ -17,7 +18,7 @@ fn work_added_to_a_stream_while_it_is_destroyed_comes_to_an_end() {
     child::alone_with(NAME, &[("FREEHOLD_SOFT_SCHEDULE", "eager")], || {
         let own = Context::create();
         let block = own.block(512);
-        for _ in 0..2000 {
+        for _ in 0..at_effort(100, 2000, 10_000) {
             let (shared, start) = (own.stream(), Barrier::new(2));
             thread::scope(|scope| {
                 scope.spawn(|| {

@@ -6,23 +6,17 @@ use crate::common;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use common::random::Random;
+use common::schedules::{schedules, under};
 use common::{Context, child};
 use freehold_driver::cuda::{
     CUdeviceptr, CUevent, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUstream, context, copy, event, fill,
     memory, pool, stream,
 };
+use freehold_testing::{Random, at_effort, covered, given_seed, print_seed, seeds};
 
 use crate::scenarios;
 
 use scenarios::{SCENARIOS, Waits};
-
-/// Runs the child of the test `name` under a schedule, and returns what it said.
-fn under(name: &str, schedule: &str) -> Vec<String> {
-    let outcome = child::start(name, &[("FREEHOLD_SOFT_SCHEDULE", schedule)]);
-    assert!(outcome.status.success(), "under {schedule}:\n{}", outcome.output);
-    outcome.said
-}
 
 const STREAMS: usize = 4;
 const BLOCKS: usize = 6;
@@ -140,11 +134,15 @@ impl<'c> Program<'c> {
     }
 }
 
-/// Runs the program of 400 steps, says what each showed, and checks the result.
+fn steps() -> usize {
+    at_effort(100, 400, 1000)
+}
+
+/// Runs the program, says what each step showed, and checks the result.
 fn run_program() {
     let own = Context::create();
     let mut program = Program::new(&own);
-    let log: Vec<_> = (0..400).map(|_| program.step()).collect();
+    let log: Vec<_> = (0..steps()).map(|_| program.step()).collect();
     program.end();
     log.iter().for_each(|line| child::say(line));
 }
@@ -156,13 +154,17 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
         return run_program();
     }
     let mut runs = BTreeSet::new();
-    for seed in 0..6 {
+    let seeds = seeds(2, 6, 100);
+    let count = seeds.clone().count();
+    for seed in seeds {
+        print_seed(seed);
         let [first, second] = [(); 2].map(|()| under(NAME, &format!("seed:{seed}")));
-        assert_eq!(first.len(), 400);
+        assert_eq!(first.len(), steps());
         assert_eq!(first, second, "seed {seed} gives the same run twice");
         runs.insert(first);
     }
-    assert!(runs.len() >= 2, "six seeds give {} different runs", runs.len());
+    covered(count as u64, "schedules run twice");
+    assert!(runs.len() >= count.min(2), "{count} seeds give {} different runs", runs.len());
 }
 
 #[test]
@@ -171,8 +173,8 @@ fn every_schedule_gives_a_right_program_its_result() {
     if child::is_child(NAME) {
         return run_program();
     }
-    for schedule in ["threads", "eager", "seed:1", "seed:2", "seed:3", "seed:18446744073709551615"] {
-        assert_eq!(under(NAME, schedule).len(), 400, "under {schedule}");
+    for schedule in schedules(1, 3, 100).chain(["seed:18446744073709551615".to_owned()]) {
+        assert_eq!(under(NAME, &schedule).len(), steps(), "under {schedule}");
     }
 }
 
@@ -195,16 +197,24 @@ fn a_missing_wait_is_caught_by_some_seed_and_a_made_one_passes_all() {
     if child::is_child(NAME) {
         return run_scenarios();
     }
-    let mut caught = BTreeSet::new();
-    for seed in 0..50 {
+    let all: BTreeSet<_> = SCENARIOS.iter().map(|scenario| scenario.name.to_owned()).collect();
+    let (mut caught, seeds) = (BTreeSet::new(), seeds(5, 50, 400));
+    let last = *seeds.end();
+    // Some wait may need more seeds than the effort asks for.
+    let more = (last + 1..last + 400).take_while(|_| given_seed().is_none());
+    for seed in seeds.chain(more) {
+        if seed > last && caught == all {
+            break;
+        }
+        print_seed(seed);
         for wrong in under(NAME, &format!("seed:{seed}")) {
             let (waits, name) = wrong.split_once(' ').unwrap();
             assert_eq!(waits, "Missing", "seed {seed} breaks {name}, which waits for all it needs");
             caught.insert(name.to_owned());
         }
     }
-    let all: BTreeSet<_> = SCENARIOS.iter().map(|scenario| scenario.name.to_owned()).collect();
-    assert_eq!(all.difference(&caught).collect::<Vec<_>>(), Vec::<&String>::new(), "50 seeds show every missing wait");
+    let missed: Vec<_> = all.difference(&caught).filter(|_| given_seed().is_none()).collect();
+    assert_eq!(missed, Vec::<&String>::new(), "some seed shows every missing wait");
 }
 
 #[test]

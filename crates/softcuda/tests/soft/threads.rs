@@ -2,15 +2,17 @@
 
 use crate::common;
 
-use std::sync::Barrier;
+use std::sync::{Barrier, mpsc};
 use std::thread;
 
-use common::random::{Random, seed};
+use common::schedules::{schedules, under};
+use common::standing::Caller;
 use common::{Context, Gate, child};
 use freehold_driver::cuda::{
     CUdeviceptr, CUerror, CUevent, CUmemPoolProps, CUmemoryPool, CUstream, CallError, context, copy, device, event,
     fill, memory, pool, stream,
 };
+use freehold_testing::{Random, at_effort, covered, seed};
 
 const THREADS: u64 = 8;
 const BYTES: usize = 6000;
@@ -64,6 +66,7 @@ enum In {
 /// Lets eight threads work.
 fn work(contexts: In, rounds: usize) {
     let seed = seed();
+    covered(rounds as u64 * THREADS, "round trips of threads");
     let one = Context::create();
     thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -85,24 +88,21 @@ fn work(contexts: In, rounds: usize) {
 
 #[test]
 fn eight_threads_in_one_context_get_their_own_bytes_back() {
-    work(In::One, 100);
+    work(In::One, at_effort(10, 100, 200));
 }
 
 #[test]
 fn eight_threads_in_contexts_of_their_own_get_their_own_bytes_back() {
-    work(In::TheirOwn, 200);
+    work(In::TheirOwn, at_effort(10, 200, 400));
 }
 
 #[test]
 fn eight_threads_get_their_own_bytes_back_under_every_schedule() {
     const NAME: &str = "eight_threads_get_their_own_bytes_back_under_every_schedule";
     if child::is_child(NAME) {
-        return work(In::One, 10);
+        return work(In::One, at_effort(3, 10, 50));
     }
-    for schedule in ["eager", "seed:1", "seed:2"] {
-        let outcome = child::start(NAME, &[("FREEHOLD_SOFT_SCHEDULE", schedule)]);
-        assert!(outcome.status.success(), "under {schedule}:\n{}", outcome.output);
-    }
+    schedules(1, 2, 20).for_each(|schedule| drop(under(NAME, &schedule)));
 }
 
 #[test]
@@ -111,17 +111,21 @@ fn what_eight_threads_allocated_is_free_when_they_are_done() {
         let own = Context::create();
         let free = || memory::info(&own.api).unwrap().free_bytes;
         let before = free();
-        work(In::TheirOwn, 10);
+        work(In::TheirOwn, at_effort(3, 10, 50));
         own.enter();
         context::synchronize(&own.api).unwrap();
         assert_eq!(free(), before);
     });
 }
 
+fn races() -> usize {
+    at_effort(20, 200, 2000)
+}
+
 /// How two threads fare that do the same at the same time, many times: how often both were refused, one was, none was.
 fn race(own: &Context, prepare: impl Fn() -> CUdeviceptr, free: impl Fn(CUdeviceptr) -> bool + Sync) -> [usize; 3] {
     let mut tally = [0; 3];
-    for _ in 0..200 {
+    for _ in 0..races() {
         let (block, start) = (prepare(), Barrier::new(2));
         let freed = thread::scope(|scope| {
             let racers = [(); 2].map(|()| {
@@ -151,21 +155,29 @@ fn unless(result: Result<(), CallError>, code: CUerror) -> bool {
 
 #[test]
 fn of_two_threads_that_free_one_block_exactly_one_does() {
-    let own = Context::create();
-    let _beside = own.block(512);
-    let tally = race(&own, || own.block(4096), |block| unless(memory::free(&own.api, block), CUerror::INVALID_VALUE));
-    assert_eq!(tally, [0, 200, 0]);
+    // As below: another test could be given the block between the two.
+    child::alone("of_two_threads_that_free_one_block_exactly_one_does", || {
+        let own = Context::create();
+        let _beside = own.block(512);
+        let tally =
+            race(&own, || own.block(4096), |block| unless(memory::free(&own.api, block), CUerror::INVALID_VALUE));
+        assert_eq!(tally, [0, races(), 0]);
+    });
 }
 
 #[test]
 fn of_two_threads_that_free_one_block_of_a_pool_exactly_one_does() {
-    let own = Context::create();
-    let (first, second) = (own.stream(), own.stream());
-    let pool = device::default_pool(&own.api, own.device).unwrap();
-    let alloc = || memory::alloc_from_pool_async(&own.api, 4096, pool, first).unwrap();
-    let _beside = alloc();
-    let tally = race(&own, alloc, |block| unless(memory::free_async(&own.api, block, second), CUerror::INVALID_VALUE));
-    assert_eq!(tally, [0, 200, 0]);
+    // As below: another test could be given the block between the two.
+    child::alone("of_two_threads_that_free_one_block_of_a_pool_exactly_one_does", || {
+        let own = Context::create();
+        let (first, second) = (own.stream(), own.stream());
+        let pool = device::default_pool(&own.api, own.device).unwrap();
+        let alloc = || memory::alloc_from_pool_async(&own.api, 4096, pool, first).unwrap();
+        let _beside = alloc();
+        let tally =
+            race(&own, alloc, |block| unless(memory::free_async(&own.api, block, second), CUerror::INVALID_VALUE));
+        assert_eq!(tally, [0, races(), 0]);
+    });
 }
 
 #[test]
@@ -177,7 +189,7 @@ fn of_two_threads_that_destroy_one_stream_exactly_one_does() {
         let destroy = |handle: CUdeviceptr| {
             unless(stream::destroy(&own.api, CUstream(handle.0 as usize)), CUerror::INVALID_HANDLE)
         };
-        assert_eq!(race(&own, made, destroy), [0, 200, 0]);
+        assert_eq!(race(&own, made, destroy), [0, races(), 0]);
     });
 }
 
@@ -189,14 +201,19 @@ fn of_two_threads_that_destroy_one_context_exactly_one_does() {
         let handle = context::create(&own.api, own.device, 0).unwrap();
         gate.hold(&own.api, stream::create(&own.api, 0).unwrap());
         context::pop_current(&own.api).unwrap();
-        // Both find the context alive, and wait for its work.
+        // One waits for the work of the context. The other waits too, or is refused.
+        let (come, callers) = mpsc::channel();
+        let destroy = || {
+            come.send(Caller::this()).unwrap();
+            context::destroy(&own.api, handle)
+        };
         let both = || {
             thread::scope(|scope| {
-                let destroyers = [(); 2].map(|()| scope.spawn(|| context::destroy(&own.api, handle)));
+                let destroyers = [(); 2].map(|()| scope.spawn(destroy));
                 destroyers.map(|destroyer| unless(destroyer.join().unwrap(), CUerror::CONTEXT_IS_DESTROYED))
             })
         };
-        let done = gate.opened_during(both);
+        let done = gate.opened_once(callers.into_iter().take(2), both);
         assert!(done == [true, false] || done == [false, true], "which of the two did: {done:?}");
     });
 }
@@ -207,7 +224,7 @@ fn threads_that_create_and_destroy_everything_leave_nothing_standing() {
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                for _ in 0..20 {
+                for _ in 0..at_effort(3, 20, 200) {
                     let handle = context::create(&api, device, 0).unwrap();
                     let streams = [(); 3].map(|()| stream::create(&api, 1).unwrap());
                     let block = memory::alloc(&api, BYTES).unwrap();
@@ -227,17 +244,13 @@ fn threads_that_create_and_destroy_everything_leave_nothing_standing() {
 fn work_put_into_a_context_while_another_thread_destroys_it_comes_to_an_end() {
     const NAME: &str = "work_put_into_a_context_while_another_thread_destroys_it_comes_to_an_end";
     if !child::is_child(NAME) {
-        for schedule in ["threads", "eager", "seed:3"] {
-            let outcome = child::start(NAME, &[("FREEHOLD_SOFT_SCHEDULE", schedule)]);
-            assert!(outcome.status.success(), "under {schedule}:\n{}", outcome.output);
-        }
-        return;
+        return schedules(1, 1, 10).for_each(|schedule| drop(under(NAME, &schedule)));
     }
     const STAGED_BYTES: usize = 64 << 10;
     let (api, device) = common::driver();
     let kept = Context::create();
     let (block, bytes) = (kept.block(STAGED_BYTES), vec![1_u8; STAGED_BYTES]);
-    for _ in 0..300 {
+    for _ in 0..at_effort(20, 300, 1000) {
         let handle = context::create(&api, device, 0).unwrap();
         let stream = stream::create(&api, 0).unwrap();
         let start = Barrier::new(2);

@@ -1,0 +1,20 @@
+//! Runs of a test under schedules, each in a process of its own: a driver chooses its schedule when it starts.
+
+use freehold_testing::{child, print_seed, seeds};
+
+/// The schedules without a seed, and as many seeds as the effort asks for.
+pub(crate) fn schedules(quick: u64, moderate: u64, soak: u64) -> impl Iterator<Item = String> {
+    let plain = ["threads", "eager"].map(str::to_owned);
+    plain.into_iter().chain(seeds(quick, moderate, soak).map(|seed| format!("seed:{seed}")))
+}
+
+/// Runs the child of the test `name` under a schedule, and returns what it said.
+#[track_caller]
+pub(crate) fn under(name: &str, schedule: &str) -> Vec<String> {
+    let outcome = child::start(name, &[("FREEHOLD_SOFT_SCHEDULE", schedule)]);
+    if !outcome.status.success() {
+        schedule.strip_prefix("seed:").and_then(|seed| seed.parse().ok()).into_iter().for_each(print_seed);
+        panic!("under {schedule}:\n{}", outcome.output);
+    }
+    outcome.said
+}
