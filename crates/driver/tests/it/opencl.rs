@@ -9,6 +9,7 @@ use freehold_driver::opencl::device::Svm;
 use freehold_driver::opencl::find::{self, Found};
 use freehold_driver::opencl::{Context, Manner};
 use freehold_driver::{Arguments, Backend, ImageKind, Kernels, LoadError, Meaning, Parameter, Passed, Rows, Shape};
+use freehold_testing::at_effort;
 
 const KERNELS: &[u8] = b"
 __kernel void add(__global uint *x, uint more, uint n) {
@@ -188,11 +189,16 @@ fn a_text_with_a_mistake_is_the_image_s_fault_and_the_log_names_it() {
     }
 }
 
+/// How much work takes the device a while.
+fn turns() -> u32 {
+    at_effort(5_000_000, 20_000_000, 200_000_000)
+}
+
 /// Puts in work that takes the device a while, and gives its stream.
 fn busy(context: &Context, block: u64) -> Stream {
     let stream = context.make_stream().unwrap();
     let kernel = context.kernel(load(context), c"slow").unwrap().unwrap();
-    let (mut x, mut turns) = (block, 200_000_000_u32);
+    let (mut x, mut turns) = (block, turns());
     let mut pointers = [(&raw mut x).cast::<c_void>(), (&raw mut turns).cast::<c_void>()];
     let passed = [Passed::Address, Passed::Value { bytes: 4 }];
     let arguments = Arguments { pointers: &mut pointers, passed: &passed };
@@ -233,8 +239,7 @@ fn a_stream_waits_on_the_device_for_an_event_of_another() {
         context.hold(other, event).unwrap();
         context.destroy_event(event).unwrap();
         context.copy(seen, block, 4, other).unwrap();
-        let expected =
-            (0..200_000_000_u32).fold(1_u32, |value, _| value.wrapping_mul(1664525).wrapping_add(1013904223));
+        let expected = (0..turns()).fold(1_u32, |value, _| value.wrapping_mul(1664525).wrapping_add(1013904223));
         assert_eq!(download(&context, seen, 1, other), [expected]);
         context.close().unwrap();
     }

@@ -9,6 +9,8 @@ pub(crate) mod half;
 #[cfg(test)]
 mod hardware;
 pub(crate) mod integer;
+#[cfg(test)]
+mod random;
 pub(crate) mod single;
 pub(crate) mod soft;
 

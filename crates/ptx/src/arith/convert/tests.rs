@@ -1,11 +1,13 @@
 //! Conversions at their corners, and between all pairs of formats.
 
+use freehold_testing::at_effort;
 use proptest::prelude::*;
 use rustc_apfloat::ieee::{BFloat, Double, Half, Single};
 use rustc_apfloat::{Float, FloatConvert, Round};
 
 use super::Format::*;
 use super::*;
+use crate::arith::random::cases;
 
 const PLAIN: Convert = Convert { rounding: None, integral: false, ftz: false, sat: false, finite: false, relu: false };
 const SAT: Convert = Convert { sat: true, ..PLAIN };
@@ -211,7 +213,7 @@ fn every_small_float_survives_the_way_through_a_bigger_one() {
 
 #[test]
 fn the_fast_conversions_are_the_exact_ones() {
-    let halves = (0..=0xffff).map(|bits| bits as u64);
+    let halves = (0..=0xffff).step_by(at_effort(7, 1, 1)).map(|bits| bits as u64);
     let corners = [0, 0x3f00_0000, 0xbf00_0000, 0x3fc0_0000, 0x7f80_0000, 0x7fc0_0000, 0xffff_8001, 1 << 63, u64::MAX];
     for bits in halves.chain(corners) {
         for to in Format::ALL {
@@ -310,7 +312,7 @@ fn reference<To: Float, From: FloatConvert<To>>(bits: u64, rounding: Round, nan:
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #![proptest_config(cases(1000, 20_000, 400_000))]
 
     #[test]
     fn narrowing_is_exact(bits in any::<u64>(), exponent in -160i32..160) {
@@ -346,7 +348,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(cases(50, 2000, 40_000))]
 
     #[test]
     fn the_processor_converts_the_same(bits in any::<u64>(), cut in 0..64) {

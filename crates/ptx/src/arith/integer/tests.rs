@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::FunnelMode::{Clamp, Wrap};
 use super::*;
+use crate::arith::random::cases;
 
 const LEAST: u32 = 0x8000_0000;
 
@@ -219,7 +220,7 @@ fn inserted(a: u64, target: u64, width: u32, start: u32, length: u32) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(10_000))]
+    #![proptest_config(cases(1000, 10_000, 400_000))]
 
     #[test]
     fn fields_are_as_the_document_defines_them(

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::arith::random::cases;
 
 const MINUS_ZERO: u32 = 0x8000_0000;
 const MINUS_ONE: u32 = 0xbf80_0000;
@@ -259,7 +260,7 @@ fn operand_bits() -> impl Strategy<Value = u32> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #![proptest_config(cases(2000, 20_000, 400_000))]
 
     #[test]
     fn the_fast_paths_are_exact(a in operand_bits(), b in operand_bits(), c in operand_bits()) {
@@ -288,7 +289,7 @@ fn what_is_flushed_is_told_from_24_bits() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #![proptest_config(cases(2000, 20_000, 400_000))]
 
     #[test]
     fn the_fast_paths_flush_what_the_exact_ones_do(

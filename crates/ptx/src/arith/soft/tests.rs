@@ -5,6 +5,7 @@ use rustc_apfloat::ieee::{BFloat, Double, Half, Single};
 use rustc_apfloat::{Float, Round};
 
 use super::*;
+use crate::arith::random::cases;
 
 const ROUNDINGS: [Rounding; 5] =
     [Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up, Rounding::NearestAway];
@@ -63,7 +64,7 @@ fn three(layout: Layout) -> impl Strategy<Value = [u64; 3]> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4096))]
+    #![proptest_config(cases(500, 4096, 100_000))]
 
     #[test]
     fn half_is_rounded_as_the_standard_says(operands in three(Layout::HALF)) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use freehold_ptx::{Fault, Grid, Image, LANES, Launch, Memory, Progress, Slice, Stray, Unit, Width};
+use freehold_testing::{print_seed, seeds};
 
 /// Where the bytes start.
 pub(crate) const BASE: u64 = 0x1000_0000;
@@ -186,7 +187,8 @@ fn run(grid: &Arc<Grid>, mut memory: Flat, seed: Option<u64>) -> Result<Outcome,
 /// The same, where nothing goes wrong.
 pub(crate) fn words(text: &str, grid: u32, block: u32, count: usize) -> Vec<u32> {
     let outcome = launch(text, grid, block, 4 * count, None).unwrap_or_else(|fault| panic!("{fault}"));
-    for seed in 1..=5 {
+    for seed in seeds(2, 5, 200) {
+        print_seed(seed);
         let seeded = launch(text, grid, block, 4 * count, Some(seed)).unwrap_or_else(|fault| panic!("{fault}"));
         assert_eq!(seeded.memory.words()[..count], outcome.memory.words()[..count], "seed {seed}");
     }
