@@ -70,6 +70,7 @@ impl Home {
 mod tests {
     use super::*;
     use crate::device::Device;
+    use freehold_testing::at_effort;
     use std::sync::{Barrier, Weak, mpsc};
     use std::thread;
 
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn counts_that_are_taken_back_while_threads_release_are_all_there() {
-        for round in 0..200 {
+        for round in 0..at_effort(20, 200, 2000) {
             let device = device();
             let core = Arc::downgrade(&device.primary.inner.core);
             let stream = Arc::new(device.stream().unwrap());

@@ -5,6 +5,7 @@ use crate::world;
 use std::mem::MaybeUninit;
 
 use freehold_capi::*;
+use freehold_testing::child::alone;
 use world::{World, alloc, free, last_error};
 
 const FORKED: i32 = FreeholdError::ForkedChild as i32;
@@ -32,27 +33,29 @@ fn set_tag_budget() -> i32 {
 
 #[test]
 fn a_forked_child_is_refused_and_its_parent_is_untouched() {
-    let world = World::new();
-    let stream = world.stream();
-    let block = alloc(512, stream);
-    // SAFETY: the child makes only calls that the test is about, none of which needs another thread, and then ends without
-    // the handlers of its parent.
-    let process = unsafe { libc::fork() };
-    if process == 0 {
-        let wrong = asked_in_child(block, stream);
-        // SAFETY: ends the child, whose memory is its own.
-        unsafe { libc::_exit(wrong.into()) }
-    }
-    let mut status = 0;
-    // SAFETY: `status` outlives the call, which writes one `i32` to it.
-    assert_eq!(unsafe { libc::waitpid(process, &mut status, 0) }, process);
-    assert!(libc::WIFEXITED(status), "{status:#x}");
-    assert_eq!(libc::WEXITSTATUS(status), 0, "the bits name the calls");
-    assert_eq!(freehold_live_bytes(0), 512);
-    // The child's budget is none of its parent's.
-    // SAFETY: as above.
-    let tagged = unsafe { freehold_alloc_tagged(2000, 0, stream, c"forked".as_ptr()) };
-    free(tagged, stream);
-    free(block, stream);
-    world.end(stream);
+    alone("a_forked_child_is_refused_and_its_parent_is_untouched", || {
+        let world = World::new();
+        let stream = world.stream();
+        let block = alloc(512, stream);
+        // SAFETY: the child makes only calls that the test is about, none of which needs another thread, and then ends without
+        // the handlers of its parent.
+        let process = unsafe { libc::fork() };
+        if process == 0 {
+            let wrong = asked_in_child(block, stream);
+            // SAFETY: ends the child, whose memory is its own.
+            unsafe { libc::_exit(wrong.into()) }
+        }
+        let mut status = 0;
+        // SAFETY: `status` outlives the call, which writes one `i32` to it.
+        assert_eq!(unsafe { libc::waitpid(process, &mut status, 0) }, process);
+        assert!(libc::WIFEXITED(status), "{status:#x}");
+        assert_eq!(libc::WEXITSTATUS(status), 0, "the bits name the calls");
+        assert_eq!(freehold_live_bytes(0), 512);
+        // The child's budget is none of its parent's.
+        // SAFETY: as above.
+        let tagged = unsafe { freehold_alloc_tagged(2000, 0, stream, c"forked".as_ptr()) };
+        free(tagged, stream);
+        free(block, stream);
+        world.end(stream);
+    });
 }

@@ -4,7 +4,8 @@ use crate::world;
 
 use freehold_capi::*;
 use freehold_driver::cuda::{Api, CUcontext, CUdevice, context, driver, primary, stream, stream_flags};
-use world::{alloc, free, handle, in_child, is_child};
+use freehold_testing::child::{alone, alone_with};
+use world::{alloc, free, handle};
 
 const DEVICE: CUdevice = CUdevice(0);
 
@@ -37,57 +38,53 @@ fn use_all(api: &Api) {
 
 #[test]
 fn a_programs_own_context_is_adopted() {
-    if !is_child() {
-        return in_child("a_programs_own_context_is_adopted", &[]);
-    }
-    let api = api();
-    let own = context::create(&api, DEVICE, 0).unwrap();
-    use_all(&api);
-    assert!(!primary::state(&api, DEVICE).unwrap().active);
-    assert_eq!(context::current(&api).unwrap(), own);
+    alone("a_programs_own_context_is_adopted", || {
+        let api = api();
+        let own = context::create(&api, DEVICE, 0).unwrap();
+        use_all(&api);
+        assert!(!primary::state(&api, DEVICE).unwrap().active);
+        assert_eq!(context::current(&api).unwrap(), own);
+    });
 }
 
 #[test]
 fn a_programs_own_context_is_adopted_beside_the_primary_one() {
-    if !is_child() {
-        return in_child("a_programs_own_context_is_adopted_beside_the_primary_one", &[]);
-    }
-    let api = api();
-    primary::retain(&api, DEVICE).unwrap();
-    context::create(&api, DEVICE, 0).unwrap();
-    use_all(&api);
-    // The program's is the only hold on it.
-    primary::release(&api, DEVICE).unwrap();
-    assert!(!primary::state(&api, DEVICE).unwrap().active);
+    alone("a_programs_own_context_is_adopted_beside_the_primary_one", || {
+        let api = api();
+        primary::retain(&api, DEVICE).unwrap();
+        context::create(&api, DEVICE, 0).unwrap();
+        use_all(&api);
+        // The program's is the only hold on it.
+        primary::release(&api, DEVICE).unwrap();
+        assert!(!primary::state(&api, DEVICE).unwrap().active);
+    });
 }
 
 #[test]
 fn without_a_context_it_is_the_primary_one() {
-    if !is_child() {
-        return in_child("without_a_context_it_is_the_primary_one", &[]);
-    }
-    let api = api();
-    free(alloc(512, handle(0)), handle(0));
-    assert!(primary::state(&api, DEVICE).unwrap().active);
-    assert_eq!(context::current(&api).unwrap(), CUcontext::NULL);
+    alone("without_a_context_it_is_the_primary_one", || {
+        let api = api();
+        free(alloc(512, handle(0)), handle(0));
+        assert!(primary::state(&api, DEVICE).unwrap().active);
+        assert_eq!(context::current(&api).unwrap(), CUcontext::NULL);
+    });
 }
 
 #[test]
 fn a_context_of_another_device_is_not_adopted() {
-    if !is_child() {
-        return in_child("a_context_of_another_device_is_not_adopted", &[("FREEHOLD_SOFT_DEVICES", "2")]);
-    }
-    let api = api();
-    context::create(&api, CUdevice(1), 0).unwrap();
-    let block = alloc(512, handle(0));
-    assert!(primary::state(&api, DEVICE).unwrap().active);
-    assert!(!primary::state(&api, CUdevice(1)).unwrap().active);
-    let other = freehold_alloc(512, 1, handle(0));
-    assert!(!other.is_null());
-    assert!(!primary::state(&api, CUdevice(1)).unwrap().active);
-    assert_eq!(freehold_try_free(block, 0, 1, handle(0)), FreeholdError::WrongDevice as i32);
-    assert_eq!(freehold_try_free(other, 0, 0, handle(0)), FreeholdError::WrongDevice as i32);
-    assert_eq!((freehold_live_bytes(0), freehold_live_bytes(1)), (512, 512));
-    free(block, handle(0));
-    assert_eq!(freehold_try_free(other, 0, 1, handle(0)), 0);
+    alone_with("a_context_of_another_device_is_not_adopted", &[("FREEHOLD_SOFT_DEVICES", "2")], || {
+        let api = api();
+        context::create(&api, CUdevice(1), 0).unwrap();
+        let block = alloc(512, handle(0));
+        assert!(primary::state(&api, DEVICE).unwrap().active);
+        assert!(!primary::state(&api, CUdevice(1)).unwrap().active);
+        let other = freehold_alloc(512, 1, handle(0));
+        assert!(!other.is_null());
+        assert!(!primary::state(&api, CUdevice(1)).unwrap().active);
+        assert_eq!(freehold_try_free(block, 0, 1, handle(0)), FreeholdError::WrongDevice as i32);
+        assert_eq!(freehold_try_free(other, 0, 0, handle(0)), FreeholdError::WrongDevice as i32);
+        assert_eq!((freehold_live_bytes(0), freehold_live_bytes(1)), (512, 512));
+        free(block, handle(0));
+        assert_eq!(freehold_try_free(other, 0, 1, handle(0)), 0);
+    });
 }

@@ -6,7 +6,8 @@ use crate::world;
 use std::collections::HashSet;
 
 use freehold_capi::*;
-use world::{World, alloc, free, in_child, is_child};
+use freehold_testing::child::alone_with;
+use world::{World, alloc, free};
 
 const CHECKED: (&str, &str) = ("FREEHOLD_STREAMS", "checked");
 
@@ -41,39 +42,36 @@ fn a_retired_streams_blocks_are_not_those_of_its_handle() {
 
 #[test]
 fn a_checked_streams_blocks_are_not_those_of_its_handle() {
-    if !is_child() {
-        return in_child("a_checked_streams_blocks_are_not_those_of_its_handle", &[CHECKED]);
-    }
-    old_blocks_are_not_the_new_streams(World::destroy);
+    alone_with("a_checked_streams_blocks_are_not_those_of_its_handle", &[CHECKED], || {
+        old_blocks_are_not_the_new_streams(World::destroy);
+    });
 }
 
 #[test]
 fn a_block_of_a_destroyed_stream_is_freed_in_another() {
-    if !is_child() {
-        return in_child("a_block_of_a_destroyed_stream_is_freed_in_another", &[CHECKED]);
-    }
-    let world = World::new();
-    let (old, other) = (world.stream(), world.stream());
-    let block = alloc(2 << 20, old);
-    world.destroy(old);
-    free(block, other);
-    assert_eq!(freehold_try_free(block, 0, 0, other), FreeholdError::AlreadyReleased as i32);
-    assert_eq!(freehold_live_bytes(0), 0);
+    alone_with("a_block_of_a_destroyed_stream_is_freed_in_another", &[CHECKED], || {
+        let world = World::new();
+        let (old, other) = (world.stream(), world.stream());
+        let block = alloc(2 << 20, old);
+        world.destroy(old);
+        free(block, other);
+        assert_eq!(freehold_try_free(block, 0, 0, other), FreeholdError::AlreadyReleased as i32);
+        assert_eq!(freehold_live_bytes(0), 0);
+    });
 }
 
 #[test]
 fn checked_streams_use_their_own_blocks_again() {
-    if !is_child() {
-        return in_child("checked_streams_use_their_own_blocks_again", &[CHECKED]);
-    }
-    let world = World::new();
-    let (stream, gate) = (world.stream(), world.gate());
-    for bytes in [512, 2 << 20] {
-        let block = alloc(bytes, stream);
-        world.hold(stream, &gate);
-        free(block, stream);
-        assert_eq!(alloc(bytes, stream), block);
-        free(block, stream);
-    }
-    gate.open();
+    alone_with("checked_streams_use_their_own_blocks_again", &[CHECKED], || {
+        let world = World::new();
+        let (stream, gate) = (world.stream(), world.gate());
+        for bytes in [512, 2 << 20] {
+            let block = alloc(bytes, stream);
+            world.hold(stream, &gate);
+            free(block, stream);
+            assert_eq!(alloc(bytes, stream), block);
+            free(block, stream);
+        }
+        gate.open();
+    });
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use freehold_capi::*;
+use freehold_testing::at_effort;
 use world::{NONE, World, alloc, free, handle, last_error};
 
 const MIB: usize = 1 << 20;
@@ -143,7 +144,7 @@ fn nobody_ever_sees_more_live_under_a_tag_than_its_budget() {
     let resize = || {
         world.enter();
         let stream = world.stream();
-        for _ in 0..300 {
+        for _ in 0..at_effort(30, 300, 3000) {
             let block = tagged(MIB, stream, c"watched");
             if block.is_null() {
                 assert_eq!(freehold_last_error_code(), FreeholdError::TagBudget as i32);

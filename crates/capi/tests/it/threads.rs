@@ -7,39 +7,22 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 
 use freehold_capi::*;
+use freehold_testing::{Random, at_effort, covered, seed};
 use world::{NONE, World, free, last_error};
 
 const THREADS: u64 = 8;
-const STEPS: usize = 20_000;
 const KEPT: usize = 64;
 
-/// The seed of this run: `FREEHOLD_SEED`, or one of the clock.
-fn seed() -> u64 {
-    let told = std::env::var("FREEHOLD_SEED").ok().map(|text| text.parse().expect("a seed is a number"));
-    let seed = told.unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        now.as_nanos() as u64
-    });
-    println!("FREEHOLD_SEED={seed}");
-    seed
+/// What each thread does.
+fn steps() -> u64 {
+    at_effort(1000, 20_000, 200_000)
 }
 
-struct Random(u64);
-
-impl Random {
-    /// A number below `limit`.
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % limit
-    }
-
-    /// Small ones most of the time.
-    fn bytes(&mut self) -> usize {
-        let limit = [4 << 10, 64 << 10, 1 << 20, 8 << 20][[0, 0, 0, 0, 0, 1, 1, 1, 2, 3][self.below(10) as usize]];
-        self.below(limit) as usize + 1
-    }
+/// Small ones most of the time.
+fn bytes(random: &mut Random) -> usize {
+    let limit =
+        random.pick(&[4 << 10, 4 << 10, 4 << 10, 4 << 10, 4 << 10, 64 << 10, 64 << 10, 64 << 10, 1 << 20, 8 << 20]);
+    random.below(limit) as usize + 1
 }
 
 /// A block on its way to another thread.
@@ -61,12 +44,12 @@ unsafe impl Sync for Streams {}
 
 fn hammer(mut random: Random, streams: &Streams, counter: &Mutex<Vec<Handed>>, live: &Mutex<HashSet<Handed>>) {
     let mut kept = Vec::new();
-    for _ in 0..STEPS {
+    for _ in 0..steps() {
         let stream = streams.0[random.below(4) as usize];
         match random.below(10) {
             // So few at a time that all of them fit the smallest device.
             0..=4 if kept.len() < KEPT => {
-                let block = Handed(freehold_alloc(random.bytes() as isize, 0, stream));
+                let block = Handed(freehold_alloc(bytes(&mut random) as isize, 0, stream));
                 assert!(!block.0.is_null(), "{}", last_error());
                 assert!(live.lock().unwrap().insert(block), "a block is handed out once");
                 kept.push(block);
@@ -91,6 +74,7 @@ fn hammer(mut random: Random, streams: &Streams, counter: &Mutex<Vec<Handed>>, l
 fn after_a_storm_nothing_is_live_and_nothing_stays_reserved() {
     let world = World::new();
     let seed = seed();
+    covered(steps() * THREADS, "operations of the C interface");
     let streams = Streams([(); 4].map(|()| world.stream()));
     let (counter, live) = (Mutex::default(), Mutex::default());
     std::thread::scope(|scope| {
@@ -112,7 +96,7 @@ fn one_of_two_that_free_a_block_is_told() {
     let world = World::new();
     let stream = world.stream();
     let streams = Streams([stream; 4]);
-    for _ in 0..200 {
+    for _ in 0..at_effort(20, 200, 2000) {
         let block = Handed(world::alloc(700, stream));
         let codes: Vec<i32> = std::thread::scope(|scope| {
             let (block, streams) = (&block, &streams);

@@ -1,5 +1,6 @@
 //! Words that streams write and await, in one process and in two.
 
+use crate::children::alone;
 use crate::own;
 use crate::shared;
 
@@ -9,12 +10,10 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::process::Child;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use freehold::{Clock, Device, Error, Imported, Part, Permission, Stream};
-use freehold_driver::cuda::faults::Faults;
 use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CUresult, Function};
-use freehold_testing::command_for_test;
+use freehold_testing::{STUCK, command_for_test};
 use own::{Kernels, N, Own, grid, opened};
 use rustix::fs::{SealFlags, fcntl_add_seals};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -152,8 +151,7 @@ fn a_device_whose_streams_write_no_words_has_no_clocks() {
 fn a_clock_that_is_dropped_stays_until_its_work_has_passed() {
     shared::move_in();
     let opened = opened();
-    let faults = Faults::count(&opened.api);
-    let own = Own::over(*faults.api(), &opened);
+    let (faults, own) = Own::counted(&opened);
     let unregistered = || faults.record().into_iter().filter(|&call| call == Function::cuMemHostUnregister).count();
     // Of a context that the words are not registered in: whether work is pending there the driver does not ask.
     let context = own.device.context().unwrap();
@@ -179,9 +177,6 @@ fn a_clock_that_is_dropped_stays_until_its_work_has_passed() {
 
 /// Names, in the second process, the descriptors that it inherits.
 const PEER: &str = "FREEHOLD_TEST_PEER";
-
-/// By then a process has done its part.
-const STUCK: Duration = Duration::from_secs(60);
 
 /// Starts a test of this binary again, in a process that has these descriptors.
 fn start(name: &str, descriptors: [&OwnedFd; 2]) -> Child {
@@ -243,21 +238,23 @@ fn take_turns(own: &Own, stream: &Stream, [memory, words]: [&OwnedFd; 2], first:
 #[test]
 fn streams_of_two_processes_take_turns_with_shared_memory_and_no_host_waits() {
     const NAME: &str = "streams_of_two_processes_take_turns_with_shared_memory_and_no_host_waits";
-    let peer = inherited();
-    let own = own();
-    let [stream] = own.streams();
-    if let Some([memory, words]) = peer {
-        take_turns(&own, &stream, [&memory, &words], 1);
-        return stream.synchronize().unwrap();
-    }
-    let (memory, words) = (shared::memory(CHUNK), shared::words(8));
-    let zeroed = own.device.import(memory.as_fd(), CHUNK, Permission::ReadWrite).unwrap();
-    stream.fill_bytes(&mut slot(&zeroed, &stream, 0), 0).unwrap();
-    own.device.synchronize().unwrap();
-    let child = start(NAME, [&memory, &words]);
-    let clock = take_turns(&own, &stream, [&memory, &words], 0);
-    finish(child);
-    stream.synchronize().unwrap();
-    assert_eq!(clock.read(0), 20);
-    assert_eq!(stream.download(&slot(&zeroed, &stream, 20)).unwrap(), [0xf_ffff; N]);
+    alone(NAME, || {
+        let peer = inherited();
+        let own = own();
+        let [stream] = own.streams();
+        if let Some([memory, words]) = peer {
+            take_turns(&own, &stream, [&memory, &words], 1);
+            return stream.synchronize().unwrap();
+        }
+        let (memory, words) = (shared::memory(CHUNK), shared::words(8));
+        let zeroed = own.device.import(memory.as_fd(), CHUNK, Permission::ReadWrite).unwrap();
+        stream.fill_bytes(&mut slot(&zeroed, &stream, 0), 0).unwrap();
+        own.device.synchronize().unwrap();
+        let child = start(NAME, [&memory, &words]);
+        let clock = take_turns(&own, &stream, [&memory, &words], 0);
+        finish(child);
+        stream.synchronize().unwrap();
+        assert_eq!(clock.read(0), 20);
+        assert_eq!(stream.download(&slot(&zeroed, &stream, 20)).unwrap(), [0xf_ffff; N]);
+    });
 }

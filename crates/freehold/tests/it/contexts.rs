@@ -5,7 +5,6 @@ use crate::own;
 use std::thread;
 
 use freehold::{Adoption, Error, Image};
-use freehold_driver::cuda::faults::Faults;
 use freehold_driver::cuda::{CUcontext, Function, context};
 use own::{Kernels, N, Own, grid, opened};
 
@@ -134,8 +133,7 @@ fn the_current_context_is_the_same_after_every_call() {
 #[test]
 fn a_context_is_not_destroyed_while_another_uses_its_memory() {
     let opened = opened();
-    let faults = Faults::count(&opened.api);
-    let own = Own::over(*faults.api(), &opened);
+    let (faults, own) = Own::counted(&opened);
     let [b] = own.streams();
     for takes_blocks_along in [false, true] {
         let one = own.device.context().unwrap();
@@ -166,8 +164,7 @@ fn a_context_is_not_destroyed_while_another_uses_its_memory() {
 #[test]
 fn a_context_lives_as_long_as_what_lives_in_it() {
     let opened = opened();
-    let faults = Faults::count(&opened.api);
-    let own = Own::over(*faults.api(), &opened);
+    let (faults, own) = Own::counted(&opened);
     let one = own.device.context().unwrap();
     let stream = one.stream().unwrap();
     let x = stream.upload(&[1_u32; N]).unwrap();

@@ -1,5 +1,6 @@
 //! A fault that stays: every call says so and names the kernel. It spoils the process, so it has this one to itself.
 
+use crate::children::alone;
 use crate::own;
 
 use freehold::{Adoption, Error, Grid, Result};
@@ -18,78 +19,83 @@ fn said<T>(call: &str, outcome: Result<T>) -> String {
 
 #[test]
 fn after_a_fault_every_call_names_the_kernel_and_drops_do_nothing() {
-    let own = Own::new();
-    let (device, Kernels { module, add, .. }) = (&own.device, &own.kernels);
-    let stray = module.kernel("stray").unwrap();
-    let [a, b] = own.streams();
-    let context = device.context().unwrap();
-    let far = context.stream().unwrap();
-    let (mut x, mut y) = (a.upload(&[1_u32; N]).unwrap(), b.upload(&[1_u32; N]).unwrap());
-    let (shared, elsewhere) = (a.upload(&[1_u32; N]).unwrap().share(), far.upload(&[1_u32; N]).unwrap());
-    let address = a.upload(&[1_u32; N]).unwrap().into_address();
-    a.launch(add, grid(), (&mut x, 1_u32, N as u32)).unwrap();
-    b.launch(add, grid(), (&mut y, 1_u32, N as u32)).unwrap();
-    device.synchronize().unwrap();
-    let event = b.event().unwrap();
+    alone("after_a_fault_every_call_names_the_kernel_and_drops_do_nothing", || {
+        let own = Own::new();
+        let (device, Kernels { module, add, .. }) = (&own.device, &own.kernels);
+        let stray = module.kernel("stray").unwrap();
+        let [a, b] = own.streams();
+        let context = device.context().unwrap();
+        let far = context.stream().unwrap();
+        let (mut x, mut y) = (a.upload(&[1_u32; N]).unwrap(), b.upload(&[1_u32; N]).unwrap());
+        let (shared, elsewhere) = (a.upload(&[1_u32; N]).unwrap().share(), far.upload(&[1_u32; N]).unwrap());
+        let address = a.upload(&[1_u32; N]).unwrap().into_address();
+        a.launch(add, grid(), (&mut x, 1_u32, N as u32)).unwrap();
+        b.launch(add, grid(), (&mut y, 1_u32, N as u32)).unwrap();
+        device.synchronize().unwrap();
+        let event = b.event().unwrap();
 
-    a.launch(&stray, Grid::line(1, 1), ()).unwrap();
-    let Err(Error::Faulted(fault)) = a.synchronize() else { panic!("the wait says nothing of the fault") };
-    assert_eq!(fault.noticed.code, CUerror::ILLEGAL_ADDRESS.into());
-    let suspects: Vec<_> = fault.suspects.iter().map(|suspect| (&*suspect.kernel, suspect.stream)).collect();
-    assert_eq!((suspects, fault.unnamed), (vec![("stray", a.id())], 0));
+        a.launch(&stray, Grid::line(1, 1), ()).unwrap();
+        let fault = match a.synchronize() {
+            Err(Error::Faulted(fault)) => fault,
+            other => panic!("the wait says nothing of the fault: {other:?}"),
+        };
+        assert_eq!(fault.noticed.code, CUerror::ILLEGAL_ADDRESS.into());
+        let suspects: Vec<_> = fault.suspects.iter().map(|suspect| (&*suspect.kernel, suspect.stream)).collect();
+        assert_eq!((suspects, fault.unnamed), (vec![("stray", a.id())], 0));
 
-    let block = |outcome: freehold::Result<()>| outcome;
-    let mut closed = Vec::new();
-    let mut close = |outcome: freehold::Closed<freehold::Block<u32>>| {
-        outcome.map_err(|(block, error)| {
-            closed.push(block);
-            error
-        })
-    };
-    let all = [
-        said("alloc", a.alloc::<u32>(N)),
-        said("upload", b.upload(&[1_u32; N])),
-        said("write", b.write(&mut y, &[1; N])),
-        said("download", b.download(&y)),
-        said("copy", b.copy(&x, &mut y)),
-        said("fill", b.fill_bytes(&mut y, 0)),
-        said("launch", b.launch(add, grid(), (&mut y, 1_u32, N as u32))),
-        said("launch with wrong arguments", b.launch(add, grid(), ())),
-        said("event", a.event()),
-        said("has_passed", event.has_passed()),
-        said("synchronize an event", event.synchronize()),
-        said("wait", b.wait(&event)),
-        said("synchronize a stream", b.synchronize()),
-        said("is_idle", b.is_idle()),
-        said("stream", device.stream()),
-        said("stream of a created context", context.stream()),
-        said("context", device.context()),
-        said("synchronize a context", context.synchronize()),
-        said("module", device.module(&image())),
-        said("kernel", module.kernel("add")),
-        said("variable", module.variable("counter")),
-        said("duplicate", module.duplicate()),
-        said("synchronize the device", device.synchronize()),
-        said("tidy", device.tidy()),
-        said("trim", device.trim()),
-        said("free_bytes", device.free_bytes()),
-        said("name", device.name()),
-        said("release", device.release(address)),
-        said("claim", device.claim(address)),
-        said("note_use", device.note_use(address, &a)),
-        said("adopt", device.adopt(1 << 20, 4096, Adoption::Foreign, "others")),
-        said("close", close(x.close())),
-        said("release_after", close(y.release_after(&event))),
-        said("release_now", close(elsewhere.release_now())),
-        said("close a stream", block(a.close().map_err(|(_, error)| error))),
-        said("close a context", block(context.close().map_err(|(_, error)| error))),
-    ];
-    for words in all {
-        assert_eq!(words, fault.to_string());
-    }
-    assert!(fault.to_string().ends_with("; kernel stray was at fault"), "{fault}");
-    assert_eq!(device.owner_of(closed[0].address() + 8).unwrap().base, closed[0].address());
-    assert_eq!(closed.len(), 3, "what was not closed comes back");
-    drop((closed, shared, b, far, stray, event));
-    assert!(device.troubles().is_empty());
+        let block = |outcome: freehold::Result<()>| outcome;
+        let mut closed = Vec::new();
+        let mut close = |outcome: freehold::Closed<freehold::Block<u32>>| {
+            outcome.map_err(|(block, error)| {
+                closed.push(block);
+                error
+            })
+        };
+        let all = [
+            said("alloc", a.alloc::<u32>(N)),
+            said("upload", b.upload(&[1_u32; N])),
+            said("write", b.write(&mut y, &[1; N])),
+            said("download", b.download(&y)),
+            said("copy", b.copy(&x, &mut y)),
+            said("fill", b.fill_bytes(&mut y, 0)),
+            said("launch", b.launch(add, grid(), (&mut y, 1_u32, N as u32))),
+            said("launch with wrong arguments", b.launch(add, grid(), ())),
+            said("event", a.event()),
+            said("has_passed", event.has_passed()),
+            said("synchronize an event", event.synchronize()),
+            said("wait", b.wait(&event)),
+            said("synchronize a stream", b.synchronize()),
+            said("is_idle", b.is_idle()),
+            said("stream", device.stream()),
+            said("stream of a created context", context.stream()),
+            said("context", device.context()),
+            said("synchronize a context", context.synchronize()),
+            said("module", device.module(&image())),
+            said("kernel", module.kernel("add")),
+            said("variable", module.variable("counter")),
+            said("duplicate", module.duplicate()),
+            said("synchronize the device", device.synchronize()),
+            said("tidy", device.tidy()),
+            said("trim", device.trim()),
+            said("free_bytes", device.free_bytes()),
+            said("name", device.name()),
+            said("release", device.release(address)),
+            said("claim", device.claim(address)),
+            said("note_use", device.note_use(address, &a)),
+            said("adopt", device.adopt(1 << 20, 4096, Adoption::Foreign, "others")),
+            said("close", close(x.close())),
+            said("release_after", close(y.release_after(&event))),
+            said("release_now", close(elsewhere.release_now())),
+            said("close a stream", block(a.close().map_err(|(_, error)| error))),
+            said("close a context", block(context.close().map_err(|(_, error)| error))),
+        ];
+        for words in all {
+            assert_eq!(words, fault.to_string());
+        }
+        assert!(fault.to_string().ends_with("; kernel stray was at fault"), "{fault}");
+        assert_eq!(device.owner_of(closed[0].address() + 8).unwrap().base, closed[0].address());
+        assert_eq!(closed.len(), 3, "what was not closed comes back");
+        drop((closed, shared, b, far, stray, event));
+        assert!(device.troubles().is_empty());
+    });
 }

@@ -1,5 +1,6 @@
 //! The child of a fork: every call is refused, drops do nothing, and the parent hears of none of it.
 
+use crate::children::alone;
 use crate::own;
 use crate::shared;
 
@@ -34,65 +35,67 @@ fn forked(run: impl FnOnce() -> u8) -> i32 {
 
 #[test]
 fn a_forked_child_is_refused_and_its_parent_is_untouched() {
-    let own = Own::new();
-    let parent = std::process::id();
-    let refuses = |outcome: Result<()>| matches!(outcome, Err(Error::ForkedChild { process }) if process == parent);
-    let [stream, other] = own.streams();
-    let mut blocks: Vec<_> = (0..4).map(|value| stream.upload(&[value; N]).unwrap()).collect();
-    let shared = blocks.pop().unwrap().share();
-    let address = blocks.pop().unwrap().into_address();
-    other.launch(&own.kernels.add, grid(), (&mut blocks[1], 7_u32, N as u32)).unwrap();
-    let event = other.event().unwrap();
-    let (memory, words) = (shared::memory(CHUNK), shared::words(8));
-    let imported = own.device.import(memory.as_fd(), CHUNK, Permission::ReadWrite).unwrap();
-    let mut part = imported.part::<u32>(&stream, 0, N).unwrap();
-    stream.write(&mut part, &[5; N]).unwrap();
-    let clock = own.device.clock(words.as_fd(), 1).unwrap();
-    clock.write(0, 1);
+    alone("a_forked_child_is_refused_and_its_parent_is_untouched", || {
+        let own = Own::new();
+        let parent = std::process::id();
+        let refuses = |outcome: Result<()>| matches!(outcome, Err(Error::ForkedChild { process }) if process == parent);
+        let [stream, other] = own.streams();
+        let mut blocks: Vec<_> = (0..4).map(|value| stream.upload(&[value; N]).unwrap()).collect();
+        let shared = blocks.pop().unwrap().share();
+        let address = blocks.pop().unwrap().into_address();
+        other.launch(&own.kernels.add, grid(), (&mut blocks[1], 7_u32, N as u32)).unwrap();
+        let event = other.event().unwrap();
+        let (memory, words) = (shared::memory(CHUNK), shared::words(8));
+        let imported = own.device.import(memory.as_fd(), CHUNK, Permission::ReadWrite).unwrap();
+        let mut part = imported.part::<u32>(&stream, 0, N).unwrap();
+        stream.write(&mut part, &[5; N]).unwrap();
+        let clock = own.device.clock(words.as_fd(), 1).unwrap();
+        clock.write(0, 1);
 
-    // What the child takes out of these stays in the parent's, which are other memory.
-    let (mut held, mut gone) = (Some(blocks.pop().unwrap()), Some((other, shared, blocks.pop().unwrap())));
-    let mut foreign = Some((imported, part, clock));
-    let refused = forked(|| {
-        let wrong_release = || own.device.release(address);
-        let taken = held.take().unwrap();
-        let (taken, closed) = taken.close().unwrap_err();
-        let (imported, part, clock) = foreign.take().unwrap();
-        let outcomes = [
-            refuses(own.device.import(memory.as_fd(), CHUNK, Permission::Read).map(drop)),
-            refuses(own.device.clock(words.as_fd(), 1).map(drop)),
-            refuses(imported.part::<u32>(&stream, 0, N).map(drop)),
-            refuses(part.gather(&stream)),
-            refuses(stream.write_word(&clock, 0, 2)),
-            !part.pending(),
-            refuses(own.device.uuid().map(drop)),
-            refuses(Err(closed)),
-            refuses(stream.alloc::<u32>(N).map(drop)),
-            refuses(stream.upload(&[1_u32; N]).map(drop)),
-            refuses(stream.download(&taken).map(drop)),
-            refuses(stream.launch(&own.kernels.count, freehold::Grid::line(1, 1), ())),
-            refuses(stream.synchronize()),
-            refuses(event.has_passed().map(drop)),
-            refuses(own.device.stream().map(drop)),
-            refuses(own.device.context().map(drop)),
-            refuses(own.device.tidy()),
-            refuses(taken.release_now().map_err(|(_, error)| error)),
-            matches!(wrong_release(), Err(Error::WrongRelease(WrongRelease::ForkedChild { process, .. })) if process == parent),
-        ];
-        drop((gone.take(), imported, part, clock));
-        outcomes.iter().filter(|&&refused| refused).count() as u8
+        // What the child takes out of these stays in the parent's, which are other memory.
+        let (mut held, mut gone) = (Some(blocks.pop().unwrap()), Some((other, shared, blocks.pop().unwrap())));
+        let mut foreign = Some((imported, part, clock));
+        let refused = forked(|| {
+            let wrong_release = || own.device.release(address);
+            let taken = held.take().unwrap();
+            let (taken, closed) = taken.close().unwrap_err();
+            let (imported, part, clock) = foreign.take().unwrap();
+            let outcomes = [
+                refuses(own.device.import(memory.as_fd(), CHUNK, Permission::Read).map(drop)),
+                refuses(own.device.clock(words.as_fd(), 1).map(drop)),
+                refuses(imported.part::<u32>(&stream, 0, N).map(drop)),
+                refuses(part.gather(&stream)),
+                refuses(stream.write_word(&clock, 0, 2)),
+                !part.pending(),
+                refuses(own.device.uuid().map(drop)),
+                refuses(Err(closed)),
+                refuses(stream.alloc::<u32>(N).map(drop)),
+                refuses(stream.upload(&[1_u32; N]).map(drop)),
+                refuses(stream.download(&taken).map(drop)),
+                refuses(stream.launch(&own.kernels.count, freehold::Grid::line(1, 1), ())),
+                refuses(stream.synchronize()),
+                refuses(event.has_passed().map(drop)),
+                refuses(own.device.stream().map(drop)),
+                refuses(own.device.context().map(drop)),
+                refuses(own.device.tidy()),
+                refuses(taken.release_now().map_err(|(_, error)| error)),
+                matches!(wrong_release(), Err(Error::WrongRelease(WrongRelease::ForkedChild { process, .. })) if process == parent),
+            ];
+            drop((gone.take(), imported, part, clock));
+            outcomes.iter().filter(|&&refused| refused).count() as u8
+        });
+        assert_eq!(refused, 19);
+
+        let (imported, part, clock) = foreign.unwrap();
+        assert_eq!((stream.download(&part).unwrap(), clock.read(0)), (vec![5; N], 1));
+        drop((imported, part, clock));
+        let (other, shared, first) = gone.unwrap();
+        assert_eq!(other.download(&held.unwrap()).unwrap(), [8; N]);
+        assert_eq!(other.download(&first).unwrap(), [0; N]);
+        assert_eq!(stream.download(&shared).unwrap(), [3; N]);
+        assert_eq!(own.device.blocks().len(), 3, "the parent has them all, and the one that is known by its address");
+        own.device.release(address).unwrap();
+        assert_eq!(stream.alloc::<u32>(N).unwrap().address(), address);
+        assert!(own.device.troubles().is_empty());
     });
-    assert_eq!(refused, 19);
-
-    let (imported, part, clock) = foreign.unwrap();
-    assert_eq!((stream.download(&part).unwrap(), clock.read(0)), (vec![5; N], 1));
-    drop((imported, part, clock));
-    let (other, shared, first) = gone.unwrap();
-    assert_eq!(other.download(&held.unwrap()).unwrap(), [8; N]);
-    assert_eq!(other.download(&first).unwrap(), [0; N]);
-    assert_eq!(stream.download(&shared).unwrap(), [3; N]);
-    assert_eq!(own.device.blocks().len(), 3, "the parent has them all, and the one that is known by its address");
-    own.device.release(address).unwrap();
-    assert_eq!(stream.alloc::<u32>(N).unwrap().address(), address);
-    assert!(own.device.troubles().is_empty());
 }

@@ -8,7 +8,6 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use freehold::ledger::{Kind, State, WrongRelease};
 use freehold::{Error, Imported, Part, Permission, Result, Stream};
-use freehold_driver::cuda::faults::Faults;
 use freehold_driver::cuda::{
     Api, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, address, allocation,
     context, copy, device, fill, mapping,
@@ -125,8 +124,7 @@ fn a_part_is_used_like_a_block() {
 fn memory_that_is_imported_for_reading_is_not_written_and_the_driver_does_not_hear_of_it() {
     shared::move_in();
     let opened = opened();
-    let faults = Faults::count(&opened.api);
-    let own = Own::over(*faults.api(), &opened);
+    let (faults, own) = Own::counted(&opened);
     let [stream, other] = own.streams();
     let descriptor = shared::memory(CHUNK);
     let mut source = other.upload(&[1_u32; N]).unwrap();

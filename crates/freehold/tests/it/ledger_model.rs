@@ -1,20 +1,19 @@
 //! The ledger against a naive model of it: random operations, the same answers.
 //!
-//! The model is a list that is scanned. `FREEHOLD_SEED` replays a run; the steps are a million unless
-//! `FREEHOLD_LEDGER_STEPS` says otherwise.
+//! The model is a list that is scanned. `FREEHOLD_SEED` replays a run.
 
 use crate::model;
 
 use std::collections::BTreeMap;
-use std::env;
 use std::panic::Location;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use freehold::ledger::{
     BlockId, ContextId, Entry, Gone, Kind, Ledger, Mark, NotEntered, Release, State, StreamId, WrongRelease,
 };
-use model::{Model, Numbers};
+use freehold_testing::{Random, at_effort, covered, seed};
+use model::Model;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -26,7 +25,7 @@ const NEIGHBOURHOODS: [u64; 4] = [0x7f00_0000_0000, (1 << 47) - 4 * MIB, u64::MA
 struct Run {
     ledger: Ledger,
     model: Model,
-    numbers: Numbers,
+    numbers: Random,
     /// How often each kind of answer was met.
     met: BTreeMap<&'static str, u64>,
     lines: [&'static Location<'static>; 2],
@@ -34,16 +33,11 @@ struct Run {
 
 #[test]
 fn random_operations_are_answered_as_by_a_list() {
-    let seed = match env::var("FREEHOLD_SEED") {
-        Ok(seed) => seed.parse().expect("FREEHOLD_SEED is a number"),
-        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_nanos() as u64,
-    };
-    let steps: u64 = env::var("FREEHOLD_LEDGER_STEPS").map_or(1_000_000, |steps| steps.parse().expect("a number"));
-    println!("FREEHOLD_SEED={seed}");
+    let steps = at_effort(20_000, 200_000, 2_000_000);
     let mut run = Run {
         ledger: Ledger::new(),
         model: Model::default(),
-        numbers: Numbers(seed),
+        numbers: Random(seed()),
         met: BTreeMap::new(),
         lines: [Location::caller(), here()],
     };
@@ -55,6 +49,7 @@ fn random_operations_are_answered_as_by_a_list() {
         }
     }
     println!("{:?}", run.met);
+    covered(steps, "operations of the ledger");
     let wanted = [
         "adopted",
         "already released",

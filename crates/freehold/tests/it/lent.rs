@@ -8,7 +8,6 @@ use std::sync::mpsc;
 use std::thread;
 
 use freehold::{Error, Lent, Permission};
-use freehold_driver::cuda::faults::Faults;
 use freehold_driver::cuda::{
     Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUresult, CUstream, Function, context, copy, stream,
 };
@@ -289,8 +288,7 @@ fn a_transfer_that_reads_leaves_all_as_it_was_however_it_ends() {
 fn to_lend_what_nothing_pending_uses_calls_no_driver() {
     let opened = opened();
     shared::move_in();
-    let counting = Faults::count(&opened.api);
-    let own = Own::over(*counting.api(), &opened);
+    let (counting, own) = Own::counted(&opened);
     let [stream, busy] = own.streams();
     let mut x = stream.zeros::<u32>(N).unwrap();
     stream.synchronize().unwrap();
@@ -424,8 +422,7 @@ fn rows_that_lie_side_by_side_write_all_of_a_block() {
 fn a_download_that_waits_for_a_transfer_is_not_yet_with_the_driver() {
     shared::move_in();
     let opened = opened();
-    let faults = Faults::count(&opened.api);
-    let own = Own::over(*faults.api(), &opened);
+    let (faults, own) = Own::counted(&opened);
     let [a, b] = own.streams();
     let mut x = a.zeros::<u32>(N).unwrap();
     let lent = a.lend_mut(&mut x).unwrap();

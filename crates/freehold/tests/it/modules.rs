@@ -3,7 +3,6 @@
 use crate::own;
 
 use freehold::{Error, Grid, Module};
-use freehold_driver::cuda::faults::Faults;
 use freehold_driver::cuda::{CUdeviceptr, Function, copy};
 use own::{Kernels, N, Own, grid, opened};
 
@@ -21,8 +20,7 @@ fn counter(own: &Own, module: &Module) -> u32 {
 #[test]
 fn a_closed_module_is_unloaded_when_its_last_launch_has_passed() {
     let opened = opened();
-    let faults = Faults::count(&opened.api);
-    let own = Own::over(*faults.api(), &opened);
+    let (faults, own) = Own::counted(&opened);
     let [a] = own.streams();
     let Kernels { module, add, wait, count } = Kernels::load(own.device.primary());
     let mut x = a.upload(&[1_u32; N]).unwrap();
@@ -43,8 +41,7 @@ fn a_closed_module_is_unloaded_when_its_last_launch_has_passed() {
 #[test]
 fn a_kernel_keeps_its_module_loaded() {
     let opened = opened();
-    let faults = Faults::count(&opened.api);
-    let own = Own::over(*faults.api(), &opened);
+    let (faults, own) = Own::counted(&opened);
     let [a] = own.streams();
     let Kernels { module, add, .. } = Kernels::load(own.device.primary());
     module.close();
@@ -80,8 +77,7 @@ fn a_duplicate_has_variables_of_its_own() {
 #[test]
 fn a_launch_with_other_arguments_than_the_kernels_is_refused() {
     let opened = opened();
-    let faults = Faults::count(&opened.api);
-    let own = Own::over(*faults.api(), &opened);
+    let (faults, own) = Own::counted(&opened);
     let [a] = own.streams();
     let (add, mut x) = (&own.kernels.add, a.upload(&[1_u32; N]).unwrap());
     let calls = faults.calls();

@@ -1,6 +1,7 @@
 //! Nothing on the host waits for the device unless the caller asked: every call that promises so is made while kernels run
 //! that end only when they are told to.
 
+use crate::children::alone;
 use crate::own;
 use crate::shared;
 
@@ -240,34 +241,36 @@ impl Scene {
 
 #[test]
 fn no_call_waits_for_kernels_unless_it_promises_to() {
-    let own = Own::new();
-    let [busy, idle, dropped, closed] = own.streams();
-    warm(&own.kernels, &busy);
-    let [second, others @ ..] = [(); 4].map(|()| Busy::new(&own));
-    let modules = [(); 2].map(|()| Kernels::load(own.device.primary()));
-    let mut kept = busy.upload(&[1_u32; N]).unwrap();
-    own.device.synchronize().unwrap();
-    let gate = own.gate();
-    for stream in [&busy, &dropped, &closed] {
-        own.hold(stream, &gate);
-    }
-    for other in others.iter().chain([&second]) {
-        other.kernels.hold(&other.stream, &gate);
-    }
-    let scene = Scene { own, gate, busy, idle, second };
-    let [first, duplicate] = modules;
-    scene.call("launch", || scene.add(&scene.busy, &mut kept));
-    let mut used = scene.memory_in("a busy stream", &scene.busy);
-    used.extend(scene.memory_in("an idle stream", &scene.idle));
-    used.extend(scene.memory_in("another idle stream", &scene.own.device.stream().unwrap()));
-    scene.blocks_in_use(used);
-    scene.streams(dropped, closed);
-    scene.modules(first, duplicate);
-    scene.contexts(others);
-    scene.others();
-    scene.device();
-    scene.gate.open();
-    assert_eq!(scene.busy.download(&kept).unwrap(), [2; N]);
-    scene.second.context.synchronize().unwrap();
-    scene.own.device.synchronize().unwrap();
+    alone("no_call_waits_for_kernels_unless_it_promises_to", || {
+        let own = Own::new();
+        let [busy, idle, dropped, closed] = own.streams();
+        warm(&own.kernels, &busy);
+        let [second, others @ ..] = [(); 4].map(|()| Busy::new(&own));
+        let modules = [(); 2].map(|()| Kernels::load(own.device.primary()));
+        let mut kept = busy.upload(&[1_u32; N]).unwrap();
+        own.device.synchronize().unwrap();
+        let gate = own.gate();
+        for stream in [&busy, &dropped, &closed] {
+            own.hold(stream, &gate);
+        }
+        for other in others.iter().chain([&second]) {
+            other.kernels.hold(&other.stream, &gate);
+        }
+        let scene = Scene { own, gate, busy, idle, second };
+        let [first, duplicate] = modules;
+        scene.call("launch", || scene.add(&scene.busy, &mut kept));
+        let mut used = scene.memory_in("a busy stream", &scene.busy);
+        used.extend(scene.memory_in("an idle stream", &scene.idle));
+        used.extend(scene.memory_in("another idle stream", &scene.own.device.stream().unwrap()));
+        scene.blocks_in_use(used);
+        scene.streams(dropped, closed);
+        scene.modules(first, duplicate);
+        scene.contexts(others);
+        scene.others();
+        scene.device();
+        scene.gate.open();
+        assert_eq!(scene.busy.download(&kept).unwrap(), [2; N]);
+        scene.second.context.synchronize().unwrap();
+        scene.own.device.synchronize().unwrap();
+    });
 }

@@ -3,7 +3,6 @@
 use crate::own;
 
 use freehold::{Block, Error, Stream};
-use freehold_driver::cuda::faults::Faults;
 use freehold_driver::cuda::{CUdeviceptr, Function, context, event, stream, wait_value_flags};
 use own::{N, Own, grid, opened};
 
@@ -15,8 +14,7 @@ fn add(own: &Own, stream: &Stream, to: &mut Block<u32>, more: u32) {
 #[test]
 fn a_block_is_handed_out_again_in_its_home_stream_at_once_without_a_call() {
     let opened = opened();
-    let faults = Faults::count(&opened.api);
-    let own = Own::over(*faults.api(), &opened);
+    let (faults, own) = Own::counted(&opened);
     let [a] = own.streams();
     let mut x = a.upload(&[1_u32; N]).unwrap();
     let gate = own.gate();
@@ -76,8 +74,7 @@ fn a_stream_never_hears_of_the_last_mark_of_the_one_before() {
 #[test]
 fn a_stream_that_works_has_one_mark_on_its_way() {
     let opened = opened();
-    let faults = Faults::count(&opened.api);
-    let own = Own::over(*faults.api(), &opened);
+    let (faults, own) = Own::counted(&opened);
     let [a, b] = own.streams();
     let blocks: Vec<Block<u32>> = (0..10).map(|_| a.upload(&[1; N]).unwrap()).collect();
     let mut copy = b.alloc::<u32>(N).unwrap();

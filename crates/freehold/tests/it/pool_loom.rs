@@ -58,6 +58,7 @@ mod record;
 #[path = "../../src/pool/turn.rs"]
 mod turn;
 
+use freehold_testing::at_effort;
 use loom::sync::Arc;
 use loom::thread;
 use record::{Record, Site, Stage};
@@ -66,11 +67,15 @@ use turn::{Closed, Turn};
 
 const BASE: u64 = 4096;
 
-/// Tries all orders in which a thread loses its turn twice at the most where it could go on.
-fn check(model: impl Fn() + Sync + Send + 'static) {
+/// Tries all orders in which a thread loses its turn so often at the most where it could go on.
+fn check_within(turns: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
+    builder.preemption_bound = Some(turns);
     builder.check(model);
+}
+
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    check_within(at_effort(2, 2, 3), model);
 }
 
 /// Puts `count` things into what is the thread's own, unless it is closed; how many it put.
@@ -181,7 +186,8 @@ fn a_use_elsewhere_is_noted_before_the_release_or_refused_after_it() {
 
 #[test]
 fn who_looks_never_sees_a_mixture_of_two_owners() {
-    check(|| {
+    // Two threads that take many steps have very many orders.
+    check_within(at_effort(0, 1, 2), || {
         let record = owned(10);
         let other = record.clone();
         let owner = thread::spawn(move || {

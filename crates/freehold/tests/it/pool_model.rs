@@ -8,13 +8,14 @@
 //!
 //! Each seed has a process of its own. `FREEHOLD_SEED` names the only one to run.
 
+use crate::children::all_wrong;
 use crate::guest;
 
 use freehold::Error;
 use freehold_driver::cuda::{CUdeviceptr, CUevent, CUstream, context, copy, event, event_flags, fill, memory, stream};
-use guest::{Host, MIB, Numbers, child, wrong_under_seeds};
+use freehold_testing::{Random, child, given_seed, seeds};
+use guest::{Host, MIB};
 
-const SEEDS: u64 = 200;
 const STEPS: u64 = 250;
 const STREAMS: usize = 4;
 
@@ -40,7 +41,7 @@ impl Block {
 
 struct Run {
     host: Host,
-    numbers: Numbers,
+    numbers: Random,
     streams: Vec<CUstream>,
     event: CUevent,
     live: Vec<Block>,
@@ -56,7 +57,7 @@ impl Run {
         let host = Host::new();
         let archive = memory::alloc(&host.api, ARCHIVE_BYTES as usize).unwrap();
         Self {
-            numbers: Numbers(seed),
+            numbers: Random(seed),
             streams: (0..STREAMS).map(|_| host.stream()).collect(),
             event: event::create(&host.api, event_flags::DISABLE_TIMING).unwrap(),
             live: Vec::new(),
@@ -241,15 +242,10 @@ fn context_work(host: &Host, stream: CUstream) {
 
 #[test]
 fn blocks_hold_what_their_owners_put_there_and_nothing_is_lost() {
-    if let Some(seed) = child() {
-        if let Err(wrong) = Run::new(seed.parse().unwrap()).run() {
-            // The harness leaves its own line open before a test.
-            println!("\n|{wrong}");
-        }
-        return;
+    const NAME: &str = "blocks_hold_what_their_owners_put_there_and_nothing_is_lost";
+    if child::is_child(NAME) {
+        let outcome = Run::new(given_seed().expect("a child has a seed")).run();
+        return outcome.unwrap_or_else(|wrong| child::say(&wrong));
     }
-    assert_eq!(
-        wrong_under_seeds("blocks_hold_what_their_owners_put_there_and_nothing_is_lost", SEEDS, "96MiB"),
-        [""; 0]
-    );
+    assert_eq!(all_wrong(NAME, seeds(3, 30, 400), &[("FREEHOLD_SOFT_MEMORY", "96MiB")]), [""; 0]);
 }

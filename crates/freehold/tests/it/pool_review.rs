@@ -1,14 +1,17 @@
 //! Memory that other streams still use when the pool hands it on, and memory that is there and was not found.
 
+use crate::children;
 use crate::guest;
 use crate::own;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use children::{alone, alone_with};
 use freehold::{Block, DeviceVec, Stream};
 use freehold_driver::cuda::{CUdeviceptr, CUstream, stream, wait_value_flags};
-use guest::{Host, MIB, child, wrong_in_child};
+use freehold_testing::{STUCK, at_effort};
+use guest::{Host, MIB};
 use own::{Gate, Own};
 
 /// Elements of 4 MiB.
@@ -120,7 +123,7 @@ fn a_vector_has_memory_of_a_chunk_that_is_longer_than_its_room() {
 #[test]
 fn a_context_is_closed_while_threads_allocate_and_release_in_it() {
     let own = Own::new();
-    for _ in 0..300 {
+    for _ in 0..at_effort(10, 100, 1000) {
         let context = own.device.context().unwrap();
         let streams: Vec<_> = (0..3).map(|_| context.stream().unwrap()).collect();
         thread::scope(|scope| {
@@ -169,55 +172,53 @@ fn a_wrong_use_of_a_block_leaves_its_other_uses_known() {
 
 #[test]
 fn what_a_block_gives_up_in_a_checked_stream_is_lent_behind_its_work() {
-    if child().is_none() {
-        let name = "what_a_block_gives_up_in_a_checked_stream_is_lent_behind_its_work";
-        assert_eq!(wrong_in_child(name, "checked", &[("FREEHOLD_STREAMS", "checked")]), None);
-        return;
-    }
-    let own = Own::new();
-    let host = Host::new();
-    let (gate, [a, b]) = (own.gate(), [host.stream(), host.stream()]);
-    let block = host.guest.alloc(8 * MIB, a).unwrap();
-    hold(&host, &gate, a);
-    assert_eq!(host.guest.realloc(block, 4 * MIB, a).unwrap(), block);
-    let other = host.guest.alloc(2 * MIB, b).unwrap();
-    assert!(!(block..block + 8 * MIB).contains(&other), "the work in the first stream is still to come");
-    gate.open();
+    let name = "what_a_block_gives_up_in_a_checked_stream_is_lent_behind_its_work";
+    alone_with(name, &[("FREEHOLD_STREAMS", "checked")], || {
+        let own = Own::new();
+        let host = Host::new();
+        let (gate, [a, b]) = (own.gate(), [host.stream(), host.stream()]);
+        let block = host.guest.alloc(8 * MIB, a).unwrap();
+        hold(&host, &gate, a);
+        assert_eq!(host.guest.realloc(block, 4 * MIB, a).unwrap(), block);
+        let other = host.guest.alloc(2 * MIB, b).unwrap();
+        assert!(!(block..block + 8 * MIB).contains(&other), "the work in the first stream is still to come");
+        gate.open();
+    });
 }
 
 #[test]
 fn every_stream_in_turn_has_all_memory() {
-    if child().is_none() {
-        let small = [("FREEHOLD_SOFT_MEMORY", "1GiB")];
-        assert_eq!(wrong_in_child("every_stream_in_turn_has_all_memory", "small", &small), None);
-        return;
-    }
-    let host = Host::new();
-    for turn in 0..160 {
-        let stream = host.stream();
-        let block = host.guest.alloc(900 * MIB, stream).unwrap_or_else(|error| panic!("stream {turn}: {error}"));
-        host.guest.free(block, stream).unwrap();
-    }
+    let name = "every_stream_in_turn_has_all_memory";
+    alone_with(name, &[("FREEHOLD_SOFT_MEMORY", "1GiB")], || {
+        let host = Host::new();
+        for turn in 0..160 {
+            let stream = host.stream();
+            let block = host.guest.alloc(900 * MIB, stream).unwrap_or_else(|error| panic!("stream {turn}: {error}"));
+            host.guest.free(block, stream).unwrap();
+        }
+    });
 }
 
 #[test]
 fn a_forked_child_ends_whatever_other_threads_of_its_parent_did() {
-    let host = Host::new();
-    let stream = host.stream();
-    let is_done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut sizes = (1..=20).cycle();
-            while !is_done.load(Ordering::Relaxed) {
-                let block = host.guest.alloc(sizes.next().unwrap() * MIB, stream).unwrap();
-                host.guest.free(block, stream).unwrap();
-            }
+    alone("a_forked_child_ends_whatever_other_threads_of_its_parent_did", || {
+        let host = Host::new();
+        let stream = host.stream();
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut sizes = (1..=20).cycle();
+                while !is_done.load(Ordering::Relaxed) {
+                    let block = host.guest.alloc(sizes.next().unwrap() * MIB, stream).unwrap();
+                    host.guest.free(block, stream).unwrap();
+                }
+            });
+            let kept = host.guest.alloc(MIB, stream).unwrap();
+            host.guest.free(kept, stream).unwrap();
+            let stuck = (0..at_effort(10, 100, 1000)).map(|_| status_of_child()).find(|&status| status != 0);
+            is_done.store(true, Ordering::Relaxed);
+            assert_eq!(stuck, None);
         });
-        let kept = host.guest.alloc(MIB, stream).unwrap();
-        host.guest.free(kept, stream).unwrap();
-        let stuck = (0..100).map(|_| status_of_child()).find(|&status| status != 0);
-        is_done.store(true, Ordering::Relaxed);
-        assert_eq!(stuck, None);
     });
 }
 
@@ -228,7 +229,7 @@ fn status_of_child() -> i32 {
         -1 => panic!("the system has room for a process"),
         0 => {
             // SAFETY: has no conditions.
-            unsafe { libc::alarm(2) };
+            unsafe { libc::alarm(STUCK.as_secs() as u32) };
             // SAFETY: ends the child as a return from its first function would, once.
             unsafe { libc::exit(0) }
         }

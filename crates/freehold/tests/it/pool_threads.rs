@@ -1,19 +1,19 @@
-//! The pool under many threads: a million random requests and releases, some of them of blocks that another thread asked
+//! The pool under many threads: up to a million random requests and releases, some of them of blocks that another thread asked
 //! for, some by threads that end with blocks in their magazines. Nobody has a block twice, and in the end what is live is
 //! nothing, to the byte.
 //!
-//! `FREEHOLD_SEED` replays the choices of all threads, though not their order; `FREEHOLD_POOL_STEPS` says how many there are.
+//! `FREEHOLD_SEED` replays the choices of all threads, though not their order.
 
+use crate::children::alone;
 use crate::guest;
 
-use std::env;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use freehold_driver::cuda::{CUstream, context};
-use guest::{Host, Numbers};
+use freehold_testing::{Random, at_effort, covered, seed};
+use guest::Host;
 
 const THREADS: u64 = 16;
 /// Each thread ends so often, and another goes on with a stream of its own.
@@ -72,7 +72,7 @@ impl Square {
     }
 
     /// One life of a thread.
-    fn live(&self, mut numbers: Numbers, steps: u64) {
+    fn live(&self, mut numbers: Random, steps: u64) {
         self.host.enter();
         let own_stream = self.host.stream();
         let mut own: Vec<Block> = Vec::new();
@@ -114,7 +114,7 @@ impl Square {
         self.handed().append(&mut own);
     }
 
-    fn alloc(&self, numbers: &mut Numbers, stream: CUstream) -> Block {
+    fn alloc(&self, numbers: &mut Random, stream: CUstream) -> Block {
         let bytes = match numbers.below(40) {
             0..30 => 1 + numbers.below(8192),
             30..39 => 1 + numbers.below(200 << 10),
@@ -132,18 +132,18 @@ impl Square {
     }
 }
 
-fn pick(numbers: &mut Numbers, count: usize) -> Option<usize> {
+fn pick(numbers: &mut Random, count: usize) -> Option<usize> {
     (count > 0).then(|| numbers.below(count as u64) as usize)
 }
 
 #[test]
-fn a_million_operations_of_sixteen_threads_lose_nothing() {
-    let seed = match env::var("FREEHOLD_SEED") {
-        Ok(seed) => seed.parse().expect("FREEHOLD_SEED is a number"),
-        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64,
-    };
-    let steps: u64 = env::var("FREEHOLD_POOL_STEPS").map_or(1_000_000, |steps| steps.parse().expect("a number"));
-    println!("FREEHOLD_SEED={seed}");
+fn random_operations_of_sixteen_threads_lose_nothing() {
+    alone("random_operations_of_sixteen_threads_lose_nothing", run);
+}
+
+fn run() {
+    let (seed, steps) = (seed(), at_effort(20_000, 200_000, 1_000_000));
+    covered(steps, "operations of pools");
     let host = Host::new();
     let shared = (0..SHARED_STREAMS).map(|_| host.stream()).collect();
     let live = Owners([(); 64].map(|()| Mutex::default()));
@@ -152,7 +152,7 @@ fn a_million_operations_of_sixteen_threads_lose_nothing() {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
                 let square = square.clone();
-                let numbers = Numbers(seed ^ (life * THREADS + thread) << 40);
+                let numbers = Random(seed ^ (life * THREADS + thread) << 40);
                 thread::spawn(move || square.live(numbers, steps / THREADS / LIVES))
             })
             .collect();

@@ -3,6 +3,7 @@
 //!
 //! `FREEHOLD_SEED` names the only seed to run of the random operations.
 
+use crate::children::alone;
 use crate::own;
 
 use std::env;
@@ -17,7 +18,7 @@ use freehold_driver::cuda::{
     Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
     CUmemAllocationProp, CUresult, address, allocation, context, copy, mapping, primary,
 };
-use freehold_testing::command_for_test;
+use freehold_testing::{Random, command_for_test, covered, print_seed, seeds};
 use own::{Own, opened};
 
 const MIB: usize = 1 << 20;
@@ -26,7 +27,6 @@ const PAGE_BYTES: u64 = 2 << 20;
 /// Is set in the process that imports a block: the chunk's bytes, the block's offset and its bytes.
 const IMPORTER: &str = "FREEHOLD_SHARING_IMPORTER";
 
-const SEEDS: u64 = 20;
 const STEPS: u64 = 300;
 
 /// Adds one to each byte of a block of another process, whose descriptor is the standard input, and says the first byte.
@@ -66,26 +66,27 @@ fn found_abroad(name: &str, block: &Block<u8>) -> u8 {
 
 #[test]
 fn another_process_sees_the_bytes_of_a_block_that_is_exported_and_writes_them() {
-    if let Ok(numbers) = env::var(IMPORTER) {
-        let numbers: Vec<u64> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();
-        return import(numbers[0], numbers[1], numbers[2]);
-    }
-    own_machine();
-    let own = Own::new();
-    let [stream] = own.streams();
-    // Two in slabs of one chunk, one of several pages that is not whole, and one in what is left behind it.
-    let lengths = [1000, 3000, 5 * MIB, 300_000];
-    let mut blocks: Vec<_> = lengths.map(|bytes| stream.alloc_shareable::<u8>(bytes).unwrap()).into();
-    for (block, value) in blocks.iter_mut().zip(10..) {
-        stream.fill_bytes(block, value).unwrap();
-    }
-    stream.synchronize().unwrap();
-    let name = "another_process_sees_the_bytes_of_a_block_that_is_exported_and_writes_them";
-    assert_eq!(found_abroad(name, &blocks[1]), 11);
-    assert_eq!(found_abroad(name, &blocks[2]), 12);
-    for (block, value) in blocks.iter().zip([10, 12, 13, 13]) {
-        assert!(stream.download(block).unwrap().iter().all(|found| *found == value));
-    }
+    alone("another_process_sees_the_bytes_of_a_block_that_is_exported_and_writes_them", || {
+        if let Ok(numbers) = env::var(IMPORTER) {
+            let numbers: Vec<u64> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();
+            return import(numbers[0], numbers[1], numbers[2]);
+        }
+        let own = Own::new();
+        let [stream] = own.streams();
+        // Two in slabs of one chunk, one of several pages that is not whole, and one in what is left behind it.
+        let lengths = [1000, 3000, 5 * MIB, 300_000];
+        let mut blocks: Vec<_> = lengths.map(|bytes| stream.alloc_shareable::<u8>(bytes).unwrap()).into();
+        for (block, value) in blocks.iter_mut().zip(10..) {
+            stream.fill_bytes(block, value).unwrap();
+        }
+        stream.synchronize().unwrap();
+        let name = "another_process_sees_the_bytes_of_a_block_that_is_exported_and_writes_them";
+        assert_eq!(found_abroad(name, &blocks[1]), 11);
+        assert_eq!(found_abroad(name, &blocks[2]), 12);
+        for (block, value) in blocks.iter().zip([10, 12, 13, 13]) {
+            assert!(stream.download(block).unwrap().iter().all(|found| *found == value));
+        }
+    });
 }
 
 #[test]
@@ -230,15 +231,12 @@ struct Run<'a> {
     private: Vec<Block<u8>>,
     shareable: Vec<Block<u8>>,
     vector: DeviceVec<u8>,
-    state: u64,
+    random: Random,
 }
 
 impl Run<'_> {
     fn below(&mut self, end: u64) -> usize {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % end) as usize
+        self.random.below(end) as usize
     }
 
     fn bytes(&mut self) -> usize {
@@ -311,15 +309,16 @@ impl Run<'_> {
 #[test]
 fn no_chunk_that_is_exported_holds_a_private_block_whatever_comes_and_goes() {
     own_machine();
-    let only = env::var("FREEHOLD_SEED").ok().map(|seed| seed.parse().expect("FREEHOLD_SEED is a number"));
-    for seed in only.map_or(1..=SEEDS, |seed: u64| seed..=seed) {
-        println!("FREEHOLD_SEED={seed}");
+    let seeds = seeds(2, 20, 400);
+    covered(seeds.clone().count() as u64, "seeds of shared memory");
+    for seed in seeds {
+        print_seed(seed);
         let own = Own::new();
         own.device.set_budget(40 * MIB as u64);
         let streams = own.streams();
         let vector = DeviceVec::new(&streams[0]).unwrap();
         let (private, shareable) = (Vec::new(), Vec::new());
-        let mut run = Run { device: &own.device, streams, private, shareable, vector, state: seed };
+        let mut run = Run { device: &own.device, streams, private, shareable, vector, random: Random(seed) };
         for _ in 0..STEPS {
             run.step();
             run.check();

@@ -1,12 +1,12 @@
 //! A process that may have fewer addresses than a pool notes its blocks at: the device is not opened, and the error says why.
 
-use crate::guest;
+use crate::children;
 
 use std::fs;
 use std::io::ErrorKind;
 
+use children::alone;
 use freehold::{Device, Error};
-use guest::{child, wrong_in_child};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const GIB: u64 = 1 << 30;
@@ -23,21 +23,18 @@ fn let_have(bytes: Option<u64>) {
 
 #[test]
 fn a_device_without_addresses_for_its_records_is_not_opened_and_can_be_later() {
-    if child().is_none() {
-        let name = "a_device_without_addresses_for_its_records_is_not_opened_and_can_be_later";
-        assert_eq!(wrong_in_child(name, "addresses", &[]), None);
-        return;
-    }
-    let opened = freehold::open::open(None).unwrap();
-    // What the driver itself needs is there from now on.
-    drop(Device::new(opened.api, opened.device).unwrap());
-    // Too few for the records, then for the slabs, then for the table.
-    for more_bytes in [GIB / 64, GIB, 2 * GIB + GIB / 2, 4 * GIB] {
-        let_have(Some(had_bytes() + more_bytes));
-        let refused = Device::new(opened.api, opened.device).unwrap_err();
-        assert!(matches!(refused, Error::System { kind: ErrorKind::OutOfMemory }), "{more_bytes}: {refused}");
-        let_have(None);
-    }
-    let device = Device::new(opened.api, opened.device).unwrap();
-    assert_eq!(device.totals(), freehold::Totals::default());
+    alone("a_device_without_addresses_for_its_records_is_not_opened_and_can_be_later", || {
+        let opened = freehold::open::open(None).unwrap();
+        // What the driver itself needs is there from now on.
+        drop(Device::new(opened.api, opened.device).unwrap());
+        // Too few for the records, then for the slabs, then for the table.
+        for more_bytes in [GIB / 64, GIB, 2 * GIB + GIB / 2, 4 * GIB] {
+            let_have(Some(had_bytes() + more_bytes));
+            let refused = Device::new(opened.api, opened.device).unwrap_err();
+            assert!(matches!(refused, Error::System { kind: ErrorKind::OutOfMemory }), "{more_bytes}: {refused}");
+            let_have(None);
+        }
+        let device = Device::new(opened.api, opened.device).unwrap();
+        assert_eq!(device.totals(), freehold::Totals::default());
+    });
 }

@@ -1,26 +1,19 @@
 //! A device whose memory the host sees, and one whose memory it does not: `FREEHOLD_SOFT_COHERENT`, which the driver reads when it
 //! starts, so that each has a process of its own.
 
-use std::env;
+use crate::children::alone_with;
 
 use freehold::Device;
 use freehold_driver::cuda::{CUdevice, driver};
 use freehold_softcuda::API;
-use freehold_testing::command_for_test;
-
-/// Set in a child.
-const CHILD: &str = "FREEHOLD_HOST_VISIBLE_CHILD";
 
 /// Runs the body of the test `name` in a process of its own with this setting.
 #[track_caller]
 fn alone(name: &str, coherent: &str, body: impl FnOnce(&Device)) {
-    if env::var_os(CHILD).is_some() {
+    alone_with(name, &[("FREEHOLD_SOFT_COHERENT", coherent)], || {
         driver::init(&API, 0).unwrap();
-        return body(&Device::new(API, CUdevice(0)).unwrap());
-    }
-    let output = command_for_test(name).env(CHILD, "1").env("FREEHOLD_SOFT_COHERENT", coherent).output().unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
+        body(&Device::new(API, CUdevice(0)).unwrap());
+    });
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //!
 //! The device's size is chosen when the software driver starts, so each test runs in a process of its own.
 
+use crate::children::alone_with;
 use crate::guest;
 
 use std::sync::mpsc;
@@ -10,17 +11,14 @@ use std::thread;
 
 use freehold::Error;
 use freehold_driver::cuda::{CUdeviceptr, CUstream, context, copy, fill, memory, stream};
-use guest::{Host, MIB, child, wrong_in_child};
+use guest::{Host, MIB};
 
 const CHUNK: u64 = 2 * MIB;
 
 /// Runs the test in a child that has a small device.
 #[track_caller]
 fn on_a_small_device(name: &str, test: fn(&Host)) {
-    if child().is_some() {
-        return test(&Host::new());
-    }
-    assert_eq!(wrong_in_child(name, "small", &[("FREEHOLD_SOFT_MEMORY", "128MiB")]), None);
+    alone_with(name, &[("FREEHOLD_SOFT_MEMORY", "128MiB")], || test(&Host::new()));
 }
 
 /// How much can be had: the device's memory but for what is the driver's own.

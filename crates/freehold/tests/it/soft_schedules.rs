@@ -4,98 +4,53 @@
 //! A schedule is chosen when the driver starts, so each seed has a process of its own. `FREEHOLD_SEED` names the only one
 //! to run.
 
+use crate::children::{all_wrong, wrong_under};
 use crate::program;
 
-use std::env;
-use std::ops::RangeInclusive;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
 use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUresult, CUstream, driver};
 use freehold_softcuda::API;
-use freehold_testing::command_for_test;
+use freehold_testing::{child, given_seed, seeds};
 use program::growth;
-
-const SEEDS: RangeInclusive<u64> = 1..=200;
-
-/// Processes at once.
-const AT_ONCE: usize = 4;
-
-/// Names, in a child, the seed that it was started for.
-const CHILD: &str = "FREEHOLD_SCHEDULES_CHILD";
-
-fn seeds() -> RangeInclusive<u64> {
-    match env::var("FREEHOLD_SEED") {
-        Ok(seed) => {
-            let seed = seed.parse().expect("FREEHOLD_SEED is a number");
-            seed..=seed
-        }
-        Err(_) => SEEDS,
-    }
-}
 
 /// What runs the program of a seed.
 type Run = fn(u64, Api, CUdevice) -> Result<(), program::Wrong>;
 
-/// In a child, runs its program over a driver and says what was wrong. Whether this is one.
-fn is_child(api: Api, run: Run) -> bool {
-    let Ok(seed) = env::var(CHILD) else { return false };
+/// In the child of the test `name`, runs its program over a driver and says what was wrong. Whether this is one.
+fn is_child(name: &str, api: Api, run: Run) -> bool {
+    if !child::is_child(name) {
+        return false;
+    }
     driver::init(&api, 0).unwrap();
-    if let Err(wrong) = run(seed.parse().unwrap(), api, CUdevice(0)) {
-        // The harness leaves its own line open before a test.
-        println!("\n|{wrong}");
+    if let Err(wrong) = run(given_seed().expect("a child has a seed"), api, CUdevice(0)) {
+        child::say(&wrong.to_string());
     }
     true
 }
 
-/// What was wrong with the program of a seed in the test `name`.
-fn wrong_under(name: &str, seed: u64) -> Option<String> {
-    let mut command = command_for_test(name);
-    command.env(CHILD, seed.to_string()).env("FREEHOLD_SOFT_SCHEDULE", format!("seed:{seed}"));
-    let output = command.output().unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout);
-    if let Some(wrong) = printed.lines().find_map(|line| line.strip_prefix('|')) {
-        return Some(wrong.to_owned());
-    }
-    let is_done = output.status.success() && printed.contains("1 passed");
-    (!is_done).then(|| format!("{}\n{printed}{}", output.status, String::from_utf8_lossy(&output.stderr)))
-}
-
-/// Runs the programs of all seeds in the test `name`, and returns those that were wrong.
-fn all_wrong(name: &str) -> Vec<String> {
-    let (next, end) = (AtomicU64::new(*seeds().start()), *seeds().end());
-    let found = Mutex::new(Vec::new());
-    let run = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed > end {
-                return;
-            }
-            if let Some(wrong) = wrong_under(name, seed) {
-                found.lock().unwrap().push(format!("FREEHOLD_SEED={seed}: {wrong}"));
-            }
-        }
-    };
-    thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(run))));
-    found.into_inner().unwrap()
-}
-
-/// The first seed whose program is wrong in the test `name`.
+/// Runs the programs of many seeds in the test `name`: none is wrong.
 #[track_caller]
-fn assert_caught(name: &str) {
-    let mut seeds = seeds();
-    let caught = seeds.find_map(|seed| Some((seed, wrong_under(name, seed)?)));
+fn assert_right(name: &str) {
+    assert_eq!(all_wrong(name, seeds(2, 20, 400), &[]), [""; 0]);
+}
+
+/// Runs the programs of seeds in the test `name` until one is wrong: that takes as many as it takes, whatever the effort. The
+/// first one is known to be.
+#[track_caller]
+fn assert_caught(name: &str, first: u64) {
+    let caught = (first..first + 400).find_map(|seed| Some((seed, wrong_under(name, seed, &[])?)));
     let (seed, wrong) = caught.expect("some seed shows that the library is wrong");
-    println!("caught by FREEHOLD_SEED={seed}: {wrong}");
+    println!("caught by seed {seed}: {wrong}");
     let is_seen = ["after step", "the device has failed"].iter().any(|&begin| wrong.starts_with(begin));
     assert!(is_seen, "{wrong}");
 }
 
 #[test]
 fn blocks_hold_what_was_put_there_under_every_schedule() {
-    if !is_child(API, program::run) {
-        assert_eq!(all_wrong("blocks_hold_what_was_put_there_under_every_schedule"), [""; 0]);
+    const NAME: &str = "blocks_hold_what_was_put_there_under_every_schedule";
+    if !is_child(NAME, API, program::run) {
+        assert_right(NAME);
     }
 }
 
@@ -111,8 +66,9 @@ unsafe extern "C" fn no_words(value: *mut i32, attribute: CUdevice_attribute, de
 
 #[test]
 fn they_do_with_events_where_the_device_writes_no_words() {
-    if !is_child(Api { cuDeviceGetAttribute: no_words, ..API }, program::run) {
-        assert_eq!(all_wrong("they_do_with_events_where_the_device_writes_no_words"), [""; 0]);
+    const NAME: &str = "they_do_with_events_where_the_device_writes_no_words";
+    if !is_child(NAME, Api { cuDeviceGetAttribute: no_words, ..API }, program::run) {
+        assert_right(NAME);
     }
 }
 
@@ -122,8 +78,9 @@ unsafe extern "C" fn waits_for_nothing(_: CUstream, _: CUevent, _: u32) -> CUres
 
 #[test]
 fn streams_that_do_not_wait_for_each_other_are_caught() {
-    if !is_child(Api { cuStreamWaitEvent: waits_for_nothing, ..API }, program::run) {
-        assert_caught("streams_that_do_not_wait_for_each_other_are_caught");
+    const NAME: &str = "streams_that_do_not_wait_for_each_other_are_caught";
+    if !is_child(NAME, Api { cuStreamWaitEvent: waits_for_nothing, ..API }, program::run) {
+        assert_caught(NAME, 1);
     }
 }
 
@@ -133,8 +90,9 @@ unsafe extern "C" fn awaits_nothing(_: CUstream, _: CUdeviceptr, _: u64, _: u32)
 
 #[test]
 fn streams_that_do_not_await_the_end_of_transfers_are_caught() {
-    if !is_child(Api { cuStreamWaitValue64_v2: awaits_nothing, ..API }, program::run) {
-        assert_caught("streams_that_do_not_await_the_end_of_transfers_are_caught");
+    const NAME: &str = "streams_that_do_not_await_the_end_of_transfers_are_caught";
+    if !is_child(NAME, Api { cuStreamWaitValue64_v2: awaits_nothing, ..API }, program::run) {
+        assert_caught(NAME, 1);
     }
 }
 
@@ -149,28 +107,32 @@ unsafe extern "C" fn writes_at_once(_: CUstream, address: CUdeviceptr, value: u6
 
 #[test]
 fn marks_that_lie_are_caught() {
-    if !is_child(Api { cuStreamWriteValue64_v2: writes_at_once, ..API }, program::run) {
-        assert_caught("marks_that_lie_are_caught");
+    const NAME: &str = "marks_that_lie_are_caught";
+    if !is_child(NAME, Api { cuStreamWriteValue64_v2: writes_at_once, ..API }, program::run) {
+        assert_caught(NAME, 1);
     }
 }
 
 #[test]
 fn vectors_and_pieces_hold_what_was_put_there_under_every_schedule() {
-    if !is_child(API, growth::run) {
-        assert_eq!(all_wrong("vectors_and_pieces_hold_what_was_put_there_under_every_schedule"), [""; 0]);
+    const NAME: &str = "vectors_and_pieces_hold_what_was_put_there_under_every_schedule";
+    if !is_child(NAME, API, growth::run) {
+        assert_right(NAME);
     }
 }
 
 #[test]
 fn vectors_and_pieces_that_are_not_waited_for_are_caught() {
-    if !is_child(Api { cuStreamWaitEvent: waits_for_nothing, ..API }, growth::run) {
-        assert_caught("vectors_and_pieces_that_are_not_waited_for_are_caught");
+    const NAME: &str = "vectors_and_pieces_that_are_not_waited_for_are_caught";
+    if !is_child(NAME, Api { cuStreamWaitEvent: waits_for_nothing, ..API }, growth::run) {
+        assert_caught(NAME, 1);
     }
 }
 
 #[test]
 fn vectors_and_pieces_whose_marks_lie_are_caught() {
-    if !is_child(Api { cuStreamWriteValue64_v2: writes_at_once, ..API }, growth::run) {
-        assert_caught("vectors_and_pieces_whose_marks_lie_are_caught");
+    const NAME: &str = "vectors_and_pieces_whose_marks_lie_are_caught";
+    if !is_child(NAME, Api { cuStreamWriteValue64_v2: writes_at_once, ..API }, growth::run) {
+        assert_caught(NAME, 11);
     }
 }

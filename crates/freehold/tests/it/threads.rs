@@ -8,10 +8,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use freehold::{Block, Context, Stream};
+use freehold_testing::at_effort;
 use own::{Kernels, N, Own, grid};
 
 const THREADS: usize = 4;
-const STEPS: u32 = 150;
 
 /// A block on its way, and the value that it is full of.
 type Parcel = (Block<u32>, u32);
@@ -19,7 +19,7 @@ type Parcel = (Block<u32>, u32);
 /// One thread's part: blocks come in, are worked on, and go on to the next thread or are dropped here.
 fn wander(number: usize, context: &Context, kernels: &Kernels, news: &Receiver<Parcel>, next: &Sender<Parcel>) {
     let mut streams: VecDeque<Stream> = (0..2).map(|_| context.stream().unwrap()).collect();
-    for step in 0..STEPS {
+    for step in 0..at_effort(20, 150, 2000) {
         streams.rotate_left(1);
         let first = number as u32 * 1000 + step;
         let mut parcels: Vec<Parcel> = vec![(streams[0].upload(&[first; N]).unwrap(), first)];

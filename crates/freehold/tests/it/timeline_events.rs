@@ -10,6 +10,7 @@ use tracing::span;
 
 use recorded::{device, work};
 
+use crate::children::alone;
 use crate::recorded;
 
 /// Keeps the fields of every event.
@@ -50,23 +51,26 @@ impl tracing::Subscriber for Keeper {
 
 #[test]
 fn every_kind_of_event_comes_through_tracing_with_both_times() {
-    let keeper = Keeper::default();
-    let device = device();
-    tracing::subscriber::with_default(keeper.clone(), || {
-        let recording = device.record(None).unwrap();
-        work(&device);
-        device.synchronize().unwrap();
-        recording.finish().unwrap();
-    });
-    let events = keeper.0.lock().unwrap();
-    for what in ["allocate", "reuse", "use", "release", "load", "unload"] {
-        let of_kind: Vec<_> =
-            events.iter().filter(|event| event.get("what").is_some_and(|w| w.trim_matches('"') == what)).collect();
-        assert!(!of_kind.is_empty(), "no event of kind {what}");
-        for event in of_kind {
-            assert_eq!(event["target"], "freehold::timeline");
-            let (asked, effect): (f64, f64) = (event["asked_us"].parse().unwrap(), event["effect_us"].parse().unwrap());
-            assert!(asked <= effect, "{event:?}");
+    alone("every_kind_of_event_comes_through_tracing_with_both_times", || {
+        let keeper = Keeper::default();
+        let device = device();
+        tracing::subscriber::with_default(keeper.clone(), || {
+            let recording = device.record(None).unwrap();
+            work(&device);
+            device.synchronize().unwrap();
+            recording.finish().unwrap();
+        });
+        let events = keeper.0.lock().unwrap();
+        for what in ["allocate", "reuse", "use", "release", "load", "unload"] {
+            let of_kind: Vec<_> =
+                events.iter().filter(|event| event.get("what").is_some_and(|w| w.trim_matches('"') == what)).collect();
+            assert!(!of_kind.is_empty(), "no event of kind {what}");
+            for event in of_kind {
+                assert_eq!(event["target"], "freehold::timeline");
+                let (asked, effect): (f64, f64) =
+                    (event["asked_us"].parse().unwrap(), event["effect_us"].parse().unwrap());
+                assert!(asked <= effect, "{event:?}");
+            }
         }
-    }
+    });
 }

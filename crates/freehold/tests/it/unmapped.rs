@@ -5,7 +5,6 @@
 use crate::own;
 
 use std::collections::BTreeMap;
-use std::env;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -14,11 +13,10 @@ use freehold_driver::cuda::{
     Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUerror, CUmemAllocationProp, CUmemGenericAllocationHandle,
     CUresult,
 };
+use freehold_testing::{Random, at_effort, covered, print_seed, seeds};
 use own::{Gate, N, Own, grid, opened};
 
 const MIB: usize = 1 << 20;
-const SEEDS: u64 = 10;
-const STEPS: u64 = 300;
 
 /// The driver's own answers, for the tables below.
 static PLAIN: OnceLock<Api> = OnceLock::new();
@@ -216,13 +214,6 @@ fn a_context_uses_the_memory_and_leaves_it_to_others_when_it_is_closed() {
     assert_eq!(own.device.totals(), Totals::default());
 }
 
-fn below(state: &mut u64, end: u64) -> usize {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((mixed ^ (mixed >> 31)) % end) as usize
-}
-
 /// Checks that a block holds what it was filled with, and drops it.
 fn check(stream: &Stream, (block, value): (Block<u8>, u8)) {
     assert!(stream.download(&block).unwrap().iter().all(|byte| *byte == value), "another wrote into a block");
@@ -230,18 +221,20 @@ fn check(stream: &Stream, (block, value): (Block<u8>, u8)) {
 
 #[test]
 fn nobody_finds_what_another_wrote_whatever_comes_and_goes() {
-    let only = env::var("FREEHOLD_SEED").ok().map(|seed| seed.parse().expect("FREEHOLD_SEED is a number"));
-    for seed in only.map_or(1..=SEEDS, |seed: u64| seed..=seed) {
-        println!("FREEHOLD_SEED={seed}");
+    let seeds = seeds(1, 6, 200);
+    covered(seeds.clone().count() as u64, "seeds of memory that is not mapped");
+    for seed in seeds {
+        print_seed(seed);
         let own = own();
         own.device.set_budget(96 * MIB as u64);
-        let (streams, mut state): ([Stream; 3], u64) = (own.streams(), seed);
+        let (streams, mut random): ([Stream; 3], Random) = (own.streams(), Random(seed));
+        let mut below = |end: u64| random.below(end) as usize;
         let mut live: Vec<(Block<u8>, u8)> = Vec::new();
-        for step in 0..STEPS {
-            let stream = &streams[below(&mut state, 3)];
-            let bytes = [4096, MIB as u64, 6 * MIB as u64][below(&mut state, 3)];
-            let bytes = 1 + below(&mut state, bytes);
-            match below(&mut state, 10) {
+        for step in 0..at_effort(60, 300, 300) {
+            let stream = &streams[below(3)];
+            let bytes = [4096, MIB as u64, 6 * MIB as u64][below(3)];
+            let bytes = 1 + below(bytes);
+            match below(10) {
                 0..5 => match stream.alloc::<u8>(bytes) {
                     Ok(mut block) => {
                         stream.fill_bytes(&mut block, step as u8).unwrap();
@@ -251,7 +244,7 @@ fn nobody_finds_what_another_wrote_whatever_comes_and_goes() {
                     Err(error) => panic!("{error}"),
                 },
                 5..8 if !live.is_empty() => {
-                    let index = below(&mut state, live.len() as u64);
+                    let index = below(live.len() as u64);
                     check(stream, live.swap_remove(index));
                 }
                 8 => drop(own.device.trim_to(bytes as u64).unwrap()),

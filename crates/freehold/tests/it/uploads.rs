@@ -2,15 +2,13 @@
 
 use crate::own;
 
-use freehold_driver::cuda::faults::Faults;
 use freehold_driver::cuda::{Function, stream};
 use own::{N, Own, opened};
 
 #[test]
 fn small_uploads_that_are_pending_share_pinned_memory() {
     let opened = opened();
-    let faults = Faults::count(&opened.api);
-    let own = Own::over(*faults.api(), &opened);
+    let (faults, own) = Own::counted(&opened);
     let [a, b] = own.streams();
     let before = faults.calls_of(Function::cuMemHostAlloc);
     let gate = own.gate();
@@ -29,8 +27,7 @@ fn small_uploads_that_are_pending_share_pinned_memory() {
 #[test]
 fn pinned_memory_is_used_again_though_nobody_asks_whether_it_was_read() {
     let opened = opened();
-    let faults = Faults::count(&opened.api);
-    let own = Own::over(*faults.api(), &opened);
+    let (faults, own) = Own::counted(&opened);
     let [a] = own.streams();
     let mut x = a.alloc::<u32>(16_000).unwrap();
     a.write(&mut x, &[0; 16_000]).unwrap();

@@ -10,7 +10,6 @@ use freehold_capi::*;
 use freehold_driver::cuda::{
     Api, CUdevice, CUdeviceptr, context, copy, host, host_alloc_flags, primary, stream, stream_flags, wait_value_flags,
 };
-use freehold_testing::command_for_test;
 
 /// One test at a time: they share one device, and look at how much of it is live.
 static TURN: Mutex<()> = Mutex::new(());
@@ -135,16 +134,4 @@ pub(crate) fn free(block: *mut c_void, stream: CUstream) {
 pub(crate) fn last_error() -> String {
     // SAFETY: the text is there until this thread's next call, and is copied before.
     unsafe { CStr::from_ptr(freehold_last_error()) }.to_str().unwrap().to_owned()
-}
-
-/// Runs one test of this binary in a process of its own, with variables set, and as that of a child.
-pub(crate) fn in_child(test: &str, variables: &[(&str, &str)]) {
-    let mut command = command_for_test(test);
-    let output = command.env("FREEHOLD_TEST_CHILD", "1").envs(variables.iter().copied()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
-}
-
-pub(crate) fn is_child() -> bool {
-    std::env::var_os("FREEHOLD_TEST_CHILD").is_some()
 }

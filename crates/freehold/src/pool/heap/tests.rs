@@ -3,10 +3,9 @@
 //!
 //! `FREEHOLD_SEED` names the only seed to run.
 
-use super::*;
+use freehold_testing::{Random, at_effort, covered, print_seed, seeds};
 
-const SEEDS: u64 = 200;
-const STEPS: u64 = 2000;
+use super::*;
 
 /// What the heap says, span by span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,25 +99,13 @@ impl Heap {
     }
 }
 
-/// A generator of numbers that a seed repeats.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-
-    /// Lengths of all kinds: of a few granules, about a megabyte, a few pages.
-    fn bytes(&mut self) -> u64 {
-        match self.below(8) {
-            0..4 => 1 + self.below(40 * GRANULE_BYTES),
-            4..6 => 1 + self.below(PAGE_BYTES * 5 / 4),
-            6 => PAGE_BYTES * (1 + self.below(3)),
-            _ => 1 + self.below(6 * PAGE_BYTES),
-        }
+/// Lengths of all kinds: of a few granules, about a megabyte, a few pages.
+fn random_bytes(random: &mut Random) -> u64 {
+    match random.below(8) {
+        0..4 => 1 + random.below(40 * GRANULE_BYTES),
+        4..6 => 1 + random.below(PAGE_BYTES * 5 / 4),
+        6 => PAGE_BYTES * (1 + random.below(3)),
+        _ => 1 + random.below(6 * PAGE_BYTES),
     }
 }
 
@@ -132,7 +119,7 @@ struct Run {
     chunks: Vec<Chunk>,
     taken: Vec<Taken>,
     position: u64,
-    numbers: Numbers,
+    numbers: Random,
 }
 
 impl Run {
@@ -145,7 +132,7 @@ impl Run {
             chunks: Vec::new(),
             taken: Vec::new(),
             position: 1,
-            numbers: Numbers(seed),
+            numbers: Random(seed),
         }
     }
 
@@ -225,7 +212,7 @@ impl Run {
     }
 
     fn take(&mut self) {
-        let bytes = self.numbers.bytes();
+        let bytes = random_bytes(&mut self.numbers);
         let passed = if self.numbers.below(3) == 0 { self.numbers.below(self.position + 1) } else { u64::MAX };
         let fitting = self.fitting(bytes, passed);
         let Some(taken) = self.heap.take_if(bytes, |position| position <= passed) else {
@@ -274,7 +261,7 @@ impl Run {
     /// As the pool does when a request finds nothing: asks where, keeps what lies beside, lets others give and take away
     /// meanwhile, and maps.
     fn grow(&mut self) {
-        let bytes = self.numbers.bytes();
+        let bytes = random_bytes(&mut self.numbers);
         let Some(need) = self.heap.need(bytes, 0) else {
             let room = |span: &Span| span.what == What::Hole && span.bytes >= bytes.next_multiple_of(PAGE_BYTES);
             assert!(!self.model.iter().any(room), "a hole that is large enough is found");
@@ -356,7 +343,7 @@ impl Run {
         let bytes = match self.numbers.below(3) {
             0 => 1 + self.numbers.below(taken.bytes),
             1 => taken.bytes + self.numbers.below(20 * GRANULE_BYTES),
-            _ => self.numbers.bytes(),
+            _ => random_bytes(&mut self.numbers),
         };
         let wanted = bytes.next_multiple_of(GRANULE_BYTES);
         let end = taken.base + taken.bytes;
@@ -414,12 +401,13 @@ fn random_operations_on_a_parted_heap_leave_what_a_list_says_and_no_place_in_two
 }
 
 fn under_seeds(heap: fn() -> Heap) {
-    let only = std::env::var("FREEHOLD_SEED").ok().map(|seed| seed.parse().expect("FREEHOLD_SEED is a number"));
-    for seed in only.map_or(1..=SEEDS, |seed| seed..=seed) {
+    let (seeds, steps) = (seeds(4, 40, 400), at_effort(500, 2000, 2000));
+    covered(seeds.clone().count() as u64 * steps, "operations of heaps");
+    for seed in seeds {
+        print_seed(seed);
         let mut run = Run::new(seed, heap());
         run.add_region();
-        println!("FREEHOLD_SEED={seed}");
-        (0..STEPS).for_each(|_| run.step());
+        (0..steps).for_each(|_| run.step());
     }
 }
 

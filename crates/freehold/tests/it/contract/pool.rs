@@ -4,6 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use freehold::{Block, Error};
+use freehold_testing::{Random, at_effort, seed};
 
 use super::rig::{N, Rig};
 
@@ -53,37 +54,24 @@ fn a_tag_has_a_budget_of_its_own() {
     stream.alloc_tagged::<u8>(600 << 10, "model").unwrap();
 }
 
-/// Numbers that a seed decides.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
-}
-
 #[test]
 fn blocks_keep_what_they_hold_in_random_programs() {
-    let seed = std::env::var("FREEHOLD_SEED").map_or(0x5eed, |text| text.parse().unwrap());
-    println!("FREEHOLD_SEED={seed}");
     let rig = Rig::new();
     let streams = rig.streams::<3>();
-    let mut numbers = Numbers(seed);
+    let mut random = Random(seed());
+    let mut below = |end: usize| random.below(end as u64) as usize;
     let mut live: Vec<(Block<u32>, u32)> = Vec::new();
-    for step in 0..600_u32 {
-        let stream = &streams[numbers.below(3)];
-        match numbers.below(4) {
+    for step in 0..at_effort(40, 600, 6000) {
+        let stream = &streams[below(3)];
+        match below(4) {
             0 | 1 if live.len() < 40 => {
-                let len = N + numbers.below(300_000);
+                let len = N + below(300_000);
                 let mut block = stream.alloc::<u32>(len).unwrap();
                 stream.fill_bytes(&mut block, step as u8).unwrap();
                 live.push((block, u32::from(step as u8) * 0x0101_0101));
             }
             2 if !live.is_empty() => {
-                let at = numbers.below(live.len());
+                let at = below(live.len());
                 rig.add(stream, &mut live[at].0, 3);
                 let (block, value) = &live[at];
                 let found = stream.download(block).unwrap();
@@ -91,7 +79,7 @@ fn blocks_keep_what_they_hold_in_random_programs() {
                 assert!(found[N..].iter().all(|found| found == value), "step {step}");
                 live.swap_remove(at);
             }
-            _ if !live.is_empty() => drop(live.swap_remove(numbers.below(live.len()))),
+            _ if !live.is_empty() => drop(live.swap_remove(below(live.len()))),
             _ => {}
         }
     }
@@ -109,7 +97,7 @@ fn threads_have_memory_of_their_own() {
             let rig = &rig;
             scope.spawn(move || {
                 let [stream] = rig.streams();
-                for round in 0..50_u32 {
+                for round in 0..at_effort(10, 50, 500) {
                     let mut block = stream.upload(&[thread << 16 | round; N]).unwrap();
                     rig.add(&stream, &mut block, 1);
                     assert_eq!(stream.download(&block).unwrap(), [(thread << 16 | round) + 1; N]);
@@ -172,7 +160,7 @@ fn threads_that_release_what_others_allocated_lose_nothing() {
             let rig = &rig;
             scope.spawn(move || {
                 let [stream] = rig.streams();
-                for round in 0..50 {
+                for round in 0..at_effort(10, 50, 500) {
                     let value = thread << 16 | round;
                     // Who is at its end takes no more.
                     drop(next.send((stream.upload(&[value; N]).unwrap(), value)));

@@ -5,19 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use freehold::{Device, Error, Grid, Image, Kernel, Lent, Module, Stream, open};
 use freehold_driver::cuda;
 use freehold_driver::opencl::{self, Latch};
 use freehold_driver::{Backend, CallError, handle};
+use freehold_testing::STUCK;
 
 use crate::own::{self, Own};
 
 pub(crate) use crate::own::{N, grid};
-
-/// A gate that nobody has opened by then holds up a call that is not to wait.
-const STUCK: Duration = Duration::from_secs(60);
 
 /// One test at a time, as with [`Own`].
 static TURN: Mutex<()> = Mutex::new(());

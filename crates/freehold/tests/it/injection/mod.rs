@@ -1,6 +1,8 @@
 //! Every driver call of every example and of many scenarios, made to fail in turn: nobody panics, no block is lost, and
 //! nothing is left when the device is closed.
 //!
+//! A run of little effort takes some of the calls of each scenario.
+//!
 //! A run has two parts. While one call fails the scenario ends as it ends, and everything but the device is dropped. Then
 //! calls do not fail any more, and what is left comes to rest.
 
@@ -27,13 +29,15 @@ examples! {
     arena "../../../examples/09_arena.rs"
 }
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use crate::children::alone;
 use drivers::Machine;
 use freehold::Totals;
 use freehold::{Device, Error, Result};
 use freehold_driver::cuda::faults::{Fault, Faults};
 use freehold_driver::cuda::{CUcontext, CUerror, Function};
+use freehold_testing::{STUCK, at_effort, covered};
 
 struct Scenario {
     name: &'static str,
@@ -61,9 +65,6 @@ const OTHERS: [Scenario; 18] = scenarios! {
 /// Blocks that scenarios let go of, and that are still there where their release failed.
 const LET_GO: [&str; 2] = [scenarios::LET_GO, "the matrix"];
 
-/// A scenario that has not come to rest for so long never does.
-const REST_MAX: Duration = Duration::from_secs(10);
-
 /// What a driver makes, and what ends it; a context that is destroyed takes what it has along.
 const PAIRS: [(Function, Function); 3] = [
     (Function::cuStreamCreate, Function::cuStreamDestroy_v2),
@@ -77,6 +78,23 @@ const LASTING: [(Function, Function); 4] = [
     (Function::cuMemHostAlloc, Function::cuMemFreeHost),
     (Function::cuDevicePrimaryCtxRetain, Function::cuDevicePrimaryCtxRelease_v2),
 ];
+
+/// Which calls of a scenario fail in turn: all, or the first ones, some of those after them, and the last.
+struct Sample {
+    nth: u64,
+    /// How many calls there were when none failed. There may be more where threads wait.
+    calls: u64,
+}
+
+impl Sample {
+    /// The next after `nth`. It is beyond all calls in the end.
+    fn next(&mut self) -> u64 {
+        let (first, stride) = at_effort((1, 97), (3, 13), (1, 1));
+        let next = if self.nth < first { self.nth + 1 } else { self.nth + stride };
+        self.nth = if self.nth < self.calls { next.min(self.calls) } else { next };
+        self.nth
+    }
+}
 
 /// Says which call it was, where a test fails.
 struct Case<'a> {
@@ -122,14 +140,14 @@ impl Calls {
     }
 }
 
-/// Runs the scenario with call after call made to fail. How many calls were.
+/// Runs the scenario with one call after the other made to fail. How many were.
 fn sweep(machine: &Machine, scenario: &Scenario, code: CUerror) -> u64 {
     let mut case = Case { scenario, nth: 0, code, call: None };
     // What the driver makes once and keeps, it makes now.
-    warm_up(machine, scenario.run);
+    let mut sample = Sample { nth: 0, calls: warm_up(machine, scenario.run) };
     let free_bytes = machine.free_bytes();
-    loop {
-        case.nth += 1;
+    for failed in 0.. {
+        case.nth = sample.next();
         let current = machine.current();
         let faults = Faults::plan(machine.api(), Fault { function: None, nth: case.nth, code });
         let device = Device::new(*faults.api(), machine.ordinal);
@@ -154,20 +172,22 @@ fn sweep(machine: &Machine, scenario: &Scenario, code: CUerror) -> u64 {
         assert_eq!(machine.left(), (0, 0), "addresses or mappings are left");
         if !fired {
             outcome.unwrap();
-            return case.nth - 1;
+            return failed;
         }
     }
+    unreachable!("a scenario makes so many calls and no more")
 }
 
-/// Runs a scenario without a fault.
-fn warm_up(machine: &Machine, run: fn(&Device) -> Result<()>) {
+/// Runs a scenario without a fault. How many calls it makes.
+fn warm_up(machine: &Machine, run: fn(&Device) -> Result<()>) -> u64 {
     let faults = Faults::count(machine.api());
     let device = Device::new(*faults.api(), machine.ordinal).unwrap();
     run(&device).unwrap();
-    let mut calls = Calls::of(&faults);
+    let (mut calls, made) = (Calls::of(&faults), faults.calls());
     drop(faults);
     rest(machine, device, &mut calls);
     calls.check_nothing_is_left();
+    made
 }
 
 /// Lets a device come to rest when nothing fails any more, and closes it.
@@ -186,7 +206,7 @@ fn rest(machine: &Machine, device: Device, calls: &mut Calls) {
         if contexts == 0 && device.totals() == Totals::default() {
             break;
         }
-        assert!(begun.elapsed() < REST_MAX, "{contexts} contexts and {:?} are left", device.totals());
+        assert!(begun.elapsed() < STUCK, "{contexts} contexts and {:?} are left", device.totals());
         std::thread::yield_now();
     }
     drop(device);
@@ -204,39 +224,48 @@ fn sweep_all(machine: &Machine, scenarios: &[Scenario], code: CUerror) {
         all += calls;
     }
     eprintln!("{all} calls failed with {code} in {:.1} s", begun.elapsed().as_secs_f64());
+    covered(all, "failed calls");
 }
 
 #[test]
 fn for_every_n_the_nth_call_of_an_example_fails_and_nothing_is_lost() {
-    let machine = Machine::open();
-    sweep_all(&machine, &EXAMPLES, CUerror::INVALID_VALUE);
-    machine.with_context(|| sweep_all(&machine, &EXAMPLES, CUerror::OUT_OF_MEMORY));
+    alone("for_every_n_the_nth_call_of_an_example_fails_and_nothing_is_lost", || {
+        let machine = Machine::open();
+        sweep_all(&machine, &EXAMPLES, CUerror::INVALID_VALUE);
+        machine.with_context(|| sweep_all(&machine, &EXAMPLES, CUerror::OUT_OF_MEMORY));
+    });
 }
 
 #[test]
 fn for_every_n_the_nth_call_fails_and_nothing_is_lost() {
-    let machine = Machine::open();
-    sweep_all(&machine, &OTHERS, CUerror::INVALID_VALUE);
-    machine.with_context(|| sweep_all(&machine, &OTHERS, CUerror::OUT_OF_MEMORY));
+    alone("for_every_n_the_nth_call_fails_and_nothing_is_lost", || {
+        let machine = Machine::open();
+        sweep_all(&machine, &OTHERS, CUerror::INVALID_VALUE);
+        machine.with_context(|| sweep_all(&machine, &OTHERS, CUerror::OUT_OF_MEMORY));
+    });
 }
 
 #[test]
 fn for_every_n_the_nth_call_fails_and_nothing_is_lost_where_streams_write_no_words() {
-    let machine = Machine::without_words();
-    sweep_all(&machine, &OTHERS, CUerror::INVALID_VALUE);
-    machine.with_context(|| sweep_all(&machine, &OTHERS, CUerror::OUT_OF_MEMORY));
+    alone("for_every_n_the_nth_call_fails_and_nothing_is_lost_where_streams_write_no_words", || {
+        let machine = Machine::without_words();
+        sweep_all(&machine, &OTHERS, CUerror::INVALID_VALUE);
+        machine.with_context(|| sweep_all(&machine, &OTHERS, CUerror::OUT_OF_MEMORY));
+    });
 }
 
 #[test]
 fn for_every_n_the_nth_call_fails_and_nothing_is_lost_where_memory_is_not_mapped() {
-    let machine = Machine::without_mapping();
-    // Chunks are neither moved nor shared there, and none of others are mapped.
-    let absent = ["memory_moved", "shared_abroad", "imports"];
-    let is_there = |scenario: &&Scenario| !absent.iter().any(|no| scenario.name.ends_with(no));
-    for scenario in OTHERS.iter().filter(is_there) {
-        sweep_all(&machine, std::slice::from_ref(scenario), CUerror::INVALID_VALUE);
-        sweep_all(&machine, std::slice::from_ref(scenario), CUerror::OUT_OF_MEMORY);
-    }
+    alone("for_every_n_the_nth_call_fails_and_nothing_is_lost_where_memory_is_not_mapped", || {
+        let machine = Machine::without_mapping();
+        // Chunks are neither moved nor shared there, and none of others are mapped.
+        let absent = ["memory_moved", "shared_abroad", "imports"];
+        let is_there = |scenario: &&Scenario| !absent.iter().any(|no| scenario.name.ends_with(no));
+        for scenario in OTHERS.iter().filter(is_there) {
+            sweep_all(&machine, std::slice::from_ref(scenario), CUerror::INVALID_VALUE);
+            sweep_all(&machine, std::slice::from_ref(scenario), CUerror::OUT_OF_MEMORY);
+        }
+    });
 }
 
 /// Calls that are made once more where they fail: a fault that stays is met again.
@@ -262,12 +291,13 @@ const WAITING: [Function; 6] = [
     Function::cuMemHostUnregister,
 ];
 
-/// Runs the scenario with a fault that stays at call after call. How many calls were made to fail.
+/// Runs the scenario with a fault that stays at one call after the other. How many calls were made to fail.
 fn sweep_faults(machine: &Machine, scenario: &Scenario) -> u64 {
     let code = CUerror::ILLEGAL_ADDRESS;
     let mut case = Case { scenario, nth: 0, code, call: None };
-    loop {
-        case.nth += 1;
+    let mut sample = Sample { nth: 0, calls: warm_up(machine, scenario.run) };
+    for failed in 0.. {
+        case.nth = sample.next();
         let faults = Faults::plan(machine.api(), Fault { function: None, nth: case.nth, code });
         let device = Device::new(*faults.api(), machine.ordinal);
         let outcome = device.as_ref().map_err(Error::clone).and_then(scenario.run);
@@ -276,7 +306,7 @@ fn sweep_faults(machine: &Machine, scenario: &Scenario) -> u64 {
             outcome.unwrap();
             drop((device, faults));
             machine.forget_everything();
-            return case.nth - 1;
+            return failed;
         }
         let after = calls.split_off(case.nth as usize);
         case.call = calls.pop();
@@ -296,6 +326,7 @@ fn sweep_faults(machine: &Machine, scenario: &Scenario) -> u64 {
         drop(faults);
         machine.forget_everything();
     }
+    unreachable!("a scenario makes so many calls and no more")
 }
 
 fn check_every_call_says_so(device: &Device) {
@@ -313,35 +344,40 @@ fn check_every_call_says_so(device: &Device) {
 
 #[test]
 fn a_fault_that_stays_is_said_by_every_later_call() {
-    let machine = Machine::open();
-    let begun = Instant::now();
-    let mut all = 0;
-    for scenario in EXAMPLES.iter().chain(&OTHERS) {
-        all += sweep_faults(&machine, scenario);
-    }
-    eprintln!("{all} calls failed with a fault that stays in {:.1} s", begun.elapsed().as_secs_f64());
+    alone("a_fault_that_stays_is_said_by_every_later_call", || {
+        let machine = Machine::open();
+        let begun = Instant::now();
+        let mut all = 0;
+        for scenario in EXAMPLES.iter().chain(&OTHERS) {
+            all += sweep_faults(&machine, scenario);
+        }
+        eprintln!("{all} calls failed with a fault that stays in {:.1} s", begun.elapsed().as_secs_f64());
+        covered(all, "failed calls");
+    });
 }
 
 /// A device that is closed while calls fail: what it has stays until the process ends.
 #[test]
 fn for_every_n_the_nth_call_of_closing_a_device_fails_and_nobody_panics() {
-    let machine = Machine::open();
-    let mut nth = 0;
-    loop {
-        nth += 1;
-        let api = *Faults::count(machine.api()).api();
-        let device = Device::new(api, machine.ordinal).unwrap();
-        scenarios::copies(&device).unwrap();
-        device.synchronize().unwrap();
-        let faults = Faults::plan(machine.api(), Fault { function: None, nth, code: CUerror::INVALID_VALUE });
-        drop(device);
-        let fired = faults.fired();
-        drop(faults);
-        assert_eq!(machine.current(), CUcontext::NULL);
-        machine.forget_everything();
-        if !fired {
-            break;
+    alone("for_every_n_the_nth_call_of_closing_a_device_fails_and_nobody_panics", || {
+        let machine = Machine::open();
+        let mut nth = 0;
+        loop {
+            nth += 1;
+            let api = *Faults::count(machine.api()).api();
+            let device = Device::new(api, machine.ordinal).unwrap();
+            scenarios::copies(&device).unwrap();
+            device.synchronize().unwrap();
+            let faults = Faults::plan(machine.api(), Fault { function: None, nth, code: CUerror::INVALID_VALUE });
+            drop(device);
+            let fired = faults.fired();
+            drop(faults);
+            assert_eq!(machine.current(), CUcontext::NULL);
+            machine.forget_everything();
+            if !fired {
+                break;
+            }
         }
-    }
-    assert!(nth > 5, "closing a device makes {nth} calls");
+        assert!(nth > 5, "closing a device makes {nth} calls");
+    });
 }

@@ -4,18 +4,7 @@ use std::panic::Location;
 use std::time::Duration;
 
 use freehold::ledger::{BlockId, ContextId, Entry, Gone, Kind, Mark, Owner, Release, State, Totals, WrongRelease};
-
-/// Numbers that follow from a seed.
-pub(crate) struct Numbers(pub(crate) u64);
-
-impl Numbers {
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-}
+use freehold_testing::Random;
 
 pub(crate) struct Block {
     pub(crate) entry: Entry,
@@ -220,13 +209,13 @@ impl Model {
         totals
     }
 
-    pub(crate) fn random_live(&self, numbers: &mut Numbers) -> Option<usize> {
+    pub(crate) fn random_live(&self, numbers: &mut Random) -> Option<usize> {
         let start = numbers.below(self.blocks.len().max(1) as u64) as usize;
         (start..self.blocks.len()).chain(0..start).find(|&place| self.blocks[place].state.is_some())
     }
 
     /// An address at an edge of a random block, gone or not, or one off.
-    pub(crate) fn random_edge(&self, numbers: &mut Numbers) -> Option<u64> {
+    pub(crate) fn random_edge(&self, numbers: &mut Random) -> Option<u64> {
         let block = self.blocks.get(numbers.below(self.blocks.len() as u64 + 1) as usize)?;
         Some(match numbers.below(7) {
             0 | 1 => block.entry.base,

@@ -5,14 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use freehold::open::Opened;
 use freehold::{Block, Context, Device, Grid, Image, Kernel, Module, Stream};
+use freehold_driver::cuda::faults::Faults;
 use freehold_driver::cuda::{Api, CUcontext, context, host, host_alloc_flags, primary};
-
-/// A gate that nobody has opened by then holds up a call that is not to wait.
-const STUCK: Duration = Duration::from_secs(60);
+use freehold_testing::STUCK;
 
 /// How many values the blocks of these tests have.
 pub(crate) const N: usize = 1000;
@@ -83,7 +81,18 @@ impl Own {
 
     /// A device over another table than its driver's own.
     pub(crate) fn over(api: Api, opened: &Opened) -> Self {
+        Self::in_turn(TURN.lock().unwrap_or_else(PoisonError::into_inner), api, opened)
+    }
+
+    /// A device whose calls are counted. A test that counts has its turn before: another that has its turn may count too.
+    pub(crate) fn counted(opened: &Opened) -> (Faults, Self) {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let faults = Faults::count(&opened.api);
+        let own = Self::in_turn(turn, *faults.api(), opened);
+        (faults, own)
+    }
+
+    fn in_turn(turn: MutexGuard<'static, ()>, api: Api, opened: &Opened) -> Self {
         let device = Device::new(api, opened.device).unwrap();
         let kernels = Kernels::load(device.primary());
         let primary = primary::retain(&opened.api, opened.device).unwrap();

@@ -4,7 +4,9 @@
 use freehold::{Arena, Device, DeviceVec, Grid, Image, Kernel, Scope, Stream};
 use freehold_driver::cuda::{Api, CUdevice};
 
-use super::{Random, Wrong};
+use freehold_testing::Random;
+
+use super::{Wrong, below};
 
 const STREAMS: usize = 3;
 const STEPS: usize = 120;
@@ -52,8 +54,8 @@ pub(crate) fn run(seed: u64, api: Api, ordinal: CUdevice) -> Result<(), Wrong> {
 
 impl Program {
     fn advance(&mut self) -> Result<(), Wrong> {
-        let (index, stream) = (self.random.below(VECTORS), self.random.below(STREAMS));
-        match self.random.below(32) {
+        let (index, stream) = (below(&mut self.random, VECTORS), below(&mut self.random, STREAMS));
+        match below(&mut self.random, 32) {
             0..5 => self.extend(index, stream),
             5..8 => self.resize(index, stream),
             8..14 => self.change_a_part(index, stream),
@@ -72,14 +74,14 @@ impl Program {
     }
 
     fn add_vector(&mut self) -> Result<(), Wrong> {
-        let vec = DeviceVec::with_room(&self.streams[self.random.below(STREAMS)], LEN_MAX)?;
+        let vec = DeviceVec::with_room(&self.streams[below(&mut self.random, STREAMS)], LEN_MAX)?;
         self.vectors.push(Known { vec, values: Vec::new() });
-        let (last, stream) = (self.vectors.len() - 1, self.random.below(STREAMS));
+        let (last, stream) = (self.vectors.len() - 1, below(&mut self.random, STREAMS));
         self.extend(last, stream)
     }
 
     fn extend(&mut self, index: usize, stream: usize) -> Result<(), Wrong> {
-        let len = PART + self.random.below(2 * PART);
+        let len = PART + below(&mut self.random, 2 * PART);
         let first = self.random.next() as u32;
         let more: Vec<u32> = (0..len as u32).map(|index| first.wrapping_add(index)).collect();
         let Known { vec, values } = &mut self.vectors[index];
@@ -91,7 +93,7 @@ impl Program {
     }
 
     fn resize(&mut self, index: usize, stream: usize) -> Result<(), Wrong> {
-        let (len, byte) = (PART + self.random.below(LEN_MAX - PART), self.random.next() as u8);
+        let (len, byte) = (PART + below(&mut self.random, LEN_MAX - PART), self.random.next() as u8);
         let Known { vec, values } = &mut self.vectors[index];
         vec.resize(&self.streams[stream], len, byte)?;
         values.resize(len, u32::from_ne_bytes([byte; 4]));
@@ -100,7 +102,7 @@ impl Program {
 
     fn change_a_part(&mut self, index: usize, stream: usize) -> Result<(), Wrong> {
         let Known { vec, values } = &mut self.vectors[index];
-        let start = self.random.below(values.len() - PART + 1);
+        let start = below(&mut self.random, values.len() - PART + 1);
         let mut part = vec.view_mut(start..start + PART)?;
         let (more, stream) = (self.random.next() as u32, &self.streams[stream]);
         stream.launch(&self.add, Grid::cover(PART as u32, 64), (&mut part, more, PART as u32))?;
@@ -122,7 +124,7 @@ impl Program {
 
     fn shrink(&mut self, index: usize) -> Result<(), Wrong> {
         let Known { vec, values } = &mut self.vectors[index];
-        let len = PART + self.random.below(values.len() - PART + 1);
+        let len = PART + below(&mut self.random, values.len() - PART + 1);
         vec.truncate(len);
         values.truncate(len);
         Ok(vec.shrink_to_fit()?)
@@ -144,8 +146,8 @@ impl Program {
     }
 
     fn piece(&mut self, index: usize, scope: &mut Scope<'_>) -> Result<(), Wrong> {
-        let [here, there, beyond] = [(); 3].map(|()| self.random.below(STREAMS));
-        let len = PART - self.random.below(PART / 2);
+        let [here, there, beyond] = [(); 3].map(|()| below(&mut self.random, STREAMS));
+        let len = PART - below(&mut self.random, PART / 2);
         let (first, more) = (self.random.next() as u32, self.random.next() as u32);
         let mut piece = scope.alloc::<u32>(len)?;
         self.streams[here].write(&mut piece, &vec![first; len])?;
@@ -167,7 +169,7 @@ impl Program {
     }
 
     fn check(&mut self, index: usize) -> Result<(), Wrong> {
-        let stream = &self.streams[self.random.below(STREAMS)];
+        let stream = &self.streams[below(&mut self.random, STREAMS)];
         let Known { vec, values } = &self.vectors[index];
         let found = vec.download(stream)?;
         assert_eq!(found.len(), values.len());

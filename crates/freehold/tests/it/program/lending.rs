@@ -3,7 +3,7 @@
 use freehold::{Error, Lent};
 use freehold_driver::cuda::{CUdeviceptr, CUstream, CallError, context, copy, stream};
 
-use super::{Known, Program, Wrong};
+use super::{Known, Program, Wrong, below, values};
 
 /// A block, or a part of one, that a transfer has, and what the transfer is to do: write values, or find them.
 pub(super) struct Loan {
@@ -15,11 +15,11 @@ pub(super) struct Loan {
 impl Program {
     /// Lends a part of a block. What is put in from now on comes after the transfer, which has not begun.
     pub(super) fn lend(&mut self) -> Result<(), Wrong> {
-        let (index, number, writes) = (self.block(), self.stream(), self.random.below(2) == 0);
+        let (index, number, writes) = (self.block(), self.stream(), below(&mut self.random, 2) == 0);
         let len = self.blocks[index].values.len();
-        let start = self.random.below(len);
-        let end = start + 1 + self.random.below(len - start);
-        let new = self.random.values(end - start);
+        let start = below(&mut self.random, len);
+        let end = start + 1 + below(&mut self.random, len - start);
+        let new = values(&mut self.random, end - start);
         let Known { block, values } = &mut self.blocks[index];
         let stream = &self.streams[number].0;
         let (lent, values) = if writes {

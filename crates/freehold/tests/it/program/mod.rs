@@ -3,21 +3,31 @@
 
 pub(crate) mod growth;
 mod lending;
-mod random;
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use freehold::{Block, Context, Device, Error, Grid, Image, Kernel, Shared, Stream};
 use freehold_driver::cuda::{Api, CUcontext, CUdevice, CUdevice_attribute, device, primary};
+use freehold_testing::Random;
 use lending::Loan;
-use random::Random;
 
 /// The values that blocks have: few sizes, so that memory is reused.
 const LENGTHS: [usize; 3] = [64, 250, 1000];
 const BLOCKS_MAX: usize = 12;
 const STREAMS: usize = 4;
 const STEPS: usize = 300;
+
+/// A number of places less than `end`.
+fn below(random: &mut Random, end: usize) -> usize {
+    random.below(end as u64) as usize
+}
+
+/// Values that follow each other, from a random one on.
+fn values(random: &mut Random, len: usize) -> Vec<u32> {
+    let first = random.next() as u32;
+    (0..len as u32).map(|index| first.wrapping_add(index)).collect()
+}
 
 /// What went wrong: a call, or a block that does not hold what it is to.
 #[derive(Debug)]
@@ -95,7 +105,7 @@ impl Program {
         if self.blocks.len() < 3 {
             return self.upload();
         }
-        match self.random.below(74) {
+        match below(&mut self.random, 74) {
             0..6 if self.blocks.len() < BLOCKS_MAX => self.upload(),
             6..10 if self.blocks.len() < BLOCKS_MAX => self.hand_on(),
             10..14 if self.blocks.len() < BLOCKS_MAX => self.alloc_here_and_write_there(),
@@ -119,16 +129,16 @@ impl Program {
     }
 
     fn stream(&mut self) -> usize {
-        self.random.below(STREAMS)
+        below(&mut self.random, STREAMS)
     }
 
     fn block(&mut self) -> usize {
-        self.random.below(self.blocks.len())
+        below(&mut self.random, self.blocks.len())
     }
 
     fn upload(&mut self) -> Result<(), Wrong> {
-        let (stream, len) = (self.stream(), LENGTHS[self.random.below(LENGTHS.len())]);
-        let values = self.random.values(len);
+        let (stream, len) = (self.stream(), LENGTHS[below(&mut self.random, LENGTHS.len())]);
+        let values = values(&mut self.random, len);
         let block = self.streams[stream].0.upload(&values)?;
         self.blocks.push(Known { block, values });
         Ok(())
@@ -136,8 +146,8 @@ impl Program {
 
     /// The first use of the memory by its new owner is in another stream than its home.
     fn alloc_here_and_write_there(&mut self) -> Result<(), Wrong> {
-        let (here, there, len) = (self.stream(), self.stream(), LENGTHS[self.random.below(LENGTHS.len())]);
-        let values = self.random.values(len);
+        let (here, there, len) = (self.stream(), self.stream(), LENGTHS[below(&mut self.random, LENGTHS.len())]);
+        let values = values(&mut self.random, len);
         let mut block = self.streams[here].0.alloc(len)?;
         self.streams[there].0.write(&mut block, &values)?;
         self.blocks.push(Known { block, values });
@@ -157,9 +167,9 @@ impl Program {
     /// Memory goes to another owner while work of the old one is pending, at home or elsewhere.
     fn hand_on(&mut self) -> Result<(), Wrong> {
         let (here, there, user) = (self.stream(), self.stream(), self.stream());
-        let taker = [here, there][self.random.below(2)];
-        let len = LENGTHS[self.random.below(LENGTHS.len())];
-        let (values, len) = (self.random.values(len), len as u32);
+        let taker = [here, there][below(&mut self.random, 2)];
+        let len = LENGTHS[below(&mut self.random, LENGTHS.len())];
+        let (values, len) = (values(&mut self.random, len), len as u32);
         let mut old = self.streams[here].0.upload(&values)?;
         let (stream, context) = &self.streams[user];
         for _ in 0..3 {
@@ -174,7 +184,7 @@ impl Program {
 
     /// A context that lives as long as one block of it, and its pending uses by others.
     fn block_of_a_context_of_its_own(&mut self) -> Result<(), Wrong> {
-        let values = self.random.values(LENGTHS[0]);
+        let values = values(&mut self.random, LENGTHS[0]);
         let block = self.device.context()?.stream()?.upload(&values)?;
         self.blocks.push(Known { block, values });
         Ok(())
@@ -218,7 +228,7 @@ impl Program {
     fn write_a_part(&mut self) -> Result<(), Wrong> {
         let (index, number) = (self.block(), self.stream());
         let len = self.blocks[index].values.len() / 2;
-        let (start, part) = (self.random.below(len), self.random.values(len));
+        let (start, part) = (below(&mut self.random, len), values(&mut self.random, len));
         let Known { block, values } = &mut self.blocks[index];
         self.streams[number].0.write(&mut block.view_mut(start..start + len)?, &part)?;
         values[start..start + len].copy_from_slice(&part);
@@ -228,7 +238,7 @@ impl Program {
     fn release(&mut self) -> Result<(), Wrong> {
         let (index, number) = (self.block(), self.stream());
         let block = self.blocks.swap_remove(index).block;
-        match self.random.below(6) {
+        match below(&mut self.random, 6) {
             0 => Ok(block.close().map_err(|(_, error)| error)?),
             1 => {
                 let event = self.streams[number].0.event()?;
