@@ -1,6 +1,7 @@
 //! Commands that a task starts.
 
 use std::ffi::OsStr;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -28,6 +29,15 @@ pub(crate) fn command(program: impl AsRef<OsStr>, arguments: &[&str]) -> Command
 /// Cargo, the one that runs this task.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments)
+}
+
+/// Cargo with a progress bar on a terminal, and elsewhere without a line for each crate.
+pub(crate) fn building(arguments: &[&str]) -> Command {
+    let mut cargo = cargo(arguments);
+    if !std::io::stderr().is_terminal() {
+        cargo.arg("--quiet");
+    }
+    cargo
 }
 
 /// Runs a command to its end; anything but success is a failure.

@@ -4,9 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::apt;
-use crate::command::{Failure, cargo, output, run, target};
+use crate::command::{Failure, building, cargo, output, run, target};
 use crate::programs::{self, Kind, Program};
 use crate::runner::{Case, folder};
+
+/// The compilers by which the crate's build finds a library.
+pub(crate) const OPEN_MPI: &str = "mpicc.openmpi";
+const MPICH: &str = "mpicc.mpich";
 
 const PACKAGE: &str = "freehold-mpi";
 
@@ -14,7 +18,7 @@ const PACKAGE: &str = "freehold-mpi";
 const OF_ONE_LIBRARY: [&str; 3] = ["mpi-sys", "mpi", PACKAGE];
 
 pub(crate) fn open_mpi() -> Result<Vec<Case>, Failure> {
-    let programs = build("mpicc.openmpi", &["--all-targets"])?;
+    let programs = build(OPEN_MPI, &["--all-targets"])?;
     let mut cases = Vec::new();
     for program in programs.iter().filter(|program| program.kind == Kind::Test) {
         let program = kept(program)?;
@@ -27,13 +31,13 @@ pub(crate) fn open_mpi() -> Result<Vec<Case>, Failure> {
 pub(crate) fn mpich() -> Result<Vec<Case>, Failure> {
     let (program, copy) = (target().join("debug").join(PACKAGE), folder().join(PACKAGE));
     copied(&program, &copy)?;
-    let programs = build("mpicc.mpich", &["--test", "it"])?;
+    let programs = build(MPICH, &["--test", "it"])?;
     copied(&copy, &program)?;
     let program = programs.iter().find(|program| program.package == PACKAGE && program.target == "it");
     let program = program.ok_or("cargo built no tests of MPI")?;
     let tests = program.tests()?;
     let operations = tests.iter().filter(|test| test.starts_with("operations::"));
-    Ok(operations.map(|test| program.case(test, &[("MPICC", "mpicc.mpich")])).collect())
+    Ok(operations.map(|test| program.case(test, &[("MPICC", MPICH)])).collect())
 }
 
 /// The programs of the crate, built with a library's compiler. All packages are named, so that the others stay as they are.
@@ -44,7 +48,7 @@ fn build(compiler: &str, targets: &[&str]) -> Result<Vec<Program>, Failure> {
         let mut clean = cargo(&["clean", "--quiet"]);
         run(clean.args(OF_ONE_LIBRARY.iter().flat_map(|package| ["--package", package])))?;
     }
-    let mut build = cargo(&["test", "--workspace", "--no-run", "--quiet"]);
+    let mut build = building(&["test", "--workspace", "--no-run"]);
     build.args(targets).args(["--message-format=json-render-diagnostics"]).env("MPICC", compiler);
     let messages = output(&mut build)?;
     fs::write(&last, compiler).map_err(|error| format!("{} cannot be written: {error}", last.display()))?;

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::command::{Failure, cargo, output, target};
+use crate::command::{Failure, building, output, target};
 use crate::runner::Case;
 
 /// A program that cargo built.
@@ -106,8 +106,9 @@ fn package(id: &str) -> &str {
 pub(crate) fn build() -> Result<&'static [Program], Failure> {
     static BUILT: OnceLock<Result<Vec<Program>, Failure>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
-        let mut build = cargo(&["test", "--workspace", "--exclude", "freehold-mpi", "--all-targets", "--no-run"]);
-        build.args(["--quiet", "--message-format=json-render-diagnostics"]);
+        println!("== building all tests, examples and benchmarks ...");
+        let mut build = building(&["test", "--workspace", "--exclude", "freehold-mpi", "--all-targets", "--no-run"]);
+        build.arg("--message-format=json-render-diagnostics");
         Ok(programs(&output(&mut build)?).collect())
     });
     built.as_deref().map_err(Clone::clone)

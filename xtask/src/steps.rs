@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::command::{Failure, cargo, command, quiet, run};
+use crate::command::{Failure, building, cargo, command, quiet, run};
 use crate::programs::{self, Kind, freehold};
 use crate::runner::{self, Case, Settings};
 use crate::{apt, cudarc, fuzz, grpc, headers, kernels, mpi, opencl, pycuda, warm_path};
@@ -158,11 +158,11 @@ fn formatting() -> Result<Vec<Case>, Failure> {
 
 /// Lints of all packages but one, if it has a name.
 fn lints(but: &str) -> Result<(), Failure> {
-    let mut clippy = cargo(&["clippy", "--quiet", "--workspace", "--all-targets"]);
+    let mut clippy = building(&["clippy", "--workspace", "--all-targets"]);
     if !but.is_empty() {
         clippy.args(["--exclude", but]);
     }
-    run(clippy.args(["--", "-D", "warnings"]))
+    run(clippy.args(["--", "-D", "warnings"]).env("MPICC", mpi::OPEN_MPI))
 }
 
 /// Every test of every test binary.
@@ -222,7 +222,8 @@ fn lab() -> Result<Vec<Case>, Failure> {
 }
 
 fn documentation() -> Result<Vec<Case>, Failure> {
-    nothing_more(run(cargo(&["doc", "--quiet", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")))
+    let mut doc = building(&["doc", "--workspace", "--no-deps"]);
+    nothing_more(run(doc.env("RUSTDOCFLAGS", "-D warnings").env("MPICC", mpi::OPEN_MPI)))
 }
 
 fn doc_tests() -> Result<Vec<Case>, Failure> {
