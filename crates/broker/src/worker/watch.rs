@@ -268,3 +268,84 @@ impl Lane {
         now.duration_since(since) > watch.limit.saturating_mul(u32::try_from(calls).unwrap_or(u32::MAX))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(4);
+    const MOMENT: Duration = Duration::from_millis(1);
+
+    /// Words that tests write in place of streams: word 0 is the lane's, word 1 a gate's.
+    fn words() -> Arc<Clock> {
+        let device = freehold::open::device(Some("soft")).unwrap();
+        let file = memfd_create("words", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&file, 4096).unwrap();
+        fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+        Arc::new(device.clock(file.as_fd(), 2).unwrap())
+    }
+
+    /// A lane with so many calls, and when its clock starts.
+    fn lane(calls: u64) -> (Watch, Lane, Instant) {
+        let watch = Watch { clock: words(), limit: LIMIT, lines: Mutex::default() };
+        let lane = Lane { word: 0, put: AtomicU64::new(0), inner: Mutex::default() };
+        (1..=calls).for_each(|number| lane.begin(number, Some("kernel".into())));
+        (watch, lane, Instant::now())
+    }
+
+    #[test]
+    fn a_kernel_has_hung_when_it_has_run_for_longer_than_it_may() {
+        let (watch, lane, start) = lane(1);
+        lane.mark(1);
+        assert!(!lane.has_hung(&watch, start));
+        assert!(!lane.has_hung(&watch, start + LIMIT));
+        assert!(lane.has_hung(&watch, start + LIMIT + MOMENT));
+    }
+
+    #[test]
+    fn a_kernel_runs_from_when_the_one_before_it_has_ended() {
+        let (watch, lane, start) = lane(2);
+        [1, 2].iter().for_each(|&number| lane.mark(number));
+        assert!(!lane.has_hung(&watch, start));
+        watch.clock.write(0, 1);
+        assert!(!lane.has_hung(&watch, start + LIMIT));
+        assert!(!lane.has_hung(&watch, start + 2 * LIMIT));
+        assert!(lane.has_hung(&watch, start + 2 * LIMIT + MOMENT));
+    }
+
+    #[test]
+    fn a_call_that_waits_for_a_word_does_not_run() {
+        let (watch, lane, start) = lane(1);
+        lane.mark(1);
+        lane.gate(Gate { number: 1, clock: watch.clock.clone(), word: 1, value: 7, is_beside: false });
+        assert!(!lane.has_hung(&watch, start));
+        assert!(!lane.has_hung(&watch, start + 100 * LIMIT));
+        watch.clock.write(1, 7);
+        let open = start + 200 * LIMIT;
+        assert!(!lane.has_hung(&watch, open));
+        assert!(!lane.has_hung(&watch, open + LIMIT));
+        assert!(lane.has_hung(&watch, open + LIMIT + MOMENT));
+    }
+
+    #[test]
+    fn each_call_up_to_a_mark_may_run_for_as_long_as_one_may() {
+        let (watch, lane, start) = lane(3);
+        lane.mark(3);
+        assert!(!lane.has_hung(&watch, start));
+        assert!(!lane.has_hung(&watch, start + 3 * LIMIT));
+        assert!(lane.has_hung(&watch, start + 3 * LIMIT + MOMENT));
+    }
+
+    #[test]
+    fn a_stream_without_calls_has_not_hung() {
+        let (watch, lane, start) = lane(1);
+        lane.mark(1);
+        watch.clock.write(0, 1);
+        assert!(!lane.has_hung(&watch, start));
+        assert!(!lane.has_hung(&watch, start + 100 * LIMIT));
+    }
+}
