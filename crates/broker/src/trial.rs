@@ -260,30 +260,39 @@ pub fn journal(choices: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    /// Bytes from a seed, as many as a run of the fuzzer gives at a time, so often.
-    fn try_often(times: u32, trial: fn(&[u8])) {
-        let seed = std::env::var("FREEHOLD_SEED").ok().and_then(|text| text.parse().ok());
-        let mut random = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
-        println!("FREEHOLD_SEED={random}");
-        for _ in 0..times {
-            let mut bytes = Vec::with_capacity(2048);
-            while bytes.len() < 2048 {
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                bytes.extend(random.to_le_bytes());
-            }
+    use freehold_testing::{Random, covered, print_seed, seeds};
+
+    /// Bytes from seeds, as many as a run of the fuzzer gives at a time.
+    fn try_often(what: &str, trial: fn(&[u8])) {
+        let seeds = seeds(100, 700, 20_000);
+        covered(seeds.end() - seeds.start() + 1, what);
+        for seed in seeds {
+            let shown = ShownOnPanic(seed);
+            let mut random = Random(seed);
+            let bytes: Vec<u8> = (0..256).flat_map(|_| random.next().to_le_bytes()).collect();
             trial(&bytes);
+            drop(shown);
+        }
+    }
+
+    /// Prints the seed that failed.
+    struct ShownOnPanic(u64);
+
+    impl Drop for ShownOnPanic {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                print_seed(self.0);
+            }
         }
     }
 
     #[test]
     fn whatever_happens_every_rule_of_the_state_holds() {
-        try_often(3000, super::state);
+        try_often("simulated brokers", super::state);
     }
 
     #[test]
     fn a_journal_of_any_words_is_recovered_from() {
-        try_often(3000, super::journal);
+        try_often("spoiled journals", super::journal);
     }
 }

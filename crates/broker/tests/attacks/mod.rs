@@ -11,9 +11,12 @@ mod shapes;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::raw::{Raw, Slot};
-use crate::stage::{Random, Stage, seed};
+use freehold_testing::{covered, seed};
+
+use crate::stage::{Random, Stage};
 
 use neighbour::Neighbour;
 
@@ -80,7 +83,7 @@ pub(crate) fn attacker(words: &[OsString]) -> ExitCode {
     let text = |at: usize| words[at].to_str().expect("a word of ours");
     let number = |at: usize| text(at).parse().expect("a number");
     let victim = Victim { tenant: number(3), lease: number(4), segment: number(5), name: number(6) };
-    let mut attacker = Attacker { socket: PathBuf::from(&words[0]), victim, random: Random(number(2) | 1), refused: 0 };
+    let mut attacker = Attacker { socket: PathBuf::from(&words[0]), victim, random: Random(number(2)), refused: 0 };
     let (_, attack) = ATTACKS.iter().find(|(name, _)| *name == text(1)).expect("an attack of ours");
     attack(&mut attacker);
     println!("{}", attacker.refused);
@@ -97,7 +100,7 @@ pub(crate) fn heir() -> ExitCode {
 fn attack(stage: &Stage, name: &str, victim: Victim, seed: u64, is_enough: impl Fn() -> bool) -> (u32, u32) {
     let (mut times, mut refused) = (0, 0);
     loop {
-        let numbers = [seed + u64::from(times), victim.tenant, victim.lease, victim.segment, victim.name];
+        let numbers = [seed.wrapping_add(times.into()), victim.tenant, victim.lease, victim.segment, victim.name];
         let mut words: Vec<OsString> = vec!["attacker".into(), stage.socket().into(), name.into()];
         words.extend(numbers.map(|number| OsString::from(number.to_string())));
         let said = stage.process(&words).unwrap_or_else(|| panic!("the attack {name} did not go as it should"));
@@ -109,38 +112,39 @@ fn attack(stage: &Stage, name: &str, victim: Victim, seed: u64, is_enough: impl 
     }
 }
 
-pub(crate) fn every_attack_is_refused(stage: &Stage) {
+/// The tests: one for each attack.
+pub(crate) fn names() -> impl Iterator<Item = (String, &'static str)> {
+    ATTACKS.iter().map(|&(name, _)| (format!("attack_is_refused_and_no_neighbour_loses_anything::{name}"), name))
+}
+
+pub(crate) fn is_refused(stage: &Stage, name: &'static str) {
     let seed = seed();
+    let mut neighbour = Neighbour::new(stage);
+    let before = neighbour.standing(stage);
+    let quiet = neighbour.work(|times| times.is_enough());
+    let (victim, is_done) = (neighbour.victim(), AtomicBool::new(false));
+    let (times, refused, attacked) = std::thread::scope(|scope| {
+        let done = || is_done.load(Ordering::Relaxed);
+        let attack = scope.spawn(move || attack(stage, name, victim, seed, done));
+        let attacked = neighbour.work(|times| {
+            if times.is_enough() {
+                is_done.store(true, Ordering::Relaxed);
+            }
+            attack.is_finished()
+        });
+        let (times, refused) = attack.join().expect("the attack went as it should");
+        (times, refused, attacked)
+    });
+    assert!(attacked.is_enough(), "the neighbour goes on while {name} is tried");
+    neighbour.keeps(stage, name, before);
     println!("what a neighbour's requests take, in microseconds: median / 99th of 100, without the attack and with it");
     println!(
-        "{:22}{:>9}{:>9}   {:>17}{:>17}   {:>17}{:>17}",
-        "attack", "times", "refused", "lease+return", "attacked", "hand-over", "attacked"
+        "lease and return: {}, {}; hand over: {}, {}",
+        quiet.pairs(),
+        attacked.pairs(),
+        quiet.hand_overs(),
+        attacked.hand_overs()
     );
-    let mut neighbour = Neighbour::new(stage);
-    for (name, _) in ATTACKS {
-        let before = neighbour.standing(stage);
-        let quiet = neighbour.work(|times| times.is_enough());
-        let (victim, is_done) = (neighbour.victim(), std::sync::atomic::AtomicBool::new(false));
-        let (times, refused, attacked) = std::thread::scope(|scope| {
-            let done = || is_done.load(std::sync::atomic::Ordering::Relaxed);
-            let attack = scope.spawn(move || attack(stage, name, victim, seed, done));
-            let attacked = neighbour.work(|times| {
-                if times.is_enough() {
-                    is_done.store(true, std::sync::atomic::Ordering::Relaxed);
-                }
-                attack.is_finished()
-            });
-            let (times, refused) = attack.join().expect("the attack went as it should");
-            (times, refused, attacked)
-        });
-        assert!(attacked.is_enough(), "the neighbour goes on while {name} is tried");
-        neighbour.keeps(stage, name, before);
-        println!(
-            "{name:22}{times:>9}{refused:>9}   {:>17}{:>17}   {:>17}{:>17}",
-            quiet.pairs(),
-            attacked.pairs(),
-            quiet.hand_overs(),
-            attacked.hand_overs()
-        );
-    }
+    covered(times.into(), "attacks");
+    covered(refused.into(), "refused requests of attackers");
 }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use freehold::open;
 use freehold_broker::wire::{Id, Request};
 use freehold_broker::{Access, Broker, Lease, Name, Policy};
+use freehold_testing::at_effort;
 
 use crate::stage::{self, Stage};
 
@@ -146,7 +147,7 @@ fn fork(broker: &Broker, stream: &freehold::Stream) -> Outcome {
     let lease = broker.reserve::<u32>(stream, 1000)?;
     let kept = broker.reserve::<u32>(stream, 1000)?;
     let host = broker.host("forked", 4096)?;
-    let guard = host.lock(std::time::Duration::from_secs(20))?;
+    let guard = host.lock(freehold_testing::STUCK)?;
     // Nobody else of the parent's has it: a child that waits for it waits for ever.
     let link = broker.link()?;
     // SAFETY: the child calls nothing but what this test is about, and ends without running the parent's ends.
@@ -256,7 +257,7 @@ pub(crate) fn a_broker_of_another_device_is_refused_with_its_name(stage: &Stage)
 
 pub(crate) fn memory_of_the_dead_is_zeros_to_others(stage: &Stage) {
     let mut link = stage.link();
-    for _ in 0..5 {
+    for _ in 0..at_effort(2, 5, 20) {
         assert_eq!(stage.device("write-and-die", 0), Some("there is no such name".to_owned()));
         let (mut taker, tenant) = stage.start_device("take");
         stage::kill(taker.id());

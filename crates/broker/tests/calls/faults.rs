@@ -1,18 +1,21 @@
 //! Kernels that fault, hang and write where they must not: their worker ends, and nobody else notices.
 
 use std::path::Path;
+use std::time::Duration;
 
 use freehold::Grid;
 use freehold_broker::{Access, Argument, Blame, Call, CallError, Caller, Carried, Launch, Lease, Policy};
+use freehold_testing::at_effort;
 
 use super::suspects::at_once;
 use super::{Tenant, said, stepped};
 use crate::blocks::Outcome;
-use crate::stage::Stage;
+use crate::stage::{SHORT_LAUNCH, Stage};
 
 pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
     Some(match task {
         "call-wrong" => wrong(socket),
+        "call-hung" => hung(socket),
         "call-wrong-often" => wrong_often(socket),
         "call-work" => work(socket, seed),
         _ => return None,
@@ -62,13 +65,6 @@ fn wrong(socket: &Path) -> Outcome {
     again.wait()?;
     assert_ne!(again.point().tenant, first.point().tenant);
     assert_eq!(tenant.read(&lease)?, [stepped(stepped(stepped(5, 1), 2), 7); 100]);
-    // One that does not end.
-    let hung = tenant.call_with("spin", &[lease.argument(0)])?;
-    let error = hung.wait().unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "kernel spin of test/kernels ran for more than 4 s and was ended; it may have been carried out, as a whole or in part"
-    );
     // Memory that is leased for reading is not written.
     let wanted = stepped(stepped(stepped(5, 1), 2), 7);
     tenant.broker.publish("words", lease, Policy::Restore).map_err(|(_, error)| error)?;
@@ -79,7 +75,25 @@ fn wrong(socket: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn a_worker_that_is_stopped_is_ended_and_replaced(stage: &Stage) {
+pub(crate) fn a_kernel_that_does_not_end_is_ended(_: &Stage) {
+    said(&Stage::with_launches_of(SHORT_LAUNCH), "call-hung");
+}
+
+fn hung(socket: &Path) -> Outcome {
+    let tenant = Tenant::new(socket)?;
+    let lease = tenant.words(&[5; 100])?;
+    let error = tenant.call_with("spin", &[lease.argument(0)])?.wait().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "kernel spin of test/kernels ran for more than 1 s and was ended; it may have been carried out, as a whole or in part"
+    );
+    assert_eq!((error.blame(), error.carried()), (Blame::Kernel, Carried::Perhaps));
+    assert_eq!(tenant.read(&lease)?, [5; 100]);
+    Ok(())
+}
+
+pub(crate) fn a_worker_that_is_stopped_is_ended_and_replaced(_: &Stage) {
+    let stage = Stage::with_launches_of(SHORT_LAUNCH);
     let caller = Caller::connect_at(&stage.socket()).unwrap();
     let kernel = caller.put_module("test/kernels", super::TEXT).unwrap().kernel("empty").unwrap();
     let launch = Launch::new(&kernel, Grid::line(1, 1), &[]);
@@ -123,16 +137,17 @@ pub(crate) fn eight_others_work_while_kernels_fault_hang_and_write_out_of_bounds
     }
 }
 
-/// Faults, hangs and strays, one after the other.
+/// Faults and strays, one after the other, while a kernel of another tenant does not end.
 fn wrong_often(socket: &Path) -> Outcome {
-    let tenant = Tenant::new(socket)?;
+    let (tenant, hanging) = (Tenant::new(socket)?, Tenant::new(socket)?);
+    let mut held = hanging.words(&[0; 100])?;
+    let spin = hanging.call_with("spin", &[held.argument(0)])?;
     let lease = tenant.words(&[5; 100])?;
     for round in 0..6_u64 {
         let call = match round % 3 {
             0 => tenant.call_with("stray", &[lease.argument(0), (1_u64 << 40).into()])?,
             // Within what is mapped: its own segment.
             1 => tenant.call_with("stray", &[lease.argument(0), (1_u64 << 20).into()])?,
-            _ if round == 2 => tenant.call_with("spin", &[lease.argument(0)])?,
             _ => tenant.call_with("stray", &[lease.argument(0), (1_u64 << 41).into()])?,
         };
         match call.wait() {
@@ -141,6 +156,10 @@ fn wrong_often(socket: &Path) -> Outcome {
         }
     }
     assert_eq!(tenant.read(&lease)?, [5; 100]);
+    super::goes_on(&spin, Duration::ZERO);
+    // That is what it waits for.
+    hanging.stream.write(&mut *held, &[u32::MAX; 100])?;
+    spin.wait()?;
     Ok(())
 }
 
@@ -148,7 +167,7 @@ fn wrong_often(socket: &Path) -> Outcome {
 fn work(socket: &Path, seed: u64) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let seed = seed as u32;
-    for round in 0..20 {
+    for round in 0..at_effort(4, 20, 100) {
         let lease = tenant.words(&[seed; 2000])?;
         let mut wanted = seed;
         let mut calls = Vec::new();

@@ -1,18 +1,18 @@
-//! Callers and workers that are killed wherever they are, by a seed that is printed.
+//! Callers and workers that are killed wherever they are.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 use freehold_broker::{CallError, Carried};
+use freehold_testing::{at_effort, covered, seed};
 
 use super::{Tenant, stepped};
 use crate::blocks::Outcome;
-use crate::stage::{self, Random, Stage, seed, sums, until};
+use crate::stage::{self, Random, Stage, sums, until};
 
-/// How many are killed of each: a fifth of what FREEHOLD_KILLS says.
+/// How many callers are killed, and how many workers.
 fn kills() -> u64 {
-    let tenants: u64 = std::env::var("FREEHOLD_KILLS").map_or(1000, |text| text.parse().expect("a number of tenants"));
-    tenants.div_ceil(5)
+    at_effort(8, 40, 200)
 }
 
 pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
@@ -73,6 +73,7 @@ pub(crate) fn a_caller_that_is_killed_anywhere_leaves_nothing(stage: &Stage) {
         let is_clean = sums.tenants == 1 && sums.leases == 0 && sums.leaving_bytes == 0;
         (is_clean && stage.processes("worker").is_empty()).then_some(())
     });
+    covered(kills(), "killed callers");
     // What the dead put is there, and serves whoever comes.
     super::said(stage, "call-saxpy");
 }
@@ -80,6 +81,7 @@ pub(crate) fn a_caller_that_is_killed_anywhere_leaves_nothing(stage: &Stage) {
 pub(crate) fn killed_workers(stage: &Stage) {
     let seed = seed();
     assert_eq!(stage.device("call-killed", seed).as_deref(), Some(""));
+    covered(kills(), "killed workers");
 }
 
 /// Kills its own worker at random, and holds what is in its memory against what was told of its calls.

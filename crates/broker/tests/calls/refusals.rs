@@ -4,6 +4,8 @@ use freehold::Grid;
 use freehold_broker::wire::{Id, Point};
 use freehold_broker::{Argument, Blame, Call, CallError, Caller, Carried, Launch, Module, Patience};
 
+use freehold_testing::at_effort;
+
 use super::TEXT;
 use crate::stage::Stage;
 
@@ -101,7 +103,7 @@ pub(crate) fn who_waits_for_a_refused_call_never_sees_it_done_before_it_is_told(
     caller.set_patience(Patience::Spin);
     let empty = module.kernel("empty").unwrap();
     let grid = Grid::line(1, 1).with_shared(1 << 20);
-    for _ in 0..2000 {
+    for _ in 0..at_effort(200, 2000, 100_000) {
         said(caller.call(&Launch::new(&empty, grid, &[])));
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use freehold::{Grid, Image, Stream};
 use freehold_broker::{Broker, Error, Host, HostGuard};
+use freehold_testing::{STUCK, at_effort, covered, seed};
 
 use crate::blocks::Outcome;
 use crate::stage::{self, Random, Stage};
@@ -17,9 +18,9 @@ const N: usize = 1000;
 const BYTES: u64 = 4 * N as u64;
 
 /// How often a process adds.
-const ROUNDS: u32 = 20;
-
-const LONG: Duration = Duration::from_secs(20);
+fn rounds() -> u32 {
+    at_effort(5, 20, 100)
+}
 
 /// Says that this process is where it wants to be, and waits until it is killed.
 fn ready() {
@@ -50,8 +51,8 @@ pub(crate) fn act(broker: &Broker, stream: &Stream, task: &str, number: u64) -> 
     match task {
         "host-add" => {
             let add = broker.device().module(&Image::ptx(KERNELS)?)?.kernel("add")?;
-            for _ in 0..ROUNDS {
-                let _guard = host.lock(LONG)?;
+            for _ in 0..rounds() {
+                let _guard = host.lock(STUCK)?;
                 let mut part = host.part::<u32>(stream, 0, N)?;
                 stream.launch(&add, Grid::cover(N as u32, 128), (&mut part, 1_u32, N as u32))?;
                 stream.synchronize()?;
@@ -59,41 +60,41 @@ pub(crate) fn act(broker: &Broker, stream: &Stream, task: &str, number: u64) -> 
         }
         "host-read" => {
             let mut found = vec![0_u32; N];
-            broker.open_host("shared/numbers")?.lock(LONG)?.read(0, &mut found)?;
+            broker.open_host("shared/numbers")?.lock(STUCK)?.read(0, &mut found)?;
             assert_eq!(found, vec![number as u32; N]);
         }
         "host-write-and-die" => {
-            host.lock(LONG)?.write(0, &[7_u32; N])?;
+            host.lock(STUCK)?.write(0, &[7_u32; N])?;
             stage::kill(std::process::id());
         }
         "host-hold" => {
-            let _guard = host.lock(LONG)?;
+            let _guard = host.lock(STUCK)?;
             ready();
             stay();
         }
         "host-take-over" => {
             ready();
-            let guard = host.lock(LONG)?;
+            let guard = host.lock(STUCK)?;
             assert!(guard.was_abandoned());
             drop(guard);
-            assert!(!host.lock(LONG)?.was_abandoned());
+            assert!(!host.lock(STUCK)?.was_abandoned());
         }
         "host-wait" => {
-            let guard = host.lock(LONG)?;
+            let guard = host.lock(STUCK)?;
             ready();
             let is_so = |guard: &mut HostGuard<'_>| {
                 let mut found = [0_u32];
                 guard.read(0, &mut found)?;
                 Ok(found == [1])
             };
-            let _guard = guard.wait_until(LONG, is_so)?;
+            let _guard = guard.wait_until(STUCK, is_so)?;
         }
         "host-notify" => {
-            host.lock(LONG)?.write(0, &[1_u32])?;
+            host.lock(STUCK)?.write(0, &[1_u32])?;
             host.notify()?;
         }
         "host-write-and-die-with-the-lock" => {
-            let mut guard = host.lock(LONG)?;
+            let mut guard = host.lock(STUCK)?;
             guard.write(0, &[1_u32])?;
             stage::kill(std::process::id());
             stay();
@@ -102,7 +103,7 @@ pub(crate) fn act(broker: &Broker, stream: &Stream, task: &str, number: u64) -> 
             ready();
             work(&host)?;
         }
-        "host-try" => println!("{}", twice(&mut host.lock(LONG)?)?),
+        "host-try" => println!("{}", twice(&mut host.lock(STUCK)?)?),
         other => return Err(format!("{other} is no task").into()),
     }
     Ok(())
@@ -112,7 +113,7 @@ pub(crate) fn act(broker: &Broker, stream: &Stream, task: &str, number: u64) -> 
 fn work(host: &Host) -> Result<(), Error> {
     let mut round = 0_u32;
     loop {
-        let mut guard = host.lock(LONG)?;
+        let mut guard = host.lock(STUCK)?;
         let next = twice(&mut guard)? + 1;
         guard.write(0, &[next])?;
         std::thread::yield_now();
@@ -138,7 +139,7 @@ pub(crate) fn kernels_of_two_processes_add(stage: &Stage) {
         let adders = [(); 2].map(|()| scope.spawn(|| stage.device("host-add", 0)));
         adders.into_iter().for_each(|adder| assert_eq!(adder.join().unwrap(), Some(String::new())));
     });
-    assert_eq!(stage.device("host-read", u64::from(2 * ROUNDS)), Some(String::new()));
+    assert_eq!(stage.device("host-read", u64::from(2 * rounds())), Some(String::new()));
 }
 
 pub(crate) fn it_outlives_its_maker_and_the_broker(stage: &Stage) {
@@ -178,9 +179,10 @@ pub(crate) fn a_killed_notifier_holds_nobody_up(stage: &Stage) {
 }
 
 pub(crate) fn processes_are_killed_anywhere(stage: &Stage) {
-    let mut random = Random(stage::seed());
+    let mut random = Random(seed());
     let mut workers: Vec<Child> = (0..3).map(|_| stage.start_device("host-work").0).collect();
-    for _ in 0..30 {
+    let kills = at_effort(4, 15, 100);
+    for _ in 0..kills {
         for _ in 0..random.below(2000) {
             std::thread::yield_now();
         }
@@ -195,6 +197,7 @@ pub(crate) fn processes_are_killed_anywhere(stage: &Stage) {
             (now > before).then_some(())
         });
     }
+    covered(kills, "killed processes that share a lock");
     for mut worker in workers {
         stage::kill(worker.id());
         worker.wait().unwrap();

@@ -1,4 +1,4 @@
-//! Messages that nobody would write, a million of them, at a broker that serves somebody else meanwhile.
+//! Messages that nobody would write, up to a million of them, at a broker that serves somebody else meanwhile.
 //!
 //! They are made of the bytes of every message there is, changed at random from a seed. What is a message by chance, and by its meaning
 //! takes something from other processes of the same user, is made none before it is sent.
@@ -12,21 +12,26 @@ use std::sync::mpsc::{Sender, channel};
 
 use freehold_broker::Link;
 use freehold_broker::wire::Point;
+use freehold_testing::{at_effort, covered, seed};
 
-use crate::stage::{Stage, seed, sums, until_is};
+use crate::stage::{Stage, sums, until_is};
 
 use speaker::Speaker;
 
-const MESSAGES: u64 = 1_000_000;
+fn messages() -> u64 {
+    at_effort(10_000, 40_000, 1_000_000)
+}
 
 /// What one process sends. Connections that end stay until their process does, and a user may have so many.
-const MESSAGES_EACH: u64 = 10_000;
+fn messages_each() -> u64 {
+    at_effort(1000, 5000, 10_000)
+}
 
 /// Processes that send at one time.
 const PROCESSES: usize = 2;
 
 /// What the neighbour asks for whenever one of them has ended.
-const SERVED_EACH: u32 = 1000;
+const SERVED_EACH: u32 = 100;
 
 /// What broker and keeper may have more than when nobody has said anything.
 const MORE_BYTES_MAX: u64 = 16 << 20;
@@ -68,10 +73,10 @@ fn send_all(stage: &Stage, seed: u64, ended: &Sender<Counts>) {
     let send = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            if at >= MESSAGES / MESSAGES_EACH {
+            if at >= messages() / messages_each() {
                 return;
             }
-            let numbers = [seed.wrapping_add(at), MESSAGES_EACH].map(|number| OsString::from(number.to_string()));
+            let numbers = [seed.wrapping_add(at), messages_each()].map(|number| OsString::from(number.to_string()));
             let [own, count] = numbers;
             let said = stage.process(&["noise".into(), stage.socket().into(), own, count]);
             let said = said.unwrap_or_else(|| panic!("process {at} went as it should"));
@@ -82,7 +87,7 @@ fn send_all(stage: &Stage, seed: u64, ended: &Sender<Counts>) {
     std::thread::scope(|scope| (0..PROCESSES).for_each(|_| drop(scope.spawn(send))));
 }
 
-pub(crate) fn a_million_malformed_messages(stage: &Stage) {
+pub(crate) fn malformed_messages(stage: &Stage) {
     let seed = seed();
     let mut neighbour = stage.link();
     let held = neighbour.reserve(4096).expect("there is memory");
@@ -103,7 +108,7 @@ pub(crate) fn a_million_malformed_messages(stage: &Stage) {
                 let granted = neighbour.reserve(512).expect("the neighbour is served");
                 neighbour.give_back(granted.lease, Point::default()).expect("the neighbour is served");
             }
-            let until_now = if counts[0] < MESSAGES / 2 { &mut half } else { &mut most };
+            let until_now = if counts[0] < messages() / 2 { &mut half } else { &mut most };
             let now = memory_bytes(processes);
             until_now.iter_mut().zip(now).for_each(|(most, now)| *most = now.max(*most));
         }
@@ -118,7 +123,8 @@ pub(crate) fn a_million_malformed_messages(stage: &Stage) {
     println!(
         "MiB of broker and keeper: {first_mib:?} before, {half_mib:?} in the first half, {most_mib:?} in the second"
     );
-    assert!(malformed >= MESSAGES);
+    assert!(malformed >= messages());
+    covered(malformed, "malformed messages");
     until_is("all is as it was", before, || standing(&mut neighbour));
     assert_eq!(["broker", "serve"].map(|part| stage.processes(part)[0]), processes, "they are the same processes");
     for part in 0..2 {

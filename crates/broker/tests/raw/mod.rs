@@ -17,6 +17,8 @@ use rustix::net::{
     SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg, socket_with,
 };
 
+use freehold_testing::STUCK;
+
 use crate::stage::until;
 
 pub(crate) type Slot = [u64; 8];
@@ -175,9 +177,9 @@ pub(crate) fn receive(socket: impl AsFd) -> Result<Option<Heard>, Errno> {
 }
 
 fn wait_for(socket: impl AsFd, what: PollFlags) {
-    let longest = Timespec { tv_sec: 30, tv_nsec: 0 };
+    let longest = Timespec { tv_sec: STUCK.as_secs().cast_signed(), tv_nsec: 0 };
     let ready = poll(&mut [PollFd::new(&socket, what)], Some(&longest)).expect("a socket is waited for");
-    assert!(ready > 0, "waited 30 seconds for the broker");
+    assert!(ready > 0, "waited {STUCK:?} for the broker");
 }
 
 /// A tenant.

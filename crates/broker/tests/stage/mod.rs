@@ -10,17 +10,21 @@ use std::time::{Duration, Instant};
 
 use freehold_broker::wire::{Reply, Request, Sums};
 use freehold_broker::{Config, Link, Terms};
+use freehold_testing::STUCK;
+
+pub(crate) use freehold_testing::Random;
 
 pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
 
-/// How long a kernel may run at a worker.
-pub(crate) const LAUNCH_MS: u64 = 4000;
+/// How long a kernel may run at a worker of most tests, none of which waits for that: no machine is so slow that a kernel which
+/// ends by itself takes as long.
+const LAUNCH_MS: u64 = 1_000_000;
+
+/// The same where a test waits until a kernel is ended for it.
+pub(crate) const SHORT_LAUNCH: Duration = Duration::from_secs(1);
 
 /// How many launches of one process a worker takes before the first has come to its end.
 pub(crate) const LAUNCHES: u64 = 100;
-
-/// How long anything may take before a test says that it hangs.
-const LONGEST: Duration = Duration::from_secs(30);
 
 /// The device of all processes: the software one, unless FREEHOLD_DEVICE names another.
 pub(crate) fn device() -> String {
@@ -41,7 +45,7 @@ pub(crate) fn config(socket: PathBuf) -> Config {
         device_uuid: 0,
         memory_bytes: MEMORY_BYTES,
         spin_us: 20,
-        terms: Terms { launch_ms: Some(LAUNCH_MS), launches: Some(LAUNCHES), ..Terms::default() },
+        terms: Terms { launches: Some(LAUNCHES), ..Terms::default() },
     }
 }
 
@@ -67,20 +71,25 @@ pub(crate) struct Stage {
 impl Stage {
     /// A broker that serves.
     pub(crate) fn new() -> Self {
-        Self::with(None, None)
+        Self::with(None, None, None)
+    }
+
+    /// A broker whose workers end kernels that run for longer.
+    pub(crate) fn with_launches_of(limit: Duration) -> Self {
+        Self::with(None, None, Some(limit))
     }
 
     /// A broker that serves the users of a group too.
     pub(crate) fn of_group(group: u32) -> Self {
-        Self::with(Some(group), None)
+        Self::with(Some(group), None, None)
     }
 
     /// A broker that says that its device has this UUID.
     pub(crate) fn of_device(uuid: u128) -> Self {
-        Self::with(None, Some(uuid))
+        Self::with(None, Some(uuid), None)
     }
 
-    fn with(group: Option<u32>, uuid: Option<u128>) -> Self {
+    fn with(group: Option<u32>, uuid: Option<u128>, launches: Option<Duration>) -> Self {
         static STAGES: AtomicU32 = AtomicU32::new(0);
         let number = STAGES.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("freehold-stage-{}-{number}", std::process::id()));
@@ -90,6 +99,7 @@ impl Stage {
         let dash = || "-".to_owned();
         command.arg(group.map_or_else(dash, |group| group.to_string()));
         command.arg(uuid.map_or_else(dash, |uuid| uuid.to_string()));
+        command.arg(launches.map_or(LAUNCH_MS, |limit| limit.as_millis() as u64).to_string());
         let machine = format!("stage-{}-{number}", std::process::id());
         command.env("FREEHOLD_SOFT_MACHINE", &machine);
         command.stderr(File::create(folder.join("said")).expect("a file for what the processes say"));
@@ -219,10 +229,13 @@ impl Drop for Stage {
         until("all processes are gone", || {
             ["serve", "keeper", "broker"].iter().all(|part| !self.kill(part)).then_some(())
         });
-        if std::thread::panicking() {
-            eprintln!("{}", self.said());
-        }
+        let said = self.said();
         let _ = std::fs::remove_dir_all(&self.folder);
+        if std::thread::panicking() {
+            eprintln!("{said}");
+        } else {
+            assert!(!said.contains("panicked"), "a process of the broker panicked:\n{said}");
+        }
     }
 }
 
@@ -257,9 +270,14 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(begun.elapsed() < LONGEST, "waited {LONGEST:?} until {what}");
-        std::thread::yield_now();
+        assert!(begun.elapsed() < STUCK, "waited {STUCK:?} until {what}");
+        pause();
     }
+}
+
+/// Between two looks: leaves the processor to those that are waited for.
+fn pause() {
+    std::thread::park_timeout(Duration::from_micros(200));
 }
 
 /// Looks again and again until what is seen is what is wanted.
@@ -270,11 +288,8 @@ pub(crate) fn until_is<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, mu
         if seen == wanted {
             return;
         }
-        assert!(
-            begun.elapsed() < LONGEST,
-            "waited {LONGEST:?} until {what}: {wanted:?} is wanted, and {seen:?} is seen"
-        );
-        std::thread::yield_now();
+        assert!(begun.elapsed() < STUCK, "waited {STUCK:?} until {what}: {wanted:?} is wanted, and {seen:?} is seen");
+        pause();
     }
 }
 
@@ -283,28 +298,4 @@ pub(crate) fn sums(link: &mut Link) -> Sums {
         Reply::Sums(sums) => sums,
         other => panic!("{other:?}"),
     }
-}
-
-/// A number from a seed.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-
-    /// A seed for somebody else.
-    pub(crate) fn seed(&mut self) -> u64 {
-        1 + self.below(u64::MAX - 1)
-    }
-}
-
-pub(crate) fn seed() -> u64 {
-    let given = std::env::var("FREEHOLD_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(|| u64::from(std::process::id()) << 16 | 1);
-    println!("FREEHOLD_SEED={seed}");
-    seed
 }

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use freehold_broker::wire::{Access, Id, Point, Policy, Refusal, Reply, Request};
 use freehold_broker::{Granted, Link, LinkError, Name};
+use freehold_testing::at_effort;
 
 use crate::stage::{self, Random, Stage, sums, until};
 
@@ -202,7 +203,7 @@ pub(crate) fn many_requests_are_answered_once_whoever_answers(stage: &Stage) {
     let rounds = AtomicU32::new(0);
     std::thread::scope(|scope| {
         let killer = scope.spawn(|| {
-            for round in 0..20 {
+            for round in 0..at_effort(3, 10, 50) {
                 // One that was never served does not show anything.
                 while rounds.load(Ordering::Acquire) <= round {
                     std::hint::spin_loop();
@@ -252,7 +253,7 @@ pub(crate) fn published_outlives_all(stage: &Stage) {
 pub(crate) fn a_request_is_answered_once(stage: &Stage) {
     let mut link = stage.link();
     let first = link.reserve(512).unwrap();
-    for _ in 0..20 {
+    for _ in 0..at_effort(3, 10, 50) {
         stage.kill("broker");
         for _ in 0..50 {
             let granted = link.reserve(512).unwrap();

@@ -3,7 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use freehold_testing::at_effort;
+
 use super::*;
+
+/// What a turn takes at the most, which is milliseconds on an idle machine.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// The shortest of some turns, which others on the machine have lengthened the least.
 fn shortest(mut turn: impl FnMut()) -> Duration {
@@ -29,22 +34,23 @@ fn with_names(count: usize) -> State {
 }
 
 #[test]
-fn the_nearest_names_are_found_among_a_hundred_thousand_in_milliseconds() {
-    let state = with_names(100_000);
-    let wanted = Name::parse("model/layer-70000/weigths").unwrap();
+fn the_nearest_names_are_found_among_many_within_a_second() {
+    let names = at_effort(10_000, 50_000, 100_000);
+    let state = with_names(names);
+    let wanted = Name::parse("model/layer-07000/weigths").unwrap();
     let nearest: Vec<&str> = state.nearest(&wanted, 3).into_iter().map(Name::as_str).collect();
-    assert_eq!(nearest[0], "model/layer-70000/weights");
+    assert_eq!(nearest[0], "model/layer-07000/weights");
     assert_eq!(nearest.len(), 3);
     let time = shortest(|| drop(state.nearest(&wanted, 3)));
-    println!("the nearest of 100,000 names: {time:?}");
-    assert!(time < Duration::from_millis(20), "{time:?}");
-    let after = Name::parse("model/layer-99990/weights").unwrap();
+    println!("the nearest of {names} names: {time:?}");
+    assert!(time < SECOND, "{time:?}");
+    let after = Name::parse(&format!("model/layer-{:05}/weights", names - 10)).unwrap();
     let time = shortest(|| drop(state.list(Some(&after))));
-    println!("the last names of 100,000: {time:?}");
-    assert!(time < Duration::from_millis(2), "{time:?}");
-    let time = shortest(|| assert_eq!(state.sums().names, 100_000));
-    println!("sums of 100,000 names: {time:?}");
-    assert!(time < Duration::from_micros(100), "{time:?}");
+    println!("the last names of {names}: {time:?}");
+    assert!(time < SECOND, "{time:?}");
+    let time = shortest(|| assert_eq!(state.sums().names, names as u32));
+    println!("sums of {names} names: {time:?}");
+    assert!(time < SECOND, "{time:?}");
 }
 
 #[test]
