@@ -15,17 +15,23 @@ use tonic::{Request, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
+use freehold_testing::STUCK;
+
 use crate::launches::TEXT;
 use crate::raw::{Raw, chunk, end};
 use crate::stage::{Stage, TOKEN};
 
-const GREETING: Duration = Duration::from_millis(500);
+const GREETING: Duration = Duration::from_secs(1);
 
-/// Whoever were served wrongly would be within that time.
-const MEANWHILE: Duration = Duration::from_millis(500);
+/// Calls that a bystander makes meanwhile: whoever were served wrongly would be before their end.
+const MEANWHILE: u32 = 200;
 
 fn hasty() -> Limits {
     Limits { greeting: GREETING, ..Limits::default() }
+}
+
+fn patient() -> Limits {
+    Limits { greeting: STUCK, ..Limits::default() }
 }
 
 fn connect(port: u16) -> Remote {
@@ -36,7 +42,7 @@ fn connect(port: u16) -> Remote {
 fn life_of(port: u16, said: &[u8]) -> Duration {
     let begun = Instant::now();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_read_timeout(Some(STUCK)).unwrap();
     stream.write_all(said).unwrap();
     match stream.read_to_end(&mut Vec::new()) {
         Ok(_) => {}
@@ -62,12 +68,16 @@ pub(crate) fn who_shows_no_token_in_time_is_parted_from(stage: &Stage) {
     let mut client = raw.client.clone();
     let upload = raw.runtime.spawn(async move { client.upload(messages).await });
     // Nothing at all; the beginning of something; HTTP/2 without a call; a greeting of TLS that goes no further.
-    for (port, said) in
-        [(port, &b""[..]), (port, b"PRI * "), (port, PREFACE), (tls_port, b""), (tls_port, b"\x16\x03\x01")]
-    {
-        let life = life_of(port, said);
-        assert!(life >= GREETING, "{said:?} was parted from after {life:?}");
-    }
+    std::thread::scope(|scope| {
+        for (port, said) in
+            [(port, &b""[..]), (port, b"PRI * "), (port, PREFACE), (tls_port, b""), (tls_port, b"\x16\x03\x01")]
+        {
+            scope.spawn(move || {
+                let life = life_of(port, said);
+                assert!(life >= GREETING, "{said:?} was parted from after {life:?}");
+            });
+        }
+    });
     send(chunk(0, b"free"));
     send(end(b"free"));
     assert!(raw.runtime.block_on(upload).unwrap().unwrap().into_inner().complete);
@@ -83,11 +93,11 @@ fn is_ended(stream: &mut TcpStream, pause: Duration) -> bool {
 }
 
 pub(crate) fn strangers_make_room_for_who_comes_later(stage: &Stage) {
-    let (_gate, port) = stage.limited_gate("plain", Limits { strangers_max: 4, ..Limits::default() });
+    let (_gate, port) = stage.limited_gate("plain", Limits { strangers_max: 4, ..patient() });
     let known = connect(port);
     let mut strangers: Vec<_> = (0..4).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
     let second = connect(port);
-    assert!(is_ended(&mut strangers[0], Duration::from_secs(5)), "the oldest makes room");
+    assert!(is_ended(&mut strangers[0], STUCK), "the oldest makes room");
     assert!(!is_ended(&mut strangers[3], Duration::from_millis(100)), "only the oldest goes");
     // Those that were let in are no strangers.
     let more: Vec<_> = (0..8).map(|_| connect(port)).collect();
@@ -97,12 +107,11 @@ pub(crate) fn strangers_make_room_for_who_comes_later(stage: &Stage) {
 }
 
 pub(crate) fn so_many_connections_are_served(stage: &Stage) {
-    let (_gate, port) = stage.limited_gate("plain", Limits { connections_max: 2, ..Limits::default() });
+    let (_gate, port) = stage.limited_gate("plain", Limits { connections_max: 2, ..patient() });
     let (first, second) = (connect(port), connect(port));
     std::thread::scope(|scope| {
         let third = scope.spawn(|| connect(port).totals().unwrap());
-        let begun = Instant::now();
-        while begun.elapsed() < MEANWHILE {
+        for _ in 0..MEANWHILE {
             first.totals().unwrap();
         }
         assert!(!third.is_finished(), "a third connection is served");
@@ -137,7 +146,7 @@ pub(crate) fn an_upload_that_does_not_begin_is_ended(stage: &Stage) {
     let raw = Raw::at_port(port, 1);
     let mut client = raw.client.clone();
     let refused = raw.runtime.block_on(client.upload(tokio_stream::pending())).unwrap_err();
-    let sentence = "nothing came of the upload for 500ms: send its begin at once";
+    let sentence = "nothing came of the upload for 1s: send its begin at once";
     assert_eq!((refused.code(), refused.message()), (Code::DeadlineExceeded, sentence));
 }
 
@@ -174,8 +183,10 @@ async fn channel(port: u16) -> Channel {
 pub(crate) fn a_call_that_does_not_come_is_ended(stage: &Stage) {
     let (_gate, port) = stage.limited_gate("plain", hasty());
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for path in ["/freehold.v1.Freehold/Alloc", "/freehold.v1.Freehold/PutModule"] {
-        let refused = runtime.block_on(async { silent_call(channel(port).await, path, None).await });
+    let asked = ["/freehold.v1.Freehold/Alloc", "/freehold.v1.Freehold/PutModule"]
+        .map(|path| runtime.spawn(async move { silent_call(channel(port).await, path, None).await }));
+    for refused in asked {
+        let refused = runtime.block_on(refused).unwrap();
         let sentence = "the request did not come in time: send it whole, at once";
         assert_eq!((refused.code(), refused.message()), (Code::DeadlineExceeded, sentence));
     }
@@ -200,13 +211,11 @@ pub(crate) fn a_greedy_session_leaves_lanes(stage: &Stage) {
     let asked: Vec<_> = asked.collect();
     let honest = connect(port);
     let theirs = honest.alloc(1 << 20).unwrap();
-    let begun = Instant::now();
+    // Its patience is less than the life of the greedy session.
     honest.upload(&theirs, 0, &[7; 1 << 20]).unwrap();
     let mut to = vec![0; 1 << 20];
     honest.download(&theirs, 0, &mut to).unwrap();
     assert!(to == [7; 1 << 20]);
-    // The greedy session's time is a minute.
-    assert!(begun.elapsed() < Duration::from_secs(30), "it had to wait for {:?}", begun.elapsed());
     asked.iter().for_each(|task| task.abort());
 }
 
@@ -220,8 +229,7 @@ fn spinning(port: u16, id: u8) -> (Raw, u64) {
     (raw, module)
 }
 
-pub(crate) fn a_greedy_session_leaves_waits(_: &Stage) {
-    let stage = Stage::with_launches_of(Duration::from_secs(60));
+pub(crate) fn a_greedy_session_leaves_waits(stage: &Stage) {
     let (_gate, port) = stage.plain_gate();
     let (greedy, module) = spinning(port, 1);
     let waits: Vec<_> = (0..200).map(|_| greedy.runtime.spawn(greedy.wait(3, 60_000))).collect();
@@ -234,7 +242,7 @@ pub(crate) fn a_greedy_session_leaves_waits(_: &Stage) {
 }
 
 pub(crate) fn so_many_modules_are_taken_in_at_once(stage: &Stage) {
-    let (_gate, port) = stage.plain_gate();
+    let (_gate, port) = stage.limited_gate("plain", patient());
     let bystander = connect(port);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let places: Vec<_> = (0..4)
@@ -250,8 +258,7 @@ pub(crate) fn so_many_modules_are_taken_in_at_once(stage: &Stage) {
         .collect();
     std::thread::scope(|scope| {
         let honest = scope.spawn(|| connect(port).put_module("test/kernels", TEXT).map(drop));
-        let begun = Instant::now();
-        while begun.elapsed() < MEANWHILE {
+        for _ in 0..MEANWHILE {
             bystander.totals().unwrap();
         }
         assert!(!honest.is_finished(), "a fifth module was taken in");

@@ -3,19 +3,22 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use freehold_testing::at_effort;
+
 use crate::proxy::Proxy;
-use crate::stage::{Random, Stage};
+use crate::stage::{Random, Stage, bytes, until_is};
 
 pub(crate) fn a_busy_slow_line_is_one_connection(stage: &Stage) {
     let proxy = Proxy::new(stage.port(), 1);
     let remote = stage.remote_at(&format!("https://localhost:{}", proxy.port));
-    let from = Random(5).bytes(6 << 20);
-    let block = remote.alloc(6 << 20).unwrap();
-    // The whole takes so long that any ping waits for many seconds behind it.
+    // When soaking, the whole takes so long that any ping waits for many seconds behind it.
+    let len: usize = at_effort(256, 1024, 6 << 10) << 10;
+    let from = bytes(&mut Random(5), len);
+    let block = remote.alloc(len as u64).unwrap();
     proxy.slow(400 << 10);
     remote.upload(&block, 0, &from).unwrap();
     proxy.slow(0);
-    let mut to = vec![0; 6 << 20];
+    let mut to = vec![0; len];
     remote.download(&block, 0, &mut to).unwrap();
     assert!(to == from);
     assert_eq!(proxy.connections(), 1, "a line that was busy was taken for a dead one");
@@ -23,18 +26,17 @@ pub(crate) fn a_busy_slow_line_is_one_connection(stage: &Stage) {
 
 pub(crate) fn a_long_upload_is_resumed(stage: &Stage) {
     let proxy = Proxy::new(stage.port(), 1);
-    let patience = Duration::from_secs(4);
+    // As long as it may take to connect again.
+    let patience = Duration::from_secs(at_effort(1, 3, 10));
     let remote = stage.remote_at(&format!("https://localhost:{}", proxy.port)).with_patience(patience);
-    let from = Random(6).bytes(12 << 20);
+    let from = bytes(&mut Random(6), 12 << 20);
     let block = remote.alloc(12 << 20).unwrap();
     let is_cut = AtomicBool::new(false);
     let read = |at: u64, piece: &mut [u8]| {
         if at == 8 << 20 && !is_cut.swap(true, Ordering::Relaxed) {
             // A reader that takes longer than a lost connection is waited for; then it is lost.
             let begun = Instant::now();
-            while begun.elapsed() < patience + patience / 4 {
-                std::thread::yield_now();
-            }
+            until_is("it has taken so long", true, || begun.elapsed() > patience + patience / 4);
             proxy.cut();
         }
         piece.copy_from_slice(&from[at as usize..][..piece.len()]);

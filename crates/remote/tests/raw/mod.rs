@@ -11,6 +11,9 @@ use tonic::{Request, Status};
 
 use crate::stage::{Stage, TOKEN};
 
+/// The longest life that a gate gives a session without a call.
+const LIFE_MS: u64 = 600_000;
+
 type Client = FreeholdClient<InterceptedService<Channel, Shown>>;
 
 #[derive(Clone)]
@@ -31,9 +34,9 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// A session that lives for some seconds without a call.
+    /// A session that lives for longer than any test without a call.
     pub(crate) fn open(stage: &Stage, id: u8) -> Self {
-        Self::brief(stage, id, 5000, 1 << 20)
+        Self::brief(stage, id, LIFE_MS, 1 << 20)
     }
 
     /// As [`open`](Self::open), for so long, and with so much room for what nobody has read.
@@ -46,7 +49,7 @@ impl Raw {
 
     /// A session at a gate that speaks without TLS.
     pub(crate) fn at_port(port: u16, id: u8) -> Self {
-        Self::at(Endpoint::from_shared(format!("http://127.0.0.1:{port}")).unwrap(), id, 60_000)
+        Self::at(Endpoint::from_shared(format!("http://127.0.0.1:{port}")).unwrap(), id, LIFE_MS)
     }
 
     fn at(endpoint: Endpoint, id: u8, life_ms: u64) -> Self {

@@ -9,9 +9,11 @@ use freehold_remote::proto::{self, Chunk, UploadEnd, argument::Value};
 use freehold_remote::{CarriedOut, Code, Failure, Fault, Limits, Remote, Token};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 
+use freehold_testing::at_effort;
+
 use crate::launches::TEXT;
 use crate::raw::{Raw, chunk, end};
-use crate::stage::{Stage, TOKEN, until_free};
+use crate::stage::{Stage, TOKEN, until_free, until_is};
 
 fn refused(url: &str, token: &str, ca: Option<&[u8]>) -> (Fault, String) {
     let Failure { fault, sentence, carried_out, .. } =
@@ -229,18 +231,19 @@ pub(crate) fn an_upload_with_another_checksum_is_not_complete(stage: &Stage) {
 }
 
 pub(crate) fn who_does_not_read_is_parted_from(stage: &Stage) {
-    let mut raw = Raw::brief(stage, 1, 2000, 65_535);
+    let life = Duration::from_secs(at_effort(1, 2, 5));
+    let mut raw = Raw::brief(stage, 1, life.as_millis() as u64, 65_535);
     let block = raw.alloc(1, 64 << 20).unwrap();
     let session = raw.session.clone();
     let request = proto::DownloadRequest { session, block, offset: 0, bytes: 0, chunk_bytes: 1 << 20 };
     let mut unread = raw.runtime.block_on(raw.client.download(request)).unwrap().into_inner();
-    // Others are served meanwhile, and for longer than the session lives without a call.
+    // Others are served meanwhile, until the session has ended, which it does not while a download is under way.
     let remote = stage.remote();
     let other = remote.alloc(1 << 20).unwrap();
-    let begun = std::time::Instant::now();
-    while begun.elapsed() < Duration::from_secs(6) {
-        remote.upload(&other, 0, &[1; 1 << 20]).unwrap();
-    }
+    until_is("only the other session is left", 1, || {
+        remote.upload(&other, 0, &[1; 1 << 16]).unwrap();
+        remote.totals().unwrap().sessions
+    });
     let told = raw.runtime.block_on(async {
         let mut chunks = 0;
         loop {
@@ -251,7 +254,7 @@ pub(crate) fn who_does_not_read_is_parted_from(stage: &Stage) {
             }
         }
     });
-    let sentence = "nobody read the download for 2 s: ask for the rest when you read".to_owned();
+    let sentence = format!("nobody read the download for {} s: ask for the rest when you read", life.as_secs());
     assert_eq!(told, (true, Code::DeadlineExceeded, sentence));
     drop(other);
     until_free(&remote);

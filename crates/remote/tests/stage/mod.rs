@@ -12,11 +12,15 @@ use std::time::{Duration, Instant};
 
 use freehold_broker::{Config, Terms};
 use freehold_remote::{Gate, Identity, Limits, Remote, Sums, Token};
+use freehold_testing::STUCK;
+
+pub(crate) use freehold_testing::Random;
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// How long anything may take before a test says that it hangs.
-const LONGEST: Duration = Duration::from_secs(60);
+/// How long a kernel may run in most tests, none of which waits for that: no machine is so slow that a kernel which ends by itself
+/// takes as long.
+const LAUNCH: Duration = Duration::from_secs(1000);
 
 /// The device of all processes: the software one, unless FREEHOLD_DEVICE names another.
 fn device() -> String {
@@ -77,7 +81,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// A broker with a gate, which has a certificate of an authority of its own.
     pub(crate) fn new() -> Self {
-        Self::with_launches_of(Duration::from_secs(3))
+        Self::with_launches_of(LAUNCH)
     }
 
     /// As [`new`](Self::new), with kernels that may run for so long.
@@ -177,10 +181,13 @@ impl Drop for Stage {
         let process = rustix::process::Pid::from_child(&self.serve);
         let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
         let _ = self.serve.wait();
-        if std::thread::panicking() {
-            eprintln!("{}", self.said());
-        }
+        let said = self.said();
         let _ = std::fs::remove_dir_all(&self.folder);
+        if std::thread::panicking() {
+            eprintln!("{said}");
+        } else {
+            assert!(!said.contains("panicked"), "a process of the stage panicked:\n{said}");
+        }
     }
 }
 
@@ -208,9 +215,10 @@ pub(crate) fn until_is<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, mu
         if seen == wanted {
             return;
         }
-        let waited = begun.elapsed() < LONGEST;
-        assert!(waited, "waited {LONGEST:?} until {what}: {wanted:?} is wanted, and {seen:?} is seen");
-        std::thread::yield_now();
+        let waited = begun.elapsed() < STUCK;
+        assert!(waited, "waited {STUCK:?} until {what}: {wanted:?} is wanted, and {seen:?} is seen");
+        // The processor is left to those that are waited for.
+        std::thread::park_timeout(Duration::from_micros(200));
     }
 }
 
@@ -222,33 +230,10 @@ pub(crate) fn until_free(remote: &Remote) {
     });
 }
 
-/// A number from a seed.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-
-    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let words = count.div_ceil(8);
-        let mut bytes: Vec<u8> = (0..words).flat_map(|_| self.below(u64::MAX).to_le_bytes()).collect();
-        bytes.truncate(count);
-        bytes
-    }
-
-    /// A seed for somebody else.
-    pub(crate) fn seed(&mut self) -> u64 {
-        1 + self.below(u64::MAX - 1)
-    }
-}
-
-pub(crate) fn seed() -> u64 {
-    let given = std::env::var("FREEHOLD_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(|| u64::from(std::process::id()) << 16 | 1);
-    println!("FREEHOLD_SEED={seed}");
-    seed
+/// Random bytes.
+pub(crate) fn bytes(random: &mut Random, count: usize) -> Vec<u8> {
+    let words = count.div_ceil(8);
+    let mut bytes: Vec<u8> = (0..words).flat_map(|_| random.next().to_le_bytes()).collect();
+    bytes.truncate(count);
+    bytes
 }

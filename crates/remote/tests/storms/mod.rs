@@ -9,17 +9,29 @@ use freehold::Grid;
 use freehold_broker::{Access, Argument, Policy};
 use freehold_remote::{CarriedOut, Code, Remote, RemoteArgument, RemoteBlock, Token};
 
+use freehold_testing::{at_effort, covered, seed};
+
 use crate::launches::TEXT;
 use crate::proxy::Proxy;
-use crate::stage::{Guest, Random, Stage, TOKEN, seed, until_free, until_is};
+use crate::stage::{Guest, Random, Stage, TOKEN, bytes, until_free, until_is};
 
-/// How many connections are spoiled, and clients killed: as FREEHOLD_CUTS says.
+/// How many connections are spoiled.
 fn cuts() -> u64 {
-    std::env::var("FREEHOLD_CUTS").map_or(200, |text| text.parse().expect("a number"))
+    at_effort(4, 20, 500)
+}
+
+/// How many clients are killed.
+fn kills() -> u64 {
+    at_effort(5, 25, 300)
+}
+
+/// How long sessions of killed clients live.
+fn life() -> Duration {
+    Duration::from_secs(at_effort(2, 3, 10))
 }
 
 /// Launches of a round: single calls, which are lost more rarely than bytes.
-const LAUNCHES: u32 = 20;
+const LAUNCHES: u32 = 10;
 
 /// Memory with random bytes, through whatever the weather is.
 fn filled(remote: &Remote, bytes: &[u8]) -> RemoteBlock {
@@ -36,7 +48,7 @@ fn expect(remote: &Remote, block: &RemoteBlock, bytes: &[u8]) {
 
 pub(crate) fn through_a_bad_proxy(stage: &Stage) {
     let mut random = Random(seed());
-    let (proxy, calm) = (Proxy::new(stage.port(), random.seed()), stage.remote());
+    let (proxy, calm) = (Proxy::new(stage.port(), random.next()), stage.remote());
     let remote = stage.remote_at(&format!("https://localhost:{}", proxy.port));
     let module = remote.put_module("test/kernels", TEXT).unwrap();
     let count = filled(&remote, &[0; 4]);
@@ -47,19 +59,19 @@ pub(crate) fn through_a_bad_proxy(stage: &Stage) {
     };
     // The worker has a lease of its own of what it works with.
     launch(0);
-    let (begun, mut rounds, mut wanted) = (Instant::now(), 0, 0_u32);
+    let (mut rounds, mut wanted) = (0, 0_u32);
     let leases = calm.totals().unwrap().leases;
     proxy.storm(true);
     while proxy.spoiled() < cuts() {
-        let size = 1 + random.below(6 << 20) as usize;
-        let bytes = random.bytes(size);
+        let size = 1 + random.below(at_effort(1, 6, 6) << 20) as usize;
+        let data = bytes(&mut random, size);
         let name = format!("round/{rounds}");
-        let block = filled(&remote, &bytes);
-        expect(&remote, &block, &bytes);
+        let block = filled(&remote, &data);
+        expect(&remote, &block, &data);
         // Twice, and it would be refused.
         remote.publish(&name, block, Policy::Restore).unwrap();
         let block = remote.lease(&name, Access::Read).unwrap();
-        expect(&remote, &block, &bytes);
+        expect(&remote, &block, &data);
         block.close().unwrap();
         // Twice, and the word would be another.
         for k in 0..LAUNCHES {
@@ -72,7 +84,7 @@ pub(crate) fn through_a_bad_proxy(stage: &Stage) {
         assert_eq!(calm.totals().unwrap().leases, leases, "a lease that nobody asked for is left");
         rounds += 1;
     }
-    println!("{} connections were spoiled in {rounds} rounds, in {:.1?}", proxy.spoiled(), begun.elapsed());
+    covered(proxy.spoiled(), "spoiled connections");
     proxy.storm(false);
     assert_eq!(calm.totals().unwrap().sessions, 1, "all of it was one session");
     remote.close().unwrap();
@@ -84,7 +96,7 @@ pub(crate) fn client(words: &[OsString]) -> ExitCode {
     let [url, ca, direction] = words else { panic!("a client is told where, by whom and which way") };
     let ca = std::fs::read(ca).expect("the file is there");
     let remote = Remote::connect(url.to_str().expect("text"), &Token::parse(TOKEN).unwrap(), Some(&ca));
-    let remote = remote.expect("a gate serves").with_life(Duration::from_secs(10));
+    let remote = remote.expect("a gate serves").with_life(life());
     let say = || {
         std::io::stdout().write_all(b".")?;
         std::io::stdout().flush()
@@ -108,10 +120,10 @@ const SESSIONS_MAX: u64 = 110;
 pub(crate) fn killed_clients(stage: &Stage) {
     let mut random = Random(seed());
     let witness = stage.remote();
-    let bytes = random.bytes(3_000_000);
-    let held = filled(&witness, &bytes);
-    for killed in 0..cuts() {
-        // Sessions of the dead live for ten seconds, with what they hold: so many at a time have room.
+    let data = bytes(&mut random, 3_000_000);
+    let held = filled(&witness, &data);
+    for killed in 0..kills() {
+        // Sessions of the dead live on for a while, with what they hold: so many at a time have room.
         until_is("sessions of the dead end", true, || witness.totals().unwrap().sessions < SESSIONS_MAX);
         let direction = if random.below(2) == 0 { "up" } else { "down" };
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -126,14 +138,15 @@ pub(crate) fn killed_clients(stage: &Stage) {
         }
         drop(client);
         if killed % 20 == 0 {
-            expect(&witness, &held, &bytes);
+            expect(&witness, &held, &data);
         }
     }
     until_is("the sessions of the dead are over", (1, 1), || {
         let sums = witness.totals().unwrap();
         (sums.sessions, sums.leases)
     });
-    expect(&witness, &held, &bytes);
+    covered(kills(), "killed clients");
+    expect(&witness, &held, &data);
     held.close().unwrap();
     until_free(&witness);
 }

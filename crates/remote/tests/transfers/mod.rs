@@ -1,23 +1,24 @@
 //! What goes well: bytes, names, sessions, and calls that are repeated.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use freehold_broker::{Access, Policy};
 use freehold_remote::{Code, Token, proto};
+use freehold_testing::{Effort, at_effort};
 
 use crate::raw::{Raw, chunk, end};
-use crate::stage::{Random, Stage, TOKEN, until_free, until_is};
+use crate::stage::{Random, Stage, TOKEN, bytes, until_free, until_is};
 
 pub(crate) fn bytes_of_any_length_go_up_and_come_back(stage: &Stage) {
     let remote = stage.remote();
-    for bytes in [1, 7, 4097, (1 << 20) - 1, 1 << 20, (5 << 20) + 3, 40 << 20] {
-        let from = Random(bytes as u64).bytes(bytes);
-        let block = remote.alloc(bytes as u64).unwrap();
-        assert_eq!((block.bytes(), block.access()), (bytes as u64, Access::Write));
+    for len in [1, 7, 4097, (1 << 20) - 1, 1 << 20, (5 << 20) + 3, at_effort(9, 40, 40) << 20] {
+        let from = bytes(&mut Random(len as u64), len);
+        let block = remote.alloc(len as u64).unwrap();
+        assert_eq!((block.bytes(), block.access()), (len as u64, Access::Write));
         remote.upload(&block, 0, &from).unwrap();
-        let mut to = vec![0; bytes];
+        let mut to = vec![0; len];
         remote.download(&block, 0, &mut to).unwrap();
-        assert!(to == from, "{bytes} bytes came back as others");
+        assert!(to == from, "{len} bytes came back as others");
         block.close().unwrap();
     }
     until_free(&remote);
@@ -34,7 +35,7 @@ pub(crate) fn parts_of_a_block_are_written_and_read(stage: &Stage) {
 }
 
 pub(crate) fn what_is_published_outlives_its_session(stage: &Stage) {
-    let from = Random(3).bytes(3_000_000);
+    let from = bytes(&mut Random(3), 3_000_000);
     let remote = stage.remote();
     let block = remote.alloc(3_000_000).unwrap();
     remote.upload(&block, 0, &from).unwrap();
@@ -73,14 +74,19 @@ pub(crate) fn a_session_that_is_closed_leaves_nothing(stage: &Stage) {
 }
 
 pub(crate) fn a_session_that_nobody_uses_ends(stage: &Stage) {
-    let kept = stage.remote().with_life(Duration::from_secs(5));
+    let life = Duration::from_secs(at_effort(60, 60, 5));
+    let kept = stage.remote().with_life(life);
     let block = kept.alloc(1 << 20).unwrap();
     kept.upload(&block, 0, &[7; 1 << 20]).unwrap();
-    let mut raw = Raw::brief(stage, 1, 2000, 1 << 20);
+    let mut raw = Raw::brief(stage, 1, 1500, 1 << 20);
     raw.alloc(1, 1 << 20).unwrap();
     assert_eq!((raw.totals().sessions, raw.totals().leases), (2, 2));
     // Nobody calls in the one; the library sees to the other.
     until_is("the session without a call is over", (1, 1), || (raw.totals().sessions, raw.totals().leases));
+    if Effort::current() == Effort::Soak {
+        let begun = Instant::now();
+        until_is("more than its life has passed", true, || begun.elapsed() > 2 * life);
+    }
     let mut to = [0; 4];
     kept.download(&block, 0, &mut to).unwrap();
     assert_eq!(to, [7; 4]);
@@ -92,8 +98,8 @@ pub(crate) fn many_clients_at_once_have_their_own_bytes(stage: &Stage) {
         for number in 1..=8 {
             scope.spawn(move || {
                 let remote = stage.remote();
-                let from = Random(number).bytes(4_000_000);
-                for _ in 0..3 {
+                let from = bytes(&mut Random(number), 4_000_000);
+                for _ in 0..at_effort(1, 3, 20) {
                     let block = remote.alloc(4_000_000).unwrap();
                     remote.upload(&block, 0, &from).unwrap();
                     let mut to = vec![0; 4_000_000];
@@ -145,7 +151,7 @@ pub(crate) fn a_repeated_call_is_carried_out_once(stage: &Stage) {
 }
 
 pub(crate) fn an_upload_goes_on_where_it_stood(stage: &Stage) {
-    let from = Random(9).bytes(3 << 20);
+    let from = bytes(&mut Random(9), 3 << 20);
     let mut raw = Raw::open(stage, 1);
     let block = raw.alloc(1, 3 << 20).unwrap();
     let (first, rest) = from.split_at(1 << 20);
@@ -198,7 +204,7 @@ pub(crate) fn without_tls_the_same_is_served(stage: &Stage) {
     let url = format!("http://127.0.0.1:{port}");
     let remote = freehold_remote::Remote::connect(&url, &Token::parse(TOKEN).unwrap(), None).unwrap();
     let block = remote.alloc(5_000_000).unwrap();
-    let from = Random(4).bytes(5_000_000);
+    let from = bytes(&mut Random(4), 5_000_000);
     remote.upload(&block, 0, &from).unwrap();
     let mut to = vec![0; 5_000_000];
     remote.download(&block, 0, &mut to).unwrap();
