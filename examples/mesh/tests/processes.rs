@@ -1,23 +1,26 @@
-//! The field of several processes, with a worker killed and without, for twenty seeds: always the bits of one process alone.
+//! The field of several processes, with a worker killed and without: always the bits of one process alone.
 //!
-//! This program is all of these processes: the words behind its name say which.
+//! This program is all of these processes: its first argument says which. Without one it runs the tests.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::io::{BufRead, BufReader, stdin, stdout};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use freehold_broker::{Config, Gpu, Terms, keeper, play};
 use freehold_mesh::notes::Event;
 use freehold_mesh::parent::{Outcome, Run};
-use freehold_mesh::plan::Plan;
+use freehold_mesh::plan::{Plan, TILE};
 use freehold_mesh::strip::Strip;
 use freehold_mesh::worker::Task;
 use freehold_mesh::{anywhere, digest};
+use freehold_testing::{at_effort, covered, print_seed, seeds};
+use libtest_mimic::{Arguments, Trial};
 
-fn main() {
+fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     let program = std::env::current_exe().unwrap();
     match words.first().and_then(|word| word.to_str()).unwrap_or("") {
@@ -35,24 +38,78 @@ fn main() {
             let task = Task::parse(words[1].to_str().unwrap()).unwrap();
             task.run(stdin().as_fd(), stdout()).unwrap();
         }
-        "--list" => println!("all: test"),
-        _ => all(),
+        "memory" => memory(),
+        _ => return run(),
+    }
+    ExitCode::SUCCESS
+}
+
+type Test = (&'static str, fn());
+
+const TESTS: &[Test] = &[
+    ("fields_of_any_number_of_workers_are_the_same_with_a_kill_and_without", fields_are_the_same),
+    ("refined_cells_come_and_go", refined_cells_come_and_go),
+    ("memory_of_cells_that_go_is_the_drivers_again", memory_of_cells_that_go_is_the_drivers_again),
+];
+
+fn run() -> ExitCode {
+    // SAFETY: this process has one thread so far.
+    unsafe { std::env::set_var(MACHINE, format!("mesh-{}", std::process::id())) };
+    let trial = |&(name, test): &Test| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    };
+    libtest_mimic::run(&Arguments::from_args(), TESTS.iter().map(trial).collect()).exit_code()
+}
+
+fn fields_are_the_same() {
+    let (scene, seeds) = (Scene::new(), seeds(1, 3, 40));
+    covered(seeds.end() - seeds.start() + 1, "seeds of fields");
+    for seed in seeds {
+        print_seed(seed);
+        scene.fields_of_a_seed_are_the_same(seed);
     }
 }
 
-fn all() {
-    // What other tests do meanwhile takes none of this one's memory.
-    // SAFETY: this process has one thread so far.
-    unsafe { std::env::set_var("FREEHOLD_SOFT_MACHINE", format!("mesh-{}", std::process::id())) };
-    let scene = Scene::new();
-    for seed in 1..=20 {
-        scene.fields_of_a_seed_are_the_same(seed);
-        println!("seed {seed}: the same");
-    }
-    scene.refined_cells_come_and_go();
-    scene.memory_of_cells_that_go_is_the_drivers_again();
-    println!("test fields of 1, 2 and 4 workers, of 20 seeds, with a kill and without, are the same ... ok");
+/// The vectors of the workers grow and shrink.
+fn refined_cells_come_and_go() {
+    let outcome = Scene::new().run(&Plan { size: 128, steps: 96, workers: 2, seed: 7 }, false);
+    let of_one = outcome.notes.iter().filter(|note| note.worker == 1);
+    let bytes: Vec<_> = of_one.map(|note| note.live_bytes).collect();
+    assert!(bytes.windows(2).any(|pair| pair[1] > pair[0]), "{bytes:?}");
+    assert!(bytes.windows(2).any(|pair| pair[1] < pair[0]), "{bytes:?}");
 }
+
+/// In a process with a software machine of its own: other tests change how much memory is free.
+fn memory_of_cells_that_go_is_the_drivers_again() {
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    alone.arg("memory").env(MACHINE, format!("mesh-memory-{}", std::process::id()));
+    assert!(alone.status().unwrap().success());
+}
+
+/// What a worker does at its looks, with a mesh that is large enough to have a piece of 2 MiB too many.
+fn memory() {
+    let (device, plan) =
+        (freehold::open::device(Some("soft")).unwrap(), Plan { size: 512, steps: 8, workers: 1, seed: 1 });
+    let stream = device.stream().unwrap();
+    let mut strip = Strip::new(&device, &stream, &plan, 0..16).unwrap();
+    let looked = || {
+        stream.synchronize().unwrap();
+        device.trim().unwrap();
+        (device.totals().reserved_bytes, device.free_bytes().unwrap())
+    };
+    let (reserved_bytes, free_bytes) = looked();
+    strip.refine(&stream, &[1; 256]).unwrap();
+    // Two patches of 25,600 bytes for each of 256 tiles: seven pieces.
+    assert_eq!(looked(), (reserved_bytes + (14 << 20), free_bytes - (14 << 20)));
+    strip.refine(&stream, &[0; 256]).unwrap();
+    assert_eq!(looked(), (reserved_bytes, free_bytes));
+}
+
+/// Names the software machine: processes of one machine share its memory.
+const MACHINE: &str = "FREEHOLD_SOFT_MACHINE";
 
 struct Scene {
     folder: PathBuf,
@@ -62,7 +119,9 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let folder = std::env::temp_dir().join(format!("freehold-mesh-{}", std::process::id()));
+        static SCENES: AtomicU32 = AtomicU32::new(0);
+        let number = SCENES.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("freehold-mesh-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut serve = Command::new(std::env::current_exe().unwrap());
         let mut serve = serve.arg("serve").arg(folder.join("broker")).stdout(Stdio::piped()).spawn().unwrap();
@@ -83,44 +142,17 @@ impl Scene {
     }
 
     fn fields_of_a_seed_are_the_same(&self, seed: u64) {
-        let plan = Plan { size: 128, steps: 52, workers: 1, seed };
+        let plan = Plan { size: at_effort(64, 128, 128), steps: 52, workers: 1, seed };
         let alone = digest(&anywhere::solve(&Gpu::on(&self.device).unwrap(), &plan, |_| {}).unwrap());
         // With a kill and without in turns, so that each number of workers has both.
-        for (workers, kills) in
-            [(1, seed.is_multiple_of(2)), (2, !seed.is_multiple_of(2)), (4, !seed.is_multiple_of(4))]
-        {
+        let all = [(1, seed.is_multiple_of(2)), (2, !seed.is_multiple_of(2)), (4, !seed.is_multiple_of(4))];
+        // A worker has a row of tiles at the least.
+        for (workers, kills) in all.into_iter().filter(|&(workers, _)| workers <= plan.size / TILE) {
             let outcome = self.run(&Plan { workers, ..plan }, kills);
             assert_eq!(digest(&outcome.field), alone, "seed {seed}, {workers} workers, a kill: {kills}");
             let killed = outcome.notes.iter().filter(|note| note.event == Event::Killed).count();
             assert_eq!(killed, usize::from(kills), "seed {seed}, {workers} workers");
         }
-    }
-
-    /// The vectors of the workers grow and shrink.
-    fn refined_cells_come_and_go(&self) {
-        let outcome = self.run(&Plan { size: 256, steps: 160, workers: 2, seed: 3 }, false);
-        let of_one = outcome.notes.iter().filter(|note| note.worker == 1);
-        let bytes: Vec<_> = of_one.map(|note| note.live_bytes).collect();
-        assert!(bytes.windows(2).any(|pair| pair[1] > pair[0]), "{bytes:?}");
-        assert!(bytes.windows(2).any(|pair| pair[1] < pair[0]), "{bytes:?}");
-    }
-
-    /// What a worker does at its looks, with a mesh that is large enough to have a piece of 2 MiB too many.
-    fn memory_of_cells_that_go_is_the_drivers_again(&self) {
-        let (device, plan) = (&self.device, Plan { size: 512, steps: 8, workers: 1, seed: 1 });
-        let stream = device.stream().unwrap();
-        let mut strip = Strip::new(device, &stream, &plan, 0..16).unwrap();
-        let looked = || {
-            stream.synchronize().unwrap();
-            device.trim().unwrap();
-            (device.totals().reserved_bytes, device.free_bytes().unwrap())
-        };
-        let (reserved_bytes, free_bytes) = looked();
-        strip.refine(&stream, &[1; 256]).unwrap();
-        // Two patches of 25,600 bytes for each of 256 tiles: seven pieces.
-        assert_eq!(looked(), (reserved_bytes + (14 << 20), free_bytes - (14 << 20)));
-        strip.refine(&stream, &[0; 256]).unwrap();
-        assert_eq!(looked(), (reserved_bytes, free_bytes));
     }
 }
 
