@@ -8,9 +8,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::LabError;
 use super::child::NOT_BEGUN;
@@ -19,8 +22,6 @@ use super::subject::Subject;
 use super::trace::{Part, Trace};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at whether a process has ended.
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// The answer of each experiment, in their order.
 pub(crate) fn answers(
@@ -98,14 +99,10 @@ fn machine(experiment: Asked) -> String {
 
 /// How the process ended, if it did so in time.
 fn ended(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
-    let start = Instant::now();
-    while start.elapsed() < patience {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        thread::sleep(PAUSE);
-    }
-    Ok(None)
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+    let ready = retry_on_intr(|| poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&patience)))?;
+    if ready == 0 { Ok(None) } else { child.wait().map(Some) }
 }
 
 /// Ends an experiment that still runs, and the processes that it has started.

@@ -37,6 +37,9 @@ pub(crate) struct Subject {
     pub(crate) built_in: Option<Reference>,
 }
 
+/// Experiments of the software device that run at once, for each processor.
+const AT_ONCE_EACH: usize = 3;
+
 impl Subject {
     pub(crate) fn open(wish: Option<&str>) -> Result<Self, OpenError> {
         match open::opencl::open(wish)? {
@@ -47,9 +50,10 @@ impl Subject {
 
     fn of_cuda(opened: &Opened) -> Self {
         let (release, at_once) = match opened.kind {
-            // Every experiment has a machine of its own.
+            // Every experiment has a machine of its own, and the longest ones wait for most of their time.
             Kind::Soft => {
-                (env!("CARGO_PKG_VERSION").to_owned(), std::thread::available_parallelism().map_or(1, usize::from))
+                let processors = std::thread::available_parallelism().map_or(1, usize::from);
+                (env!("CARGO_PKG_VERSION").to_owned(), AT_ONCE_EACH * processors)
             }
             // A GPU is shared, and experiments look at its free memory and its time.
             Kind::Cuda => (kernel_driver().unwrap_or_else(|| "unknown".to_owned()), 1),
