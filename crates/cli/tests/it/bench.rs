@@ -90,8 +90,10 @@ fn every_row_has_our_times_and_the_drivers_where_there_is_a_call_to_compare() {
 }
 
 #[test]
-fn every_workload_has_our_figures_and_the_drivers() {
-    let output = bench(&["pool", "--quick", "--json", "--device", "soft"]);
+fn every_workload_has_our_figures_and_the_drivers_and_a_picture() {
+    let folder = Folder::new("picture");
+    let path = folder.0.join("pool.svg");
+    let output = bench(&["pool", "--quick", "--json", "--device", "soft", "--svg", path.to_str().unwrap()]);
     assert_eq!(text(&output.stderr), "");
     assert_eq!(output.status.code(), Some(0));
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object was printed");
@@ -147,14 +149,11 @@ fn every_workload_has_our_figures_and_the_drivers() {
         }
         assert_eq!(row["met"].is_boolean(), !row["target"].is_null(), "{row}");
     }
+    is_drawn(path);
 }
 
-#[test]
-fn a_picture_has_the_device_and_the_bars() {
-    let folder = Folder::new("picture");
-    let path = folder.0.join("pool.svg");
-    let output = bench(&["pool", "--quick", "--device", "soft", "--svg", path.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+/// The picture of a bench has the device and the bars.
+fn is_drawn(path: PathBuf) {
     let drawn = std::fs::read_to_string(path).expect("the picture was written");
     assert!(drawn.starts_with("<svg "), "{drawn}");
     assert!(drawn.contains("Allocation on Freehold Software Device 0, driver 13.0"), "{drawn}");

@@ -60,6 +60,8 @@ impl Drop for Folder {
 }
 
 const SMALL: [&str; 7] = ["--size", "96", "--steps", "60", "--seed", "5", "--json"];
+/// Where it does not matter what is computed.
+const TINY: [&str; 7] = ["--size", "32", "--steps", "16", "--seed", "5", "--json"];
 
 #[test]
 fn a_killed_worker_changes_no_bit_and_is_seen_in_both_pictures() {
@@ -92,7 +94,7 @@ fn the_trace_of_a_killed_worker_goes_on_until_its_kill() {
     let folder = Folder::new("trace");
     // All tiles are refined here. 20 epochs, and the kill after 10. Epoch 6 is put in when the device is in epoch 4, and 10 have passed: so what was there
     // when epoch 8 was put in, which is 4 at least, is in the file.
-    let figures = folder.figures(&["--size", "96", "--steps", "160", "--workers", "3", "--json"]);
+    let figures = folder.figures(&["--size", "64", "--steps", "160", "--workers", "2", "--json"]);
     let killed = figures["killed"]["worker"].as_u64().expect("one was killed");
     let trace: Vec<Value> = serde_json::from_slice(&folder.read("trace.json")).expect("a trace is JSON");
     let is_name = |event: &&Value| event["args"]["name"] == format!("worker {killed}");
@@ -105,9 +107,9 @@ fn the_trace_of_a_killed_worker_goes_on_until_its_kill() {
 #[test]
 fn remote_kernels_come_to_the_same_field() {
     let folder = Folder::new("remote");
-    let here = folder.figures(&[&SMALL[..], &["--workers", "1", "--no-kill"]].concat());
+    let here = folder.figures(&[&TINY[..], &["--workers", "1", "--no-kill"]].concat());
     assert_eq!((&here["same"], &here["killed"]), (&Value::from(true), &Value::Null));
-    let there = folder.figures(&[&SMALL[..], &["--remote"]].concat());
+    let there = folder.figures(&[&TINY[..], &["--remote"]].concat());
     assert_eq!((&there["same"], &there["field"]), (&Value::from(true), &here["field"]));
 }
 
@@ -144,14 +146,14 @@ fn what_is_killed_leaves_no_broker_and_no_folder() {
 fn a_file_that_cannot_be_written_takes_no_figures_away() {
     let folder = Folder::new("unwritten");
     fs::create_dir_all(folder.0.join("out/memory.svg/in-the-way")).unwrap();
-    let output = folder.demo(&[&SMALL[..], &["--workers", "1", "--no-kill"]].concat());
+    let output = folder.demo(&[&TINY[..], &["--workers", "1", "--no-kill"]].concat());
     let figures: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert_eq!((&figures["same"], output.status.code()), (&Value::from(true), Some(1)));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.ends_with("name another folder with --out\n") && said.lines().count() == 1, "{said}");
     assert_eq!(folder.read("field.png")[..8], *b"\x89PNG\r\n\x1a\n");
     assert!(!folder.read("trace.json").is_empty());
-    let mut command = folder.command(&[&SMALL[..], &["--workers", "1", "--no-kill"]].concat());
+    let mut command = folder.command(&[&TINY[..], &["--workers", "1", "--no-kill"]].concat());
     fs::remove_dir_all(folder.0.join("out")).unwrap();
     let full = fs::File::options().write(true).open("/dev/full").expect("there is always one");
     assert_eq!(command.stdout(full).status().expect("the binary starts").code(), Some(1));

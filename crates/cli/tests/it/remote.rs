@@ -7,10 +7,9 @@ use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Output, Stdio};
-use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
-use scene::{LONGEST, command};
+use scene::{command, until};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -291,10 +290,7 @@ fn a_gate_that_dies_is_replaced_and_names_stay() {
     };
     let first = gate().expect("there is a gate");
     kill_process(Pid::from_raw(first).unwrap(), Signal::KILL).unwrap();
-    let begun = Instant::now();
-    while gate().is_none_or(|process| process == first) {
-        assert!(begun.elapsed() < LONGEST, "no gate took its place");
-    }
+    until("another takes its place", || gate().filter(|&process| process != first));
     assert_eq!(open.said(&["get", "a", "-o", "out"]), "out: 8 B\n");
     assert_eq!(std::fs::read(open.folder.join("out")).unwrap(), b"freehold");
 }

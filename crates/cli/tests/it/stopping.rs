@@ -11,8 +11,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use freehold_broker::wire::{Point, Policy, Request};
+use freehold_testing::STUCK;
 use rustix::process::{Pid, Signal, kill_process};
-use scene::{LONGEST, Scene, command, name, text, until};
+use scene::{Scene, command, name, text, until};
 
 /// The broker that serves, and nobody else, is sent a signal.
 fn signal_broker(scene: &Scene, signal: Signal) {
@@ -117,7 +118,7 @@ impl Terminal {
     fn shows(&self, wanted: &str) {
         let mut shown = Vec::new();
         while !String::from_utf8_lossy(&shown).contains(wanted) {
-            let more = self.shown.recv_timeout(LONGEST);
+            let more = self.shown.recv_timeout(STUCK);
             shown.extend(more.unwrap_or_else(|_| panic!("{wanted:?} is not in {:?}", String::from_utf8_lossy(&shown))));
         }
     }

@@ -8,12 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use freehold_broker::{Link, Name, place};
+use freehold_testing::STUCK;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::binary;
-
-/// How long anything may take before a test says that it hangs.
-pub(crate) const LONGEST: Duration = Duration::from_secs(30);
 
 /// A broker of its own, in a folder of its own.
 pub(crate) struct Scene {
@@ -118,8 +116,9 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(begun.elapsed() < LONGEST, "waited {LONGEST:?} until {what}");
-        std::thread::yield_now();
+        assert!(begun.elapsed() < STUCK, "waited {STUCK:?} until {what}");
+        // The processor is left to those that are waited for.
+        std::thread::park_timeout(Duration::from_micros(200));
     }
 }
 
