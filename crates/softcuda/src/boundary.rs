@@ -117,19 +117,45 @@ fn works_after_a_fault(function: Function) -> bool {
     )
 }
 
-/// What a call answers that a fault spoils. That its thread has no context, or one that is destroyed, goes first, except
-/// where the call is to make one.
+/// What a call answers that a fault spoils. That its thread has no context, or one that is destroyed, goes first where the call
+/// needs one.
 fn after_a_fault(function: Function, fault: CUerror) -> CUerror {
-    if matches!(
+    if works_without_context(function) { fault } else { current().err().unwrap_or(fault) }
+}
+
+/// Which calls need no current context: those that make one, and those that name a stream or an event, which has one.
+fn works_without_context(function: Function) -> bool {
+    matches!(
         function,
         Function::cuCtxCreate_v2
             | Function::cuCtxCreate_v3
             | Function::cuCtxCreate_v4
             | Function::cuDevicePrimaryCtxRetain
-    ) {
-        return fault;
-    }
-    current().err().unwrap_or(fault)
+            | Function::cuEventDestroy_v2
+            | Function::cuEventElapsedTime
+            | Function::cuEventQuery
+            | Function::cuEventRecord
+            | Function::cuEventRecordWithFlags
+            | Function::cuEventSynchronize
+            | Function::cuLaunchHostFunc
+            | Function::cuLaunchKernel
+            | Function::cuMemcpyAsync
+            | Function::cuMemcpyDtoDAsync_v2
+            | Function::cuMemcpyDtoHAsync_v2
+            | Function::cuMemcpyHtoDAsync_v2
+            | Function::cuMemcpy2DAsync_v2
+            | Function::cuMemsetD8Async
+            | Function::cuMemsetD16Async
+            | Function::cuMemsetD32Async
+            | Function::cuStreamDestroy_v2
+            | Function::cuStreamQuery
+            | Function::cuStreamSynchronize
+            | Function::cuStreamWaitEvent
+            | Function::cuStreamWaitValue32_v2
+            | Function::cuStreamWaitValue64_v2
+            | Function::cuStreamWriteValue32_v2
+            | Function::cuStreamWriteValue64_v2
+    )
 }
 
 /// How an argument of C becomes a value of an entry's.

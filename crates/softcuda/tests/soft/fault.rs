@@ -193,6 +193,32 @@ fn after_a_fault_calls_that_need_the_device_answer_with_it_in_every_context() {
 }
 
 #[test]
+fn after_a_fault_calls_that_name_a_stream_answer_with_it_where_no_context_is_current() {
+    child::alone("after_a_fault_calls_that_name_a_stream_answer_with_it_where_no_context_is_current", || {
+        let own = Context::create();
+        let (stream, gate, block) = (own.stream(), Gate::closed(&own), own.block(4096));
+        let event = event::create(&own.api, 0).unwrap();
+        doom(&own, &gate, stream);
+        gate.open();
+        assert_eq!(context::synchronize(&own.api).code(), CUerror::ILLEGAL_ADDRESS);
+        context::pop_current(&own.api).unwrap();
+        let answers = [
+            stream::synchronize(&own.api, stream),
+            stream::query(&own.api, stream).map(drop),
+            event::record(&own.api, event, stream),
+            event::synchronize(&own.api, event),
+            stream::wait_event(&own.api, stream, event, 0),
+            fill::d8_async(&own.api, block, 1, 4096, stream),
+            copy::device_to_device_async(&own.api, block, block, 4096, stream),
+        ];
+        assert_eq!(answers.map(Refused::code), [CUerror::ILLEGAL_ADDRESS; 7]);
+        assert_eq!(memory::alloc(&own.api, 512).code(), CUerror::INVALID_CONTEXT);
+        own.enter();
+        leave(own, [gate]);
+    });
+}
+
+#[test]
 fn a_fault_lets_go_of_those_who_wait() {
     child::alone("a_fault_lets_go_of_those_who_wait", || {
         let own = Context::create();
