@@ -32,6 +32,10 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
 ];
 
+/// Expects that launching returns before the kernel's fault is known, which a loaded machine breaks. Under a seed work is done at
+/// the program's calls, or when it is silent, as this one then is.
+const FAULTS_LATER: &str = "driver::safe::launch::tests::test_device_side_assert";
+
 /// Builds the tests: each runs in a process of its own, so that those which spoil their process are run too.
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     let work = target().join("cudarc");
@@ -59,6 +63,9 @@ fn test(program: &Path, source: &Path, libraries: &Path, name: &str) -> Command 
     let mut command = Command::new(freehold());
     command.args(["run", "--device", "soft", "--"]).arg(program).args(["--include-ignored", "--exact", name]);
     command.env("LD_LIBRARY_PATH", libraries).env("FREEHOLD_SOFT_DEVICES", "2").current_dir(source);
+    if name == FAULTS_LATER {
+        command.env("FREEHOLD_SOFT_SCHEDULE", "seed:1");
+    }
     command.stdin(Stdio::null());
     command
 }
@@ -89,8 +96,19 @@ fn source(work: &Path) -> Result<PathBuf, Failure> {
     let text =
         fs::read_to_string(&manifest).map_err(|error| format!("{} cannot be read: {error}", manifest.display()))?;
     write(&manifest, &(text + "\n[workspace]\n"))?;
+    shorten(&copy.join("src/driver/safe/launch.rs"))?;
     write(&copy.join("complete"), "")?;
     Ok(copy)
+}
+
+/// Has the kernel that keeps a stream busy do so for less long: a million rounds are nothing to a GPU and a minute here.
+fn shorten(path: &Path) -> Result<(), Failure> {
+    let (long, short) = ("i < 1000000;", "i < 20000;");
+    let text = fs::read_to_string(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    if !text.contains(long) {
+        return Err(format!("cudarc has no kernel with {long:?} any more"));
+    }
+    write(path, &text.replace(long, short))
 }
 
 /// A folder with NVRTC under the name by which cudarc asks for it.

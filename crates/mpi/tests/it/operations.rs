@@ -37,6 +37,7 @@ fn everywhere() -> Vec<Wanted> {
         Wanted::new(4, Transport::Tcp, STAGED_IN_PIECES),
         Wanted::new(4, Transport::Memory, SHARED),
         Wanted::new(2, Transport::Tcp, DIRECT),
+        Wanted::new(2, Transport::Memory, TAKING_TURNS),
         Wanted::new(1, Transport::Memory, STAGED),
     ];
     if Effort::current() == Effort::Soak {
@@ -45,7 +46,6 @@ fn everywhere() -> Vec<Wanted> {
             Wanted::new(2, Transport::Tcp, STAGED),
             Wanted::new(2, Transport::Tcp, SHARED),
             Wanted::new(4, Transport::Memory, DIRECT),
-            Wanted::new(2, Transport::Memory, TAKING_TURNS),
         ]);
     }
     if is_mpich() {
