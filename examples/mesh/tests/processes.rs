@@ -75,7 +75,9 @@ fn fields_are_the_same() {
 
 /// The vectors of the workers grow and shrink.
 fn refined_cells_come_and_go() {
-    let outcome = Scene::new().run(&Plan { size: 128, steps: 96, workers: 2, seed: 7 }, false);
+    let small = Plan { size: 128, steps: 96, workers: 2, seed: 7 };
+    let large = Plan { size: 256, steps: 160, workers: 2, seed: 3 };
+    let outcome = Scene::new().run(at_effort(&small, &small, &large), false);
     let of_one = outcome.notes.iter().filter(|note| note.worker == 1);
     let bytes: Vec<_> = of_one.map(|note| note.live_bytes).collect();
     assert!(bytes.windows(2).any(|pair| pair[1] > pair[0]), "{bytes:?}");

@@ -31,7 +31,9 @@ fn messages_each() -> u64 {
 const PROCESSES: usize = 2;
 
 /// What the neighbour asks for whenever one of them has ended.
-const SERVED_EACH: u32 = 100;
+fn served_each() -> u32 {
+    at_effort(100, 200, 1000)
+}
 
 /// What broker and keeper may have more than when nobody has said anything.
 const MORE_BYTES_MAX: u64 = 16 << 20;
@@ -104,7 +106,7 @@ pub(crate) fn malformed_messages(stage: &Stage) {
         scope.spawn(move || send_all(stage, seed, &ended));
         for sent in all_ended {
             counts.iter_mut().zip(sent).for_each(|(all, count)| *all += count);
-            for _ in 0..SERVED_EACH {
+            for _ in 0..served_each() {
                 let granted = neighbour.reserve(512).expect("the neighbour is served");
                 neighbour.give_back(granted.lease, Point::default()).expect("the neighbour is served");
             }

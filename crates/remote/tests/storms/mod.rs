@@ -31,7 +31,9 @@ fn life() -> Duration {
 }
 
 /// Launches of a round: single calls, which are lost more rarely than bytes.
-const LAUNCHES: u32 = 10;
+fn launches() -> u32 {
+    at_effort(10, 10, 20)
+}
 
 /// Memory with random bytes, through whatever the weather is.
 fn filled(remote: &Remote, bytes: &[u8]) -> RemoteBlock {
@@ -74,7 +76,7 @@ pub(crate) fn through_a_bad_proxy(stage: &Stage) {
         expect(&remote, &block, &data);
         block.close().unwrap();
         // Twice, and the word would be another.
-        for k in 0..LAUNCHES {
+        for k in 0..launches() {
             launch(k);
             wanted = wanted.wrapping_mul(3).wrapping_add(k);
         }
