@@ -1,8 +1,12 @@
 //! The state under random requests, and under a death between any two records of the journal.
 
+#[cfg(test)]
 mod costs;
+#[cfg(test)]
 mod deaths;
+#[cfg(test)]
 mod users;
+#[cfg(test)]
 mod workers;
 
 use std::collections::BTreeMap;
