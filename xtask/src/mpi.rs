@@ -18,7 +18,7 @@ const PACKAGE: &str = "freehold-mpi";
 const OF_ONE_LIBRARY: [&str; 3] = ["mpi-sys", "mpi", PACKAGE];
 
 pub(crate) fn open_mpi() -> Result<Vec<Case>, Failure> {
-    let programs = build(OPEN_MPI, &["--all-targets"])?;
+    let programs = build(OPEN_MPI, &[])?;
     let mut cases = Vec::new();
     for program in programs.iter().filter(|program| program.kind == Kind::Test) {
         let program = kept(program)?;

@@ -71,7 +71,6 @@ pub(crate) fn programs(messages: &str) -> impl Iterator<Item = Program> + '_ {
         let base = folder.file_name()?.to_str()?;
         let kind = match in_test_mode {
             _ if is("bench") => Kind::Bench,
-            true if is("example") => return None,
             true => Kind::Test,
             false if is("example") => Kind::Example,
             false => Kind::Binary,
@@ -107,9 +106,13 @@ pub(crate) fn build() -> Result<&'static [Program], Failure> {
     static BUILT: OnceLock<Result<Vec<Program>, Failure>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
         println!("== building all tests, examples and benchmarks ...");
-        let mut build = building(&["test", "--workspace", "--exclude", "freehold-mpi", "--all-targets", "--no-run"]);
-        build.arg("--message-format=json-render-diagnostics");
-        Ok(programs(&output(&mut build)?).collect())
+        let build = |targets: &[&str]| {
+            let mut build = building(&["test", "--workspace", "--exclude", "freehold-mpi", "--no-run"]);
+            output(build.args(targets).arg("--message-format=json-render-diagnostics"))
+        };
+        // Asked for by themselves: with all targets, examples would be built as tests.
+        let messages = build(&[])? + &build(&["--bench", "*"])?;
+        Ok(programs(&messages).collect())
     });
     built.as_deref().map_err(Clone::clone)
 }

@@ -68,11 +68,12 @@ fn configuration(headers: &Path, library: &Path) -> String {
     let profiler = headers.join("nvidia/cuda_profiler_api/include");
     format!(
         "CUDA_ENABLE_CURAND = False\nCUDA_INC_DIR = [{runtime:?}, {profiler:?}]\nCUDADRV_LIB_DIR = [{library:?}]\n\
-         CXXFLAGS = [\"-O0\", \"-w\"]\nLDFLAGS = []\n"
+         CXXFLAGS = [\"-O0\", \"-w\"]\nLDFLAGS = [\"-Wl,--no-as-needed\"]\n"
     )
 }
 
-/// A folder with a library to link against, without a symbol: shared objects are linked with symbols that are still missing.
+/// A folder with a library to link against, without a symbol: shared objects are linked with symbols that are still missing, and
+/// PyCUDA is to load the library all the same.
 fn stub(work: &Path) -> Result<PathBuf, Failure> {
     let folder = work.join("stub");
     fs::create_dir_all(&folder).map_err(|error| format!("{} cannot be made: {error}", folder.display()))?;

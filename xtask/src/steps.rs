@@ -178,7 +178,7 @@ fn tests() -> Result<Vec<Case>, Failure> {
 /// The tests of the driver's contract under schedules that the environment names.
 fn contract() -> Result<Vec<Case>, Failure> {
     let programs = programs::build()?;
-    let program = programs::named(&programs, "softcuda.contract")?;
+    let program = programs::named(programs, "softcuda.contract")?;
     let mut cases = Vec::new();
     for schedule in ["eager", "seed:1"] {
         let tests = program.tests()?;

@@ -103,13 +103,16 @@ impl State {
         Ok(Reply::Done)
     }
 
-    /// Takes a module's name away. Its user does that, or who runs the broker.
+    /// Takes a module's name away. Its user does that, or who runs the broker. One that is not proved exists for the tenant that
+    /// put it alone: that may have been told of its refusal, and be gone, before its end is noticed here.
     pub(super) fn drop_module(&mut self, from: Id, name: &Name, is_again: bool) -> Result<Reply, Refusal> {
         let user = self.user_of(from);
-        let Some(&id) = self.module_names.get(name) else {
+        let record = |&id: &Id| (id, self.modules.get(id).expect("a name has a record"));
+        let found = self.module_names.get(name).map(record);
+        let Some((id, module)) = found.filter(|(_, module)| module.is_proved || module.by == from) else {
             return if is_again { Ok(Reply::Done) } else { Err(Refusal::NoModule) };
         };
-        let owner = self.modules.get(id).expect("a name has a record").user;
+        let owner = module.user;
         if owner != user && !self.is_own(user) {
             return Err(Refusal::ForeignName);
         }

@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use freehold::open;
+use freehold_broker::LinkError;
 use freehold_remote::{Gate, Identity, Limits, Token};
 
 use super::elsewhere::{Elsewhere, read};
@@ -21,6 +22,9 @@ const TOKEN: &str = "FREEHOLD_TOKEN";
 /// A gate that ends so soon has not served anybody, and so many that did in a row are enough.
 const SHORT: Duration = Duration::from_secs(1);
 const FAILURES_MAX: u32 = 8;
+
+/// The exit status of a gate that finds no broker, of which it says nothing: `serve` knows whether that is an error.
+const NO_BROKER: u8 = 3;
 
 #[derive(clap::Args)]
 pub(crate) struct ListenArguments {
@@ -108,8 +112,14 @@ impl Doorway {
             // It says nothing, and closes its output when it ends, however that is.
             gate.stdout.take().expect("it is piped").read_to_end(&mut Vec::new())?;
             failures = if started.elapsed() < SHORT { failures + 1 } else { 0 };
+            if gate.wait()?.code() == Some(i32::from(NO_BROKER)) {
+                // The broker was stopped, and this process ends with it; or it is started again in a moment.
+                std::thread::park_timeout(SHORT);
+            }
         }
-        Err(io::Error::other("the gate ends as soon as it is started: what it says above is why"))
+        Err(io::Error::other(
+            "the gate ends as soon as it is started, because no broker runs or for what it says above",
+        ))
     }
 }
 
@@ -121,12 +131,27 @@ fn identity(tls: Option<&[PathBuf]>) -> Result<Option<Identity>, Failure> {
     Identity::new(parts.0, parts.1).map(Some).map_err(wrong)
 }
 
-/// Is the gate. Standard input is the listener.
-pub(crate) fn run(arguments: &GateArguments) -> ExitCode {
-    super::end(serve(arguments))
+fn is_no_broker(error: &io::Error) -> bool {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<LinkError>());
+    matches!(cause, Some(LinkError::NoBroker { .. }))
 }
 
-fn serve(arguments: &GateArguments) -> Result<(), Failure> {
+/// Is the gate. Standard input is the listener.
+pub(crate) fn run(arguments: &GateArguments) -> ExitCode {
+    match serve(arguments) {
+        Ok(Served::ToTheEnd) => ExitCode::SUCCESS,
+        Ok(Served::NoBroker) => ExitCode::from(NO_BROKER),
+        Err(failure) => super::end(Err(failure)),
+    }
+}
+
+/// How a gate ends that could begin.
+enum Served {
+    ToTheEnd,
+    NoBroker,
+}
+
+fn serve(arguments: &GateArguments) -> Result<Served, Failure> {
     let failed = |error: io::Error| Failure::Failed(format!("the gate: {error}"));
     let token = std::env::var(TOKEN)
         .map_err(|_| Failure::Wrong("a gate is started by `freehold serve --listen`".to_owned()))?;
@@ -134,7 +159,10 @@ fn serve(arguments: &GateArguments) -> Result<(), Failure> {
     let listener = TcpListener::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     let device = open::device(arguments.device.as_deref()).map_err(|error| Failure::Failed(error.to_string()))?;
     let identity = identity(arguments.tls.as_deref())?;
-    Gate { listener, identity, token, socket: arguments.at.path(), device, limits: Limits::default() }
-        .serve()
-        .map_err(failed)
+    let gate = Gate { listener, identity, token, socket: arguments.at.path(), device, limits: Limits::default() };
+    match gate.serve() {
+        Ok(()) => Ok(Served::ToTheEnd),
+        Err(error) if is_no_broker(&error) => Ok(Served::NoBroker),
+        Err(error) => Err(failed(error)),
+    }
 }

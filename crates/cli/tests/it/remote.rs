@@ -295,6 +295,16 @@ fn a_gate_that_dies_is_replaced_and_names_stay() {
     assert_eq!(std::fs::read(open.folder.join("out")).unwrap(), b"freehold");
 }
 
+/// `serve` starts a gate again when it ends, and the broker may have been stopped by then.
+#[test]
+fn a_gate_that_finds_no_broker_leaves_it_to_serve_to_say_so() {
+    let machine = format!("no-broker-{}", std::process::id());
+    let mut gate = command(&std::env::temp_dir().join(&machine), &machine);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    gate.arg("gate").env("FREEHOLD_TOKEN", TOKEN).stdin(std::os::fd::OwnedFd::from(listener));
+    assert_eq!(of(&gate.output().unwrap()), (String::new(), Some(3)));
+}
+
 #[test]
 fn the_bench_tells_of_tcp_and_grpc_beside_the_gate() {
     let machine = format!("bench-remote-{}", std::process::id());

@@ -272,6 +272,8 @@ fn a_module_is_there_for_others_when_a_worker_has_proved_it() {
         matches!(effects.as_slice(), [Effect::HandWith { .. }])
     };
     assert!(find(&mut state, one) && !find(&mut state, other));
+    let drop = Request::DropModule { name: Name::parse("m").unwrap() };
+    assert_eq!(refused(&ask(&mut state, other, drop.clone())), &Refusal::NoModule);
     assert_eq!(refused(&ask(&mut state, one, Request::Prove { module })), &Refusal::NotAWorker);
     let worker = hired(&mut state, one, 0).0;
     ask(&mut state, worker, Request::Prove { module });
@@ -281,7 +283,6 @@ fn a_module_is_there_for_others_when_a_worker_has_proved_it() {
     let stranger = connected_as(&mut state, 9);
     assert_eq!(put(&mut state, stranger, "m", 1), Ok(module), "users share what a worker has seen to be the same");
     assert_eq!(put(&mut state, stranger, "m", 2), Err(Refusal::ForeignName));
-    let drop = Request::DropModule { name: Name::parse("m").unwrap() };
     assert_eq!(refused(&ask(&mut state, stranger, drop.clone())), &Refusal::ForeignName);
     state.end(one, &PASSED);
     state.take_effects(Vec::new());
