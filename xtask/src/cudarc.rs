@@ -32,10 +32,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Expects that launching returns before the kernel's fault is known, which a loaded machine breaks. Under a seed work is done at
-/// the program's calls, or when it is silent, as this one then is.
-const FAULTS_LATER: &str = "driver::safe::launch::tests::test_device_side_assert";
-
 /// Builds the tests: each runs in a process of its own, so that those which spoil their process are run too.
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     let work = target().join("cudarc");
@@ -63,9 +59,6 @@ fn test(program: &Path, source: &Path, libraries: &Path, name: &str) -> Command 
     let mut command = Command::new(freehold());
     command.args(["run", "--device", "soft", "--"]).arg(program).args(["--include-ignored", "--exact", name]);
     command.env("LD_LIBRARY_PATH", libraries).env("FREEHOLD_SOFT_DEVICES", "2").current_dir(source);
-    if name == FAULTS_LATER {
-        command.env("FREEHOLD_SOFT_SCHEDULE", "seed:1");
-    }
     command.stdin(Stdio::null());
     command
 }

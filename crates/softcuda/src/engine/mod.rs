@@ -24,8 +24,9 @@ use work::{Part, Progress, Work};
 /// As many instructions of warps as one step of a schedule without threads executes.
 const STEP_INSTRUCTIONS_MAX: u64 = 1 << 15;
 
-/// So long may calls that wait for nothing not have heard of a fault, where streams have threads.
-const UNHEARD_NS: u64 = 1_000_000;
+/// For so long calls that wait for nothing do not report a fault, where streams have threads. On a GPU a program comes past a
+/// launch that fails before its fault is known; here too, although a loaded machine may stop it between two calls.
+const UNHEARD_NS: u64 = 100_000_000;
 
 #[derive(Debug)]
 pub(crate) struct Engine {
