@@ -68,17 +68,19 @@ fn configuration(headers: &Path, library: &Path) -> String {
     let profiler = headers.join("nvidia/cuda_profiler_api/include");
     format!(
         "CUDA_ENABLE_CURAND = False\nCUDA_INC_DIR = [{runtime:?}, {profiler:?}]\nCUDADRV_LIB_DIR = [{library:?}]\n\
-         CXXFLAGS = [\"-O0\", \"-w\"]\nLDFLAGS = [\"-Wl,--no-as-needed\"]\n"
+         CXXFLAGS = [\"-O0\", \"-w\"]\nLDFLAGS = []\n"
     )
 }
 
-/// A folder with a library to link against, without a symbol: shared objects are linked with symbols that are still missing, and
-/// PyCUDA is to load the library all the same.
+/// A folder with a library to link against. Shared objects are linked with symbols that are still missing; one that is there has
+/// the linker note that the library is needed.
 fn stub(work: &Path) -> Result<PathBuf, Failure> {
     let folder = work.join("stub");
     fs::create_dir_all(&folder).map_err(|error| format!("{} cannot be made: {error}", folder.display()))?;
-    let mut linker = command("cc", &["-shared", "-Wl,-soname,libcuda.so.1", "-x", "c", "/dev/null", "-o"]);
-    quiet(linker.arg(folder.join("libcuda.so")))?;
+    let source = folder.join("stub.c");
+    write(&source, "int cuInit(unsigned flags) { return flags; }\n")?;
+    let mut compiler = command("cc", &["-shared", "-Wl,-soname,libcuda.so.1", "-o"]);
+    quiet(compiler.arg(folder.join("libcuda.so")).arg(source))?;
     Ok(folder)
 }
 

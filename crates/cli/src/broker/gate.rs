@@ -23,8 +23,10 @@ const TOKEN: &str = "FREEHOLD_TOKEN";
 const SHORT: Duration = Duration::from_secs(1);
 const FAILURES_MAX: u32 = 8;
 
-/// The exit status of a gate that finds no broker, of which it says nothing: `serve` knows whether that is an error.
-const NO_BROKER: u8 = 3;
+/// What a gate that finds no broker prints for `serve`, which knows whether that is an error. Its exit status does not come through:
+/// the keeper, which is in the same process, waits for all children.
+const NO_BROKER: &str = "no broker";
+const NO_BROKER_STATUS: u8 = 3;
 
 #[derive(clap::Args)]
 pub(crate) struct ListenArguments {
@@ -109,10 +111,11 @@ impl Doorway {
             // What a terminal says to one process is not said to all: it ends when the broker does.
             command.stdin(self.listener.try_clone()?).stdout(Stdio::piped()).process_group(0);
             let mut gate = command.spawn()?;
-            // It says nothing, and closes its output when it ends, however that is.
-            gate.stdout.take().expect("it is piped").read_to_end(&mut Vec::new())?;
+            // It closes its output when it ends, however that is.
+            let mut said = Vec::new();
+            gate.stdout.take().expect("it is piped").read_to_end(&mut said)?;
             failures = if started.elapsed() < SHORT { failures + 1 } else { 0 };
-            if gate.wait()?.code() == Some(i32::from(NO_BROKER)) {
+            if said.starts_with(NO_BROKER.as_bytes()) {
                 // The broker was stopped, and this process ends with it; or it is started again in a moment.
                 std::thread::park_timeout(SHORT);
             }
@@ -140,7 +143,10 @@ fn is_no_broker(error: &io::Error) -> bool {
 pub(crate) fn run(arguments: &GateArguments) -> ExitCode {
     match serve(arguments) {
         Ok(Served::ToTheEnd) => ExitCode::SUCCESS,
-        Ok(Served::NoBroker) => ExitCode::from(NO_BROKER),
+        Ok(Served::NoBroker) => {
+            println!("{NO_BROKER}");
+            ExitCode::from(NO_BROKER_STATUS)
+        }
         Err(failure) => super::end(Err(failure)),
     }
 }

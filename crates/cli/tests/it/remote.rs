@@ -302,7 +302,8 @@ fn a_gate_that_finds_no_broker_leaves_it_to_serve_to_say_so() {
     let mut gate = command(&std::env::temp_dir().join(&machine), &machine);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     gate.arg("gate").env("FREEHOLD_TOKEN", TOKEN).stdin(std::os::fd::OwnedFd::from(listener));
-    assert_eq!(of(&gate.output().unwrap()), (String::new(), Some(3)));
+    let output = gate.output().unwrap();
+    assert_eq!((text(&output.stdout), of(&output)), ("no broker\n", (String::new(), Some(3))));
 }
 
 #[test]
