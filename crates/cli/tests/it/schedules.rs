@@ -69,7 +69,7 @@ fn experiments_agree_with_work_at_once() {
 
 #[test]
 fn experiments_agree_under_seeds() {
-    for (number, seed) in (0..).zip(seeds(1, 3, 200)) {
+    for (number, seed) in (0..).zip(seeds(1, 2, 200)) {
         print_seed(seed);
         let schedule = format!("seed:{seed}");
         // When soaking, all experiments are run under some seeds; a seed that is replayed is for all of them.
