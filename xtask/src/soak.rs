@@ -7,9 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::command::Failure;
-use crate::programs::{self, Kind};
-use crate::runner::{self, Case, Report, Settings};
-use crate::{fuzz, mpi};
+use crate::runner::{self, Report, Settings};
+use crate::{fuzz, mpi, programs, steps};
 
 /// The part of a round's time for fuzzing, and the least.
 const FUZZ_PARTS: u32 = 8;
@@ -17,18 +16,13 @@ const FUZZ_LEAST: Duration = Duration::from_secs(20);
 
 pub(crate) fn run(time: Duration, only: &str) -> Result<(), Failure> {
     let start = Instant::now();
-    println!("== building");
-    let mut cases = tests()?;
-    cases.extend(mpi::open_mpi()?);
-    let names: BTreeSet<_> = cases.iter().map(|case| case.name.clone()).collect();
-    drop(cases);
+    programs::build()?;
     let until = Instant::now() + time;
     let (mut reports, mut random) = (Vec::new(), None::<BTreeSet<String>>);
     while Instant::now() < until {
-        let wanted = random.as_ref().unwrap_or(&names);
-        let mut cases = tests()?;
+        let mut cases = steps::tests()?;
         cases.extend(mpi::open_mpi()?);
-        cases.retain(|case| case.name.contains(only) && wanted.contains(&case.name));
+        cases.retain(|case| random.as_ref().is_none_or(|random| random.contains(&case.name)));
         cases.extend(fuzz::fresh_cases((time / FUZZ_PARTS).max(FUZZ_LEAST))?);
         cases.retain(|case| case.name.contains(only));
         if cases.is_empty() {
@@ -44,14 +38,6 @@ pub(crate) fn run(time: Duration, only: &str) -> Result<(), Failure> {
         reports.push(report);
     }
     summary(&reports, start.elapsed())
-}
-
-fn tests() -> Result<Vec<Case>, Failure> {
-    let mut cases = Vec::new();
-    for program in programs::build()?.iter().filter(|program| program.kind == Kind::Test) {
-        cases.extend(program.tests()?.iter().map(|test| program.case(test, &[])));
-    }
-    Ok(cases)
 }
 
 /// Prints the seeds, what was covered, and what failed.

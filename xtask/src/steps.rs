@@ -166,7 +166,7 @@ fn lints(but: &str) -> Result<(), Failure> {
 }
 
 /// Every test of every test binary.
-fn tests() -> Result<Vec<Case>, Failure> {
+pub(crate) fn tests() -> Result<Vec<Case>, Failure> {
     let programs = programs::build()?;
     let mut cases = Vec::new();
     for program in programs.iter().filter(|program| program.kind == Kind::Test) {
