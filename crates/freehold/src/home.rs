@@ -41,8 +41,8 @@ impl Home {
     /// It was the count of a block whose home this is, and it is nobody else's.
     #[inline]
     pub(crate) unsafe fn kept(self: &Arc<Self>) -> Arc<Self> {
-        // SAFETY: the count that the caller speaks of is the new handle's.
-        unsafe { Arc::from_raw(Arc::as_ptr(self)) }
+        // SAFETY: the count that the caller speaks of is the copy's.
+        unsafe { std::ptr::read(self) }
     }
 
     /// Takes back all counts that threads keep, and has them keep no more. For the stream's handle, which has one of its own.

@@ -195,6 +195,7 @@ impl Uses {
     }
 
     /// The last use in the home stream.
+    #[inline]
     pub(crate) fn at_home(&self) -> Mark {
         Mark { stream: self.home, position: self.last.load(Ordering::Acquire) }
     }
