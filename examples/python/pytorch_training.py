@@ -4,33 +4,17 @@
 
 `cargo xtask library` makes target/release/libfreehold.so.
 
-The recipe, before anything of PyTorch uses the GPU:
-
-    allocator = torch.cuda.memory.CUDAPluggableAllocator(path, "freehold_alloc", "freehold_free")
-    allocator.allocator().set_record_stream_fn(address_of_freehold_record_use)
-    torch.cuda.memory.change_current_allocator(allocator)
-
-The second line makes `Tensor.record_stream` count: without it PyTorch tells the allocator of no other stream. The other
-functions that can be set (init, reset, memory fraction, base allocation, begin, end and release of a graph's pool) are
-not needed: PyTorch passes over those that are not set. With any allocator that is plugged in, PyTorch 2.11 refuses
+`freehold_allocator.py` beside this file is the recipe. With any allocator that is plugged in, PyTorch 2.11 refuses
 torch.cuda.memory_allocated, memory_stats, snapshots, histories and tensors shared between processes.
 """
 
-import ctypes
 import os
 import subprocess
 import sys
 
+from freehold_allocator import use_freehold
+
 STEPS, BATCH, LENGTH_MAX, WIDTH, HEADS, LAYERS, WORDS = 60, 16, 192, 256, 8, 4, 1000
-
-
-def use_freehold(path):
-    import torch
-
-    record_use = ctypes.cast(ctypes.CDLL(path).freehold_record_use, ctypes.c_void_p).value
-    allocator = torch.cuda.memory.CUDAPluggableAllocator(path, "freehold_alloc", "freehold_free")
-    allocator.allocator().set_record_stream_fn(record_use)
-    torch.cuda.memory.change_current_allocator(allocator)
 
 
 def train():

@@ -4,12 +4,14 @@
 //! Lines that tests print for this program (`freehold_testing`): `FREEHOLD_SEED=N` and `covered: COUNT WHAT`.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, IsTerminal};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -132,7 +134,7 @@ fn one(case: Case, slot: usize, settings: &Settings) -> Outcome {
         Work::Call(call) => (call().err(), String::new()),
         Work::Command(command) => {
             let path = folder().join(format!("slot-{}-{slot}", std::process::id()));
-            let failure = process(command, &path, settings).err();
+            let failure = Apart::new().and_then(|apart| process(apart.command(command), &path, settings)).err();
             let printed = fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
             let _ = fs::remove_file(&path);
             (failure, printed)
@@ -141,9 +143,55 @@ fn one(case: Case, slot: usize, settings: &Settings) -> Outcome {
     Outcome { name, again, took: start.elapsed(), failure, printed }
 }
 
+/// What a case has to itself: a folder for temporary files, and a software machine, so that no other process uses its devices.
+struct Apart {
+    folder: PathBuf,
+}
+
+impl Apart {
+    fn new() -> Result<Self, Failure> {
+        static NUMBERS: AtomicUsize = AtomicUsize::new(0);
+        // Sockets lie there, whose paths are short.
+        let temporary = std::env::temp_dir();
+        loop {
+            let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+            let folder = temporary.join(format!("freehold-{}-{number}", std::process::id()));
+            match fs::create_dir(&folder) {
+                // Some tests have other users' processes write there.
+                Ok(()) => fs::set_permissions(&folder, Permissions::from_mode(0o1777))
+                    .map_err(|error| failed(&folder, &error))?,
+                // What is left of a run that was killed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(failed(&folder, &error)),
+            }
+            return Ok(Self { folder });
+        }
+    }
+
+    fn command(&self, mut command: Command) -> Command {
+        let machine = "FREEHOLD_SOFT_MACHINE";
+        if command.get_envs().all(|(name, _)| name != machine) {
+            command.env(machine, self.folder.file_name().expect("a folder of temporary files has a name"));
+        }
+        command.env("TMPDIR", &self.folder);
+        command
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        // A process of the case may still write there; what is left does no harm.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn failed(path: &Path, error: &io::Error) -> Failure {
+    format!("{}: {error}", path.display())
+}
+
 fn process(mut command: Command, log: &PathBuf, settings: &Settings) -> Result<(), Failure> {
-    let file = File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
-    let copy = file.try_clone().map_err(|error| format!("{}: {error}", log.display()))?;
+    let file = File::create(log).map_err(|error| failed(log, &error))?;
+    let copy = file.try_clone().map_err(|error| failed(log, &error))?;
     command.stdin(Stdio::null()).stdout(file).stderr(copy).process_group(0);
     let mut child = command
         .env("FREEHOLD_EFFORT", settings.effort)

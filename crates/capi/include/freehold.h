@@ -80,6 +80,8 @@ enum freehold_error {
   FREEHOLD_ERROR_NOT_TEXT = 17,
   // The stream is being captured.
   FREEHOLD_ERROR_STREAM_CAPTURED = 18,
+  // No private pool of this id is there to be ended or released.
+  FREEHOLD_ERROR_NO_SUCH_POOL = 19,
 };
 
 // Who has a block.
@@ -157,6 +159,56 @@ int freehold_record_use(void *ptr,
 //
 // Returns a freehold_error: FREEHOLD_ERROR_STREAM_CAPTURED, and the stream is known as before, until its capture is ended.
 int freehold_stream_retire(CUstream stream);
+
+// Promises that each stream capture of this process is announced by freehold_pool_begin before it begins. Until then each call
+// that names another stream than the legacy default one asks the driver whether the stream is capturing, which costs about
+// 0.1 microseconds.
+//
+// Memory that is handed out or freed in a capturing stream belongs to its capture, because each launch of the graph uses it again.
+// It serves nobody else until freehold_pool_release, or freehold_capture_release where the capture was not announced.
+void freehold_announce_captures(void);
+
+// Lets captures that begin from now on have their memory from a private pool, until freehold_pool_end. The two numbers are the
+// pool's id, which the caller chooses; captures that use one pool share its memory, so their graphs must not run at the same
+// time. PyTorch's signature of begin_allocate_to_pool, whose third argument is not needed.
+//
+// Returns a freehold_error.
+int freehold_pool_begin(int device,
+                        uint64_t first,
+                        uint64_t second);
+
+// Ends what freehold_pool_begin began, after the capture. The memory stays the pool's. PyTorch's signature.
+//
+// Returns a freehold_error.
+int freehold_pool_end(int device,
+                      uint64_t first,
+                      uint64_t second);
+
+// Releases a private pool once for each freehold_pool_begin: the graphs that were captured with it are not launched any more. Its
+// free memory serves others afterwards, its live blocks do when they are freed. Waits for the work on the device, unless a
+// stream is capturing: then the memory stays until the next call of this kind or freehold_trim. PyTorch's signature.
+//
+// Returns a freehold_error.
+int freehold_pool_release(int device,
+                          uint64_t first,
+                          uint64_t second);
+
+// As freehold_pool_release, for what a capture took that was not announced, by the id that cuStreamGetCaptureInfo gives.
+//
+// Returns a freehold_error.
+int freehold_capture_release(int device,
+                             uint64_t capture);
+
+// Writes the first addresses of the live blocks of a private pool to `out`, as many as there is room for, and how many there are
+// to `count`. With no room `out` may be null.
+//
+// Returns a freehold_error.
+int freehold_pool_blocks(int device,
+                         uint64_t first,
+                         uint64_t second,
+                         void **out,
+                         size_t room,
+                         size_t *count);
 
 // The bytes of a device that the library has of the driver: those of live blocks, and those that are kept for others.
 size_t freehold_reserved_bytes(int device);

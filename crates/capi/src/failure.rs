@@ -51,6 +51,8 @@ pub enum FreeholdError {
     NotText = 17,
     /// The stream is being captured.
     StreamCaptured = 18,
+    /// No private pool of this id is there to be ended or released.
+    NoSuchPool = 19,
 }
 
 /// A call that failed.
@@ -105,6 +107,7 @@ fn code_of(error: &Error) -> FreeholdError {
             WrongRelease::ForkedChild { .. } => FreeholdError::ForkedChild,
         },
         Error::StreamCaptured => FreeholdError::StreamCaptured,
+        Error::NoSuchPool => FreeholdError::NoSuchPool,
         Error::BudgetFull { .. } => FreeholdError::TagBudget,
         Error::TooManyTags { .. } => FreeholdError::TooManyTags,
         Error::ForkedChild { .. } => FreeholdError::ForkedChild,

@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use freehold::guest::{self, Guest};
+use freehold::guest::{self, Guest, PoolId};
 use freehold::ledger::{State, WrongRelease};
 use freehold::{Error, open};
 use freehold_driver::cuda::CUstream as Stream;
@@ -142,6 +142,84 @@ pub extern "C" fn freehold_record_use(ptr: *mut c_void, stream: CUstream) -> c_i
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_stream_retire(stream: CUstream) -> c_int {
     guarded(|| open::known_guests().try_for_each(|guest| guest.retire(stream_of(stream))).map_err(Failure::from))
+}
+
+/// Promises that each stream capture of this process is announced by freehold_pool_begin before it begins. Until then each call
+/// that names another stream than the legacy default one asks the driver whether the stream is capturing, which costs about
+/// 0.1 microseconds.
+///
+/// Memory that is handed out or freed in a capturing stream belongs to its capture, because each launch of the graph uses it again.
+/// It serves nobody else until freehold_pool_release, or freehold_capture_release where the capture was not announced.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_announce_captures() {
+    open::announce_captures();
+}
+
+/// Lets captures that begin from now on have their memory from a private pool, until freehold_pool_end. The two numbers are the
+/// pool's id, which the caller chooses; captures that use one pool share its memory, so their graphs must not run at the same
+/// time. PyTorch's signature of begin_allocate_to_pool, whose third argument is not needed.
+///
+/// Returns a freehold_error.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_pool_begin(device: c_int, first: u64, second: u64) -> c_int {
+    guarded(|| guest(device)?.begin_pool(PoolId::Named(first, second)).map_err(Failure::from))
+}
+
+/// Ends what freehold_pool_begin began, after the capture. The memory stays the pool's. PyTorch's signature.
+///
+/// Returns a freehold_error.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_pool_end(device: c_int, first: u64, second: u64) -> c_int {
+    guarded(|| guest(device)?.end_pool(PoolId::Named(first, second)).map_err(Failure::from))
+}
+
+/// Releases a private pool once for each freehold_pool_begin: the graphs that were captured with it are not launched any more. Its
+/// free memory serves others afterwards, its live blocks do when they are freed. Waits for the work on the device, unless a
+/// stream is capturing: then the memory stays until the next call of this kind or freehold_trim. PyTorch's signature.
+///
+/// Returns a freehold_error.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_pool_release(device: c_int, first: u64, second: u64) -> c_int {
+    guarded(|| guest(device)?.release_pool(PoolId::Named(first, second)).map_err(Failure::from))
+}
+
+/// As freehold_pool_release, for what a capture took that was not announced, by the id that cuStreamGetCaptureInfo gives.
+///
+/// Returns a freehold_error.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_capture_release(device: c_int, capture: u64) -> c_int {
+    guarded(|| guest(device)?.release_pool(PoolId::Capture(capture)).map_err(Failure::from))
+}
+
+/// Writes the first addresses of the live blocks of a private pool to `out`, as many as there is room for, and how many there are
+/// to `count`. With no room `out` may be null.
+///
+/// Returns a freehold_error.
+#[unsafe(no_mangle)]
+#[expect(clippy::missing_safety_doc, reason = "the comment is the header's, which says what is written where")]
+pub unsafe extern "C" fn freehold_pool_blocks(
+    device: c_int,
+    first: u64,
+    second: u64,
+    out: *mut *mut c_void,
+    room: usize,
+    count: Option<&mut MaybeUninit<usize>>,
+) -> c_int {
+    guarded(|| {
+        let count = count.ok_or(Failure::NullArgument { name: "count" })?;
+        if out.is_null() && room > 0 {
+            return Err(Failure::NullArgument { name: "out" });
+        }
+        let blocks = guest(device)?.pool_blocks(PoolId::Named(first, second)).map_err(Failure::from)?;
+        for (index, &(base, _)) in blocks.iter().take(room).enumerate() {
+            // SAFETY: the caller has room for so many pointers there.
+            let place = unsafe { out.add(index) };
+            // SAFETY: as above.
+            unsafe { place.write(pointer(base)) };
+        }
+        count.write(blocks.len());
+        Ok(())
+    })
 }
 
 /// The bytes of a device that the library has of the driver: those of live blocks, and those that are kept for others.

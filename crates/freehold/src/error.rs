@@ -46,6 +46,9 @@ pub enum Error {
     /// The stream is being captured, and cannot be given up meanwhile.
     #[error("the stream is being captured: end the capture, and say then that the stream is gone")]
     StreamCaptured,
+    /// A private pool was ended or released that was not begun.
+    #[error("no private pool of this id is there to be ended or released: begin it first")]
+    NoSuchPool,
     /// Memory of others cannot be entered into the ledger.
     #[error(transparent)]
     NotEntered(#[from] NotEntered),

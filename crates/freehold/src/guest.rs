@@ -5,7 +5,7 @@
 //! told with [`Guest::retire`] before it is destroyed, because the driver gives its handle to another stream later (fact 2.5). A
 //! checked guest asks the driver for the stream's id each time instead.
 
-mod captured;
+mod capture;
 mod resize;
 #[cfg(test)]
 mod tests;
@@ -13,12 +13,14 @@ mod tests;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use freehold_driver::cuda::CUstream;
 use freehold_driver::{Foreign, handle};
 
+use self::capture::Captures;
 use crate::core::Core;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -26,6 +28,8 @@ use crate::ledger::{Mark, Owner, WrongRelease};
 use crate::pool::record::{Record, Stage, State};
 use crate::pool::{BLOCKS_MAX, Key, Pool, Refusal};
 use crate::track::{Track, Trust};
+
+pub use self::capture::PoolId;
 
 /// A device as other people's code sees it. There is one for each number, for the whole of a process.
 #[derive(Debug)]
@@ -35,8 +39,11 @@ pub struct Guest {
     /// Whether a stream is known by its id, not by its handle.
     is_checked: bool,
     streams: Mutex<HashMap<Name, Arc<Track>>>,
-    /// The streams of a checked guest that were named while they were captured.
-    captured: Mutex<HashMap<captured::Name, Arc<Track>>>,
+    /// Whether each capture is announced before it begins.
+    is_announced: AtomicBool,
+    /// How often private pools were begun and not ended.
+    pools_open: AtomicUsize,
+    captures: Mutex<Captures>,
     /// The streams that use a block beside its own, by its record.
     uses: Mutex<HashMap<u32, Vec<Arc<Track>>>>,
     /// The names that blocks count for, by their records. These say that others use them, so that their release comes to where
@@ -97,6 +104,10 @@ extern "C" fn free_making_room(address: u64, ordinal: i32, stream: CUstream, oth
     }
 }
 
+fn is_legacy(stream: CUstream) -> bool {
+    stream == CUstream::NULL || stream == CUstream::LEGACY
+}
+
 /// The legacy default stream has two names, of which its magazines are found by one: the warm path does not know the other.
 fn by_one_name(stream: CUstream) -> CUstream {
     if stream == CUstream::LEGACY { CUstream::NULL } else { stream }
@@ -115,7 +126,9 @@ impl Guest {
             ordinal,
             is_checked,
             streams: Mutex::default(),
-            captured: Mutex::default(),
+            is_announced: AtomicBool::new(false),
+            pools_open: AtomicUsize::new(0),
+            captures: Mutex::default(),
             uses: Mutex::default(),
             tagged: Mutex::default(),
         }
@@ -201,6 +214,7 @@ impl Guest {
         if let Some(taken) = Pool::take_kept(key, bytes) {
             return Ok(taken.base);
         }
+        let _hidden = Hidden { guest: self, key, stream, track: &track };
         let take = || self.core.take(&self.core.pool, key, &track, bytes);
         let taken = match take() {
             Err(Refusal::Short) => match self.core.make_room_alone(&self.core.pool, bytes) {
@@ -228,6 +242,7 @@ impl Guest {
         let (key, track) = self.stream(stream)?;
         track.mark_release().map_err(|error| self.core.failed(error))?;
         // A thread that only frees keeps what it frees, too.
+        let _hidden = Hidden { guest: self, key, stream, track: &track };
         self.core.pool.equip(key, &track);
         if Pool::put_kept(key, address) {
             return Ok(());
@@ -251,7 +266,7 @@ impl Guest {
         if track.id.0 != home && !users.iter().any(|user| user.id == track.id) {
             users.push(track.clone());
         }
-        let marks: Vec<Mark> = users.iter().map(|user| Mark { stream: user.id, position: user.pledge() }).collect();
+        let marks: Vec<Mark> = users.iter().map(|user| Mark { stream: user.id, position: user.next() }).collect();
         // The marks are made before anybody else can have the block.
         if let Err(error) = self.core.mark_in_turn(&marks) {
             // In the list before the record says that there is one.
@@ -293,9 +308,6 @@ impl Guest {
             users.push(track.clone());
         }
         if record.note_used_elsewhere(address).is_ok() {
-            if is_new {
-                track.pledge();
-            }
             return Ok(());
         }
         // The block that the address lies in may have other uses, which stay.
@@ -316,12 +328,15 @@ impl Guest {
     /// [`Error::StreamCaptured`] while the stream is captured, which is known as before.
     pub fn retire(&self, stream: CUstream) -> Result<()> {
         self.core.check()?;
-        if self.is_checked && self.capture_of(stream)?.is_some() {
-            return if self.knows(stream) { Err(Error::StreamCaptured) } else { Ok(()) };
+        if !self.knows(stream) && !self.has_captured(stream) {
+            return Ok(());
+        }
+        if !is_legacy(stream) && self.capture_of(stream)?.is_some() {
+            return Err(Error::StreamCaptured);
         }
         let name = self.name(stream)?;
+        self.forget_captured(stream);
         let known = self.streams().get(&name).cloned();
-        self.end_captures(stream, known.as_ref())?;
         let Some(track) = known else { return Ok(()) };
         let failed = |error| self.core.failed(error);
         // Its last mark could not be made, and tells when others may have what was released in it.
@@ -340,6 +355,7 @@ impl Guest {
     /// Gives memory that nobody has back to the driver until no more than `keep_bytes` are left. How many bytes went.
     pub fn trim(&self, keep_bytes: u64) -> Result<u64> {
         self.core.check()?;
+        self.settle_captures()?;
         self.core.trim_pools(keep_bytes)
     }
 
@@ -403,24 +419,26 @@ impl Guest {
         self.wrong_release(address).into()
     }
 
-    /// The track of a stream, and what this thread finds its magazines by.
+    /// The track of a stream, and what this thread finds its magazines by: its handle, unless each call must ask what the stream is.
     fn stream(&self, stream: CUstream) -> Result<(Key, Arc<Track>)> {
-        if !self.is_checked {
-            let name = self.name(stream)?;
-            return Ok((Key::foreign(self.ordinal, name.0), self.known_stream(stream, name, Trust::Told)?));
+        let asks = self.asks(stream);
+        // A handle that is new is asked about in any case: one that means no stream is refused before anything is noted.
+        if (asks || !is_legacy(stream) && !self.knows(stream))
+            && let Some(capture) = self.capture_of(stream)?
+        {
+            let track = self.captured_stream(stream, capture)?;
+            return Ok((self.core.pool.key(&track), track));
         }
-        let track = match self.capture_of(stream)? {
-            Some(capture) => self.captured_stream(stream, capture)?,
-            None => {
-                let name = self.name(stream)?;
-                let known = self.streams().get(&name).cloned();
-                self.end_captures(stream, known.as_ref())?;
-                if known.is_none() {
-                    self.lose_others(stream)?;
-                }
-                self.known_stream(stream, name, Trust::Untold)?
-            }
-        };
+        let name = self.name(stream)?;
+        if !self.is_checked {
+            let track = self.known_stream(stream, name, Trust::Told)?;
+            let key = if asks { self.core.pool.key(&track) } else { Key::foreign(self.ordinal, name.0) };
+            return Ok((key, track));
+        }
+        if !self.streams().contains_key(&name) {
+            self.lose_others(stream)?;
+        }
+        let track = self.known_stream(stream, name, Trust::Untold)?;
         Ok((self.core.pool.key(&track), track))
     }
 
@@ -436,6 +454,15 @@ impl Guest {
             track.retire().map_err(|error| self.core.failed(error))?;
         }
         Ok(known)
+    }
+
+    /// Whether a stream of this handle was named outside of captures.
+    fn knows(&self, stream: CUstream) -> bool {
+        if !self.is_checked {
+            return self.streams().contains_key(&(by_one_name(stream).0 as u64, thread_of(stream)));
+        }
+        let raw = handle::Stream::from(stream);
+        self.streams().values().any(|track| track.raw == raw)
     }
 
     /// Forgets the streams that had a handle before it came to mean one that is not known yet.
@@ -477,5 +504,23 @@ impl Guest {
 
     fn uses(&self) -> MutexGuard<'_, HashMap<u32, Vec<Arc<Track>>>> {
         self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes the magazines that a call has given this thread by the handle of a stream, if a private pool was begun meanwhile: whoever
+/// begins one closes those that it sees, and whoever gives some sees that one was begun.
+struct Hidden<'a> {
+    guest: &'a Guest,
+    key: Key,
+    stream: CUstream,
+    track: &'a Track,
+}
+
+impl Drop for Hidden<'_> {
+    fn drop(&mut self) {
+        let Self { guest, key, stream, track } = *self;
+        if key != guest.core.pool.key(track) && guest.asks(stream) {
+            guest.core.pools().for_each(|pool| pool.close_racks(track));
+        }
     }
 }

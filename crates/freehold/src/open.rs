@@ -8,6 +8,7 @@ pub mod opencl;
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use freehold_driver::cuda::load::{self, LoadError};
@@ -248,6 +249,15 @@ impl Device {
 /// The variable that says how a guest's streams are known: `checked` asks the driver for the id of each, each time.
 pub const STREAMS_VARIABLE: &str = "FREEHOLD_STREAMS";
 
+/// Whether each capture of this process is announced before it begins.
+static CAPTURES_ANNOUNCED: AtomicBool = AtomicBool::new(false);
+
+/// Promises for all guests that each capture is announced: see [`Guest::announce_captures`].
+pub fn announce_captures() {
+    CAPTURES_ANNOUNCED.store(true, Ordering::SeqCst);
+    known_guests().for_each(Guest::announce_captures);
+}
+
 /// How many devices of a process can have guests.
 const GUESTS: usize = 64;
 
@@ -287,7 +297,12 @@ pub fn guest(ordinal: i32) -> DeviceResult<&'static Guest> {
         None => device_of(opened)?,
     };
     let is_checked = std::env::var_os(STREAMS_VARIABLE).is_some_and(|text| text == "checked");
-    Ok(place.get_or_init(|| Guest::new(&device, ordinal, is_checked)))
+    let guest = place.get_or_init(|| Guest::new(&device, ordinal, is_checked));
+    // Whoever promises after this finds the guest.
+    if CAPTURES_ANNOUNCED.load(Ordering::SeqCst) {
+        guest.announce_captures();
+    }
+    Ok(guest)
 }
 
 /// The current context, if it is one of the device and not the primary one.

@@ -27,9 +27,8 @@ const ASKED_EVERY: u32 = 1024;
 /// A position that every piece of work is before.
 const FOREVER: u64 = u64::MAX;
 
-/// The positions of a stream that was seen while it was captured: the end of the capture, and all work outside of it.
-const CAPTURE_END: u64 = 1;
-const BESIDE_CAPTURE: u64 = 2;
+/// The one position of a stream in a private pool: the release of the pool.
+const POOL_RELEASED: u64 = 1;
 
 /// Whose a stream is, and for how long its handle means it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +40,8 @@ pub(crate) enum Trust {
     /// As above, but nobody says when it is gone: its handle is used only in calls whose caller names the stream, and what is
     /// released in it is marked at once.
     Untold,
-    /// As above, but seen while it was captured, when nobody can ask which stream it is. What is released in its order waits for
-    /// the end of the capture: all of it was handed out since that began, and no work but the capture's has used it. What else is
-    /// used in it waits for a mark, which is made if the stream turns out to be one that was known before.
+    /// A stream in the private pool of a capture. Launches of the graph use the same memory again, so what is released or used here
+    /// waits until the pool is released.
     Captured,
 }
 
@@ -148,17 +146,9 @@ impl Track {
     /// everything.
     pub(crate) fn next(&self) -> u64 {
         if self.trust == Trust::Captured {
-            return BESIDE_CAPTURE;
+            return POOL_RELEASED;
         }
         self.put.load(Ordering::Acquire) + u64::from(self.is_foreign() && !self.is_retired())
-    }
-
-    /// The position that a block of another stream's order is to wait for which is used in this one.
-    pub(crate) fn pledge(&self) -> u64 {
-        if self.trust == Trust::Captured {
-            self.released.fetch_max(BESIDE_CAPTURE, Ordering::AcqRel);
-        }
-        self.next()
     }
 
     /// The position behind all that was released. As [`next`](Self::next), but where every release is marked at once.
@@ -166,7 +156,7 @@ impl Track {
         match self.trust {
             Trust::Own | Trust::Told => self.next(),
             Trust::Untold => self.put.load(Ordering::Acquire).max(self.released.load(Ordering::Acquire)),
-            Trust::Captured => CAPTURE_END,
+            Trust::Captured => POOL_RELEASED,
         }
     }
 
@@ -181,9 +171,14 @@ impl Track {
         self.mark(position)
     }
 
+    /// Whether this thread can name the stream: not where it is another thread's default stream.
+    pub(crate) fn is_this_threads(&self) -> bool {
+        self.thread.is_none_or(|thread| thread == std::thread::current().id())
+    }
+
     /// Whether the stream can be named by this thread, and is not being captured: then no mark can be made.
     pub(crate) fn can_be_marked(&self) -> Result<bool, CallError> {
-        if self.thread.is_some_and(|thread| thread != std::thread::current().id()) {
+        if !self.is_this_threads() {
             return Ok(false);
         }
         self.backend().foreign().map_or(Ok(true), |foreign| foreign.takes_marks(self.raw))
@@ -237,7 +232,7 @@ impl Track {
     /// mark comes behind
     /// the work that it tells of, and that work may be known to be done before the mark is.
     pub(crate) fn has_ended(&self) -> bool {
-        // What was released while the stream was captured waits for a mark that could not be made.
+        // What was released in a stream that nobody tells the end of waits for its mark.
         let last = self.edge().max(self.released.load(Ordering::Acquire));
         if !self.is_retired() || !self.is_idle() || !self.has_passed(last) {
             return false;
@@ -550,9 +545,10 @@ impl Track {
         Ok(())
     }
 
-    /// Notes that the capture is over in which the stream was seen.
-    pub(crate) fn end_capture(&self) {
-        self.note_passed(CAPTURE_END);
+    /// Notes that the private pool is released, and all work that used it is done.
+    pub(crate) fn release_capture(&self) {
+        self.note_passed(POOL_RELEASED);
+        self.lose();
     }
 
     /// Notes that the stream is gone, as others turned out to have destroyed it. Its marks tell of its end.

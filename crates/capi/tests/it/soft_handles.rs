@@ -75,3 +75,26 @@ fn checked_streams_use_their_own_blocks_again() {
         gate.open();
     });
 }
+
+/// NVIDIA's driver takes a handle for an address, and reads there.
+#[test]
+fn a_handle_of_no_stream_is_refused_and_changes_nothing() {
+    for variables in [&[][..], &[CHECKED][..], &[("ANNOUNCED", "yes")][..]] {
+        alone_with("a_handle_of_no_stream_is_refused_and_changes_nothing", variables, || {
+            let world = World::new();
+            if std::env::var_os("ANNOUNCED").is_some() {
+                freehold_announce_captures();
+            }
+            let (stream, wild) = (world.stream(), std::ptr::without_provenance_mut(0xdead_beef));
+            let block = alloc(1000, stream);
+            assert!(freehold_alloc(1000, 0, wild).is_null());
+            assert_eq!(freehold_try_free(block, 1000, 0, wild), FreeholdError::Driver as i32);
+            assert_eq!(freehold_record_use(block, wild), FreeholdError::Driver as i32);
+            assert_eq!(freehold_trim(0, 0), FreeholdError::None as i32);
+            free(block, stream);
+            world.synchronize(stream);
+            world.end(stream);
+            assert_eq!(world.left_bytes(), 0);
+        });
+    }
+}

@@ -1,16 +1,20 @@
-//! Streams that are being captured, and those that are first named meanwhile. Each test has a process of its own, in which
-//! nothing was asked of the library before.
+//! Memory of stream captures: what is handed out or freed in a capturing stream belongs to a private pool until that is released.
+//! Each test has a process of its own, in which nothing was asked of the library before.
 
 use crate::children;
 use crate::guest;
 
 use children::{alone, alone_with};
 use freehold::Error;
+use freehold::guest::PoolId;
 use freehold_driver::cuda::{
-    CUdeviceptr, CUstream, CUstreamCaptureMode, capture, context, event, event_flags, fill, host, host_alloc_flags,
-    stream, wait_value_flags,
+    CUdeviceptr, CUgraphExec, CUstream, CUstreamCaptureMode, capture, context, copy, event, event_flags, fill, graph,
+    host, host_alloc_flags, stream, wait_value_flags,
 };
 use guest::{Host, MIB};
+
+const POOL: PoolId = PoolId::Named(7, 0);
+const CHECKED: (&str, &str) = ("FREEHOLD_STREAMS", "checked");
 
 /// Lets the work that is put into a stream from now on wait for a word, which is this.
 fn hold(host: &Host, held: CUstream) -> *mut u64 {
@@ -28,88 +32,163 @@ fn open(host: &Host, word: *mut u64) {
     context::synchronize(&host.api).unwrap();
 }
 
-#[test]
-fn a_stream_that_is_first_named_during_a_capture_gets_memory_and_the_capture_goes_on() {
-    alone("a_stream_that_is_first_named_during_a_capture_gets_memory_and_the_capture_goes_on", || {
-        let host = Host::new();
-        let (captured, other) = (host.stream(), host.stream());
-        capture::begin(&host.api, captured, CUstreamCaptureMode::GLOBAL).unwrap();
-        let block = host.guest.alloc(1000, other).unwrap();
-        host.guest.free(block, other).unwrap();
-        let block = host.guest.alloc(3 * MIB, captured).unwrap();
-        host.guest.free(block, captured).unwrap();
-        capture::end(&host.api, captured).unwrap();
-    });
+fn begin(host: &Host, stream: CUstream) -> u64 {
+    capture::begin(&host.api, stream, CUstreamCaptureMode::RELAXED).unwrap();
+    capture::info(&host.api, stream).unwrap().id
 }
 
-/// A block that was freed in a captured stream behind work that is held up, then the stream, the word, and the block.
-fn freed_while_captured(host: &Host) -> (CUstream, *mut u64, u64) {
-    let captured = host.stream();
-    let block = host.guest.alloc(4 * MIB, captured).unwrap();
-    let word = hold(host, captured);
-    fill::d8_async(&host.api, CUdeviceptr(block), 1, 4 << 20, captured).unwrap();
-    capture::begin(&host.api, captured, CUstreamCaptureMode::RELAXED).unwrap();
+/// Hands out a block in a capturing stream, captures a fill of it with ones, and frees it.
+fn use_and_free(host: &Host, captured: CUstream, bytes: u64) -> u64 {
+    let block = host.guest.alloc(bytes, captured).unwrap();
+    fill::d8_async(&host.api, CUdeviceptr(block), 1, bytes as usize, captured).unwrap();
     host.guest.free(block, captured).unwrap();
-    (captured, word, block)
+    block
+}
+
+/// A graph that fills memory which was freed during the capture, and where that lies.
+fn graph_of(host: &Host, captured: CUstream, bytes: u64) -> (CUgraphExec, u64) {
+    begin(host, captured);
+    let block = use_and_free(host, captured, bytes);
+    let made = capture::end(&host.api, captured).unwrap();
+    (graph::instantiate(&host.api, made, 0).unwrap(), block)
+}
+
+/// Fills new blocks of each stream with sevens, launches a graph over and over, and looks at the blocks.
+fn survive_replays(host: &Host, graph: CUgraphExec, streams: &[CUstream], bytes: u64) {
+    let blocks: Vec<u64> = streams
+        .iter()
+        .flat_map(|&stream| {
+            (0..16).map(move |_| {
+                let block = host.guest.alloc(bytes, stream).unwrap();
+                fill::d8_async(&host.api, CUdeviceptr(block), 7, bytes as usize, stream).unwrap();
+                block
+            })
+        })
+        .collect();
+    context::synchronize(&host.api).unwrap();
+    for _ in 0..10 {
+        // SAFETY: the nodes fill memory of the device, which stays mapped.
+        unsafe { graph::launch(&host.api, graph, streams[0]) }.unwrap();
+    }
+    context::synchronize(&host.api).unwrap();
+    for block in blocks {
+        let mut bytes = vec![0_u8; bytes as usize];
+        copy::device_to_host(&host.api, &mut bytes, CUdeviceptr(block)).unwrap();
+        assert!(bytes.iter().all(|&byte| byte == 7), "a launch of the graph wrote to a live block");
+    }
+}
+
+/// Small and large blocks, in magazines and not.
+const SIZES: [u64; 3] = [1000, 300 << 10, 5 << 20];
+
+/// Warms the stream's magazines, so that what the capture is given would come from there.
+fn warm(host: &Host, stream: CUstream) {
+    for bytes in SIZES {
+        for _ in 0..4 {
+            let block = host.guest.alloc(bytes, stream).unwrap();
+            host.guest.free(block, stream).unwrap();
+        }
+    }
+}
+
+fn replays_leave_live_blocks_alone(host: &Host, begin: impl Fn(), end: impl Fn()) {
+    let (captured, other) = (host.stream(), host.stream());
+    warm(host, captured);
+    for bytes in SIZES {
+        begin();
+        let (graph, _) = graph_of(host, captured, bytes);
+        end();
+        survive_replays(host, graph, &[captured, other, CUstream::NULL, CUstream::PER_THREAD], bytes);
+    }
 }
 
 #[test]
-fn a_stream_that_is_captured_is_not_retired_and_what_was_freed_in_it_is_not_given_to_others() {
-    alone("a_stream_that_is_captured_is_not_retired_and_what_was_freed_in_it_is_not_given_to_others", || {
-        let host = Host::new();
-        let (captured, word, block) = freed_while_captured(&host);
-        let refused = host.guest.retire(captured).unwrap_err();
-        assert!(matches!(refused, Error::StreamCaptured), "{refused}");
-        let other = host.stream();
-        host.guest.set_budget_bytes(host.guest.reserved_bytes());
-        assert!(matches!(host.guest.alloc(4 * MIB, other), Err(Error::Short { .. })));
-        capture::end(&host.api, captured).unwrap();
-        host.guest.retire(captured).unwrap();
-        stream::destroy(&host.api, captured).unwrap();
-        assert!(matches!(host.guest.alloc(4 * MIB, other), Err(Error::Short { .. })));
-        open(&host, word);
-        host.guest.trim(u64::MAX).unwrap();
-        assert_eq!(host.guest.alloc(4 * MIB, other).unwrap(), block);
+fn replays_write_to_no_live_block_where_captures_are_not_announced() {
+    alone("replays_write_to_no_live_block_where_captures_are_not_announced", || {
+        replays_leave_live_blocks_alone(&Host::new(), || (), || ());
     });
 }
 
 #[test]
-fn what_was_freed_in_a_captured_stream_that_was_destroyed_untold_is_not_given_to_others() {
-    let name = "what_was_freed_in_a_captured_stream_that_was_destroyed_untold_is_not_given_to_others";
-    alone_with(name, &[("FREEHOLD_STREAMS", "checked")], || {
-        let host = Host::new();
-        let (captured, word, _) = freed_while_captured(&host);
-        capture::end(&host.api, captured).unwrap();
-        stream::destroy(&host.api, captured).unwrap();
-        // Until the handle means another stream.
-        let other = loop {
-            let other = host.stream();
-            if other == captured {
-                break other;
-            }
-        };
-        host.guest.set_budget_bytes(host.guest.reserved_bytes());
-        assert!(matches!(host.guest.alloc(4 * MIB, other), Err(Error::Short { .. })));
-        open(&host, word);
+fn replays_write_to_no_live_block_where_streams_are_checked() {
+    alone_with("replays_write_to_no_live_block_where_streams_are_checked", &[CHECKED], || {
+        replays_leave_live_blocks_alone(&Host::new(), || (), || ());
     });
 }
 
 #[test]
-fn what_was_freed_in_a_stream_first_named_during_a_capture_is_had_again_when_the_capture_is_over() {
-    let name = "what_was_freed_in_a_stream_first_named_during_a_capture_is_had_again_when_the_capture_is_over";
-    alone_with(name, &[("FREEHOLD_STREAMS", "checked")], || {
+fn replays_write_to_no_live_block_where_captures_are_announced() {
+    alone("replays_write_to_no_live_block_where_captures_are_announced", || {
         let host = Host::new();
-        let (captured, other) = (host.stream(), host.stream());
-        capture::begin(&host.api, captured, CUstreamCaptureMode::RELAXED).unwrap();
-        let block = host.guest.alloc(4 * MIB, captured).unwrap();
-        host.guest.free(block, captured).unwrap();
-        host.guest.set_budget_bytes(host.guest.reserved_bytes());
-        assert!(matches!(host.guest.alloc(4 * MIB, other), Err(Error::Short { .. })));
-        assert_eq!(host.guest.alloc(4 * MIB, captured).unwrap(), block);
-        host.guest.free(block, captured).unwrap();
+        freehold::open::announce_captures();
+        let (begin, end) = (|| host.guest.begin_pool(POOL).unwrap(), || host.guest.end_pool(POOL).unwrap());
+        replays_leave_live_blocks_alone(&host, begin, end);
+    });
+}
+
+#[test]
+fn a_stream_first_named_in_an_announced_process_while_it_is_captured_is_captured() {
+    alone("a_stream_first_named_in_an_announced_process_while_it_is_captured_is_captured", || {
+        let host = Host::new();
+        freehold::open::announce_captures();
+        let captured = host.stream();
+        let (graph, _) = graph_of(&host, captured, 1000);
+        survive_replays(&host, graph, &[captured], 1000);
+    });
+}
+
+#[test]
+fn within_a_capture_freed_memory_serves_the_same_stream_again() {
+    alone("within_a_capture_freed_memory_serves_the_same_stream_again", || {
+        let host = Host::new();
+        let captured = host.stream();
+        begin(&host, captured);
+        for bytes in SIZES {
+            assert_eq!(use_and_free(&host, captured, bytes), use_and_free(&host, captured, bytes));
+        }
         capture::end(&host.api, captured).unwrap();
-        assert_eq!(host.guest.alloc(4 * MIB, captured).unwrap(), block);
-        host.guest.free(block, captured).unwrap();
+    });
+}
+
+#[test]
+fn captures_of_one_pool_share_its_memory_and_those_of_two_share_none() {
+    alone("captures_of_one_pool_share_its_memory_and_those_of_two_share_none", || {
+        let host = Host::new();
+        let captured = host.stream();
+        let mut blocks = Vec::new();
+        for pool in [POOL, POOL, PoolId::Named(8, 0), PoolId::Named(7, 1)] {
+            host.guest.begin_pool(pool).unwrap();
+            blocks.push(graph_of(&host, captured, 5 * MIB).1);
+            host.guest.end_pool(pool).unwrap();
+        }
+        assert_eq!(blocks[0], blocks[1]);
+        assert!(blocks[1] != blocks[2] && blocks[2] != blocks[3] && blocks[1] != blocks[3], "{blocks:x?}");
+    });
+}
+
+#[test]
+fn a_released_pool_gives_its_memory_to_others_and_its_live_blocks_when_they_are_freed() {
+    alone("a_released_pool_gives_its_memory_to_others_and_its_live_blocks_when_they_are_freed", || {
+        let host = Host::new();
+        let captured = host.stream();
+        host.guest.begin_pool(POOL).unwrap();
+        begin(&host, captured);
+        let live = host.guest.alloc(4 * MIB, captured).unwrap();
+        use_and_free(&host, captured, 4 * MIB);
+        capture::end(&host.api, captured).unwrap();
+        host.guest.end_pool(POOL).unwrap();
+        assert_eq!(host.guest.pool_blocks(POOL).unwrap(), [(live, 4 * MIB)]);
+        host.guest.set_budget_bytes(host.guest.reserved_bytes());
+        for stream in [captured, CUstream::NULL] {
+            assert!(matches!(host.guest.alloc(4 * MIB, stream), Err(Error::Short { .. })));
+        }
+        host.guest.release_pool(POOL).unwrap();
+        let other = host.guest.alloc(4 * MIB, captured).unwrap();
+        assert!(matches!(host.guest.alloc(4 * MIB, captured), Err(Error::Short { .. })));
+        host.guest.free(live, captured).unwrap();
+        context::synchronize(&host.api).unwrap();
+        host.guest.alloc(4 * MIB, captured).map(|block| host.guest.free(block, captured)).unwrap().unwrap();
+        host.guest.free(other, captured).unwrap();
         context::synchronize(&host.api).unwrap();
         host.guest.trim(0).unwrap();
         assert_eq!(host.guest.reserved_bytes(), 0);
@@ -117,48 +196,138 @@ fn what_was_freed_in_a_stream_first_named_during_a_capture_is_had_again_when_the
 }
 
 #[test]
-fn what_a_capture_took_is_anybodys_when_its_stream_is_said_to_be_gone() {
-    let name = "what_a_capture_took_is_anybodys_when_its_stream_is_said_to_be_gone";
-    alone_with(name, &[("FREEHOLD_STREAMS", "checked")], || {
+fn a_pool_is_released_as_often_as_it_was_begun() {
+    alone("a_pool_is_released_as_often_as_it_was_begun", || {
         let host = Host::new();
         let captured = host.stream();
-        capture::begin(&host.api, captured, CUstreamCaptureMode::RELAXED).unwrap();
-        let block = host.guest.alloc(4 * MIB, captured).unwrap();
-        host.guest.free(block, captured).unwrap();
-        assert!(matches!(host.guest.retire(captured), Err(Error::StreamCaptured)));
-        capture::end(&host.api, captured).unwrap();
-        host.guest.retire(captured).unwrap();
-        stream::destroy(&host.api, captured).unwrap();
-        host.guest.trim(0).unwrap();
-        assert_eq!(host.guest.reserved_bytes(), 0);
+        assert!(matches!(host.guest.end_pool(POOL), Err(Error::NoSuchPool)));
+        assert!(matches!(host.guest.release_pool(POOL), Err(Error::NoSuchPool)));
+        for _ in 0..2 {
+            host.guest.begin_pool(POOL).unwrap();
+            assert!(matches!(host.guest.pool_blocks(PoolId::Named(9, 9)), Err(Error::NoSuchPool)));
+            graph_of(&host, captured, 4 * MIB);
+            host.guest.end_pool(POOL).unwrap();
+        }
+        host.guest.set_budget_bytes(host.guest.reserved_bytes());
+        host.guest.release_pool(POOL).unwrap();
+        assert!(matches!(host.guest.alloc(4 * MIB, captured), Err(Error::Short { .. })));
+        host.guest.release_pool(POOL).unwrap();
+        host.guest.alloc(4 * MIB, captured).unwrap();
+        assert!(matches!(host.guest.release_pool(POOL), Err(Error::NoSuchPool)));
     });
 }
 
 #[test]
-fn what_was_freed_in_a_known_stream_during_a_capture_is_had_again_when_the_work_before_it_is_done() {
-    let name = "what_was_freed_in_a_known_stream_during_a_capture_is_had_again_when_the_work_before_it_is_done";
-    alone_with(name, &[("FREEHOLD_STREAMS", "checked")], || {
+fn a_pool_that_is_released_during_a_capture_spoils_it_not_and_is_had_again_after_it() {
+    alone("a_pool_that_is_released_during_a_capture_spoils_it_not_and_is_had_again_after_it", || {
         let host = Host::new();
-        let (captured, word, _) = freed_while_captured(&host);
-        capture::end(&host.api, captured).unwrap();
+        let (captured, other) = (host.stream(), host.stream());
+        host.guest.begin_pool(POOL).unwrap();
+        graph_of(&host, captured, 4 * MIB);
+        host.guest.end_pool(POOL).unwrap();
+        let unseen = host.guest.alloc(1, other).unwrap();
+        capture::begin(&host.api, other, CUstreamCaptureMode::GLOBAL).unwrap();
+        host.guest.release_pool(POOL).unwrap();
         host.guest.set_budget_bytes(host.guest.reserved_bytes());
-        // The stream is named, and so known to be captured no more.
         assert!(matches!(host.guest.alloc(4 * MIB, captured), Err(Error::Short { .. })));
-        let other = host.stream();
-        assert!(matches!(host.guest.alloc(4 * MIB, other), Err(Error::Short { .. })));
+        capture::end(&host.api, other).unwrap();
+        host.guest.trim(u64::MAX).unwrap();
+        host.guest.alloc(4 * MIB, captured).unwrap();
+        host.guest.free(unseen, other).unwrap();
+    });
+}
+
+#[test]
+fn what_a_capture_nobody_announced_took_is_had_again_when_it_is_released() {
+    for (name, variables) in [
+        ("what_a_capture_nobody_announced_took_is_had_again_when_it_is_released", &[][..]),
+        ("what_a_capture_nobody_announced_took_is_had_again_when_it_is_released", &[CHECKED][..]),
+    ] {
+        alone_with(name, variables, || {
+            let host = Host::new();
+            let captured = host.stream();
+            let id = begin(&host, captured);
+            use_and_free(&host, captured, 4 * MIB);
+            capture::end(&host.api, captured).unwrap();
+            host.guest.retire(captured).unwrap();
+            stream::destroy(&host.api, captured).unwrap();
+            host.guest.trim(0).unwrap();
+            assert!(host.guest.reserved_bytes() >= 4 * MIB);
+            host.guest.release_pool(PoolId::Capture(id)).unwrap();
+            host.guest.trim(0).unwrap();
+            assert_eq!(host.guest.reserved_bytes(), 0);
+        });
+    }
+}
+
+#[test]
+fn a_block_from_before_that_is_freed_in_a_capture_belongs_to_the_capture() {
+    alone("a_block_from_before_that_is_freed_in_a_capture_belongs_to_the_capture", || {
+        let host = Host::new();
+        let (captured, other) = (host.stream(), host.stream());
+        let block = host.guest.alloc(4 * MIB, captured).unwrap();
+        let word = hold(&host, captured);
+        fill::d8_async(&host.api, CUdeviceptr(block), 1, 4 << 20, captured).unwrap();
+        let id = begin(&host, captured);
+        host.guest.free(block, captured).unwrap();
+        assert!(matches!(host.guest.retire(captured), Err(Error::StreamCaptured)));
+        host.guest.set_budget_bytes(host.guest.reserved_bytes());
+        capture::end(&host.api, captured).unwrap();
         open(&host, word);
+        for stream in [other, captured] {
+            assert!(matches!(host.guest.alloc(4 * MIB, stream), Err(Error::Short { .. })));
+        }
+        host.guest.release_pool(PoolId::Capture(id)).unwrap();
         host.guest.alloc(4 * MIB, other).unwrap();
     });
 }
 
 #[test]
+fn a_block_of_a_capture_that_is_freed_after_it_serves_no_one_outside_of_its_pool() {
+    alone("a_block_of_a_capture_that_is_freed_after_it_serves_no_one_outside_of_its_pool", || {
+        let host = Host::new();
+        let captured = host.stream();
+        host.guest.begin_pool(POOL).unwrap();
+        begin(&host, captured);
+        let output = host.guest.alloc(4 * MIB, captured).unwrap();
+        capture::end(&host.api, captured).unwrap();
+        host.guest.end_pool(POOL).unwrap();
+        host.guest.free(output, captured).unwrap();
+        assert!(host.guest.pool_blocks(POOL).unwrap().is_empty());
+        context::synchronize(&host.api).unwrap();
+        host.guest.set_budget_bytes(host.guest.reserved_bytes());
+        assert!(matches!(host.guest.alloc(4 * MIB, captured), Err(Error::Short { .. })));
+        host.guest.begin_pool(POOL).unwrap();
+        begin(&host, captured);
+        assert_eq!(host.guest.alloc(4 * MIB, captured).unwrap(), output);
+        capture::end(&host.api, captured).unwrap();
+        host.guest.end_pool(POOL).unwrap();
+    });
+}
+
+#[test]
+fn another_stream_of_the_process_gets_memory_during_a_global_capture() {
+    alone("another_stream_of_the_process_gets_memory_during_a_global_capture", || {
+        let host = Host::new();
+        let (captured, other) = (host.stream(), host.stream());
+        capture::begin(&host.api, captured, CUstreamCaptureMode::GLOBAL).unwrap();
+        for stream in [other, captured] {
+            for bytes in [1000, 3 * MIB] {
+                let block = host.guest.alloc(bytes, stream).unwrap();
+                host.guest.free(block, stream).unwrap();
+            }
+        }
+        capture::end(&host.api, captured).unwrap();
+    });
+}
+
+#[test]
 fn what_was_freed_in_one_stream_of_a_capture_is_not_the_others() {
-    let name = "what_was_freed_in_one_stream_of_a_capture_is_not_the_others";
-    alone_with(name, &[("FREEHOLD_STREAMS", "checked")], || {
+    alone("what_was_freed_in_one_stream_of_a_capture_is_not_the_others", || {
         let host = Host::new();
         let (origin, joined) = (host.stream(), host.stream());
         let fork = event::create(&host.api, event_flags::DISABLE_TIMING).unwrap();
-        capture::begin(&host.api, origin, CUstreamCaptureMode::RELAXED).unwrap();
+        begin(&host, origin);
         event::record(&host.api, fork, origin).unwrap();
         stream::wait_event(&host.api, joined, fork, 0).unwrap();
         let block = host.guest.alloc(1000, origin).unwrap();
@@ -169,5 +338,33 @@ fn what_was_freed_in_one_stream_of_a_capture_is_not_the_others() {
         event::record(&host.api, join, joined).unwrap();
         stream::wait_event(&host.api, origin, join, 0).unwrap();
         capture::end(&host.api, origin).unwrap();
+    });
+}
+
+#[test]
+fn threads_with_a_pool_each_capture_into_their_own() {
+    alone("threads_with_a_pool_each_capture_into_their_own", || {
+        let host = Host::new();
+        freehold::open::announce_captures();
+        std::thread::scope(|scope| {
+            for index in 0..4 {
+                let host = &host;
+                scope.spawn(move || {
+                    host.enter();
+                    let (pool, captured) = (PoolId::Named(index, 0), host.stream());
+                    warm(host, captured);
+                    for _ in 0..20 {
+                        host.guest.begin_pool(pool).unwrap();
+                        begin(host, captured);
+                        let output = host.guest.alloc(1000, captured).unwrap();
+                        capture::end(&host.api, captured).unwrap();
+                        host.guest.end_pool(pool).unwrap();
+                        assert_eq!(host.guest.pool_blocks(pool).unwrap(), [(output, 1000)]);
+                        host.guest.free(output, captured).unwrap();
+                        host.guest.release_pool(pool).unwrap();
+                    }
+                });
+            }
+        });
     });
 }

@@ -162,8 +162,9 @@ impl Foreign for Context {
     }
 
     fn capture_of(&self, stream: Stream) -> Result<Option<u64>> {
-        self.within(|api| match capture::info(api, stream.into()) {
-            Ok(info) => Ok((info.status != CUstreamCaptureStatus::NONE).then_some(info.id)),
+        self.named(stream, |api, stream| match stream::capture_status(api, stream) {
+            Ok(CUstreamCaptureStatus::NONE) => Ok(None),
+            Ok(_) => capture::info(api, stream).map(|info| Some(info.id)),
             // The legacy default stream waits for streams that are captured, and takes part in none.
             Err(error) if error.code == CUerror::STREAM_CAPTURE_IMPLICIT => Ok(None),
             Err(error) => Err(error),

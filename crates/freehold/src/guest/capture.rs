@@ -1,0 +1,237 @@
+//! Memory of captures. A graph uses the addresses that its capture saw each time it is launched, so what is handed out or freed in
+//! a capturing stream belongs to a private pool: it serves captures of that pool alone until the pool is released.
+//!
+//! A private pool has a track of its own for each stream that was captured with it. Nothing passes that track before the pool is
+//! released, so nobody else takes what is free there.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+use freehold_driver::cuda::CUstream;
+
+use super::{Guest, is_legacy, thread_of};
+use crate::error::{Error, Result};
+use crate::track::{Track, Trust};
+
+/// What a private pool is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PoolId {
+    /// Two numbers that the caller chose, as PyTorch does.
+    Named(u64, u64),
+    /// The pool of a capture that was not announced, by the driver's id of the capture.
+    Capture(u64),
+}
+
+/// The private pools of a device.
+#[derive(Debug, Default)]
+pub(super) struct Captures {
+    pools: HashMap<PoolId, PrivatePool>,
+    /// The pool of each capture that was seen.
+    of_capture: HashMap<u64, PoolId>,
+    /// Tracks of released pools, until all work that may use their memory is known to be done.
+    leaving: Vec<Arc<Track>>,
+}
+
+#[derive(Debug, Default)]
+struct PrivatePool {
+    /// How often it was begun and not released.
+    users: usize,
+    /// The threads that have begun it and not ended it.
+    open: Vec<ThreadId>,
+    /// By handle, and by thread for per-thread default streams.
+    tracks: HashMap<(usize, Option<ThreadId>), Arc<Track>>,
+    /// Those whose stream was destroyed: their handles may be other streams'.
+    gone: Vec<Arc<Track>>,
+}
+
+impl PrivatePool {
+    fn all_tracks(&self) -> impl Iterator<Item = &Arc<Track>> {
+        self.tracks.values().chain(&self.gone)
+    }
+}
+
+impl Captures {
+    /// The pool of a capture: the one that this thread has begun, or the only one that is begun. Where that does not tell, one of its
+    /// own.
+    fn pool_of(&mut self, capture: u64) -> PoolId {
+        let open = || self.pools.iter().filter(|(_, pool)| !pool.open.is_empty());
+        let mut own = open().filter(|(_, pool)| pool.open.contains(&thread::current().id()));
+        let chosen = match (own.next(), own.next()) {
+            (Some((&id, _)), None) => Some(id),
+            (None, _) if open().count() == 1 => open().next().map(|(&id, _)| id),
+            _ => None,
+        };
+        let id = *self.of_capture.entry(capture).or_insert(chosen.unwrap_or(PoolId::Capture(capture)));
+        if let PoolId::Capture(_) = id {
+            self.pools.entry(id).or_insert_with(|| PrivatePool { users: 1, ..PrivatePool::default() });
+        }
+        id
+    }
+}
+
+impl Guest {
+    /// Promises that each capture is announced by [`begin_pool`](Self::begin_pool) before it begins. Until then the driver is
+    /// asked in each call that names another stream than the legacy default one whether the stream is capturing.
+    pub fn announce_captures(&self) {
+        self.is_announced.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets captures that begin from now on have their memory from a private pool, until [`end_pool`](Self::end_pool).
+    ///
+    /// # Errors
+    /// [`Error::ForkedChild`] and [`Error::Faulted`].
+    pub fn begin_pool(&self, id: PoolId) -> Result<()> {
+        self.core.check()?;
+        let mut captures = self.captures();
+        let pool = captures.pools.entry(id).or_default();
+        pool.users += 1;
+        pool.open.push(thread::current().id());
+        self.pools_open.fetch_add(1, Ordering::SeqCst);
+        drop(captures);
+        self.close_all_racks();
+        Ok(())
+    }
+
+    /// Ends what [`begin_pool`](Self::begin_pool) began. What was handed out and freed meanwhile stays the pool's.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPool`] where it was not begun.
+    pub fn end_pool(&self, id: PoolId) -> Result<()> {
+        self.core.check()?;
+        let mut captures = self.captures();
+        let here = thread::current().id();
+        let pool = captures.pools.get_mut(&id).filter(|pool| !pool.open.is_empty()).ok_or(Error::NoSuchPool)?;
+        let index = pool.open.iter().position(|&thread| thread == here).unwrap_or(pool.open.len() - 1);
+        pool.open.remove(index);
+        if pool.open.is_empty() {
+            captures.of_capture.retain(|_, of| *of != id);
+        }
+        drop(captures);
+        self.close_all_racks();
+        self.pools_open.fetch_sub(1, Ordering::SeqCst);
+        self.settle_captures()
+    }
+
+    /// Releases a private pool, as often as it was begun: no graph that was captured with it is launched any more. Its free memory
+    /// is anybody's when all work on the device is done, for which this waits; its live blocks are when they are freed. While a
+    /// stream is capturing nothing can be waited for, and the memory stays until a later call of this kind.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPool`] where it was not begun, or is still to be ended.
+    pub fn release_pool(&self, id: PoolId) -> Result<()> {
+        self.core.check()?;
+        let mut captures = self.captures();
+        let pool = captures.pools.get_mut(&id).filter(|pool| pool.users > pool.open.len()).ok_or(Error::NoSuchPool)?;
+        pool.users -= 1;
+        if pool.users == 0 {
+            let released = captures.pools.remove(&id).expect("it was found");
+            captures.of_capture.retain(|_, of| *of != id);
+            captures.leaving.extend(released.all_tracks().cloned());
+        }
+        drop(captures);
+        self.settle_captures()
+    }
+
+    /// The first addresses and the bytes of the live blocks of a private pool.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPool`] where it was not begun, or was released.
+    pub fn pool_blocks(&self, id: PoolId) -> Result<Vec<(u64, u64)>> {
+        self.core.check()?;
+        let captures = self.captures();
+        let pool = captures.pools.get(&id).ok_or(Error::NoSuchPool)?;
+        let streams: Vec<u32> = pool.all_tracks().map(|track| track.id.0).collect();
+        drop(captures);
+        let is_of = |&(record, _): &(u32, _)| streams.contains(&self.core.pool.book.records.at(record).stream());
+        Ok(self.core.pool.owned().into_iter().filter(is_of).map(|(_, seen)| (seen.base, seen.bytes)).collect())
+    }
+
+    /// Whether a call that names a stream must ask the driver whether it is capturing. The legacy default stream never is.
+    pub(super) fn asks(&self, stream: CUstream) -> bool {
+        let is_told = self.is_announced.load(Ordering::SeqCst) && self.pools_open.load(Ordering::SeqCst) == 0;
+        !is_legacy(stream) && (self.is_checked || !is_told)
+    }
+
+    /// The id of the capture that a stream takes part in. Refuses a handle that the driver does not know.
+    pub(super) fn capture_of(&self, stream: CUstream) -> Result<Option<u64>> {
+        self.foreign().capture_of(stream.into()).map_err(|error| self.core.failed(error))
+    }
+
+    /// The track of a stream in the private pool of its capture.
+    pub(super) fn captured_stream(&self, stream: CUstream, capture: u64) -> Result<Arc<Track>> {
+        let name = (stream.0, thread_of(stream));
+        let mut captures = self.captures();
+        let id = captures.pool_of(capture);
+        let pool = captures.pools.get_mut(&id).expect("a capture is of a pool that is there");
+        if let Some(track) = pool.tracks.get(&name) {
+            return Ok(track.clone());
+        }
+        let track = self.core.add_foreign_stream(stream.into(), thread_of(stream), Trust::Captured)?;
+        pool.tracks.insert(name, track.clone());
+        Ok(track)
+    }
+
+    /// Lets the memory of released pools be anybody's, behind all work on the device.
+    pub(super) fn settle_captures(&self) -> Result<()> {
+        let mut captures = self.captures();
+        if captures.leaving.is_empty() || self.is_any_capturing(&captures)? {
+            return Ok(());
+        }
+        self.core.backend.synchronize().map_err(|error| self.core.failed(error))?;
+        let left = std::mem::take(&mut captures.leaving);
+        drop(captures);
+        for track in &left {
+            track.release_capture();
+            self.core.pools().for_each(|pool| pool.close_racks(track));
+        }
+        self.core.tidy()
+    }
+
+    /// Whether a stream of this handle was named while it was captured.
+    pub(super) fn has_captured(&self, stream: CUstream) -> bool {
+        let name = (stream.0, thread_of(stream));
+        self.captures().pools.values().any(|pool| pool.tracks.contains_key(&name))
+    }
+
+    /// Notes that a stream is about to be destroyed. What its captures took stays their pools'.
+    pub(super) fn forget_captured(&self, stream: CUstream) {
+        let name = (stream.0, thread_of(stream));
+        for pool in self.captures().pools.values_mut() {
+            let gone = pool.tracks.remove(&name);
+            pool.gone.extend(gone);
+        }
+    }
+
+    /// Whether a stream is capturing, of those that are known: who waits for the device then would spoil the capture.
+    fn is_any_capturing(&self, captures: &Captures) -> Result<bool> {
+        if self.pools_open.load(Ordering::SeqCst) > 0 {
+            return Ok(true);
+        }
+        if self.is_checked {
+            // No handle is trusted that is not named in this call.
+            return Ok(captures.pools.keys().any(|id| matches!(id, PoolId::Capture(_))));
+        }
+        let captured = captures.pools.values().flat_map(|pool| pool.tracks.values()).cloned();
+        let known: Vec<_> = self.streams().values().cloned().chain(captured).collect();
+        for track in known.iter().filter(|track| track.is_this_threads()) {
+            if !self.foreign().takes_marks(track.raw).map_err(|error| self.core.failed(error))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Has every thread ask again what a stream is.
+    fn close_all_racks(&self) {
+        let tracks: Vec<_> = self.streams().values().cloned().collect();
+        for track in tracks.iter().filter(|track| !is_legacy(track.raw.into())) {
+            self.core.pools().for_each(|pool| pool.close_racks(track));
+        }
+    }
+
+    fn captures(&self) -> MutexGuard<'_, Captures> {
+        self.captures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
