@@ -79,7 +79,7 @@ def main():
     reserved.restype = ctypes.c_size_t
     before = reserved(0)
     # The graphs go, and their memory serves others.
-    del graph, result
+    del graph
     graphs.clear()
     results.clear()
     torch.cuda.synchronize()

@@ -210,7 +210,12 @@ impl Guest {
         if bytes > self.core.pool.supply.most_bytes() {
             return Err(Error::Short { wanted_bytes: bytes });
         }
-        let (key, track) = self.stream(stream)?;
+        let capture = self.capture_if_asked(stream)?;
+        let kept = self.key(stream).filter(|_| capture.is_none()).and_then(|key| Pool::take_kept(key, bytes));
+        if let Some(taken) = kept {
+            return Ok(taken.base);
+        }
+        let (key, track) = self.stream_in(stream, capture)?;
         if let Some(taken) = Pool::take_kept(key, bytes) {
             return Ok(taken.base);
         }
@@ -239,7 +244,11 @@ impl Guest {
             return Err(WrongRelease::ForkedChild { address, process: self.core.process }.into());
         }
         self.core.check()?;
-        let (key, track) = self.stream(stream)?;
+        let capture = self.capture_if_asked(stream)?;
+        if capture.is_none() && self.key(stream).is_some_and(|key| Pool::put_kept(key, address)) {
+            return Ok(());
+        }
+        let (key, track) = self.stream_in(stream, capture)?;
         track.mark_release().map_err(|error| self.core.failed(error))?;
         // A thread that only frees keeps what it frees, too.
         let _hidden = Hidden { guest: self, key, stream, track: &track };
@@ -419,21 +428,20 @@ impl Guest {
         self.wrong_release(address).into()
     }
 
-    /// The track of a stream, and what this thread finds its magazines by: its handle, unless each call must ask what the stream is.
+    /// The track of a stream, and what this thread finds its magazines by.
     fn stream(&self, stream: CUstream) -> Result<(Key, Arc<Track>)> {
-        let asks = self.asks(stream);
-        // A handle that is new is asked about in any case: one that means no stream is refused before anything is noted.
-        if (asks || !is_legacy(stream) && !self.knows(stream))
-            && let Some(capture) = self.capture_of(stream)?
-        {
+        self.stream_in(stream, self.capture_if_asked(stream)?)
+    }
+
+    /// As [`stream`](Self::stream), for who knows which capture it takes part in.
+    fn stream_in(&self, stream: CUstream, capture: Option<u64>) -> Result<(Key, Arc<Track>)> {
+        if let Some(capture) = capture {
             let track = self.captured_stream(stream, capture)?;
             return Ok((self.core.pool.key(&track), track));
         }
         let name = self.name(stream)?;
-        if !self.is_checked {
-            let track = self.known_stream(stream, name, Trust::Told)?;
-            let key = if asks { self.core.pool.key(&track) } else { Key::foreign(self.ordinal, name.0) };
-            return Ok((key, track));
+        if let Some(key) = self.key(stream) {
+            return Ok((key, self.known_stream(stream, name, Trust::Told)?));
         }
         if !self.streams().contains_key(&name) {
             self.lose_others(stream)?;
@@ -442,10 +450,25 @@ impl Guest {
         Ok((self.core.pool.key(&track), track))
     }
 
+    /// What this thread finds the magazines by of a stream that is not capturing. Nothing where streams are checked. Where each call
+    /// asks, another key than that of the warm path, which does not.
+    fn key(&self, stream: CUstream) -> Option<Key> {
+        let handle = by_one_name(stream).0 as u64;
+        match (self.is_checked, self.asks(stream)) {
+            (true, _) => None,
+            (false, true) => Some(Key::asked(self.ordinal, handle)),
+            (false, false) => Some(Key::foreign(self.ordinal, handle)),
+        }
+    }
+
     /// The track of a stream that has this name, which is made if there is none.
     fn known_stream(&self, stream: CUstream, name: Name, trust: Trust) -> Result<Arc<Track>> {
         if let Some(track) = self.streams().get(&name) {
             return Ok(track.clone());
+        }
+        // A handle that means no stream is refused before anything is noted.
+        if !is_legacy(stream) && self.capture_of(stream)?.is_some() {
+            return Err(Error::StreamCaptured);
         }
         let track = self.core.add_foreign_stream(stream.into(), thread_of(stream), trust)?;
         let known = self.streams().entry(name).or_insert_with(|| track.clone()).clone();
@@ -458,11 +481,11 @@ impl Guest {
 
     /// Whether a stream of this handle was named outside of captures.
     fn knows(&self, stream: CUstream) -> bool {
-        if !self.is_checked {
-            return self.streams().contains_key(&(by_one_name(stream).0 as u64, thread_of(stream)));
+        let (name, raw) = (by_one_name(stream), handle::Stream::from(stream));
+        match self.is_checked {
+            true => self.streams().values().any(|track| track.raw == raw),
+            false => self.streams().contains_key(&(name.0 as u64, thread_of(stream))),
         }
-        let raw = handle::Stream::from(stream);
-        self.streams().values().any(|track| track.raw == raw)
     }
 
     /// Forgets the streams that had a handle before it came to mean one that is not known yet.
@@ -519,7 +542,7 @@ struct Hidden<'a> {
 impl Drop for Hidden<'_> {
     fn drop(&mut self) {
         let Self { guest, key, stream, track } = *self;
-        if key != guest.core.pool.key(track) && guest.asks(stream) {
+        if key == Key::foreign(guest.ordinal, by_one_name(stream).0 as u64) && guest.asks(stream) {
             guest.core.pools().for_each(|pool| pool.close_racks(track));
         }
     }

@@ -165,11 +165,11 @@ impl Backend for Context {
     }
 
     fn is_idle(&self, stream: Stream) -> Result<bool> {
-        self.named(stream, stream::query)
+        self.calmly(|api| stream::query(api, stream.into()))
     }
 
     fn wait_until_idle(&self, stream: Stream) -> Result<()> {
-        self.named(stream, stream::synchronize)
+        self.calmly(|api| stream::synchronize(api, stream.into()))
     }
 
     fn make_event(&self) -> Result<Event> {
@@ -189,7 +189,7 @@ impl Backend for Context {
     }
 
     fn wait(&self, event: Event) -> Result<()> {
-        Ok(event::synchronize(&self.api, event.into())?)
+        self.calmly(|api| event::synchronize(api, event.into()))
     }
 
     fn hold(&self, stream: Stream, event: Event) -> Result<()> {

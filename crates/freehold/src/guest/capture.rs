@@ -154,6 +154,15 @@ impl Guest {
         !is_legacy(stream) && (self.is_checked || !is_told)
     }
 
+    /// The capture that a stream takes part in, as far as this call must ask.
+    pub(super) fn capture_if_asked(&self, stream: CUstream) -> Result<Option<u64>> {
+        if self.asks(stream) || (!is_legacy(stream) && !self.knows(stream)) {
+            self.capture_of(stream)
+        } else {
+            Ok(None)
+        }
+    }
+
     /// The id of the capture that a stream takes part in. Refuses a handle that the driver does not know.
     pub(super) fn capture_of(&self, stream: CUstream) -> Result<Option<u64>> {
         self.foreign().capture_of(stream.into()).map_err(|error| self.core.failed(error))

@@ -354,11 +354,12 @@ impl Inside {
 pub(crate) struct Key {
     /// A number or a handle, all bits of it: a driver may tell its handles apart by any of them.
     stream: u64,
-    /// Whose numbers or handles those are: a pool, or a device, and above that number which of the two.
+    /// Whose numbers or handles those are: a pool, or a device, and above that number which of the two, and who looks.
     space: u64,
 }
 
 const OWN: u64 = 1 << 32;
+const ASKED: u64 = 1 << 33;
 
 impl Key {
     /// A stream of the library's own: its number never comes again.
@@ -371,6 +372,12 @@ impl Key {
     #[inline]
     pub(crate) fn foreign(device: i32, handle: u64) -> Self {
         Self { stream: handle, space: u64::from(device as u32) }
+    }
+
+    /// As [`foreign`](Self::foreign), for who has asked whether the stream is capturing. The warm path, which does not ask, finds no rack
+    /// by this.
+    pub(crate) fn asked(device: i32, handle: u64) -> Self {
+        Self { stream: handle, space: ASKED | u64::from(device as u32) }
     }
 
     /// That of no stream.

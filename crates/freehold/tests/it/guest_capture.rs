@@ -225,7 +225,7 @@ fn a_pool_that_is_released_during_a_capture_spoils_it_not_and_is_had_again_after
         host.guest.begin_pool(POOL).unwrap();
         graph_of(&host, captured, 4 * MIB);
         host.guest.end_pool(POOL).unwrap();
-        let unseen = host.guest.alloc(1, other).unwrap();
+        let live = host.guest.alloc(4 * MIB, other).unwrap();
         capture::begin(&host.api, other, CUstreamCaptureMode::GLOBAL).unwrap();
         host.guest.release_pool(POOL).unwrap();
         host.guest.set_budget_bytes(host.guest.reserved_bytes());
@@ -233,7 +233,7 @@ fn a_pool_that_is_released_during_a_capture_spoils_it_not_and_is_had_again_after
         capture::end(&host.api, other).unwrap();
         host.guest.trim(u64::MAX).unwrap();
         host.guest.alloc(4 * MIB, captured).unwrap();
-        host.guest.free(unseen, other).unwrap();
+        host.guest.free(live, other).unwrap();
     });
 }
 

@@ -81,6 +81,7 @@ fn allocate(world: &World, lane: &Lane, pool: &Arc<Pool>, bytes: u64) -> Result<
     let device = pool.device.upgrade().ok_or(CUerror::INVALID_VALUE)?;
     let queue = &lane.stream.queue;
     lane.not_captured(world)?;
+    world.captures.refuse_unseen()?;
     let grant = pool.allocate(&device, bytes, queue)?;
     if !grant.after.is_empty() {
         lane.queue(world, grant.after, Work::Nothing)?;

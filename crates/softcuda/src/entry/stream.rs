@@ -146,6 +146,7 @@ pub(crate) fn cuStreamQuery(stream: CUstream) -> CUresult {
     let world = world()?;
     let lane = lane(world, stream)?;
     lane.not_captured(world)?;
+    world.captures.refuse_unseen()?;
     let queue = &lane.stream.queue;
     let end = queue.end();
     if !lane.is_idle() {
@@ -158,6 +159,8 @@ pub(crate) fn cuStreamQuery(stream: CUstream) -> CUresult {
 pub(crate) fn cuStreamSynchronize(stream: CUstream) -> CUresult {
     let world = world()?;
     let lane = lane(world, stream)?;
+    lane.not_captured(world)?;
+    world.captures.refuse_unseen()?;
     lane.synchronize(world)?;
     settle(world, &lane.context)
 }

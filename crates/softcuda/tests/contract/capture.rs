@@ -304,6 +304,30 @@ fn a_captured_stream_can_be_neither_waited_for_nor_asked() {
 }
 
 #[test]
+fn a_capture_is_spoilt_by_asking_another_stream_in_its_thread_unless_it_is_relaxed() {
+    child::alone("a_capture_is_spoilt_by_asking_another_stream_in_its_thread_unless_it_is_relaxed", || {
+        let own = alone();
+        let (stream, other) = (own.stream(), own.stream());
+        let allocate = |api: &_, stream| memory::alloc_async(api, 1024, stream).map(|_| ());
+        for ask in [stream::synchronize, |api: &_, stream| stream::query(api, stream).map(|_| ()), allocate] {
+            for mode in [GLOBAL, THREAD_LOCAL] {
+                capture::begin(&own.api, stream, mode).unwrap();
+                assert_eq!(ask(&own.api, other).code(), CUerror::STREAM_CAPTURE_UNSUPPORTED);
+                ends_spoilt(&own, stream);
+                capture::begin(&own.api, stream, mode).unwrap();
+                let before = capture::exchange_mode(&own.api, RELAXED).unwrap();
+                ask(&own.api, other).unwrap();
+                capture::exchange_mode(&own.api, before).unwrap();
+                capture::end(&own.api, stream).unwrap();
+            }
+            capture::begin(&own.api, stream, RELAXED).unwrap();
+            ask(&own.api, other).unwrap();
+            capture::end(&own.api, stream).unwrap();
+        }
+    });
+}
+
+#[test]
 fn a_context_with_a_captured_stream_cannot_be_waited_for() {
     let own = alone();
     let stream = own.stream();
