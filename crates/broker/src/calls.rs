@@ -3,7 +3,7 @@
 //!
 //! A call that goes well is answered by nobody: the worker's stream writes its number into the worker's clock, behind the
 //! kernel. Only what goes wrong has a message. The worker believes nothing that it reads here: a slot is copied out before it
-//! is looked at, and what the tenant spoils is its own ring.
+//! is looked at, what it has counted itself it keeps in memory of its own, and what the tenant spoils is its own ring.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
@@ -56,8 +56,6 @@ mod at {
     pub(super) const TENANT_ASLEEP: usize = 640;
     /// The worker's: counts on when work of the tenant has come further. The tenant sleeps here.
     pub(super) const MOVED: usize = 768;
-    /// The worker's: counts on while it is alive.
-    pub(super) const BEAT: usize = 896;
     pub(super) const MESSAGES: usize = 4096;
     pub(super) const TEXT: usize = MESSAGES + super::TOLD as usize * super::TOLD_WORDS * 8;
     /// Each message has room for a text of its own.
@@ -108,23 +106,34 @@ fn write(shared: &Shared, base: usize, slots: u32, slot_words: usize, count: u32
 
 /// What both sides share.
 #[derive(Debug)]
-pub(crate) struct Calls(Shared);
+pub(crate) struct Calls {
+    shared: Shared,
+    /// The worker's: how many calls it has taken out. The word in the ring tells the tenant, which could write it.
+    taken: AtomicU32,
+    /// The worker's: how many messages it has put in. Likewise.
+    told: AtomicU32,
+}
 
 impl Calls {
     pub(crate) fn create() -> Result<Self, Errno> {
-        Shared::create("freehold-calls", CALLS_BYTES).map(Self)
+        Shared::create("freehold-calls", CALLS_BYTES).map(Self::over)
     }
 
     pub(crate) fn open(file: impl Into<std::sync::Arc<std::os::fd::OwnedFd>>) -> Result<Self, Errno> {
-        Shared::open(file, CALLS_BYTES).map(Self)
+        Shared::open(file, CALLS_BYTES).map(Self::over)
+    }
+
+    /// Of a ring that no worker has served: each tenant of a worker has a new one.
+    fn over(shared: Shared) -> Self {
+        Self { shared, taken: AtomicU32::new(0), told: AtomicU32::new(0) }
     }
 
     pub(crate) fn shared(&self) -> &Shared {
-        &self.0
+        &self.shared
     }
 
     fn count(&self, at: usize) -> &AtomicU32 {
-        self.0.half(at)
+        self.shared.half(at)
     }
 
     /// How many calls were taken out.
@@ -132,17 +141,12 @@ impl Calls {
         self.count(at::TAKEN).load(Ordering::Acquire)
     }
 
-    /// How often the worker has said that it is alive.
-    pub(crate) fn beat(&self) -> u32 {
-        self.count(at::BEAT).load(Ordering::Relaxed)
-    }
-
     // The tenant's side.
 
     /// Puts a call in, for which there is room. Whether the worker has to be woken.
     #[inline]
     pub(crate) fn put(&self, count: u32, words: &[u64]) -> bool {
-        write(&self.0, at::CALLS, CALLS, CALL_WORDS, count, words);
+        write(&self.shared, at::CALLS, CALLS, CALL_WORDS, count, words);
         // The worker says that it sleeps, and then looks once more.
         fence(Ordering::SeqCst);
         self.is_worker_asleep()
@@ -156,12 +160,12 @@ impl Calls {
     pub(crate) fn hear(&self) -> Option<([u64; TOLD_WORDS], String)> {
         let heard = self.count(at::HEARD).load(Ordering::Relaxed);
         let mut message = [0; TOLD_WORDS];
-        if !read(&self.0, at::MESSAGES, TOLD, heard, &mut message) {
+        if !read(&self.shared, at::MESSAGES, TOLD, heard, &mut message) {
             return None;
         }
         let bytes = (message[TEXT_WORD] as usize).min(TEXT_BYTES_MAX);
         let offset = text_of(heard);
-        let words = (0..bytes.div_ceil(8)).map(|at| self.0.word(offset + 8 * at).load(Ordering::Relaxed));
+        let words = (0..bytes.div_ceil(8)).map(|at| self.shared.word(offset + 8 * at).load(Ordering::Relaxed));
         let mut text: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         text.truncate(bytes);
         self.count(at::HEARD).store(heard.wrapping_add(1), Ordering::Release);
@@ -199,35 +203,36 @@ impl Calls {
     /// Copies the oldest call that was not taken out.
     #[inline]
     pub(crate) fn peek(&self, to: &mut [u64; CALL_WORDS]) -> bool {
-        read(&self.0, at::CALLS, CALLS, self.count(at::TAKEN).load(Ordering::Relaxed), to)
+        read(&self.shared, at::CALLS, CALLS, self.taken.load(Ordering::Relaxed), to)
     }
 
     /// Takes the oldest call out: from now on it may have been carried out.
     #[inline]
     pub(crate) fn take(&self) {
-        let taken = self.count(at::TAKEN).load(Ordering::Relaxed);
-        self.count(at::TAKEN).store(taken.wrapping_add(1), Ordering::Release);
+        let taken = self.taken.load(Ordering::Relaxed).wrapping_add(1);
+        self.taken.store(taken, Ordering::Relaxed);
+        self.count(at::TAKEN).store(taken, Ordering::Release);
     }
 
     /// How many messages can be put in: none where the tenant counts what cannot be.
     pub(crate) fn room(&self) -> u32 {
-        let (told, heard) =
-            (self.count(at::TOLD).load(Ordering::Relaxed), self.count(at::HEARD).load(Ordering::Acquire));
+        let (told, heard) = (self.told.load(Ordering::Relaxed), self.count(at::HEARD).load(Ordering::Acquire));
         TOLD.saturating_sub(told.wrapping_sub(heard))
     }
 
     /// Puts a message in, with so much of its text as there is room for. There is [room](Self::room) for the message.
     pub(crate) fn tell(&self, message: &[u64; TOLD_WORDS], text: &str) {
-        let told = self.count(at::TOLD).load(Ordering::Relaxed);
+        let told = self.told.load(Ordering::Relaxed);
         let bytes = &text.as_bytes()[..text.floor_char_boundary(TEXT_BYTES_MAX)];
         for (at, letters) in bytes.chunks(8).enumerate() {
             let mut word = [0; 8];
             word[..letters.len()].copy_from_slice(letters);
-            self.0.word(text_of(told) + 8 * at).store(u64::from_le_bytes(word), Ordering::Relaxed);
+            self.shared.word(text_of(told) + 8 * at).store(u64::from_le_bytes(word), Ordering::Relaxed);
         }
         let mut message = *message;
         message[TEXT_WORD] = bytes.len() as u64;
-        write(&self.0, at::MESSAGES, TOLD, TOLD_WORDS, told, &message);
+        write(&self.shared, at::MESSAGES, TOLD, TOLD_WORDS, told, &message);
+        self.told.store(told.wrapping_add(1), Ordering::Relaxed);
         self.count(at::TOLD).store(told.wrapping_add(1), Ordering::Release);
     }
 
@@ -251,11 +256,6 @@ impl Calls {
         self.count(at::WORKER_ASLEEP).store(u32::from(is_asleep), Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.peek(&mut [0; CALL_WORDS])
-    }
-
-    /// Says that the worker is alive.
-    pub(crate) fn set_beat(&self) {
-        self.count(at::BEAT).fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -305,6 +305,23 @@ mod tests {
             assert_eq!(tenant.hear().unwrap().1, "line 3: no such register");
             assert_eq!(tenant.hear().unwrap().1, "é".repeat(TEXT_BYTES_MAX / 2));
             (2..TOLD).for_each(|_| assert_eq!(tenant.hear().unwrap().1, "x"));
+        }
+    }
+
+    #[test]
+    fn a_worker_does_not_read_its_own_counts_out_of_the_ring() {
+        let (tenant, worker) = ring();
+        for count in 0..2 {
+            tenant.put(count, &[7, u64::from(count)]);
+        }
+        worker.take();
+        worker.tell(&[1, 0, 0, 0, 0, 0, 0, 0], "");
+        for forged in [0, 1, 77, u32::MAX] {
+            tenant.count(at::TAKEN).store(forged, Ordering::Relaxed);
+            tenant.count(at::TOLD).store(forged, Ordering::Relaxed);
+            let mut call = [0; CALL_WORDS];
+            assert!(worker.peek(&mut call) && call[..2] == [7, 1], "the second call is the oldest: {:?}", &call[..2]);
+            assert_eq!(worker.room(), TOLD - 1);
         }
     }
 

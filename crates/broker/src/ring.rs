@@ -71,6 +71,8 @@ mod at {
     pub(super) const READ: usize = 512;
     /// The tenant's: not zero where it has to be woken, a bit for each [`Sleeper`](super::Sleeper).
     pub(super) const TENANT_ASLEEP: usize = 640;
+    /// A worker's: counts on while it is alive. Nobody but the broker has a worker's ring too.
+    pub(super) const BEAT: usize = 768;
     pub(super) const REQUESTS: usize = 4096;
     pub(super) const REPLIES: usize = REQUESTS + super::SLOTS as usize * super::SLOT_BYTES;
 }
@@ -206,6 +208,11 @@ impl Served {
         let _ = futex::wake(self.count(at::REPLIED), futex::Flags::empty(), i32::MAX.cast_unsigned());
     }
 
+    /// How often a worker has said that it is alive.
+    pub(crate) fn beat(&self) -> u32 {
+        self.count(at::BEAT).load(Ordering::Relaxed)
+    }
+
     /// Says whether the broker has to be woken. Whether there is a request meanwhile.
     pub(crate) fn set_asleep(&self, is_asleep: bool) -> bool {
         self.count(at::BROKER_ASLEEP).store(u32::from(is_asleep), Ordering::Relaxed);
@@ -295,6 +302,11 @@ impl Doorstep {
     #[inline]
     pub(crate) fn replied(&self) -> u32 {
         self.shared.half(at::REPLIED).load(Ordering::Acquire)
+    }
+
+    /// Says that a worker is alive.
+    pub(crate) fn set_beat(&self) {
+        self.shared.half(at::BEAT).fetch_add(1, Ordering::Relaxed);
     }
 
     /// Sleeps until there are more replies than were [seen](Self::replied), or for so long at the most.

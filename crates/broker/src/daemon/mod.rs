@@ -220,12 +220,12 @@ impl Daemon {
         let tenants: Vec<Id> = self.state.tenants.iter().map(|(id, _)| id).collect();
         for tenant in tenants {
             let known = self.state.tenants.get(tenant).expect("it was listed");
-            let (process, post) = (known.peer.process, known.post);
+            let (process, is_worker) = (known.peer.process, known.service.is_some());
             match Connection::resume(tenant, process, &self.held) {
                 Ok(connection) => {
                     self.add(connection)?;
-                    if let Some(post) = post {
-                        self.watch_beat(tenant, post.worker);
+                    if is_worker {
+                        self.watch_beat(tenant);
                     }
                 }
                 // It was not yet told that it is one.

@@ -32,12 +32,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How often it is looked whether workers are alive.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Whether a worker does what it should.
-#[derive(Debug)]
+/// How often a worker had said that it is alive, and since when no more.
+#[derive(Clone, Copy, Debug)]
 struct Beat {
-    calls: Calls,
-    worker: Id,
-    /// How often it had said that it is alive, and since when no more.
     count: u32,
     since: Instant,
 }
@@ -46,7 +43,7 @@ struct Beat {
 pub(super) struct Workers {
     /// When those are ended that serve nobody any more.
     deadlines: BTreeMap<Id, Instant>,
-    /// By the tenant that is served.
+    /// By the worker.
     beats: BTreeMap<Id, Beat>,
     looked: Option<Instant>,
 }
@@ -95,6 +92,7 @@ impl Daemon {
         self.hold(Kept::Gong(worker), bell()?);
         self.hold_newcomer(worker, &newcomer);
         self.add(Connection::new(worker, newcomer, child.id()))?;
+        self.watch_beat(worker);
         Ok(child.id())
     }
 
@@ -123,18 +121,16 @@ impl Daemon {
             let calls = Calls::create().map_err(|_| Refusal::NoDescriptors)?;
             self.hold(Kept::Calls(tenant), calls.shared().shared_file());
         }
-        self.watch_beat(tenant, worker);
         self.order(worker, Order::Serve { tenant, seat }, &[Kept::Calls(tenant), Kept::Gong(worker)]);
         Ok(())
     }
 
-    pub(super) fn watch_beat(&mut self, tenant: Id, worker: Id) {
-        let Some(calls) = self.held.get(&Kept::Calls(tenant)) else { return };
-        let now = Instant::now();
-        if let Ok(calls) = Calls::open(calls.clone()) {
-            self.workers.looked = self.workers.looked.or(Some(now));
-            self.workers.beats.insert(tenant, Beat { count: calls.beat(), calls, worker, since: now });
-        }
+    /// Looks from now on whether a worker says that it is alive, in the ring that it shares with nobody but the broker.
+    pub(super) fn watch_beat(&mut self, worker: Id) {
+        let Some(connection) = self.connection(worker) else { return };
+        let (count, since) = (connection.ring.beat(), Instant::now());
+        self.workers.looked = self.workers.looked.or(Some(since));
+        self.workers.beats.insert(worker, Beat { count, since });
     }
 
     /// Tells a worker something. One that does not read is ended.
@@ -184,13 +180,14 @@ impl Daemon {
         self.workers.looked = Some(now);
         let patience = launch_limit(&self.config) + GRACE;
         let mut silent = Vec::new();
-        for beat in self.workers.beats.values_mut() {
-            let count = beat.calls.beat();
+        for (&worker, beat) in &mut self.workers.beats {
+            let Some(connection) = self.connections.get(&(index(worker) as u32)) else { continue };
+            let count = connection.ring.beat();
             if count != beat.count {
                 (beat.count, beat.since) = (count, now);
             } else if now > beat.since + patience {
                 beat.since = now;
-                silent.push(beat.worker);
+                silent.push(worker);
             }
         }
         silent.into_iter().for_each(|worker| self.kill_worker(worker));
@@ -198,8 +195,8 @@ impl Daemon {
 
     /// The ring of calls of a tenant is over: who sleeps at it looks why.
     pub(super) fn close_calls(&mut self, tenant: Id) {
-        if let Some(beat) = self.workers.beats.remove(&tenant) {
-            beat.calls.rouse();
+        if let Some(Ok(calls)) = self.held.get(&Kept::Calls(tenant)).map(|calls| Calls::open(calls.clone())) {
+            calls.rouse();
         }
         self.drop_held(Kept::Calls(tenant));
     }
@@ -207,6 +204,7 @@ impl Daemon {
     /// A worker's process has ended.
     pub(super) fn forget_worker(&mut self, worker: Id) {
         self.workers.deadlines.remove(&worker);
+        self.workers.beats.remove(&worker);
         self.drop_held(Kept::Post(worker));
         self.drop_held(Kept::Gong(worker));
     }

@@ -7,7 +7,7 @@ use freehold::{Actual, Device, Grid, Stream};
 use freehold_driver::cuda::CUerror;
 
 use super::stock::{Lack, Loaded, Stock, faulted, of_device};
-use super::watch::{Gate, Line, ROOM_FOR_END, Watch};
+use super::watch::{Line, ROOM_FOR_END, Watch};
 use crate::calls::{CALL_WORDS, CALLS, Calls, STREAMS};
 use crate::client::{Error, LinkError};
 use crate::kernels::Kind;
@@ -171,7 +171,7 @@ impl Desk {
             return Ok(());
         }
         // Asked once a turn: a device that is faster than this process is idle behind each word.
-        let was_idle = std::mem::take(&mut self.is_first) && lane.put() <= lane.done(&self.watch);
+        let was_idle = std::mem::take(&mut self.is_first) && lane.put() <= lane.told(&self.watch);
         let carried = match head.task {
             Task::Load => {
                 // That takes the host's time, which is no kernel's.
@@ -237,13 +237,12 @@ impl Desk {
         let own = self.line.lane(head.stream).word();
         for lease in leases(rest) {
             for (word, value) in stock.borrowed(lease).uses_beside(own) {
-                if self.watch.clock().read(word) >= value {
+                if self.watch.done(word) >= value {
                     continue;
                 }
                 // What waits is the first behind a mark, so that it is known to wait, and not to run.
                 self.mark(head.stream).map_err(|code| (faulted(code), String::new()))?;
-                let clock = self.watch.shared_clock();
-                self.line.lane(head.stream).gate(Gate { number: head.number, clock, word, value, is_beside: true });
+                self.line.lane(head.stream).gate_beside(head.number, word, value);
             }
         }
         Ok(())
@@ -323,8 +322,9 @@ impl Desk {
         // What waits is the first behind a mark, so that it is known to wait, and not to run.
         self.mark(head.stream).map_err(|code| (faulted(code), String::new()))?;
         let lane = self.lanes[head.stream as usize].as_ref().expect("it was made");
-        lane.stream.wait_word(&clock, word, value).map_err(|error| (of_launch(&error), String::new()))?;
-        self.line.lane(head.stream).gate(Gate { number: head.number, clock, word, value, is_beside: false });
+        let waiting = lane.stream.wait_word(&clock, word, value);
+        let gate = || self.line.lane(head.stream).gate(&self.watch, &lane.stream, head.number);
+        waiting.and_then(|()| gate()).map_err(|error| (of_launch(&error), String::new()))?;
         Ok(false)
     }
 
@@ -333,7 +333,7 @@ impl Desk {
         let (lane, known) = (self.line.lane(stream), &mut self.lanes[stream as usize]);
         let Some(known) = known.as_mut().filter(|known| known.marked < lane.put()) else { return Ok(()) };
         lane.mark(lane.put());
-        let written = known.stream.write_word(self.watch.clock(), lane.word(), lane.put());
+        let written = self.watch.write(&known.stream, lane.word(), lane.put());
         known.marked = lane.put();
         written.map_err(|error| self.code_of(&error))
     }
@@ -347,8 +347,8 @@ impl Desk {
         let mut has_moved = false;
         for (stream, lane) in (0..).zip(&mut self.lanes) {
             let Some(lane) = lane else { continue };
-            let done = self.line.lane(stream).done(&self.watch);
-            has_moved |= std::mem::replace(&mut lane.told, done) != done;
+            let told = self.line.lane(stream).told(&self.watch);
+            has_moved |= std::mem::replace(&mut lane.told, told) != told;
         }
         if has_moved && self.calls.is_tenant_asleep() {
             self.calls.rouse();

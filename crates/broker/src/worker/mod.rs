@@ -156,7 +156,7 @@ struct Worker {
 impl Worker {
     fn new(config: &Config, post: OwnedFd, broker: Broker, device: Device, limit: Duration) -> io::Result<Self> {
         let clock = broker.clock(broker.tenant()).map_err(io::Error::other)?;
-        let watch = Watch::start(clock, limit)?;
+        let watch = Watch::start(&device, clock, broker.doorstep(), limit)?;
         let (desks, stock) = (Vec::new(), Stock::new(broker));
         let patience = Duration::from_micros(config.spin_us);
         let (spin, launches_max) = (Spin::new(), config.terms.launches.unwrap_or(LAUNCHES).max(1));

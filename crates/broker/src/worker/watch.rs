@@ -1,17 +1,24 @@
 //! How far the calls of all that are served have come, and the thread that ends this process when a kernel takes too long: the one
 //! that launches may be held up by that kernel itself.
+//!
+//! Streams write each number twice: into the worker's clock, which tenants have too and wait at, and into words that this process
+//! shares with nobody. Limits are held against the latter alone.
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use freehold::Clock;
+use freehold::{Clock, Device, Stream};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use super::end;
 use crate::calls::{Calls, STREAMS, word_of};
+use crate::ring::Doorstep;
+use crate::state::CLOCK_WORDS;
 use crate::trouble::{Among, Told, Trouble};
 use crate::wire::Id;
 
@@ -23,7 +30,12 @@ pub(super) const ROOM_FOR_END: u32 = STREAMS;
 
 #[derive(Debug)]
 pub(super) struct Watch {
-    clock: Arc<Clock>,
+    /// The worker's clock. Tenants have it too: what it says is for them, and is believed of nothing that is limited.
+    shared: Arc<Clock>,
+    /// As many words that nobody else has, with the same numbers; and behind them one for each stream that counts its gates.
+    own: Clock,
+    /// Where this process says that it is alive.
+    doorstep: Arc<Doorstep>,
     limit: Duration,
     lines: Mutex<Vec<Arc<Line>>>,
 }
@@ -44,6 +56,8 @@ pub(super) struct Lane {
     word: usize,
     /// The last that was put in.
     put: AtomicU64,
+    /// How many gates the stream waits for, or has waited for.
+    gates: AtomicU64,
     inner: Mutex<Inner>,
 }
 
@@ -59,21 +73,19 @@ struct Inner {
     oldest: (u64, Option<Instant>),
 }
 
-/// A call that begins when a word has come to a value.
+/// A call that begins when a word of this process's own has come to a value.
 #[derive(Debug)]
-pub(super) struct Gate {
-    pub(super) number: u64,
-    pub(super) clock: Arc<Clock>,
-    pub(super) word: usize,
-    pub(super) value: u64,
-    /// It is a word of this worker's, which is written a little after the call begins.
-    pub(super) is_beside: bool,
+struct Gate {
+    number: u64,
+    word: usize,
+    value: u64,
+    /// The word is another stream's, which is written a little after the call begins.
+    is_beside: bool,
 }
 
-impl Gate {
-    fn is_open(&self) -> bool {
-        self.clock.read(self.word).wrapping_sub(self.value).cast_signed() >= 0
-    }
+/// The word that counts the gates of a stream which writes another one.
+fn gates_word(word: usize) -> usize {
+    CLOCK_WORDS as usize + word
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -81,8 +93,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Watch {
-    pub(super) fn start(clock: Arc<Clock>, limit: Duration) -> io::Result<Arc<Self>> {
-        let watch = Arc::new(Self { clock, limit, lines: Mutex::default() });
+    pub(super) fn start(
+        device: &Device,
+        shared: Arc<Clock>,
+        doorstep: Arc<Doorstep>,
+        limit: Duration,
+    ) -> io::Result<Arc<Self>> {
+        let watch = Arc::new(Self::new(device, shared, doorstep, limit)?);
         let watched = watch.clone();
         let period = (limit / 4).clamp(Duration::from_millis(1), LOOK);
         let run = move || {
@@ -95,20 +112,29 @@ impl Watch {
         Ok(watch)
     }
 
-    pub(super) fn clock(&self) -> &Clock {
-        &self.clock
+    fn new(device: &Device, shared: Arc<Clock>, doorstep: Arc<Doorstep>, limit: Duration) -> io::Result<Self> {
+        // A file that is closed at once: no descriptor is left that somebody could be given.
+        let file = memfd_create("freehold-progress", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let words = 2 * CLOCK_WORDS as usize;
+        ftruncate(&file, 8 * words as u64)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let own = device.clock(file.as_fd(), words).map_err(io::Error::other)?;
+        Ok(Self { shared, own, doorstep, limit, lines: Mutex::default() })
     }
 
-    pub(super) fn shared_clock(&self) -> Arc<Clock> {
-        self.clock.clone()
+    /// Has a stream tell that all calls up to a number have come to their end: the tenant first, who waits.
+    pub(super) fn write(&self, stream: &Stream, word: usize, number: u64) -> freehold::Result<()> {
+        stream.write_word(&self.shared, word, number)?;
+        stream.write_word(&self.own, word, number)
+    }
+
+    /// How far a stream has come, by its word.
+    pub(super) fn done(&self, word: usize) -> u64 {
+        self.own.read(word)
     }
 
     pub(super) fn add(&self, tenant: Id, seat: u32, calls: Arc<Calls>) {
-        let lane = |stream: usize| Lane {
-            word: word_of(seat, stream as u32) as usize,
-            put: AtomicU64::new(0),
-            inner: Mutex::default(),
-        };
+        let lane = |stream: usize| Lane::new(word_of(seat, stream as u32) as usize);
         let line = Line { tenant, calls, lanes: std::array::from_fn(lane), telling: Mutex::default() };
         lock(&self.lines).push(Arc::new(line));
     }
@@ -123,9 +149,9 @@ impl Watch {
 
     /// Says that this process is alive, and ends it where a kernel has run for too long.
     fn look(&self) {
+        self.doorstep.set_beat();
         let lines = lock(&self.lines).clone();
         for line in lines {
-            line.calls.set_beat();
             let now = Instant::now();
             if line.lanes.iter().any(|lane| lane.has_hung(self, now)) {
                 let limit_ms = self.limit.as_millis() as u64;
@@ -201,12 +227,21 @@ impl Line {
 }
 
 impl Lane {
+    fn new(word: usize) -> Self {
+        Self { word, put: AtomicU64::new(0), gates: AtomicU64::new(0), inner: Mutex::default() }
+    }
+
     pub(super) fn word(&self) -> usize {
         self.word
     }
 
     pub(super) fn done(&self, watch: &Watch) -> u64 {
-        watch.clock.read(self.word)
+        watch.done(self.word)
+    }
+
+    /// How far the tenant was told that the stream has come, or has written itself: good for what helps nobody but the tenant.
+    pub(super) fn told(&self, watch: &Watch) -> u64 {
+        watch.shared.read(self.word)
     }
 
     pub(super) fn put(&self) -> u64 {
@@ -226,15 +261,27 @@ impl Lane {
         lock(&self.inner).marks.push_back(number);
     }
 
-    pub(super) fn gate(&self, gate: Gate) {
-        lock(&self.inner).gates.push_back(gate);
+    /// A call begins when what was put into the stream so far has passed: it waits for words that others write as they like, so
+    /// the stream itself tells when it goes on.
+    pub(super) fn gate(&self, watch: &Watch, stream: &Stream, number: u64) -> freehold::Result<()> {
+        let (word, value) = (gates_word(self.word), self.gates.load(Ordering::Relaxed) + 1);
+        stream.write_word(&watch.own, word, value)?;
+        self.gates.store(value, Ordering::Relaxed);
+        lock(&self.inner).gates.push_back(Gate { number, word, value, is_beside: false });
+        Ok(())
+    }
+
+    /// A call begins when another stream has come to a call.
+    pub(super) fn gate_beside(&self, number: u64, word: usize, value: u64) {
+        lock(&self.inner).gates.push_back(Gate { number, word, value, is_beside: true });
     }
 
     /// The kernels that may run: those up to the first mark that has not passed, unless they wait for others.
     fn suspects(&self, watch: &Watch, stream: u32) -> Option<Suspects> {
         let (done, put) = (self.done(watch), self.put.load(Ordering::Acquire));
         let inner = lock(&self.inner);
-        let is_waiting = inner.gates.iter().any(|gate| gate.number == done + 1 && !gate.is_beside && !gate.is_open());
+        let is_shut = |gate: &Gate| watch.done(gate.word) < gate.value;
+        let is_waiting = inner.gates.iter().any(|gate| gate.number == done + 1 && !gate.is_beside && is_shut(gate));
         let end = inner.marks.iter().copied().find(|&mark| mark > done).unwrap_or(put);
         let running = inner.launched.iter().filter(|(number, _)| (done + 1..=end).contains(number));
         let (numbers, kernels): (Vec<u64>, Vec<Arc<str>>) = running.cloned().unzip();
@@ -257,7 +304,8 @@ impl Lane {
             launched.pop_front();
         }
         // A mark is written before a call that waits, so that it is the first where it waits.
-        let is_waiting = gates.iter().take_while(|gate| gate.number == done + 1).any(|gate| !gate.is_open());
+        let is_shut = |gate: &Gate| watch.done(gate.word) < gate.value;
+        let is_waiting = gates.iter().take_while(|gate| gate.number == done + 1).any(is_shut);
         if done >= put || is_waiting || oldest.0 != done + 1 {
             *oldest = (done + 1, (done < put && !is_waiting).then_some(now));
             return false;
@@ -271,28 +319,21 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
-    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-
     use super::*;
+    use crate::ring::{RING_BYTES, Used};
+    use crate::shared::Shared;
 
     const LIMIT: Duration = Duration::from_secs(4);
     const MOMENT: Duration = Duration::from_millis(1);
 
-    /// Words that tests write in place of streams: word 0 is the lane's, word 1 a gate's.
-    fn words() -> Arc<Clock> {
-        let device = freehold::open::device(Some("soft")).unwrap();
-        let file = memfd_create("words", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
-        ftruncate(&file, 4096).unwrap();
-        fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
-        Arc::new(device.clock(file.as_fd(), 2).unwrap())
-    }
-
-    /// A lane with so many calls, and when its clock starts.
+    /// A lane with so many calls, and when its clock starts. Tests write its words in place of streams: word 0 is the lane's.
     fn lane(calls: u64) -> (Watch, Lane, Instant) {
-        let watch = Watch { clock: words(), limit: LIMIT, lines: Mutex::default() };
-        let lane = Lane { word: 0, put: AtomicU64::new(0), inner: Mutex::default() };
+        let device = freehold::open::device(Some("soft")).unwrap();
+        let clock = Shared::create("clock", CLOCK_WORDS as usize * 8).unwrap();
+        let clock = Arc::new(device.clock(clock.file(), CLOCK_WORDS as usize).unwrap());
+        let ring = Used::new(Shared::create("ring", RING_BYTES).unwrap());
+        let watch = Watch::new(&device, clock, Arc::new(ring.doorstep().unwrap()), LIMIT).unwrap();
+        let lane = Lane::new(0);
         (1..=calls).for_each(|number| lane.begin(number, Some("kernel".into())));
         (watch, lane, Instant::now())
     }
@@ -311,7 +352,7 @@ mod tests {
         let (watch, lane, start) = lane(2);
         [1, 2].iter().for_each(|&number| lane.mark(number));
         assert!(!lane.has_hung(&watch, start));
-        watch.clock.write(0, 1);
+        watch.own.write(0, 1);
         assert!(!lane.has_hung(&watch, start + LIMIT));
         assert!(!lane.has_hung(&watch, start + 2 * LIMIT));
         assert!(lane.has_hung(&watch, start + 2 * LIMIT + MOMENT));
@@ -321,14 +362,28 @@ mod tests {
     fn a_call_that_waits_for_a_word_does_not_run() {
         let (watch, lane, start) = lane(1);
         lane.mark(1);
-        lane.gate(Gate { number: 1, clock: watch.clock.clone(), word: 1, value: 7, is_beside: false });
+        // The stream stands at the word of another, and has not told that it goes on.
+        lane.inner.lock().unwrap().gates.push_back(Gate { number: 1, word: gates_word(0), value: 1, is_beside: false });
         assert!(!lane.has_hung(&watch, start));
         assert!(!lane.has_hung(&watch, start + 100 * LIMIT));
-        watch.clock.write(1, 7);
+        watch.own.write(gates_word(0), 1);
         let open = start + 200 * LIMIT;
         assert!(!lane.has_hung(&watch, open));
         assert!(!lane.has_hung(&watch, open + LIMIT));
         assert!(lane.has_hung(&watch, open + LIMIT + MOMENT));
+    }
+
+    #[test]
+    fn what_tenants_write_into_the_clock_gives_no_call_more_time() {
+        let (watch, lane, start) = lane(2);
+        lane.mark(2);
+        for (look, forged) in [0, 1, 2, 3, 1 << 40, u64::MAX].into_iter().enumerate() {
+            watch.shared.write(0, forged);
+            assert_eq!((lane.done(&watch), lane.told(&watch)), (0, forged));
+            assert!(!lane.has_hung(&watch, start + MOMENT * look as u32));
+        }
+        assert!(lane.has_hung(&watch, start + 2 * LIMIT + MOMENT));
+        assert_eq!(lane.suspects(&watch, 0).map(|suspects| (suspects.number, suspects.last)), Some((1, 2)));
     }
 
     #[test]
@@ -344,7 +399,7 @@ mod tests {
     fn a_stream_without_calls_has_not_hung() {
         let (watch, lane, start) = lane(1);
         lane.mark(1);
-        watch.clock.write(0, 1);
+        watch.own.write(0, 1);
         assert!(!lane.has_hung(&watch, start));
         assert!(!lane.has_hung(&watch, start + 100 * LIMIT));
     }

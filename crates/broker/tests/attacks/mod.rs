@@ -7,6 +7,7 @@ mod device;
 mod handles;
 mod neighbour;
 mod shapes;
+mod workers;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::raw::{Raw, Slot};
 use freehold_testing::{covered, seed};
 
-use crate::stage::{Random, Stage};
+use crate::stage::{Random, SHORT_LAUNCH, Stage};
 
 use neighbour::Neighbour;
 
@@ -39,7 +40,14 @@ const ATTACKS: &[Attack] = &[
     ("clock-garbage", shapes::clock_garbage),
     ("ring-garbage", shapes::ring_garbage),
     ("write-to-read-lease", device::write_to_read_lease),
+    ("forged-launch-count", workers::forged_launch_count),
+    ("forged-run-time", workers::forged_run_time),
+    ("forged-waiting", workers::forged_waiting),
+    ("forged-heartbeat", workers::forged_heartbeat),
 ];
+
+/// Attacks on the time that a kernel may run: at a broker that ends kernels soon.
+const ON_TIME: &[&str] = &["forged-run-time", "forged-waiting", "forged-heartbeat"];
 
 /// What the neighbour has, which an attacker may well know: ids are no secrets.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +125,8 @@ pub(crate) fn names() -> impl Iterator<Item = (String, &'static str)> {
     ATTACKS.iter().map(|&(name, _)| (format!("attack_is_refused_and_no_neighbour_loses_anything::{name}"), name))
 }
 
-pub(crate) fn is_refused(stage: &Stage, name: &'static str) {
+pub(crate) fn is_refused(name: &'static str) {
+    let stage = &if ON_TIME.contains(&name) { Stage::with_launches_of(SHORT_LAUNCH) } else { Stage::new() };
     let seed = seed();
     let mut neighbour = Neighbour::new(stage);
     let before = neighbour.standing(stage);

@@ -1,6 +1,8 @@
 //! A tenant without the library: bytes over a socket and words of a ring, as `docs/protocol.md` has them or as it forbids. Knows
 //! nothing of what the library does with them.
 
+mod seat;
+
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,6 +22,8 @@ use rustix::net::{
 use freehold_testing::STUCK;
 
 use crate::stage::until;
+
+pub(crate) use self::seat::{Seat, Task};
 
 pub(crate) type Slot = [u64; 8];
 

@@ -236,19 +236,20 @@ impl Seat {
     pub(super) fn outcome(&self, spot: Spot, kernel: &Kernel) -> Result<(), CallError> {
         let mut line = self.line();
         self.hear(&mut line);
-        if let Some(heard) = line.of(spot) {
+        let is_fatal = |told: &&Told| matches!(told.trouble, Trouble::Faulted { .. } | Trouble::TooLong { .. });
+        let word = self.word(spot.stream) & (ENDED - 1);
+        // The worker suspects calls that came to their end a moment before it did: their word says that they went well.
+        if let Some(heard) = line.of(spot).filter(|heard| !is_fatal(&&heard.told) || word < spot.number) {
             return Err(sentence(heard, kernel));
         }
         let (name, module) = (kernel.name().clone(), kernel.module().clone());
         if spot.number <= line.forgotten[spot.stream as usize] {
             return Err(CallError::Forgotten { kernel: name, module, most: TOLD_MAX });
         }
-        let word = self.word(spot.stream);
-        if word & (ENDED - 1) >= spot.number {
+        if word >= spot.number {
             return Ok(());
         }
         // Its worker has ended before it told of the call.
-        let is_fatal = |told: &&Told| matches!(told.trouble, Trouble::Faulted { .. } | Trouble::TooLong { .. });
         let is_elsewhere = |told: &Told| told.trouble == Trouble::Elsewhere;
         let told = || line.told.iter().map(|heard| &heard.told);
         let is_taken = self.calls.taken().wrapping_sub(spot.count).cast_signed() > 0;

@@ -70,3 +70,15 @@ fn what_compilers_say_of_two_modules_is_kept_apart() {
         ["the driver refuses the module:\nno such register", "the driver refuses the module:\nno such label"]
     );
 }
+
+#[test]
+fn a_call_that_came_to_its_end_went_well_whomever_the_worker_suspects() {
+    let (seat, worker) = seat();
+    let kernel = Kernel::known("step", "test/kernels");
+    let spots = [(); 2].map(|()| put(&seat, &worker, 0));
+    let trouble = Trouble::Faulted { code: 700, among: Among { own: 2, others: 0 } };
+    worker.tell(&Told { stream: 0, number: 1, last: 2, trouble }.words(), "step, step");
+    seat.clock.word(8 * word_of(0, 0) as usize).store(ENDED | 1, Ordering::Release);
+    seat.outcome(spots[0], &kernel).unwrap();
+    assert!(matches!(seat.outcome(spots[1], &kernel), Err(CallError::OneFaulted { .. })));
+}
