@@ -214,6 +214,22 @@ impl Calls {
         self.count(at::TAKEN).store(taken, Ordering::Release);
     }
 
+    /// How many calls will have been taken out when those have that are there now.
+    pub(crate) fn put_so_far(&self) -> u32 {
+        let taken = self.taken.load(Ordering::Relaxed);
+        let is_there = |count: u32| {
+            let offset = at::CALLS + (count % CALLS) as usize * CALL_BYTES;
+            self.shared.word(offset).load(Ordering::Acquire) & LAP == lap(count, CALLS)
+        };
+        let there = (0..CALLS).take_while(|&ahead| is_there(taken.wrapping_add(ahead))).count();
+        taken.wrapping_add(there as u32)
+    }
+
+    /// Whether so many calls have been taken out.
+    pub(crate) fn has_taken(&self, count: u32) -> bool {
+        self.taken.load(Ordering::Relaxed).wrapping_sub(count).cast_signed() >= 0
+    }
+
     /// How many messages can be put in: none where the tenant counts what cannot be.
     pub(crate) fn room(&self) -> u32 {
         let (told, heard) = (self.told.load(Ordering::Relaxed), self.count(at::HEARD).load(Ordering::Acquire));
@@ -280,6 +296,24 @@ mod tests {
             assert_eq!(call[..3], [7, u64::from(count), 3]);
             worker.take();
             assert_eq!(tenant.taken(), count + 1);
+        }
+    }
+
+    #[test]
+    fn calls_that_are_there_have_been_taken_when_no_other_has() {
+        let (tenant, worker) = ring();
+        let mut count = 0;
+        for there in [0, 1, 3, CALLS, 7, CALLS] {
+            for _ in 0..there {
+                tenant.put(count, &[7]);
+                count += 1;
+            }
+            assert_eq!(worker.put_so_far(), count);
+            for _ in 0..there {
+                assert!(!worker.has_taken(count));
+                worker.take();
+            }
+            assert!(worker.has_taken(count) && worker.has_taken(count - there));
         }
     }
 

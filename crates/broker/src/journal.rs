@@ -13,7 +13,7 @@ use crate::state::{Limits, State};
 use crate::wire::Id;
 
 /// `FRHJ`, and the version of this layout.
-const MAGIC: u64 = u32::from_le_bytes(*b"FRHJ") as u64 | 5 << 32;
+const MAGIC: u64 = u32::from_le_bytes(*b"FRHJ") as u64 | 6 << 32;
 
 const HEADER_BYTES: usize = 4096;
 

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use freehold_ptx::syntax::tree::{Function, FunctionKind, Initial, Item, Parameter as Declared, Space, Type, Variable};
+use freehold_ptx::syntax::tree::{
+    Function, FunctionKind, Initial, Item, Parameter as Declared, Space, Statement, Type, Variable,
+};
 use freehold_ptx::syntax::{self};
 
 /// What a number is.
@@ -75,18 +77,38 @@ pub fn kernels(text: &str) -> Result<Vec<Signature>, freehold_ptx::Error> {
     Ok(functions.filter(is_kernel).map(signature).collect())
 }
 
-/// How much memory of the device a text has for itself: its variables in `.global` and `.const`.
+/// How much memory of the device a text has for itself: its variables in `.global` and `.const`, those within functions too, each
+/// with as much as its alignment may cost.
 ///
 /// # Errors
 /// Where the text cannot be read, and why.
 pub(crate) fn device_bytes(text: &str) -> Result<u64, freehold_ptx::Error> {
     let module = syntax::parse(text)?;
-    let variables = module.items.iter().filter_map(|item| match item {
-        Item::Variable(variable) => Some(variable),
-        Item::Function(_) | Item::Alias { .. } => None,
-    });
-    let kept = variables.filter(|variable| matches!(variable.space, Space::Global | Space::Const));
-    Ok(kept.fold(0, |bytes: u64, variable| bytes.saturating_add(variable_bytes(variable))))
+    let of_item = |item: &Item<'_>| match item {
+        Item::Variable(variable) => kept_bytes(variable),
+        Item::Function(function) => function.body.as_deref().map_or(0, body_bytes),
+        Item::Alias { .. } => 0,
+    };
+    Ok(module.items.iter().map(of_item).fold(0, u64::saturating_add))
+}
+
+/// What variables of a function's body take for as long as its module is loaded.
+fn body_bytes(body: &[Statement<'_>]) -> u64 {
+    let of_statement = |statement: &Statement<'_>| match statement {
+        Statement::Variable(variable) => kept_bytes(variable),
+        Statement::Block(inner) => body_bytes(inner),
+        _ => 0,
+    };
+    body.iter().map(of_statement).fold(0, u64::saturating_add)
+}
+
+fn kept_bytes(variable: &Variable<'_>) -> u64 {
+    if !matches!(variable.space, Space::Global | Space::Const) {
+        return 0;
+    }
+    let bytes = variable_bytes(variable);
+    let align = u64::from(variable.align.unwrap_or(1).max(1));
+    bytes.checked_next_multiple_of(align).unwrap_or(u64::MAX)
 }
 
 fn variable_bytes(variable: &Variable<'_>) -> u64 {
@@ -180,6 +202,9 @@ mod tests {
         );
         assert_eq!(device_bytes(&text).unwrap(), 1000 + 80 + 16 + 6);
         assert_eq!(device_bytes(TEXT).unwrap(), 0);
+        let within =
+            TEXT.replace("empty() {", "empty() { .global .b8 a[70]; { .const .align 64 .u32 b; } .local .b8 c[9];");
+        assert_eq!(device_bytes(&within).unwrap(), 70 + 64, "variables within functions stay as long as others");
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Trial {
     fn request(&mut self, tenants: &[Id], choices: &mut Choices<'_>) -> Option<()> {
         let from = choices.of(tenants)?;
         let mut slot = [0; 8];
-        slot[0] = u64::from(choices.byte()? % 27) | u64::from(choices.byte()?) << 32;
+        slot[0] = u64::from(choices.byte()? % 28) | u64::from(choices.byte()?) << 32;
         let odd = choices.byte()?;
         if odd >= 240 {
             slot[0] |= u64::from(odd) << 16;

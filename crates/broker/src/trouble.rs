@@ -38,6 +38,10 @@ pub(crate) enum Trouble {
     Image,
     /// The bytes of the module are not those that its hash is of.
     OtherContent,
+    /// The broker does not let the worker load the module.
+    NotLoaded {
+        refusal: Refusal,
+    },
 
     // The kernel's. Where several may have been it, the message's text names those of the tenant's.
     Faulted {
@@ -124,6 +128,11 @@ impl Told {
             Trouble::Device { code } => (14, [u64::from(code), 0, 0]),
             Trouble::NoDevice => (15, [0; 3]),
             Trouble::Elsewhere => (16, [0; 3]),
+            Trouble::NotLoaded { refusal } => {
+                let (kind, [first, second, third]) = refusal.numbers();
+                more = third;
+                (17, [u64::from(kind) << 32, first, second])
+            }
         };
         let [first, second, third] = numbers;
         [kind | u64::from(self.stream) << 32, self.number, first, second, third, self.last, 0, more]
@@ -152,6 +161,7 @@ impl Told {
             14 => Trouble::Device { code: first as u32 },
             15 => Trouble::NoDevice,
             16 => Trouble::Elsewhere,
+            17 => Trouble::NotLoaded { refusal: Refusal::of((first >> 32) as u16, [second, third, words[7]]).ok()? },
             _ => return None,
         };
         let stream = (words[0] >> 32) as u32 & 0xffff;
@@ -177,6 +187,7 @@ mod tests {
             Trouble::TooLong { limit_ms: 10_000, among: Among { own: 3, others: 7 } },
             Trouble::NoDevice,
             Trouble::Elsewhere,
+            Trouble::NotLoaded { refusal: Refusal::Full { free_bytes: 1, budget_bytes: 1 << 40, wanted_bytes: 3 } },
         ] {
             let told = Told { stream: 3, number: 1 << 40, last: 1 << 41, trouble };
             assert_eq!(Told::of(&told.words()), Some(told));

@@ -11,7 +11,7 @@ pub use crate::refusal::Refusal;
 const _: () = assert!(cfg!(target_endian = "little"), "words travel as they lie in memory");
 
 /// The version of the protocol. Both sides say theirs, and they are the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The first four bytes of a greeting: `FRHD`.
 const MAGIC: u32 = u32::from_le_bytes(*b"FRHD");
@@ -121,10 +121,12 @@ pub enum Request {
     Module { id: Id, name: Option<Name> },
     /// All modules behind this one, as many as fit.
     Modules { after: Option<Name> },
-    /// The module is no more. Who has loaded it keeps it.
+    /// The module is no more. Workers of its user unload it, behind the calls that were put in before.
     DropModule { name: Name },
     /// The worker's driver has compiled a module.
     Prove { module: Id },
+    /// The worker has a module loaded no more: what that took of the device is free.
+    Unload { module: Id },
     /// The worker has carried out, or refused, all that a tenant which goes had called. It has nothing of that one any more.
     Finish { tenant: Id },
 }
@@ -187,6 +189,10 @@ pub enum Reply {
     Recall {
         lease: Id,
     },
+    /// Unasked: a module that a worker has loaded was dropped. It is to be unloaded behind the calls that were put in before.
+    Unload {
+        module: Id,
+    },
     /// A module. Beside it the descriptor of its text.
     Module {
         id: Id,
@@ -231,7 +237,7 @@ const AGAIN: u64 = 1 << 16;
 
 /// Whether a message of the broker's, by its first word, answers no request.
 pub(crate) fn is_unasked(first: u64) -> bool {
-    matches!(first as u16, 109 | 110 | 113)
+    matches!(first as u16, 109 | 110 | 113 | 115)
 }
 
 struct Words(Slot);
@@ -379,6 +385,7 @@ impl Framed<Request> {
             Request::DropModule { name } => (23, &[], name.as_str()),
             Request::Prove { module } => (24, &[module.0], ""),
             Request::Finish { tenant } => (25, &[tenant.0], ""),
+            Request::Unload { module } => (26, &[module.0], ""),
         };
         let mut slot = Words::begin(kind, self.number).with(words);
         if self.is_again {
@@ -443,6 +450,7 @@ impl Framed<Request> {
             23 => (Request::DropModule { name: name()? }, 0, true),
             24 => (Request::Prove { module: Id(slot[1]) }, 1, false),
             25 => (Request::Finish { tenant: Id(slot[1]) }, 1, false),
+            26 => (Request::Unload { module: Id(slot[1]) }, 1, false),
             _ => return Err(malformed(NoMessage)),
         };
         // What means nothing is zero: a later version may give it a meaning.
@@ -489,6 +497,7 @@ impl Framed<Reply> {
             Reply::Module { id, bytes, hash: [first, second, third, fourth], device_bytes } => {
                 words(114, &[id.0, *bytes, *first, *second, *third, *fourth, *device_bytes])
             }
+            Reply::Unload { module } => words(115, &[module.0]),
             Reply::Refused(refusal) => {
                 let (kind, numbers) = refusal.numbers();
                 words(kind, &numbers)
@@ -540,6 +549,7 @@ impl Framed<Reply> {
                 let hash = [slot[3], slot[4], slot[5], slot[6]];
                 Reply::Module { id: Id(slot[1]), bytes: slot[2], hash, device_bytes: slot[7] }
             }
+            115 => Reply::Unload { module: Id(slot[1]) },
             kind => Reply::Refused(Refusal::of(kind, [slot[1], slot[2], slot[3]])?),
         };
         Ok(Self { number: high(slot[0]), is_again: false, message })

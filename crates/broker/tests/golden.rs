@@ -20,7 +20,7 @@ fn requests() -> Vec<(Request, [u64; 8], &'static str)> {
         slot
     };
     vec![
-        (Request::Hello { version: 2 }, words(1, &[2 << 32 | 0x4448_5246]), ""),
+        (Request::Hello { version: 3 }, words(1, &[3 << 32 | 0x4448_5246]), ""),
         (Request::Reserve { bytes: 4096 }, words(2, &[4096]), ""),
         (Request::Lease { name: Id(11), access: Access::Write }, words(3, &[11, 1]), ""),
         (Request::Return { lease: Id(12), point }, words(4, &[12, 3, WHEN]), ""),
@@ -63,6 +63,7 @@ fn requests() -> Vec<(Request, [u64; 8], &'static str)> {
         (Request::DropModule { name: name() }, words(23, &[]), "model/weights"),
         (Request::Prove { module: Id(15) }, words(24, &[15]), ""),
         (Request::Finish { tenant: Id(3) }, words(25, &[3]), ""),
+        (Request::Unload { module: Id(15) }, words(26, &[15]), ""),
     ]
 }
 
@@ -140,6 +141,7 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
         (Reply::Hired { worker: Id(13), seat: 2 }, 112, &[13, 2]),
         (Reply::Recall { lease }, 113, &[12]),
         (Reply::Module { id: Id(15), bytes, hash: [1, 2, 3, 4], device_bytes: 512 }, 114, &[15, 4096, 1, 2, 3, 4, 512]),
+        (Reply::Unload { module: Id(15) }, 115, &[15]),
         (Reply::Refused(Refusal::Malformed), 201, &[]),
         (Reply::Refused(Refusal::Version { theirs: 2 }), 202, &[2]),
         (Reply::Refused(Refusal::NoLease), 204, &[]),

@@ -22,25 +22,18 @@ pub(crate) enum Later {
         hall: Arc<Hall>,
         raw: Module,
         asked: Duration,
+        /// Whoever waits for the module to be unloaded sees when this is gone.
+        _loaded: Arc<()>,
     },
     /// The context itself, with all that is left in it. Work of other contexts up to these marks may use its memory: they
     /// are known once nobody puts in work any more that began before the context was closed.
-    Close {
-        hall: Arc<Hall>,
-        marks: OnceLock<Vec<Mark>>,
-    },
+    Close { hall: Arc<Hall>, marks: OnceLock<Vec<Mark>> },
     /// Memory of a vector or an import, which its work is to pass first.
-    Unmap {
-        leaving: Arc<Leaving>,
-    },
+    Unmap { leaving: Arc<Leaving> },
     /// Memory of the host that streams of several processes used.
-    Unregister {
-        stopped: Stopped,
-    },
+    Unregister { stopped: Stopped },
     /// A stream that could not be marked when it was dropped.
-    Retire {
-        track: Arc<Track>,
-    },
+    Retire { track: Arc<Track> },
 }
 
 impl Core {
@@ -113,7 +106,7 @@ impl Core {
             Later::Unmap { leaving } => leaving.attempt(self).map_err(failed),
             Later::Unregister { stopped } => stopped.attempt(self),
             Later::Retire { track } => track.retire().map(|()| true).map_err(failed),
-            Later::Unload { hall, raw, asked } => {
+            Later::Unload { hall, raw, asked, .. } => {
                 let unload = || {
                     // Another thread may have destroyed the context, and the module with it.
                     if hall.is_destroyed.load(Ordering::Acquire) {

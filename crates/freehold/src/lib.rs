@@ -104,7 +104,7 @@ pub use image::Image;
 pub use imported::{Departure, Imported, Part, Permission};
 pub use launch::{Actual, Argument, Arguments, Grid, Value};
 pub use lent::Lent;
-pub use module::{Kernel, Module};
+pub use module::{Kernel, Module, PendingUnload};
 pub use pool::Totals;
 pub use sharing::Exported;
 pub use shortage::{Remedy, Shortage};

@@ -2,7 +2,7 @@
 //! its last launch has passed; nobody waits for that.
 
 use std::ffi::CString;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use freehold_driver::{LoadError, Parameter, handle};
 
@@ -37,6 +37,38 @@ struct Inner {
     raw: handle::Module,
     image: Image,
     context: Context,
+    /// Held until the driver has unloaded the module.
+    loaded: Arc<()>,
+}
+
+/// The end of a module that others wait for: when the driver has unloaded it, and what its variables took is free.
+///
+/// ```
+/// # let device = freehold::open()?;
+/// let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+/// let unload = module.pending_unload();
+/// assert!(!unload.is_over()?);
+/// drop(module);
+/// assert!(unload.is_over()?); // no work was pending
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct PendingUnload {
+    context: Context,
+    loaded: Weak<()>,
+}
+
+impl PendingUnload {
+    /// Whether it is unloaded. Unloads what waited and can go; nothing is waited for.
+    ///
+    /// # Errors
+    /// What the driver says to that. [`Error::ForkedChild`].
+    pub fn is_over(&self) -> Result<bool> {
+        if self.loaded.strong_count() > 0 {
+            self.context.inner.core.tidy()?;
+        }
+        Ok(self.loaded.strong_count() == 0)
+    }
 }
 
 /// A kernel of a module, which it keeps loaded.
@@ -82,7 +114,7 @@ impl Module {
                 if core.timeline.is_on() {
                     core.timeline.of_module("load", raw.0, asked, core.now());
                 }
-                Ok(Self { inner: Arc::new(Inner { raw, image: image.clone(), context }) })
+                Ok(Self { inner: Arc::new(Inner { raw, image: image.clone(), context, loaded: Arc::default() }) })
             }
             Err(LoadError::Image { code, log }) => Err(Error::ImageRefused { code, log }),
             Err(LoadError::Call(error)) => Err(core.failed(error)),
@@ -161,6 +193,11 @@ impl Module {
         found.ok_or_else(|| Error::NoSuchVariable { name: name.to_owned() })
     }
 
+    /// What tells when the module is unloaded, once it and its kernels are gone.
+    pub fn pending_unload(&self) -> PendingUnload {
+        PendingUnload { context: self.inner.context.clone(), loaded: Arc::downgrade(&self.inner.loaded) }
+    }
+
     /// Lets go of the module. It is unloaded when its kernels are gone and no work of its context is pending: the driver
     /// waits for all of that, so it is not asked before (fact 4.1).
     pub fn close(self) {
@@ -175,7 +212,8 @@ impl Drop for Inner {
             return;
         }
         let core = &inner.core;
-        core.later(Later::Unload { hall: inner.hall.clone(), raw: self.raw, asked: core.now() });
+        let (hall, loaded) = (inner.hall.clone(), self.loaded.clone());
+        core.later(Later::Unload { hall, raw: self.raw, asked: core.now(), _loaded: loaded });
         if let Err(error) = core.tidy() {
             core.trouble(error);
         }

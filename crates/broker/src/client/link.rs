@@ -187,6 +187,8 @@ pub struct Link {
     leave: VecDeque<Id>,
     /// Borrowed leases that are to be returned.
     recalled: VecDeque<Id>,
+    /// Modules that were dropped and are to be unloaded.
+    dropped: VecDeque<Id>,
     /// The last refusals of what nobody waited for.
     refused: VecDeque<Refusal>,
     /// Replies that are on their way and nobody waits for.
@@ -395,6 +397,7 @@ impl Link {
             }
             Reply::Leave { segment } => self.leave.push_back(segment),
             Reply::Recall { lease } => self.recalled.push_back(lease),
+            Reply::Unload { module } => self.dropped.push_back(module),
             reply => self.answered(framed.number, reply),
         }
     }

@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Block, Host, Registered, Segment, Stage, State, Tenant, Waiting};
+use super::{Block, Host, Load, Registered, Segment, Stage, State, Tenant, Waiting};
 use crate::wire::Id;
 
 /// What a user has, or a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// Of segments, and of those that the driver is making. A user's also of what modules have for themselves.
+    /// Of segments, and of those that the driver is making; of a worker, and its user, also of what variables of modules take that
+    /// it has loaded.
     pub(crate) bytes: u64,
     /// Of segments without blocks.
     pub(crate) idle_bytes: u64,
@@ -25,6 +26,7 @@ pub(crate) struct Account {
     pub(crate) host_bytes: u64,
     pub(crate) modules: u64,
     pub(crate) module_bytes: u64,
+    pub(crate) loads: u64,
 }
 
 impl Account {
@@ -41,12 +43,15 @@ impl Account {
         host_bytes: 0,
         modules: 0,
         module_bytes: 0,
+        loads: 0,
     };
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) made_bytes: u64,
+    /// What variables of modules take of the device, at each worker that has loaded them.
+    pub(crate) loaded_bytes: u64,
     /// Given up, and not yet anybody else's.
     pub(crate) leaving_bytes: u64,
     /// Being overwritten, or all zeros.
@@ -115,6 +120,11 @@ impl Counts {
 
     pub(crate) fn tenant(&self, tenant: Id) -> &Account {
         self.tenants.get(&tenant).unwrap_or(&Account::NONE)
+    }
+
+    /// All that is taken of what the broker may have of the device.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.made_bytes + self.loaded_bytes
     }
 
     pub(crate) fn segment(&mut self, id: Id, counted: SegmentCount, step: Step) {
@@ -194,7 +204,18 @@ impl Counts {
         account(&mut self.users, module.user, |account| {
             step.apply(&mut account.modules, 1);
             step.apply(&mut account.module_bytes, module.bytes);
-            step.apply(&mut account.bytes, module.device_bytes);
+        });
+    }
+
+    pub(crate) fn load(&mut self, load: &Load, user: u32, step: Step) {
+        step.apply(&mut self.loaded_bytes, load.bytes);
+        account(&mut self.users, user, |account| {
+            step.apply(&mut account.loads, 1);
+            step.apply(&mut account.bytes, load.bytes);
+        });
+        account(&mut self.tenants, load.worker, |account| {
+            step.apply(&mut account.loads, 1);
+            step.apply(&mut account.bytes, load.bytes);
         });
     }
 }
@@ -252,6 +273,7 @@ impl State {
         self.attachments.iter().for_each(|(_, attached)| counts.attachment(user_of(attached.tenant), Step::Add));
         self.hosts.iter().for_each(|(_, host)| counts.host(host, Step::Add));
         self.modules.iter().for_each(|(_, module)| counts.module(module, Step::Add));
+        self.loads.iter().for_each(|(_, load)| counts.load(load, user_of(load.worker), Step::Add));
         self.waiting.values().for_each(|waiting| counts.waiting(waiting, Step::Add));
         counts
     }

@@ -32,6 +32,9 @@ pub(crate) struct Limits {
     pub(crate) modules: usize,
     pub(crate) user_modules: usize,
     pub(crate) user_module_bytes: u64,
+    /// Modules that workers have loaded, each as often as there are workers that have it.
+    pub(crate) loads: usize,
+    pub(crate) user_loads: usize,
 }
 
 impl Limits {
@@ -62,6 +65,8 @@ impl Limits {
             modules: 1 << 10,
             user_modules: 1 << 9,
             user_module_bytes: 256 << 20,
+            loads: 1 << 12,
+            user_loads: 1 << 11,
         }
     }
 }

@@ -39,13 +39,8 @@ impl State {
         if wanted.bytes == 0 {
             return Err(Refusal::NothingAsked);
         }
-        let full = |state: &Self| Refusal::Full {
-            free_bytes: state.limits.budget_bytes - state.counts.made_bytes.min(state.limits.budget_bytes),
-            budget_bytes: state.limits.budget_bytes,
-            wanted_bytes: wanted.bytes,
-        };
         if wanted.bytes > BYTES_MAX || wanted.segment_bytes() > self.limits.budget_bytes {
-            return Err(full(self));
+            return Err(self.full(wanted.bytes));
         }
         self.check_leases(wanted.tenant)?;
         if let Some(reply) = self.reserve_own(wanted) {
@@ -58,8 +53,8 @@ impl State {
             return Ok(self.reserve_own(wanted));
         }
         self.make_room(segment_bytes);
-        if self.counts.made_bytes + segment_bytes > self.limits.budget_bytes {
-            return Err(full(self));
+        if self.counts.taken_bytes() + segment_bytes > self.limits.budget_bytes {
+            return Err(self.full(wanted.bytes));
         }
         let account = self.counts.user(wanted.user);
         within(account.waiting, self.limits.user_waiting)?;
@@ -85,6 +80,13 @@ impl State {
         Ok(None)
     }
 
+    /// There is not so much left for all.
+    pub(super) fn full(&self, wanted_bytes: u64) -> Refusal {
+        let budget_bytes = self.limits.budget_bytes;
+        let free_bytes = budget_bytes.saturating_sub(self.counts.taken_bytes());
+        Refusal::Full { free_bytes, budget_bytes, wanted_bytes }
+    }
+
     /// Forgets that a request waits for a segment: the request.
     pub(super) fn take_waiting(&mut self, segment: Id) -> Option<Waiting> {
         let waiting = self.waiting.remove(&segment)?;
@@ -94,17 +96,28 @@ impl State {
 
     /// Refuses more bytes than a user may have, or one tenant.
     fn check_bytes(&self, wanted: &Waiting) -> Result<(), Refusal> {
-        let (wanted_bytes, segment_bytes) = (wanted.bytes, wanted.segment_bytes());
-        let (limit_bytes, had_bytes) =
-            (self.quota_of(wanted.user, Memory::Device), self.counts.user(wanted.user).bytes);
-        if had_bytes + segment_bytes > limit_bytes {
-            return Err(Refusal::UserQuota { limit_bytes, had_bytes, wanted_bytes });
+        self.check_user(wanted.user, wanted.segment_bytes(), wanted.bytes)?;
+        self.check_tenant(wanted.tenant, wanted.segment_bytes(), wanted.bytes)
+    }
+
+    /// Refuses more bytes than a user may have. `wanted_bytes` is what was asked for, and takes `more_bytes`.
+    pub(super) fn check_user(&self, user: u32, more_bytes: u64, wanted_bytes: u64) -> Result<(), Refusal> {
+        let (limit_bytes, had_bytes) = (self.quota_of(user, Memory::Device), self.counts.user(user).bytes);
+        match had_bytes.saturating_add(more_bytes) > limit_bytes {
+            true => Err(Refusal::UserQuota { limit_bytes, had_bytes, wanted_bytes }),
+            false => Ok(()),
         }
-        let (limit_bytes, had_bytes) = (self.limits.tenant_bytes, self.counts.tenant(wanted.tenant).bytes);
-        if had_bytes + segment_bytes > limit_bytes {
-            return Err(Refusal::TenantQuota { limit_bytes, had_bytes, wanted_bytes });
+    }
+
+    /// Refuses more bytes than a tenant may have, with what its worker has loaded.
+    pub(super) fn check_tenant(&self, tenant: Id, more_bytes: u64, wanted_bytes: u64) -> Result<(), Refusal> {
+        let worker = self.tenants.get(tenant).and_then(|tenant| tenant.post).map(|post| post.worker);
+        let loaded_bytes = worker.map_or(0, |worker| self.counts.tenant(worker).bytes);
+        let (limit_bytes, had_bytes) = (self.limits.tenant_bytes, self.counts.tenant(tenant).bytes + loaded_bytes);
+        match had_bytes.saturating_add(more_bytes) > limit_bytes {
+            true => Err(Refusal::TenantQuota { limit_bytes, had_bytes, wanted_bytes }),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Refuses one more lease than a tenant may have, or its user, or all.
@@ -206,8 +219,8 @@ impl State {
     }
 
     /// Gives clean segments back to the driver until so much can be made.
-    fn make_room(&mut self, bytes: u64) {
-        while self.counts.made_bytes.saturating_add(bytes) > self.limits.budget_bytes {
+    pub(super) fn make_room(&mut self, bytes: u64) {
+        while self.counts.taken_bytes().saturating_add(bytes) > self.limits.budget_bytes {
             let Some(&(_, clean)) = self.counts.clean.first() else { return };
             self.close(clean);
         }

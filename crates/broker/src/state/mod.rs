@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::counts::{Counts, Step};
 pub(crate) use self::limits::Limits;
-use self::modules::{ModuleNames, Registered};
+use self::modules::{Load, ModuleNames, Registered};
 use self::points::Due;
 use self::room::Room;
 use self::shelf::{Shelf, index};
@@ -309,6 +309,7 @@ pub(crate) enum Touched {
     Attachment(usize),
     Quota(usize),
     Module(usize),
+    Load(usize),
 }
 
 /// A tenant has the descriptor of a segment.
@@ -350,6 +351,7 @@ pub(crate) struct State {
     quotas: Shelf<Quota>,
     pub(crate) modules: Shelf<Registered>,
     module_names: ModuleNames,
+    loads: Shelf<Load>,
     /// Seconds, as the shell counts them.
     pub(crate) now: u64,
     touched: Vec<Touched>,
@@ -377,6 +379,7 @@ impl State {
             quotas: Shelf::default(),
             modules: Shelf::default(),
             module_names: ModuleNames::new(),
+            loads: Shelf::default(),
             now: 0,
             touched: Vec::new(),
             effects: Vec::new(),
@@ -495,6 +498,8 @@ impl State {
             self.effects.push(Effect::Dismiss { worker, tenant });
             self.unpost(tenant);
         }
+        let loaded = gone.service.iter().flat_map(|service| service.loaded.values());
+        loaded.for_each(|&load| self.end_load(load));
         self.tenants.remove(tenant);
         self.counts.connection(gone.peer.user, Step::Take);
         self.touch(Touched::Tenant(index(tenant)));

@@ -1,4 +1,8 @@
-//! The registry of modules: texts under names. What is in a text is nothing that this knows: workers compile it, and say so.
+//! The registry of modules: texts under names, and which worker has which of them loaded. What is in a text is nothing that this
+//! knows: workers compile it, and say so.
+//!
+//! Variables take memory of the device at each worker that has loaded their module. That counts for the worker's user from before
+//! the worker loads it until the worker says that it is unloaded, whether or not the module still has a name.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,14 +14,14 @@ use super::names::nearest_of;
 use super::shelf::index;
 use super::{Effect, State, Thing, Touched};
 use crate::name::Name;
-use crate::wire::{Hash, Id, Memory, Refusal, Reply, TAIL_BYTES_MAX};
+use crate::wire::{Hash, Id, Refusal, Reply, TAIL_BYTES_MAX};
 
 /// A module of the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Registered {
     pub(crate) name: Name,
     pub(crate) bytes: u64,
-    /// Of the device, for its own variables. No worker loads one that has more.
+    /// Of the device, for its variables, wherever it is loaded. No worker loads one that has more.
     pub(crate) device_bytes: u64,
     /// As who put it says. Who reads the text sees whether it is so.
     pub(crate) hash: Hash,
@@ -28,6 +32,17 @@ pub(crate) struct Registered {
     pub(crate) since: u64,
     /// Whether a driver has compiled it.
     pub(crate) is_proved: bool,
+}
+
+/// A module that a worker has loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) worker: Id,
+    pub(crate) module: Id,
+    /// Of the device, for variables.
+    pub(crate) bytes: u64,
+    /// The worker is to unload it: it was dropped.
+    pub(crate) is_leaving: bool,
 }
 
 pub(super) type ModuleNames = BTreeMap<Name, Id>;
@@ -61,10 +76,8 @@ impl State {
         if bytes > limit_bytes.saturating_sub(had_bytes) {
             return Err(Refusal::UserQuota { limit_bytes, had_bytes, wanted_bytes: bytes });
         }
-        let (limit_bytes, had_bytes) = (self.quota_of(user, Memory::Device), account.bytes);
-        if device_bytes > limit_bytes.saturating_sub(had_bytes) {
-            return Err(Refusal::UserQuota { limit_bytes, had_bytes, wanted_bytes: device_bytes });
-        }
+        // Counted where it is loaded: who could not load it is told at once.
+        self.check_user(user, device_bytes, device_bytes)?;
         within(account.modules, self.limits.user_modules)?;
         within(self.modules.len() as u64, self.limits.modules)?;
         let (by, since) = (from, self.now);
@@ -77,7 +90,7 @@ impl State {
         Ok(Reply::Number { id, bytes })
     }
 
-    /// Hands a module out. One that is not proved is there for who put it, and for workers.
+    /// Hands a module out. One that is not proved is there for who put it, and for workers; those load it.
     pub(super) fn module(&mut self, from: Id, number: u32, id: Id, name: Option<&Name>) -> Result<(), Refusal> {
         let id = match name {
             Some(name) => *self.module_names.get(name).ok_or(Refusal::NoModule)?,
@@ -86,9 +99,53 @@ impl State {
         let is_worker = self.tenants.get(from).is_some_and(|tenant| tenant.service.is_some());
         let module = self.modules.get(id).filter(|module| module.is_proved || module.by == from || is_worker);
         let Registered { bytes, hash, device_bytes, .. } = *module.ok_or(Refusal::NoModule)?;
+        if is_worker {
+            self.load(from, id, device_bytes)?;
+        }
         let (what, reply) = (Thing::Module(id), Reply::Module { id, bytes, hash, device_bytes });
         self.effects.push(Effect::HandWith { to: from, number, what, reply });
         Ok(())
+    }
+
+    /// Counts what a module takes that a worker is about to load, unless that is counted.
+    fn load(&mut self, worker: Id, module: Id, bytes: u64) -> Result<(), Refusal> {
+        let service = self.tenants.get(worker).and_then(|worker| worker.service.as_ref()).expect("it is a worker");
+        if service.loaded.contains_key(&module) {
+            return Ok(());
+        }
+        let (user, served) = (self.user_of(worker), service.serves.keys().copied().collect::<Vec<_>>());
+        self.check_user(user, bytes, bytes)?;
+        served.into_iter().try_for_each(|tenant| self.check_tenant(tenant, bytes, bytes))?;
+        within(self.counts.user(user).loads, self.limits.user_loads)?;
+        within(self.loads.len() as u64, self.limits.loads)?;
+        self.make_room(bytes);
+        if self.counts.taken_bytes().saturating_add(bytes) > self.limits.budget_bytes {
+            return Err(self.full(bytes));
+        }
+        let load = Load { worker, module, bytes, is_leaving: false };
+        self.counts.load(&load, user, Step::Add);
+        let load = self.loads.add(load);
+        self.service_of(worker).loaded.insert(module, load);
+        self.touch(Touched::Load(index(load)));
+        Ok(())
+    }
+
+    /// A worker has a module loaded no more.
+    pub(super) fn unload(&mut self, from: Id, module: Id) -> Result<Reply, Refusal> {
+        let worker = self.tenants.get_mut(from).expect("it asks");
+        let service = worker.service.as_mut().ok_or(Refusal::NotAWorker)?;
+        if let Some(load) = service.loaded.remove(&module) {
+            self.end_load(load);
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Forgets that a worker, which is there, has something loaded.
+    pub(super) fn end_load(&mut self, load: Id) {
+        let gone = self.loads.remove(load).expect("what a worker has loaded is recorded");
+        let user = self.user_of(gone.worker);
+        self.counts.load(&gone, user, Step::Take);
+        self.touch(Touched::Load(index(load)));
     }
 
     /// A worker's driver has compiled a module.
@@ -139,11 +196,26 @@ impl State {
     }
 
     fn remove_module(&mut self, id: Id) {
+        let user = self.modules.get(id).expect("it was found").user;
+        // Those of other users keep what they have loaded, and it counts for them: nobody takes from them what they call.
+        let is_told = |load: &Load| load.module == id && self.user_of(load.worker) == user;
+        let told: Vec<Id> = self.loads.iter().filter(|(_, load)| is_told(load)).map(|(load, _)| load).collect();
+        // Written before the module goes: a broker that comes after tells it again.
+        told.into_iter().for_each(|load| self.leave_load(load));
         let gone = self.modules.remove(id).expect("it was found");
         self.counts.module(&gone, Step::Take);
         self.module_names.remove(&gone.name);
         self.touch(Touched::Module(index(id)));
         self.effects.push(Effect::Close { what: Thing::Module(id) });
+    }
+
+    /// Has a worker unload what was dropped.
+    pub(super) fn leave_load(&mut self, load: Id) {
+        let leaving = self.loads.get_mut(load).expect("it was found");
+        leaving.is_leaving = true;
+        let Load { worker, module, .. } = *leaving;
+        self.touch(Touched::Load(index(load)));
+        self.effects.push(Effect::Tell { to: worker, reply: Reply::Unload { module } });
     }
 
     /// The modules behind a name, a line each, as many as a message holds: name, bytes, user, hash, seconds. Fields are set apart

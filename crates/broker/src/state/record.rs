@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::room::{Room, span_bytes};
 use super::shelf::{Shelf, index};
 use super::{
-    Attachment, Before, Block, Called, Due, Host, Lease, Limits, Named, Peer, Post, Quota, Registered, Segment,
+    Attachment, Before, Block, Called, Due, Host, Lease, Limits, Load, Named, Peer, Post, Quota, Registered, Segment,
     Service, Stage, State, Tenant, Thing, Touched,
 };
 use crate::calls::SEATS;
@@ -27,12 +27,13 @@ pub(crate) enum Kind {
     Attachment,
     Quota,
     Module,
+    Load,
 }
 
 const NAME_WORDS: usize = 1 + NAME_BYTES_MAX / 8;
 
 impl Kind {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Tenant,
         Self::Segment,
         Self::Block,
@@ -42,6 +43,7 @@ impl Kind {
         Self::Attachment,
         Self::Quota,
         Self::Module,
+        Self::Load,
     ];
 
     /// How many words a record has.
@@ -49,7 +51,7 @@ impl Kind {
         match self {
             Self::Attachment | Self::Quota => 2,
             Self::Tenant => 6,
-            Self::Segment | Self::Block => 4,
+            Self::Segment | Self::Block | Self::Load => 4,
             Self::Lease => 12,
             Self::Module => 9 + NAME_WORDS,
             Self::Name => 10 + NAME_WORDS,
@@ -69,6 +71,7 @@ impl Kind {
             Self::Attachment => limits.attachments,
             Self::Quota => limits.quotas,
             Self::Module => limits.modules,
+            Self::Load => limits.loads,
         }
     }
 }
@@ -85,6 +88,7 @@ impl Touched {
             Self::Attachment(index) => (Kind::Attachment, index),
             Self::Quota(index) => (Kind::Quota, index),
             Self::Module(index) => (Kind::Module, index),
+            Self::Load(index) => (Kind::Load, index),
         }
     }
 }
@@ -215,6 +219,12 @@ impl State {
                 }
                 None => put(self.modules.last_at(index), None),
             },
+            Touched::Load(index) => match self.loads.at(index) {
+                Some((id, load)) => {
+                    put(id, Some(&[load.worker.0, load.module.0, load.bytes, u64::from(load.is_leaving)]))
+                }
+                None => put(self.loads.last_at(index), None),
+            },
         }
     }
 
@@ -288,6 +298,16 @@ impl State {
                 since: words[2],
                 is_proved: is_proved != 0,
             })
+        });
+        state.loads = shelf(records(Kind::Load), |id, words| {
+            let (worker, module, bytes) = (Id(words[0]), Id(words[1]), words[2]);
+            let service = state.tenants.get_mut(worker)?.service.as_mut()?;
+            if service.loaded.contains_key(&module) {
+                return None;
+            }
+            add(&mut made_bytes, bytes, most_bytes)?;
+            service.loaded.insert(module, id);
+            Some(Load { worker, module, bytes, is_leaving: words[3] != 0 })
         });
         state.recover_blocks(&records);
         state.recover_leases(&records);
@@ -424,6 +444,7 @@ impl State {
             (0..self.attachments.places()).map(Touched::Attachment).collect(),
             (0..self.quotas.places()).map(Touched::Quota).collect(),
             (0..self.modules.places()).map(Touched::Module).collect(),
+            (0..self.loads.places()).map(Touched::Load).collect(),
         ];
         self.touched = all.into_iter().flatten().collect();
         self.tell_all_given();

@@ -103,6 +103,7 @@ impl State {
             }
             Request::DropModule { name } => self.drop_module(from, &name, is_again).map(Some),
             Request::Prove { module } => self.prove(from, module).map(Some),
+            Request::Unload { module } => self.unload(from, module).map(Some),
             Request::Finish { tenant } => self.finish(from, tenant, is_again, world).map(Some),
             Request::Bye => {
                 self.effects.push(Effect::Reply { to: from, number, reply: Reply::Done });

@@ -23,6 +23,8 @@ pub(crate) struct Service {
     pub(super) seats: u32,
     /// What it has of the leases of those: by their lease its own.
     pub(super) borrowed: BTreeMap<Id, Id>,
+    /// What it has loaded: by the module the record of that.
+    pub(super) loaded: BTreeMap<Id, Id>,
     /// Whoever it served is gone: it ends.
     pub(super) is_dismissed: bool,
 }
@@ -124,7 +126,7 @@ impl State {
         }
     }
 
-    fn service_of(&mut self, worker: Id) -> &mut Service {
+    pub(super) fn service_of(&mut self, worker: Id) -> &mut Service {
         self.tenants.get_mut(worker).and_then(|worker| worker.service.as_mut()).expect("a post is at a worker")
     }
 
@@ -278,6 +280,8 @@ impl State {
                 false => self.effects.push(Effect::Tell { to: worker, reply: Reply::Recall { lease: borrowed } }),
             }
         }
+        let leaving: Vec<Id> = self.loads.iter().filter(|(_, load)| load.is_leaving).map(|(id, _)| id).collect();
+        leaving.into_iter().for_each(|load| self.leave_load(load));
         // The broker that is gone may not have said so.
         let going = self.tenants.iter().filter(|(_, tenant)| tenant.is_leaving);
         let going: Vec<(Id, Id)> = going.filter_map(|(id, tenant)| Some((tenant.post?.worker, id))).collect();

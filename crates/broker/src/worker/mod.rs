@@ -175,6 +175,7 @@ impl Worker {
                 // Who calls without an end keeps nobody else from being heard, and nothing that is wanted back.
                 if busy.is_multiple_of(BUSY_MAX) {
                     self.stock.return_recalled();
+                    self.stock.let_go_dropped();
                     self.rest(Duration::ZERO)?;
                     self.finish();
                 }
@@ -188,11 +189,15 @@ impl Worker {
             turns = 0;
             rounds = rounds.wrapping_add(1);
             self.stock.return_recalled();
+            self.stock.let_go_dropped();
             let is_pending = self.desks.iter().any(Desk::is_pending);
+            if !is_pending && self.stock.is_unloading() {
+                self.stock.say_unloaded();
+            }
             let idle = last_work.elapsed();
             let wait = match idle < self.patience {
                 true => Duration::ZERO,
-                false if is_pending => (idle / 8).min(LOOK),
+                false if is_pending || self.stock.is_unloading() => (idle / 8).min(LOOK),
                 false => IDLE,
             };
             if is_pending && idle > LOOK {
@@ -286,6 +291,7 @@ impl Worker {
                 self.ring_for(bell)?;
                 let calls = Arc::new(Calls::open(calls)?);
                 self.watch.add(tenant, seat, calls.clone());
+                self.stock.add(tenant, calls.clone());
                 self.desks.push(Desk::new(tenant, calls, self.watch.clone(), self.launches_max));
             }
             (Some(Order::Dismiss { tenant }), _) => match self.desks.iter_mut().find(|desk| desk.tenant() == tenant) {

@@ -1,19 +1,22 @@
 //! What a worker has: modules that it has loaded, each once, and leases that it has borrowed, until they are wanted back.
+//!
+//! The broker counts what a module takes from before it is loaded until this says that the driver has unloaded it.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use freehold::{Device, Image, Stream};
+use freehold::{Device, Image, PendingUnload, Stream};
 use freehold_driver::Code;
 use freehold_driver::cuda::CUerror;
 
 use super::end;
-use crate::client::{Broker, Error, Lease, LinkError, text_of};
+use crate::calls::Calls;
+use crate::client::{Answer, Broker, Error, Lease, LinkError, text_of};
 use crate::kernels::{Signature, device_bytes, kernels};
 use crate::ring::Doorstep;
 use crate::trouble::{Among, Trouble};
-use crate::wire::{Id, Point, Refusal, Reply, Request};
+use crate::wire::{Hash, Id, Point, Refusal, Reply, Request};
 
 /// A kernel that can be launched.
 #[derive(Debug)]
@@ -44,6 +47,10 @@ impl Borrowed {
 pub(super) struct Stock {
     broker: Broker,
     modules: BTreeMap<Id, Held>,
+    /// Modules that were let go of, until the driver has unloaded them.
+    unloads: Vec<(Id, PendingUnload)>,
+    /// The rings of those that are served.
+    rings: BTreeMap<Id, Arc<Calls>>,
     /// By the lease that it was borrowed of.
     leases: BTreeMap<Id, Borrowed>,
 }
@@ -51,8 +58,11 @@ pub(super) struct Stock {
 /// A module that is loaded, and those that have called it: it is unloaded when the last of them is gone.
 #[derive(Debug)]
 struct Held {
+    module: freehold::Module,
     kernels: Vec<Loaded>,
     users: BTreeSet<Id>,
+    /// It was dropped: whose ring is to have come how far before it is unloaded, so that what was called before is carried out.
+    leaving: Option<Vec<(Id, u32)>>,
 }
 
 /// Why there is none, and what there is to say of it.
@@ -64,7 +74,8 @@ fn lack(trouble: Trouble) -> Lack {
 
 impl Stock {
     pub(super) fn new(broker: Broker) -> Self {
-        Self { broker, modules: BTreeMap::new(), leases: BTreeMap::new() }
+        let (modules, rings, leases) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { broker, modules, unloads: Vec::new(), rings, leases }
     }
 
     pub(super) fn doorstep(&self) -> Arc<Doorstep> {
@@ -94,16 +105,67 @@ impl Stock {
         }
     }
 
+    /// A tenant is served from now on.
+    pub(super) fn add(&mut self, tenant: Id, calls: Arc<Calls>) {
+        self.rings.insert(tenant, calls);
+    }
+
     /// Gives back what was borrowed of a tenant that goes, and says that nothing is left of it here.
     pub(super) fn finish(&mut self, tenant: Id) {
+        self.rings.remove(&tenant);
         self.leases.retain(|_, borrowed| borrowed.of != tenant);
-        self.modules.retain(|_, held| {
-            held.users.remove(&tenant);
-            !held.users.is_empty()
-        });
-        let finished = self.broker.link().map(|mut link| link.call(Request::Finish { tenant }));
-        if let Ok(Err(LinkError::Gone)) = finished {
-            end();
+        let is_unused = |held: &mut Held| held.users.remove(&tenant) && held.users.is_empty();
+        let unused: Vec<Id> =
+            self.modules.iter_mut().filter_map(|(&module, held)| is_unused(held).then_some(module)).collect();
+        unused.into_iter().for_each(|module| self.let_go(module));
+        self.say_unloaded();
+        // What fails is the broker's to say, or its end.
+        let _ = self.ask(Request::Finish { tenant });
+    }
+
+    /// Asks the broker, whose end is this process's.
+    fn ask(&self, request: Request) -> Result<Answer, LinkError> {
+        match self.broker.link().map_err(|_| LinkError::ForkedChild).and_then(|mut link| link.call(request)) {
+            Err(LinkError::Gone) => end(),
+            answer => answer,
+        }
+    }
+
+    /// Lets go of a module. Its memory is free when the driver has unloaded it.
+    fn let_go(&mut self, module: Id) {
+        if let Some(held) = self.modules.remove(&module) {
+            self.unloads.push((module, held.module.pending_unload()));
+        }
+    }
+
+    /// Lets go of modules that were dropped, when all has been taken that was called before.
+    pub(super) fn let_go_dropped(&mut self) {
+        while let Some(module) = self.broker.link().ok().and_then(|mut link| link.next_dropped()) {
+            // A broker that took over may say it again, and one that is unloaded already was told of too late.
+            if let Some(held) = self.modules.get_mut(&module).filter(|held| held.leaving.is_none()) {
+                held.leaving = Some(self.rings.iter().map(|(&tenant, calls)| (tenant, calls.put_so_far())).collect());
+            }
+        }
+        let is_taken =
+            |&(tenant, count): &(Id, u32)| self.rings.get(&tenant).is_none_or(|calls| calls.has_taken(count));
+        let is_free = |held: &Held| held.leaving.as_ref().is_some_and(|before| before.iter().all(is_taken));
+        let free: Vec<Id> = self.modules.iter().filter_map(|(&module, held)| is_free(held).then_some(module)).collect();
+        free.into_iter().for_each(|module| self.let_go(module));
+    }
+
+    /// Whether modules are to be unloaded that the driver has not yet: it does that while nothing runs.
+    pub(super) fn is_unloading(&self) -> bool {
+        !self.unloads.is_empty()
+    }
+
+    /// Says of modules that the driver has unloaded that they are.
+    pub(super) fn say_unloaded(&mut self) {
+        // Of a device that has failed is heard elsewhere.
+        let is_over = |(_, unload): &mut (Id, PendingUnload)| unload.is_over().unwrap_or(false);
+        let over: Vec<_> = self.unloads.extract_if(.., is_over).collect();
+        for (module, _) in over {
+            // What fails is the broker's to say.
+            let _ = self.ask(Request::Unload { module });
         }
     }
 
@@ -147,55 +209,89 @@ impl Stock {
 
     /// Loads a module for a tenant, unless it is loaded.
     pub(super) fn load(&mut self, device: &Device, module: Id, tenant: Id) -> Result<(), Lack> {
-        let held = match self.modules.entry(module) {
-            Entry::Occupied(held) => held.into_mut(),
-            Entry::Vacant(vacant) => {
-                let kernels = load(&self.broker, device, module)?;
-                vacant.insert(Held { kernels, users: BTreeSet::new() })
+        if let Some(held) = self.modules.get_mut(&module) {
+            held.users.insert(tenant);
+            return Ok(());
+        }
+        // What is dropped makes room first.
+        self.let_go_dropped();
+        self.say_unloaded();
+        let text = self.text(module)?;
+        match self.compile(device, module, text) {
+            Ok((loaded, kernels)) => {
+                let users = BTreeSet::from([tenant]);
+                self.modules.insert(module, Held { module: loaded, kernels, users, leaving: None });
+                Ok(())
             }
+            Err((lack, unload)) => {
+                match unload {
+                    Some(unload) => self.unloads.push((module, unload)),
+                    None => drop(self.ask(Request::Unload { module })),
+                }
+                Err(lack)
+            }
+        }
+    }
+
+    /// The text of a module, and what it is said to take of the device. From now on that is counted.
+    fn text(&self, module: Id) -> Result<Text, Lack> {
+        let mut answer = match self.ask(Request::Module { id: module, name: None }) {
+            Ok(answer) => answer,
+            Err(LinkError::Refused { refusal: Refusal::NoModule, .. }) => return Err(lack(Trouble::NoModule)),
+            Err(LinkError::Refused { refusal, .. }) => return Err(lack(Trouble::NotLoaded { refusal })),
+            Err(_) => return Err(lack(Trouble::Malformed)),
         };
-        held.users.insert(tenant);
-        Ok(())
+        match (answer.reply, answer.descriptors.pop()) {
+            (Reply::Module { bytes, hash, device_bytes, .. }, Some(file)) => {
+                Ok(Text { file, bytes, hash, device_bytes })
+            }
+            _ => Err(lack(Trouble::Malformed)),
+        }
+    }
+
+    /// Has the driver compile and load a text. Where that fails, the end of what was loaded all the same.
+    fn compile(&self, device: &Device, module: Id, text: Text) -> Result<(freehold::Module, Vec<Loaded>), NotCompiled> {
+        let Text { file, bytes, hash, device_bytes: said_bytes } = text;
+        let text = text_of(file, bytes, &hash).ok_or_else(|| (lack(Trouble::OtherContent), None))?;
+        // What cannot be read cannot be counted: it is not given to the driver.
+        let unread = |error: freehold_ptx::Error| ((Trouble::Image, error.to_string()), None);
+        // More than was said, and counted, is not had.
+        if device_bytes(&text).map_err(unread)? > said_bytes {
+            return Err((lack(Trouble::OtherContent), None));
+        }
+        let signatures = kernels(&text).map_err(unread)?;
+        let loaded =
+            Image::ptx(&text).and_then(|image| device.module(&image)).map_err(|error| (of_image(error), None))?;
+        let load = |signature: Signature| match loaded.kernel(&signature.name) {
+            Ok(kernel) => Ok(Loaded { signature, kernel }),
+            Err(error) => Err((of_image(error), Some(loaded.pending_unload()))),
+        };
+        let kernels = signatures.into_iter().map(load).collect::<Result<Vec<_>, NotCompiled>>()?;
+        match self.ask(Request::Prove { module }) {
+            Ok(_) => Ok((loaded, kernels)),
+            Err(_) => Err((lack(Trouble::NoModule), Some(loaded.pending_unload()))),
+        }
     }
 }
 
-fn load(broker: &Broker, device: &Device, module: Id) -> Result<Vec<Loaded>, Lack> {
-    let ask = |request| match broker.link().map_err(|_| LinkError::ForkedChild).and_then(|mut link| link.call(request))
-    {
-        Err(LinkError::Gone) => end(),
-        answer => answer,
-    };
-    let mut answer = match ask(Request::Module { id: module, name: None }) {
-        Ok(answer) => answer,
-        Err(LinkError::Refused { refusal: Refusal::NoModule, .. }) => return Err(lack(Trouble::NoModule)),
-        Err(_) => return Err(lack(Trouble::Malformed)),
-    };
-    let (Reply::Module { bytes, hash, device_bytes: said_bytes, .. }, Some(file)) =
-        (answer.reply, answer.descriptors.pop())
-    else {
-        return Err(lack(Trouble::Malformed));
-    };
-    let text = text_of(file, bytes, &hash).ok_or_else(|| lack(Trouble::OtherContent))?;
-    // More than was said, and counted, is not had.
-    if device_bytes(&text).is_ok_and(|wanted_bytes| wanted_bytes > said_bytes) {
-        return Err(lack(Trouble::OtherContent));
-    }
-    let of_image = |error: freehold::Error| match error {
+/// A module's text as the broker hands it out, and what who put it says of it.
+struct Text {
+    file: OwnedFd,
+    bytes: u64,
+    hash: Hash,
+    /// Of the device, for variables.
+    device_bytes: u64,
+}
+
+/// Why a text is not loaded, and the end of what the driver had loaded of it.
+type NotCompiled = (Lack, Option<PendingUnload>);
+
+fn of_image(error: freehold::Error) -> Lack {
+    match error {
         freehold::Error::ImageRefused { log, code } if log.is_empty() => (Trouble::Image, code.to_string()),
         freehold::Error::ImageRefused { log, .. } => (Trouble::Image, log.into()),
         freehold::Error::NotAnImage => (Trouble::Image, error.to_string()),
         error => lack(of_device(&error)),
-    };
-    let loaded = Image::ptx(&text).and_then(|image| device.module(&image)).map_err(of_image)?;
-    let signatures = kernels(&text).map_err(|error| (Trouble::Image, error.to_string()))?;
-    let load = |signature: Signature| {
-        let kernel = loaded.kernel(&signature.name).map_err(of_image)?;
-        Ok(Loaded { signature, kernel })
-    };
-    let kernels = signatures.into_iter().map(load).collect::<Result<Vec<_>, Lack>>()?;
-    match ask(Request::Prove { module }) {
-        Ok(_) => Ok(kernels),
-        Err(_) => Err(lack(Trouble::NoModule)),
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod device;
 mod handles;
+mod modules;
 mod neighbour;
 mod shapes;
 mod workers;
@@ -44,6 +45,8 @@ const ATTACKS: &[Attack] = &[
     ("forged-run-time", workers::forged_run_time),
     ("forged-waiting", workers::forged_waiting),
     ("forged-heartbeat", workers::forged_heartbeat),
+    ("variables-put-and-dropped", modules::put_and_dropped),
+    ("variables-loaded-often", modules::loaded_often),
 ];
 
 /// Attacks on the time that a kernel may run: at a broker that ends kernels soon.

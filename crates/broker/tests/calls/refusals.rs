@@ -7,7 +7,7 @@ use freehold_broker::{Argument, Blame, Call, CallError, Caller, Carried, Launch,
 use freehold_testing::at_effort;
 
 use super::TEXT;
-use crate::stage::Stage;
+use crate::stage::{Stage, until};
 
 fn setting(stage: &Stage) -> (Caller, Module) {
     let caller = Caller::connect_at(&stage.socket()).unwrap();
@@ -85,17 +85,20 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(stage: &Stage) {
     );
     let stream = Launch { stream: 16, ..Launch::new(&empty, grid, &[]) };
     assert_eq!(said(caller.call(&stream)), "stream 16 is none: a process has 16 at its worker, from 0 on");
-    caller.drop_module("blas/saxpy").unwrap();
-    // What is loaded is called on, whoever dropped its name.
-    caller.call(&Launch::new(&empty, grid, &[])).unwrap().wait().unwrap();
-    let newcomer = Caller::connect_at(&stage.socket()).unwrap();
-    assert_eq!(
-        said(newcomer.call(&Launch::new(&empty, grid, &[]))),
-        "there is no module blas/saxpy: `freehold module put FILE --name blas/saxpy` makes one"
-    );
     // Whoever was refused is served.
     let good = [y, x, 2.0_f32.into(), 1_u32.into()];
     caller.call(&Launch::new(&saxpy, grid, &good)).unwrap().wait().unwrap();
+    // What was called before the module is dropped is carried out, and what is called behind that finds none.
+    let before: Vec<Call> = (0..100).map(|_| caller.call(&Launch::new(&empty, grid, &[])).unwrap()).collect();
+    caller.drop_module("blas/saxpy").unwrap();
+    before.iter().for_each(|call| call.wait().unwrap());
+    let gone = "there is no module blas/saxpy: `freehold module put FILE --name blas/saxpy` makes one";
+    let newcomer = Caller::connect_at(&stage.socket()).unwrap();
+    assert_eq!(said(newcomer.call(&Launch::new(&empty, grid, &[]))), gone);
+    let refused = until("the worker has let go of it", || {
+        caller.call(&Launch::new(&empty, grid, &[])).and_then(|call| call.wait()).err()
+    });
+    assert_eq!(refused.to_string(), gone);
 }
 
 pub(crate) fn who_waits_for_a_refused_call_never_sees_it_done_before_it_is_told(stage: &Stage) {

@@ -17,7 +17,7 @@ pub(crate) enum Command {
     /// List the modules, and what their kernels take
     #[command(after_help = "Example: freehold module ls")]
     Ls(ListArguments),
-    /// Take a module's name away; workers that have loaded it keep it until they end
+    /// Remove a module; calls made before are carried out, later ones are refused
     #[command(after_help = "Example: freehold module drop blas/saxpy")]
     Drop(DropArguments),
 }

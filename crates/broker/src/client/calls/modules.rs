@@ -202,7 +202,7 @@ impl Caller {
         }
     }
 
-    /// Takes a module's name away. Workers that have loaded it keep it until they end.
+    /// Takes a module away. What was called before is carried out; then workers of its user unload it, and calls of it are refused.
     ///
     /// # Errors
     /// [`CallError::NoModule`], with the nearest names.

@@ -304,6 +304,7 @@ fn sentence(heard: &Heard, of: &Kernel) -> CallError {
         Trouble::Point => CallError::ForeignPoint { kernel },
         Trouble::Image => CallError::Image { log: heard.text.to_string() },
         Trouble::OtherContent => CallError::OtherContent { module },
+        Trouble::NotLoaded { refusal } => LinkError::from(refusal).into(),
         Trouble::Faulted { code, among } => {
             let (code, carried) = (Code(code), Carried::Perhaps);
             match among.is_known() {

@@ -112,6 +112,7 @@ impl Link {
             ended: VecDeque::new(),
             leave: VecDeque::new(),
             recalled: VecDeque::new(),
+            dropped: VecDeque::new(),
             refused: VecDeque::new(),
             unanswered: 0,
             is_over: false,

@@ -26,4 +26,10 @@ impl Link {
         self.drain();
         self.recalled.pop_front()
     }
+
+    /// The next module that was dropped, and is to be unloaded behind the calls that were put in before.
+    pub(crate) fn next_dropped(&mut self) -> Option<Id> {
+        self.drain();
+        self.dropped.pop_front()
+    }
 }

@@ -115,7 +115,7 @@ pub(crate) fn check(state: &State) {
     assert_eq!(state.names.len(), state.named.len() + state.hosts.len(), "a name is one thing's");
     check_workers(state);
     assert_eq!(state.counts, state.recounted(), "what is counted is what is there");
-    assert!(state.counts.made_bytes <= state.limits.budget_bytes);
+    assert!(state.counts.taken_bytes() <= state.limits.budget_bytes);
 }
 
 /// What must hold of workers, and of modules.
@@ -142,6 +142,12 @@ fn check_workers(state: &State) {
     for (_, lease) in state.leases.iter().filter(|(_, lease)| lease.of.is_some()) {
         assert!(lease.name.is_none() && state.tenants.get(lease.holder).unwrap().service.is_some());
     }
+    for (id, load) in state.loads.iter() {
+        let service = state.tenants.get(load.worker).unwrap().service.as_ref().unwrap();
+        assert_eq!(service.loaded.get(&load.module), Some(&id));
+    }
+    let loaded = state.tenants.iter().filter_map(|(_, tenant)| tenant.service.as_ref()).map(|one| one.loaded.len());
+    assert_eq!(loaded.sum::<usize>(), state.loads.len(), "what a worker has loaded is recorded");
     for (id, module) in state.modules.iter() {
         assert_eq!(state.module_names[&module.name], id);
         assert!(module.is_proved || state.tenants.get(module.by).is_some(), "what nobody proved goes with who put it");
@@ -244,7 +250,16 @@ fn step(state: &mut State, random: &mut Random, making: &mut Vec<Id>, cleaning: 
         26 => {
             let modules: Vec<Id> = state.modules.iter().map(|(id, _)| id).collect();
             match random.of(&modules) {
-                Some(module) if random.below(3) > 0 => Request::Prove { module },
+                Some(module) if random.below(4) > 0 => {
+                    let message = match random.below(4) {
+                        0 => Request::Prove { module },
+                        1 => Request::Unload { module },
+                        _ => Request::Module { id: module, name: None },
+                    };
+                    let asked = Framed { number, is_again: false, message };
+                    state.request(worker.unwrap_or(tenant), asked, &PASSED);
+                    return;
+                }
                 _ => Request::DropModule { name },
             }
         }

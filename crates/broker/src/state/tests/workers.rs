@@ -322,19 +322,118 @@ fn modules_count_for_a_user() {
     assert!(put(&mut state, one, "b", 1).is_ok());
 }
 
+/// Has a worker load a module, or what it was refused with.
+fn loaded(state: &mut State, worker: Id, module: Id) -> Result<(), Refusal> {
+    let effects = ask(state, worker, Request::Module { id: module, name: None });
+    match effects.last() {
+        Some(Effect::HandWith { .. }) => Ok(()),
+        _ => Err(*refused(&effects[effects.len() - 1..])),
+    }
+}
+
+fn dropped(state: &mut State, from: Id, name: &str) -> Vec<Effect> {
+    ask(state, from, Request::DropModule { name: Name::parse(name).unwrap() })
+}
+
 #[test]
-fn what_modules_have_for_themselves_counts_against_the_quota_until_they_are_dropped() {
-    let mut state = State::new(Limits { user_bytes: 6 << 20, ..limits() }, OWN);
-    let one = connected(&mut state);
-    reserved(&mut state, one, 2 << 20);
-    put_with(&mut state, one, "a", 1, 3 << 20).unwrap();
-    let full = |had_bytes, wanted_bytes| Refusal::UserQuota { limit_bytes: 6 << 20, had_bytes, wanted_bytes };
-    assert_eq!(put_with(&mut state, one, "b", 1, 2 << 20), Err(full(5 << 20, 2 << 20)));
-    let reserve = Request::Reserve { bytes: 2 << 20 };
-    assert_eq!(refused(&ask(&mut state, one, reserve)), &full(5 << 20, 2 << 20));
+fn variables_count_at_each_worker_from_before_they_are_loaded_until_they_are_unloaded() {
+    let mut state = State::new(Limits { user_bytes: 8 << 20, ..limits() }, OWN);
+    let [one, other] = [(); 2].map(|()| connected(&mut state));
+    let (worker, others) = (hired(&mut state, one, 0).0, hired(&mut state, other, 0).0);
+    let full = |had_bytes, wanted_bytes| Refusal::UserQuota { limit_bytes: 8 << 20, had_bytes, wanted_bytes };
+    assert_eq!(put_with(&mut state, one, "a", 1, 9 << 20), Err(full(0, 9 << 20)), "nobody could load it");
+    let module = put_with(&mut state, one, "a", 1, 3 << 20).unwrap();
+    assert_eq!(state.counts.user(OWN).bytes, 0, "nobody has loaded it");
+    assert_eq!(refused(&ask(&mut state, one, Request::Unload { module })), &Refusal::NotAWorker);
+    for worker in [worker, worker, others] {
+        loaded(&mut state, worker, module).unwrap();
+    }
+    assert_eq!(state.counts.user(OWN).bytes, 6 << 20, "once for each worker");
+    let reserve = Request::Reserve { bytes: 3 << 20 };
+    assert_eq!(refused(&ask(&mut state, one, reserve)), &full(6 << 20, 3 << 20));
+    let more = put_with(&mut state, one, "b", 2, 2 << 20).unwrap();
+    loaded(&mut state, worker, more).unwrap();
     check(&state);
-    ask(&mut state, one, Request::DropModule { name: Name::parse("a").unwrap() });
-    put_with(&mut state, one, "b", 1, 4 << 20).unwrap();
+    // Dropped, it counts on until the workers have unloaded it.
+    let effects = dropped(&mut state, one, "a");
+    for to in [worker, others] {
+        assert!(effects.contains(&Effect::Tell { to, reply: Reply::Unload { module } }), "{effects:?}");
+    }
+    assert_eq!(state.counts.user(OWN).bytes, 8 << 20);
+    ask(&mut state, worker, Request::Unload { module });
+    assert_eq!(state.counts.user(OWN).bytes, 5 << 20);
+    ask(&mut state, worker, Request::Unload { module });
+    assert_eq!(state.counts.user(OWN).bytes, 5 << 20, "once");
+    state.end(others, &PASSED);
+    assert_eq!(state.counts.user(OWN).bytes, 2 << 20, "a worker that has ended has nothing loaded");
+    check(&state);
+}
+
+#[test]
+fn variables_count_for_the_process_that_a_worker_serves_and_for_all() {
+    let mut state = State::new(Limits { tenant_bytes: 6 << 20, ..limits() }, OWN);
+    let one = connected(&mut state);
+    let worker = hired(&mut state, one, 0).0;
+    reserved(&mut state, one, 2 << 20);
+    let [small, large] =
+        [("a", 3 << 20), ("b", 5 << 20)].map(|(name, bytes)| put_with(&mut state, one, name, bytes, bytes).unwrap());
+    let full = |had_bytes, wanted_bytes| Refusal::TenantQuota { limit_bytes: 6 << 20, had_bytes, wanted_bytes };
+    assert_eq!(loaded(&mut state, worker, large), Err(full(2 << 20, 5 << 20)));
+    loaded(&mut state, worker, small).unwrap();
+    assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 2 << 20 })), &full(5 << 20, 2 << 20));
+    // Of another user, who has a quota of its own, and of what is left for all.
+    let mut state = State::new(limits(), OWN);
+    let strangers = [8, 9].map(|user| {
+        let tenant = connected_as(&mut state, user);
+        (tenant, hired(&mut state, tenant, 0).0)
+    });
+    for (at, (tenant, worker)) in (0..).zip(strangers) {
+        let module = put_with(&mut state, tenant, &format!("m/{at}"), at, 40 << 20).unwrap();
+        let wanted = Refusal::Full { free_bytes: 24 << 20, budget_bytes: 64 << 20, wanted_bytes: 40 << 20 };
+        assert_eq!(loaded(&mut state, worker, module), if at == 0 { Ok(()) } else { Err(wanted) });
+    }
+    check(&state);
+}
+
+#[test]
+fn another_users_worker_keeps_what_it_has_loaded_and_it_counts_there() {
+    let mut state = State::new(limits(), OWN);
+    let (one, stranger) = (connected(&mut state), connected_as(&mut state, 9));
+    let (worker, strangers) = (hired(&mut state, one, 0).0, hired(&mut state, stranger, 0).0);
+    let module = put_with(&mut state, one, "a", 1, 3 << 20).unwrap();
+    for worker in [worker, strangers] {
+        loaded(&mut state, worker, module).unwrap();
+        ask(&mut state, worker, Request::Prove { module });
+    }
+    let effects = dropped(&mut state, one, "a");
+    let told = |to| Effect::Tell { to, reply: Reply::Unload { module } };
+    assert!(effects.contains(&told(worker)) && !effects.contains(&told(strangers)), "{effects:?}");
+    assert_eq!([OWN, 9].map(|user| state.counts.user(user).bytes), [3 << 20; 2]);
+    check(&state);
+}
+
+#[test]
+fn a_broker_that_takes_over_counts_what_is_loaded_and_has_it_unloaded() {
+    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let one = connected(&mut state);
+    let worker = hired(&mut state, one, 0).0;
+    let [kept, gone] = [("kept", 1 << 20), ("gone", 2 << 20)].map(|(name, bytes)| {
+        let module = put_with(&mut state, one, name, bytes, bytes).unwrap();
+        loaded(&mut state, worker, module).unwrap();
+        ask(&mut state, worker, Request::Prove { module });
+        module
+    });
+    dropped(&mut state, one, "gone");
+    let mut touched = Vec::new();
+    state.write_touched(|_, one| touched.push(one));
+    touched.into_iter().for_each(|one| pages.put(&state, one));
+    let mut state = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
+    assert_eq!(state.counts.user(OWN).bytes, 3 << 20);
+    let effects = state.take_effects(Vec::new());
+    let told = |module| Effect::Tell { to: worker, reply: Reply::Unload { module } };
+    assert!(effects.contains(&told(gone)) && !effects.contains(&told(kept)), "{effects:?}");
+    ask(&mut state, worker, Request::Unload { module: gone });
+    assert_eq!(state.counts.user(OWN).bytes, 1 << 20);
     check(&state);
 }
 

@@ -1,0 +1,89 @@
+//! Attacks with modules: variables that take more of the device than a user may have, by dropping what is loaded and by loading it
+//! often.
+
+use freehold::open;
+use freehold_driver::cuda::{context, memory, primary};
+
+use super::Attacker;
+use crate::calls::TEXT;
+use crate::raw::{Raw, Seat};
+use crate::stage::{self, MEMORY_BYTES, until};
+
+/// What a worker tells of a module that the broker does not let it load, and why that is.
+const NOT_LOADED: u32 = 17;
+const USER_QUOTA: u64 = 211;
+
+/// A text with a variable of so many bytes.
+fn text(bytes: u64) -> String {
+    TEXT.replace("// Nothing.", &format!(".visible .global .align 8 .b8 variable[{bytes}];"))
+}
+
+/// How much of the device is not free, for all processes together.
+struct Gauge {
+    opened: open::Opened,
+    before: u64,
+}
+
+impl Gauge {
+    fn new() -> Self {
+        let opened = open::open(Some(&stage::device())).expect("there is a device");
+        let context = primary::retain(&opened.api, opened.device).expect("a context");
+        context::set_current(&opened.api, context).expect("a context");
+        let mut gauge = Self { opened, before: 0 };
+        gauge.before = gauge.taken();
+        gauge
+    }
+
+    /// What was taken since the attack began, in bytes.
+    fn taken(&self) -> u64 {
+        let info = memory::info(&self.opened.api).expect("a device tells");
+        ((info.total_bytes - info.free_bytes) as u64).saturating_sub(self.before)
+    }
+}
+
+/// Has a worker load a text, under a name: the kinds of what it has told so far.
+fn load(raw: &mut Raw, seat: &mut Seat, name: &str, bytes: u64) -> Vec<u32> {
+    let put = raw.put_module(name, &text(bytes), bytes);
+    assert_eq!(put[0] as u16, 105, "{put:x?}");
+    let number = seat.load(put[1]);
+    seat.wait(0, number);
+    seat.told_kinds()
+}
+
+/// Puts, has it loaded, drops, and again: all of it together is more than the user may have.
+pub(super) fn put_and_dropped(attacker: &mut Attacker) {
+    let gauge = Gauge::new();
+    let mut raw = attacker.connect();
+    let mut seat = raw.hire(0);
+    let bytes = MEMORY_BYTES / 4;
+    for round in 0..8 {
+        let name = format!("attack/dropped-{round}");
+        assert_eq!(load(&mut raw, &mut seat, &name, bytes), [0_u32; 0], "what was dropped is no more in the way");
+        assert!(gauge.taken() <= MEMORY_BYTES, "{} bytes of the device are taken", gauge.taken());
+        raw.drop_module(&name);
+    }
+    until("all of it is free again", || (gauge.taken() < bytes).then_some(()));
+    attacker.refused += 1;
+}
+
+/// Has the same text loaded by several workers: each of them has variables of its own.
+pub(super) fn loaded_often(attacker: &mut Attacker) {
+    let gauge = Gauge::new();
+    let (bytes, name) = (100 << 20, "attack/often");
+    let mut tenants: Vec<(Raw, Seat)> = Vec::new();
+    let told = loop {
+        let mut raw = attacker.connect();
+        let mut seat = raw.hire(0);
+        let told = load(&mut raw, &mut seat, name, bytes);
+        let why = seat.told().first().map(|message| message[2] >> 32);
+        tenants.push((raw, seat));
+        if !told.is_empty() || tenants.len() == 8 {
+            break (told, why);
+        }
+    };
+    assert_eq!((told, tenants.len()), ((vec![NOT_LOADED], Some(USER_QUOTA)), 3));
+    assert!(gauge.taken() <= MEMORY_BYTES, "{} bytes of the device are taken", gauge.taken());
+    attacker.refused += 1;
+    tenants[0].0.drop_module(name);
+    until("all of it is free again", || (gauge.taken() < bytes).then_some(()));
+}
