@@ -81,6 +81,8 @@ const TESTS: &[Test] = &[
     ("a_call_that_does_not_come_is_ended", bounds::a_call_that_does_not_come_is_ended),
     ("a_greedy_session_leaves_others_room_for_transfers", bounds::a_greedy_session_leaves_lanes),
     ("a_greedy_session_leaves_others_room_to_wait", bounds::a_greedy_session_leaves_waits),
+    ("a_session_knows_so_many_modules", bounds::a_session_knows_so_many_modules),
+    ("variables_of_modules_are_within_the_quota_of_all_sessions", bounds::variables_are_within_the_quota),
     ("so_many_modules_are_taken_in_at_once", bounds::so_many_modules_are_taken_in_at_once),
     ("a_busy_slow_line_is_one_connection", lines::a_busy_slow_line_is_one_connection),
     ("an_upload_that_lasts_longer_than_patience_is_resumed", lines::a_long_upload_is_resumed),

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use freehold::{Device, Image, PendingUnload, Stream};
 use freehold_driver::Code;
@@ -17,6 +18,9 @@ use crate::kernels::{Signature, device_bytes, kernels};
 use crate::ring::Doorstep;
 use crate::trouble::{Among, Trouble};
 use crate::wire::{Hash, Id, Point, Refusal, Reply, Request};
+
+/// How long a module that has no room waits for others that are being unloaded. Longer, and kernels run meanwhile.
+const UNLOAD: Duration = Duration::from_millis(20);
 
 /// A kernel that can be launched.
 #[derive(Debug)]
@@ -216,7 +220,15 @@ impl Stock {
         // What is dropped makes room first.
         self.let_go_dropped();
         self.say_unloaded();
-        let text = self.text(module)?;
+        let mut text = self.text(module);
+        // A driver unloads when the last word of a stream is written, which is a moment behind the end of what was called.
+        let begun = Instant::now();
+        while matches!(text, Err((Trouble::NotLoaded { .. }, _))) && self.is_unloading() && begun.elapsed() < UNLOAD {
+            std::thread::yield_now();
+            self.say_unloaded();
+            text = self.text(module);
+        }
+        let text = text?;
         match self.compile(device, module, text) {
             Ok((loaded, kernels)) => {
                 let users = BTreeSet::from([tenant]);

@@ -1,6 +1,6 @@
 //! Modules and launches of a session: what its worker was asked to run, and what became of it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use freehold_broker::{
 };
 use tonic::Code;
 
+use super::known::Known;
 use super::lock;
 use super::over::Over;
 use crate::failure::Failure;
@@ -20,12 +21,15 @@ use crate::proto::{self, BlockArgument, NameArgument, argument::Value};
 /// Launches of a session that are under way, or went wrong and were not waited for.
 const LAUNCHES_MAX: usize = 1024;
 
+/// Modules that a session knows. What others have dropped is forgotten first.
+const MODULES_MAX: usize = 256;
+
 /// The longest that one call waits.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 pub(super) struct Launches {
     caller: Caller,
-    modules: Mutex<HashMap<u64, Module>>,
+    modules: Mutex<Known<Module>>,
     calls: Mutex<Calls>,
     /// The points behind the last launch of each stream.
     last: Mutex<BTreeMap<u32, Point>>,
@@ -57,18 +61,20 @@ impl Put {
 
 impl Launches {
     pub(super) fn new(broker: &Broker) -> Result<Self, Failure> {
-        let (modules, calls, last) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (modules, calls, last) = (Mutex::new(Known::new(MODULES_MAX)), Mutex::default(), Mutex::default());
         Ok(Self { caller: Caller::of(broker)?, modules, calls, last })
     }
 
     /// Its number: [`describe`](Self::describe) says the rest.
     pub(super) fn put(&self, name: &str, text: &str) -> Result<proto::Module, Failure> {
-        let module = self.know(self.caller.put_module(name, text)?);
+        self.expect_known(name)?;
+        let module = self.know(self.caller.put_module(name, text)?)?;
         Ok(proto::Module { module, ..proto::Module::default() })
     }
 
     pub(super) fn find(&self, name: &str) -> Result<proto::Module, Failure> {
-        let module = self.know(self.caller.module(name)?);
+        self.expect_known(name)?;
+        let module = self.know(self.caller.module(name)?)?;
         self.describe(module)
     }
 
@@ -84,17 +90,29 @@ impl Launches {
     }
 
     pub(super) fn drop_module(&self, name: &str) -> Result<(), Failure> {
-        Ok(self.caller.drop_module(name)?)
+        self.caller.drop_module(name)?;
+        lock(&self.modules).remove(name);
+        Ok(())
     }
 
-    fn know(&self, module: Module) -> u64 {
-        let number = module.id().0;
-        lock(&self.modules).insert(number, module);
-        number
+    /// Sees that one more module of a name can be known, before anything is done with it.
+    fn expect_known(&self, name: &str) -> Result<(), Failure> {
+        if lock(&self.modules).has_room(name) {
+            return Ok(());
+        }
+        let listed: HashSet<String> = self.caller.modules()?.into_iter().map(|one| one.name).collect();
+        let mut modules = lock(&self.modules);
+        modules.retain(|name| listed.contains(name));
+        if modules.has_room(name) { Ok(()) } else { Err(too_many()) }
+    }
+
+    fn know(&self, module: Module) -> Result<u64, Failure> {
+        let (number, name) = (module.id().0, module.name().clone());
+        if lock(&self.modules).add(number, &name, module) { Ok(number) } else { Err(too_many()) }
     }
 
     fn known(&self, module: u64) -> Result<Module, Failure> {
-        lock(&self.modules).get(&module).cloned().ok_or_else(|| {
+        lock(&self.modules).get(module).cloned().ok_or_else(|| {
             let sentence = format!("the session knows no module {module}: put it, or find it by its name first");
             Failure::caller(Code::NotFound, sentence)
         })
@@ -259,6 +277,11 @@ impl Launches {
         }
         Ok(())
     }
+}
+
+fn too_many() -> Failure {
+    let sentence = format!("the session knows {MODULES_MAX} modules: drop one, or use another session");
+    Failure::caller(Code::ResourceExhausted, sentence)
 }
 
 /// What is launched: the grid, and the arguments, which are counted from 1.

@@ -4,6 +4,7 @@ mod calls;
 mod door;
 mod download;
 mod intake;
+mod known;
 mod launches;
 mod once;
 mod over;

@@ -6,6 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use freehold_broker::wire::{Change, Memory, Reply, Request as Ask};
+use freehold_broker::{Answer, Link};
 use freehold_remote::proto::{self, argument::Value};
 use freehold_remote::{Code, Limits, Remote, Token};
 use tokio::sync::oneshot;
@@ -274,4 +276,57 @@ pub(crate) fn so_many_modules_are_taken_in_at_once(stage: &Stage) {
         places[0].abort();
         honest.join().unwrap().unwrap();
     });
+}
+
+pub(crate) fn a_session_knows_so_many_modules(stage: &Stage) {
+    let (remote, other) = (stage.remote(), stage.remote());
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry empty() { ret; }\n";
+    let name = |number: u32| format!("m/{number}");
+    for number in 0..256 {
+        remote.put_module(&name(number), text).unwrap();
+    }
+    let refused = remote.put_module("more", text).unwrap_err();
+    let sentence = "the session knows 256 modules: drop one, or use another session";
+    assert_eq!((refused.code, refused.sentence.as_str()), (Code::ResourceExhausted, sentence));
+    assert_eq!(remote.modules().unwrap().len(), 256, "what is refused is not put");
+    assert_eq!(remote.put_module(&name(7), text).unwrap().name(), name(7), "one that it knows is none more");
+    // Whoever drops one makes room, and a session that comes later has its own.
+    other.module(&name(3)).unwrap();
+    other.drop_module(&name(3)).unwrap();
+    remote.put_module("more", text).unwrap();
+    remote.drop_module("more").unwrap();
+    remote.put_module("again", text).unwrap();
+}
+
+pub(crate) fn variables_are_within_the_quota(stage: &Stage) {
+    let (quota_bytes, bytes): (u64, u64) = (64 << 20, 27 << 20);
+    let mut link = Link::connect(&stage.folder.join("broker")).unwrap();
+    let user = rustix::process::getuid().as_raw();
+    let change = Change::Set { bytes: quota_bytes };
+    link.call(Ask::Quota { user, memory: Memory::Device, change }).unwrap();
+    let text = TEXT.replace("// Nothing.", &format!(".visible .global .align 8 .b8 variable[{bytes}];"));
+    let sessions = [(); 3].map(|()| stage.remote());
+    // All of it together is more than the user may have: what is dropped is unloaded.
+    for round in 0..10 {
+        let name = format!("round/{round}");
+        sessions[0].put_module(&name, &text).unwrap_or_else(|failure| panic!("round {round}: {failure}"));
+        sessions[0].drop_module(&name).unwrap();
+    }
+    let had_bytes = |link: &mut Link| match link.call(Ask::Quota { user, memory: Memory::Device, change: Change::Keep })
+    {
+        Ok(Answer { reply: Reply::Number { bytes, .. }, .. }) => bytes,
+        other => panic!("{other:?}"),
+    };
+    let begun = Instant::now();
+    while had_bytes(&mut link) > 0 {
+        assert!(begun.elapsed() < STUCK, "what was dropped counts still");
+    }
+    // Each session has a worker of its own, and each worker variables of its own.
+    let refused: Vec<_> = sessions.iter().filter_map(|session| session.put_module("shared", &text).err()).collect();
+    let sentence = format!(
+        "the user may have {quota_bytes} bytes and has {}: {bytes} more were asked for; drop a name, or raise the quota with \
+         `freehold quota SIZE`",
+        2 * bytes
+    );
+    assert_eq!(refused.iter().map(|failure| failure.sentence.as_str()).collect::<Vec<_>>(), [sentence]);
 }
