@@ -137,6 +137,10 @@ const TESTS: &[Test] = &[
         "users_of_a_group_read_each_others_names_and_drop_their_own",
         serving::users_of_a_group_read_each_others_names_and_drop_their_own,
     ),
+    (
+        "a_segment_that_another_user_had_is_used_by_nobody_again",
+        serving::a_segment_that_another_user_had_is_used_by_nobody_again,
+    ),
     ("users_of_a_group_share_the_librarys_own_modules", serving::users_of_a_group_share_the_librarys_own_modules),
     ("what_another_process_had_is_zeros_to_its_owner", blocks::what_another_process_had_is_zeros_to_its_owner),
     ("a_killed_tenants_memory_is_free_within_seconds_wherever_it_was_killed", kills::killed_tenants),

@@ -17,8 +17,14 @@ impl State {
         }
         if !tenant.attached.contains_key(&id) {
             let user = tenant.peer.user;
+            let is_foreign = self.segments.get(id).is_some_and(|segment| segment.user != user && !segment.is_exposed);
             within(self.counts.user(user).attachments, self.limits.user_attachments)?;
             within(self.attachments.len() as u64, self.limits.attachments)?;
+            if is_foreign {
+                // Written first: a broker that comes after knows of no attachment without knowing this.
+                self.change_segment(id, |segment| segment.is_exposed = true);
+                self.touch(Touched::Segment(index(id)));
+            }
             self.counts.attachment(user, Step::Add);
             let record = self.attachments.add(Attachment { tenant: from, segment: id });
             self.tenants.get_mut(from).expect("it asks").attached.insert(id, record);

@@ -65,6 +65,7 @@ impl State {
             stage: Stage::Making,
             owner: None,
             user: wanted.user,
+            is_exposed: false,
             room: Room::new(segment_bytes),
             blocks: BTreeSet::new(),
             spoilt: BTreeSet::new(),
@@ -136,8 +137,8 @@ impl State {
     fn reserve_own(&mut self, wanted: Waiting) -> Option<Reply> {
         let own = &self.tenants.get(wanted.tenant)?.segments;
         let (segment, offset) = own.iter().find_map(|&segment| {
-            let offset = self.segments.get_mut(segment)?.room.take(span_bytes(wanted.bytes))?;
-            Some((segment, offset))
+            let own = self.segments.get_mut(segment).filter(|own| !own.is_exposed)?;
+            Some((segment, own.room.take(span_bytes(wanted.bytes))?))
         })?;
         let block = Block {
             segment,
@@ -351,7 +352,9 @@ impl State {
         let Some(&Block { segment, offset, bytes, is_foreign, .. }) = self.blocks.get(block).filter(is_free) else {
             return;
         };
-        if is_foreign && self.segments.get(segment).is_some_and(|segment| segment.owner.is_some()) {
+        // What nobody gets again need not be zeros.
+        let is_used_again = |segment: &Segment| segment.owner.is_some() && !segment.is_exposed;
+        if is_foreign && self.segments.get(segment).is_some_and(is_used_again) {
             self.change_block(block, |block| block.is_dirty = true);
             self.touch(Touched::Block(index(block)));
             let (what, bytes) = (Dirty::Block(block), span_bytes(bytes));
@@ -379,7 +382,7 @@ impl State {
             return;
         }
         if let Some(owner) = segment.owner {
-            if self.counts.tenant(owner).idle_bytes <= IDLE_BYTES {
+            if !segment.is_exposed && self.counts.tenant(owner).idle_bytes <= IDLE_BYTES {
                 return;
             }
             self.tenants.get_mut(owner).expect("it owns").segments.remove(&id);
@@ -403,14 +406,14 @@ impl State {
         self.leave(id);
     }
 
-    /// Has a segment overwritten that nobody has mapped any more.
+    /// Has a segment overwritten that nobody has mapped any more, or gives it back to the driver.
     pub(super) fn leave(&mut self, id: Id) {
         let segment = self.segments.get(id).expect("it is there");
         if segment.stage != Stage::Leaving || !segment.attached.is_empty() {
             return;
         }
-        if self.counts.kept_bytes + segment.bytes > self.limits.kept_bytes {
-            // A driver gives no memory out that it has not cleaned.
+        if segment.is_exposed || self.counts.kept_bytes + segment.bytes > self.limits.kept_bytes {
+            // A driver gives no memory out that somebody has mapped, or that it has not cleaned.
             self.close(id);
             return;
         }

@@ -88,6 +88,9 @@ pub(crate) struct Segment {
     pub(crate) owner: Option<Id>,
     /// Whose quota it counts for.
     pub(crate) user: u32,
+    /// A process of another user had its descriptor, and may have kept a mapping whatever it says: nothing new is put into it, and
+    /// it goes back to the driver.
+    is_exposed: bool,
     room: Room,
     blocks: BTreeSet<Id>,
     /// Those that could not be overwritten: they go with the segment.

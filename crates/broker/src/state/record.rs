@@ -167,7 +167,8 @@ impl State {
             Touched::Segment(index) => match self.segments.at(index) {
                 Some((id, segment)) => {
                     let owner = segment.owner.map_or(0, |owner| owner.0);
-                    put(id, Some(&[segment.bytes, segment.stage as u64, owner, u64::from(segment.user)]))
+                    let user = pair(segment.user, u32::from(segment.is_exposed));
+                    put(id, Some(&[segment.bytes, segment.stage as u64, owner, user]))
                 }
                 None => put(self.segments.last_at(index), None),
             },
@@ -272,11 +273,13 @@ impl State {
             let stage = *stage.get(usize::try_from(words[1]).ok()?)?;
             // Who asked for one that was being made asks again.
             let is_there = stage != Stage::Making && has(Thing::Segment(id));
+            let (user, is_exposed) = halves(words[3]);
             is_there.then_some(Segment {
                 bytes: words[0],
                 stage,
                 owner: Some(Id(words[2])).filter(|&owner| state.tenants.get(owner).is_some()),
-                user: u32::try_from(words[3]).ok()?,
+                user,
+                is_exposed: is_exposed != 0,
                 room: Room::new(words[0]),
                 blocks: BTreeSet::new(),
                 spoilt: BTreeSet::new(),

@@ -280,6 +280,55 @@ pub(crate) fn users_of_a_group_share_the_librarys_own_modules(_: &Stage) {
     assert_eq!(stage.as_user(STRANGER, "work"), "written");
 }
 
+/// A program of another user keeps the descriptor of a segment, and with it could keep a mapping, after it said that it has not.
+pub(crate) fn a_segment_that_another_user_had_is_used_by_nobody_again(_: &Stage) {
+    if !rustix::process::getuid().is_root() {
+        println!("left out: only root can be several users");
+        return;
+    }
+    for is_killed in [false, true] {
+        let stage = Stage::of_group(STRANGER);
+        let mut publisher = stage.link();
+        let lease = publisher.reserve(4096).expect("there is room");
+        let (policy, point, name) = (Policy::Restore, Point::default(), Name::parse("shared").expect("a name"));
+        publisher.call(Request::Publish { lease: lease.lease, policy, point, name: name.clone() }).expect("it is free");
+        assert_eq!(stage.as_user(STRANGER, "keep"), format!("kept segment {}", lease.segment.0));
+        if is_killed {
+            stage.kill("broker");
+            sums(&mut publisher);
+        }
+        let next = publisher.reserve(4096).expect("there is room");
+        assert_ne!(next.segment, lease.segment, "not by its publisher");
+        publisher.give_back(next.lease, Point::default()).expect("a broker serves");
+        publisher.give_back(lease.lease, Point::default()).expect("a broker serves");
+        publisher.call(Request::Drop { name }).expect("it is its own");
+        publisher.close().expect("a broker serves");
+        let mut others: Vec<Link> = (0..4).map(|_| stage.link()).collect();
+        until("all of the publisher's memory is clean, or gone", || {
+            (sums(&mut others[0]).leaving_bytes == 0).then_some(())
+        });
+        for other in &mut others {
+            let granted = other.reserve(4096).expect("there is room");
+            assert_ne!(granted.segment, lease.segment, "not by another process of its publisher's user");
+        }
+    }
+}
+
+/// Reads a name, says that it has unmapped it, and has its descriptor still.
+fn keep(socket: &Path) -> Result<String, LinkError> {
+    let mut link = Link::connect(socket)?;
+    let Reply::Number { id, .. } = link.call(Request::Find { name: Name::parse("shared").expect("a name") })?.reply
+    else {
+        return Err(LinkError::Malformed);
+    };
+    let granted = link.lease(id, Access::Read)?;
+    let _kept = link.attach(granted.segment)?;
+    link.give_back(granted.lease, Point::default())?;
+    link.detach(granted.segment)?;
+    link.close()?;
+    Ok(format!("kept segment {}", granted.segment.0))
+}
+
 /// Leases a name of its own for writing: a kernel of the library's copies what it stands for.
 fn work(socket: &Path) -> Result<String, CallError> {
     let caller = Caller::connect_at(socket)?;
@@ -299,6 +348,7 @@ pub(crate) fn stranger(socket: &Path, user: u32, task: &str) -> ExitCode {
     set_thread_uid(Uid::from_raw(user)).expect("root may");
     let said = match task {
         "work" => work(socket).map_err(|error| error.to_string()),
+        "keep" => keep(socket).map_err(|error| error.to_string()),
         _ => speak(socket).map_err(|error| error.to_string()),
     };
     println!("{}", said.unwrap_or_else(|error| error));

@@ -64,6 +64,9 @@ pub(crate) fn check(state: &State) {
         if let Some(owner) = segment.owner {
             assert!(state.tenants.get(owner).unwrap().segments.contains(&id));
         }
+        let is_foreign = |tenant: &Id| state.tenants.get(*tenant).unwrap().peer.user != segment.user;
+        assert!(segment.is_exposed || !segment.attached.iter().any(is_foreign), "what other users had is known");
+        assert!(!segment.is_exposed || !matches!(segment.stage, Stage::Clean | Stage::Cleaning), "and not used again");
     }
     for (id, block) in state.blocks.iter() {
         assert!(state.segments.get(block.segment).unwrap().blocks.contains(&id));

@@ -245,3 +245,72 @@ fn what_is_larger_than_the_broker_is_refused_for_that() {
     let full = Refusal::Full { free_bytes: budget_bytes, budget_bytes, wanted_bytes };
     assert_eq!(refused(&ask(&mut state, tenant, Request::Reserve { bytes: wanted_bytes })), &full);
 }
+
+/// A name of one user's that a process of another has read and left.
+fn exposed(state: &mut State) -> (Id, Id, Id) {
+    let (publisher, stranger) = (connected_as(state, 8), connected_as(state, 9));
+    let name = published(state, publisher, "a", Policy::Restore);
+    let segment = state.blocks.get(state.named.get(name).unwrap().block).unwrap().segment;
+    let effects = ask(state, stranger, Request::Lease { name, access: Access::Read });
+    let [Effect::Reply { reply: Reply::Granted { lease, .. }, .. }] = effects.as_slice() else { panic!("{effects:?}") };
+    ask(state, stranger, Request::Attach { segment });
+    ask(state, stranger, Request::Return { lease: *lease, point: Point::default() });
+    ask(state, stranger, Request::Detach { segment });
+    check(state);
+    (publisher, stranger, segment)
+}
+
+#[test]
+fn a_segment_that_another_user_attached_goes_back_to_the_driver() {
+    let mut state = State::new(limits(), OWN);
+    let (publisher, _, segment) = exposed(&mut state);
+    let lease = reserved(&mut state, publisher, 100);
+    let next = state.blocks.get(state.leases.get(lease).unwrap().block).unwrap().segment;
+    assert_ne!(next, segment, "not even its owner gets new memory of it");
+    let leases: Vec<Id> = state.tenants.get(publisher).unwrap().leases.iter().copied().collect();
+    let close = Effect::Close { what: Thing::Segment(segment) };
+    let mut effects = ask(&mut state, publisher, Request::Drop { name: Name::parse("a").unwrap() });
+    for lease in leases {
+        effects.extend(ask(&mut state, publisher, Request::Return { lease, point: Point::default() }));
+    }
+    assert!(effects.contains(&close), "{effects:?}");
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Clean { .. })), "{effects:?}");
+    assert!(state.segments.get(segment).is_none() && state.segments.get(next).is_some());
+    check(&state);
+}
+
+#[test]
+fn a_broker_that_takes_over_knows_what_another_user_had_attached() {
+    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let (publisher, stranger, segment) = exposed(&mut state);
+    state.end(stranger, &PASSED);
+    let mut touched = Vec::new();
+    state.write_touched(|_, one| touched.push(one));
+    touched.into_iter().for_each(|one| pages.put(&state, one));
+    let mut state = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
+    state.take_effects(Vec::new());
+    ask(&mut state, publisher, Request::Drop { name: Name::parse("a").unwrap() });
+    state.end(publisher, &PASSED);
+    let effects = state.take_effects(Vec::new());
+    assert!(effects.contains(&Effect::Close { what: Thing::Segment(segment) }), "{effects:?}");
+    check(&state);
+}
+
+#[test]
+fn a_segment_that_only_its_own_user_attached_is_used_again() {
+    let mut state = State::new(limits(), OWN);
+    let (publisher, reader) = (connected_as(&mut state, 8), connected_as(&mut state, 8));
+    let name = published(&mut state, publisher, "a", Policy::Restore);
+    let segment = state.blocks.get(state.named.get(name).unwrap().block).unwrap().segment;
+    ask(&mut state, reader, Request::Lease { name, access: Access::Read });
+    ask(&mut state, reader, Request::Attach { segment });
+    ask(&mut state, publisher, Request::Drop { name: Name::parse("a").unwrap() });
+    state.end(reader, &PASSED);
+    state.end(publisher, &PASSED);
+    let what = Dirty::Segment(segment);
+    assert!(state.take_effects(Vec::new()).contains(&Effect::Clean { what, segment, offset: 0, bytes: 2 << 20 }));
+    state.cleaned(what, true);
+    let next = connected_as(&mut state, 8);
+    reserved(&mut state, next, 100);
+    assert_eq!(state.segments.get(segment).unwrap().owner, Some(next));
+}
