@@ -418,9 +418,7 @@ impl Core {
 
     /// Who owns a block of a pool, while one ownership of it lasts.
     pub(crate) fn owner_of_record(&self, pool: &Pool, record: u32, generation: u64) -> Option<Owner> {
-        let seen = pool.book.records.at(record).seen();
-        let is_it = seen.state.stage() == Stage::Owned && seen.state.generation() == generation;
-        is_it.then(|| self.owner(pool, record, seen))
+        pool.book.records.at(record).owned_as(generation).map(|seen| self.owner(pool, record, seen))
     }
 
     /// All blocks of our own that somebody has, by address.

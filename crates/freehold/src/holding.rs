@@ -8,6 +8,8 @@ use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::imported::Permission;
 use crate::ledger::{Mark, Owner};
+use crate::pause::{self, Point};
+use crate::pool::record::Record;
 use crate::pool::{BLOCKS_MAX, Held, Pool, Reach, Refusal, Taken};
 use crate::sharing::Exported;
 use crate::stream::{Stream, Used};
@@ -193,18 +195,24 @@ impl Holding {
         let bytes = self.bytes as u64;
         // A name is no reason to refuse what is there already.
         let tag = core.tags.charge_anyway(name, bytes);
-        let (record, number) =
-            (self.pool().book.records.at(self.place.record()), self.pool().number_of(self.place.record()));
-        core.tags.discharge(record.tag(), number, bytes);
-        core.tags.name_uncounted(tag, number, Some(name));
-        record.set_tag(tag);
+        pause::reach(Point::Retag);
+        let (pool, record) = (self.pool(), self.record());
+        let number = pool.number_of(record.number());
+        let renamed = pool.while_owned(record, self.generation, || {
+            core.tags.discharge(record.tag(), number, bytes);
+            core.tags.name_uncounted(tag, number, Some(name));
+            record.set_tag(tag);
+        });
+        if renamed.is_none() {
+            core.tags.discharge_part(tag, bytes);
+        }
     }
 
     /// Lets the memory be of other bytes where it lies. Whether it could.
     pub(crate) fn resize(&mut self, bytes: usize) -> Result<bool> {
         self.home.context.inner.check()?;
         let core = &self.home.context.inner.core;
-        let (record, had) = (self.pool().book.records.at(self.place.record()), self.bytes);
+        let (record, had) = (self.record(), self.bytes);
         if self.owner().is_none() {
             return Ok(false);
         }
@@ -212,9 +220,10 @@ impl Holding {
         if bytes < had && !self.pending_abroad().is_empty() {
             return Ok(false);
         }
-        let (tag, more_bytes) = (record.tag(), bytes.saturating_sub(had) as u64);
+        let (tag, more_bytes) = (self.tag(), bytes.saturating_sub(had) as u64);
         core.charge_more(tag, more_bytes)?;
-        if !self.pool().resize(record, bytes as u64) {
+        pause::reach(Point::Resize);
+        if !self.pool().resize(record, self.generation, bytes as u64) {
             core.tags.discharge_part(tag, more_bytes);
             return Ok(false);
         }
@@ -237,31 +246,45 @@ impl Holding {
         let name = self.owner().and_then(|owner| owner.tag);
         let core = self.home.context.inner.core.clone();
         let (tag, more_bytes) = match name {
-            Some(_) => {
-                (self.pool().book.records.at(self.place.record()).tag(), bytes.saturating_sub(self.bytes) as u64)
-            }
+            Some(_) => (self.tag(), bytes.saturating_sub(self.bytes) as u64),
             None => (crate::tags::NONE, 0),
         };
         core.charge_more(tag, more_bytes)?;
         let reach = self.place.reach();
         let moved = Self::hold_charged(stream, bytes, reach, (tag, name.as_deref()), at).and_then(|held| {
             let mut other = Self::new(reach, held, bytes, &stream.home);
-            fill(self, &mut other).inspect_err(|_| other.lose_name())?;
+            fill(self, &mut other).inspect_err(|_| other.lose_name(tag))?;
             Ok(other)
         });
         let other = moved.inspect_err(|_| core.tags.discharge_part(tag, more_bytes))?;
+        pause::reach(Point::LoseName);
+        self.lose_name(tag);
         core.tags.discharge_part(tag, self.bytes.saturating_sub(bytes) as u64);
-        self.lose_name();
         *self = other;
         Ok(())
     }
 
-    /// Has no name any more. What was counted for it stays counted.
-    fn lose_name(&self) {
-        let (record, number) =
-            (self.pool().book.records.at(self.place.record()), self.pool().number_of(self.place.record()));
-        self.home.context.inner.core.tags.discharge(record.tag(), number, 0);
-        record.set_tag(crate::tags::NONE);
+    /// Has no name any more. What was counted for it stays counted: also where its context was closed meanwhile, which took it off.
+    fn lose_name(&self, tag: u32) {
+        let (pool, record) = (self.pool(), self.record());
+        let tags = &self.home.context.inner.core.tags;
+        let lost = pool.while_owned(record, self.generation, || {
+            tags.discharge(record.tag(), pool.number_of(record.number()), 0);
+            record.set_tag(crate::tags::NONE);
+        });
+        if lost.is_none() {
+            tags.charge_more_anyway(tag, self.bytes as u64);
+        }
+    }
+
+    /// The tag of the block while its ownership lasts, and none afterwards: its record may be another block's.
+    fn tag(&self) -> u32 {
+        let described = self.record().owned_as(self.generation).and_then(|seen| seen.described);
+        described.map_or(crate::tags::NONE, |described| described.tag)
+    }
+
+    fn record(&self) -> &Record {
+        self.pool().book.records.at(self.place.record())
     }
 
     /// All uses that may be pending, and the last one at home.
@@ -422,3 +445,6 @@ impl Drop for Holding {
         unsafe { ManuallyDrop::drop(&mut self.home) };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,6 +72,7 @@ pub mod ledger;
 mod lent;
 mod module;
 pub mod open;
+mod pause;
 mod pinned;
 mod pool;
 #[forbid(unsafe_code)]

@@ -89,13 +89,21 @@ impl Tags {
     /// As [`charge`](Self::charge), whatever the budgets say.
     pub(crate) fn charge_anyway(&self, name: &str, bytes: u64) -> u32 {
         let Some(number) = self.number(name) else { return UNCOUNTED };
-        let tag = self.known().tags[number as usize - 1].clone();
+        self.charge_more_anyway(number, bytes);
+        number
+    }
+
+    /// As [`charge_more`](Self::charge_more), whatever the budgets say.
+    pub(crate) fn charge_more_anyway(&self, tag: u32, bytes: u64) {
+        if tag == NONE || tag == UNCOUNTED {
+            return;
+        }
+        let tag = self.known().tags[tag as usize - 1].clone();
         let mut next = Some(&tag);
         while let Some(tag) = next {
             tag.live_bytes.fetch_add(bytes, Ordering::Relaxed);
             next = tag.within.as_ref();
         }
-        number
     }
 
     /// Keeps the name of a block whose tag is not counted.

@@ -69,7 +69,7 @@ impl Guest {
         if seen.stream == track.id.0 && !is_used && !is_worth_moving {
             // As where a whole block is given up.
             track.mark_release().map_err(|error| self.core.failed(error))?;
-            if self.core.pool.resize(record, bytes) {
+            if self.core.pool.resize(record, seen.state.generation(), bytes) {
                 return Ok(seen.base);
             }
         }

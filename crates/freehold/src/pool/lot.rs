@@ -335,25 +335,30 @@ impl Lot {
         left
     }
 
-    /// Lets a block that somebody has be of other bytes where it lies, if it can. What is added or given up is in the order
-    /// of the lot's stream.
-    pub(crate) fn resize(&self, record: &Record, bytes: u64) -> bool {
+    /// Lets a block be of other bytes where it lies, if it can and one ownership of it lasts: where its context has ended that
+    /// meanwhile, the place may be another block's. What is added or given up is in the order of the lot's stream.
+    pub(crate) fn resize(&self, record: &Record, generation: u64, bytes: u64) -> bool {
         let inside = &mut *self.inside();
+        let Some(Seen { bytes: before, .. }) = record.owned_as(generation) else { return false };
         let place = record.site().place().filter(|_| bytes > SMALL_BYTES_MAX);
-        if let Some(place) = place
-            && record.stream() == inside.home.id.0
-        {
-            let position = inside.home.edge();
-            if inside.heap.resize(place, bytes, position) {
-                record.resize(bytes, bytes.next_multiple_of(GRANULE_BYTES));
-                return true;
-            }
-        }
-        let fits = bytes <= record.capacity_bytes();
-        if fits {
+        let position = inside.home.edge();
+        let is_moved_end = place
+            .is_some_and(|place| record.stream() == inside.home.id.0 && inside.heap.resize(place, bytes, position));
+        if is_moved_end {
+            record.resize(bytes, bytes.next_multiple_of(GRANULE_BYTES));
+        } else if bytes <= record.capacity_bytes() {
             record.resize(bytes, record.capacity_bytes());
+        } else {
+            return false;
         }
-        fits
+        self.counts.bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        true
+    }
+
+    /// Calls `act` while one ownership of a block here lasts, which its context does not end meanwhile. Nothing where it has ended.
+    pub(crate) fn while_owned<R>(&self, record: &Record, generation: u64, act: impl FnOnce() -> R) -> Option<R> {
+        let _inside = self.inside();
+        record.owned_as(generation).map(|_| act())
     }
 
     /// The last marks that blocks wait for, one for each stream.

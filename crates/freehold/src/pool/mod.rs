@@ -290,15 +290,15 @@ impl Pool {
         Taken::of(record)
     }
 
-    /// Lets a block that somebody has be of other bytes where it lies. Whether it could.
-    pub(crate) fn resize(&self, record: &Record, bytes: u64) -> bool {
-        let lot = self.book.lot(record.lot());
-        let before = record.bytes();
-        let is_resized = lot.resize(record, bytes);
-        if is_resized {
-            lot.counts.bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
-        }
-        is_resized
+    /// Lets a block be of other bytes where it lies, while one ownership of it lasts. Whether it could.
+    pub(crate) fn resize(&self, record: &Record, generation: u64, bytes: u64) -> bool {
+        // A record's blocks are all of one lot.
+        self.book.lot(record.lot()).resize(record, generation, bytes)
+    }
+
+    /// Calls `act` while one ownership of a block lasts, which nobody ends meanwhile. Nothing where it has ended.
+    pub(crate) fn while_owned<R>(&self, record: &Record, generation: u64, act: impl FnOnce() -> R) -> Option<R> {
+        self.book.lot(record.lot()).while_owned(record, generation, act)
     }
 
     /// Takes back a block by its address, in the order of the stream that this thread's rack is for, if there is room: the

@@ -426,6 +426,12 @@ impl Record {
         self.set_stage(Stage::Vacant);
     }
 
+    /// All of the record while one ownership of its block lasts.
+    pub(crate) fn owned_as(&self, generation: u64) -> Option<Seen> {
+        let seen = self.seen();
+        (seen.state.stage() == Stage::Owned && seen.state.generation() == generation).then_some(seen)
+    }
+
     /// All of the record, of one moment.
     pub(crate) fn seen(&self) -> Seen {
         loop {
