@@ -10,6 +10,10 @@ pub(crate) enum Point {
     Retag,
     /// A block was copied to another, and is about to lose its name to it.
     LoseName,
+    /// The stream of another lot was found to be one that can be waited for, and a block of that lot is about to be lent.
+    LendBehind,
+    /// Streams of other lots were seen to have passed all of their work, and a small block of one is about to be lent.
+    LendSmall,
 }
 
 #[cfg(not(test))]

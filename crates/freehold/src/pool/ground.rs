@@ -17,6 +17,7 @@ use super::supply::{Grown, Inside};
 use super::{Pool, Refusal};
 use crate::core::Core;
 use crate::ledger::Mark;
+use crate::pause::{self, Point};
 use crate::track::Track;
 
 /// Chunks of streams that rest are moved to where they are needed, before new ones are made, if more than this part of
@@ -144,7 +145,7 @@ impl Pool {
     }
 
     /// Gives back ground that nobody had.
-    fn put_unowned(&self, record: u32, track: &Track) {
+    pub(super) fn put_unowned(&self, record: u32, track: &Track) {
         self.book.lot(self.book.records.at(record).lot()).give(&self.book, record, track, &[]);
     }
 
@@ -185,6 +186,7 @@ impl Pool {
         class: Class,
     ) -> Result<Option<u32>, CallError> {
         let idle = self.idle_others(core, lot)?;
+        pause::reach(Point::LendSmall);
         let has_passed = |mark| core.has_passed(mark);
         Ok(idle.iter().find_map(|other| other.lend_small(&self.book, class, track.id.0, has_passed)))
     }
@@ -214,11 +216,28 @@ impl Pool {
     /// A block of another lot of the context that the device waits for, before the stream's next work.
     fn borrow_behind(&self, lot: &Lot, track: &Track, bytes: u64) -> Result<Option<u32>, CallError> {
         for other in self.others(lot) {
-            let home = other.home();
-            if !track.can_wait_for(&home)? {
-                continue;
+            if let Some(record) = self.lent_behind(&other, track, bytes)? {
+                return Ok(Some(record));
             }
-            let Some((record, mark)) = other.lend_unpassed(&self.book, bytes, track.id.0) else { continue };
+        }
+        Ok(None)
+    }
+
+    /// A block of another lot, behind the work of the stream whose lot that is when the block is lent.
+    fn lent_behind(&self, other: &Lot, track: &Track, bytes: u64) -> Result<Option<u32>, CallError> {
+        loop {
+            let home = other.home();
+            // Asks the driver, and so without the lot's lock: another stream may have the lot afterwards.
+            if !track.can_wait_for(&home)? {
+                return Ok(None);
+            }
+            pause::reach(Point::LendBehind);
+            let Some((record, mark)) = other.lend_unpassed(&self.book, bytes, track.id.0, home.id) else {
+                if other.home().id == home.id {
+                    return Ok(None);
+                }
+                continue;
+            };
             if let Err(error) = track.wait_for(&home, mark.position) {
                 other.give(&self.book, record, &home, &[]);
                 return Err(error);
@@ -227,7 +246,6 @@ impl Pool {
             self.book.records.at(record).set_position(track.now().position);
             return Ok(Some(record));
         }
-        Ok(None)
     }
 
     fn others(&self, lot: &Lot) -> impl Iterator<Item = Arc<Lot>> {

@@ -17,7 +17,7 @@ use super::counts::Counts;
 use super::heap::{Chunk, GRANULE_BYTES, Heap, Need, Taken};
 use super::rack::Rack;
 use super::record::{Gone, Record, Seen, Site, Stage};
-use crate::ledger::{ContextId, Mark};
+use crate::ledger::{ContextId, Mark, StreamId};
 use crate::track::Track;
 
 /// Slabs whose blocks nobody has are given up where they are more than this part of what is mapped.
@@ -188,6 +188,10 @@ impl Lot {
         has_passed: impl Fn(Mark) -> bool,
     ) -> Option<u32> {
         let inside = &mut *self.inside();
+        // The lot may have become another stream's since that of before was seen to have passed all of its work.
+        if inside.home.is_foreign() {
+            return None;
+        }
         let (stream, partial) = (inside.home.id, &mut inside.partial[class.index()]);
         let slab = book.slabs.at(*partial.last()?);
         let record = book.records.at(slab.take().expect("a slab that is listed has free blocks"));
@@ -219,10 +223,11 @@ impl Lot {
         if has_passed(edge) { Ok(()) } else { Err(Some(edge)) }
     }
 
-    /// As [`lend`](Self::lend), of a range that the lot's stream has not passed: it has to be waited for.
-    pub(crate) fn lend_unpassed(&self, book: &Book, bytes: u64, to: u32) -> Option<(u32, Mark)> {
+    /// As [`lend`](Self::lend), of a range that the lot's stream has not passed: it has to be waited for. Nothing where that
+    /// stream is not `home`, which the caller can wait for.
+    pub(crate) fn lend_unpassed(&self, book: &Book, bytes: u64, to: u32, home: StreamId) -> Option<(u32, Mark)> {
         let inside = &mut *self.inside();
-        if !inside.has_record(book) {
+        if inside.home.id != home || !inside.has_record(book) {
             return None;
         }
         let taken = inside.heap.take(bytes)?;
@@ -293,8 +298,8 @@ impl Lot {
         self.settle_some(book, usize::MAX, None, has_passed)
     }
 
-    /// Takes back blocks whose marks have passed, or which `stream`, the lot's own, waits for before its next work: others use
-    /// them behind that wait.
+    /// Takes back blocks whose marks have passed, or which `stream` waits for before its next work: others use them behind that
+    /// wait. None where the lot has become another stream's, which waits for nothing.
     pub(crate) fn settle_behind(&self, book: &Book, stream: &Track, is_before: impl Fn(Mark) -> bool) {
         self.settle_some(book, usize::MAX, Some(stream), is_before);
     }
@@ -307,6 +312,9 @@ impl Lot {
         has_passed: impl Fn(Mark) -> bool,
     ) -> Vec<Mark> {
         let inside = &mut *self.inside();
+        if waits.is_some_and(|stream| stream.id != inside.home.id) {
+            return Vec::new();
+        }
         let mut left = Vec::new();
         let looked = inside.waiting.len().min(looks);
         let mut index = 0;

@@ -233,6 +233,11 @@ impl Pool {
                 return Err(Refusal::TooMany);
             }
             let record = self.ground(core, &lot, track, bytes, Origin::Any)?;
+            // The lot may have gone with the stream meanwhile: then the block is in another's order.
+            if self.book.records.at(record).stream() != track.id.0 {
+                self.put_unowned(record, track);
+                return Err(Refusal::Short);
+            }
             return Ok(self.hand(key, &lot, record, bytes));
         };
         let unmarked = lot.settle(&self.book, |mark| core.has_passed(mark));

@@ -1,8 +1,113 @@
-//! The pool at its limits, which are near in these tests, and what it counts.
+//! The pool at its limits, which are near in these tests, what it counts, and memory that goes from stream to stream while others
+//! look at it.
 
+use std::thread;
+
+use freehold_driver::cuda::{CUstream, context, primary, stream, stream_flags};
+
+use crate::block::Block;
 use crate::device::Device;
 use crate::error::Error;
+use crate::guest::Guest;
+use crate::ledger::StreamId;
+use crate::lent::Lent;
+use crate::pause::{self, Point};
 use crate::pool::Totals;
+use crate::stream::Stream;
+
+const LARGE: usize = 8 << 20;
+
+fn device() -> Device {
+    let opened = crate::open::open(None).unwrap();
+    Device::new(opened.api, opened.device).unwrap()
+}
+
+/// Holds all later work of `stream` up until the lending is done.
+fn hold(stream: &Stream, gate: &mut Block<u8>) -> Lent {
+    let lent = stream.lend_mut(gate).unwrap();
+    stream.fill_bytes(gate, 1).unwrap();
+    lent
+}
+
+/// Calls `act` in a thread, and returns when that has ended, and given all that it kept to the lots.
+fn in_thread(act: impl FnOnce() + Send) {
+    thread::scope(|scope| scope.spawn(act).join().unwrap());
+}
+
+/// Destroys a stream, and returns when its lot can be another's.
+fn end(device: &Device, stream: Stream) {
+    let id = stream.id();
+    stream.synchronize().unwrap();
+    stream.close().unwrap();
+    while device.core().track(id).is_some() {
+        device.tidy().unwrap();
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_block_is_lent_behind_the_stream_that_has_its_lot_by_then() {
+    let device = device();
+    let [a, c] = [(); 2].map(|()| device.stream().unwrap());
+    let [mut gate_a, mut gate_b] = [(); 2].map(|()| c.zeros::<u8>(512).unwrap());
+    let mut block = a.alloc::<u8>(LARGE).unwrap();
+    let address = block.address();
+    c.synchronize().unwrap();
+    let held_a = hold(&a, &mut gate_a);
+    a.fill_bytes(&mut block, 1).unwrap();
+    in_thread(|| drop(block));
+    // What is free is that block, which the first stream has not passed.
+    device.set_budget(device.totals().reserved_bytes);
+    let mut second: Option<(Stream, Lent)> = None;
+    let lent = pause::within(
+        Point::LendBehind,
+        || c.alloc::<u8>(LARGE),
+        || {
+            held_a.done();
+            end(&device, a);
+            let b = device.stream().unwrap();
+            let mut block = b.alloc::<u8>(LARGE).unwrap();
+            assert_eq!(block.address(), address, "the second stream has the first one's lot");
+            let held_b = hold(&b, &mut gate_b);
+            b.fill_bytes(&mut block, 2).unwrap();
+            in_thread(|| drop(block));
+            second = Some((b, held_b));
+        },
+    );
+    let (b, held_b) = second.unwrap();
+    assert_eq!(lent.unwrap().address(), address);
+    let used: (StreamId, u64) = (b.id(), b.home.track.now().position);
+    assert!(c.home.track.has_waited(used.0, used.1), "the second stream is still to write the block");
+    held_b.done();
+}
+
+#[test]
+fn a_small_block_of_a_lot_that_became_a_foreign_streams_is_not_lent() {
+    let opened = crate::open::open(None).unwrap();
+    let device = device();
+    let guest = Guest::new(&device, 77, false);
+    let [a, c] = [(); 2].map(|()| device.stream().unwrap());
+    let block = a.alloc::<u8>(512).unwrap();
+    in_thread(|| drop(block));
+    a.synchronize().unwrap();
+    let mut freed = 0;
+    let lent = pause::within(
+        Point::LendSmall,
+        || c.alloc::<u8>(512),
+        || {
+            end(&device, a);
+            let primary = primary::retain(&opened.api, opened.device).unwrap();
+            context::push_current(&opened.api, primary).unwrap();
+            let b: CUstream = stream::create(&opened.api, stream_flags::NON_BLOCKING).unwrap();
+            context::pop_current(&opened.api).unwrap();
+            // Nobody can tell what the program has put into its stream.
+            freed = guest.alloc(512, b).unwrap();
+            in_thread(|| guest.free(freed, b).unwrap());
+        },
+    );
+    // The thread here keeps some of the slab's blocks, and the one that was freed comes first of the rest.
+    assert_ne!(lent.unwrap().address(), freed, "the block is free in the order of the program's stream");
+}
 
 #[test]
 fn a_block_too_many_is_refused_and_one_that_was_released_is_handed_out_again() {
