@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
-use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use freehold_driver::handle::{self, Event};
@@ -26,7 +25,7 @@ use crate::staging::Staging;
 use crate::stream::Stream;
 use crate::tags::{Full, Tags};
 use crate::timeline::Timeline;
-use crate::track::{Track, Trust};
+use crate::track::{ThreadId, Track, Trust};
 use crate::uses::Access;
 
 /// The primary context of the device.

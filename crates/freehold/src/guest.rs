@@ -15,7 +15,6 @@ use std::ops::RangeInclusive;
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::ThreadId;
 
 use freehold_driver::cuda::CUstream;
 use freehold_driver::{Foreign, handle};
@@ -27,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::ledger::{Mark, Owner, WrongRelease};
 use crate::pool::record::{Record, Stage, State};
 use crate::pool::{BLOCKS_MAX, Key, Pool, Refusal};
-use crate::track::{Track, Trust};
+use crate::track::{ThreadId, Track, Trust};
 
 pub use self::capture::PoolId;
 
@@ -115,7 +114,7 @@ fn by_one_name(stream: CUstream) -> CUstream {
 
 /// The thread whose default stream a handle names.
 fn thread_of(stream: CUstream) -> Option<ThreadId> {
-    (stream == CUstream::PER_THREAD).then(|| std::thread::current().id())
+    (stream == CUstream::PER_THREAD).then(ThreadId::current)
 }
 
 impl Guest {
@@ -428,13 +427,22 @@ impl Guest {
         self.wrong_release(address).into()
     }
 
-    /// The track of a stream, and what this thread finds its magazines by.
+    /// The track of a stream, and what this thread finds its magazines by. The default stream of a thread has magazines from the
+    /// first time on: with them it is marked when the thread ends.
     fn stream(&self, stream: CUstream) -> Result<(Key, Arc<Track>)> {
         self.stream_in(stream, self.capture_if_asked(stream)?)
     }
 
     /// As [`stream`](Self::stream), for who knows which capture it takes part in.
     fn stream_in(&self, stream: CUstream, capture: Option<u64>) -> Result<(Key, Arc<Track>)> {
+        let (key, track) = self.named_stream(stream, capture)?;
+        if track.is_of_thread() {
+            self.core.pool.equip(key, &track);
+        }
+        Ok((key, track))
+    }
+
+    fn named_stream(&self, stream: CUstream, capture: Option<u64>) -> Result<(Key, Arc<Track>)> {
         if let Some(capture) = capture {
             let track = self.captured_stream(stream, capture)?;
             return Ok((self.core.pool.key(&track), track));
@@ -463,13 +471,16 @@ impl Guest {
 
     /// The track of a stream that has this name, which is made if there is none.
     fn known_stream(&self, stream: CUstream, name: Name, trust: Trust) -> Result<Arc<Track>> {
-        if let Some(track) = self.streams().get(&name) {
+        // That of a thread is retired where the thread is ending, and its last destructors use it once more.
+        if let Some(track) = self.streams().get(&name).filter(|track| !track.is_retired()) {
             return Ok(track.clone());
         }
-        // A handle that means no stream is refused before anything is noted.
+        // A handle that means no stream is refused before anything is noted. For the default stream of a thread the driver keeps
+        // something from this call on, which goes behind what is kept here.
         if !is_legacy(stream) && self.capture_of(stream)?.is_some() {
             return Err(Error::StreamCaptured);
         }
+        let trust = if thread_of(stream).is_some() { self.begin_thread(trust)? } else { trust };
         let track = self.core.add_foreign_stream(stream.into(), thread_of(stream), trust)?;
         let known = self.streams().entry(name).or_insert_with(|| track.clone()).clone();
         if known.id != track.id {
@@ -486,6 +497,14 @@ impl Guest {
             true => self.streams().values().any(|track| track.raw == raw),
             false => self.streams().contains_key(&(name.0 as u64, thread_of(stream))),
         }
+    }
+
+    /// Forgets the default streams of threads that have ended, so that this thread's has their memory. How far the handle is
+    /// trusted: that of a thread which is ending is marked with each release, because nobody else tells of its end.
+    fn begin_thread(&self, trust: Trust) -> Result<Trust> {
+        self.streams().retain(|_, track| !track.is_retired());
+        self.core.forget_passed_streams()?;
+        Ok(if Pool::is_thread_ending() { Trust::Untold } else { trust })
     }
 
     /// Forgets the streams that had a handle before it came to mean one that is not known yet.

@@ -77,7 +77,8 @@ impl Core {
         outcome
     }
 
-    fn forget_passed_streams(&self) -> Result<()> {
+    /// Forgets streams that are gone and have passed their last work: others have their memory.
+    pub(crate) fn forget_passed_streams(&self) -> Result<()> {
         let is_of_interest = |track: &&Arc<Track>| track.is_retired() || track.slot().is_none();
         let tracks: Vec<_> = self.tracks().live.values().filter(is_of_interest).cloned().collect();
         for track in tracks {

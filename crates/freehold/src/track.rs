@@ -5,10 +5,10 @@
 //! all work up to that position before it, whichever threads put it there. A mark is a word of pinned memory that the
 //! device writes, or, where it cannot, an event.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::ThreadId;
 
 use freehold_driver::handle::{self, Event};
 use freehold_driver::{Backend, CallError, Words};
@@ -29,6 +29,26 @@ const FOREVER: u64 = u64::MAX;
 
 /// The one position of a stream in a private pool: the release of the pool.
 const POOL_RELEASED: u64 = 1;
+
+/// A thread: no two of a process ever have the same number. It can be asked for until the last destructor of the thread has run,
+/// which the standard library's cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ThreadId(u64);
+
+impl ThreadId {
+    /// That of the calling thread.
+    pub(crate) fn current() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        thread_local! {
+            /// Zero until it is asked for.
+            static NUMBER: Cell<u64> = const { Cell::new(0) };
+        }
+        if NUMBER.get() == 0 {
+            NUMBER.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        Self(NUMBER.get())
+    }
+}
 
 /// Whose a stream is, and for how long its handle means it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +193,21 @@ impl Track {
 
     /// Whether this thread can name the stream: not where it is another thread's default stream.
     pub(crate) fn is_this_threads(&self) -> bool {
-        self.thread.is_none_or(|thread| thread == std::thread::current().id())
+        self.thread.is_none_or(|thread| thread == ThreadId::current())
+    }
+
+    /// Whether it is the default stream of one thread.
+    pub(crate) fn is_of_thread(&self) -> bool {
+        self.thread.is_some()
+    }
+
+    /// Marks the default stream of the calling thread for the last time: the thread ends, and no other can name the stream.
+    pub(crate) fn end_with_thread(&self) -> Result<(), CallError> {
+        // What is captured takes no mark, and what was released in it stays with the capture.
+        if self.is_retired() || self.trust == Trust::Captured || !self.can_be_marked()? {
+            return Ok(());
+        }
+        self.retire()
     }
 
     /// Whether the stream can be named by this thread, and is not being captured: then no mark can be made.

@@ -7,13 +7,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
 
 use freehold_driver::cuda::CUstream;
 
 use super::{Guest, is_legacy, thread_of};
 use crate::error::{Error, Result};
-use crate::track::{Track, Trust};
+use crate::track::{ThreadId, Track, Trust};
 
 /// What a private pool is known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +56,7 @@ impl Captures {
     /// own.
     fn pool_of(&mut self, capture: u64) -> PoolId {
         let open = || self.pools.iter().filter(|(_, pool)| !pool.open.is_empty());
-        let mut own = open().filter(|(_, pool)| pool.open.contains(&thread::current().id()));
+        let mut own = open().filter(|(_, pool)| pool.open.contains(&ThreadId::current()));
         let chosen = match (own.next(), own.next()) {
             (Some((&id, _)), None) => Some(id),
             (None, _) if open().count() == 1 => open().next().map(|(&id, _)| id),
@@ -87,7 +86,7 @@ impl Guest {
         let mut captures = self.captures();
         let pool = captures.pools.entry(id).or_default();
         pool.users += 1;
-        pool.open.push(thread::current().id());
+        pool.open.push(ThreadId::current());
         self.pools_open.fetch_add(1, Ordering::SeqCst);
         drop(captures);
         self.close_all_racks();
@@ -101,7 +100,7 @@ impl Guest {
     pub fn end_pool(&self, id: PoolId) -> Result<()> {
         self.core.check()?;
         let mut captures = self.captures();
-        let here = thread::current().id();
+        let here = ThreadId::current();
         let pool = captures.pools.get_mut(&id).filter(|pool| !pool.open.is_empty()).ok_or(Error::NoSuchPool)?;
         let index = pool.open.iter().position(|&thread| thread == here).unwrap_or(pool.open.len() - 1);
         pool.open.remove(index);

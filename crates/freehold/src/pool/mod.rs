@@ -285,6 +285,11 @@ impl Pool {
         }
     }
 
+    /// Whether this thread is ending, and has marked its default streams for the last time.
+    pub(crate) fn is_thread_ending() -> bool {
+        rack::is_thread_ending()
+    }
+
     /// Gives a block that was taken of a lot to its owner.
     fn hand(&self, key: Key, lot: &Lot, record: u32, bytes: u64) -> Taken {
         let record = self.book.records.at(record);

@@ -398,6 +398,13 @@ thread_local! {
 
     /// The racks of this thread.
     static DESK: Desk = const { Desk { racks: RefCell::new(Vec::new()) } };
+
+    /// The racks of this thread's own default streams. Made when one was named, so that it is dropped before what the driver keeps
+    /// for the thread.
+    static DEFAULTS: Defaults = const { Defaults { racks: RefCell::new(Vec::new()) } };
+
+    /// Whether those have been dropped. Asking for this makes nothing.
+    static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A rack that was found by its key. A rack, or null and nobody's key.
@@ -425,6 +432,10 @@ impl Slot {
 
 struct Desk {
     racks: RefCell<Vec<(Key, Arc<Rack>)>>,
+}
+
+struct Defaults {
+    racks: RefCell<Vec<Arc<Rack>>>,
 }
 
 /// Calls `act` inside this thread's rack for a key, if it is found at once and nobody else wants in.
@@ -460,8 +471,16 @@ pub(crate) fn is_there(key: Key) -> bool {
     listed(key).is_some()
 }
 
+/// Whether this thread is ending, and has marked its default streams for the last time.
+pub(crate) fn is_thread_ending() -> bool {
+    HAS_ENDED.get()
+}
+
 /// Gives this thread a rack for a key. Whether it took it: a thread that is ending takes none.
 pub(crate) fn add(key: Key, rack: Arc<Rack>) -> bool {
+    if rack.track.is_of_thread() && !Defaults::add(&rack) {
+        return false;
+    }
     let added = DESK.try_with(|desk| {
         rack.lot.add_rack(&rack);
         desk.racks.borrow_mut().push((key, rack));
@@ -508,6 +527,36 @@ impl Drop for Desk {
         for (_, rack) in self.racks.borrow_mut().drain(..) {
             if rack.book.process == process {
                 rack.empty(true);
+            }
+        }
+    }
+}
+
+impl Defaults {
+    /// Whether the thread is not ending.
+    fn add(rack: &Arc<Rack>) -> bool {
+        let added = DEFAULTS.try_with(|defaults| {
+            let mut racks = defaults.racks.borrow_mut();
+            racks.retain(|rack| !rack.track.is_retired());
+            racks.push(rack.clone());
+        });
+        added.is_ok()
+    }
+}
+
+impl Drop for Defaults {
+    /// Marks the default streams of an ending thread for the last time, so that others have their memory when they have passed.
+    fn drop(&mut self) {
+        HAS_ENDED.set(true);
+        for rack in self.racks.get_mut().drain(..) {
+            // Neither in a fork nor on a device that has failed is a driver called.
+            if !rack.book.family.is_well() {
+                continue;
+            }
+            // Before the mark: nothing is handed out in the stream's order behind it.
+            rack.empty(true);
+            if let Err(error) = rack.track.end_with_thread() {
+                tracing::warn!(target: "freehold", %error, "the default stream of a thread was not marked at its end");
             }
         }
     }

@@ -11,6 +11,7 @@ mod fault;
 mod fork;
 mod guest;
 mod guest_capture;
+mod guest_threads;
 mod host_memory;
 mod imported;
 mod injection;

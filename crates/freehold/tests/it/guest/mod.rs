@@ -31,4 +31,9 @@ impl Host {
     pub(crate) fn stream(&self) -> CUstream {
         stream::create(&self.api, stream_flags::NON_BLOCKING).unwrap()
     }
+
+    /// Waits for all work of the context.
+    pub(crate) fn synchronize(&self) {
+        context::synchronize(&self.api).unwrap();
+    }
 }
