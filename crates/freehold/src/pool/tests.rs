@@ -1,6 +1,7 @@
 //! The pool at its limits, which are near in these tests, what it counts, and memory that goes from stream to stream while others
 //! look at it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use freehold_driver::cuda::{CUstream, context, primary, stream, stream_flags};
@@ -13,6 +14,7 @@ use crate::ledger::StreamId;
 use crate::lent::Lent;
 use crate::pause::{self, Point};
 use crate::pool::Totals;
+use crate::pool::turn::{Closed, Turn};
 use crate::stream::Stream;
 
 const LARGE: usize = 8 << 20;
@@ -157,4 +159,16 @@ fn totals_of_a_moment_in_which_a_release_is_seen_before_its_allocation_are_nothi
     lot.counts.hand_shared(30);
     assert_eq!((device.totals().owned_blocks, device.totals().owned_bytes), (1, 30));
     lot.counts.take_shared(30);
+}
+
+#[test]
+fn a_thread_enters_its_magazines_again_when_who_took_them_over_has_panicked() {
+    let turn = Turn::new(1);
+    let taken = catch_unwind(AssertUnwindSafe(|| turn.take_over(|_| panic!("in the middle"))));
+    assert!(taken.is_err());
+    assert_eq!(turn.enter_at_once().map(|mut entered| *entered.inside()), Some(1));
+    let closed = catch_unwind(AssertUnwindSafe(|| turn.close(|_| panic!("in the middle"))));
+    assert!(closed.is_err());
+    assert!(turn.is_closed());
+    assert_eq!(turn.enter().map(drop), Err(Closed));
 }

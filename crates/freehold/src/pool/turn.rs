@@ -91,15 +91,26 @@ impl<T> Turn<T> {
         while self.busy.load(Ordering::Acquire) {
             yield_now();
         }
+        let _leave = Leave { wanted: &self.wanted, is_closed: **is_closed };
         // SAFETY: the thread is outside, as was just seen, and finds `wanted` set when it enters: either its store to
         // `busy` was before the barrier, and then seen, or its load of `wanted` is behind it. Others wait at the door.
-        let outcome = act(unsafe { &mut *self.inside.get() });
-        self.wanted.store(**is_closed, Ordering::Release);
-        outcome
+        act(unsafe { &mut *self.inside.get() })
     }
 
     fn door(&self) -> MutexGuard<'_, bool> {
         self.door.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets the thread in again, unless it is closed: also where what was done meanwhile panics, or the thread would try for ever.
+struct Leave<'a> {
+    wanted: &'a AtomicBool,
+    is_closed: bool,
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.wanted.store(self.is_closed, Ordering::Release);
     }
 }
 
