@@ -125,6 +125,7 @@ impl Arena {
     }
 
     fn region(&mut self, bytes: u64) -> Result<Arc<Region>> {
+        self.block.context().inner.check()?;
         let capacity_bytes = self.capacity_bytes();
         let free_bytes = capacity_bytes - self.taken_bytes;
         if bytes > free_bytes {
@@ -144,8 +145,12 @@ impl Arena {
     }
 
     fn rewind(&mut self, start_bytes: u64) {
+        // In a fork the lists of uses may be locked for ever, by threads that are not there.
+        let is_child = self.block.context().inner.core.is_child();
         while let Some(region) = self.pieces.pop_if(|region| region.range.start >= start_bytes) {
-            self.past.note(&region.uses, &region.range);
+            if !is_child {
+                self.past.note(&region.uses, &region.range);
+            }
         }
         self.taken_bytes = start_bytes;
     }
@@ -155,6 +160,9 @@ impl Drop for Arena {
     /// Leaves the uses of its pieces to the block, which is released behind them.
     fn drop(&mut self) {
         self.rewind(0);
+        if self.block.context().inner.core.is_child() {
+            return;
+        }
         let Used { uses, .. } = Target::used(&self.block, Access::Write);
         uses.note_unordered(Mark { stream: self.block.stream(), position: self.past.home }, Access::Write);
         self.past.abroad.marks().for_each(|mark| uses.note_unordered(mark, Access::Write));

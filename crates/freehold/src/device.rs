@@ -367,6 +367,7 @@ impl Device {
     /// # Errors
     /// [`Error::TooManyTags`] beyond 4096 names.
     pub fn set_tag_budget(&self, tag: &str, bytes: u64) -> Result<()> {
+        self.core().check()?;
         if self.core().tags.set_budget(tag, bytes) { Ok(()) } else { Err(Error::TooManyTags { tag: tag.into() }) }
     }
 
@@ -381,7 +382,7 @@ impl Device {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn live_by_tag(&self) -> Vec<(Arc<str>, u64)> {
-        self.core().tags.live()
+        if self.core().is_child() { Vec::new() } else { self.core().tags.live() }
     }
 
     /// Says how much the pool keeps when the device is synchronised: beyond it, memory that nobody has goes back to the driver.

@@ -87,9 +87,55 @@ impl Drop for Page {
     }
 }
 
+/// Whether `run` returns in a forked child, and what it says there. A child that waits for a lock is killed.
+#[cfg(test)]
+pub(crate) fn in_child(run: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child makes only calls that the test is about, none of which needs another thread, and then ends without the
+    // handlers of its parent.
+    match unsafe { libc::fork() } {
+        -1 => panic!("the system has room for a process"),
+        0 => {
+            // SAFETY: has no conditions.
+            unsafe { libc::alarm(freehold_testing::STUCK.as_secs() as u32) };
+            let status = if run() { 0 } else { 1 };
+            // SAFETY: ends the child, whose memory is its own.
+            unsafe { libc::_exit(status) }
+        }
+        process => {
+            let mut status = 0;
+            // SAFETY: `status` outlives the call, which writes one `i32` to it.
+            assert_eq!(unsafe { libc::waitpid(process, &mut status, 0) }, process);
+            status == 0
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arena::Arena;
+    use crate::device::Device;
+    use crate::error::Error;
+
+    #[test]
+    fn an_arena_asks_for_no_lock_in_a_child() {
+        let opened = crate::open::open(None).unwrap();
+        let device = Device::new(opened.api, opened.device).unwrap();
+        let [stream, other] = [(); 2].map(|()| device.stream().unwrap());
+        let mut arena = Arena::new(&stream, 1 << 20).unwrap();
+        arena.scope(|scope| {
+            let mut piece = scope.alloc::<u8>(100).unwrap();
+            other.fill_bytes(&mut piece, 1).unwrap();
+        });
+        // Held for ever in the child, by a thread that is not there.
+        let tracks = device.core().tracks();
+        let is_refused = in_child(|| {
+            let refused = arena.scope(|scope| scope.alloc::<u8>(100).map(drop));
+            matches!(refused, Err(Error::ForkedChild { .. }))
+        });
+        drop(tracks);
+        assert!(is_refused);
+    }
 
     #[test]
     fn the_process_that_made_it_is_no_child() {

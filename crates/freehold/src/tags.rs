@@ -237,6 +237,21 @@ mod tests {
     }
 
     #[test]
+    fn a_child_asks_for_no_lock_of_names() {
+        let opened = crate::open::open(None).unwrap();
+        let device = crate::device::Device::new(opened.api, opened.device).unwrap();
+        device.set_tag_budget("model", 100).unwrap();
+        // Held for ever in the child, by a thread that is not there.
+        let known = device.core().tags.known.write().unwrap();
+        let is_refused = crate::fork::in_child(|| {
+            let refused = device.set_tag_budget("model", 200);
+            device.live_by_tag().is_empty() && matches!(refused, Err(crate::Error::ForkedChild { .. }))
+        });
+        drop(known);
+        assert!(is_refused);
+    }
+
+    #[test]
     fn a_budget_of_an_outer_name_refuses_an_inner_one_and_counts_nothing() {
         let tags = Tags::default();
         assert!(tags.set_budget("model", 150));
