@@ -18,7 +18,7 @@ use crate::fork::Family;
 use crate::holding::Holding;
 use crate::lane::{Lane, Lanes};
 use crate::later::Later;
-use crate::ledger::{BlockId, ContextId, Kind, Ledger, Mark, Owner, State, StreamId, WrongRelease};
+use crate::ledger::{BlockId, ContextId, Kind, Ledger, Mark, NotEntered, Owner, State, StreamId, WrongRelease};
 use crate::pool::record::{Seen, Stage};
 use crate::pool::{Pool, Totals};
 use crate::staging::Staging;
@@ -408,6 +408,17 @@ impl Core {
         match self.seen_at(address) {
             Some((pool, record, seen)) => Some(self.owner(pool, record, seen)),
             None => self.ledger().owner_of(address),
+        }
+    }
+
+    /// Refuses a span that meets the addresses of a pool: all memory there is the pool's own.
+    pub(crate) fn check_beside_pools(&self, base: u64, bytes: u64) -> std::result::Result<(), NotEntered> {
+        let end = base.saturating_add(bytes);
+        match self.pools().find_map(|pool| pool.supply.first_within(base..end)) {
+            None => Ok(()),
+            Some(address) => {
+                Err(NotEntered::OfPool { base, bytes, address, block: self.owner_of(address).map(Box::new) })
+            }
         }
     }
 

@@ -263,6 +263,9 @@ impl Device {
     }
 
     /// Enters memory of others in the ledger, where it has an owner's name but is not ours to release.
+    ///
+    /// # Errors
+    /// [`Error::NotEntered`] where a block of the library's lies there, or something else that was entered.
     #[track_caller]
     pub fn adopt(&self, address: u64, bytes: u64, kind: Adoption, tag: &str) -> Result<Adopted> {
         let core = self.core();
@@ -282,6 +285,7 @@ impl Device {
             tag: Some(tag.into()),
             allocated_at: Location::caller(),
         };
+        core.check_beside_pools(address, bytes)?;
         let block = core.ledger().enter(entry)?;
         Ok(Adopted { core: core.clone(), block })
     }

@@ -129,6 +129,21 @@ pub enum NotEntered {
         /// What lies there.
         with: Box<Owner>,
     },
+    /// A pool of the device has addresses there, and all memory at them.
+    #[error(
+        "{bytes} bytes at {base:#x} are not foreign memory: {address:#x} belongs to the device's pool{}",
+        in_block(block)
+    )]
+    OfPool {
+        /// The first address.
+        base: u64,
+        /// How long it was to be.
+        bytes: u64,
+        /// The first address that is the pool's.
+        address: u64,
+        /// The block that lies there, if one does.
+        block: Option<Box<Owner>>,
+    },
     /// It has no bytes.
     #[error("a block of no bytes at {base:#x} has no owner")]
     Empty {
@@ -143,6 +158,10 @@ pub enum NotEntered {
         /// How long it was to be.
         bytes: u64,
     },
+}
+
+fn in_block(block: &Option<Box<Owner>>) -> String {
+    block.as_ref().map_or_else(String::new, |owner| format!(", in {owner}"))
 }
 
 /// A block that is no longer there, as the subject of a sentence, with its verb.

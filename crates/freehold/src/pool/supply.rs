@@ -6,6 +6,7 @@
 
 mod whole;
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
@@ -220,6 +221,18 @@ impl Supply {
         match self.making {
             Making::Mapped => self.covers(address),
             Making::Whole => self.has_whole(address),
+        }
+    }
+
+    /// The first address of a range that is this supply's alone.
+    pub(crate) fn first_within(&self, range: Range<u64>) -> Option<u64> {
+        let first = |base: u64, bytes: u64| {
+            let first = base.max(range.start);
+            (first < range.end.min(base + bytes)).then_some(first)
+        };
+        match self.making {
+            Making::Mapped => first(self.base, self.bytes),
+            Making::Whole => self.wholes_first(first),
         }
     }
 

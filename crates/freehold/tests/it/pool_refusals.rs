@@ -1,9 +1,12 @@
-//! Requests that no device can serve, made where memory is at hand.
+//! What the pool refuses: requests that no device can serve, made where memory is at hand, and strangers who claim its memory.
 
 use crate::guest;
+use crate::own;
 
-use freehold::Error;
+use freehold::ledger::NotEntered;
+use freehold::{Adoption, Error};
 use guest::{Host, MIB};
+use own::Own;
 
 #[test]
 fn a_size_beyond_every_device_is_refused_also_where_the_thread_keeps_blocks() {
@@ -16,4 +19,31 @@ fn a_size_beyond_every_device_is_refused_also_where_the_thread_keeps_blocks() {
         let refused = host.guest.alloc(bytes, stream);
         assert!(matches!(refused, Err(Error::Short { .. })), "{bytes}: {refused:?}");
     }
+}
+
+#[test]
+fn memory_of_a_pool_is_not_adopted_as_foreign() {
+    let own = Own::new();
+    let [stream] = own.streams();
+    let small = stream.alloc_tagged::<u8>(4096, "ours").unwrap();
+    let large = stream.alloc_tagged::<u8>(3 << 20, "ours").unwrap();
+    let shareable = stream.alloc_shareable::<u8>(4096).unwrap();
+    for (base, bytes) in [(small.address(), 4096), (large.address(), 3 << 20), (shareable.address(), 4096)] {
+        let last = base + bytes - 1;
+        for (address, bytes) in [(base, bytes), (base + 1, 8), (last, 1), (last, 1 << 40), (1 << 20, base)] {
+            let refused = own.device.adopt(address, bytes, Adoption::Foreign, "theirs").map(drop).unwrap_err();
+            let Error::NotEntered(NotEntered::OfPool { .. }) = refused else { panic!("{refused}") };
+        }
+    }
+    let refused = own.device.adopt(large.address() + 100, 8, Adoption::Foreign, "theirs").unwrap_err().to_string();
+    let address = large.address() + 100;
+    let expected = format!(
+        "8 bytes at {address:#x} are not foreign memory: {address:#x} belongs to the device's pool, in {}",
+        large.owner().unwrap()
+    );
+    assert_eq!(refused, expected);
+    assert_eq!(own.device.owner_of(address).unwrap().tag.as_deref(), Some("ours"));
+    // What the pool keeps for later is its own, too.
+    drop(large);
+    own.device.adopt(address, 8, Adoption::Foreign, "theirs").unwrap_err();
 }

@@ -135,6 +135,12 @@ impl Supply {
         Ok(given_bytes(piece))
     }
 
+    /// The first of what `first` finds in the addresses of the chunks.
+    pub(super) fn wholes_first(&self, first: impl Fn(u64, u64) -> Option<u64>) -> Option<u64> {
+        let wholes = self.wholes.read().unwrap_or_else(PoisonError::into_inner);
+        wholes.iter().filter_map(|&piece| first(base_of(piece), piece.bytes)).min()
+    }
+
     pub(super) fn has_whole(&self, address: u64) -> bool {
         let wholes = self.wholes.read().unwrap_or_else(PoisonError::into_inner);
         wholes.iter().any(|&piece| address.wrapping_sub(base_of(piece)) < piece.bytes)
