@@ -148,7 +148,10 @@ impl Stream {
     /// [`Error::NoSuchWord`].
     pub fn wait_word(&self, clock: &Clock, word: usize, value: u64) -> Result<()> {
         let address = clock.address_of(word)?;
-        self.put_at(clock, "wait for word", |words, raw| words.wait_word(raw, address, value))
+        let mut waits = self.home.track.waits();
+        self.put_at(clock, "wait for word", |words, raw| words.wait_word(raw, address, value))?;
+        *waits += 1;
+        Ok(())
     }
 
     /// Puts work in that uses a clock, in no order with that of other streams.

@@ -250,3 +250,48 @@ impl Drop for Lent {
         self.end(Undefined::fail);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use freehold_driver::cuda::Function;
+    use freehold_driver::cuda::faults::Faults;
+
+    use crate::device::Device;
+    use crate::pause::{self, Point};
+
+    /// A copy to memory that is not pinned keeps other threads out of NVIDIA's driver until the stream comes to it.
+    #[test]
+    fn a_download_is_not_with_the_driver_while_another_thread_has_its_stream_wait_for_lent_memory() {
+        let opened = crate::open::open(None).unwrap();
+        let faults = Faults::count(&opened.api);
+        let device = Device::new(*faults.api(), opened.device).unwrap();
+        let [stream, other] = [(); 2].map(|()| device.stream().unwrap());
+        let (x, mut y) = (stream.upload(&[7_u8; 100]).unwrap(), other.zeros::<u8>(100).unwrap());
+        device.synchronize().unwrap();
+        let calls =
+            || [Function::cuStreamSynchronize, Function::cuMemcpyDtoHAsync_v2].map(|name| faults.calls_of(name));
+        let before = calls();
+        thread::scope(|scope| {
+            let downloaded = pause::within(
+                Point::Copy,
+                || stream.download(&x),
+                || {
+                    let lent = other.lend_mut(&mut y).unwrap();
+                    stream.fill_bytes(&mut y, 1).unwrap();
+                    scope.spawn(move || {
+                        // What the call does next, when it goes on.
+                        while calls() == before {
+                            thread::yield_now();
+                        }
+                        let after = calls();
+                        lent.done();
+                        assert_eq!(after, [before[0] + 1, before[1]], "it waits, and copies nothing yet");
+                    });
+                },
+            );
+            assert_eq!(downloaded.unwrap(), [7; 100]);
+        });
+    }
+}

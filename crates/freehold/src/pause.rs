@@ -14,6 +14,8 @@ pub(crate) enum Point {
     LendBehind,
     /// Streams of other lots were seen to have passed all of their work, and a small block of one is about to be lent.
     LendSmall,
+    /// A stream was seen to be at rest, and a copy from or to memory that is not pinned is about to be put in.
+    Copy,
 }
 
 #[cfg(not(test))]

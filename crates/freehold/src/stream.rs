@@ -15,6 +15,7 @@ use crate::imported::Permission;
 use crate::lane::Lane;
 use crate::later::Later;
 use crate::ledger::{ContextId, Mark, StreamId};
+use crate::pause::{self, Point};
 use crate::pool::Reach;
 use crate::uses::{Access, Uses};
 
@@ -557,7 +558,8 @@ impl Stream {
     /// whether the stream was just told to wait for something.
     ///
     /// Such memory is seldom pinned. Then the driver waits within its call until the stream comes to the copy, and keeps other threads out
-    /// of the context meanwhile: also the one that the stream waits for. So the host waits before that call, where nobody is kept out.
+    /// of the context meanwhile: also the one that the stream waits for. So the host waits before that call, where nobody is kept out,
+    /// and other threads have the stream wait for nothing until the copy is over.
     pub(crate) fn put_and_wait(
         &self,
         name: &str,
@@ -566,12 +568,24 @@ impl Stream {
         work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
         let core = &self.home.context.inner.core;
-        if waits || !self.home.track.is_idle() {
-            self.home.track.rest().map_err(|error| core.failed(error))?;
-        }
+        let track = &self.home.track;
+        let mut waits = waits;
+        let _no_waits = loop {
+            let before = *track.waits();
+            if waits || !track.is_idle() {
+                track.rest().map_err(|error| core.failed(error))?;
+            }
+            pause::reach(Point::Copy);
+            let now = track.waits();
+            if *now == before {
+                break now;
+            }
+            // Another thread has had the stream wait for something since it was at rest.
+            waits = true;
+        };
         self.put_ordered(name, used, work)?;
         // A wait that fails once leaves the copy on its way.
-        let waited = self.home.track.synchronize().or_else(|_| self.home.track.synchronize());
+        let waited = track.synchronize().or_else(|_| track.synchronize());
         waited.map_err(|error| core.lost(error))
     }
 

@@ -88,6 +88,8 @@ pub(crate) struct Track {
     signals: Mutex<Signals>,
     /// The positions of other streams that this one waits for before its next work.
     waited: Mutex<BTreeMap<StreamId, u64>>,
+    /// How many waits were put in. Held while one is, and by who keeps others from it.
+    waits: Mutex<u64>,
     /// The word that the device writes, where it can.
     slot: Option<Slot>,
 }
@@ -141,6 +143,7 @@ impl Track {
                 spare: Vec::new(),
             }),
             waited: Mutex::new(BTreeMap::new()),
+            waits: Mutex::new(0),
             slot,
         }
     }
@@ -409,6 +412,8 @@ impl Track {
         if self.has_waited(other.id, position) || other.has_passed(position) {
             return Ok(false);
         }
+        // Before the other's lock, which is held for moments.
+        let mut waits = self.waits();
         let recorded = {
             let (_own, _shared) = (self.hall.enter(), other.hall.enter());
             // The context of this stream may have been destroyed meanwhile: then no work comes any more.
@@ -432,6 +437,7 @@ impl Track {
             signals.recorded
         };
         self.note_waited(other.id, recorded);
+        *waits += 1;
         Ok(true)
     }
 
@@ -446,6 +452,7 @@ impl Track {
             lanes.wait(mark);
             return Ok(false);
         };
+        let mut waits = self.waits();
         {
             let _own = self.hall.enter();
             // As above.
@@ -455,6 +462,7 @@ impl Track {
             self.words().wait_word(self.raw, address, position)?;
         }
         self.note_waited(mark.stream, position);
+        *waits += 1;
         Ok(true)
     }
 
@@ -477,6 +485,11 @@ impl Track {
                 .unwrap_or_else(PoisonError::into_inner)
                 .get(&other)
                 .is_some_and(|&waited| waited >= position)
+    }
+
+    /// How many waits were put in. None is while the guard lives: who puts one in adds one to it, behind the count of its position.
+    pub(crate) fn waits(&self) -> MutexGuard<'_, u64> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits on the host until everything that was put in so far is done. For who holds the stream: it is not destroyed
