@@ -284,7 +284,7 @@ impl Stream {
         let mut strand = lock(&self.strand);
         let strand = strand.as_mut().filter(|strand| strand.capture.is_valid())?;
         let nodes = strand.capture.graph.nodes();
-        strand.shown = strand.after.iter().map(|&place| nodes[place].handle()).collect();
+        strand.shown = strand.after.iter().map(|&place| nodes[place].handle).collect();
         Some(Report {
             id: strand.capture.id,
             graph: Arc::clone(&strand.capture.graph),

@@ -12,11 +12,9 @@ use freehold_driver::cuda::{CUerror, CUgraph, CUgraphNode, CUresult};
 use crate::engine::queue::Point;
 use crate::engine::work::{Stamp, Work};
 use crate::event::{Event, Record};
+use crate::registry::Kind;
 use crate::stream::Lane;
 use crate::world::{World, lock};
-
-/// The topmost byte of a node's handle, below which lies its number.
-const NODE: usize = 0xcd << 56;
 
 #[derive(Debug)]
 pub(crate) struct Graph {
@@ -28,7 +26,7 @@ pub(crate) struct Graph {
 
 #[derive(Debug)]
 pub(crate) struct Node {
-    number: u64,
+    pub(crate) handle: CUgraphNode,
     step: Step,
     /// The places in their graph of those that it comes after.
     after: Vec<usize>,
@@ -45,12 +43,6 @@ pub(crate) enum Step {
     Await(Arc<Event>),
 }
 
-impl Node {
-    pub(crate) fn handle(&self) -> CUgraphNode {
-        CUgraphNode(NODE | self.number as usize)
-    }
-}
-
 impl Graph {
     pub(crate) fn new(handle: usize, nodes: Vec<Arc<Node>>, is_open: bool) -> Self {
         Self { handle: CUgraph(handle), nodes: Mutex::new(nodes), is_open: is_open.into() }
@@ -59,7 +51,8 @@ impl Graph {
     /// Adds a node behind others, and says where it is.
     pub(crate) fn push(&self, world: &World, step: Step, after: Vec<usize>) -> usize {
         let mut nodes = lock(&self.nodes);
-        nodes.push(Arc::new(Node { number: world.number(), step, after }));
+        let handle = CUgraphNode(world.handle_range.of(Kind::Node).at(world.number() as usize));
+        nodes.push(Arc::new(Node { handle, step, after }));
         nodes.len() - 1
     }
 

@@ -1,24 +1,105 @@
-//! Handles: an index and a generation in one word, so that a dead, foreign or wild handle is found out by a look-up
-//! and never followed.
+//! Handles: an index and a generation, encoded as an address, so that a dead, foreign or wild handle is found out by a
+//! look-up and never followed.
+//!
+//! Programs take handles for pointers: they read them as signed numbers, and expect them to be aligned. So handles are
+//! addresses below 2^47 of a range that this process has reserved and that is never readable or writable: no handle is
+//! the address of anything, and following one ends the program where it does so.
 
+use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What kind of thing a handle names; the topmost byte of it.
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+/// What kind of thing a handle names: which part of the reserved range it lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    Context = 0xc1,
-    Stream = 0xc2,
-    Event = 0xc3,
-    Pool = 0xc4,
-    Module = 0xc5,
-    Function = 0xc6,
-    Library = 0xc7,
-    Kernel = 0xc8,
-    Link = 0xc9,
-    Allocation = 0xca,
-    Graph = 0xcb,
-    Exec = 0xcc,
+    Context,
+    Stream,
+    Event,
+    Pool,
+    Module,
+    Function,
+    Library,
+    Kernel,
+    Link,
+    Allocation,
+    Graph,
+    Exec,
+    Node,
+    LogsCallback,
+}
+
+/// Parts of the range, one for each kind.
+const KINDS: usize = 16;
+/// Distance of two handles, the alignment of what an allocator gives.
+const STEP_BYTES: usize = 16;
+const INDEX_BITS: u32 = 24;
+const GENERATION_BITS: u32 = 11;
+/// Handles of one kind that are alive at once, at the most.
+const INDICES: usize = 1 << INDEX_BITS;
+/// Things that one index names before it rests.
+const GENERATIONS: u32 = 1 << GENERATION_BITS;
+const HANDLES_PER_KIND: usize = 1 << (INDEX_BITS + GENERATION_BITS);
+const KIND_BYTES: usize = HANDLES_PER_KIND * STEP_BYTES;
+const RANGE_BYTES: usize = KINDS * KIND_BYTES;
+/// No address of a program is as large, and no handle may be.
+const ADDRESS_END: usize = 1 << 47;
+
+/// The addresses that handles are taken from, reserved for as long as the value lives.
+#[derive(Debug)]
+pub(crate) struct HandleRange {
+    base: usize,
+}
+
+impl HandleRange {
+    /// Reserves the addresses. The kernel is asked for the same place each time, so that a run can be repeated with the
+    /// same handles; it lies below the addresses of devices.
+    pub(crate) fn reserve() -> io::Result<Self> {
+        const WISH: usize = 0x0400_0000_0000;
+        let wish = WISH as *mut std::ffi::c_void;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new anonymous mapping at a place of the kernel's choice replaces nothing.
+        let start = unsafe { mmap_anonymous(wish, RANGE_BYTES, ProtFlags::empty(), flags) }?;
+        let range = Self { base: start as usize };
+        if range.base + RANGE_BYTES > ADDRESS_END {
+            return Err(io::Error::other("the system has no addresses below 2^47 for handles"));
+        }
+        Ok(range)
+    }
+
+    /// The handles of one kind.
+    pub(crate) fn of(&self, kind: Kind) -> Handles {
+        Handles { base: self.base + kind as usize * KIND_BYTES }
+    }
+}
+
+impl Drop for HandleRange {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and nobody reads or writes where nothing can be read or written.
+        let unmapped = unsafe { munmap(self.base as *mut std::ffi::c_void, RANGE_BYTES) };
+        assert!(unmapped.is_ok(), "a whole mapping of our own can be unmapped");
+    }
+}
+
+/// The handles of one kind, as numbers from zero on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handles {
+    base: usize,
+}
+
+impl Handles {
+    /// The handle with a number, of which there are 2^35.
+    pub(crate) fn at(self, number: usize) -> usize {
+        self.base + number % HANDLES_PER_KIND * STEP_BYTES
+    }
+
+    /// The number of a handle, unless it is of another kind or wild.
+    pub(crate) fn number(self, handle: usize) -> Option<usize> {
+        let offset = handle.checked_sub(self.base).filter(|offset| offset % STEP_BYTES == 0)?;
+        Some(offset / STEP_BYTES).filter(|&number| number < HANDLES_PER_KIND)
+    }
 }
 
 /// What the next handle after a removal looks like.
@@ -34,7 +115,7 @@ pub(crate) enum Return {
 /// The live things of one kind by their handles.
 #[derive(Debug)]
 pub(crate) struct Registry<T> {
-    kind: Kind,
+    handles: Handles,
     returns: Return,
     slots: RwLock<Slots<T>>,
 }
@@ -44,6 +125,9 @@ struct Slots<T> {
     entries: Vec<Slot<T>>,
     /// Indices of entries without a value; the last one removed is the first one used again.
     vacant: Vec<u32>,
+    /// Indices without a value that have had all their generations, oldest first: they begin again when every index was
+    /// used as often.
+    worn: VecDeque<u32>,
 }
 
 #[derive(Debug)]
@@ -54,9 +138,19 @@ struct Slot<T> {
     removed: Option<Arc<T>>,
 }
 
-const GENERATIONS: u32 = 1 << 24;
-
 impl<T> Slots<T> {
+    /// An index without a value.
+    fn vacancy(&mut self) -> u32 {
+        if let Some(index) = self.vacant.pop() {
+            return index;
+        }
+        if self.entries.len() == INDICES {
+            return self.worn.pop_front().expect("fewer than 2^24 handles of one kind are alive");
+        }
+        self.entries.push(Slot { generation: 0, value: None, removed: None });
+        (self.entries.len() - 1) as u32
+    }
+
     /// Takes the value out of an entry, if it has one.
     fn vacate(&mut self, index: usize, returns: Return) -> Option<Arc<T>> {
         let slot = &mut self.entries[index];
@@ -65,26 +159,27 @@ impl<T> Slots<T> {
             Return::Never => slot.generation = (slot.generation + 1) % GENERATIONS,
             Return::Comes => slot.removed = Some(Arc::clone(&value)),
         }
-        self.vacant.push(u32::try_from(index).expect("an index was made from 32 bits"));
+        let is_worn = returns == Return::Never && slot.generation == 0;
+        let index = u32::try_from(index).expect("an index has 24 bits");
+        if is_worn {
+            self.worn.push_back(index)
+        } else {
+            self.vacant.push(index)
+        }
         Some(value)
     }
 }
 
 impl<T> Registry<T> {
-    pub(crate) const fn new(kind: Kind, returns: Return) -> Self {
-        Self { kind, returns, slots: RwLock::new(Slots { entries: Vec::new(), vacant: Vec::new() }) }
+    pub(crate) const fn new(handles: Handles, returns: Return) -> Self {
+        let slots = Slots { entries: Vec::new(), vacant: Vec::new(), worn: VecDeque::new() };
+        Self { handles, returns, slots: RwLock::new(slots) }
     }
 
     /// Enters what `make` builds from its own handle.
     pub(crate) fn insert_with(&self, make: impl FnOnce(usize) -> Arc<T>) -> (usize, Arc<T>) {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        let index = match slots.vacant.pop() {
-            Some(index) => index,
-            None => {
-                slots.entries.push(Slot { generation: 0, value: None, removed: None });
-                u32::try_from(slots.entries.len() - 1).expect("fewer than 2^32 handles of one kind are alive")
-            }
-        };
+        let index = slots.vacancy();
         let slot = &mut slots.entries[index as usize];
         let handle = self.handle(index, slot.generation);
         let value = make(handle);
@@ -129,14 +224,12 @@ impl<T> Registry<T> {
     }
 
     fn handle(&self, index: u32, generation: u32) -> usize {
-        ((self.kind as usize) << 56) | ((generation as usize) << 32) | index as usize
+        self.handles.at((generation as usize) << INDEX_BITS | index as usize)
     }
 
     fn parts(&self, handle: usize) -> Option<(u32, u32)> {
-        if handle >> 56 != self.kind as usize {
-            return None;
-        }
-        Some((handle as u32, (handle >> 32) as u32 % GENERATIONS))
+        let number = self.handles.number(handle)?;
+        Some(((number % INDICES) as u32, (number >> INDEX_BITS) as u32))
     }
 }
 
@@ -144,13 +237,17 @@ impl<T> Registry<T> {
 mod tests {
     use super::*;
 
+    fn new(kind: Kind, returns: Return) -> Registry<u32> {
+        Registry::new(Handles { base: (1 << 42) + kind as usize * KIND_BYTES }, returns)
+    }
+
     fn enter(registry: &Registry<u32>, value: u32) -> usize {
         registry.insert_with(|_| Arc::new(value)).0
     }
 
     #[test]
     fn a_handle_finds_what_it_names_until_it_is_removed() {
-        let registry = Registry::new(Kind::Event, Return::Never);
+        let registry = new(Kind::Event, Return::Never);
         let handle = enter(&registry, 7);
         assert_eq!(registry.find(handle).as_deref(), Some(&7));
         assert_eq!(registry.remove(handle).as_deref(), Some(&7));
@@ -160,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_handle_of_an_earlier_generation_finds_nothing() {
-        let registry = Registry::new(Kind::Event, Return::Never);
+        let registry = new(Kind::Event, Return::Never);
         let first = enter(&registry, 1);
         registry.remove(first);
         let second = enter(&registry, 2);
@@ -172,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_handle_that_comes_back_names_the_newer_thing() {
-        let registry = Registry::new(Kind::Stream, Return::Comes);
+        let registry = new(Kind::Stream, Return::Comes);
         let first = enter(&registry, 1);
         registry.remove(first);
         assert_eq!(registry.find(first), None);
@@ -184,7 +281,7 @@ mod tests {
 
     #[test]
     fn the_handles_of_what_is_picked_end_and_others_do_not() {
-        let registry = Registry::new(Kind::Stream, Return::Comes);
+        let registry = new(Kind::Stream, Return::Comes);
         let (odd, even) = (enter(&registry, 1), enter(&registry, 2));
         registry.remove_all(|value| value % 2 == 1);
         assert_eq!(registry.find(odd), None);
@@ -193,12 +290,40 @@ mod tests {
 
     #[test]
     fn wild_and_foreign_handles_find_nothing() {
-        let registry = Registry::new(Kind::Stream, Return::Never);
+        let registry = new(Kind::Stream, Return::Never);
         let streams = enter(&registry, 1);
-        let others = Registry::new(Kind::Event, Return::Never);
+        let others = new(Kind::Event, Return::Never);
         let event = enter(&others, 2);
-        for handle in [0, 1, 2, usize::MAX, streams + 1, event, 0xdead_beef] {
+        for handle in [0, 1, 2, usize::MAX, streams + 1, streams + 8, streams + 16, streams - 16, event, 0xdead_beef] {
             assert_eq!(registry.find(handle), None);
         }
+    }
+
+    #[test]
+    fn a_removed_handle_is_not_seen_again_however_often_its_place_is_used() {
+        let registry = new(Kind::Event, Return::Never);
+        let first = enter(&registry, 0);
+        registry.remove(first);
+        for value in 0..3 * GENERATIONS {
+            let handle = enter(&registry, value);
+            assert_ne!(handle, first);
+            registry.remove(handle);
+        }
+        assert_eq!(registry.find(first), None);
+    }
+
+    #[test]
+    fn the_first_and_the_last_handle_of_a_kind_lie_in_the_range() {
+        let range = HandleRange::reserve().unwrap();
+        let all = [Kind::Context, Kind::Node].map(|kind| range.of(kind));
+        for handles in all {
+            for number in [0, HANDLES_PER_KIND - 1] {
+                let handle = handles.at(number);
+                assert_eq!(handles.number(handle), Some(number));
+                assert!(handle >= range.base && handle + STEP_BYTES <= range.base + RANGE_BYTES);
+                assert_eq!(handle % STEP_BYTES, 0);
+            }
+        }
+        assert_ne!(all[0].at(HANDLES_PER_KIND - 1), all[1].at(0));
     }
 }

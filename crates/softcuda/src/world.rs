@@ -21,7 +21,7 @@ use crate::mapping::{Addresses, Allocation, Mapping};
 use crate::memory::place::Place;
 use crate::module::Module;
 use crate::pool::Pool;
-use crate::registry::{Kind, Registry, Return};
+use crate::registry::{HandleRange, Kind, Registry, Return};
 use crate::span::{Span, SpanKind, Spans};
 use crate::stream::Stream;
 
@@ -49,6 +49,7 @@ pub(crate) struct World {
     pub(crate) graphs: Registry<Graph>,
     pub(crate) execs: Registry<Exec>,
     pub(crate) captures: Captures,
+    pub(crate) handle_range: HandleRange,
     pub(crate) log: Log,
     spans: RwLock<Spans>,
     /// Goes up whenever kernels lose sight of a span.
@@ -116,24 +117,29 @@ impl World {
             })
         };
         let devices = (0..config.devices).map(open).collect::<Result<_, _>>()?;
+        let range = HandleRange::reserve().map_err(|error| {
+            log.error(&format!("handles cannot be made: {error}"));
+            CUerror::OUT_OF_MEMORY
+        })?;
         Ok(Self {
             engine: Engine::start(config.schedule, config.kernel_limit),
             devices,
-            contexts: Registry::new(Kind::Context, Return::Comes),
-            streams: Registry::new(Kind::Stream, Return::Comes),
-            events: Registry::new(Kind::Event, Return::Never),
-            pools: Registry::new(Kind::Pool, Return::Never),
-            modules: Registry::new(Kind::Module, Return::Never),
-            functions: Registry::new(Kind::Function, Return::Never),
-            libraries: Registry::new(Kind::Library, Return::Never),
-            kernels: Registry::new(Kind::Kernel, Return::Never),
-            links: Registry::new(Kind::Link, Return::Never),
-            allocations: Registry::new(Kind::Allocation, Return::Never),
+            contexts: Registry::new(range.of(Kind::Context), Return::Comes),
+            streams: Registry::new(range.of(Kind::Stream), Return::Comes),
+            events: Registry::new(range.of(Kind::Event), Return::Never),
+            pools: Registry::new(range.of(Kind::Pool), Return::Never),
+            modules: Registry::new(range.of(Kind::Module), Return::Never),
+            functions: Registry::new(range.of(Kind::Function), Return::Never),
+            libraries: Registry::new(range.of(Kind::Library), Return::Never),
+            kernels: Registry::new(range.of(Kind::Kernel), Return::Never),
+            links: Registry::new(range.of(Kind::Link), Return::Never),
+            allocations: Registry::new(range.of(Kind::Allocation), Return::Never),
             addresses: Addresses::reserve(config.is_coherent).map_err(|_| CUerror::OUT_OF_MEMORY)?,
             imports: Imports::default(),
-            graphs: Registry::new(Kind::Graph, Return::Never),
-            execs: Registry::new(Kind::Exec, Return::Never),
+            graphs: Registry::new(range.of(Kind::Graph), Return::Never),
+            execs: Registry::new(range.of(Kind::Exec), Return::Never),
             captures: Captures::default(),
+            handle_range: range,
             log,
             spans: RwLock::new(Spans::default()),
             losses: AtomicU64::new(0),

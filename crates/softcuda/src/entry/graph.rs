@@ -39,7 +39,7 @@ pub(crate) fn cuGraphGetNodes(graph: CUgraph, nodes: Option<Out<CUgraphNode>>, c
         count.set(found.len());
         return Ok(());
     };
-    let handles: Vec<_> = found.iter().take(count.read()).map(|node| node.handle()).collect();
+    let handles: Vec<_> = found.iter().take(count.read()).map(|node| node.handle).collect();
     nodes.set_all(&handles);
     count.set(handles.len());
     Ok(())

@@ -6,6 +6,7 @@ use std::path::Path;
 use freehold_driver::cuda::{CUerror, CUlogIterator, CUlogsCallback, CUlogsCallbackHandle, CUresult};
 
 use crate::boundary::{HostAddress, InOut, Out, Text};
+use crate::registry::Kind;
 use crate::world::world;
 
 pub(crate) fn cuLogsRegisterCallback(
@@ -13,15 +14,18 @@ pub(crate) fn cuLogsRegisterCallback(
     data: HostAddress,
     handle: Option<Out<CUlogsCallbackHandle>>,
 ) -> CUresult {
-    let number = world()?.log.register(callback.ok_or(CUerror::INVALID_VALUE)?, data.0 as usize);
+    let world = world()?;
+    let number = world.log.register(callback.ok_or(CUerror::INVALID_VALUE)?, data.0 as usize);
     if let Some(handle) = handle {
-        handle.set(CUlogsCallbackHandle(number));
+        handle.set(CUlogsCallbackHandle(world.handle_range.of(Kind::LogsCallback).at(number)));
     }
     Ok(())
 }
 
 pub(crate) fn cuLogsUnregisterCallback(handle: CUlogsCallbackHandle) -> CUresult {
-    world()?.log.unregister(handle.0)
+    let world = world()?;
+    let number = world.handle_range.of(Kind::LogsCallback).number(handle.0);
+    world.log.unregister(number.ok_or(CUerror::INVALID_VALUE)?)
 }
 
 fn check_flags(flags: u32) -> CUresult {

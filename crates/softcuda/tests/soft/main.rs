@@ -11,6 +11,7 @@ mod common;
 mod devices;
 mod fault;
 mod fork;
+mod handles;
 mod imports;
 mod injection;
 mod kernel;
