@@ -39,7 +39,7 @@ pub(crate) fn is_per_thread_default() -> bool {
 
 /// Lets a call through, or answers in its place.
 pub(crate) fn enter(function: Function, call: impl FnOnce() -> CUresult) -> CUresult {
-    if world::is_forked() {
+    if world::is_forked() && !works_in_a_fork(function) {
         return Err(CUerror::NOT_INITIALIZED);
     }
     let guarded = || {
@@ -75,6 +75,11 @@ fn works_without_init(function: Function) -> bool {
             | Function::cuGetErrorString
             | Function::cuGetProcAddress_v2
     )
+}
+
+/// Which calls a forked child may make: what the driver knows without a device (fact 0.6).
+fn works_in_a_fork(function: Function) -> bool {
+    works_without_init(function) && function != Function::cuInit
 }
 
 /// Which calls a fault does not spoil: what is known without the device, which context is current, the end of contexts,

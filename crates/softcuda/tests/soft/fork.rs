@@ -6,7 +6,7 @@ use std::fs::File;
 
 use common::{Context, child, driver, sweep, untouched};
 use freehold_driver::cuda::{
-    Api, CUdevice, CUdeviceptr, CUerror, CUresult, CallError, context, device, driver, fill, memory, stream,
+    Api, CUdevice, CUdeviceptr, CUerror, CUresult, CallError, Function, context, device, driver, fill, memory, stream,
 };
 
 /// Forks, and returns the exit status of the child, which ends with what `run` gives.
@@ -39,15 +39,44 @@ fn number<T>(result: Result<T, CallError>) -> u8 {
 const NOT_INITIALIZED: i32 = 3;
 
 #[test]
-fn in_the_child_of_a_fork_every_call_is_not_initialized() {
-    child::alone("in_the_child_of_a_fork_every_call_is_not_initialized", || {
+fn in_the_child_of_a_fork_every_call_that_needs_a_device_is_not_initialized() {
+    child::alone("in_the_child_of_a_fork_every_call_that_needs_a_device_is_not_initialized", || {
         let own = Context::create();
+        let needs_none = [
+            Function::cuDriverGetVersion,
+            Function::cuGetErrorName,
+            Function::cuGetErrorString,
+            Function::cuGetProcAddress_v2,
+        ];
         let others = forked(|| {
             let answers = sweep::call_all(&own.api, &mut sweep::Zeros);
-            answers.iter().filter(|(_, code)| *code != Err(CUerror::NOT_INITIALIZED)).count() as u8
+            let needing = answers.iter().filter(|(function, _)| !needs_none.contains(function));
+            needing.filter(|(_, code)| *code != Err(CUerror::NOT_INITIALIZED)).count() as u8
         });
         assert_eq!(others, 0);
         assert_eq!(forked(|| number(memory::alloc(&own.api, 512))), NOT_INITIALIZED);
+    });
+}
+
+/// As an H200's driver answered.
+#[test]
+fn the_child_of_a_fork_may_ask_what_the_driver_knows_without_a_device() {
+    child::alone("the_child_of_a_fork_may_ask_what_the_driver_knows_without_a_device", || {
+        let own = Context::create();
+        let wrong = forked(|| {
+            let name = driver::error_name(&own.api, 700).as_deref() == Ok("CUDA_ERROR_ILLEGAL_ADDRESS");
+            let said = driver::error_string(&own.api, 700).as_deref() == Ok("an illegal memory access was encountered");
+            let unknown =
+                driver::error_name(&own.api, 12345).map_err(|error| error.code) == Err(CUerror::INVALID_VALUE);
+            let version = driver::version(&own.api) == Ok(13000);
+            let address = driver::proc_address(&own.api, c"cuInit", 12000, 0);
+            let address = address.is_ok_and(|found| !found.function.is_null());
+            [name, said, unknown, version, address]
+                .iter()
+                .enumerate()
+                .fold(0, |bits, (i, ok)| bits | u8::from(!ok) << i)
+        });
+        assert_eq!(wrong, 0, "a bit for each answer that is not the driver's");
     });
 }
 

@@ -116,6 +116,57 @@ fn the_environment_sets_the_size_of_a_device() {
     });
 }
 
+/// As an H200 answered: a refused request spoils nothing, and blocks of up to 1 MiB go on where one of them has a page
+/// already.
+#[test]
+fn after_an_out_of_memory_smaller_blocks_are_still_allocated() {
+    const NAME: &str = "after_an_out_of_memory_smaller_blocks_are_still_allocated";
+    child::alone_with(NAME, &[("FREEHOLD_SOFT_MEMORY", "64MiB")], || {
+        let own = Context::create();
+        let refused = |bytes| assert_eq!(memory::alloc(&own.api, bytes).code(), CUerror::OUT_OF_MEMORY);
+        refused(1 << 50);
+        own.block(512);
+        refused(64 * MIB);
+        own.block(60 * MIB);
+        refused(4 * MIB);
+        own.block(2 * MIB);
+        refused(2 * MIB);
+        for _ in 0..4095 {
+            own.block(512);
+        }
+        refused(512);
+    });
+}
+
+/// As an H200 answered: the device is full to its last page, and no page holds small blocks.
+#[test]
+fn a_device_without_a_free_page_has_no_small_block_either() {
+    const NAME: &str = "a_device_without_a_free_page_has_no_small_block_either";
+    child::alone_with(NAME, &[("FREEHOLD_SOFT_MEMORY", "64MiB")], || {
+        let own = Context::create();
+        let blocks: Vec<_> = (0..32).map(|_| own.block(2 * MIB)).collect();
+        assert_eq!(memory::alloc(&own.api, 512).code(), CUerror::OUT_OF_MEMORY);
+        memory::free(&own.api, blocks[5]).unwrap();
+        own.block(512);
+    });
+}
+
+/// The same of the driver's own pools, whose chunks have 32 MiB.
+#[test]
+fn after_an_out_of_memory_a_pool_still_has_smaller_blocks() {
+    const NAME: &str = "after_an_out_of_memory_a_pool_still_has_smaller_blocks";
+    child::alone_with(NAME, &[("FREEHOLD_SOFT_MEMORY", "64MiB")], || {
+        let own = Context::create();
+        let stream = own.stream();
+        let alloc = |bytes| memory::alloc_async(&own.api, bytes, stream);
+        assert_eq!(alloc(1 << 50).code(), CUerror::OUT_OF_MEMORY);
+        alloc(40 * MIB).unwrap();
+        assert_eq!(alloc(40 * MIB).code(), CUerror::OUT_OF_MEMORY);
+        alloc(512).unwrap();
+        alloc(MIB).unwrap();
+    });
+}
+
 #[test]
 fn memory_that_a_pool_does_not_use_is_the_devices_when_nothing_else_is_left() {
     const NAME: &str = "memory_that_a_pool_does_not_use_is_the_devices_when_nothing_else_is_left";
