@@ -21,7 +21,7 @@ use super::experiment::Asked;
 use super::subject::Subject;
 use super::trace::{Part, Trace};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The answer of each experiment, in their order.
 pub(crate) fn answers(
