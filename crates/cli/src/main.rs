@@ -81,10 +81,10 @@ enum Command {
     #[command(after_help = "Example: freehold stop --force")]
     Stop(broker::stop::Arguments),
     /// Publish a file: it stays in device memory, under a name
-    #[command(after_help = "Example: freehold put weights.bin --name model/weights")]
+    #[command(after_help = "Example: freehold put model/weights weights.bin")]
     Put(broker::transfer::PutArguments),
     /// Write what has a name to a file
-    #[command(after_help = "Example: freehold get model/weights -o copy.bin")]
+    #[command(after_help = "Example: freehold get model/weights copy.bin")]
     Get(broker::transfer::GetArguments),
     /// List what is published at the broker
     #[command(after_help = "Example: freehold ls --json")]

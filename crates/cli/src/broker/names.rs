@@ -141,7 +141,7 @@ fn try_list(arguments: &ListArguments, elsewhere: &Elsewhere) -> Result<(), Fail
         return Ok(());
     }
     if listed.is_empty() {
-        super::say(format_args!("nothing is published: `freehold put FILE --name NAME` publishes a file"))?;
+        super::say(format_args!("nothing is published: `freehold put NAME FILE` publishes a file"))?;
         return Ok(());
     }
     super::say(table(&listed).join("\n"))?;

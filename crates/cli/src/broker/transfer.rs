@@ -20,11 +20,15 @@ const PIECE_BYTES: usize = 16 << 20;
 
 #[derive(clap::Args)]
 pub(crate) struct PutArguments {
-    /// The file
-    file: PathBuf,
-    /// The name that it gets, as in model/weights
+    /// The name that the file gets, as in model/weights
+    #[arg(value_name = "NAME")]
+    first: PathBuf,
+    /// The file; in either order, the file is the one of the two that exists
+    #[arg(value_name = "FILE")]
+    second: Option<PathBuf>,
+    /// The name, where the file is the only word
     #[arg(long)]
-    name: String,
+    name: Option<String>,
     #[command(flatten)]
     at: At,
     /// The broker's device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
@@ -40,8 +44,10 @@ pub(crate) struct GetArguments {
     /// The name, as `freehold ls` shows it
     name: String,
     /// The file to write; a file that is there is written over
-    #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
+    file: Option<PathBuf>,
+    /// The same
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    output: Option<PathBuf>,
     #[command(flatten)]
     at: At,
     /// The broker's device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
@@ -58,6 +64,35 @@ pub(crate) fn put(arguments: &PutArguments, elsewhere: &Elsewhere) -> ExitCode {
 
 pub(crate) fn get(arguments: &GetArguments, elsewhere: &Elsewhere) -> ExitCode {
     super::end(try_get(arguments, elsewhere))
+}
+
+/// What `freehold put` is told: the file and its name. Of two words the file is the one that exists.
+fn file_and_name(arguments: &PutArguments) -> Result<(&Path, Name), Failure> {
+    const SAY: &str = "say `freehold put FILE --name NAME`";
+    let wrong = |sentence: String| Err(Failure::Wrong(sentence));
+    let exists = |path: &Path| fs::symlink_metadata(path).is_ok();
+    let (file, name) = match (&arguments.first, &arguments.second, &arguments.name) {
+        (file, None, Some(name)) => (file, name.as_str()),
+        (file, None, None) => return wrong(format!("{} needs a name: {SAY}", file.display())),
+        (one, Some(other), named) => {
+            let (file, name) = match (exists(one), exists(other)) {
+                (true, false) => (one, other),
+                (false, true) => (other, one),
+                (true, true) => {
+                    return wrong(format!("{} and {} are both files: {SAY}", one.display(), other.display()));
+                }
+                (false, false) => {
+                    let (one, other) = (one.display(), other.display());
+                    return wrong(format!("neither {one} nor {other} is a file: expected NAME and FILE"));
+                }
+            };
+            if let Some(named) = named {
+                return wrong(format!("a name was given twice: {} and --name {named}", name.display()));
+            }
+            (file, name.to_str().ok_or_else(|| Failure::Wrong(format!("{} is not a name", name.display())))?)
+        }
+    };
+    Ok((file, names::name(name)?))
 }
 
 fn connect(at: &At, device: Option<&str>) -> Result<(Device, Broker), Failure> {
@@ -107,12 +142,12 @@ fn regular(path: &Path) -> Result<(File, u64), Failure> {
 }
 
 fn try_put(arguments: &PutArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
-    let name = names::name(&arguments.name)?;
-    let (mut file, total_bytes) = regular(&arguments.file)?;
+    let (path, name) = file_and_name(arguments)?;
+    let (mut file, total_bytes) = regular(path)?;
     let bar = if arguments.json { ProgressBar::hidden() } else { bar(total_bytes) };
     match elsewhere.connect()? {
         Some(remote) => elsewhere::put(&remote, name.as_str(), &file, total_bytes, &bar)?,
-        None => put_here(arguments, &name, &mut file, total_bytes, &bar)?,
+        None => put_here(arguments, &name, (path, &mut file), total_bytes, &bar)?,
     }
     if arguments.json {
         super::say(serde_json::json!({ "name": name.as_str(), "bytes": total_bytes }))?;
@@ -125,11 +160,10 @@ fn try_put(arguments: &PutArguments, elsewhere: &Elsewhere) -> Result<(), Failur
 fn put_here(
     arguments: &PutArguments,
     name: &Name,
-    file: &mut File,
+    (path, file): (&Path, &mut File),
     total_bytes: u64,
     bar: &ProgressBar,
 ) -> Result<(), Failure> {
-    let path = &arguments.file;
     expect_free(&arguments.at, name)?;
     let (device, broker) = connect(&arguments.at, arguments.device.as_deref())?;
     let stream = device.stream()?;
@@ -150,7 +184,9 @@ fn put_here(
 
 fn try_get(arguments: &GetArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
     let name = names::name(&arguments.name)?;
-    let (path, partial) = (&arguments.output, Partial::watched()?);
+    let path = arguments.file.as_ref().or(arguments.output.as_ref());
+    let no_file = || Failure::Wrong("no file was named to write to: say `freehold get NAME FILE`".to_owned());
+    let (path, partial) = (path.ok_or_else(no_file)?, Partial::watched()?);
     let bar_of = |bytes| if arguments.json { ProgressBar::hidden() } else { bar(bytes) };
     let total_bytes = match elsewhere.connect()? {
         Some(remote) => {

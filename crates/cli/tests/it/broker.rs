@@ -24,6 +24,40 @@ fn a_file_goes_in_and_comes_out_again() {
 }
 
 #[test]
+fn a_file_and_its_name_are_told_apart_by_which_of_them_is_there() {
+    let scene = Scene::new();
+    let (file, out) = (scene.file("big.bin", b"freehold"), scene.folder.join("out"));
+    let to = out.to_str().unwrap();
+    assert_eq!(scene.said(&["put", "weights", &file]), "weights: 8 B\n");
+    assert_eq!(scene.said(&["get", "weights", to]), format!("{to}: 8 B\n"));
+    assert_eq!(std::fs::read(&out).unwrap(), b"freehold");
+    // The other order too: a name is what is no file.
+    assert_eq!(scene.said(&["put", &file, "model/weights"]), "model/weights: 8 B\n");
+    assert_eq!(scene.said(&["drop", "model/weights"]), "model/weights: dropped\n");
+    let refused = |words: &[&str]| {
+        let (said, status) = scene.refused(words);
+        assert_eq!(status, Some(2), "{said}");
+        said
+    };
+    let say = "say `freehold put FILE --name NAME`";
+    let other = scene.file("other.bin", b"other");
+    assert_eq!(refused(&["put", &other, &file]), format!("error: {other} and {file} are both files: {say}\n"));
+    assert_eq!(
+        refused(&["put", "one", "another"]),
+        "error: neither one nor another is a file: expected NAME and FILE\n"
+    );
+    assert_eq!(refused(&["put", &file]), format!("error: {file} needs a name: {say}\n"));
+    assert_eq!(
+        refused(&["put", "a", &file, "--name", "b"]),
+        "error: a name was given twice: a and --name b\n",
+        "whichever is meant"
+    );
+    assert_eq!(refused(&["put", "a b", &file]).lines().count(), 1, "the other one has to be a name");
+    assert_eq!(refused(&["get", "weights"]), "error: no file was named to write to: say `freehold get NAME FILE`\n");
+    assert_eq!(scene.said(&["ls", "--json"]).matches("\"name\"").count(), 1, "nothing was put by those");
+}
+
+#[test]
 fn what_was_done_is_one_object_with_json() {
     let scene = Scene::new();
     let file = scene.file("in", b"freehold");
