@@ -127,6 +127,7 @@ const TESTS: &[Test] = &[
         "a_module_is_there_whole_or_not_at_all_and_who_put_it_knows",
         serving::a_module_is_there_whole_or_not_at_all_and_who_put_it_knows,
     ),
+    ("a_goodbye_does_not_overtake_what_was_asked_before", serving::a_goodbye_does_not_overtake_what_was_asked_before),
     ("a_tenant_cannot_make_the_broker_wait_at_its_bell", serving::a_tenant_cannot_make_the_broker_wait_at_its_bell),
     (
         "without_descriptors_newcomers_are_refused_in_a_sentence_and_tenants_served",
@@ -180,6 +181,10 @@ const TESTS: &[Test] = &[
     (
         "what_was_called_is_carried_out_however_its_process_goes",
         calls::what_was_called_is_carried_out_however_its_process_goes,
+    ),
+    (
+        "what_is_called_by_a_process_that_goes_at_once_is_carried_out",
+        calls::what_is_called_by_a_process_that_goes_at_once_is_carried_out,
     ),
     (
         "of_kernels_that_ran_beside_each_other_one_has_failed",

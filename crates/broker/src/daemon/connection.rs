@@ -25,7 +25,7 @@ use super::workers::module_file;
 use super::{Daemon, REPLIES_MAX};
 use crate::calls::ENDED;
 use crate::post::{Held, Kept};
-use crate::ring::{Nonsense, RING_BYTES, Served, Slot};
+use crate::ring::{Nonsense, RING_BYTES, SLOTS, Served, Slot};
 use crate::shared::Shared;
 use crate::socket::{self, NotReceived};
 use crate::state::{CLOCK_WORDS, Peer};
@@ -122,7 +122,16 @@ impl Connection {
         if self.is_waiting || self.ring.room()? < REPLIES_MAX {
             return Ok(None);
         }
-        let Some((number, slot)) = self.ring.peek() else { return Ok(None) };
+        Ok(self.oldest())
+    }
+
+    /// The oldest request of a tenant that says goodbye. Whether there is room for the reply does not matter: it reads none.
+    fn next_of_goer(&mut self) -> Option<Asked> {
+        if self.is_parted || self.is_waiting { None } else { self.oldest() }
+    }
+
+    fn oldest(&mut self) -> Option<Asked> {
+        let (number, slot) = self.ring.peek()?;
         let asked = Framed::<Request>::decode(&slot, &[]).and_then(|mut asked| {
             asked.is_again = std::mem::take(&mut self.is_again);
             asked.number = number;
@@ -138,7 +147,7 @@ impl Connection {
             }
         });
         self.is_again = false;
-        Ok(Some((asked.map_err(|(_, refusal)| (number, refusal)), self.tenant)))
+        Some((asked.map_err(|(_, refusal)| (number, refusal)), self.tenant))
     }
 
     /// How many messages the tenant can be told.
@@ -400,10 +409,27 @@ impl Daemon {
                     }
                     Err(refusal) => self.refuse(tenant, asked.number, refusal, Route::Socket),
                 },
+                Request::Bye => {
+                    self.serve_goer(at)?;
+                    self.ask(tenant, asked, Route::Socket)
+                }
                 _ => self.ask(tenant, asked, Route::Socket),
             },
             Err((number, refusal)) => self.refuse(tenant, number, refusal, Route::Socket),
         }
+    }
+
+    /// Serves what a tenant put into its ring before it said goodbye over its socket: the goodbye is the younger one.
+    fn serve_goer(&mut self, at: u32) -> io::Result<()> {
+        for _ in 0..SLOTS {
+            let next = self.connections.get_mut(&at).and_then(Connection::next_of_goer);
+            match next {
+                Some((Ok(asked), tenant)) => self.ask(tenant, asked, Route::Ring)?,
+                Some((Err((number, refusal)), tenant)) => self.refuse(tenant, number, refusal, Route::Ring)?,
+                None => break,
+            }
+        }
+        Ok(())
     }
 
     /// Says that a name is not there, and which are like it.

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use freehold::Grid;
 use freehold_broker::wire::Request;
-use freehold_broker::{Access, Broker, Launch, Lease, Name, Policy};
+use freehold_broker::{Access, Broker, Caller, Launch, Lease, Name, Policy};
+use freehold_testing::at_effort;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use super::{Tenant, said, stepped};
@@ -20,6 +21,8 @@ pub(crate) fn act(socket: &Path, task: &str, way: u64) -> Option<Outcome> {
         "call-make" => make(socket),
         "call-go" => go(socket, way),
         "call-seen" => seen(socket),
+        "call-at-once" => at_once(socket, way),
+        "call-counted" => counted(socket, way as u32),
         _ => return None,
     })
 }
@@ -45,6 +48,53 @@ pub(crate) fn what_was_called_is_carried_out_however_its_process_goes(stage: &St
         drop(link);
         said(stage, "call-seen");
     }
+}
+
+/// Its worker may not even have been started when it goes.
+pub(crate) fn what_is_called_by_a_process_that_goes_at_once_is_carried_out(stage: &Stage) {
+    let keeper = Caller::connect_at(&stage.socket()).unwrap();
+    keeper.put_module("test/kernels", super::TEXT).unwrap();
+    said(stage, "call-make");
+    let mut calls = 0;
+    for round in 0..at_effort(2, 10, 100) {
+        for way in 0..3 {
+            assert_eq!(stage.device("call-at-once", way).is_some(), way != 2);
+            calls += 1;
+            let mut link = stage.link();
+            stage::until("the tenant is gone", || {
+                let sums = stage::sums(&mut link);
+                // The one that keeps the module, its worker, and this one.
+                (sums.tenants == 3 && sums.leases == 0).then_some(())
+            });
+            assert_eq!(stage.device("call-counted", calls).as_deref(), Some(""), "round {round}, way {way}");
+        }
+    }
+}
+
+/// Calls once, and goes: with a goodbye, without one, or killed.
+fn at_once(socket: &Path, way: u64) -> Outcome {
+    let device = freehold::open::device(Some(&stage::device()))?;
+    let (stream, broker) = (device.stream()?, Broker::connect_at(&device, socket)?);
+    let caller = Caller::of(&broker)?;
+    let kernel = caller.module("test/kernels")?.kernel("step")?;
+    let lease: Lease<u32> = broker.lease(&stream, "words", Access::Write)?;
+    let arguments = [lease.argument(0), 1_u32.into(), 100_u32.into()];
+    drop(caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &arguments))?);
+    match way {
+        0 => {}
+        1 => std::process::exit(0),
+        _ => kill_process(getpid(), Signal::KILL)?,
+    }
+    Ok(())
+}
+
+/// So many calls were carried out.
+fn counted(socket: &Path, calls: u32) -> Outcome {
+    let device = freehold::open::device(Some(&stage::device()))?;
+    let (stream, broker) = (device.stream()?, Broker::connect_at(&device, socket)?);
+    let lease: Lease<u32> = broker.lease(&stream, "words", Access::Read)?;
+    assert_eq!(stream.download(&*lease)?, [(0..calls).fold(1, |word, _| stepped(word, 1)); 100]);
+    Ok(())
 }
 
 /// Words under a name.

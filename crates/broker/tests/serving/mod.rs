@@ -107,6 +107,35 @@ pub(crate) fn a_tenant_cannot_make_the_broker_wait_at_its_bell(stage: &Stage) {
     assert_eq!(link.take_refused(), []);
 }
 
+/// Requests over the ring are older than a goodbye over the socket that was said behind them: more of them than are served in a turn,
+/// and the last is what keeps a name.
+pub(crate) fn a_goodbye_does_not_overtake_what_was_asked_before(stage: &Stage) {
+    let mut link = stage.link();
+    let kept = Name::parse("kept").expect("a name");
+    let lease = link.reserve(512).expect("there is room").lease;
+    let (policy, point) = (Policy::Drop, Point::default());
+    link.call(Request::Publish { lease, policy, point, name: kept.clone() }).expect("the name is free");
+    link.give_back(lease, point).expect("a broker serves");
+    let Reply::Number { id, .. } = link.call(Request::Find { name: kept.clone() }).expect("it is there").reply else {
+        panic!("a name has a number");
+    };
+    for others in [0, 40, 240] {
+        let mut writer = stage.link();
+        let leases: Vec<_> = (0..others).map(|_| writer.reserve(512).expect("there is room").lease).collect();
+        let written = writer.lease(id, Access::Write).expect("nobody writes it").lease;
+        let stopped = Stopped::new(stage, "broker");
+        for lease in leases.into_iter().chain([written]) {
+            writer.give_back(lease, point).expect("the ring has room");
+        }
+        // It says goodbye, and waits for no answer.
+        drop(writer);
+        drop(stopped);
+        until("the writer is gone", || (sums(&mut link).tenants == 1).then_some(()));
+        let found = link.call(Request::Find { name: kept.clone() });
+        assert!(found.is_ok(), "a name whose writer returned it behind {others} others is kept: {found:?}");
+    }
+}
+
 /// A connection by hand: its socket, and its bell.
 fn hello(stage: &Stage) -> (OwnedFd, OwnedFd) {
     use rustix::net::{
