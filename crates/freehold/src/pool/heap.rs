@@ -527,4 +527,5 @@ fn granules_of(bytes: u64) -> u32 {
 }
 
 #[cfg(test)]
+#[path = "heap/tests.rs"]
 mod tests;

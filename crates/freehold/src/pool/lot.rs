@@ -3,11 +3,11 @@
 //!
 //! Knows the book and tracks, and calls no driver: what it needs is asked of the pool.
 
+#[path = "lot/inside.rs"]
 mod inside;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use self::inside::{Inside, Waiting};
@@ -15,10 +15,10 @@ use super::book::Book;
 use super::class::{CLASSES, Class, SMALL_BYTES_MAX};
 use super::counts::Counts;
 use super::heap::{Chunk, GRANULE_BYTES, Heap, Need, Taken};
+use super::outside::{ContextId, Mark, StreamId, Track};
 use super::rack::Rack;
 use super::record::{Gone, Record, Seen, Site, Stage};
-use crate::ledger::{ContextId, Mark, StreamId};
-use crate::track::Track;
+use super::sync::{AtomicU32, Mutex, MutexGuard, Ordering};
 
 /// Slabs whose blocks nobody has are given up where they are more than this part of what is mapped.
 const IDLE_SLABS_PART: u64 = 4;
@@ -61,7 +61,7 @@ impl Lot {
                 gone: Vec::new(),
                 next_gone: 0,
             }),
-            racks: Mutex::default(),
+            racks: Mutex::new(Vec::new()),
             homes: AtomicU32::new(0),
             counts: Counts::default(),
         }

@@ -18,7 +18,10 @@ mod ground;
 mod heap;
 mod here;
 #[forbid(unsafe_code)]
+mod lend;
+#[forbid(unsafe_code)]
 mod lot;
+mod outside;
 mod rack;
 pub(crate) mod record;
 mod shelf;

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use super::super::book::Book;
 use super::super::class::CLASSES;
 use super::super::heap::{Heap, Taken};
+use super::super::outside::{Mark, Track};
 use super::super::record::{Gone, Record, Site, Stage};
-use crate::ledger::Mark;
-use crate::track::Track;
 
 /// How many records are made at once for a lot.
 const RECORDS: u32 = 64;
