@@ -298,8 +298,8 @@ impl Lot {
         self.settle_some(book, usize::MAX, None, has_passed)
     }
 
-    /// Takes back blocks whose marks have passed, or which `stream` waits for before its next work: others use them behind that
-    /// wait. None where the lot has become another stream's, which waits for nothing.
+    /// Takes back blocks whose marks have passed, or which `stream`, the lot's own, waits for before its next work: others use
+    /// them behind that wait. Where the lot has become another stream's meanwhile, `stream` has passed its waits.
     pub(crate) fn settle_behind(&self, book: &Book, stream: &Track, is_before: impl Fn(Mark) -> bool) {
         self.settle_some(book, usize::MAX, Some(stream), is_before);
     }
@@ -312,9 +312,6 @@ impl Lot {
         has_passed: impl Fn(Mark) -> bool,
     ) -> Vec<Mark> {
         let inside = &mut *self.inside();
-        if waits.is_some_and(|stream| stream.id != inside.home.id) {
-            return Vec::new();
-        }
         let mut left = Vec::new();
         let looked = inside.waiting.len().min(looks);
         let mut index = 0;

@@ -26,6 +26,7 @@ mod never_waits;
 mod order;
 mod own;
 mod pool_loom;
+mod pool_lots_loom;
 mod pool_model;
 mod pool_refusals;
 mod pool_review;
