@@ -268,7 +268,7 @@ impl Broker {
         let given = point.and_then(|point| Ok(self.link()?.give(lease.id, to, point)?));
         match given {
             Ok(()) => {
-                lease.is_over = true;
+                lease.end();
                 Ok(())
             }
             Err(error) => Err((lease, error)),
@@ -467,7 +467,8 @@ impl Broker {
 
     /// The point behind all work with the part of a lease so far, and behind all calls that it is an argument of.
     fn point_behind<T: Plain>(&self, part: &Part<T>, lease: Id) -> Result<Point> {
-        let called = self.called().remove(&lease);
+        // It stays known until the lease is over: what is refused is tried again behind the same point.
+        let called = self.called().get(&lease).copied();
         if !part.pending() {
             return Ok(called.unwrap_or_default());
         }
@@ -490,10 +491,13 @@ impl Broker {
 
     /// Waits for calls that a lease is an argument of: a worker may not have borrowed it yet, and could not any more.
     fn wait_called(&self, lease: Id) -> Result<()> {
-        let Some(point) = self.called().remove(&lease) else { return Ok(()) };
+        let Some(point) = self.called().get(&lease).copied() else { return Ok(()) };
         let clock = match self.clock(point.tenant) {
             // All of its work has passed.
-            Err(Error::Link(LinkError::Refused { refusal: Refusal::NoTenant, .. })) => return Ok(()),
+            Err(Error::Link(LinkError::Refused { refusal: Refusal::NoTenant, .. })) => {
+                self.forget_called(lease, point);
+                return Ok(());
+            }
             clock => clock?,
         };
         for turn in 1_u32.. {
@@ -505,7 +509,16 @@ impl Broker {
                 self.link()?.look()?;
             }
         }
+        self.forget_called(lease, point);
         Ok(())
+    }
+
+    /// Forgets a call that has passed, unless the lease has become an argument of another meanwhile.
+    fn forget_called(&self, lease: Id, point: Point) {
+        let mut called = self.called();
+        if called.get(&lease) == Some(&point) {
+            called.remove(&lease);
+        }
     }
 
     /// Notes that a lease is an argument of a call: it is given back behind that.
@@ -587,8 +600,14 @@ impl<T: Plain> Lease<T> {
         // What was told before may be later than what is pending now.
         let point = if point.value == 0 { self.point } else { point };
         self.broker.link()?.give_back(self.id, point)?;
-        self.is_over = true;
+        self.end();
         Ok(())
+    }
+
+    /// Notes that the broker has it again, or another process.
+    fn end(&mut self) {
+        self.is_over = true;
+        self.broker.called().remove(&self.id);
     }
 }
 
