@@ -5,7 +5,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustix::io;
 
+use super::heap::PAGE_BYTES;
 use super::lot::Lot;
+use super::outside::ContextId;
 use super::record::{Gone, Record};
 use super::shelf::Shelf;
 use super::slab::Slab;
@@ -57,21 +59,33 @@ impl Book {
         }
     }
 
-    /// The record of the block that an address lies in, at its beginning or further in.
+    /// The record of the block that an address lies in, at its beginning or further in. Takes a lock where the block begins more
+    /// than a page before.
     pub(crate) fn record_around(&self, address: u64) -> Option<&Record> {
         if !self.table.has(address) {
             return None;
         }
-        if let Entry::Slab(_) = self.table.at(address) {
-            return self.record_at(address);
+        match self.table.last_up_to(address, PAGE_BYTES) {
+            // Behind a slab lies nothing of it.
+            Some((at, Entry::Slab(_))) if at < address => None,
+            Some((at, _)) => {
+                let found = self.record_at(at)?;
+                (address.wrapping_sub(found.base()) < found.capacity_bytes()).then_some(found)
+            }
+            None => {
+                let base = self.read_lots().iter().find_map(|lot| lot.taken_at(address))?;
+                self.record_at(base)
+            }
         }
-        let base = self.lots().iter().find_map(|lot| lot.taken_at(address))?;
-        self.record_at(base)
     }
 
     /// The last block that lay at an address, and is no more.
     pub(crate) fn gone_at(&self, address: u64) -> Option<Gone> {
         self.table.has(address).then(|| self.lots().iter().find_map(|lot| lot.gone_at(address)))?
+    }
+
+    pub(crate) fn context_of(&self, lot: u32) -> ContextId {
+        self.read_lots()[lot as usize].context()
     }
 
     pub(crate) fn lot(&self, number: u32) -> Arc<Lot> {

@@ -402,7 +402,7 @@ impl Pool {
     }
 
     pub(crate) fn context_of(&self, lot: u32) -> ContextId {
-        self.book.lot(lot).context()
+        self.book.context_of(lot)
     }
 
     /// The lot of a stream: one that lost its own stream, if there is one, or else new.

@@ -50,6 +50,18 @@ impl Table {
         }
     }
 
+    /// The last that is known of the addresses from `within_bytes` before an address up to it: the address itself, or the granule
+    /// before it that something begins at, and what that is.
+    pub(crate) fn last_up_to(&self, address: u64, within_bytes: u64) -> Option<(u64, Entry)> {
+        let last = usize::try_from(address.checked_sub(self.base)? / GRANULE_BYTES).ok()?;
+        let first = last.saturating_sub((within_bytes / GRANULE_BYTES) as usize);
+        let words = self.words.get(first..=last)?;
+        let index = words.iter().rposition(|word| word.load(Ordering::Relaxed) != 0)? + first;
+        let at = if index == last { address } else { self.base + index as u64 * GRANULE_BYTES };
+        // Read again, for what it leads to. It may be gone by now.
+        Some((at, self.at(at))).filter(|&(_, entry)| entry != Entry::Nothing)
+    }
+
     pub(crate) fn set_record(&self, address: u64, record: u32) {
         self.word(address).store(record + 1, Ordering::Release);
     }
@@ -73,11 +85,15 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use super::super::heap::PAGE_BYTES;
     use super::*;
+
+    /// Fewer where every word is interpreted.
+    const BYTES: u64 = if cfg!(miri) { 1 << 30 } else { 1 << 40 };
 
     #[test]
     fn addresses_lead_to_what_lies_there() {
-        let table = Table::new(1 << 30, 1 << 40).unwrap();
+        let table = Table::new(1 << 30, BYTES).unwrap();
         let at = (1 << 30) + 10 * GRANULE_BYTES;
         table.set_record(at, 0);
         table.set_slab(at + GRANULE_BYTES, 3 * GRANULE_BYTES, 5);
@@ -85,7 +101,19 @@ mod tests {
         assert_eq!(table.at(at + 4 * GRANULE_BYTES - 1), Entry::Slab(5));
         assert_eq!(table.at(at + 4 * GRANULE_BYTES), Entry::Nothing);
         assert_eq!(table.at((1 << 30) - 1), Entry::Nothing);
-        assert_eq!(table.at((1 << 30) + (1 << 40)), Entry::Nothing);
+        assert_eq!(table.at((1 << 30) + BYTES), Entry::Nothing);
+        let before = at - GRANULE_BYTES;
+        table.set_record(before, 7);
+        assert_eq!(table.last_up_to(before + 5, PAGE_BYTES), Some((before + 5, Entry::Record(7))));
+        assert_eq!(table.last_up_to(before - 1, PAGE_BYTES), None);
+        table.clear(before, 1);
+        let behind = at + 4 * GRANULE_BYTES;
+        let last_of_slab = Some((behind - GRANULE_BYTES, Entry::Slab(5)));
+        assert_eq!(table.last_up_to(behind + 100, PAGE_BYTES), last_of_slab);
+        assert_eq!(table.last_up_to(behind - GRANULE_BYTES + PAGE_BYTES, PAGE_BYTES), last_of_slab);
+        assert_eq!(table.last_up_to(behind + PAGE_BYTES, PAGE_BYTES), None);
+        assert_eq!(table.last_up_to((1 << 30) - 1, PAGE_BYTES), None);
+        assert_eq!(table.last_up_to((1 << 30) + BYTES, PAGE_BYTES), None);
         table.clear(at, 2 * GRANULE_BYTES);
         assert_eq!(table.at(at + GRANULE_BYTES), Entry::Nothing);
         assert!(table.has(at) && !table.has(0));

@@ -172,3 +172,28 @@ fn a_thread_enters_its_magazines_again_when_who_took_them_over_has_panicked() {
     assert!(turn.is_closed());
     assert_eq!(turn.enter().map(drop), Err(Closed));
 }
+
+#[test]
+fn every_address_of_a_block_leads_to_it_and_those_behind_it_do_not() {
+    let device = device();
+    let stream = device.stream().unwrap();
+    let sizes = [1, 512, 40_000, 70_000, 300 << 10, (2 << 20) - 1, 3 << 20, 40 << 20];
+    let blocks: Vec<_> = sizes.iter().cycle().take(24).map(|&bytes| stream.alloc::<u8>(bytes).unwrap()).collect();
+    for block in &blocks {
+        let (base, bytes) = (block.address(), block.len() as u64);
+        let owner = block.owner();
+        assert!(owner.is_some());
+        for offset in [0, 1, bytes / 3, bytes / 2, bytes - 1] {
+            assert_eq!(device.owner_of(base + offset.min(bytes - 1)), owner, "{offset} bytes into {bytes}");
+        }
+        let behind = device.owner_of(base + bytes);
+        assert!(behind.is_none_or(|behind| behind.base == base + bytes), "a byte behind {bytes}");
+    }
+    let spans: Vec<_> = blocks.iter().map(|block| (block.address(), block.len() as u64)).collect();
+    drop(blocks);
+    device.synchronize().unwrap();
+    device.trim().unwrap();
+    for (base, bytes) in spans {
+        assert_eq!([base, base + bytes - 1].map(|address| device.owner_of(address)), [None, None]);
+    }
+}
