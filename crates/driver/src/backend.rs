@@ -152,10 +152,56 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// Streams that others made, and captures.
     fn foreign(&self) -> Option<&dyn Foreign>;
 
+    // What a device knows of kernels that go wrong. Only one that runs them in software does.
+
+    /// Has the device ask which block lies at an address of the `bytes` from `start` on, for each address that a launch is
+    /// given, so that it notices a kernel that leaves its block. It asks in any thread, until the answer is dropped.
+    /// Nothing where the device does not check what kernels do.
+    fn describe(&self, _start: u64, _bytes: u64, _look_up: LookUp) -> Option<Described> {
+        None
+    }
+
+    /// Where the first kernel that went wrong did so.
+    fn fault(&self) -> Option<FaultDetails> {
+        None
+    }
+
     /// The table of the driver's functions, where it is a CUDA driver: for other people's code.
     fn cuda(&self) -> Option<&cuda::Api> {
         None
     }
+}
+
+/// Tells the block that an address lies in. It calls no driver.
+pub type LookUp = Box<dyn Fn(u64) -> Option<BlockBounds> + Send + Sync>;
+
+/// A block as its owner asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockBounds {
+    pub base: u64,
+    pub bytes: u64,
+    /// Whether it has an owner now.
+    pub is_live: bool,
+}
+
+/// Memory that was described. Dropping it ends that, and waits for look-ups that are under way.
+pub type Described = Box<dyn fmt::Debug + Send + Sync>;
+
+/// How a kernel went wrong, as far as the device tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultDetails {
+    /// The kernel's name.
+    pub kernel: String,
+    /// Line of the PTX text.
+    pub line: u32,
+    /// The block of the grid.
+    pub block: [u32; 3],
+    /// The thread of the block.
+    pub thread: [u32; 3],
+    /// The address that was used, if it was one.
+    pub address: Option<u64>,
+    /// All of it in one sentence.
+    pub sentence: String,
 }
 
 /// How much memory a device has.
@@ -270,13 +316,18 @@ pub enum Passed {
     },
     /// The address of device memory, of 8 bytes.
     Address,
+    /// The same, of memory that the kernel only reads: the bytes from `start` on.
+    ReadOnly {
+        start: u64,
+        bytes: u64,
+    },
 }
 
 impl Passed {
     pub fn bytes(self) -> usize {
         match self {
             Self::Value { bytes } => bytes,
-            Self::Address => size_of::<u64>(),
+            Self::Address | Self::ReadOnly { .. } => size_of::<u64>(),
         }
     }
 }

@@ -31,7 +31,7 @@ pub mod handle;
 pub mod opencl;
 
 pub use backend::{
-    Arguments, Backend, Contexts, Foreign, ImageKind, Kernels, Mapping, Parameter, Passed, Permission, Registering,
-    Room, Rows, Shape, Sharing, Timing, Words,
+    Arguments, Backend, BlockBounds, Contexts, Described, FaultDetails, Foreign, ImageKind, Kernels, LookUp, Mapping,
+    Parameter, Passed, Permission, Registering, Room, Rows, Shape, Sharing, Timing, Words,
 };
 pub use error::{CallError, Code, LoadError, Meaning};

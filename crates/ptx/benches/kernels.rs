@@ -6,7 +6,7 @@ use std::thread;
 
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
-use freehold_ptx::{Grid, Image, LANES, Launch, Memory, Progress, Slice, Stray, Unit, Width};
+use freehold_ptx::{Access, Extent, Grid, Image, LANES, Launch, Memory, Pointer, Progress, Slice, Stray, Unit, Width};
 
 fn main() {
     divan::main();
@@ -89,15 +89,28 @@ struct Bench {
 
 impl Bench {
     fn new(text: &str, grid: [u32; 3], block: [u32; 3], parameters: Vec<u8>, words: usize) -> Self {
+        Self::with(text, grid, block, parameters, words, Vec::new())
+    }
+
+    /// With arguments whose blocks are known.
+    fn with(
+        text: &str,
+        grid: [u32; 3],
+        block: [u32; 3],
+        parameters: Vec<u8>,
+        words: usize,
+        pointers: Vec<Pointer>,
+    ) -> Self {
         let unit = Unit::compile(text).expect("the text is right");
         let image = Image::link(vec![unit]).expect("the text stands alone");
         let (program, _) = image.place(&vec![BASE; image.variables().len()]);
-        let launch = Launch { kernel: 0, grid, block, shared_bytes: 0, parameters, workspace: 0, stack_bytes: 1024 };
+        let launch =
+            Launch { kernel: 0, grid, block, shared_bytes: 0, parameters, pointers, workspace: 0, stack_bytes: 1024 };
         Self { grid: Arc::new(Grid::new(program, launch)), memory: Words::new(words) }
     }
 
-    /// `y = a * x + y` over so many elements.
-    fn saxpy(blocks: u32, threads: u32) -> Self {
+    /// `y = a * x + y` over so many elements, in blocks that are known where `is_known`.
+    fn saxpy(blocks: u32, threads: u32, is_known: bool) -> Self {
         let count = blocks * threads;
         let mut parameters = Vec::new();
         parameters.extend(BASE.to_le_bytes());
@@ -105,7 +118,14 @@ impl Bench {
         parameters.extend(2.5f32.to_le_bytes());
         parameters.extend(count.to_le_bytes());
         let text = include_str!("../../softcuda/tests/kernels/saxpy.ptx");
-        Self::new(text, [blocks, 1, 1], [threads, 1, 1], parameters, 2 * count as usize)
+        let (bytes, access) = (4 * u64::from(count), Access::ReadWrite);
+        let pointers = [0, 8].map(|offset| {
+            let start = BASE + u64::from(offset) / 8 * bytes;
+            let blocks = vec![Extent { start, bytes, access }];
+            Pointer { offset, region: BASE..BASE + 2 * bytes, blocks }
+        });
+        let pointers = if is_known { pointers.to_vec() } else { Vec::new() };
+        Self::with(text, [blocks, 1, 1], [threads, 1, 1], parameters, 2 * count as usize, pointers)
     }
 
     /// The product of two matrices of `side` rows, in tiles of 16.
@@ -156,13 +176,19 @@ impl Bench {
 /// One core: blocks of 128 threads.
 #[divan::bench(args = [1, 16, 256, 4096])]
 fn saxpy_blocks(bencher: Bencher<'_, '_>, blocks: u32) {
-    Bench::saxpy(blocks, 128).measure(bencher, 1);
+    Bench::saxpy(blocks, 128, false).measure(bencher, 1);
+}
+
+/// The same where the blocks of memory that it uses are known, and every access is held against them.
+#[divan::bench(args = [1, 16, 256, 4096])]
+fn saxpy_known(bencher: Bencher<'_, '_>, blocks: u32) {
+    Bench::saxpy(blocks, 128, true).measure(bencher, 1);
 }
 
 /// One core: 64 blocks.
 #[divan::bench(args = [1, 32, 128, 1024])]
 fn saxpy_threads(bencher: Bencher<'_, '_>, threads: u32) {
-    Bench::saxpy(64, threads).measure(bencher, 1);
+    Bench::saxpy(64, threads, false).measure(bencher, 1);
 }
 
 #[divan::bench(args = [32, 128, 256])]

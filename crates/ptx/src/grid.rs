@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::bounds::{Bounds, Pointer};
 use crate::exec::BlockState;
 use crate::fault::Fault;
 use crate::image::Program;
@@ -18,6 +19,8 @@ pub struct Launch {
     pub shared_bytes: u32,
     /// The arguments, laid out as the kernel's parameters are.
     pub parameters: Vec<u8>,
+    /// The pointers among the arguments whose blocks are known, as they are now.
+    pub pointers: Vec<Pointer>,
     /// Address of 64 zeroed bytes of global memory that blocks of a cooperative launch meet at; zero for others.
     pub workspace: u64,
     /// What one thread's calls and local variables may take.
@@ -29,12 +32,14 @@ pub struct Launch {
 pub struct Grid {
     program: Arc<Program>,
     launch: Launch,
+    bounds: Bounds,
 }
 
 impl Grid {
     /// The same launch, whose blocks meet at another address.
     pub fn meeting_at(&self, workspace: u64) -> Self {
-        Self { program: Arc::clone(&self.program), launch: Launch { workspace, ..self.launch.clone() } }
+        let launch = Launch { workspace, ..self.launch.clone() };
+        Self { program: Arc::clone(&self.program), launch, bounds: self.bounds.clone() }
     }
 
     /// # Panics
@@ -44,7 +49,9 @@ impl Grid {
         assert!(launch.parameters.len() as u64 >= kernel.parameter_bytes, "a launch carries all its arguments");
         let dimensions = launch.grid.iter().chain(&launch.block);
         assert!(dimensions.copied().all(|length| length > 0), "a launch has no empty dimension");
-        Self { program, launch }
+        let code = program.kernel_code(launch.kernel);
+        let bounds = Bounds::new(&code.origins, &launch.pointers);
+        Self { program, launch, bounds }
     }
 
     pub fn blocks(&self) -> u64 {
@@ -91,7 +98,8 @@ impl Block {
     /// # Errors
     /// The fault that ends the kernel. The block must not be run again.
     pub fn run(&mut self, memory: &mut dyn Memory, slice: Slice) -> Result<Progress, Fault> {
-        self.state.run(&self.grid.program, &self.grid.launch, memory, slice)
+        let Grid { program, launch, bounds } = &*self.grid;
+        self.state.run(program, launch, bounds, memory, slice)
     }
 
     /// What `printf` wrote since the last call.

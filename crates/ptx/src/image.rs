@@ -223,6 +223,15 @@ impl Program {
         &self.linked.kernels
     }
 
+    /// Where the words lie in a kernel's arguments, in bytes, that addresses of its accesses come from.
+    pub fn pointer_words(&self, kernel: usize) -> &[u32] {
+        &self.kernel_code(kernel).origins.words
+    }
+
+    pub(crate) fn kernel_code(&self, kernel: usize) -> &Code {
+        &self.linked.functions[self.linked.code[kernel].function].code
+    }
+
     /// Whether an address lies in a variable of constant memory.
     pub(crate) fn is_constant(&self, address: u64) -> bool {
         let within = |&(variable, bytes): &(usize, u64)| address.wrapping_sub(self.addresses[variable]) < bytes;

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod arith;
+mod bounds;
 mod error;
 mod exec;
 mod fault;
@@ -16,6 +17,7 @@ mod memory;
 mod program;
 pub mod syntax;
 
+pub use bounds::{Access, Extent, Pointer};
 pub use error::{Error, ErrorKind};
 pub use fault::{Fault, FaultKind};
 pub use grid::{Block, Grid, Launch, Progress, Slice};

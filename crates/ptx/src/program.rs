@@ -6,9 +6,11 @@
 
 mod instruction;
 mod operands;
+mod origin;
 
 pub(crate) use instruction::*;
 pub(crate) use operands::*;
+pub(crate) use origin::{Origins, origins};
 
 /// An index into one of the three files of a frame; which one, the instruction says.
 pub(crate) type Slot = u32;
@@ -46,6 +48,8 @@ pub(crate) struct Code {
     pub(crate) mentions: Vec<SymbolIndex>,
     /// Whether it calls through addresses.
     pub(crate) calls_indirectly: bool,
+    /// Which arguments of a launch its addresses come from.
+    pub(crate) origins: Origins,
 }
 
 /// Index into the symbols of a unit.

@@ -37,12 +37,17 @@ pub(crate) fn is_per_thread_default() -> bool {
     PER_THREAD_DEFAULT.get()
 }
 
+/// Runs what C calls beyond the driver's interface: a panic becomes a code.
+pub(crate) fn guarded(call: impl FnOnce() -> CUresult) -> CUresult {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(CUerror::UNKNOWN))
+}
+
 /// Lets a call through, or answers in its place.
 pub(crate) fn enter(function: Function, call: impl FnOnce() -> CUresult) -> CUresult {
     if world::is_forked() && !works_in_a_fork(function) {
         return Err(CUerror::NOT_INITIALIZED);
     }
-    let guarded = || {
+    guarded(|| {
         if works_without_init(function) {
             return call();
         }
@@ -62,8 +67,7 @@ pub(crate) fn enter(function: Function, call: impl FnOnce() -> CUresult) -> CUre
         let result = call();
         world.engine.after_call();
         result
-    };
-    catch_unwind(AssertUnwindSafe(guarded)).unwrap_or(Err(CUerror::UNKNOWN))
+    })
 }
 
 fn works_without_init(function: Function) -> bool {

@@ -65,6 +65,7 @@ impl Site {
         if let FaultKind::Assert { message } = &fault.kind {
             print::to_stderr(as_c_says(message, fault).as_bytes());
         }
+        self.world.first_fault.get_or_init(|| fault.clone());
         self.world.log.error(&fault.to_string());
         code(&fault.kind)
     }

@@ -4,10 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use freehold_driver::cuda::{CUdevice, CUerror, CUmemAccess_flags, CUresult};
+use freehold_ptx::Fault;
 
 use crate::capture::Captures;
 use crate::config::{Config, LogFile};
 use crate::context::Context;
+use crate::described::Described;
 use crate::device::Device;
 use crate::engine::Engine;
 use crate::event::Event;
@@ -51,6 +53,9 @@ pub(crate) struct World {
     pub(crate) captures: Captures,
     pub(crate) handle_range: HandleRange,
     pub(crate) log: Log,
+    pub(crate) described: Described,
+    /// How the first kernel that went wrong did so.
+    pub(crate) first_fault: OnceLock<Fault>,
     spans: RwLock<Spans>,
     /// Goes up whenever kernels lose sight of a span.
     losses: AtomicU64,
@@ -141,6 +146,8 @@ impl World {
             captures: Captures::default(),
             handle_range: range,
             log,
+            described: Described::default(),
+            first_fault: OnceLock::new(),
             spans: RwLock::new(Spans::default()),
             losses: AtomicU64::new(0),
             numbers: AtomicU64::new(0),

@@ -10,12 +10,16 @@ use super::api::Api;
 use super::call;
 use super::code::CUerror;
 use super::current::{calmly, within};
+use super::extension::{self, Extension};
 use super::types::{
     CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUmemorytype, CUstream, event_flags,
     host_alloc_flags, stream_flags,
 };
 use super::{context, copy, device, event, fill, host, memory, pointer, primary, stream};
-use crate::backend::{Backend, Contexts, Foreign, Mapping, Registering, Room, Rows, Sharing, Timing, Words};
+use crate::backend::{
+    Backend, Contexts, Described, FaultDetails, Foreign, LookUp, Mapping, Registering, Room, Rows, Sharing, Timing,
+    Words,
+};
 use crate::error::CallError;
 use crate::handle::{Event, Stream};
 
@@ -35,6 +39,8 @@ pub struct Context {
     maps: bool,
     shares: bool,
     writes_words: bool,
+    /// What the software driver offers beyond CUDA.
+    extension: Option<Extension>,
 }
 
 /// Where a context comes from, and so how it goes.
@@ -65,7 +71,8 @@ impl Context {
         let writes_words = has(CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS)?;
         let maps = has(CUdevice_attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)?;
         let shares = maps && has(CUdevice_attribute::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)?;
-        Ok(Self { api, device, raw, origin, maps, shares, writes_words })
+        let extension = extension::find(&api);
+        Ok(Self { api, device, raw, origin, maps, shares, writes_words, extension })
     }
 
     /// Calls the driver with the context current.
@@ -294,6 +301,15 @@ impl Backend for Context {
 
     fn foreign(&self) -> Option<&dyn Foreign> {
         Some(self)
+    }
+
+    fn describe(&self, start: u64, bytes: u64, look_up: LookUp) -> Option<Described> {
+        let described = self.extension?.describe(start, bytes, look_up).ok()?;
+        Some(Box::new(described))
+    }
+
+    fn fault(&self) -> Option<FaultDetails> {
+        self.extension?.fault()
     }
 
     fn cuda(&self) -> Option<&Api> {

@@ -28,6 +28,7 @@ mod current;
 pub mod device;
 pub mod driver;
 pub mod event;
+pub mod extension;
 pub mod faults;
 pub mod fill;
 pub mod function;

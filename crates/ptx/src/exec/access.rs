@@ -1,10 +1,11 @@
 //! Reads and writes of memory, in every space, each checked.
 
-use super::frame::each;
+use super::frame::{ALL, each};
 use super::run::{Run, Wrong, address, first, sign_extend};
 use super::warp::Warp;
 use crate::arith::half::{Half, HalfMode, pairs};
 use crate::arith::{MinMax, Mode, Rounding, double, single};
+use crate::bounds::Limits;
 use crate::fault::FaultKind;
 use crate::memory::{LANES, Width};
 use crate::program::{
@@ -116,7 +117,7 @@ impl Run<'_> {
     fn load_words(&self, addresses: &[u64; LANES], lanes: u32, values: &mut [u64; LANES]) -> bool {
         let (words, _) = self.shared.as_chunks::<4>();
         let highest = addresses.iter().fold(0, |highest, &address| highest.max(address));
-        if lanes != super::frame::ALL || highest / 4 >= words.len() as u64 {
+        if lanes != ALL || highest / 4 >= words.len() as u64 {
             return false;
         }
         for lane in 0..LANES {
@@ -178,6 +179,31 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Refuses an access that leaves the blocks which its address's arguments led to at the launch. The group stands at the
+    /// instruction.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "each is a part of one access")]
+    pub(super) fn keep_within(
+        &self,
+        warp: &Warp,
+        group: usize,
+        space: MemorySpace,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        bytes: u64,
+        write: bool,
+    ) -> Result<(), Wrong> {
+        if self.bounds.is_empty() {
+            return Ok(());
+        }
+        let group = &warp.groups[group];
+        let set = warp.frame(group.frame).code.origins.set_of(group.position);
+        match set.and_then(|set| self.bounds.of(set)) {
+            None => Ok(()),
+            Some(limits) => check_limits(limits, space, addresses, lanes, bytes, write),
+        }
+    }
+
     fn check_alignment(
         &self,
         space: MemorySpace,
@@ -221,11 +247,14 @@ impl Run<'_> {
             .ok_or_else(|| self.stray(first(lanes), Spot::Param(offset), width, false))
     }
 
-    pub(super) fn vector(&mut self, warp: &mut Warp, index: usize, op: &Op, active: u32) -> Result<(), Wrong> {
+    pub(super) fn vector(&mut self, warp: &mut Warp, group: usize, op: &Op, active: u32) -> Result<(), Wrong> {
+        let index = warp.groups[group].frame;
         match op {
             Op::LoadVector { space, width, signed, to, at } => {
                 let mut addresses = address(warp.frame(index), at);
-                self.check_alignment(*space, &addresses, active, width.bytes() * to.len() as u64)?;
+                let bytes = width.bytes() * to.len() as u64;
+                self.check_alignment(*space, &addresses, active, bytes)?;
+                self.keep_within(warp, group, *space, &addresses, active, bytes, false)?;
                 // The addresses are copies: an element may go to the register that held them.
                 for to in to {
                     let values = self.load(warp, index, *space, *width, &addresses, active, width.bytes())?;
@@ -238,7 +267,9 @@ impl Run<'_> {
             }
             Op::StoreVector { space, width, from, at } => {
                 let mut addresses = address(warp.frame(index), at);
-                self.check_alignment(*space, &addresses, active, width.bytes() * from.len() as u64)?;
+                let bytes = width.bytes() * from.len() as u64;
+                self.check_alignment(*space, &addresses, active, bytes)?;
+                self.keep_within(warp, group, *space, &addresses, active, bytes, true)?;
                 for from in from {
                     let values = warp.frame(index).read(*from);
                     self.store(warp, index, *space, *width, &addresses, active, &values, width.bytes())?;
@@ -250,13 +281,18 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) fn copy(&mut self, warp: &mut Warp, index: usize, op: &Op, active: u32) -> Result<(), Wrong> {
+    pub(super) fn copy(&mut self, warp: &mut Warp, group: usize, op: &Op, active: u32) -> Result<(), Wrong> {
         let Op::CopyAsync { to, from, bytes, source_bytes } = op else { unreachable!("only copies come here") };
+        let index = warp.groups[group].frame;
         let frame = warp.frame(index);
         let (to, from) = (address(frame, to), address(frame, from));
         let sources = source_bytes.map_or([*bytes; LANES], |slot| frame.narrow[slot as usize].map(|n| n.min(*bytes)));
         self.check_alignment(MemorySpace::Shared, &to, active, u64::from(*bytes))?;
         self.check_alignment(MemorySpace::Global, &from, active, u64::from(*bytes))?;
+        for lane in each(active).filter(|&lane| sources[lane] > 0) {
+            let read = u64::from(sources[lane]);
+            self.keep_within(warp, group, MemorySpace::Global, &from, 1 << lane, read, false)?;
+        }
         // Words, or bytes where a source ends within one. What the source does not have is zero.
         let width = if sources.iter().all(|bytes| bytes % 4 == 0) { Width::Four } else { Width::One };
         for offset in (0..u64::from(*bytes)).step_by(width as usize) {
@@ -308,13 +344,15 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn atomic(&mut self, warp: &mut Warp, index: usize, atomic: &Atomic, active: u32) -> Result<(), Wrong> {
+    pub(super) fn atomic(&mut self, warp: &mut Warp, group: usize, atomic: &Atomic, active: u32) -> Result<(), Wrong> {
+        let index = warp.groups[group].frame;
         let frame = warp.frame(index);
         let addresses = address(frame, &atomic.at);
         let operand = frame.read(atomic.operand);
         let swap = atomic.swap.map_or([0; LANES], |swap| frame.read(swap));
         let width = width_of(atomic.kind);
         self.check_alignment(atomic.space, &addresses, active, width.bytes())?;
+        self.keep_within(warp, group, atomic.space, &addresses, active, width.bytes(), true)?;
         let mut before = [0; LANES];
         for lane in each(active) {
             let spot = spot(atomic.space, addresses[lane]);
@@ -334,6 +372,38 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// Holds an access against what it may do: all lanes at once where one block has them all.
+fn check_limits(
+    limits: &Limits,
+    space: MemorySpace,
+    addresses: &[u64; LANES],
+    lanes: u32,
+    bytes: u64,
+    write: bool,
+) -> Result<(), Wrong> {
+    let (mut low, mut high) = (u64::MAX, 0);
+    if lanes == ALL {
+        for &address in addresses {
+            (low, high) = (low.min(address), high.max(address));
+        }
+    } else {
+        for lane in each(lanes) {
+            (low, high) = (low.min(addresses[lane]), high.max(addresses[lane]));
+        }
+    }
+    if limits.hold_all(low, high, bytes, write) {
+        return Ok(());
+    }
+    for lane in each(lanes) {
+        if let Spot::Global(address) = spot(space, addresses[lane])
+            && let Some(what) = limits.refusal(address, bytes, write)
+        {
+            return Err((lane, FaultKind::Address { space: "global", address, bytes, write, what }));
+        }
+    }
+    Ok(())
 }
 
 /// Whether no lane needs a look at the windows.

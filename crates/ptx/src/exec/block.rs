@@ -3,6 +3,7 @@
 use super::barrier::Barriers;
 use super::run::{Broken, Run, Stop};
 use super::warp::Warp;
+use crate::bounds::Bounds;
 use crate::fault::{Fault, FaultKind};
 use crate::grid::{Launch, Progress, Slice};
 use crate::image::Program;
@@ -67,11 +68,12 @@ impl BlockState {
         &mut self,
         program: &Program,
         launch: &Launch,
+        bounds: &Bounds,
         memory: &mut dyn Memory,
         slice: Slice,
     ) -> Result<Progress, Fault> {
         if !self.started {
-            self.start(program, launch, memory);
+            self.start(program, launch, bounds, memory);
         }
         let mut random = slice.seed.map(Random);
         let nanoseconds = slice.nanoseconds.max(self.seen);
@@ -85,7 +87,7 @@ impl BlockState {
             };
             let mut warp = std::mem::take(&mut self.warps[index]);
             let turn = random.as_mut().map_or(TURN, |random| 1 + random.below(TURN));
-            let mut run = self.run_of(program, launch, memory, index, nanoseconds, &mut since);
+            let mut run = self.run_of(program, launch, bounds, memory, index, nanoseconds, &mut since);
             let stop = run.warp(&mut warp, turn);
             self.warps[index] = warp;
             match stop {
@@ -106,10 +108,12 @@ impl BlockState {
         Ok(if self.live == 0 { Progress::Done } else { progress })
     }
 
+    #[expect(clippy::too_many_arguments, reason = "each is a part of what threads share")]
     fn run_of<'r>(
         &'r mut self,
         program: &'r Program,
         launch: &'r Launch,
+        bounds: &'r Bounds,
         memory: &'r mut dyn Memory,
         warp: usize,
         nanoseconds: u64,
@@ -119,6 +123,7 @@ impl BlockState {
             program,
             kernel: &program.linked.code[launch.kernel],
             launch,
+            bounds,
             block: self.block,
             block_index: self.index,
             warp_index: warp as u32,
@@ -133,14 +138,14 @@ impl BlockState {
         }
     }
 
-    fn start(&mut self, program: &Program, launch: &Launch, memory: &mut dyn Memory) {
+    fn start(&mut self, program: &Program, launch: &Launch, bounds: &Bounds, memory: &mut dyn Memory) {
         self.started = true;
         let threads = self.live;
         for index in 0..self.warps.len() {
             let count = (threads - index as u32 * LANES as u32).min(LANES as u32);
             let lanes = u32::MAX >> (LANES as u32 - count);
             let mut since = 0;
-            let run = self.run_of(program, launch, memory, index, 0, &mut since);
+            let run = self.run_of(program, launch, bounds, memory, index, 0, &mut since);
             let frame = run.new_frame(run.kernel.function, 0, 0, None);
             let end = frame.local_end();
             self.warps[index].grow_local(lanes, end);

@@ -6,6 +6,7 @@ use super::barrier::Barriers;
 use super::frame::{Frame, each};
 use super::warp::{Group, State, Warp};
 use super::{alu, float};
+use crate::bounds::Bounds;
 use crate::fault::FaultKind;
 use crate::grid::Launch;
 use crate::image::{KernelCode, Program};
@@ -20,6 +21,8 @@ pub(super) struct Run<'r> {
     pub(super) program: &'r Program,
     pub(super) kernel: &'r KernelCode,
     pub(super) launch: &'r Launch,
+    /// What accesses may do whose addresses come from the arguments.
+    pub(super) bounds: &'r Bounds,
     pub(super) block: [u32; 3],
     pub(super) block_index: u64,
     pub(super) warp_index: u32,
@@ -151,6 +154,7 @@ impl Run<'_> {
         match op {
             Op::Load { space, width, signed, to, at } => {
                 let addresses = address(warp.frame(index), at);
+                self.keep_within(warp, group, *space, &addresses, active, *width as u64, false)?;
                 let values = self.load(warp, index, *space, *width, &addresses, active, *width as u64)?;
                 let values = if *signed { sign_extend(values, *width) } else { values };
                 warp.frame_mut(index).write(*to, active, &values);
@@ -163,11 +167,12 @@ impl Run<'_> {
             Op::Store { space, width, from, at } => {
                 let frame = warp.frame(index);
                 let (addresses, values) = (address(frame, at), frame.read(*from));
+                self.keep_within(warp, group, *space, &addresses, active, *width as u64, true)?;
                 self.store(warp, index, *space, *width, &addresses, active, &values, *width as u64)?;
             }
-            Op::LoadVector { .. } | Op::StoreVector { .. } => self.vector(warp, index, op, active)?,
-            Op::Atomic(atomic) => self.atomic(warp, index, atomic, active)?,
-            Op::CopyAsync { .. } => self.copy(warp, index, op, active)?,
+            Op::LoadVector { .. } | Op::StoreVector { .. } => self.vector(warp, group, op, active)?,
+            Op::Atomic(atomic) => self.atomic(warp, group, atomic, active)?,
+            Op::CopyAsync { .. } => self.copy(warp, group, op, active)?,
             Op::Fence => self.memory.fence(),
             Op::IsSpace { .. } | Op::ToGeneric { .. } | Op::FromGeneric { .. } => {
                 self.translate(warp, index, op, active)

@@ -7,7 +7,7 @@ use super::words::{WORDS_MAX, Words};
 use super::{Lowering, meaning, signature, size};
 use crate::error::{Error, ErrorKind};
 use crate::program::{
-    Address, Code, Constant, Guard, Instruction, MemorySpace, Op, Place, Signature, Slot, SymbolIndex,
+    Address, Code, Constant, Guard, Instruction, MemorySpace, Op, Place, Signature, Slot, SymbolIndex, origins,
 };
 use crate::syntax::tree::{
     self, Function, FunctionKind, Operand, Parameter, Position, Space, Statement, Type, Variable as Declared,
@@ -113,7 +113,8 @@ pub(super) fn lower<'m>(
     builder.leave()?;
     builder.resolve_labels()?;
     let local_bytes = builder.frame_bytes();
-    let constants = builder.constants.iter().map(|(&(_, constant), &place)| (place, constant)).collect();
+    let constants: Vec<_> = builder.constants.iter().map(|(&(_, constant), &place)| (place, constant)).collect();
+    let origins = origins(&builder.instructions, &constants, builder.wide);
     let code = Code {
         instructions: builder.instructions,
         lines: builder.lines,
@@ -126,6 +127,7 @@ pub(super) fn lower<'m>(
         signature: builder.signature,
         mentions: builder.mentions,
         calls_indirectly: builder.calls_indirectly,
+        origins,
     };
     Ok((code, builder.declared_local_bytes as u32))
 }

@@ -3,7 +3,9 @@
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
-use freehold_driver::cuda::{CUdriverProcAddressQueryResult, CUerror, CUresult, proc_address_flags, symbols};
+use freehold_driver::cuda::{
+    CUdriverProcAddressQueryResult, CUerror, CUresult, extension, proc_address_flags, symbols,
+};
 
 use crate::attributes::DRIVER_VERSION;
 use crate::boundary::{Out, Text, is_per_thread_default};
@@ -57,8 +59,10 @@ pub(crate) fn cuGetProcAddress_v2(
         return Err(CUerror::INVALID_VALUE);
     }
     let forms = symbols::forms(&name.0);
+    let is_extension = name.0.as_bytes() == extension::NAME.to_bytes();
     let (address, outcome) = match forms.iter().rfind(|form| form.since <= version) {
         Some(form) => (symbol::address(form, streams), CUdriverProcAddressQueryResult::SUCCESS),
+        None if is_extension => (crate::extension::address(), CUdriverProcAddressQueryResult::SUCCESS),
         None if forms.is_empty() => (0, CUdriverProcAddressQueryResult::SYMBOL_NOT_FOUND),
         None => (0, CUdriverProcAddressQueryResult::VERSION_NOT_SUFFICIENT),
     };

@@ -185,6 +185,8 @@ fn launch(function: CUfunction, shape: Shape, stream: CUstream, parameters: Word
     shape.check(&function)?;
     let kernel = function.kernel();
     let parameters = arguments(kernel, parameters, extra.filter(|extra| !extra.is_null()))?;
+    let words = function.program.pointer_words(function.index);
+    let pointers = world.described.pointers(kernel, words, &parameters);
     let site = Site::new(world, Arc::clone(&lane.context), shape.is_cooperative)?;
     let grid = Grid::new(
         Arc::clone(&function.program),
@@ -194,6 +196,7 @@ fn launch(function: CUfunction, shape: Shape, stream: CUstream, parameters: Word
             block: shape.block,
             shared_bytes: shape.shared_bytes,
             parameters,
+            pointers,
             workspace: site.workspace().unwrap_or(0),
             stack_bytes: lane.context.limit(CUlimit::STACK_SIZE).saturating_add(kernel.local_bytes),
         },

@@ -2,6 +2,8 @@
 
 use std::ffi::{CString, c_void};
 
+use freehold_driver::BlockBounds;
+use freehold_driver::cuda::extension::{self, Described};
 use freehold_driver::cuda::{
     Api, CUdeviceptr, CUfunction, CUjit_option, CUmodule, CUstream, CallError, context, copy, launch, memory, module,
 };
@@ -26,6 +28,7 @@ pub(crate) fn run(api: &Api, kernel: &Kernel) -> Result<Record, String> {
             Argument::Value(bytes) => aligned(bytes),
         });
     }
+    let _described = describe(api, &description, &arguments)?;
     let module = load(api, kernel.ptx)?;
     for launch in &description.launches {
         let name = CString::new(kernel.entry(&launch.function)?).map_err(|_| "the function's name has a NUL in it")?;
@@ -45,6 +48,22 @@ pub(crate) fn run(api: &Api, kernel: &Kernel) -> Result<Record, String> {
     }
     module::unload(api, module).map_err(told)?;
     Ok(record)
+}
+
+/// Tells a driver that asks for them where the buffers lie, so that a kernel that leaves one, or is only taken to, is noticed.
+fn describe(api: &Api, description: &Description, arguments: &[Vec<u64>]) -> Result<Option<Described>, String> {
+    let Some(extension) = extension::find(api) else { return Ok(None) };
+    let buffers = description.arguments.iter().zip(arguments).filter_map(|(argument, words)| match argument {
+        Argument::Buffer { element, count, .. } => Some((words[0], (count * element.bytes()) as u64)),
+        Argument::Value(_) => None,
+    });
+    let buffers: Vec<_> = buffers.collect();
+    let block = move |address: u64| {
+        let holds = |&&(base, bytes): &&(u64, u64)| address.wrapping_sub(base) < bytes + MARGIN_BYTES as u64;
+        buffers.iter().find(holds).map(|&(base, bytes)| BlockBounds { base, bytes, is_live: true })
+    };
+    let described = extension.describe(0, 1 << 47, Box::new(block));
+    described.map(Some).map_err(|code| code.to_string())
 }
 
 /// Loads a text; a refusal comes with the driver's log.

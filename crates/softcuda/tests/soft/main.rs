@@ -9,6 +9,7 @@ mod coherent;
 #[path = "../common/mod.rs"]
 mod common;
 mod devices;
+mod extension;
 mod fault;
 mod fork;
 mod handles;

@@ -3,9 +3,10 @@
 use std::ffi::CStr;
 
 use super::{Context, Result, converted, within};
-use crate::backend::{Arguments, ImageKind, Kernels, Parameter, Shape};
+use crate::backend::{Arguments, ImageKind, Kernels, Parameter, Passed, Shape};
 use crate::cuda::call::CallError;
 use crate::cuda::code::CUerror;
+use crate::cuda::extension::ReadArgument;
 use crate::cuda::kernel_types::{CUfunction, CUjit_option, CUmodule};
 use crate::cuda::{function, launch, module};
 use crate::error::LoadError;
@@ -91,9 +92,26 @@ impl Kernels for Context {
 
     #[inline]
     unsafe fn launch(&self, kernel: Kernel, shape: Shape, stream: Stream, arguments: Arguments<'_>) -> Result<()> {
-        // SAFETY: the caller vouches for an argument of its size for each parameter; what the kernel does is its own.
-        Ok(unsafe { launch::kernel(&self.api, kernel.into(), shape, stream.into(), arguments.pointers) }?)
+        let Arguments { pointers, passed } = arguments;
+        let mut launch = || {
+            // SAFETY: the caller vouches for an argument of its size for each parameter; what the kernel does is its own.
+            unsafe { launch::kernel(&self.api, kernel.into(), shape, stream.into(), pointers) }
+        };
+        let Some(extension) = self.extension else { return Ok(launch()?) };
+        match reads(passed) {
+            reads if reads.is_empty() => Ok(launch()?),
+            reads => Ok(extension.reading(&reads, launch)?),
+        }
     }
+}
+
+/// The arguments that the kernel only reads.
+fn reads(passed: &[Passed]) -> Vec<ReadArgument> {
+    let read = |(parameter, passed): (usize, &Passed)| match *passed {
+        Passed::ReadOnly { start, bytes } => Some(ReadArgument { start, bytes, parameter: parameter as u32, pad: 0 }),
+        Passed::Address | Passed::Value { .. } => None,
+    };
+    passed.iter().enumerate().filter_map(read).collect()
 }
 
 /// What was looked for by a name, if there is one.

@@ -245,7 +245,7 @@ impl Context {
             let Some((&start, &passed)) = given.next() else { return Err(call::wrong_argument("clSetKernelArg")) };
             let is_address = match (taken, passed) {
                 (Taken::Address, _) => passed.bytes() == size_of::<u64>(),
-                (Taken::Unknown, Passed::Address) => true,
+                (Taken::Unknown, Passed::Address | Passed::ReadOnly { .. }) => true,
                 _ => false,
             };
             if is_address {

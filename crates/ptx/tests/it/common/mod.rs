@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use freehold_ptx::{Fault, Grid, Image, LANES, Launch, Memory, Progress, Slice, Stray, Unit, Width};
+use freehold_ptx::{Fault, Grid, Image, LANES, Launch, Memory, Pointer, Progress, Slice, Stray, Unit, Width};
 use freehold_testing::{print_seed, seeds};
 
 /// Where the bytes start.
@@ -148,17 +148,41 @@ pub(crate) fn launch_linked(texts: &[&str], size: Size, seed: Option<u64>) -> Re
     }
     let mut parameters = BASE.to_le_bytes().to_vec();
     parameters.truncate(program.kernels()[0].parameter_bytes as usize);
-    let launch = Launch {
+    let grid = Arc::new(Grid::new(program, one_kernel(size, parameters, Vec::new())));
+    run(&grid, memory, seed)
+}
+
+fn one_kernel(size: Size, parameters: Vec<u8>, pointers: Vec<Pointer>) -> Launch {
+    Launch {
         kernel: 0,
         grid: [size.grid, 1, 1],
         block: size.block,
         shared_bytes: 0,
         parameters,
+        pointers,
         workspace: 0,
         stack_bytes: 1024,
-    };
-    let grid = Arc::new(Grid::new(program, launch));
-    run(&grid, memory, seed)
+    }
+}
+
+/// Compiles a text and launches its first kernel with words as arguments, over memory whose blocks are known as far as
+/// `known` says of a word.
+pub(crate) fn launch_known(
+    text: &str,
+    words: &[u64],
+    known: impl Fn(u64) -> Option<Pointer>,
+    block: u32,
+    mut memory: Flat,
+) -> Result<Outcome, Fault> {
+    let unit = Unit::compile(&with_head(text)).unwrap_or_else(|error| panic!("{error}"));
+    let image = Image::link(vec![unit]).unwrap_or_else(|error| panic!("{error}"));
+    let addresses: Vec<u64> = image.variables().iter().map(|variable| memory.allocate(variable.bytes)).collect();
+    let (program, _) = image.place(&addresses);
+    let pointer = |&offset: &u32| Some(Pointer { offset, ..known(words[offset as usize / 8])? });
+    let pointers = program.pointer_words(0).iter().filter_map(pointer).collect();
+    let size = Size { grid: 1, block: [block, 1, 1], bytes: 0 };
+    let parameters = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    run(&Arc::new(Grid::new(program, one_kernel(size, parameters, pointers))), memory, None)
 }
 
 /// Runs the blocks in turn, a slice each, until all have ended.

@@ -1,0 +1,239 @@
+//! What Freehold's own software driver offers beyond CUDA's interface: it is told of blocks within memory, and tells of
+//! kernels that went wrong. [`find`] asks for it by name with `cuGetProcAddress`; NVIDIA's driver has no such name, and
+//! whoever asked goes without.
+//!
+//! In C it is `const struct freehold_extension *freeholdExtension(uint32_t version)`, null for another version than the
+//! driver's own. The structure is [`Table`].
+
+use std::ffi::{CStr, c_void};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::api::Api;
+use super::code::{CUerror, CUresult};
+use super::driver;
+use crate::backend::{BlockBounds, FaultDetails, LookUp};
+
+/// The name that the driver knows it by.
+pub const NAME: &CStr = c"freeholdExtension";
+
+/// Changes whenever [`Table`] or what it points to does.
+pub const VERSION: u32 = 1;
+
+/// The function with that name.
+pub type Entry = unsafe extern "C" fn(version: u32) -> *const Table;
+
+/// The functions of the extension.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Table {
+    /// Has the driver call `find` with `data` and an address of the `bytes` from `start` on, for each that a launch is
+    /// given, within that call. `number` is for `forget`.
+    pub describe:
+        unsafe extern "C" fn(start: u64, bytes: u64, find: FindBlock, data: *mut c_void, number: *mut u64) -> CUresult,
+    /// Ends that. When it has returned, `find` is not running, and is not called again.
+    pub forget: unsafe extern "C" fn(number: u64) -> CUresult,
+    /// Says which arguments the next launch of this thread only reads.
+    pub read_only: unsafe extern "C" fn(arguments: *const ReadArgument, count: usize) -> CUresult,
+    /// Tells of the first kernel that went wrong; `NOT_FOUND` where none did, or nothing is known of it.
+    pub fault: unsafe extern "C" fn(report: *mut FaultReport) -> CUresult,
+}
+
+/// Writes the block that an address lies in to `found`, and says what it is: [`LIVE`], [`RELEASED`], or 0 where none is
+/// known. Calls no function of the driver.
+pub type FindBlock = unsafe extern "C" fn(data: *mut c_void, address: u64, found: *mut FoundBlock) -> u32;
+
+pub const LIVE: u32 = 1;
+pub const RELEASED: u32 = 2;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct FoundBlock {
+    pub base: u64,
+    /// What its owner asked for.
+    pub bytes: u64,
+}
+
+/// An argument that is the address of memory which the kernel only reads: the bytes from `start` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct ReadArgument {
+    pub start: u64,
+    pub bytes: u64,
+    /// Which parameter; the first is 0.
+    pub parameter: u32,
+    pub pad: u32,
+}
+
+/// A text of so many bytes, cut off where it has no more room.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct ShortText<const N: usize> {
+    bytes: [u8; N],
+    length: u32,
+}
+
+impl<const N: usize> ShortText<N> {
+    pub fn new(text: &str) -> Self {
+        let length = text.floor_char_boundary(N);
+        let mut bytes = [0; N];
+        bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
+        Self { bytes, length: length as u32 }
+    }
+}
+
+impl<const N: usize> fmt::Display for ShortText<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let length = (self.length as usize).min(N);
+        f.write_str(&String::from_utf8_lossy(&self.bytes[..length]))
+    }
+}
+
+impl<const N: usize> fmt::Debug for ShortText<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+/// How a kernel went wrong.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct FaultReport {
+    pub kernel: ShortText<252>,
+    /// All of it in one sentence.
+    pub sentence: ShortText<1020>,
+    /// The address that was used, if it was one.
+    pub address: u64,
+    /// Whether `address` is one: 0 or 1.
+    pub has_address: u32,
+    /// Line of the PTX text.
+    pub line: u32,
+    pub block: [u32; 3],
+    pub thread: [u32; 3],
+}
+
+/// The extension of a driver that has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Extension {
+    table: &'static Table,
+}
+
+/// The extension of a driver, if it has one.
+pub fn find(api: &Api) -> Option<Extension> {
+    let found = driver::proc_address(api, NAME, 12_000, 0).ok()?;
+    if found.function.is_null() {
+        return None;
+    }
+    // SAFETY: a driver is trusted to be one, and none but Freehold's has a function of this name, which is an `Entry`.
+    let entry = unsafe { std::mem::transmute::<*mut c_void, Entry>(found.function) };
+    // SAFETY: the function takes a number.
+    let table = unsafe { entry(VERSION) };
+    // SAFETY: the pointer is null or that of a table which lives as long as the driver, for ever.
+    let table = unsafe { table.as_ref() }?;
+    Some(Extension { table })
+}
+
+impl Extension {
+    /// Has the driver ask `look_up` for the blocks from `start` on, until the answer is dropped.
+    pub fn describe(self, start: u64, bytes: u64, look_up: LookUp) -> Result<Described, CUerror> {
+        let look_up = Box::into_raw(Box::new(look_up));
+        let mut described = Described { table: self.table, look_up, number: None };
+        let mut number = 0;
+        // SAFETY: `find_block` takes `look_up`, which lives until `Described` has ended the calls; `number` outlives the
+        // call, which writes one value to it.
+        unsafe { (self.table.describe)(start, bytes, find_block, look_up.cast(), &mut number) }?;
+        described.number = Some(number);
+        Ok(described)
+    }
+
+    /// Makes a launch of which the driver knows that it only reads these arguments.
+    pub(super) fn reading<R>(self, arguments: &[ReadArgument], launch: impl FnOnce() -> R) -> R {
+        // SAFETY: the slice has as many elements as it says, which the call copies.
+        let told = unsafe { (self.table.read_only)(arguments.as_ptr(), arguments.len()) };
+        let launched = launch();
+        if told.is_ok() {
+            // A launch that never came to the driver has left them there.
+            // SAFETY: no element is read of an empty slice.
+            let forgotten = unsafe { (self.table.read_only)(std::ptr::null(), 0) };
+            assert!(forgotten.is_ok(), "what was taken once is taken again");
+        }
+        launched
+    }
+
+    /// What is known of the first kernel that went wrong.
+    pub fn fault(self) -> Option<FaultDetails> {
+        let mut report = FaultReport {
+            kernel: ShortText::new(""),
+            sentence: ShortText::new(""),
+            address: 0,
+            has_address: 0,
+            line: 0,
+            block: [0; 3],
+            thread: [0; 3],
+        };
+        // SAFETY: `report` outlives the call, which writes one value to it.
+        unsafe { (self.table.fault)(&mut report) }.ok()?;
+        Some(FaultDetails {
+            kernel: report.kernel.to_string(),
+            line: report.line,
+            block: report.block,
+            thread: report.thread,
+            address: (report.has_address != 0).then_some(report.address),
+            sentence: report.sentence.to_string(),
+        })
+    }
+}
+
+/// Memory whose blocks a driver asks for. Dropping it ends that.
+pub struct Described {
+    table: &'static Table,
+    look_up: *mut LookUp,
+    /// Nothing where the driver did not take it.
+    number: Option<u64>,
+}
+
+// SAFETY: `look_up` is the field that is not `Send`: what it points to is, and is this value's own.
+unsafe impl Send for Described {}
+// SAFETY: nothing is done with a shared reference.
+unsafe impl Sync for Described {}
+
+impl fmt::Debug for Described {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Described").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Described {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            // SAFETY: the call takes a number.
+            let forgotten = unsafe { (self.table.forget)(number) };
+            assert!(forgotten.is_ok(), "what was described can be forgotten");
+        }
+        // SAFETY: the pointer is of a box that nothing else frees, and the driver uses it no more.
+        drop(unsafe { Box::from_raw(self.look_up) });
+    }
+}
+
+/// What the driver calls: asks the `LookUp` at `data`.
+unsafe extern "C" fn find_block(data: *mut c_void, address: u64, found: *mut FoundBlock) -> u32 {
+    // SAFETY: `data` is what `describe` gave, a `LookUp` that lives until the driver has ended its calls.
+    let look_up = unsafe { &*data.cast::<LookUp>() };
+    let answer = catch_unwind(AssertUnwindSafe(|| look_up(address)));
+    let Some(BlockBounds { base, bytes, is_live }) = answer.ok().flatten() else { return 0 };
+    // SAFETY: the driver vouches that `found` is good for one value.
+    unsafe { found.write(FoundBlock { base, bytes }) };
+    if is_live { LIVE } else { RELEASED }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_too_long_is_cut_between_characters() {
+        assert_eq!(ShortText::<4>::new("abc").to_string(), "abc");
+        assert_eq!(ShortText::<4>::new("abcde").to_string(), "abcd");
+        assert_eq!(ShortText::<4>::new("abcµ").to_string(), "abc");
+    }
+}

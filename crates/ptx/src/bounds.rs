@@ -1,0 +1,202 @@
+//! The blocks that the pointers among a launch's arguments led to when it was launched, and the check of each access
+//! whose address comes from them.
+
+use std::ops::Range;
+
+use crate::program::Origins;
+
+/// What a launch may do with a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing: it was released before the launch.
+    Released,
+    Read,
+    ReadWrite,
+}
+
+/// A block of memory that a pointer leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    pub start: u64,
+    pub bytes: u64,
+    pub access: Access,
+}
+
+impl Extent {
+    fn end(&self) -> u64 {
+        self.start.saturating_add(self.bytes)
+    }
+
+    fn holds(&self, address: u64, bytes: u64) -> bool {
+        let offset = address.wrapping_sub(self.start);
+        offset < self.bytes && self.bytes - offset >= bytes
+    }
+
+    fn allows(&self, write: bool) -> bool {
+        match self.access {
+            Access::Released => false,
+            Access::Read => !write,
+            Access::ReadWrite => true,
+        }
+    }
+
+    /// How far an access that it does not hold lies from it.
+    fn distance(&self, address: u64) -> u64 {
+        self.start.saturating_sub(address).max(address.saturating_sub(self.end()))
+    }
+
+    /// What is wrong with an access that it does not allow, in words.
+    fn refusal(&self, address: u64, bytes: u64) -> String {
+        let block = format!("a block of {} bytes at {:#x}", self.bytes, self.start);
+        if self.holds(address, bytes) {
+            return match self.access {
+                Access::Released => format!("{block} that was released before the launch"),
+                Access::Read | Access::ReadWrite => format!("{block} that the launch may only read"),
+            };
+        }
+        if address < self.start {
+            format!("{} bytes before the start of {block}", self.start - address)
+        } else {
+            format!("{} bytes past the end of {block}", address.saturating_add(bytes) - self.end())
+        }
+    }
+}
+
+/// A word of a launch's arguments that is the address of memory whose blocks are known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pointer {
+    /// Where the word lies in the arguments, in bytes.
+    pub offset: u32,
+    /// The addresses at which every block is known.
+    pub region: Range<u64>,
+    /// The blocks that it may lead to. Without any, nothing is known of where it leads.
+    pub blocks: Vec<Extent>,
+}
+
+/// For each set of arguments that addresses of a kernel come from, what accesses there may do.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bounds(Vec<Option<Limits>>);
+
+/// What accesses may do whose addresses come from one set of arguments.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    blocks: Vec<Extent>,
+    /// Beyond these nothing is known, and nothing refused here.
+    regions: Vec<Range<u64>>,
+}
+
+impl Bounds {
+    pub(crate) fn new(origins: &Origins, pointers: &[Pointer]) -> Self {
+        if pointers.is_empty() {
+            return Self::default();
+        }
+        let of_word = |word: &u32| pointers.iter().find(|pointer| pointer.offset == *word);
+        let found: Vec<_> = origins.words.iter().map(of_word).collect();
+        let limits = origins.sets.iter().map(|set| {
+            let is_in = |index: &usize| set >> index & 1 != 0;
+            Limits::of((0..found.len()).filter(is_in).filter_map(|index| found[index]))
+        });
+        Self(limits.collect())
+    }
+
+    /// Whether no access of the launch is limited.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn of(&self, set: usize) -> Option<&Limits> {
+        self.0.get(set)?.as_ref()
+    }
+}
+
+impl Limits {
+    /// Nothing where some pointer leads nobody knows where, or none leads anywhere.
+    fn of<'p>(pointers: impl Iterator<Item = &'p Pointer>) -> Option<Self> {
+        let (mut blocks, mut regions) = (Vec::new(), Vec::new());
+        for pointer in pointers {
+            if pointer.blocks.is_empty() {
+                return None;
+            }
+            blocks.extend(&pointer.blocks);
+            regions.push(pointer.region.clone());
+        }
+        (!blocks.is_empty()).then_some(Self { blocks, regions })
+    }
+
+    /// Whether one block holds all from the lowest address to the end of the highest access.
+    pub(crate) fn hold_all(&self, low: u64, high: u64, bytes: u64, write: bool) -> bool {
+        let span = high.wrapping_sub(low).saturating_add(bytes);
+        self.blocks.iter().any(|block| block.allows(write) && block.holds(low, span))
+    }
+
+    /// Why an access is refused, in words; nothing if it is not.
+    pub(crate) fn refusal(&self, address: u64, bytes: u64, write: bool) -> Option<String> {
+        if self.hold_all(address, address, bytes, write) {
+            return None;
+        }
+        let last = address.saturating_add(bytes - 1);
+        let is_known = |region: &Range<u64>| region.contains(&address) || region.contains(&last);
+        if !self.regions.iter().any(is_known) {
+            return None;
+        }
+        let nearest = self.blocks.iter().min_by_key(|block| block.distance(address))?;
+        Some(nearest.refusal(address, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: Extent = Extent { start: 4096, bytes: 16, access: Access::ReadWrite };
+
+    fn limits(blocks: &[Extent]) -> Limits {
+        let pointer = Pointer { offset: 0, region: 0..1 << 20, blocks: blocks.to_vec() };
+        Limits::of([pointer].iter()).unwrap()
+    }
+
+    #[test]
+    fn an_access_is_refused_from_one_byte_past_either_end() {
+        let limits = limits(&[BLOCK]);
+        assert_eq!(limits.refusal(4096, 4, true), None);
+        assert_eq!(limits.refusal(4108, 4, true), None);
+        let said = |address, bytes| limits.refusal(address, bytes, true).unwrap();
+        assert_eq!(said(4112, 4), "4 bytes past the end of a block of 16 bytes at 0x1000");
+        assert_eq!(said(4109, 4), "1 bytes past the end of a block of 16 bytes at 0x1000");
+        assert_eq!(said(4095, 1), "1 bytes before the start of a block of 16 bytes at 0x1000");
+        assert_eq!(limits.refusal(2 << 20, 4, true), None, "nothing is known there");
+    }
+
+    #[test]
+    fn a_block_to_read_refuses_writes_alone() {
+        let limits = limits(&[Extent { access: Access::Read, ..BLOCK }]);
+        assert_eq!(limits.refusal(4096, 4, false), None);
+        let said = limits.refusal(4096, 4, true).unwrap();
+        assert_eq!(said, "a block of 16 bytes at 0x1000 that the launch may only read");
+    }
+
+    #[test]
+    fn of_two_blocks_either_may_be_used_and_nothing_between_them() {
+        let other = Extent { start: 8192, bytes: 8, access: Access::ReadWrite };
+        let limits = limits(&[BLOCK, other]);
+        assert_eq!(limits.refusal(8196, 4, true), None);
+        assert!(limits.hold_all(4096, 4108, 4, true) && !limits.hold_all(4096, 8192, 4, true));
+        let said = limits.refusal(8188, 4, true).unwrap();
+        assert_eq!(said, "4 bytes before the start of a block of 8 bytes at 0x2000");
+    }
+
+    #[test]
+    fn a_released_block_may_not_be_used() {
+        let limits = limits(&[Extent { access: Access::Released, ..BLOCK }]);
+        let said = limits.refusal(4100, 4, false).unwrap();
+        assert_eq!(said, "a block of 16 bytes at 0x1000 that was released before the launch");
+    }
+
+    #[test]
+    fn a_pointer_that_leads_nobody_knows_where_lifts_the_limits() {
+        let known = Pointer { offset: 0, region: 0..1 << 20, blocks: vec![BLOCK] };
+        let unknown = Pointer { offset: 8, region: 0..1 << 20, blocks: Vec::new() };
+        assert!(Limits::of([known.clone(), unknown].iter()).is_none());
+        assert!(Limits::of([known].iter()).is_some());
+    }
+}

@@ -1,0 +1,130 @@
+//! Memory whose blocks a library knows: pools of its own within one allocation of the driver's. The library is asked at
+//! each launch which block an argument leads to, and the answer stays with the launch: a block may be freed and handed out
+//! again, with another size, before the kernel runs.
+
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::ops::Range;
+use std::sync::{PoisonError, RwLock};
+
+use freehold_driver::cuda::extension::{FindBlock, FoundBlock, LIVE, RELEASED, ReadArgument};
+use freehold_driver::cuda::{CUerror, CUresult};
+use freehold_ptx::{Access, Extent, Kernel, Pointer};
+
+thread_local! {
+    /// The arguments that the next launch of this thread only reads.
+    static READ_ONLY: RefCell<Vec<ReadArgument>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Says what the next launch of this thread only reads.
+pub(crate) fn set_read_only(arguments: Vec<ReadArgument>) {
+    READ_ONLY.set(arguments);
+}
+
+/// Memory that was described.
+#[derive(Debug, Default)]
+pub(crate) struct Described {
+    regions: RwLock<Regions>,
+}
+
+#[derive(Debug, Default)]
+struct Regions {
+    live: Vec<Region>,
+    numbers: u64,
+}
+
+#[derive(Debug)]
+struct Region {
+    number: u64,
+    addresses: Range<u64>,
+    find: FindBlock,
+    /// The library's own pointer, which only its function follows.
+    data: usize,
+}
+
+impl Region {
+    fn find(&self, address: u64) -> Option<Extent> {
+        let mut found = FoundBlock::default();
+        // SAFETY: whoever described the memory vouched for the function and its data until it is forgotten, which waits
+        // for the lock that the caller holds; `found` outlives the call, which writes one value to it.
+        let answer = unsafe { (self.find)(self.data as *mut c_void, address, &mut found) };
+        let access = match answer {
+            LIVE => Access::ReadWrite,
+            RELEASED => Access::Released,
+            _ => return None,
+        };
+        Some(Extent { start: found.base, bytes: found.bytes, access })
+    }
+
+    /// Where an address leads: to the block that it lies in, and to the live one that ends there, for it may be the end of
+    /// that.
+    fn blocks(&self, address: u64) -> Vec<Extent> {
+        let around = self.find(address);
+        let before = address.checked_sub(1).and_then(|last| self.find(last));
+        let ends_here = |block: &Extent| block.access != Access::Released && block.start + block.bytes == address;
+        let before = before.filter(|block| ends_here(block) && Some(*block) != around);
+        around.into_iter().chain(before).collect()
+    }
+}
+
+impl Described {
+    /// Adds memory. The number ends that.
+    pub(crate) fn add(&self, start: u64, bytes: u64, find: FindBlock, data: usize) -> Result<u64, CUerror> {
+        let end = start.checked_add(bytes).ok_or(CUerror::INVALID_VALUE)?;
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        regions.numbers += 1;
+        let number = regions.numbers;
+        regions.live.push(Region { number, addresses: start..end, find, data });
+        Ok(number)
+    }
+
+    /// Forgets memory. No look-up of it is under way afterwards.
+    pub(crate) fn remove(&self, number: u64) -> CUresult {
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let at = regions.live.iter().position(|region| region.number == number).ok_or(CUerror::INVALID_VALUE)?;
+        regions.live.remove(at);
+        Ok(())
+    }
+
+    /// The pointers among the arguments of a launch whose blocks are known. `words` says where in them addresses come from.
+    pub(crate) fn pointers(&self, kernel: &Kernel, words: &[u32], arguments: &[u8]) -> Vec<Pointer> {
+        let read_only = READ_ONLY.take();
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        if regions.live.is_empty() && read_only.is_empty() {
+            return Vec::new();
+        }
+        let pointer = |&offset: &u32| {
+            let word = arguments.get(offset as usize..)?.first_chunk()?;
+            let is_it = |read: &&ReadArgument| {
+                let parameter = kernel.parameters.get(read.parameter as usize);
+                parameter.is_some_and(|parameter| parameter.offset == offset.into())
+            };
+            pointer(&regions.live, offset, u64::from_le_bytes(*word), read_only.iter().find(is_it))
+        };
+        words.iter().filter_map(pointer).collect()
+    }
+}
+
+/// What is known of a word at an offset of the arguments.
+fn pointer(regions: &[Region], offset: u32, word: u64, read_only: Option<&ReadArgument>) -> Option<Pointer> {
+    let around = regions.iter().filter(|region| region.addresses.contains(&word) || region.addresses.end == word);
+    let mut found: Vec<_> = around.map(|region| (region.addresses.clone(), region.blocks(word))).collect();
+    // Several devices may describe the same addresses, and one of them knows what lies there.
+    found.sort_by_key(|(_, blocks)| blocks.is_empty());
+    match (found.into_iter().next(), read_only) {
+        (Some((region, mut blocks)), _) if !blocks.is_empty() => {
+            for block in &mut blocks {
+                if read_only.is_some() && block.access == Access::ReadWrite {
+                    block.access = Access::Read;
+                }
+            }
+            Some(Pointer { offset, region, blocks })
+        }
+        (_, Some(&ReadArgument { start, bytes, .. })) => {
+            let blocks = vec![Extent { start, bytes, access: Access::Read }];
+            Some(Pointer { offset, region: start..start.saturating_add(bytes), blocks })
+        }
+        (Some((region, _)), None) => Some(Pointer { offset, region, blocks: Vec::new() }),
+        (None, None) => None,
+    }
+}
