@@ -196,7 +196,7 @@ impl Core {
                 position,
             }));
         }
-        Fault { noticed, suspects, unnamed }
+        Fault { noticed, details: self.backend.fault(), suspects, unnamed }
     }
 
     /// A number for a kernel's name.

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use freehold_driver::CallError;
+use freehold_driver::{CallError, FaultDetails};
 
 use crate::ledger::StreamId;
 
@@ -31,6 +31,9 @@ pub struct Suspect {
 /// stream.launch(&module.kernel("stray")?, freehold::Grid::line(1, 1), ())?; // writes where nothing is
 /// let Err(Error::Faulted(fault)) = stream.synchronize() else { panic!("it faults") };
 /// assert_eq!(&*fault.suspects[0].kernel, "stray");
+/// let details = fault.details.as_ref().expect("the software device tells"); // a GPU does not
+/// assert_eq!((details.block, details.thread, details.address), ([0; 3], [0; 3], Some(16)));
+/// println!("{}", details.sentence); // the kernel, the line of its PTX, what it did and what lies there
 /// assert!(device.stream().is_err()); // and so is every call from now on, until the process ends
 /// # }
 /// # Ok::<(), freehold::Error>(())
@@ -39,6 +42,8 @@ pub struct Suspect {
 pub struct Fault {
     /// The call that it was noticed by, and the code.
     pub noticed: CallError,
+    /// Where the kernel was and what it did, if the device tells: the software device does, a GPU does not.
+    pub details: Option<FaultDetails>,
     /// The kernels that may have made it, the earliest of each stream first. With one, it was that one.
     pub suspects: Vec<Suspect>,
     /// Launches that may have made it too, whose names are not known any more.
@@ -48,6 +53,9 @@ pub struct Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the device has failed, and with it every call until this process ends: {}", self.noticed)?;
+        if let Some(details) = &self.details {
+            return write!(f, "; {}", details.sentence);
+        }
         match self.suspects.as_slice() {
             [] if self.unnamed == 0 => write!(f, "; no kernel of this library was pending"),
             [] => write!(f, "; one of {} kernels was at fault", self.unnamed),

@@ -99,7 +99,7 @@ pub use error::{Closed, Error, Result};
 pub use event::Event;
 pub use fault::{Fault, Suspect};
 pub use fork::Family;
-pub use freehold_driver::Parameter;
+pub use freehold_driver::{FaultDetails, Parameter};
 pub use hosted::HostMemory;
 pub use image::Image;
 pub use imported::{Departure, Imported, Part, Permission};

@@ -92,7 +92,11 @@ fn after_a_fault_every_call_names_the_kernel_and_drops_do_nothing() {
         for words in all {
             assert_eq!(words, fault.to_string());
         }
-        assert!(fault.to_string().ends_with("; kernel stray was at fault"), "{fault}");
+        let ending = match &fault.details {
+            None => "; kernel stray was at fault",
+            Some(details) => &*details.sentence,
+        };
+        assert!(fault.to_string().ends_with(ending) && ending.contains("kernel stray"), "{fault}");
         assert_eq!(device.owner_of(closed[0].address() + 8).unwrap().base, closed[0].address());
         assert_eq!(closed.len(), 3, "what was not closed comes back");
         drop((closed, shared, b, far, stray, event));
