@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::{env, fs};
 
 const PROGRAM: &str = r#"
@@ -52,6 +52,45 @@ int main(void) {
 }
 "#;
 
+/// Writes more and more elements into a block of four, beside which lies another.
+const OVERRUN: &str = r#"
+#include <freehold_cuda.h>
+#include <freehold.h>
+#include <stdio.h>
+
+static const char *TEXT =
+    ".version 8.0\n.target sm_80\n.address_size 64\n"
+    ".visible .entry fill(.param .u64 to, .param .u32 count)\n{\n"
+    ".reg .b64 %at<3>; .reg .b32 %r<3>; .reg .pred %p;\n"
+    "ld.param.u64 %at1, [to]; ld.param.u32 %r1, [count]; mov.u32 %r2, %tid.x;\n"
+    "setp.ge.u32 %p, %r2, %r1; @%p ret;\n"
+    "mad.wide.u32 %at2, %r2, 4, %at1;\n"
+    "st.global.u32 [%at2], %r2;\n"
+    "ret;\n}\n";
+
+int main(void) {
+    CUdevice device;
+    CUcontext context;
+    CUstream stream;
+    CUmodule module;
+    CUfunction fill;
+    CUresult ready = cuInit(0) || cuDeviceGet(&device, 0) || cuDevicePrimaryCtxRetain(&context, device) ||
+                     cuCtxSetCurrent(context) || cuStreamCreate(&stream, 0) || cuModuleLoadData(&module, TEXT) ||
+                     cuModuleGetFunction(&fill, module, "fill");
+    void *block = freehold_alloc(16, 0, stream), *neighbour = freehold_alloc(16, 0, stream);
+    if (ready != CUDA_SUCCESS || block == NULL || neighbour == NULL) {
+        return 1;
+    }
+    for (unsigned count = 3; count <= 5; count++) {
+        CUdeviceptr to = (CUdeviceptr)block;
+        void *arguments[] = {&to, &count};
+        int launched = cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL);
+        printf("%u: %d, %d\n", count, launched, (int)cuStreamSynchronize(stream));
+    }
+    return 0;
+}
+"#;
+
 fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -64,9 +103,10 @@ fn built(name: &str) -> PathBuf {
     path
 }
 
-/// A folder with the libraries by the names that programs ask for.
-fn libraries() -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("libraries-{}", std::process::id()));
+/// A folder of one program's own with the libraries by the names that programs ask for.
+fn libraries(program: &str) -> PathBuf {
+    let name = format!("libraries-{program}-{}", std::process::id());
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).unwrap();
     for (name, file) in [
         ("libfreehold.so", "libfreehold_capi.so"),
@@ -81,14 +121,14 @@ fn libraries() -> PathBuf {
     folder
 }
 
-#[test]
-fn a_c_program_allocates_grows_asks_and_frees() {
+/// Compiles a program and runs it over both libraries.
+fn run(name: &str, text: &str, variables: &[(&str, &str)]) -> Output {
     // Names the crate, so that cargo builds its library for this test.
     let _ = freehold_libcuda::FILE;
-    let libraries = libraries();
+    let libraries = libraries(name);
     let tmp = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let (source, program) = (tmp.join("blocks.c"), tmp.join("blocks"));
-    fs::write(&source, PROGRAM).unwrap();
+    let (source, program) = (tmp.join(format!("{name}.c")), tmp.join(name));
+    fs::write(&source, text).unwrap();
     let mut compiler = Command::new("cc");
     compiler.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]).arg(folder().join("include"));
     compiler.arg("-I").arg(folder().join("../libcuda/include")).arg(&source).arg("-L").arg(&libraries);
@@ -96,10 +136,25 @@ fn a_c_program_allocates_grows_asks_and_frees() {
     assert!(status.success(), "the program compiles");
     let mut run = Command::new(&program);
     run.env("LD_LIBRARY_PATH", &libraries).env_remove("FREEHOLD_DEVICE").stdin(Stdio::null());
-    let output = run.output().unwrap();
+    run.envs(variables.iter().copied()).output().unwrap()
+}
+
+#[test]
+fn a_c_program_allocates_grows_asks_and_frees() {
+    let output = run("blocks", PROGRAM, &[]);
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(said, "memory that has an owner: 1048576 live\n0 live, 0 reserved\n");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_kernel_of_a_c_program_that_leaves_its_block_is_reported() {
+    let output = run("overrun", OVERRUN, &[("CUDA_LOG_FILE", "stderr")]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "3: 0, 0\n4: 0, 0\n5: 0, 700\n");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("kernel fill, PTX line 10, block (0,0,0), thread (4,0,0) writes 4 bytes"), "{said}");
+    assert!(said.contains(": 4 bytes past the end of a block of 16 bytes at "), "{said}");
     assert_eq!(output.status.code(), Some(0));
 }
 

@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use freehold_driver::BlockBounds;
 use rustix::io;
 
 use super::heap::PAGE_BYTES;
 use super::lot::Lot;
 use super::outside::ContextId;
-use super::record::{Gone, Record};
+use super::record::{Gone, Record, Seen, Stage};
 use super::shelf::Shelf;
 use super::slab::Slab;
 use super::table::{Entry, Table};
@@ -79,6 +80,18 @@ impl Book {
         }
     }
 
+    /// The bounds of the block that an address lies in, or in what its size class has beyond them.
+    pub(crate) fn bounds_at(&self, address: u64) -> Option<BlockBounds> {
+        let Seen { state, base, bytes, capacity_bytes, .. } = self.record_around(address)?.seen();
+        let is_live = match state.stage() {
+            Stage::Owned => true,
+            // One that nobody has had yet was not released.
+            Stage::Parked | Stage::Waiting if bytes > 0 => false,
+            _ => return None,
+        };
+        (address.wrapping_sub(base) < capacity_bytes).then_some(BlockBounds { base, bytes, is_live })
+    }
+
     /// The last block that lay at an address, and is no more.
     pub(crate) fn gone_at(&self, address: u64) -> Option<Gone> {
         self.table.has(address).then(|| self.lots().iter().find_map(|lot| lot.gone_at(address)))?
@@ -112,7 +125,7 @@ impl Book {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::record::{Site, Stage};
+    use crate::pool::record::Site;
 
     #[test]
     fn a_block_is_disowned_once() {

@@ -113,8 +113,11 @@ impl Pool {
                 return Err(Error::System { kind: error.kind() });
             }
         };
+        let book = Arc::new(book);
+        let known = book.clone();
+        supply.describe(Box::new(move |address| known.bounds_at(address)));
         Ok(Self {
-            book: Arc::new(book),
+            book,
             supply,
             lots: Mutex::default(),
             threshold_bytes: AtomicU64::new(u64::MAX),

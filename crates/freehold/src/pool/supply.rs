@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 use freehold_driver::handle::Memory;
-use freehold_driver::{Backend, CallError, Mapping, Permission, Sharing};
+use freehold_driver::{Backend, CallError, Described, LookUp, Mapping, Permission, Sharing};
 
 use super::heap::{Chunk, Need, PAGE_BYTES};
 use crate::error::Error;
@@ -64,6 +64,8 @@ pub(crate) struct Supply {
     /// What came with addresses of its own, and is not given back.
     wholes: RwLock<Vec<Piece>>,
     inside: Mutex<Inside>,
+    /// Lets the device ask for the bounds of blocks, where it checks what kernels do, until the addresses go.
+    described: Mutex<Option<Described>>,
 }
 
 #[derive(Debug, Default)]
@@ -194,6 +196,7 @@ impl Supply {
             purse,
             wholes: RwLock::default(),
             inside: Mutex::default(),
+            described: Mutex::default(),
         })
     }
 
@@ -409,8 +412,15 @@ impl Supply {
         self.free_addresses()
     }
 
+    /// Has the device ask for the blocks at these addresses, where it checks what kernels do.
+    pub(crate) fn describe(&self, look_up: LookUp) {
+        let described = self.backend.describe(self.base, self.bytes, look_up);
+        *self.described.lock().unwrap_or_else(PoisonError::into_inner) = described;
+    }
+
     /// Gives the addresses back, to which nothing is mapped any more.
     pub(crate) fn free_addresses(&self) -> Result<(), CallError> {
+        drop(self.described.lock().unwrap_or_else(PoisonError::into_inner).take());
         if self.maps() { self.mapping().unreserve(self.base, self.bytes) } else { Ok(()) }
     }
 

@@ -37,6 +37,7 @@ mod recorded;
 mod shared;
 mod sharing;
 mod soft_addresses;
+mod soft_bounds;
 mod soft_host_visible;
 mod soft_pool_shortage;
 mod soft_schedules;

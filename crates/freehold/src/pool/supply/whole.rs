@@ -32,6 +32,7 @@ impl Supply {
             purse,
             wholes: Default::default(),
             inside: Default::default(),
+            described: Default::default(),
         };
         let first = supply.create_whole(&mut supply.lock(), PAGE_BYTES)?;
         let first = first.ok_or(Error::Short { wanted_bytes: PAGE_BYTES })?;
