@@ -198,8 +198,8 @@ macro_rules! tuples {
                 let mut passed =
                     [Passed::Value { bytes: size_of_val(&$first) }, $(Passed::Value { bytes: size_of_val(&$rest) },)*];
                 for (passed, used) in passed.iter_mut().zip(&found) {
-                    if used.is_some() {
-                        *passed = Passed::Address;
+                    if let Some(used) = used {
+                        *passed = passed_as(used);
                     }
                 }
                 let mut pointers = [
@@ -316,12 +316,21 @@ fn lay_out<'a>(actuals: &'a [Actual<'a>], passed: &mut [Passed], pointers: &mut 
                 (*passed, *pointer) = (Passed::Value { bytes }, words.as_ptr().cast_mut().cast());
             }
             Known::Memory(address, by) => {
-                (*passed, *pointer) = (Passed::Address, std::ptr::from_ref(address).cast_mut().cast());
+                (*passed, *pointer) = (passed_as(by), std::ptr::from_ref(address).cast_mut().cast());
                 used.push(*by);
             }
         }
     }
     used
+}
+
+/// How memory is handed to a kernel: a device that checks kernels reports one that writes what it may only read.
+#[inline]
+fn passed_as(used: &Used<'_>) -> Passed {
+    match used.access {
+        Access::Read => Passed::ReadOnly { start: used.start, bytes: used.bytes },
+        Access::Write => Passed::Address,
+    }
 }
 
 impl Stream {

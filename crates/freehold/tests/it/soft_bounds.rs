@@ -1,14 +1,16 @@
-//! Kernels on the software device that leave the block which an argument leads to. A
+//! Kernels on the software device that leave the block which an argument leads to, or write one that they may only read. A
 //! fault spoils its process, so each has one to itself.
 
 use crate::children::{alone, alone_with};
 use crate::guest;
 use crate::own;
+use crate::shared;
 
 use std::ffi::c_void;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use freehold::{Arguments, Error, Fault, Grid, Image, Module, Result, Stream};
+use freehold::{Arguments, Error, Fault, Grid, Image, Module, Permission, Result, Stream};
 use freehold_driver::cuda::launch::{self, Shape};
 use freehold_driver::cuda::{CUerror, CUfunction, CUstream, module, stream};
 use guest::Host;
@@ -99,6 +101,15 @@ again:
     add.u32 %r2, %r2, 1;
     setp.lt.u32 %p, %r2, %r1;
     @%p bra again;
+    ret;
+}
+
+// *word += 1
+.visible .entry bump(.param .u64 word)
+{
+    .reg .b64 %at<2>;
+    ld.param.u64 %at1, [word];
+    red.global.add.u32 [%at1], 1;
     ret;
 }
 ";
@@ -375,4 +386,84 @@ fn a_pointer_to_the_end_of_a_block_leads_to_that_block() {
             foreign.host.guest.free(block, foreign.stream).unwrap();
         }
     }
+}
+
+/// The words for a write to what may only be read.
+fn only_read(bytes: u64, base: u64) -> String {
+    format!("a block of {bytes} bytes at {base:#x} that the launch may only read")
+}
+
+#[test]
+fn writing_a_block_that_is_given_to_be_read_is_reported() {
+    alone("writing_a_block_that_is_given_to_be_read_is_reported", || {
+        let own = Own::new();
+        let (module, stream) = (module(&own), own.device.stream().unwrap());
+        let mut x = stream.zeros::<u32>(4).unwrap();
+        run(&stream, &module, "fill", 4, (&mut x, 5_u32, 4_u32)).unwrap();
+        assert_eq!(told(run(&stream, &module, "fill", 4, (&x, 6_u32, 4_u32))), only_read(16, x.address()));
+    });
+}
+
+#[test]
+fn writing_a_view_that_is_given_to_be_read_is_reported() {
+    alone("writing_a_view_that_is_given_to_be_read_is_reported", || {
+        let own = Own::new();
+        let (module, stream) = (module(&own), own.device.stream().unwrap());
+        let shared = stream.zeros::<u32>(8).unwrap().share();
+        let said = told(run(&stream, &module, "bump", 1, (&shared.view(4..).unwrap(),)));
+        assert_eq!(said, only_read(32, shared.address()));
+    });
+}
+
+#[test]
+fn writing_a_vector_that_is_given_to_be_read_is_reported() {
+    alone("writing_a_vector_that_is_given_to_be_read_is_reported", || {
+        let own = Own::new();
+        let (module, stream) = (module(&own), own.device.stream().unwrap());
+        let mut v = freehold::DeviceVec::<u32>::new(&stream).unwrap();
+        v.resize(&stream, 10, 0).unwrap();
+        run(&stream, &module, "bump", 1, (&mut v,)).unwrap();
+        let said = told(run(&stream, &module, "bump", 1, (&v,)));
+        assert!(said.ends_with(&format!("at {:#x} that the launch may only read", v.address())), "{said}");
+    });
+}
+
+#[test]
+fn writing_a_part_of_an_import_that_is_given_to_be_read_is_reported() {
+    alone("writing_a_part_of_an_import_that_is_given_to_be_read_is_reported", || {
+        let own = Own::new();
+        let (module, stream) = (module(&own), own.device.stream().unwrap());
+        let memory = shared::memory(shared::CHUNK);
+        let imported = own.device.import(memory.as_fd(), shared::CHUNK, Permission::ReadWrite).unwrap();
+        let mut part = imported.part::<u32>(&stream, 4096, 4).unwrap();
+        run(&stream, &module, "bump", 1, (&mut part,)).unwrap();
+        let said = told(run(&stream, &module, "bump", 1, (&part,)));
+        assert!(said.ends_with("that the launch may only read"), "{said}");
+    });
+}
+
+#[test]
+fn what_may_be_written_is_written_beside_what_may_only_be_read() {
+    let own = Own::new();
+    let (module, stream) = (module(&own), own.device.stream().unwrap());
+    let (mut x, y) = (stream.zeros::<u32>(4).unwrap(), stream.upload(&[1_u32, 2, 3, 4]).unwrap());
+    run(&stream, &module, "copy", 1, (&mut x, &y, 2_i32)).unwrap();
+    // A kernel that may write either of two does write the one that it may.
+    run(&stream, &module, "choose", 1, (&mut x, &y, 1_u32, 0_i32, 5_u32)).unwrap();
+    assert_eq!(stream.download(&x).unwrap(), [5, 0, 3, 0]);
+    // The next launch may write what the last one could only read.
+    let mut y = y;
+    run(&stream, &module, "fill", 4, (&mut y, 9_u32, 4_u32)).unwrap();
+    assert_eq!(stream.download(&y).unwrap(), [9; 4]);
+}
+
+#[test]
+fn of_two_blocks_the_one_that_may_only_be_read_is_not_written() {
+    alone("of_two_blocks_the_one_that_may_only_be_read_is_not_written", || {
+        let own = Own::new();
+        let (module, stream) = (module(&own), own.device.stream().unwrap());
+        let (mut x, y) = (stream.zeros::<u32>(4).unwrap(), stream.zeros::<u32>(4).unwrap());
+        let said = told(run(&stream, &module, "choose", 1, (&mut x, &y, 0_u32, 0_i32, 5_u32)));
+        assert_eq!(said, only_read(16, y.address()));
+    });
 }
