@@ -174,6 +174,10 @@ pub enum Reply {
         point: Point,
         from: Id,
     },
+    /// Unasked: the process that gave a lease to this one ended before its work with it had passed. What is in it may be half written.
+    Unfinished {
+        lease: Id,
+    },
     /// Unasked: nobody has anything in a segment any more. It is to be unmapped, and detached.
     Leave {
         segment: Id,
@@ -237,7 +241,7 @@ const AGAIN: u64 = 1 << 16;
 
 /// Whether a message of the broker's, by its first word, answers no request.
 pub(crate) fn is_unasked(first: u64) -> bool {
-    matches!(first as u16, 109 | 110 | 113 | 115)
+    matches!(first as u16, 109 | 110 | 113 | 115 | 116)
 }
 
 struct Words(Slot);
@@ -498,6 +502,7 @@ impl Framed<Reply> {
                 words(114, &[id.0, *bytes, *first, *second, *third, *fourth, *device_bytes])
             }
             Reply::Unload { module } => words(115, &[module.0]),
+            Reply::Unfinished { lease } => words(116, &[lease.0]),
             Reply::Refused(refusal) => {
                 let (kind, numbers) = refusal.numbers();
                 words(kind, &numbers)
@@ -550,6 +555,7 @@ impl Framed<Reply> {
                 Reply::Module { id: Id(slot[1]), bytes: slot[2], hash, device_bytes: slot[7] }
             }
             115 => Reply::Unload { module: Id(slot[1]) },
+            116 => Reply::Unfinished { lease: Id(slot[1]) },
             kind => Reply::Refused(Refusal::of(kind, [slot[1], slot[2], slot[3]])?),
         };
         Ok(Self { number: high(slot[0]), is_again: false, message })

@@ -142,6 +142,7 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
         (Reply::Recall { lease }, 113, &[12]),
         (Reply::Module { id: Id(15), bytes, hash: [1, 2, 3, 4], device_bytes: 512 }, 114, &[15, 4096, 1, 2, 3, 4, 512]),
         (Reply::Unload { module: Id(15) }, 115, &[15]),
+        (Reply::Unfinished { lease }, 116, &[12]),
         (Reply::Refused(Refusal::Malformed), 201, &[]),
         (Reply::Refused(Refusal::Version { theirs: 2 }), 202, &[2]),
         (Reply::Refused(Refusal::NoLease), 204, &[]),

@@ -105,6 +105,10 @@ const TESTS: &[Test] = &[
         blocks::what_was_written_for_a_name_is_published_under_that_name_alone,
     ),
     ("what_was_given_outlives_its_giver", blocks::what_was_given_outlives_its_giver),
+    (
+        "who_was_given_what_is_not_finished_hears_that_its_giver_died",
+        blocks::who_was_given_what_is_not_finished_hears_that_its_giver_died,
+    ),
     ("a_forked_child_is_refused_everything", blocks::a_forked_child_is_refused_everything),
     ("others_go_on_while_one_thread_receives", blocks::others_go_on_while_one_thread_receives),
     ("an_idle_process_holds_no_memory_up", blocks::an_idle_process_holds_no_memory_up),

@@ -182,6 +182,8 @@ pub struct Link {
     given: VecDeque<Given>,
     /// Leases that were given and handed out, until they are over: a broker that took over may tell of them again.
     taken: HashSet<Id, BuildHasherDefault<Mixed>>,
+    /// Of those, what may be half written: its giver ended before its work did.
+    unfinished: HashSet<Id, BuildHasherDefault<Mixed>>,
     /// Those that were returned, with the number of the request, which is not answered yet.
     ended: VecDeque<(u32, Id)>,
     leave: VecDeque<Id>,
@@ -232,6 +234,7 @@ impl Link {
         match self.ask(Request::Give { lease, to, point })? {
             Reply::Done => {
                 self.taken.remove(&lease);
+                self.unfinished.remove(&lease);
                 Ok(())
             }
             _ => Err(LinkError::Malformed),
@@ -242,6 +245,7 @@ impl Link {
     pub fn give_back(&mut self, lease: Id, point: Point) -> Result<(), LinkError> {
         let number = self.put(Request::Return { lease, point })?;
         if !self.taken.is_empty() && self.taken.remove(&lease) {
+            self.unfinished.remove(&lease);
             self.ended.push_back((number, lease));
         }
         self.posted();
@@ -261,6 +265,13 @@ impl Link {
         let given = self.given.pop_front()?;
         self.taken.insert(given.granted.lease);
         Some(given)
+    }
+
+    /// Whether the process that gave a lease ended before its work with it did: what is in it may be half written. Told before
+    /// anything that waits for that work goes on.
+    pub fn is_unfinished(&mut self, lease: Id) -> bool {
+        self.drain();
+        self.unfinished.contains(&lease)
     }
 
     /// Waits for a lease that somebody gives.
@@ -393,6 +404,12 @@ impl Link {
                     || self.ended.iter().any(|&(_, ended)| ended == lease);
                 if !is_known {
                     self.given.push_back(Given { granted, from });
+                }
+            }
+            Reply::Unfinished { lease } => {
+                // Of one that was returned meanwhile nobody wants to know.
+                if self.taken.contains(&lease) || self.given.iter().any(|given| given.granted.lease == lease) {
+                    self.unfinished.insert(lease);
                 }
             }
             Reply::Leave { segment } => self.leave.push_back(segment),

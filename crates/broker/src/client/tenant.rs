@@ -259,7 +259,8 @@ impl Broker {
     }
 
     /// Makes a lease another process's, which may end it when this one has long gone. This waits for calls that it is an argument
-    /// of.
+    /// of. Work with it that is pending goes on; where this process ends before it has passed, the other one is told
+    /// ([`Lease::is_unfinished`]).
     ///
     /// # Errors
     /// The lease, and why.
@@ -574,6 +575,16 @@ impl<T: Plain> Lease<T> {
     /// Its number at the broker.
     pub fn id(&self) -> Id {
         self.id
+    }
+
+    /// Whether another process gave it with work pending, and ended before that work was known to have passed: what is in it may be
+    /// half written. Certain once a stream
+    /// has come past what it was received in, which waits for that work, or for the end of that process.
+    ///
+    /// # Errors
+    /// [`LinkError::ForkedChild`].
+    pub fn is_unfinished(&self) -> Result<bool> {
+        Ok(self.broker.link()?.is_unfinished(self.id))
     }
 
     fn part(&self) -> &Part<T> {

@@ -4,7 +4,7 @@
 use super::counts::Step;
 use super::memory::within;
 use super::shelf::index;
-use super::{Attachment, Block, Effect, Lease, State, Tenant, Thing, Touched, World};
+use super::{Attachment, Block, Due, Effect, Lease, State, Tenant, Thing, Touched, World};
 use crate::wire::{Access, Id, Point, Refusal, Reply, Request};
 
 impl State {
@@ -80,8 +80,13 @@ impl State {
         let name = given.name;
         self.recall(from, lease);
         self.mark_foreign(given.block, to);
+        let before = self.leases.get(lease).and_then(|lease| lease.given);
         // The new one is written first: a broker that comes after finds one of them, or both.
         let new = self.leases.add(given);
+        if !world.has_passed(point) {
+            self.add_due(point, Due::Gift(new));
+        }
+        self.forget_gift(lease, before);
         self.touch(Touched::Lease(index(new)));
         self.leases.remove(lease);
         self.touch(Touched::Lease(index(lease)));
@@ -107,12 +112,23 @@ impl State {
         all.into_iter().for_each(|(_, lease)| self.tell_given(lease));
     }
 
+    /// A lease that was given is over, or another's.
+    pub(super) fn forget_gift(&mut self, lease: Id, given: Option<Point>) {
+        if let Some(point) = given {
+            self.remove_due(point, Due::Gift(lease));
+        }
+    }
+
     fn tell_given(&mut self, lease: Id) {
-        let Lease { holder, block, by: (from, _), given, .. } = *self.leases.get(lease).expect("it was given");
+        let Lease { holder, block, by: (from, _), given, is_unfinished, .. } =
+            *self.leases.get(lease).expect("it was given");
         let Block { segment, offset, bytes, .. } = *self.blocks.get(block).expect("it is leased");
         let point = given.expect("it was given");
         self.effects
             .push(Effect::Tell { to: holder, reply: Reply::Given { lease, segment, offset, bytes, point, from } });
+        if is_unfinished {
+            self.effects.push(Effect::Tell { to: holder, reply: Reply::Unfinished { lease } });
+        }
     }
 
     /// The reply to a request that a broker which is gone may have carried out, if it has.
@@ -142,7 +158,8 @@ impl State {
                 };
                 let (made, _) = self.leases.iter().find(is_given)?;
                 // The new one was written first.
-                if let Some(Lease { block, .. }) = left {
+                if let Some(Lease { block, given, .. }) = left {
+                    self.forget_gift(lease, given);
                     self.recall(from, lease);
                     self.leases.remove(lease);
                     self.touch(Touched::Lease(index(lease)));

@@ -177,7 +177,8 @@ impl State {
     ) -> Reply {
         self.order += 1;
         let (by, order) = ((tenant, number), self.order);
-        let lease = Lease { holder: tenant, block, access, name, of, by, ending: None, order, given: None };
+        let (ending, given, is_unfinished) = (None, None, false);
+        let lease = Lease { holder: tenant, block, access, name, of, by, ending, order, given, is_unfinished };
         let lease = self.leases.add(lease);
         self.touch(Touched::Lease(index(lease)));
         let holder = self.tenants.get_mut(tenant).expect("it asks");
@@ -306,6 +307,7 @@ impl State {
         if let Some(point) = ended.ending {
             self.remove_due(point, Due::Lease(lease));
         }
+        self.forget_gift(lease, ended.given);
         self.recall(ended.holder, lease);
         self.forget_borrowed(&ended, lease);
         let holder = self.tenants.get_mut(ended.holder).expect("who has a lease is there");

@@ -129,6 +129,8 @@ pub(crate) struct Lease {
     order: u64,
     /// Another tenant gave it, ready at this point: its holder may not have heard of it.
     given: Option<Point>,
+    /// Who gave it ended before that point had passed.
+    is_unfinished: bool,
 }
 
 /// What the state has to ask of those who carry out its effects.
@@ -481,7 +483,7 @@ impl State {
         }
         let ending = gone.due.iter().filter_map(|&(_, _, due)| match due {
             Due::Lease(lease) => Some(lease),
-            Due::Name(_) => None,
+            Due::Name(_) | Due::Gift(_) => None,
         });
         let at_worker = self.ending_at_worker(tenant);
         let leases: Vec<Id> = ending.chain(at_worker).chain(gone.leases).collect();

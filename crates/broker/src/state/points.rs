@@ -2,8 +2,8 @@
 //! many wait for it.
 
 use super::shelf::index;
-use super::{Before, CLOCK_WORDS, State, Tenant, Touched, World};
-use crate::wire::{Id, Point, Policy, Refusal};
+use super::{Before, CLOCK_WORDS, Effect, State, Tenant, Touched, World};
+use crate::wire::{Id, Point, Policy, Refusal, Reply};
 
 /// What waits for a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,6 +12,8 @@ pub(crate) enum Due {
     Lease(Id),
     /// What it names is whole then.
     Name(Id),
+    /// What was given with this lease is whole then. Its giver stays until that is so.
+    Gift(Id),
 }
 
 impl State {
@@ -80,6 +82,7 @@ impl State {
             match due {
                 Due::Lease(lease) => self.end_lease(lease, Some(Point::default())),
                 Due::Name(name) => self.whole(name),
+                Due::Gift(lease) => self.end_gift(lease, true),
             }
             self.remove_due(point, due);
         }
@@ -104,12 +107,33 @@ impl State {
         }
     }
 
-    /// Names whose last state a tenant that is gone has not finished are what they were before, or are no more.
+    /// Nothing has to pass any more before a lease is used that was given: the work of who gave it has, or never will.
+    fn end_gift(&mut self, lease: Id, is_whole: bool) {
+        let Some(given) = self.leases.get_mut(lease) else { return };
+        (given.given, given.is_unfinished) = (Some(Point::default()), given.is_unfinished || !is_whole);
+        let holder = given.holder;
+        self.touch(Touched::Lease(index(lease)));
+        if !is_whole {
+            self.effects.push(Effect::Tell { to: holder, reply: Reply::Unfinished { lease } });
+        }
+    }
+
+    /// Names whose last state a tenant that is gone has not finished are what they were before, or are no more. Those that it gave
+    /// what it has not finished are told so, before anything lets their streams pass.
     pub(super) fn abandon(&mut self, tenant: Id) {
         let due = self.tenants.get(tenant).map(|tenant| tenant.due.clone()).unwrap_or_default();
         for (word, value, due) in due {
-            let Due::Name(name) = due else { continue };
-            self.remove_due(Point { tenant, word, value }, due);
+            let point = Point { tenant, word, value };
+            let name = match due {
+                Due::Name(name) => name,
+                Due::Gift(lease) => {
+                    self.end_gift(lease, false);
+                    self.remove_due(point, due);
+                    continue;
+                }
+                Due::Lease(_) => continue,
+            };
+            self.remove_due(point, due);
             let named = self.named.get_mut(name).expect("what waits is there");
             named.ready = Point::default();
             match (named.policy, named.before.take()) {

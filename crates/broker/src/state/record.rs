@@ -136,6 +136,7 @@ fn name_of(words: &[u64]) -> Option<Name> {
 
 fn lease_words(lease: &Lease) -> [u64; 12] {
     let access = u64::from(lease.access == Access::Write) | u64::from(lease.given.is_some()) << 1;
+    let access = access | u64::from(lease.is_unfinished) << 2;
     let name = lease.name.map_or(0, |name| name.0);
     let [at, value] = lease.ending.unwrap_or_default().words();
     let [given_at, given_value] = lease.given.unwrap_or_default().words();
@@ -379,7 +380,8 @@ impl State {
                 }
             }
             let (of, by) = (Some(Id(words[11])).filter(|of| of.0 != 0), (Id(words[4]), words[5] as u32));
-            Some(Lease { holder, block, access, name, of, by, ending, order: words[8], given })
+            let (order, is_unfinished) = (words[8], words[2] & 4 != 0);
+            Some(Lease { holder, block, access, name, of, by, ending, order, given, is_unfinished })
         });
     }
 
@@ -409,6 +411,8 @@ impl State {
     fn mend(&mut self) {
         let ready: Vec<_> = self.named.iter().map(|(id, named)| (id, named.ready)).collect();
         ready.into_iter().for_each(|(name, ready)| self.add_due(ready, Due::Name(name)));
+        let gifts: Vec<_> = self.leases.iter().filter_map(|(id, lease)| Some((id, lease.given?))).collect();
+        gifts.into_iter().for_each(|(lease, given)| self.add_due(given, Due::Gift(lease)));
         self.due = self.tenants.iter().filter(|(_, tenant)| !tenant.due.is_empty()).map(|(id, _)| id).collect();
         self.leaving = self.tenants.iter().filter(|(_, tenant)| tenant.is_leaving).map(|(id, _)| id).collect();
         let hosts = self.hosts.iter().map(|(id, host)| (host.name.clone(), Called { memory: Memory::Host, id }));

@@ -181,7 +181,7 @@ impl State {
         let Some(worker) = post.and_then(|post| self.tenants.get(post.worker)) else { return Vec::new() };
         let due = worker.due.iter().filter_map(|&(_, _, due)| match due {
             Due::Lease(lease) => Some(lease),
-            Due::Name(_) => None,
+            Due::Name(_) | Due::Gift(_) => None,
         });
         due.filter(|&lease| self.leases.get(lease).is_some_and(|lease| lease.holder == tenant)).collect()
     }

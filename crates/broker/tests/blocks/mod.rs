@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,6 +10,7 @@ use freehold::open;
 use freehold_broker::wire::{Id, Request};
 use freehold_broker::{Access, Broker, Lease, Name, Policy};
 use freehold_testing::at_effort;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use crate::stage::{self, Stage};
 
@@ -81,6 +83,40 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             assert_eq!(stream.download(&*lease)?, numbers(3));
             // Whoever gave it has long gone.
             lease.close().map_err(|(_, error)| error)?;
+        }
+        "take-unfinished" => {
+            println!("{}", broker.tenant().0);
+            std::io::stdout().flush()?;
+            let lease: Lease<u32> = broker.receive(&stream)?;
+            // What is put in waits for the giver's work, or for the giver's end.
+            let first = stream.download(&lease.view(0..1)?)?;
+            assert!(lease.is_unfinished()?, "nobody has written what was given: {first:?}");
+            lease.close().map_err(|(_, error)| error)?;
+            let lease: Lease<u32> = broker.receive(&stream)?;
+            assert_eq!(stream.download(&*lease)?, numbers(3));
+            assert!(!lease.is_unfinished()?, "its giver had written it before it gave it");
+        }
+        "give-unfinished" => {
+            let file = memfd_create("gate", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+            ftruncate(&file, 4096)?;
+            fcntl_add_seals(&file, SealFlags::SHRINK)?;
+            let gate = device.clock(file.as_fd(), 1)?;
+            let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
+            stream.wait_word(&gate, 0, 1)?;
+            stream.write(&mut *lease, &numbers(3))?;
+            broker.give(lease, Id(to)).map_err(|(_, error)| error)?;
+            println!("{}", broker.tenant().0);
+            std::io::stdout().flush()?;
+            loop {
+                std::thread::park();
+            }
+        }
+        "give-whole-and-die" => {
+            let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
+            stream.write(&mut *lease, &numbers(3))?;
+            stream.synchronize()?;
+            broker.give(lease, Id(to)).map_err(|(_, error)| error)?;
+            stage::kill(std::process::id());
         }
         "give-and-die" => {
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
@@ -238,6 +274,15 @@ pub(crate) fn what_was_given_outlives_its_giver(stage: &Stage) {
     assert!(taker.wait().unwrap().success());
     let mut link = stage.link();
     stage::until("nothing is left", || (stage::sums(&mut link).leases == 0).then_some(()));
+}
+
+pub(crate) fn who_was_given_what_is_not_finished_hears_that_its_giver_died(stage: &Stage) {
+    let (mut taker, tenant) = stage.start_device("take-unfinished");
+    let (mut giver, _) = stage.start_device_for("give-unfinished", tenant);
+    giver.kill().unwrap();
+    giver.wait().unwrap();
+    assert_eq!(stage.device("give-whole-and-die", tenant), None);
+    assert!(taker.wait().unwrap().success());
 }
 
 pub(crate) fn what_another_process_had_is_zeros_to_its_owner(stage: &Stage) {

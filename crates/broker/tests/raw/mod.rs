@@ -272,7 +272,8 @@ impl Raw {
     pub(crate) fn ask_ring(&self, slot: Slot) -> Slot {
         let number = until("the ring has room", || self.put(slot));
         until("the broker answers", || {
-            self.take().filter(|reply| reply[0] >> 32 == u64::from(number) && !matches!(reply[0] as u16, 109 | 110))
+            self.take()
+                .filter(|reply| reply[0] >> 32 == u64::from(number) && !matches!(reply[0] as u16, 109 | 110 | 116))
         })
     }
 

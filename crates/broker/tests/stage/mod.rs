@@ -155,7 +155,12 @@ impl Stage {
 
     /// Starts a process that does something with a device: it, and who it is at the broker.
     pub(crate) fn start_device(&self, task: &str) -> (Child, u64) {
-        let mut child = self.device_command(task, 0).spawn().expect("this program runs");
+        self.start_device_for(task, 0)
+    }
+
+    /// As [`start_device`](Self::start_device), for another process.
+    pub(crate) fn start_device_for(&self, task: &str, to: u64) -> (Child, u64) {
+        let mut child = self.device_command(task, to).spawn().expect("this program runs");
         let mut line = String::new();
         let output = child.stdout.take().expect("it is piped");
         BufReader::new(output).read_line(&mut line).expect("it says who it is");

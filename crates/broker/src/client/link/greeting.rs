@@ -109,6 +109,7 @@ impl Link {
             family,
             given: VecDeque::new(),
             taken: HashSet::default(),
+            unfinished: HashSet::default(),
             ended: VecDeque::new(),
             leave: VecDeque::new(),
             recalled: VecDeque::new(),

@@ -270,3 +270,77 @@ fn segments_of_more_bytes_than_there_can_be_are_not_believed() {
         assert_eq!(mended.sums().made_bytes, if bytes == 40 << 20 { 42 << 20 } else { 2 << 20 });
     }
 }
+
+/// A lease that one gave to another, ready at a point of the giver's that has not passed.
+fn given_later(state: &mut State, from: Id, to: Id) -> Id {
+    let lease = reserved(state, from, 1000);
+    let point = Point { tenant: from, word: 1, value: 5 };
+    let effects = ask_with(state, from, Request::Give { lease, to, point }, false);
+    match effects.first() {
+        Some(Effect::Tell { reply: Reply::Given { lease, point: told, .. }, .. }) if *told == point => *lease,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_has_what_a_dead_process_gave_is_told_before_its_stream_passes() {
+    let mut state = State::new(limits(), OWN);
+    let (giver, taker) = (connected(&mut state), connected(&mut state));
+    let lease = given_later(&mut state, giver, taker);
+    check(&state);
+    state.depart(giver, &PENDING);
+    let effects = state.take_effects(Vec::new());
+    let at = |wanted: &Effect| effects.iter().position(|effect| effect == wanted);
+    let told = at(&Effect::Tell { to: taker, reply: Reply::Unfinished { lease } });
+    let passed = at(&Effect::Close { what: Thing::Clock(giver) });
+    assert!(told.is_some() && told < passed, "{effects:?}");
+    check(&state);
+}
+
+#[test]
+fn what_was_given_is_whole_when_its_point_has_passed_however_its_giver_ends() {
+    let mut state = State::new(limits(), OWN);
+    let (giver, taker) = (connected(&mut state), connected(&mut state));
+    let lease = given_later(&mut state, giver, taker);
+    state.depart(giver, &PASSED);
+    let unfinished = Effect::Tell { to: taker, reply: Reply::Unfinished { lease } };
+    assert!(!state.take_effects(Vec::new()).contains(&unfinished));
+    check(&state);
+}
+
+#[test]
+fn who_says_goodbye_stays_until_what_it_gave_is_whole() {
+    let mut state = State::new(limits(), OWN);
+    let (giver, taker) = (connected(&mut state), connected(&mut state));
+    let lease = given_later(&mut state, giver, taker);
+    ask_with(&mut state, giver, Request::Bye, false);
+    state.pass(&PENDING);
+    assert!(state.tenants.get(giver).is_some(), "its clock would let the taker's stream pass");
+    state.pass(&PASSED);
+    assert!(state.tenants.get(giver).is_none());
+    let unfinished = Effect::Tell { to: taker, reply: Reply::Unfinished { lease } };
+    assert!(!state.take_effects(Vec::new()).contains(&unfinished));
+    check(&state);
+}
+
+#[test]
+fn a_broker_that_takes_over_tells_again_what_is_unfinished_and_waits_for_what_is_not_whole() {
+    let (mut state, mut pages) = (State::new(limits(), OWN), Pages::default());
+    let [dead, giver, taker] = [(); 3].map(|()| connected(&mut state));
+    let (unfinished, later) = (given_later(&mut state, dead, taker), given_later(&mut state, giver, taker));
+    state.depart(dead, &PENDING);
+    state.take_effects(Vec::new());
+    let mut touched = Vec::new();
+    state.write_touched(|_, one| touched.push(one));
+    touched.into_iter().for_each(|one| pages.put(&state, one));
+    let mut state = State::recover(limits(), OWN, |kind| pages.records(kind), |_| true);
+    let told =
+        |effects: &[Effect], lease| effects.contains(&Effect::Tell { to: taker, reply: Reply::Unfinished { lease } });
+    let effects = state.take_effects(Vec::new());
+    assert!(told(&effects, unfinished) && !told(&effects, later), "{effects:?}");
+    state.depart(giver, &PENDING);
+    assert!(told(&state.take_effects(Vec::new()), later));
+    // Of what is returned nobody is told.
+    ask(&mut state, taker, Request::Return { lease: unfinished, point: Point::default() });
+    check(&state);
+}

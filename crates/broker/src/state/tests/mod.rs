@@ -90,6 +90,7 @@ pub(crate) fn check(state: &State) {
             match due {
                 Due::Lease(lease) => assert_eq!(state.leases.get(lease).unwrap().ending, Some(point)),
                 Due::Name(name) => assert_eq!(state.named.get(name).unwrap().ready, point),
+                Due::Gift(lease) => assert_eq!(state.leases.get(lease).unwrap().given, Some(point)),
             }
         }
     }
