@@ -33,7 +33,9 @@ fn side(who: &str, socket: &Path) -> Outcome {
     let (stream, broker) = (device.stream()?, Broker::connect_at(&device, socket)?);
     let host = broker.host("examples/numbers", TURNS + 16)?;
     let kernels = Image::ptx(include_str!("../../freehold/examples/kernels.ptx"))?;
-    let add = device.module(&kernels)?.kernel("add")?;
+    let module = device.module(&kernels)?;
+    // SAFETY: `add` writes the first `n` elements of what it is given, which has as many in every launch below.
+    let add = unsafe { module.kernel("add") }?;
     let work = |stream: &Stream, more: u32| -> Result<Vec<u32>, freehold_broker::Error> {
         let mut numbers = host.part::<u32>(stream, 0, N)?;
         stream.launch(&add, Grid::cover(N as u32, 128), (&mut numbers, more, N as u32))?;

@@ -20,7 +20,8 @@ use crate::socket::{self, NotReceived};
 /// # Errors
 /// The device does not open, or the socket fails.
 pub(crate) fn run(device: Option<&str>, post: impl AsFd) -> io::Result<()> {
-    let opened = open::open(device).map_err(io::Error::other)?;
+    // SAFETY: what is called of the driver here names what was made here, and what the broker handed over.
+    let opened = unsafe { open::open(device) }.map_err(io::Error::other)?;
     let (api, device) = (opened.api, opened.device);
     let primary = primary::retain(&api, device).map_err(io::Error::other)?;
     context::set_current(&api, primary).map_err(io::Error::other)?;

@@ -8,7 +8,6 @@ mod daemon;
 mod gpu;
 mod journal;
 pub mod keeper;
-mod kernels;
 mod maker;
 mod name;
 mod order;
@@ -32,8 +31,8 @@ pub use client::{
     Answer, Blame, Broker, Call, CallError, Caller, Carried, Code, Error, Given, Granted, Host, HostGuard, Kernel,
     Launch, Lease, Link, LinkError, ListedModule, Lost, MODULE_BYTES_MAX, Module, Named, Patience, Result,
 };
+pub use freehold::signature::{Kind, Parameter, Signature, kernels};
 pub use gpu::{Buffer, Gpu, GpuError, GpuKernel, GpuResult, Place};
-pub use kernels::{Kind, Parameter, Signature, kernels};
 pub use name::{Name, NotAName};
 pub use order::Argument;
 pub use part::{Config, Part, Probed, Terms, play};

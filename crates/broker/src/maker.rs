@@ -88,7 +88,8 @@ impl Driver {
 
     fn opened(&mut self) -> Result<&Opened, u32> {
         if self.opened.is_none() {
-            let opened = open::open(self.wish.as_deref()).map_err(|error| {
+            // SAFETY: what is called of the driver here names what was made here.
+            let opened = unsafe { open::open(self.wish.as_deref()) }.map_err(|error| {
                 tracing::error!(target: "freehold", %error, "the device does not open");
                 CUerror::NO_DEVICE.number()
             })?;

@@ -14,7 +14,7 @@ const PART_BYTES_MAX: usize = 64;
 pub struct Name(String);
 
 /// Why a text is no name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotAName {
     #[error("a name has at least one letter: say one such as model/weights")]
     Empty,
@@ -26,6 +26,13 @@ pub enum NotAName {
     Letter { at: usize },
     #[error("a part of a name does not begin with '.' or '-', and part {part} does")]
     Beginning { part: usize },
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for NotAName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Name {

@@ -2,8 +2,8 @@
 //! call, or they are none.
 
 use crate::calls::{CALL_WORDS, HEAD_WORDS, STREAMS};
-use crate::kernels::{Kind, Parameter};
 use crate::wire::{Id, Point};
+use freehold::signature::{Kind, Parameter};
 
 /// How many points a call waits for at the most.
 pub(crate) const POINTS_MAX: usize = 4;

@@ -177,7 +177,8 @@ pub fn play(part: Part, config: Config) -> io::Result<()> {
 
 /// Writes what the device is, and how much memory it has, to standard output.
 fn probe(device: Option<&str>) -> io::Result<()> {
-    let opened = open::open(device).map_err(io::Error::other)?;
+    // SAFETY: the driver is asked about the device alone.
+    let opened = unsafe { open::open(device) }.map_err(io::Error::other)?;
     let total = device::total_bytes(&opened.api, opened.device).map_err(io::Error::other)?;
     let uuid = device::uuid(&opened.api, opened.device).map_err(io::Error::other)?;
     println!("{total} {} {}", u128::from_le_bytes(uuid.bytes), opened.why);

@@ -2,9 +2,10 @@
 
 use crate::name::NotAName;
 use crate::wire::{Memory, NoMessage, VERSION};
+use std::fmt;
 
 /// Why not. What the numbers mean is said by [`std::fmt::Display`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("the broker did not understand the message: update the program or the broker")]
     Malformed,
@@ -89,6 +90,13 @@ pub enum Refusal {
     LeaseOver,
     #[error("the lease is another process's")]
     ForeignLease,
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 fn counted(names: u64) -> String {

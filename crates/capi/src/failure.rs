@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
 
+use crate::open;
 use freehold::Error;
 use freehold::ledger::WrongRelease;
-use freehold::open;
 
 /// Why a call failed.
 #[repr(C)]

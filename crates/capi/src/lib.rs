@@ -5,15 +5,16 @@
 //! are those of the header.
 
 mod failure;
+mod open;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
+use freehold::Error;
 use freehold::guest::{self, Guest, PoolId};
 use freehold::ledger::{State, WrongRelease};
-use freehold::{Error, open};
 use freehold_driver::cuda::CUstream as Stream;
 
 use failure::Failure;
@@ -59,7 +60,8 @@ pub struct FreeholdOwner {
 /// Null where there is none, or no byte was asked for: freehold_last_error says why.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_alloc(size: ssize_t, device: c_int, stream: CUstream) -> *mut c_void {
-    pointer(guest::alloc_kept(size as u64, device, stream_of(stream), alloc_unkept))
+    // SAFETY: the caller vouches for the stream.
+    pointer(unsafe { guest::alloc_kept(size as u64, device, stream_of(stream), alloc_unkept) })
 }
 
 /// As freehold_alloc, of zeros, which are written in the order of the stream.
@@ -105,7 +107,8 @@ pub extern "C" fn freehold_free(ptr: *mut c_void, size: ssize_t, device: c_int, 
 #[expect(unused_variables, reason = "the arguments are those of freehold_free, which PyTorch calls")]
 pub extern "C" fn freehold_try_free(ptr: *mut c_void, size: ssize_t, device: c_int, stream: CUstream) -> c_int {
     const { assert!(FreeholdError::None as c_int == 0, "that is what a release returns that went well") };
-    guest::free_kept(ptr as u64, device, stream_of(stream), free_unkept)
+    // SAFETY: the caller vouches for the stream.
+    unsafe { guest::free_kept(ptr as u64, device, stream_of(stream), free_unkept) }
 }
 
 /// Gives a block another size, in the order of a stream: where it lies if that can be, and else elsewhere, with the contents

@@ -87,7 +87,8 @@ impl From<Refused> for Failure {
 impl<'a> Ours<'a> {
     /// The device is opened here, not by the first allocation.
     pub(crate) fn new(api: &'a Api, on: CUdevice) -> freehold::Result<Self> {
-        open::guest(on.0)?;
+        // SAFETY: it is told of streams through the C interface alone, by whoever made them.
+        unsafe { open::guest(on.0) }?;
         Ok(Self { api, device: on.0 })
     }
 

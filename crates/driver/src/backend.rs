@@ -6,8 +6,18 @@
 //! Any thread calls, whatever it has current, and finds that as it was. A handle is good in the backend that made it, and
 //! until it is destroyed; one of another context of the same device may be named where this says so.
 //!
-//! A call is safe where all it takes are numbers: a wrong address is the driver's to refuse. It is `unsafe` where it is
-//! given memory of the host that the device reads or writes after the call has returned.
+//! # What is unsafe here
+//!
+//! A driver follows the handles that it is given: they are pointers to NVIDIA's, and it does not ask whether it ever handed
+//! them out. Copies and fills go wherever an address leads, which may be memory of the host. So every call that takes a
+//! handle or an address to work on is `unsafe`. Its caller vouches for all of this:
+//!
+//! - **handles**: this backend made them, and they are not destroyed yet. Events and memory may be of another context of the
+//!   device. A handle that others made may be named where they vouch for it;
+//! - **addresses**: they are memory of this device, for as many bytes as are named, until the stream has passed the work;
+//! - **order**: nothing else uses that memory meanwhile but what the caller has ordered before or behind the work.
+//!
+//! Each `# Safety` says which of them a call asks for.
 
 use std::ffi::{CStr, c_void};
 use std::fmt;
@@ -40,7 +50,10 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
 
     /// Gives the context back, with all that is left in it. Nothing else is called of this value from then on, unless that
     /// failed. A context that others made stays theirs.
-    fn close(&self) -> Result<()>;
+    ///
+    /// # Safety
+    /// Nothing is called of this value from then on, unless this failed, and nothing uses what it made.
+    unsafe fn close(&self) -> Result<()>;
 
     // Memory.
 
@@ -48,7 +61,10 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     fn alloc(&self, bytes: u64) -> Result<u64>;
 
     /// Takes memory of [`alloc`](Self::alloc) back. This may wait for all work of the context.
-    fn free(&self, address: u64) -> Result<()>;
+    ///
+    /// # Safety
+    /// The address is one of [`alloc`](Self::alloc)'s that was not freed yet. No work that uses the memory comes later.
+    unsafe fn free(&self, address: u64) -> Result<()>;
 
     /// What is given to a kernel begins at a multiple of this.
     fn alignment_bytes(&self) -> u64;
@@ -71,37 +87,62 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     fn make_stream(&self) -> Result<Stream>;
 
     /// Destroys a stream. Its work goes on, and nobody waits for it.
-    fn destroy_stream(&self, stream: Stream) -> Result<()>;
+    ///
+    /// # Safety
+    /// The stream is a good handle.
+    unsafe fn destroy_stream(&self, stream: Stream) -> Result<()>;
 
     /// Whether all work of a stream is done.
-    fn is_idle(&self, stream: Stream) -> Result<bool>;
+    ///
+    /// # Safety
+    /// The stream is a good handle.
+    unsafe fn is_idle(&self, stream: Stream) -> Result<bool>;
 
     /// Waits on the host until all work of a stream is done.
-    fn wait_until_idle(&self, stream: Stream) -> Result<()>;
+    ///
+    /// # Safety
+    /// The stream is a good handle.
+    unsafe fn wait_until_idle(&self, stream: Stream) -> Result<()>;
 
     fn make_event(&self) -> Result<Event>;
 
     /// Destroys an event. What waits for it goes on waiting.
-    fn destroy_event(&self, event: Event) -> Result<()>;
+    ///
+    /// # Safety
+    /// The event is a good handle.
+    unsafe fn destroy_event(&self, event: Event) -> Result<()>;
 
     /// Moves an event behind all that is in a stream now. Who waited for it where it was goes on waiting for that.
-    fn record(&self, event: Event, stream: Stream) -> Result<()>;
+    ///
+    /// # Safety
+    /// Both are good handles.
+    unsafe fn record(&self, event: Event, stream: Stream) -> Result<()>;
 
     /// Whether its stream has passed an event; one that was never recorded has been. The stream may be destroyed.
-    fn has_passed(&self, event: Event) -> Result<bool>;
+    ///
+    /// # Safety
+    /// The event is a good handle.
+    unsafe fn has_passed(&self, event: Event) -> Result<bool>;
 
     /// Waits on the host until its stream has passed an event.
-    fn wait(&self, event: Event) -> Result<()>;
+    ///
+    /// # Safety
+    /// The event is a good handle.
+    unsafe fn wait(&self, event: Event) -> Result<()>;
 
     /// Holds what is put into a stream from now on, on the device, until an event's stream has passed it.
-    fn hold(&self, stream: Stream, event: Event) -> Result<()>;
+    ///
+    /// # Safety
+    /// Both are good handles.
+    unsafe fn hold(&self, stream: Stream, event: Event) -> Result<()>;
 
     // Work in a stream. The memory may be of any context of the device.
 
     /// Puts a copy from the host in.
     ///
     /// # Safety
-    /// `bytes` at `from` may be read, and nothing writes there, until the stream has passed the copy.
+    /// `bytes` at `from` may be read, and nothing writes there, until the stream has passed the copy. For the rest as for
+    /// [`copy`](Self::copy).
     unsafe fn upload(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()>;
 
     /// [`upload`](Self::upload) without a part of the device that runs kernels, where another part copies, too: processes take turns on
@@ -117,17 +158,27 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// Puts a copy to the host in.
     ///
     /// # Safety
-    /// `bytes` at `to` may be written, and nothing else reads or writes there, until the stream has passed the copy.
+    /// `bytes` at `to` may be written, and nothing else reads or writes there, until the stream has passed the copy. For the rest
+    /// as for [`copy`](Self::copy).
     unsafe fn download(&self, to: *mut u8, from: u64, bytes: usize, stream: Stream) -> Result<()>;
 
     /// Puts a copy from device memory to device memory in.
-    fn copy(&self, to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()>;
+    ///
+    /// # Safety
+    /// The stream is a good handle, both are addresses of so many bytes, and the copy is in order.
+    unsafe fn copy(&self, to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()>;
 
     /// Puts a copy of rows from device memory to device memory in: `rows` of them, each of `row_bytes`.
-    fn copy_rows(&self, to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()>;
+    ///
+    /// # Safety
+    /// As for [`copy`](Self::copy), of all rows.
+    unsafe fn copy_rows(&self, to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()>;
 
-    /// Puts in that every byte is set.
-    fn fill(&self, to: u64, byte: u8, bytes: usize, stream: Stream) -> Result<()>;
+    /// Puts in that all bytes are set, to a pattern over and over. `to` and `bytes` are multiples of its length.
+    ///
+    /// # Safety
+    /// The stream is a good handle, `to` an address of so many bytes, and the fill is in order.
+    unsafe fn fill(&self, to: u64, pattern: Pattern, bytes: usize, stream: Stream) -> Result<()>;
 
     // What some devices lack.
 
@@ -166,9 +217,17 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
         None
     }
 
-    /// The table of the driver's functions, where it is a CUDA driver: for other people's code.
-    fn cuda(&self) -> Option<&cuda::Api> {
+    /// The table of the driver's functions, where it is a CUDA driver.
+    ///
+    /// # Safety
+    /// As for [`cuda::load::load`]: whoever has a table vouches for all that is called of it. What this value made stays its own.
+    unsafe fn cuda(&self) -> Option<&cuda::Api> {
         None
+    }
+
+    /// Whether it is a CUDA driver's.
+    fn is_cuda(&self) -> bool {
+        false
     }
 }
 
@@ -211,6 +270,38 @@ pub struct Room {
     pub total_bytes: u64,
 }
 
+/// What memory is filled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    One(u8),
+    Two([u8; 2]),
+    Four([u8; 4]),
+}
+
+impl Pattern {
+    /// The shortest that `value` is made of over and over, and that an address begins at a multiple of.
+    pub fn of(value: &[u8], address: u64) -> Option<Self> {
+        let has_period = |length: usize| {
+            let lies = address.is_multiple_of(length as u64) && value.len().is_multiple_of(length);
+            lies && value.chunks(length).all(|part| part == &value[..length])
+        };
+        match value {
+            [one, ..] if has_period(1) => Some(Self::One(*one)),
+            &[one, two, ..] if has_period(2) => Some(Self::Two([one, two])),
+            &[one, two, three, four, ..] if has_period(4) => Some(Self::Four([one, two, three, four])),
+            _ => None,
+        }
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::One(byte) => std::slice::from_ref(byte),
+            Self::Two(pair) => pair,
+            Self::Four(four) => four,
+        }
+    }
+}
+
 /// Where rows lie: the first one's address, and how far it is from each to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
@@ -230,24 +321,47 @@ pub trait Kernels {
     unsafe fn load(&self, kind: ImageKind, image: &[u8]) -> std::result::Result<Module, LoadError>;
 
     /// Unloads a module, and its kernels and variables with it. This may wait for all work of the context.
-    fn unload(&self, module: Module) -> Result<()>;
+    ///
+    /// # Safety
+    /// The module is a good handle. Nothing of it is launched or used from now on.
+    unsafe fn unload(&self, module: Module) -> Result<()>;
 
     /// The kernel with a name, ready to be launched. It is its module's, and goes with that.
-    fn kernel(&self, module: Module, name: &CStr) -> Result<Option<Kernel>>;
+    ///
+    /// # Safety
+    /// The module is a good handle.
+    unsafe fn kernel(&self, module: Module, name: &CStr) -> Result<Option<Kernel>>;
 
     /// The names of all kernels.
-    fn kernel_names(&self, module: Module) -> Result<Vec<String>>;
+    ///
+    /// # Safety
+    /// The module is a good handle.
+    unsafe fn kernel_names(&self, module: Module) -> Result<Vec<String>>;
 
     /// What a kernel takes, in its order.
-    fn parameters(&self, kernel: Kernel) -> Result<Vec<Parameter>>;
+    ///
+    /// # Safety
+    /// The kernel is one of this context, and its module is loaded.
+    unsafe fn parameters(&self, kernel: Kernel) -> Result<Vec<Parameter>>;
+
+    /// How large a launch of a kernel may be. What no limit is known of is [`u64::MAX`].
+    ///
+    /// # Safety
+    /// The kernel is one of this context, and its module is loaded.
+    unsafe fn limits(&self, kernel: Kernel) -> Result<Limits>;
 
     /// Where the variable with a name lies, and how many bytes it has.
-    fn variable(&self, module: Module, name: &CStr) -> Result<Option<(u64, usize)>>;
+    ///
+    /// # Safety
+    /// The module is a good handle.
+    unsafe fn variable(&self, module: Module, name: &CStr) -> Result<Option<(u64, usize)>>;
 
     /// Puts a launch into a stream.
     ///
     /// # Safety
-    /// There is an argument for each parameter, of its size.
+    /// The stream is a good handle, and the kernel one of its context whose module stays loaded until the stream has passed the
+    /// launch. There is an argument for each parameter, of its size. What the kernel does with them is as
+    /// [`copy`](Backend::copy) asks, of all memory that it touches.
     unsafe fn launch(&self, kernel: Kernel, shape: Shape, stream: Stream, arguments: Arguments<'_>) -> Result<()>;
 }
 
@@ -280,6 +394,21 @@ impl fmt::Display for ImageKind {
 pub struct Parameter {
     /// How many bytes; nothing where the driver does not tell.
     pub bytes: Option<usize>,
+}
+
+/// How large a launch may be, as the device says, and the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Threads of a block.
+    pub threads_max: u64,
+    /// Threads of a block in each direction.
+    pub block_threads: [u64; 3],
+    /// Blocks in each direction.
+    pub grid_blocks: [u64; 3],
+    /// Threads of a block of this kernel, whose registers count.
+    pub kernel_threads_max: u64,
+    /// Dynamic shared memory of a block of this kernel.
+    pub kernel_shared_bytes_max: u64,
 }
 
 /// How many threads, and in what groups.
@@ -339,22 +468,37 @@ pub trait Mapping {
     fn reserve(&self, bytes: u64, alignment_bytes: u64) -> Result<u64>;
 
     /// Gives addresses back to which nothing is mapped any more.
-    fn unreserve(&self, start: u64, bytes: u64) -> Result<()>;
+    ///
+    /// # Safety
+    /// They were reserved here, as a whole, and nothing is mapped there.
+    unsafe fn unreserve(&self, start: u64, bytes: u64) -> Result<()>;
 
     /// Memory without an address, for this process alone.
     fn create(&self, bytes: u64) -> Result<Memory>;
 
     /// Gives a handle back. What is mapped of the memory stays.
-    fn release(&self, memory: Memory) -> Result<()>;
+    ///
+    /// # Safety
+    /// The memory is a good handle, and is not named any more.
+    unsafe fn release(&self, memory: Memory) -> Result<()>;
 
     /// Maps all `bytes` of memory. Nobody may use them before [`permit`](Self::permit).
-    fn map(&self, start: u64, bytes: u64, memory: Memory) -> Result<()>;
+    ///
+    /// # Safety
+    /// The addresses are reserved, nothing is mapped there, and the memory is a good handle of so many bytes.
+    unsafe fn map(&self, start: u64, bytes: u64, memory: Memory) -> Result<()>;
 
     /// Says what kernels and copies may do at mapped addresses.
-    fn permit(&self, start: u64, bytes: u64, permission: Permission) -> Result<()>;
+    ///
+    /// # Safety
+    /// All of it is mapped. No work is pending that is permitted no more.
+    unsafe fn permit(&self, start: u64, bytes: u64, permission: Permission) -> Result<()>;
 
     /// Unmaps what was mapped there. Work that still uses it faults.
-    fn unmap(&self, start: u64, bytes: u64) -> Result<()>;
+    ///
+    /// # Safety
+    /// It is one or several whole mappings. No work that uses them is pending or comes later.
+    unsafe fn unmap(&self, start: u64, bytes: u64) -> Result<()>;
 }
 
 /// What may be done with memory. The device refuses the rest.
@@ -370,7 +514,10 @@ pub trait Sharing {
     fn create_shareable(&self, bytes: u64) -> Result<Memory>;
 
     /// A descriptor of memory, which keeps it alive alone.
-    fn export(&self, memory: Memory) -> Result<OwnedFd>;
+    ///
+    /// # Safety
+    /// The memory is a good handle, made with [`create_shareable`](Self::create_shareable).
+    unsafe fn export(&self, memory: Memory) -> Result<OwnedFd>;
 
     /// The memory that a descriptor names. The descriptor may be closed afterwards.
     fn import(&self, descriptor: BorrowedFd<'_>) -> Result<Memory>;
@@ -388,10 +535,17 @@ pub trait Words {
     unsafe fn free_words(&self, start: NonNull<u8>) -> Result<()>;
 
     /// Has a stream write a word when it comes to it, in one piece, and behind all that it did before.
-    fn write_word(&self, stream: Stream, address: u64, value: u64) -> Result<()>;
+    ///
+    /// # Safety
+    /// The stream is a good handle, and `address` one of a word that stays until the stream has passed this. The host refers to it
+    /// with atomics alone.
+    unsafe fn write_word(&self, stream: Stream, address: u64, value: u64) -> Result<()>;
 
     /// Holds a stream until a word has come to `value`. Words count round: up to 2^63 behind `value` is before it.
-    fn wait_word(&self, stream: Stream, address: u64, value: u64) -> Result<()>;
+    ///
+    /// # Safety
+    /// As for [`write_word`](Self::write_word).
+    unsafe fn wait_word(&self, stream: Stream, address: u64, value: u64) -> Result<()>;
 }
 
 /// Memory of the program's own that streams of all contexts of the device use where it lies.
@@ -425,18 +579,30 @@ pub trait Timing {
     fn make_timed_event(&self) -> Result<Event>;
 
     /// The time between two such events that have passed: negative where the second was first.
-    fn elapsed_ms(&self, from: Event, to: Event) -> Result<f64>;
+    ///
+    /// # Safety
+    /// Both are good handles of [`make_timed_event`](Self::make_timed_event)'s.
+    unsafe fn elapsed_ms(&self, from: Event, to: Event) -> Result<f64>;
 }
 
 /// Streams that others made and name by their handles, and streams whose work is noted for later instead of carried out.
 pub trait Foreign {
     /// A number that tells a stream from another which has its handle later. Not for one that is captured: that spoils the
     /// capture.
-    fn id(&self, stream: Stream) -> Result<u64>;
+    ///
+    /// # Safety
+    /// The stream is a good handle, or one for which whoever names it vouches.
+    unsafe fn id(&self, stream: Stream) -> Result<u64>;
 
     /// Whether marks can be put into a stream: not while it is captured, or waits for one that is.
-    fn takes_marks(&self, stream: Stream) -> Result<bool>;
+    ///
+    /// # Safety
+    /// As for [`id`](Self::id).
+    unsafe fn takes_marks(&self, stream: Stream) -> Result<bool>;
 
     /// The id of the capture that a stream takes part in.
-    fn capture_of(&self, stream: Stream) -> Result<Option<u64>>;
+    ///
+    /// # Safety
+    /// As for [`id`](Self::id).
+    unsafe fn capture_of(&self, stream: Stream) -> Result<Option<u64>>;
 }

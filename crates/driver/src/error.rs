@@ -39,13 +39,20 @@ pub enum Meaning {
 }
 
 /// A call that a driver refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {code}")]
 pub struct CallError {
     /// The function, as the driver's headers name it.
     pub call: &'static str,
     pub code: Code,
     pub meaning: Meaning,
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl CallError {
@@ -64,11 +71,18 @@ impl CallError {
 }
 
 /// Why an image was not loaded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// The image is at fault, and this is what the driver says of it, if anything.
     #[error("{code}: {log}")]
     Image { code: Code, log: Box<str> },
     #[error(transparent)]
     Call(#[from] CallError),
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }

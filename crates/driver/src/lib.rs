@@ -18,7 +18,7 @@
 //! | | here |
 //! |---|---|
 //! | a context on a device | [`Backend`]; CUDA's is [`cuda::Context`], OpenCL's [`opencl::Context`] |
-//! | streams, events, memory, modules, kernels | numbers: [`handle`] |
+//! | streams, events, memory, modules, kernels | numbers: [`handle`]; naming one in a call is `unsafe` |
 //! | what some devices lack | [`Mapping`], [`Sharing`], [`Words`], [`Registering`], [`Contexts`], [`Timing`], [`Foreign`] |
 //! | a call that fails, of any driver | [`CallError`] |
 //!
@@ -31,7 +31,7 @@ pub mod handle;
 pub mod opencl;
 
 pub use backend::{
-    Arguments, Backend, BlockBounds, Contexts, Described, FaultDetails, Foreign, ImageKind, Kernels, LookUp, Mapping,
-    Parameter, Passed, Permission, Registering, Room, Rows, Shape, Sharing, Timing, Words,
+    Arguments, Backend, BlockBounds, Contexts, Described, FaultDetails, Foreign, ImageKind, Kernels, Limits, LookUp,
+    Mapping, Parameter, Passed, Pattern, Permission, Registering, Room, Rows, Shape, Sharing, Timing, Words,
 };
 pub use error::{CallError, Code, LoadError, Meaning};

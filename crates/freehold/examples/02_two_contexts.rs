@@ -10,7 +10,9 @@ fn main() -> Result<()> {
 pub fn run(device: &Device) -> Result<()> {
     let (first, second) = (device.context()?, device.context()?);
     let (here, there) = (first.stream()?, second.stream()?);
-    let add = second.module(&Image::ptx(include_str!("kernels.ptx"))?)?.kernel("add")?;
+    let module = second.module(&Image::ptx(include_str!("kernels.ptx"))?)?;
+    // SAFETY: `add` writes the first `n` elements of its block, which has as many in the one launch below.
+    let add = unsafe { module.kernel("add") }?;
 
     let mut x = here.upload(&[1u32, 2, 3])?;
     there.launch(&add, Grid::cover(3u32, 32), (&mut x, 10u32, 3u32))?;

@@ -12,7 +12,9 @@ fn main() -> Result<()> {
 /// Adds up the block in a stream of its own.
 fn total_of(device: &Device, x: Shared<f32>) -> Result<f32> {
     let stream = device.stream()?;
-    let sum = device.module(&Image::ptx(include_str!("kernels.ptx"))?)?.kernel("sum")?;
+    let module = device.module(&Image::ptx(include_str!("kernels.ptx"))?)?;
+    // SAFETY: `sum` reads the first `n` elements of `x`, which has as many below, and writes one of `total`.
+    let sum = unsafe { module.kernel("sum") }?;
     let mut total = stream.zeros::<f32>(1)?;
     let n = x.len() as u32;
     stream.launch(&sum, Grid::cover(n, 256), (&x, &mut total, n))?;

@@ -4,6 +4,7 @@
 //! Work of a piece that is gone may still be pending. A piece that lies there afterwards is used behind it: in the arena's own
 //! stream by the order of the stream, elsewhere by waits on the device.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Range, RangeBounds};
 use std::panic::Location;
@@ -49,7 +50,6 @@ const ALIGNMENT_BYTES: u64 = 256;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Arena {
     block: Block<u8>,
     /// What is taken, from the block's beginning on.
@@ -57,6 +57,15 @@ pub struct Arena {
     /// The pieces of the scopes that have not ended, by address.
     pieces: Vec<Arc<Region>>,
     past: Past,
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arena")
+            .field("block", &self.block)
+            .field("taken_bytes", &self.taken_bytes)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Where a piece lies, and what uses it. It is the arena's too: a piece that is forgotten is waited for all the same.
@@ -262,7 +271,6 @@ impl<'s> Scope<'s> {
 /// })?;
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Piece<'s, T> {
     region: Arc<Region>,
     address: u64,
@@ -270,6 +278,15 @@ pub struct Piece<'s, T> {
     len: usize,
     scope: PhantomData<&'s ()>,
     elements: PhantomData<T>,
+}
+
+impl<T> fmt::Debug for Piece<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Piece")
+            .field("address", &format_args!("{:#x}", self.address))
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T: Plain> Piece<'_, T> {

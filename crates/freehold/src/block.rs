@@ -1,5 +1,6 @@
 //! Blocks: typed memory of a device that has one owner, references to it that are counted, and views of parts.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::panic::Location;
@@ -85,7 +86,7 @@ pub trait Source<T>: Sealed {
 /// use freehold::{Plain, Result, Stream, Target};
 ///
 /// fn clear<T: Plain>(stream: &Stream, to: &mut impl Target<T>) -> Result<()> {
-///     stream.fill_bytes(to, 0)
+///     stream.fill(to, T::new_zeroed())
 /// }
 ///
 /// # let device = freehold::open()?;
@@ -122,10 +123,19 @@ pub trait Target<T>: Sealed {
 /// assert_eq!(stream.alloc::<u32>(1000)?.address(), address); // behind that, in the same stream
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Block<T> {
     holding: Holding,
     elements: PhantomData<T>,
+}
+
+impl<T> fmt::Debug for Block<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block")
+            .field("address", &format_args!("{:#x}", self.holding.address))
+            .field("bytes", &self.holding.bytes)
+            .field("stream", &self.holding.uses.at_home().stream)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T: Plain> Block<T> {
@@ -391,7 +401,8 @@ impl<T: Plain> Block<T> {
     /// stream.synchronize()?;
     /// // SAFETY: nothing else uses the block now, and nobody reads it before the stream is done.
     /// let arguments = (unsafe { counts.unordered() }, 1u32, 32u32);
-    /// stream.launch(&module.kernel("add")?, freehold::Grid::line(1, 32), arguments)?;
+    /// // SAFETY: `add` writes the first 32 elements, which the block has.
+    /// stream.launch(&unsafe { module.kernel("add")? }, freehold::Grid::line(1, 32), arguments)?;
     /// stream.synchronize()?;
     /// assert_eq!(stream.download(&counts)?, [1; 32]);
     /// # Ok::<(), freehold::Error>(())
@@ -414,13 +425,22 @@ impl<T: Plain> Block<T> {
 /// let y = x.clone();
 /// std::thread::scope(|scope| drop(scope.spawn(move || drop(x))));
 /// let mut block = y.into_block().expect("it is the last reference"); // the one owner again, who may write
-/// stream.fill_bytes(&mut block, 0)?;
+/// stream.fill(&mut block, 0.0)?;
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Shared<T> {
     holding: Arc<Holding>,
     elements: PhantomData<T>,
+}
+
+impl<T> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("address", &format_args!("{:#x}", self.holding.address))
+            .field("bytes", &self.holding.bytes)
+            .field("count", &Arc::strong_count(&self.holding))
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T> Clone for Shared<T> {
@@ -475,7 +495,7 @@ impl<T: Plain> Shared<T> {
 /// assert_eq!(stream.download(&middle.view(1..)?)?, [3]); // a part of the part
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct View<'a, T> {
     /// What it is a part of, and which.
     whole: Used<'a>,
@@ -483,6 +503,15 @@ pub struct View<'a, T> {
     start: usize,
     len: usize,
     elements: PhantomData<T>,
+}
+
+impl<T> fmt::Debug for View<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View")
+            .field("address", &format_args!("{:#x}", place::<T>(self.whole.base, self.start)))
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a, T: Plain> View<'a, T> {

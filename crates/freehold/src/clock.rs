@@ -1,6 +1,7 @@
 //! Clocks: words of shared memory that streams of several processes write and await (fact 1.5). Knows nothing of what a word
 //! stands for, nor of who else has the memory.
 
+use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,7 +37,6 @@ const WORD_BYTES: usize = size_of::<AtomicU64>();
 /// assert_eq!(clock.read(0), 1);
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Clock {
     context: Context,
     /// Its bytes are whole words.
@@ -45,6 +45,15 @@ pub struct Clock {
     address: u64,
     /// The last use in each stream.
     uses: Mutex<Vec<Mark>>,
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clock")
+            .field("address", &format_args!("{:#x}", self.address))
+            .field("words", &self.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Device {
@@ -137,7 +146,10 @@ impl Stream {
     /// [`Error::NoSuchWord`].
     pub fn write_word(&self, clock: &Clock, word: usize, value: u64) -> Result<()> {
         let address = clock.address_of(word)?;
-        self.put_at(clock, "write word", |words, raw| words.write_word(raw, address, value))
+        self.put_at(clock, "write word", |words, raw| {
+            // SAFETY: the clock keeps its words until all work with them has passed, and the host has them as atomics alone.
+            unsafe { words.write_word(raw, address, value) }
+        })
     }
 
     /// Lets the work that is put in from now on wait, on the device, until a word of a clock has come to `value`. Words count
@@ -149,7 +161,10 @@ impl Stream {
     pub fn wait_word(&self, clock: &Clock, word: usize, value: u64) -> Result<()> {
         let address = clock.address_of(word)?;
         let mut waits = self.home.track.waits();
-        self.put_at(clock, "wait for word", |words, raw| words.wait_word(raw, address, value))?;
+        self.put_at(clock, "wait for word", |words, raw| {
+            // SAFETY: as for `write_word`.
+            unsafe { words.wait_word(raw, address, value) }
+        })?;
         *waits += 1;
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Contexts: the primary one of a device, and created ones. Blocks, streams and modules keep theirs alive.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, RwLockReadGuard};
 
@@ -27,9 +28,15 @@ use crate::stream::Stream;
 /// first.close().map_err(|(_, error)| error)?;
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Context {
     pub(crate) inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Context").field(&self.inner.hall.id).finish()
+    }
 }
 
 #[derive(Debug)]

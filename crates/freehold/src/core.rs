@@ -100,7 +100,8 @@ impl Core {
     /// Takes a context over, and closes it when it goes, or cannot be.
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Result<Self> {
         let core = Self::over(backend.clone());
-        core.or_else(|error| backend.close().map_err(Error::from).and(Err(error)))
+        // SAFETY: whoever hands a context over does not use it any more, and what was made of it here is gone.
+        core.or_else(|error| unsafe { backend.close() }.map_err(Error::from).and(Err(error)))
     }
 
     fn over(backend: Arc<dyn Backend>) -> Result<Self> {
@@ -616,7 +617,8 @@ impl Drop for Core {
             }
         }
         // A failure leaves the context to the end of the process, like all the returns above.
-        if let Err(error) = self.backend.close() {
+        // SAFETY: nothing is left that uses it: this is the last of what held it.
+        if let Err(error) = unsafe { self.backend.close() } {
             tracing::warn!(target: "freehold", %error, "the primary context was not released");
         }
     }

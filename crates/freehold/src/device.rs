@@ -1,5 +1,6 @@
 //! A device: the entrance to everything else, and the place for what concerns all of its memory.
 
+use std::fmt;
 use std::panic::Location;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,9 +28,15 @@ use crate::timeline::Recording;
 /// assert_eq!(device.totals().owned_bytes, 4000);
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Device {
     pub(crate) primary: Context,
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device").field("context", &self.primary).finish_non_exhaustive()
+    }
 }
 
 /// Memory that somebody else allocated, entered in the ledger for as long as this lives.
@@ -46,16 +53,25 @@ pub struct Device {
 /// assert_eq!(device.owner_of(theirs), None);
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Adopted {
     core: Arc<Core>,
     block: BlockId,
 }
 
+impl fmt::Debug for Adopted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adopted").field("block", &self.block).finish_non_exhaustive()
+    }
+}
+
 impl Device {
     /// A device by a context of it, which is the primary one here. It is closed when the last that lives in it has gone, and now
     /// where this fails.
-    pub fn on(backend: Arc<dyn Backend>) -> Result<Self> {
+    ///
+    /// # Safety
+    /// The backend does what [`Backend`] says of each call: addresses, handles and memory of the host that it hands out are good, and
+    /// nobody else's. Nothing of it is destroyed by others.
+    pub unsafe fn on(backend: Arc<dyn Backend>) -> Result<Self> {
         Ok(Self { primary: Context::primary(Arc::new(Core::new(backend)?)) })
     }
 
@@ -93,8 +109,8 @@ impl Device {
         Ok(*core.is_host_visible.get_or_init(|| is_visible))
     }
 
-    /// The primary context as its driver has it, for other people's code. What they put into streams is not known here: see
-    /// [`Stream::foreign_work`].
+    /// The primary context as its driver has it, for other people's code: each call that names a handle or an address is `unsafe`.
+    /// What they put into streams is not known here: see [`Stream::foreign_work`].
     pub fn backend(&self) -> &dyn Backend {
         &*self.core().backend
     }

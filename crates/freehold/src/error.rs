@@ -1,5 +1,6 @@
 //! What can go wrong, sorted by whose fault it is.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use crate::fault::Fault;
 use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease};
 use crate::open::OpenError;
 use crate::shortage::Shortage;
+use crate::signature::{Kind, Parameter};
 
 /// Why something was not done. What it was to be done to is as it was before.
 ///
@@ -26,7 +28,7 @@ use crate::shortage::Shortage;
 /// }
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 pub enum Error {
     // The caller's.
     /// A block of no bytes was asked for.
@@ -105,9 +107,9 @@ pub enum Error {
         elements: usize,
     },
     /// A launch has as many arguments as the kernel has parameters.
-    #[error("kernel {kernel} takes {wanted} arguments, {given} were given")]
+    #[error("{kernel} takes {wanted} {}; {given} {} given", plural(*.wanted, "argument"), was(*.given))]
     ArgumentCount {
-        /// Its name.
+        /// Its name, and what it takes where the image tells.
         kernel: Arc<str>,
         /// How many it takes.
         wanted: usize,
@@ -115,16 +117,44 @@ pub enum Error {
         given: usize,
     },
     /// An argument is as long as the parameter.
-    #[error("argument {index} of kernel {kernel} has {wanted_bytes} bytes, {given_bytes} were given; the first is 0")]
+    #[error("argument {argument} of {kernel} takes {wanted_bytes} {}; {given_bytes} {} given{}",
+        plural(*.wanted_bytes, "byte"), was(*.given_bytes), unsuffixed(*.given))]
     ArgumentSize {
-        /// Its name.
+        /// Its name, and what it takes where the image tells.
         kernel: Arc<str>,
-        /// Which argument; the first is 0.
-        index: usize,
+        /// Which argument; the first is 1.
+        argument: usize,
         /// How long the parameter is.
         wanted_bytes: usize,
         /// How long what was given is.
         given_bytes: usize,
+        /// What was given, where it is a number.
+        given: Option<Parameter>,
+    },
+    /// An argument is of the parameter's kind, where the image tells that.
+    #[error("argument {argument} of {kernel} takes {wanted}; {} was given{}",
+        .given.map_or_else(|| "memory".to_owned(), |given| given.to_string()), unsuffixed(*.given))]
+    ArgumentKind {
+        /// Its name, and what it takes.
+        kernel: Arc<str>,
+        /// Which argument; the first is 1.
+        argument: usize,
+        /// What the kernel takes.
+        wanted: Parameter,
+        /// What was given: a number, or else memory.
+        given: Option<Parameter>,
+    },
+    /// A launch asks for more than the device or the kernel allows.
+    #[error("{given} {what}; the {of} allows {allowed}")]
+    ShapeTooLarge {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much was asked for.
+        given: u64,
+        /// How much is allowed.
+        allowed: u64,
+        /// By what: the device, or the kernel, whose registers count.
+        of: &'static str,
     },
     /// The block was not asked for with [`Stream::alloc_shareable`](crate::Stream::alloc_shareable).
     #[error("the block at {address:#x} is this process's alone; ask for one with alloc_shareable to export it")]
@@ -380,6 +410,13 @@ pub enum Error {
     },
 }
 
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// What a call that can fail returns.
 ///
 /// ```
@@ -403,6 +440,23 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// # Ok::<(), freehold::Error>(())
 /// ```
 pub type Closed<T> = std::result::Result<(), (T, Error)>;
+
+fn plural(count: usize, noun: &str) -> String {
+    if count == 1 { noun.to_owned() } else { format!("{noun}s") }
+}
+
+fn was(count: usize) -> &'static str {
+    if count == 1 { "was" } else { "were" }
+}
+
+/// What Rust takes a number for whose type is not written.
+fn unsuffixed(given: Option<Parameter>) -> &'static str {
+    match given {
+        Some(Parameter { kind: Kind::Float, bytes: 8 }) => " (an unsuffixed 1.0 is f64)",
+        Some(Parameter { kind: Kind::Signed, bytes: 4 }) => " (an unsuffixed 1 is i32)",
+        _ => "",
+    }
+}
 
 fn list(blocks: &[Owner]) -> String {
     blocks.iter().map(|owner| format!("\n  {owner}")).collect()

@@ -1,5 +1,6 @@
 //! Events: points in a stream that the host and other streams can wait for.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::context::Context;
@@ -22,11 +23,17 @@ use crate::track::Track;
 /// x.release_after(&filled).map_err(|(_, error)| error)?;
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Event {
     pub(crate) mark: Mark,
     track: Arc<Track>,
     context: Context,
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event").field("mark", &self.mark).finish_non_exhaustive()
+    }
 }
 
 impl Event {

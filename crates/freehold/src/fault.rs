@@ -27,8 +27,9 @@ pub struct Suspect {
 /// # let device = freehold::open()?;
 /// # let stream = device.stream()?;
 /// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
-/// # if freehold::open::open(None).is_ok_and(|opened| opened.kind == freehold::open::Kind::Soft) {
-/// stream.launch(&module.kernel("stray")?, freehold::Grid::line(1, 1), ())?; // writes where nothing is
+/// # if freehold::open::target(None).is_ok_and(|target| target == freehold::open::Target::Soft) {
+/// // Not sound: `stray` writes where nothing is.
+/// stream.launch(&unsafe { module.kernel("stray")? }, freehold::Grid::line(1, 1), ())?;
 /// let Err(Error::Faulted(fault)) = stream.synchronize() else { panic!("it faults") };
 /// assert_eq!(&*fault.suspects[0].kernel, "stray");
 /// let details = fault.details.as_ref().expect("the software device tells"); // a GPU does not

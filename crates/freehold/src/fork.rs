@@ -119,7 +119,8 @@ mod tests {
 
     #[test]
     fn an_arena_asks_for_no_lock_in_a_child() {
-        let opened = crate::open::open(None).unwrap();
+        // SAFETY: the table is the device's alone.
+        let opened = unsafe { crate::open::open(None) }.unwrap();
         let device = Device::new(opened.api, opened.device).unwrap();
         let [stream, other] = [(); 2].map(|()| device.stream().unwrap());
         let mut arena = Arena::new(&stream, 1 << 20).unwrap();

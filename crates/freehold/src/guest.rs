@@ -11,13 +11,14 @@ mod resize;
 mod tests;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::cuda::CUstream;
-use freehold_driver::{Foreign, handle};
+use freehold_driver::{Foreign, Pattern, handle};
 
 use self::capture::Captures;
 use crate::core::Core;
@@ -31,7 +32,6 @@ use crate::track::{ThreadId, Track, Trust};
 pub use self::capture::PoolId;
 
 /// A device as other people's code sees it. There is one for each number, for the whole of a process.
-#[derive(Debug)]
 pub struct Guest {
     core: Arc<Core>,
     ordinal: i32,
@@ -50,6 +50,15 @@ pub struct Guest {
     tagged: Mutex<HashMap<u32, u32>>,
 }
 
+impl fmt::Debug for Guest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guest")
+            .field("ordinal", &self.ordinal)
+            .field("is_checked", &self.is_checked)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What a thread may keep.
 const IN_MAGAZINES: RangeInclusive<u64> = 1..=1 << 40;
 
@@ -63,7 +72,10 @@ pub type Otherwise<R> = extern "C" fn(u64, i32, CUstream) -> R;
 /// has failed or the guest is checked, what `otherwise` says, which is asked with the same arguments.
 ///
 /// To ask it is the last thing that is done, and nothing unwinds, so that nothing has to be put aside for either.
-pub extern "C" fn alloc_kept(bytes: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<u64>) -> u64 {
+///
+/// # Safety
+/// As for [`open::guest`](crate::open::guest).
+pub unsafe extern "C" fn alloc_kept(bytes: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<u64>) -> u64 {
     if !IN_MAGAZINES.contains(&bytes) {
         return otherwise(bytes, ordinal, stream);
     }
@@ -86,7 +98,10 @@ extern "C" fn alloc_fetched(bytes: u64, ordinal: i32, stream: CUstream, otherwis
 
 /// Lets this thread keep memory in the order of a stream of the guest of this number, as [`Guest::free`]: zero. Where it cannot,
 /// what `otherwise` says, which is asked with the same arguments.
-pub extern "C" fn free_kept(address: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<i32>) -> i32 {
+///
+/// # Safety
+/// As for [`open::guest`](crate::open::guest).
+pub unsafe extern "C" fn free_kept(address: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<i32>) -> i32 {
     if Pool::put_at_once(Key::foreign(ordinal, stream.0 as u64), address) {
         return 0;
     }
@@ -159,7 +174,8 @@ impl Guest {
     /// As [`alloc`](Self::alloc), of zeros: they are written in the order of the stream.
     pub fn alloc_zeroed(&self, bytes: u64, stream: CUstream) -> Result<u64> {
         let base = self.alloc(bytes, stream)?;
-        let filled = self.core.backend.fill(base, 0, bytes as usize, stream.into());
+        // SAFETY: the block was just handed out in the order of this stream, for which its user vouches.
+        let filled = unsafe { self.core.backend.fill(base, Pattern::One(0), bytes as usize, stream.into()) };
         match filled {
             Ok(()) => Ok(base),
             Err(error) => self.free(base, stream).and(Err(self.core.failed(error))),
@@ -528,7 +544,8 @@ impl Guest {
         if !self.is_checked {
             return Ok((by_one_name(stream).0 as u64, thread_of(stream)));
         }
-        let id = self.foreign().id(stream.into()).map_err(|error| self.core.failed(error))?;
+        // SAFETY: whoever has a guest vouches for the streams that it names.
+        let id = unsafe { self.foreign().id(stream.into()) }.map_err(|error| self.core.failed(error))?;
         Ok((id, None))
     }
 

@@ -75,7 +75,7 @@ mod tests {
     use std::thread;
 
     fn device() -> Device {
-        let opened = crate::open::open(None).unwrap();
+        let opened = crate::open::opened(None).unwrap();
         Device::new(opened.api, opened.device).unwrap()
     }
 

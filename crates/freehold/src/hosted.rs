@@ -1,6 +1,7 @@
 //! Memory of the host that processes share, used by the streams of this one without a copy, and by its host through atomics.
 //! Knows nothing of what other processes do there meanwhile, nor of who may when.
 
+use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -37,10 +38,16 @@ use crate::stream::Stream;
 /// assert_eq!(seen, [1, 0, 0]);
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HostMemory {
     inner: Arc<Inner>,
     pinned: Pinned,
+}
+
+impl fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostMemory").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
 }
 
 impl Device {

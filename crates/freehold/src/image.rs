@@ -1,5 +1,6 @@
 //! Images of kernels: PTX, OpenCL C, SPIR-V, or a binary for a GPU. An image is ours from the moment it is made.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,10 +41,16 @@ const FAT_ENTRY_BYTES: u64 = 64;
 /// assert!(Image::new(b"neither text nor a binary\xff").is_err());
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Image {
     kind: ImageKind,
     bytes: Arc<[u8]>,
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image").field("kind", &self.kind).field("bytes", &self.bytes.len()).finish()
+    }
 }
 
 impl Image {
@@ -64,6 +71,12 @@ impl Image {
     /// The text of a program in OpenCL C.
     pub fn opencl(text: &str) -> Result<Self> {
         Self::text(ImageKind::OpenCl, text)
+    }
+
+    /// The text, where it is PTX.
+    pub(crate) fn ptx_text(&self) -> Option<&str> {
+        let text = self.bytes.strip_suffix(b"\0").filter(|_| self.kind == ImageKind::Ptx)?;
+        std::str::from_utf8(text).ok()
     }
 
     fn text(kind: ImageKind, text: &str) -> Result<Self> {

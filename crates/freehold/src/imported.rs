@@ -1,6 +1,7 @@
 //! Memory of another process inside this one: what a descriptor names is mapped, cut into typed parts, and unmapped behind the
 //! last work with it. Knows nothing of how descriptors travel, nor of what other processes do there meanwhile.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Range, RangeBounds};
 use std::os::fd::BorrowedFd;
@@ -41,9 +42,19 @@ use crate::uses::{Access, Trail, Uses};
 /// assert!(matches!(stream.fill_bytes(&mut part, 0), Err(Error::ReadOnly { .. })));
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Imported {
     inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Imported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Imported")
+            .field("address", &format_args!("{:#x}", self.address()))
+            .field("bytes", &self.bytes())
+            .field("permission", &self.permission())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Memory that others have too, of the device or of the host, as the streams of this process see it.
@@ -156,10 +167,15 @@ impl Imported {
 /// assert!(departure.is_over()?); // nothing used it
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Departure {
     context: Context,
     leaving: Arc<Leaving>,
+}
+
+impl fmt::Debug for Departure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Departure").field("context", &self.context).finish_non_exhaustive()
+    }
 }
 
 impl Departure {
@@ -194,11 +210,14 @@ fn make(
     let base = mapping.reserve(bytes, PAGE_BYTES).map_err(failed)?;
     let addresses = Addresses { base, bytes };
     ground.addresses = Some(addresses);
-    mapping.map(base, bytes, handle).map_err(|error| blaming(error, Error::OtherLength { bytes }))?;
+    // SAFETY: the addresses were reserved and the memory imported above; a driver refuses memory of another length.
+    let mapped = unsafe { mapping.map(base, bytes, handle) };
+    mapped.map_err(|error| blaming(error, Error::OtherLength { bytes }))?;
     ground.mapping = Some(addresses);
-    mapping.permit(base, bytes, permission).map_err(failed)?;
-    // The mapping keeps the memory.
-    mapping.release(handle).map_err(failed)?;
+    // SAFETY: all of it is mapped, and nobody uses it yet.
+    unsafe { mapping.permit(base, bytes, permission) }.map_err(failed)?;
+    // SAFETY: the mapping keeps the memory, and the handle is not named any more.
+    unsafe { mapping.release(handle) }.map_err(failed)?;
     ground.handle = None;
     Ok(addresses)
 }
@@ -306,7 +325,6 @@ impl Drop for Inner {
 /// assert_eq!(stream.download(&block.view(1..3)?)?, [7, 8]); // the same memory
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Part<T> {
     import: Arc<Inner>,
     uses: Uses,
@@ -314,6 +332,15 @@ pub struct Part<T> {
     range: Range<u64>,
     len: usize,
     elements: PhantomData<T>,
+}
+
+impl<T> fmt::Debug for Part<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part")
+            .field("range", &format_args!("{:#x?}", self.range))
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T: Plain> Part<T> {

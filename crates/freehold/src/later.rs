@@ -113,11 +113,12 @@ impl Core {
                     if hall.is_destroyed.load(Ordering::Acquire) {
                         return Ok(());
                     }
-                    hall.backend.unload(*raw)
+                    // SAFETY: the last handle of the module has gone, and no work of the context is pending.
+                    unsafe { hall.backend.unload(*raw) }
                 };
                 let unloaded = self.alone(hall, unload).map_err(failed)?;
                 if unloaded && self.timeline.is_on() {
-                    self.timeline.of_module("unload", raw.0, *asked, self.now());
+                    self.timeline.of_module("unload", raw.as_raw(), *asked, self.now());
                 }
                 Ok(unloaded)
             }
@@ -133,7 +134,8 @@ impl Core {
                 }
                 let closed = self.alone(hall, || {
                     let tracks = self.forget_context(hall.id);
-                    hall.backend.close()?;
+                    // SAFETY: no thread is within the context, and none enters it any more; its streams and events were forgotten.
+                    unsafe { hall.backend.close() }?;
                     hall.is_destroyed.store(true, Ordering::Release);
                     self.pools().for_each(|pool| pool.end_context(hall.id));
                     for track in &tracks {
@@ -266,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_vector_that_gives_memory_back_again_and_again_waits_in_one_place() {
-        let opened = crate::open::open(None).unwrap();
+        let opened = crate::open::opened(None).unwrap();
         let device = Device::new(opened.api, opened.device).unwrap();
         let (stream, core) = (device.stream().unwrap(), &device.primary.inner.core);
         let mut vec = DeviceVec::<u8>::new(&stream).unwrap();

@@ -160,15 +160,18 @@ impl Ground {
             self.chunks.pop();
         }
         if let Some(handle) = self.handle {
-            mapping().release(handle)?;
+            // SAFETY: the handle was imported here, and is named for the last time.
+            unsafe { mapping().release(handle) }?;
             self.handle = None;
         }
         if let Some(Addresses { base, bytes }) = self.mapping {
-            mapping().unmap(base, bytes)?;
+            // SAFETY: it is one mapping, and all work with it has passed.
+            unsafe { mapping().unmap(base, bytes) }?;
             self.mapping = None;
         }
         if let Some(Addresses { base, bytes }) = self.addresses {
-            mapping().unreserve(base, bytes)?;
+            // SAFETY: they were reserved as a whole, and what was mapped there is not any more.
+            unsafe { mapping().unreserve(base, bytes) }?;
             self.addresses = None;
         }
         let mut ledger = core.ledger();

@@ -1,6 +1,7 @@
 //! Memory that is lent to who is no stream: the host, a network, another library's engine. What comes before a transfer it is told
 //! of, and what comes after it waits on the device.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -35,12 +36,11 @@ use crate::uses::Access;
 /// let lent = stream.lend(&x)?; // asks no driver if nothing is pending that writes `x`
 /// lent.wait()?; // for that alone
 /// // Here a transfer reads `lent.bytes()` bytes at `lent.address()`, in this thread or another.
-/// stream.fill_bytes(&mut x, 1)?; // returns at once; the device fills when the transfer is done
+/// stream.fill(&mut x, 1.0)?; // returns at once; the device fills when the transfer is done
 /// lent.done();
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 #[must_use = "a lending that is dropped ends as one that failed"]
 pub struct Lent {
     /// Of the block, which is not destroyed before the lending ends.
@@ -53,6 +53,15 @@ pub struct Lent {
     earlier: Vec<Mark>,
     /// Where the end is noted, if the memory is written.
     undefined: Option<Arc<Undefined>>,
+}
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lent")
+            .field("range", &format_args!("{:#x?}", self.range))
+            .field("mark", &self.mark)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Stream {
@@ -264,7 +273,8 @@ mod tests {
     /// A copy to memory that is not pinned keeps other threads out of NVIDIA's driver until the stream comes to it.
     #[test]
     fn a_download_is_not_with_the_driver_while_another_thread_has_its_stream_wait_for_lent_memory() {
-        let opened = crate::open::open(None).unwrap();
+        // SAFETY: the table is the device's alone.
+        let opened = unsafe { crate::open::open(None) }.unwrap();
         let faults = Faults::count(&opened.api);
         let device = Device::new(*faults.api(), opened.device).unwrap();
         let [stream, other] = [(); 2].map(|()| device.stream().unwrap());

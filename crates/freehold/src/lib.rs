@@ -6,7 +6,8 @@
 //! # fn main() -> freehold::Result<()> {
 //! let device = freehold::open()?; // an NVIDIA GPU if there is one, else the software device
 //! let module = device.module(&Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
-//! let (scale, sum) = (module.kernel("scale")?, module.kernel("sum")?);
+//! // SAFETY: nothing checks a kernel's code. Both stay within the first `n` elements of what they are given, and `n` is `x.len()`.
+//! let (scale, sum) = unsafe { (module.kernel("scale")?, module.kernel("sum")?) };
 //! let (stream, other) = (device.stream()?, device.stream()?);
 //! let n = 1000u32;
 //!
@@ -41,12 +42,26 @@
 //! | see what happened when | [`Device::record`], [`timeline`] |
 //! | wait | [`Stream::synchronize`], [`Event::synchronize`], [`Device::synchronize`] |
 //!
+//! # Safety
+//!
+//! A kernel is code that nothing checks, so looking one up is `unsafe`: [`Module::kernel`] states what its caller vouches for. So is
+//! whatever reaches past the library: [`RawAddress`], [`Block::unordered`], [`Actual::memory_shared`], a driver's table
+//! ([`open::open()`], [`Device::api`]), calls of [`Device::backend`] that name handles or addresses, and [`open::guest`] for C.
+//!
+//! Every other call is safe, whatever it is given. Work that writes a block borrows it mutably while it is put in, and is ordered on the
+//! device behind and before all other work with it; what is dropped, closed or resized meanwhile stays until that work has passed;
+//! nothing relies on a destructor; numbers that are handed out as addresses are looked up when they come back; and blocks hold
+//! [`Plain`] values, of which every bit pattern is one. `docs/unsafe.md` has the reasons one by one, and every unsafe function.
+//!
+//! # Waiting
+//!
 //! Beside those, a call waits for the device only where its purpose needs it, and then says so: [`Stream::download`] and
 //! [`Stream::read`], those of variables, [`Lent::wait`], [`Block::release_now`], [`timeline::Recording::finish`].
 
 #![warn(missing_docs)]
 
 mod arena;
+mod arguments;
 mod block;
 mod clock;
 mod context;
@@ -56,6 +71,7 @@ mod device;
 mod error;
 mod event;
 mod fault;
+mod fill;
 mod fork;
 pub mod guest;
 mod holding;
@@ -78,6 +94,7 @@ mod pool;
 #[forbid(unsafe_code)]
 mod sharing;
 mod shortage;
+pub mod signature;
 mod staging;
 mod stream;
 #[forbid(unsafe_code)]
@@ -91,6 +108,7 @@ mod uses;
 mod vector;
 
 pub use arena::{Arena, Piece, Scope};
+pub use arguments::{Actual, Argument, Arguments, RawAddress, Value};
 pub use block::{Block, Plain, Shared, Source, Target, Unordered, View, ViewMut};
 pub use clock::Clock;
 pub use context::Context;
@@ -103,7 +121,7 @@ pub use freehold_driver::{FaultDetails, Parameter};
 pub use hosted::HostMemory;
 pub use image::Image;
 pub use imported::{Departure, Imported, Part, Permission};
-pub use launch::{Actual, Argument, Arguments, Grid, Value};
+pub use launch::Grid;
 pub use lent::Lent;
 pub use module::{Kernel, Module, PendingUnload};
 pub use pool::Totals;

@@ -2,7 +2,8 @@
 //! its last launch has passed; nobody waits for that.
 
 use std::ffi::CString;
-use std::sync::{Arc, Weak};
+use std::fmt;
+use std::sync::{Arc, OnceLock, Weak};
 
 use freehold_driver::{LoadError, Parameter, handle};
 
@@ -11,6 +12,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::later::Later;
+use crate::signature::{Signature, kernels};
 use crate::stream::Stream;
 
 /// A loaded image. A handle: kernels of it keep it loaded too.
@@ -21,21 +23,33 @@ use crate::stream::Stream;
 /// let device = freehold::open()?;
 /// let stream = device.stream()?;
 /// let module = device.module(&Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
-/// let count = module.kernel("count")?;
+/// // SAFETY: `count` takes no arguments, and touches a variable of its module alone.
+/// let count = unsafe { module.kernel("count")? };
 /// stream.launch(&count, Grid::line(1, 1), ())?;
 /// assert_eq!(stream.read_variable::<u32>(&module, "counter")?, 1);
 /// module.close(); // at once: what was launched comes to its end
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Module {
     inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Module")
+            .field("image", &self.inner.image)
+            .field("context", &self.inner.context)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
 struct Inner {
     raw: handle::Module,
     image: Image,
+    /// What the image says of its kernels: nothing where it is not PTX.
+    signatures: OnceLock<Vec<Signature>>,
     context: Context,
     /// Held until the driver has unloaded the module.
     loaded: Arc<()>,
@@ -78,21 +92,31 @@ impl PendingUnload {
 ///
 /// let device = freehold::open()?;
 /// let stream = device.stream()?;
-/// let scale = device.module(&Image::ptx(include_str!("../examples/kernels.ptx"))?)?.kernel("scale")?;
+/// let module = device.module(&Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+/// // SAFETY: `scale` multiplies the first `n` elements of `x`; every launch below has an `n` of at most `x.len()`.
+/// let scale = unsafe { module.kernel("scale")? };
 /// assert_eq!(scale.parameters().len(), 3);
 /// let mut x = stream.upload(&[1.0f32, 2.0])?;
 /// let error = stream.launch(&scale, Grid::line(1, 2), (&mut x, 2.0f32)).expect_err("one argument is missing");
-/// assert_eq!(error.to_string(), "kernel scale takes 3 arguments, 2 were given");
+/// assert_eq!(error.to_string(), "scale(u64, f32, u32) takes 3 arguments; 2 were given");
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Kernel {
     pub(crate) raw: handle::Kernel,
     name: Arc<str>,
     /// The name's number, for faults.
     pub(crate) number: u32,
     parameters: Arc<[Parameter]>,
+    /// Where the image tells.
+    signature: Option<Signature>,
     module: Module,
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Kernel").field(&self.shown()).finish()
+    }
 }
 
 impl Module {
@@ -112,9 +136,10 @@ impl Module {
         match loaded {
             Ok(raw) => {
                 if core.timeline.is_on() {
-                    core.timeline.of_module("load", raw.0, asked, core.now());
+                    core.timeline.of_module("load", raw.as_raw(), asked, core.now());
                 }
-                Ok(Self { inner: Arc::new(Inner { raw, image: image.clone(), context, loaded: Arc::default() }) })
+                let (signatures, loaded) = (OnceLock::new(), Arc::default());
+                Ok(Self { inner: Arc::new(Inner { raw, image: image.clone(), signatures, context, loaded }) })
             }
             Err(LoadError::Image { code, log }) => Err(Error::ImageRefused { code, log }),
             Err(LoadError::Call(error)) => Err(core.failed(error)),
@@ -128,7 +153,8 @@ impl Module {
     /// # let stream = device.stream()?;
     /// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
     /// let other = module.duplicate()?; // with a counter of its own
-    /// stream.launch(&other.kernel("count")?, freehold::Grid::line(1, 1), ())?;
+    /// // SAFETY: `count` touches a variable of its module alone.
+    /// stream.launch(&unsafe { other.kernel("count")? }, freehold::Grid::line(1, 1), ())?;
     /// assert_eq!(stream.read_variable::<u32>(&module, "counter")?, 0);
     /// # Ok::<(), freehold::Error>(())
     /// ```
@@ -141,29 +167,70 @@ impl Module {
         &self.inner.context
     }
 
-    /// The kernel with this name.
+    /// The kernel with this name. Launching it is safe; looking it up is not, for nothing checks what its code does.
+    ///
+    /// Whoever makes the handle vouches for every launch of it, so hand out a function that takes blocks instead, and that
+    /// derives counts from their lengths:
     ///
     /// ```
-    /// # let device = freehold::open()?;
-    /// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
-    /// assert_eq!(&**module.kernel("scale")?.name(), "scale");
-    /// let error = module.kernel("scael").expect_err("there is none");
-    /// assert!(error.to_string().starts_with(r#"the image has no kernel "scael"; it has "#));
+    /// use freehold::{Block, Grid, Image, Kernel, Module, Result, Stream};
+    ///
+    /// /// Multiplies blocks by a number.
+    /// struct Scale(Kernel);
+    ///
+    /// impl Scale {
+    ///     fn of(module: &Module) -> Result<Self> {
+    ///         // SAFETY: `scale` reads and writes the first `n` elements of `x`; the one launch is below, where `n` is its length.
+    ///         Ok(Self(unsafe { module.kernel("scale")? }))
+    ///     }
+    ///
+    ///     fn run(&self, stream: &Stream, x: &mut Block<f32>, by: f32) -> Result<()> {
+    ///         let n = u32::try_from(x.len()).expect("fewer than 2^32 elements");
+    ///         stream.launch(&self.0, Grid::cover(n, 256), (x, by, n))
+    ///     }
+    /// }
+    ///
+    /// let device = freehold::open()?;
+    /// let stream = device.stream()?;
+    /// let scale = Scale::of(&device.module(&Image::ptx(include_str!("../examples/kernels.ptx"))?)?)?;
+    /// let mut x = stream.upload(&[1.0f32; 1000])?;
+    /// scale.run(&stream, &mut x, 2.0)?;
+    /// assert_eq!(stream.download(&x)?, [2.0; 1000]);
     /// # Ok::<(), freehold::Error>(())
     /// ```
-    pub fn kernel(&self, name: &str) -> Result<Kernel> {
+    ///
+    /// # Safety
+    /// Every launch that is made with the handle and its clones, with the arguments and the grid of that launch:
+    /// - reads only memory of its arguments and variables of its module;
+    /// - writes only those variables and what it was given as `&mut` (or with [`Block::unordered`](crate::Block::unordered));
+    /// - stays within the blocks, views and vectors that it was given, whatever its other arguments count or index;
+    /// - follows no address that it finds in a number, in a variable or in memory, unless it was given as
+    ///   [`RawAddress`](crate::RawAddress).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKernel`], with the names that the image has.
+    pub unsafe fn kernel(&self, name: &str) -> Result<Kernel> {
         let context = &self.inner.context.inner;
         context.check()?;
         let _shared = context.enter()?;
         let (core, backend, failed) = (&context.core, &context.hall.backend, |error| context.core.failed(error));
         let c_name = CString::new(name).map_err(|_| Error::NulInName { name: name.to_owned() })?;
-        let Some(raw) = backend.kernel(self.inner.raw, &c_name).map_err(failed)? else {
+        // SAFETY: the module is loaded while this handle is there, and its context is not destroyed while it is shared.
+        let Some(raw) = unsafe { backend.kernel(self.inner.raw, &c_name) }.map_err(failed)? else {
             return Err(Error::NoSuchKernel { name: name.to_owned(), known: self.kernels()? });
         };
-        let parameters = backend.parameters(raw).map_err(failed)?.into();
+        // SAFETY: it is a kernel of the module, which is loaded.
+        let parameters = unsafe { backend.parameters(raw) }.map_err(failed)?.into();
+        let signature = self.signatures().iter().find(|signature| &*signature.name == name).cloned();
         let name: Arc<str> = name.into();
         let number = core.number_kernel(&name);
-        Ok(Kernel { raw, number, parameters, name, module: self.clone() })
+        Ok(Kernel { raw, number, parameters, signature, name, module: self.clone() })
+    }
+
+    fn signatures(&self) -> &[Signature] {
+        // A text that only the driver understands tells nothing here: then sizes alone are checked.
+        let read = || self.inner.image.ptx_text().and_then(|text| kernels(text).ok()).unwrap_or_default();
+        self.inner.signatures.get_or_init(read)
     }
 
     /// The names of all kernels.
@@ -171,7 +238,8 @@ impl Module {
         let context = &self.inner.context.inner;
         context.check()?;
         let _shared = context.enter()?;
-        context.hall.backend.kernel_names(self.inner.raw).map_err(|error| context.core.failed(error))
+        // SAFETY: the module is loaded while this handle is there, and its context is not destroyed while it is shared.
+        unsafe { context.hall.backend.kernel_names(self.inner.raw) }.map_err(|error| context.core.failed(error))
     }
 
     /// Where the variable with this name lies, and how many bytes it has.
@@ -188,8 +256,9 @@ impl Module {
         context.check()?;
         let _shared = context.enter()?;
         let c_name = CString::new(name).map_err(|_| Error::NulInName { name: name.to_owned() })?;
-        let found =
-            context.hall.backend.variable(self.inner.raw, &c_name).map_err(|error| context.core.failed(error))?;
+        // SAFETY: as above.
+        let found = unsafe { context.hall.backend.variable(self.inner.raw, &c_name) };
+        let found = found.map_err(|error| context.core.failed(error))?;
         found.ok_or_else(|| Error::NoSuchVariable { name: name.to_owned() })
     }
 
@@ -235,6 +304,25 @@ impl Kernel {
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
+
+    /// What its image says that it takes: of PTX, and not of binaries.
+    ///
+    /// ```
+    /// # let device = freehold::open()?;
+    /// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
+    /// // SAFETY: it is never launched.
+    /// let scale = unsafe { module.kernel("scale")? };
+    /// assert_eq!(scale.signature().map(ToString::to_string).as_deref(), Some("scale(u64, f32, u32)"));
+    /// # Ok::<(), freehold::Error>(())
+    /// ```
+    pub fn signature(&self) -> Option<&Signature> {
+        self.signature.as_ref()
+    }
+
+    /// Its name, and what it takes where that is known: for errors.
+    pub(crate) fn shown(&self) -> Arc<str> {
+        self.signature.as_ref().map_or_else(|| self.name.clone(), |signature| signature.to_string().into())
+    }
 }
 
 impl Stream {
@@ -259,7 +347,8 @@ impl Stream {
     /// # let stream = device.stream()?;
     /// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
     /// stream.write_variable(&module, "counter", &41u32)?;
-    /// stream.launch(&module.kernel("count")?, freehold::Grid::line(1, 1), ())?;
+    /// // SAFETY: `count` touches a variable of its module alone.
+    /// stream.launch(&unsafe { module.kernel("count")? }, freehold::Grid::line(1, 1), ())?;
     /// assert_eq!(stream.read_variable::<u32>(&module, "counter")?, 42);
     /// # Ok::<(), freehold::Error>(())
     /// ```

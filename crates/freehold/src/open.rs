@@ -7,6 +7,7 @@ pub mod list;
 pub mod opencl;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -35,7 +36,8 @@ pub enum Kind {
 /// A driver and the device of it to use.
 ///
 /// ```
-/// let opened = freehold::open::open(Some("soft"))?;
+/// // SAFETY: nothing is called of the driver here but what makes a device of it.
+/// let opened = unsafe { freehold::open::open(Some("soft"))? };
 /// println!("{}", opened.why); // which device, and why this one
 /// assert_eq!(opened.wish(), "soft");
 /// let device = freehold::Device::new(opened.api, opened.device)?;
@@ -44,7 +46,7 @@ pub enum Kind {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// The driver's functions.
+    /// The driver's functions. Whoever has them vouches for what is called of them: see [`open`].
     pub api: Api,
     /// The device, as that driver names it.
     pub device: CUdevice,
@@ -69,11 +71,11 @@ impl Opened {
 /// ```
 /// use freehold::open::{self, OpenError};
 ///
-/// let Err(error) = open::open(Some("gpu")) else { panic!("there is no such kind") };
+/// let Err(freehold::Error::Open(error)) = open::device(Some("gpu")) else { panic!("there is no such kind") };
 /// assert_eq!(error, OpenError::UnknownDevice("gpu".to_owned()));
 /// assert_eq!(error.to_string(), r#""gpu" is no device: say soft, cuda, cuda:N, opencl or opencl:N"#);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The wish names no kind of device.
     #[error("{0:?} is no device: say soft, cuda, cuda:N, opencl or opencl:N")]
@@ -144,8 +146,15 @@ pub enum OpenError {
     SoftRefused(CallError),
 }
 
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// Why NVIDIA's driver cannot be used here.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {
     /// There is no library.
     #[error("libcuda.so.1 is not on this machine")]
@@ -161,9 +170,25 @@ pub enum Absence {
     NoDevice,
 }
 
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// The CUDA driver of the device that `wish` names (`soft`, `cuda`, `cuda:N`), or `FREEHOLD_DEVICE`, or of the best one
 /// that this machine has. The driver is initialised.
-pub fn open(wish: Option<&str>) -> Result<Opened, OpenError> {
+///
+/// # Safety
+/// As for [`load::load`]: whoever has the table vouches for what is called of it. Memory, streams and contexts of the library are not
+/// destroyed, and used only in its order.
+pub unsafe fn open(wish: Option<&str>) -> Result<Opened, OpenError> {
+    opened(wish)
+}
+
+/// [`open`], for calls of this crate's own.
+pub(crate) fn opened(wish: Option<&str>) -> Result<Opened, OpenError> {
     let wish = with_variable(wish)?;
     let mut found = None;
     let choice = choose(wish, || match nvidia() {
@@ -199,8 +224,9 @@ static DEVICES: Mutex<Option<HashMap<String, Device>>> = Mutex::new(None);
 /// ```
 pub fn device(wish: Option<&str>) -> DeviceResult<Device> {
     match opencl::open(wish)? {
-        Some(opened) => known_or(opened.wish(), || Device::on(Arc::new(opened.context()?))),
-        None => device_of(open(wish)?),
+        // SAFETY: a context of OpenCL's does what the trait says.
+        Some(found) => known_or(found.wish(), || unsafe { Device::on(Arc::new(found.context()?)) }),
+        None => device_of(opened(wish)?),
     }
 }
 
@@ -231,18 +257,26 @@ impl From<CallError> for Error {
 impl Device {
     /// A device of a CUDA driver that is initialised.
     pub fn new(api: Api, ordinal: CUdevice) -> DeviceResult<Self> {
-        Self::on(Arc::new(cuda::Context::primary(api, ordinal)?))
+        let primary = Arc::new(cuda::Context::primary(api, ordinal)?);
+        // SAFETY: a context of a CUDA driver does what the trait says.
+        unsafe { Self::on(primary) }
     }
 
     /// A device with a context that others made in the place of the primary one, which is not touched. Others destroy it,
     /// after all that is done here.
     fn adopting(api: Api, ordinal: CUdevice, context: CUcontext) -> DeviceResult<Self> {
-        Self::on(Arc::new(cuda::Context::adopting(api, ordinal, context)?))
+        let adopted = Arc::new(cuda::Context::adopting(api, ordinal, context)?);
+        // SAFETY: as above.
+        unsafe { Self::on(adopted) }
     }
 
     /// The table of the driver's functions where it is a CUDA driver, for other people's code.
-    pub fn api(&self) -> Option<&Api> {
-        self.core().backend.cuda()
+    ///
+    /// # Safety
+    /// As for [`open`].
+    pub unsafe fn api(&self) -> Option<&Api> {
+        // SAFETY: the caller vouches for what is called of it.
+        unsafe { self.core().backend.cuda() }
     }
 }
 
@@ -253,9 +287,15 @@ pub const STREAMS_VARIABLE: &str = "FREEHOLD_STREAMS";
 static CAPTURES_ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
 /// Promises for all guests that each capture is announced: see [`Guest::announce_captures`].
-pub fn announce_captures() {
+///
+/// # Safety
+/// As for [`Guest::announce_captures`].
+pub unsafe fn announce_captures() {
     CAPTURES_ANNOUNCED.store(true, Ordering::SeqCst);
-    known_guests().for_each(Guest::announce_captures);
+    for guest in GUESTS_BY_ORDINAL.iter().filter_map(OnceLock::get) {
+        // SAFETY: the caller's promise is this function's.
+        unsafe { guest.announce_captures() };
+    }
 }
 
 /// How many devices of a process can have guests.
@@ -267,26 +307,38 @@ static GUESTS_BY_ORDINAL: [OnceLock<Guest>; GUESTS] = [const { OnceLock::new() }
 static MAKING: Mutex<()> = Mutex::new(());
 
 /// The guest's view of a device by its number, if it was asked for before.
+///
+/// # Safety
+/// As for [`guest`].
 #[inline]
-pub fn known_guest(ordinal: i32) -> Option<&'static Guest> {
+pub unsafe fn known_guest(ordinal: i32) -> Option<&'static Guest> {
     GUESTS_BY_ORDINAL.get(usize::try_from(ordinal).ok()?)?.get()
 }
 
 /// All guests that were asked for before.
-pub fn known_guests() -> impl Iterator<Item = &'static Guest> {
+///
+/// # Safety
+/// As for [`guest`].
+pub unsafe fn known_guests() -> impl Iterator<Item = &'static Guest> {
     GUESTS_BY_ORDINAL.iter().filter_map(OnceLock::get)
 }
 
 /// The guest's view of a device by its number. The driver is the one that the process has loaded, if it has one, or else as
 /// [`open`] chooses it. The context is the one that is current, if it is one of that device, or else the primary one.
-pub fn guest(ordinal: i32) -> DeviceResult<&'static Guest> {
+///
+/// # Safety
+/// Whoever has the guest vouches for the streams that it is told of: each handle is that of a stream of the device, and is not destroyed
+/// before [`Guest::retire`] was called with it, unless the guest is checked. Memory that was handed out is used in the order of the
+/// streams that the guest was told of.
+pub unsafe fn guest(ordinal: i32) -> DeviceResult<&'static Guest> {
     let place = usize::try_from(ordinal).ok().and_then(|index| GUESTS_BY_ORDINAL.get(index));
     let place = place.ok_or(OpenError::NoSuchNumber { ordinal })?;
     let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = place.get() {
         return Ok(known);
     }
-    let mut opened = if load::is_loaded() { open(Some(&format!("cuda:{ordinal}")))? } else { open(None)? };
+    let wish = load::is_loaded().then(|| format!("cuda:{ordinal}"));
+    let mut opened = opened(wish.as_deref())?;
     let count = device::count(&opened.api)?;
     if ordinal >= count {
         return Err(OpenError::BeyondDevices { ordinal, count }.into());
@@ -300,7 +352,8 @@ pub fn guest(ordinal: i32) -> DeviceResult<&'static Guest> {
     let guest = place.get_or_init(|| Guest::new(&device, ordinal, is_checked));
     // Whoever promises after this finds the guest.
     if CAPTURES_ANNOUNCED.load(Ordering::SeqCst) {
-        guest.announce_captures();
+        // SAFETY: it was promised.
+        unsafe { guest.announce_captures() };
     }
     Ok(guest)
 }
@@ -352,7 +405,10 @@ pub fn target(wish: Option<&str>) -> Result<Target, OpenError> {
 }
 
 /// The table of a driver that nothing was called of yet, `cuInit` neither.
-pub fn untouched(kind: Kind) -> Result<Api, Absence> {
+///
+/// # Safety
+/// As for [`load::load`].
+pub unsafe fn untouched(kind: Kind) -> Result<Api, Absence> {
     match kind {
         Kind::Soft => Ok(soft()),
         Kind::Cuda => library(),
@@ -476,7 +532,9 @@ fn soft() -> Api {
 }
 
 fn library() -> Result<Api, Absence> {
-    load::load(Path::new(load::LIBRARY)).map_err(|error| match error {
+    // SAFETY: the library of that name is NVIDIA's driver. What this crate calls of it names what it made itself; who else is given the
+    // table vouches for the rest.
+    unsafe { load::load(Path::new(load::LIBRARY)) }.map_err(|error| match error {
         LoadError::Library { .. } => Absence::NoLibrary,
         LoadError::NotADriver(_) => Absence::NotADriver,
     })

@@ -1,5 +1,6 @@
 //! Streams: where work is put. What work uses is ordered here, across streams and contexts.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, RwLockReadGuard};
 
@@ -31,17 +32,25 @@ const DIRECT_BYTES_MIN: usize = 1 << 20;
 /// let mut x = stream.upload(&[1u32; 1000])?;
 /// let mut y = other.zeros::<u32>(500)?;
 /// other.copy(&x.view(..500)?, &mut y)?; // waits for the upload, on the device
-/// stream.fill_bytes(&mut x, 0)?; // and this for the copy
+/// stream.fill(&mut x, 0)?; // and this for the copy
 /// assert_eq!(other.download(&y)?, [1; 500]);
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Stream {
     pub(crate) home: Arc<Home>,
 }
 
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream")
+            .field("id", &self.home.track.id)
+            .field("context", &self.home.context)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A block that a piece of work uses, and how.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Used<'a> {
     pub(crate) uses: &'a Uses,
     pub(crate) context: &'a Context,
@@ -54,6 +63,16 @@ pub struct Used<'a> {
     pub(crate) is_ordered: bool,
     /// What may be done with it.
     pub(crate) permission: Permission,
+}
+
+impl fmt::Debug for Used<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Used")
+            .field("start", &format_args!("{:#x}", self.start))
+            .field("bytes", &self.bytes)
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Used<'_> {
@@ -88,7 +107,8 @@ pub(crate) fn make(backend: &dyn Backend) -> std::result::Result<(handle::Stream
     let raw = backend.make_stream()?;
     match backend.make_event() {
         Ok(event) => Ok((raw, event)),
-        Err(error) => backend.destroy_stream(raw).and(Err(error)),
+        // SAFETY: the stream was made above, and nobody knows of it.
+        Err(error) => unsafe { backend.destroy_stream(raw) }.and(Err(error)),
     }
 }
 
@@ -112,8 +132,8 @@ impl Stream {
         &self.home.context
     }
 
-    /// The driver's handle, for other people's code: in CUDA's calls it is a `CUstream`. What they put in is not known here:
-    /// see [`Stream::foreign_work`].
+    /// The driver's handle, for other people's code: in CUDA's calls it is a `CUstream`. It is a number; naming it in a call is
+    /// `unsafe`, and good while the stream is there. What others put in is not known here: see [`Stream::foreign_work`].
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -317,7 +337,9 @@ impl Stream {
             return self.home.context.inner.check();
         }
         self.put("copy", &[from.used(), to.used(Access::Write)], |backend, raw| {
-            backend.copy(to.address(), from.address(), bytes, raw)
+            // SAFETY: both have so many bytes, which stay until the stream has passed the copy, and the stream is ordered behind and
+            // before all other work with them.
+            unsafe { backend.copy(to.address(), from.address(), bytes, raw) }
         })?;
         to.used(Access::Write).note_filled();
         Ok(())
@@ -365,31 +387,12 @@ impl Stream {
         let to_rows = Rows { start: to.address(), pitch_bytes: pitch_bytes(to_pitch) };
         let written = to.used(Access::Write);
         self.put("copy rows", &[from.used(), written], |backend, raw| {
-            backend.copy_rows(to_rows, from_rows, row * size_of::<T>(), rows, raw)
+            // SAFETY: as for `copy`; both have all rows.
+            unsafe { backend.copy_rows(to_rows, from_rows, row * size_of::<T>(), rows, raw) }
         })?;
         if end == row * rows {
             Used { bytes: (end * size_of::<T>()) as u64, ..written }.note_filled();
         }
-        Ok(())
-    }
-
-    /// Sets every byte of a block, or of a part of one.
-    ///
-    /// ```
-    /// # let device = freehold::open()?;
-    /// # let stream = device.stream()?;
-    /// let mut x = stream.alloc::<u32>(2)?;
-    /// stream.fill_bytes(&mut x, 0xff)?;
-    /// assert_eq!(stream.download(&x)?, [u32::MAX; 2]);
-    /// # Ok::<(), freehold::Error>(())
-    /// ```
-    pub fn fill_bytes<T: Plain>(&self, to: &mut impl Target<T>, byte: u8) -> Result<()> {
-        let bytes = to.len() * size_of::<T>();
-        if bytes == 0 {
-            return self.home.context.inner.check();
-        }
-        self.put("fill", &[to.used(Access::Write)], |backend, raw| backend.fill(to.address(), byte, bytes, raw))?;
-        to.used(Access::Write).note_filled();
         Ok(())
     }
 
@@ -417,8 +420,9 @@ impl Stream {
         let _shared = self.home.context.inner.enter()?;
         let core = &self.home.context.inner.core;
         let now = self.home.track.now().position;
-        let is_idle =
-            self.home.context.inner.hall.backend.is_idle(self.home.track.raw).map_err(|error| core.failed(error))?;
+        // SAFETY: the stream is not destroyed while it is held here, nor its context while it is shared.
+        let is_idle = unsafe { self.home.context.inner.hall.backend.is_idle(self.home.track.raw) };
+        let is_idle = is_idle.map_err(|error| core.failed(error))?;
         if is_idle {
             self.home.track.note_passed(now);
         }

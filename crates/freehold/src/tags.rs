@@ -238,8 +238,7 @@ mod tests {
 
     #[test]
     fn a_child_asks_for_no_lock_of_names() {
-        let opened = crate::open::open(None).unwrap();
-        let device = crate::device::Device::new(opened.api, opened.device).unwrap();
+        let device = crate::open::device(None).unwrap();
         device.set_tag_budget("model", 100).unwrap();
         // Held for ever in the child, by a thread that is not there.
         let known = device.core().tags.known.write().unwrap();

@@ -218,7 +218,8 @@ impl Track {
         if !self.is_this_threads() {
             return Ok(false);
         }
-        self.backend().foreign().map_or(Ok(true), |foreign| foreign.takes_marks(self.raw))
+        // SAFETY: the stream is this library's own, or one for whose handle its user vouches.
+        self.backend().foreign().map_or(Ok(true), |foreign| unsafe { foreign.takes_marks(self.raw) })
     }
 
     /// Whether the handle means the stream until somebody says otherwise, so that calls may name it which its user did not.
@@ -302,7 +303,8 @@ impl Track {
         let _shared = self.hall.enter();
         let mut signals = self.signals();
         while let Some(&(mark, position)) = signals.events.front() {
-            if !self.backend().has_passed(mark)? {
+            // SAFETY: the track destroys its events when it ends, behind this lock.
+            if !unsafe { self.backend().has_passed(mark) }? {
                 break;
             }
             self.note_passed(position);
@@ -340,13 +342,15 @@ impl Track {
         }
         let now = self.put.load(Ordering::Acquire);
         match &self.slot {
-            Some(slot) => self.words().write_word(self.raw, slot.address, now)?,
+            // SAFETY: the stream is there while the lock is held, for it is retired behind it. Its slot stays until the track has ended.
+            Some(slot) => unsafe { self.words().write_word(self.raw, slot.address, now) }?,
             None => {
                 let mark = match signals.spare.pop() {
                     Some(event) => event,
                     None => self.backend().make_event()?,
                 };
-                if let Err(error) = self.backend().record(mark, self.raw) {
+                // SAFETY: as above; the event is the track's own.
+                if let Err(error) = unsafe { self.backend().record(mark, self.raw) } {
                     signals.spare.push(mark);
                     return Err(error);
                 }
@@ -382,7 +386,8 @@ impl Track {
         }
         // Before the driver is asked: what others put in meanwhile is behind the next position.
         self.put.fetch_max(now, Ordering::AcqRel);
-        if self.backend().is_idle(self.raw)? {
+        // SAFETY: the stream is there while the lock is held, for it is retired behind it.
+        if unsafe { self.backend().is_idle(self.raw) }? {
             self.note_passed(now);
         }
         Ok(())
@@ -430,10 +435,12 @@ impl Track {
                     other.put.fetch_max(position, Ordering::AcqRel);
                 }
                 let now = other.put.load(Ordering::Acquire);
-                other.backend().record(signals.event(), other.raw)?;
+                // SAFETY: the other stream is there while its lock is held: one that has retired has recorded its last position.
+                unsafe { other.backend().record(signals.event(), other.raw) }?;
                 signals.recorded = now;
             }
-            self.backend().hold(self.raw, signals.event())?;
+            // SAFETY: whoever puts work in holds this stream; the event is the other track's, which ends behind its lock.
+            unsafe { self.backend().hold(self.raw, signals.event()) }?;
             signals.recorded
         };
         self.note_waited(other.id, recorded);
@@ -459,7 +466,8 @@ impl Track {
             if self.is_retired() {
                 return Ok(false);
             }
-            self.words().wait_word(self.raw, address, position)?;
+            // SAFETY: whoever puts work in holds this stream. The words of lanes stay as long as the device.
+            unsafe { self.words().wait_word(self.raw, address, position) }?;
         }
         self.note_waited(mark.stream, position);
         *waits += 1;
@@ -498,7 +506,8 @@ impl Track {
         let now = self.put.load(Ordering::Acquire);
         let _shared = self.hall.enter();
         if !self.has_passed(now) {
-            self.backend().wait_until_idle(self.raw)?;
+            // SAFETY: whoever calls this holds the stream, and the context is not destroyed while it is shared.
+            unsafe { self.backend().wait_until_idle(self.raw) }?;
             self.note_passed(now);
         }
         Ok(())
@@ -508,7 +517,8 @@ impl Track {
     pub(crate) fn rest(&self) -> Result<(), CallError> {
         let now = self.put.load(Ordering::Acquire);
         let _shared = self.hall.enter();
-        self.backend().wait_until_idle(self.raw)?;
+        // SAFETY: as in `synchronize`.
+        unsafe { self.backend().wait_until_idle(self.raw) }?;
         self.note_passed(now);
         Ok(())
     }
@@ -526,13 +536,15 @@ impl Track {
             }
             if signals.recorded < position {
                 let now = self.put.load(Ordering::Acquire);
-                self.backend().record(signals.event(), self.raw)?;
+                // SAFETY: the stream is there while the lock is held: one that has retired has recorded its last position.
+                unsafe { self.backend().record(signals.event(), self.raw) }?;
                 signals.recorded = now;
             }
             signals.waiters += 1;
             (signals.event(), signals.recorded)
         };
-        let waited = self.backend().wait(event);
+        // SAFETY: a track with waiters does not end, and so keeps its event.
+        let waited = unsafe { self.backend().wait(event) };
         self.signals().waiters -= 1;
         waited?;
         self.note_passed(recorded);
@@ -552,7 +564,8 @@ impl Track {
                 let _shared = self.hall.enter();
                 let event = self.signals().event;
                 if let Some(event) = event {
-                    self.backend().has_passed(event)?;
+                    // SAFETY: the track has a mark on its way, and so has not ended: its event is there.
+                    unsafe { self.backend().has_passed(event) }?;
                 }
             }
             std::thread::yield_now();
@@ -581,12 +594,14 @@ impl Track {
             now = self.next();
         };
         if signals.recorded < now && !self.has_passed(now) {
-            self.backend().record(signals.event(), self.raw)?;
+            // SAFETY: the stream was not retired before, and is not by another thread while the lock is held.
+            unsafe { self.backend().record(signals.event(), self.raw) }?;
             signals.recorded = now;
         }
         // Under the lock, so that nobody asks for the stream meanwhile.
         if !self.is_foreign() {
-            self.backend().destroy_stream(self.raw)?;
+            // SAFETY: it is this library's own, and destroyed once: it is retired behind this, under the lock.
+            unsafe { self.backend().destroy_stream(self.raw) }?;
         }
         self.retired.store(true, Ordering::Release);
         Ok(())
@@ -609,13 +624,15 @@ impl Track {
         let _shared = self.hall.enter();
         let mut signals = self.signals();
         while let Some(spare) = signals.spare.last().copied().or(signals.events.front().map(|&(event, _)| event)) {
-            self.backend().destroy_event(spare)?;
+            // SAFETY: the event is the track's own, and nobody's any more.
+            unsafe { self.backend().destroy_event(spare) }?;
             if signals.spare.pop().is_none() {
                 signals.events.pop_front();
             }
         }
         if let Some(event) = signals.event {
-            self.backend().destroy_event(event)?;
+            // SAFETY: as above.
+            unsafe { self.backend().destroy_event(event) }?;
             signals.event = None;
         }
         signals.recorded = FOREVER;

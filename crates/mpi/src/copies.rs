@@ -115,7 +115,10 @@ impl Copies {
     /// # Safety
     /// Both memories are lent, or of the crate's own, and all before that has passed. Both stay until the point has passed.
     pub(crate) unsafe fn within(&self, from: u64, to: u64, bytes: usize) -> Result<Event> {
-        self.put(&self.inward, || self.device.backend().copy(to, from, bytes, self.inward.raw()))
+        self.put(&self.inward, || {
+            // SAFETY: both have so many bytes, which are lent until the copy is waited for; the stream is this value's own.
+            unsafe { self.device.backend().copy(to, from, bytes, self.inward.raw()) }
+        })
     }
 
     /// Copies from the device to a place. The point after which the bytes are there.

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::element::Op;
 
 /// Why something was not done.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 pub enum Error {
     // The caller's.
     #[error("rank {rank} is none of {size}; the first is 0")]
@@ -60,6 +60,13 @@ pub enum Error {
     Disagreement { what: &'static str },
     #[error(transparent)]
     Device(#[from] freehold::Error),
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// A transfer that was not made.

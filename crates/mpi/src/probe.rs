@@ -125,7 +125,7 @@ fn wish_of(device: &Device) -> Result<Option<String>> {
 }
 
 fn is_of_cuda(device: &Device) -> bool {
-    device.backend().cuda().is_some()
+    device.backend().is_cuda()
 }
 
 fn probe(program: &Path, wish: Option<&str>, attempts: &mut Vec<Attempt>) -> Finding {

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use freehold_broker::wire::Refusal;
 use freehold_broker::{Blame, CallError, Carried, Error, LinkError};
 use prost::Message;
+use std::fmt;
 use tonic::{Code, Status};
 
 use crate::proto;
@@ -34,7 +35,7 @@ pub enum CarriedOut {
 }
 
 /// Why a call was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{sentence}")]
 pub struct Failure {
     pub fault: Fault,
@@ -45,6 +46,13 @@ pub struct Failure {
     pub received_bytes: u64,
     /// The session is no more.
     pub is_session_over: bool,
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// `google.rpc.Status`, in which tools look for details.

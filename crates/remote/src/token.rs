@@ -12,12 +12,19 @@ const LETTERS_MIN: usize = 16;
 pub struct Token(String);
 
 /// Why a text is no token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoToken {
     #[error("a token has at least {LETTERS_MIN} letters, and this has {letters}: make one with `openssl rand -hex 32`")]
     Short { letters: usize },
     #[error("a token has no spaces and only visible ASCII letters: make one with `openssl rand -hex 32`")]
     Letters,
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for NoToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Token {

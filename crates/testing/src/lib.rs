@@ -8,6 +8,8 @@
 //!
 //! `cargo xtask check`, `test` and `soak` set the effort. No other variable or constant decides how long a test runs.
 
+#[cfg(test)]
+mod api;
 pub mod child;
 mod random;
 

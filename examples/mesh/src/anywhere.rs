@@ -15,7 +15,9 @@ pub fn memory_bytes(plan: &Plan) -> u64 {
 
 /// The field after all steps. `progress` is told how many epochs are done.
 pub fn solve(gpu: &Gpu, plan: &Plan, mut progress: impl FnMut(u32)) -> GpuResult<Vec<f32>> {
-    let kernel = |name| gpu.kernel(KERNELS, name);
+    // SAFETY: every launch below gives the kernels buffers of the plan's cells and tiles, and a grid of as many blocks as the lists
+    // of tiles that it gives them have numbers.
+    let kernel = |name| unsafe { gpu.kernel(KERNELS, name) };
     let (begin, flag, coarse) = (kernel("begin")?, kernel("flag")?, kernel("coarse")?);
     let (prolong, refined, average) = (kernel("prolong")?, kernel("refined")?, kernel("average")?);
     let launch = |kernel: &GpuKernel, blocks: usize, threads: u32, arguments: &[Argument]| {

@@ -7,6 +7,7 @@ pub mod plan;
 pub mod strip;
 pub mod worker;
 
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -15,7 +16,7 @@ use sha2::{Digest, Sha256};
 use zerocopy::IntoBytes;
 
 /// Why the field was not computed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
     Device(#[from] freehold::Error),
@@ -27,6 +28,13 @@ pub enum Error {
     System { what: &'static str, source: io::Error },
     #[error("worker {worker} ended before its time ({status}): what it says above is why")]
     Ended { worker: u32, status: std::process::ExitStatus },
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Error {

@@ -110,10 +110,10 @@ impl Run<'_> {
         let plan = self.plan;
         let [mut even, odd] = [broker.reserve::<f32>(stream, plan.cells())?, broker.reserve(stream, plan.cells())?];
         let strip = Strip::new(self.device, stream, plan, 0..plan.tile_rows())?;
-        strip.begin(stream, &mut *even, 0..plan.size)?;
+        strip.begin(stream, &mut even.view_mut(..)?, 0..plan.size)?;
         let flags = broker.host(&Task::flags(self.name), u64::from(plan.tiles()) * 8)?;
         let mut part = flags.part::<u32>(stream, 0, plan.tiles() as usize)?;
-        strip.look(stream, 0, (&even.view(..)?, 0), &mut part)?;
+        strip.look(stream, 0, (&even.view(..)?, 0), &mut part.view_mut(..)?)?;
         stream.synchronize()?;
         for (name, lease) in Task::generations(self.name).iter().zip([even, odd]) {
             broker.publish(name, lease, Policy::Open).map_err(|(_, error)| error)?;

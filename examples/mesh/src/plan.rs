@@ -1,5 +1,6 @@
 //! What is computed: the domain, its epochs, its hot discs, and who has which rows. All of it follows from four numbers. Pure.
 
+use std::fmt;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,7 @@ pub struct Plan {
 }
 
 /// Why a plan is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     #[error("a size of {0} cells: say a multiple of {TILE} from {TILE} to {SIZE_MAX}, as in --size 256")]
     Size(u32),
@@ -41,6 +42,13 @@ pub enum PlanError {
     NoSteps,
     #[error("{workers} workers for {rows} rows of tiles: say from 1 to {most}, one for each row up to {WORKERS_MAX}")]
     Workers { workers: u32, rows: u32, most: u32 },
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// An epoch as kernels know it.

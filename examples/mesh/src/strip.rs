@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use freehold::{Argument, Block, Device, DeviceVec, Grid, Image, Kernel, Stream, Value, View, ViewMut};
+use freehold::{Block, Device, DeviceVec, Grid, Image, Kernel, Source, Stream, Value, View, ViewMut};
 
 use crate::plan::{FINE, Plan, TILE};
 
@@ -39,7 +39,9 @@ impl Strip {
     pub fn new(device: &Device, stream: &Stream, plan: &Plan, rows: Range<u32>) -> freehold::Result<Self> {
         let module = device.module(&Image::ptx(KERNELS)?)?;
         let names = ["begin", "flag", "coarse", "prolong", "refined", "average"];
-        let [begin, flag, coarse, prolong, refined, average] = names.map(|name| module.kernel(name));
+        // SAFETY: they are launched here alone. Each goes through as many rows, tiles or patches as its grid and its frame say, and
+        // `begin`, `look` and `epoch` have looked that the memory has them.
+        let [begin, flag, coarse, prolong, refined, average] = names.map(|name| unsafe { module.kernel(name) });
         let kernels = [begin?, flag?, coarse?, prolong?, refined?, average?];
         let (tiles, fine) = (stream.alloc(1)?, DeviceVec::new(stream)?);
         let mut strip = Self { plan: *plan, rows, kernels, tiles, refined: 0, fine, copied_bytes: 0 };
@@ -63,7 +65,8 @@ impl Strip {
     }
 
     /// Rows of cells of the field at the beginning.
-    pub fn begin(&self, stream: &Stream, field: impl Argument, rows: Range<u32>) -> freehold::Result<()> {
+    pub fn begin(&self, stream: &Stream, field: &mut ViewMut<'_, f32>, rows: Range<u32>) -> freehold::Result<()> {
+        assert!(field.len() >= self.plan.cells_of(&rows).len(), "memory for all rows");
         let ([begin, ..], Plan { size, seed, .. }, count) = (&self.kernels, self.plan, rows.end - rows.start);
         let grid = Grid::cover(u64::from(count) * u64::from(size), 256);
         stream.launch(begin, grid, (field, size, rows.start, count, seed as u32))
@@ -75,10 +78,22 @@ impl Strip {
         stream: &Stream,
         epoch: u32,
         (from, in_row): (&View<'_, f32>, u32),
-        flags: impl Argument,
+        flags: &mut ViewMut<'_, u32>,
     ) -> freehold::Result<()> {
+        self.expect_read(from, in_row);
+        assert!(flags.len() >= self.count() as usize, "a word for each tile");
         let ([_, flag, ..], frame) = (&self.kernels, Value(self.plan.frame(epoch, in_row, 0)));
         stream.launch(flag, Grid::line(self.count(), FINE_THREADS), (flags, from, self.first(), frame))
+    }
+
+    /// `from` begins with row `in_row`, and has all rows that the strip reads.
+    fn expect_read(&self, from: &View<'_, f32>, in_row: u32) {
+        let reads = self.plan.reads(&self.rows);
+        let rows = in_row..reads.end;
+        assert!(
+            in_row <= reads.start && from.len() >= self.plan.cells_of(&rows).len(),
+            "memory of the rows that are read"
+        );
     }
 
     /// Has the tiles refined from now on whose flags are set. The cells' memory becomes as much as they need.
@@ -107,6 +122,9 @@ impl Strip {
         (from, in_row): (&View<'_, f32>, u32),
         to: &mut ViewMut<'_, f32>,
     ) -> freehold::Result<()> {
+        self.expect_read(from, in_row);
+        let own = self.rows.start * TILE..self.rows.end * TILE;
+        assert!(to.len() >= self.plan.cells_of(&own).len(), "memory for the strip's rows");
         let [_, _, coarse, prolong, refined, average] = &self.kernels;
         let frame = self.plan.frame(epoch, in_row, self.rows.start * TILE);
         let (count, plain) = (self.refined as u32, self.count() - self.refined as u32);

@@ -121,7 +121,7 @@ impl Task {
             let from = from.view(read.clone())?;
             if let Some(look) = plan.look_at(epoch) {
                 let mut part = flags.part::<u32>(&stream, flags_of(look) as u64 * 4, strip.count() as usize)?;
-                strip.look(&stream, epoch, (&from, reads.start), &mut part)?;
+                strip.look(&stream, epoch, (&from, reads.start), &mut part.view_mut(..)?)?;
                 stream.write_word(&clock, words.looked(worker), u64::from(look) + 1)?;
             }
             strip.epoch(&stream, epoch, (&from, reads.start), &mut to.view_mut(own.clone())?)?;

@@ -6,6 +6,7 @@ mod many;
 mod worker;
 
 pub use ending::Lost;
+use std::fmt;
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -42,7 +43,7 @@ pub enum Patience {
 }
 
 /// Why a tenant did not get what it asked for.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     #[error("no broker is running at {}: start one with `freehold serve --memory 8GiB`", .path.display())]
     NoBroker { path: PathBuf },
@@ -64,6 +65,13 @@ pub enum LinkError {
     ForkedChild,
     #[error("the system refused: {0}")]
     System(Errno),
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 fn nearest(told: &str) -> String {

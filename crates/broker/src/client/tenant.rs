@@ -4,6 +4,7 @@
 //! work. Whoever has the memory next waits for it, on the device or not at all. No host waits.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -25,7 +26,7 @@ use crate::wire::{Access, Id, Point, Policy, Refusal, Reply, Request, Sums};
 const MARKERS: usize = 4;
 
 /// Why the broker did not do what it was asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -37,6 +38,13 @@ pub enum Error {
     OtherDevice { device: [u8; 16] },
     #[error("it was not so within {timeout:?}")]
     TimedOut { timeout: std::time::Duration },
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// As `nvidia-smi -L` prints it.

@@ -8,9 +8,9 @@ use freehold::{Grid, Stream};
 
 use super::{GpuKernel, GpuResult, Place};
 use crate::client::{Broker, Call, Caller, Launch, Lease, Module, digest};
-use crate::kernels::Signature;
 use crate::order::Argument;
 use crate::wire::Id;
+use freehold::signature::Signature;
 
 /// So many calls are remembered before those that are over are looked at.
 const CALLS_MAX: usize = 64;
@@ -112,8 +112,9 @@ impl Place for AtBroker {
             books.calls.extend(last);
             earlier?;
         }
-        let found = books.modules.get(&kernel.module).expect("a kernel is of a module that was loaded");
-        let found = found.kernel(&kernel.signature.name)?;
+        let found = books.modules.get(&kernel.module()).expect("a kernel is of a module that was loaded");
+        // SAFETY: whoever made the handle with `Gpu::kernel` vouched for the kernel.
+        let found = unsafe { found.kernel(&kernel.signature().name) }?;
         let after = if books.is_ahead { vec![self.broker.point(&self.stream)?] } else { Vec::new() };
         let call = self.caller.call(&Launch { after: &after, ..Launch::new(&found, grid, arguments) })?;
         books.calls.push(call);

@@ -7,9 +7,9 @@ use freehold::{Actual, Block, Device, Grid, Image, Stream};
 
 use super::{GpuKernel, GpuResult, Place};
 use crate::client::CallError;
-use crate::kernels::{Kind, Parameter, Signature, kernels};
 use crate::order::Argument;
 use crate::wire::Id;
+use freehold::signature::{Kind, Parameter, Signature, kernels};
 
 #[derive(Debug)]
 pub(super) struct Here {
@@ -78,7 +78,8 @@ impl Place for Here {
         }
         let module = self.device.module(&Image::ptx(text)?)?;
         let signatures = kernels(text).map_err(CallError::NotPtx)?;
-        let kernels = signatures.iter().map(|signature| module.kernel(&signature.name));
+        // SAFETY: they are launched with handles alone that `Gpu::kernel` made, whose callers vouch for them.
+        let kernels = signatures.iter().map(|signature| unsafe { module.kernel(&signature.name) });
         let kernels = kernels.collect::<freehold::Result<Vec<_>>>()?;
         books.modules.push(Loaded { text: text.to_owned(), signatures: signatures.clone(), kernels });
         Ok((Id(books.modules.len() as u64 - 1), signatures))
@@ -86,7 +87,7 @@ impl Place for Here {
 
     fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument]) -> GpuResult<()> {
         let books = self.books();
-        let Signature { name, parameters } = &kernel.signature;
+        let Signature { name, parameters } = kernel.signature();
         if parameters.len() != arguments.len() {
             let (kernel, wanted, given) = (name.clone(), parameters.len(), arguments.len());
             return Err(CallError::ArgumentCount { kernel, wanted, given }.into());
@@ -113,7 +114,9 @@ impl Place for Here {
                     };
                     let (offset_bytes, bytes) = (*offset_bytes, block.len() as u64);
                     let outside = CallError::OutsideOfLease { kernel, argument: number, offset_bytes, bytes };
-                    actuals.push(Actual::memory(block, offset_bytes as usize).ok_or(outside)?);
+                    // SAFETY: work with the block is put in here alone, while `books` is locked.
+                    let actual = unsafe { Actual::memory_shared(block, offset_bytes as usize) };
+                    actuals.push(actual.ok_or(outside)?);
                     continue;
                 }
             };
@@ -122,8 +125,8 @@ impl Place for Here {
             }
             actuals.push(actual.expect("as many words as it has bytes"));
         }
-        let loaded = &books.modules[kernel.module.0 as usize].kernels[kernel.index as usize];
-        Ok(self.stream.launch(loaded, grid, &actuals[..])?)
+        let loaded = &books.modules[kernel.module().0 as usize].kernels[kernel.index() as usize];
+        Ok(self.stream.launch(loaded, grid, &mut actuals[..])?)
     }
 
     fn wait(&self) -> GpuResult<()> {

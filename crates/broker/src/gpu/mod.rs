@@ -6,6 +6,7 @@
 mod broker;
 mod here;
 
+use std::fmt;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::path::Path;
@@ -17,13 +18,13 @@ use zerocopy::IntoBytes;
 use self::broker::AtBroker;
 use self::here::Here;
 use crate::client::{Broker, CallError, Error};
-use crate::kernels::Signature;
 use crate::order::Argument;
 use crate::place;
 use crate::wire::Id;
+use freehold::signature::Signature;
 
 /// Why a GPU did not do what it was asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum GpuError {
     #[error(transparent)]
     Here(Box<freehold::Error>),
@@ -36,8 +37,15 @@ pub enum GpuError {
     Elsewhere(Box<dyn std::error::Error + Send + Sync>),
     #[error("{from_elements} elements cannot be copied to where {to_elements} are")]
     LengthsDiffer { from_elements: usize, to_elements: usize },
-    #[error("the memory is of another GPU")]
+    #[error("the memory or the kernel is of another GPU")]
     OtherGpu,
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for GpuError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl From<freehold::Error> for GpuError {
@@ -74,10 +82,27 @@ pub struct Gpu {
 /// A kernel of a module that a GPU has loaded.
 #[derive(Clone, Debug)]
 pub struct GpuKernel {
-    pub module: Id,
+    place: Arc<dyn Place>,
+    module: Id,
+    index: u32,
+    signature: Signature,
+}
+
+impl GpuKernel {
+    /// The number that its place has given its module.
+    pub fn module(&self) -> Id {
+        self.module
+    }
+
     /// Its place among the kernels of its module.
-    pub index: u32,
-    pub signature: Signature,
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Its name, and what it takes.
+    pub fn signature(&self) -> &Signature {
+        &self.signature
+    }
 }
 
 /// Memory of a GPU, for elements of one type. Dropped, it is given back behind the work with it.
@@ -173,23 +198,33 @@ impl Gpu {
 
     /// The kernel of a text of PTX, which is loaded once for each.
     ///
+    /// # Safety
+    /// As for [`freehold::Module::kernel`], of every launch that is made with the handle. Buffers are given by [`Buffer::argument`],
+    /// and may be written.
+    ///
     /// # Errors
     /// What the compiler says; [`freehold::Error::NoSuchKernel`].
-    pub fn kernel(&self, text: &str, name: &str) -> GpuResult<GpuKernel> {
+    pub unsafe fn kernel(&self, text: &str, name: &str) -> GpuResult<GpuKernel> {
         let (module, kernels) = self.place.module(text)?;
         let found = kernels.iter().position(|kernel| &*kernel.name == name);
         let index = found.ok_or_else(|| freehold::Error::NoSuchKernel {
             name: name.to_owned(),
             known: kernels.iter().map(|kernel| kernel.name.to_string()).collect(),
         })?;
-        Ok(GpuKernel { module, index: index as u32, signature: kernels[index].clone() })
+        let (place, signature) = (self.place.clone(), kernels[index].clone());
+        Ok(GpuKernel { place, module, index: index as u32, signature })
     }
 
     /// Launches a kernel: numbers are arguments by `into()`, buffers by [`Buffer::argument`].
     ///
     /// # Errors
-    /// Those of arguments that are not the kernel's parameters. What is found out later is told by [`wait`](Self::wait).
+    /// [`GpuError::OtherGpu`], and those of arguments that are not the kernel's parameters. What is found out later is told by
+    /// [`wait`](Self::wait).
     pub fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument]) -> GpuResult<()> {
+        // Another GPU has another kernel under that number.
+        if !Arc::ptr_eq(&self.place, &kernel.place) {
+            return Err(GpuError::OtherGpu);
+        }
         self.place.launch(kernel, grid, arguments)
     }
 

@@ -10,10 +10,10 @@ use super::stock::{Lack, Loaded, Stock, faulted, of_device};
 use super::watch::{Line, ROOM_FOR_END, Watch};
 use crate::calls::{CALL_WORDS, CALLS, Calls, STREAMS};
 use crate::client::{Error, LinkError};
-use crate::kernels::Kind;
 use crate::order::{Given, Head, Rest, Task, decode};
 use crate::trouble::{Told, Trouble};
 use crate::wire::{Id, Point, Refusal};
+use freehold::signature::Kind;
 
 /// How many calls are taken before others have their turn, and behind how many the stream writes its word at the latest.
 const TURN: usize = 32;
@@ -218,14 +218,16 @@ impl Desk {
                 }
                 Given::Bytes { bytes, words } => Actual::bytes(words, bytes as usize),
                 Given::Lease { lease, offset_bytes } => {
-                    Actual::memory(&*stock.borrowed(lease).lease, offset_bytes as usize)
+                    // SAFETY: this thread alone puts work in with what is borrowed, and `stock` is its own until the launch has
+                    // returned. What a kernel writes is its tenant's to order.
+                    unsafe { Actual::memory_shared(&*stock.borrowed(lease).lease, offset_bytes as usize) }
                 }
             };
             actuals.push(actual.expect("sizes and bounds were looked at"));
         }
         let grid = Grid { blocks: head.blocks, threads: head.threads, shared_bytes: head.shared_bytes };
         let lane = self.lanes[head.stream as usize].as_ref().expect("it was made");
-        lane.stream.launch(kernel, grid, &actuals[..]).map_err(|error| (of_launch(&error), String::new()))?;
+        lane.stream.launch(kernel, grid, &mut actuals[..]).map_err(|error| (of_launch(&error), String::new()))?;
         drop(actuals);
         let word = self.line.lane(head.stream).word();
         leases(rest).for_each(|lease| stock.note_use(lease, word, head.number));
@@ -368,7 +370,7 @@ fn leases(rest: Rest<'_>) -> impl Iterator<Item = Id> {
 /// Why a launch was refused: its shape, or the device.
 fn of_launch(error: &freehold::Error) -> Trouble {
     match error {
-        freehold::Error::EmptyGrid => Trouble::Shape,
+        freehold::Error::EmptyGrid | freehold::Error::ShapeTooLarge { .. } => Trouble::Shape,
         freehold::Error::Call(call)
             if [CUerror::INVALID_VALUE, CUerror::LAUNCH_OUT_OF_RESOURCES]
                 .iter()

@@ -123,7 +123,8 @@ pub(crate) fn run(config: &Config, post: OwnedFd) -> io::Result<()> {
 
 /// The device, with its context current in this thread: without one a driver that has failed does not say how.
 fn open_device(wish: Option<&str>) -> io::Result<Device> {
-    let opened = open::open(wish).map_err(io::Error::other)?;
+    // SAFETY: of the driver is called here what makes the primary context current, which is retained for good.
+    let opened = unsafe { open::open(wish) }.map_err(io::Error::other)?;
     let current = primary::retain(&opened.api, opened.device);
     current.and_then(|context| context::set_current(&opened.api, context)).map_err(io::Error::other)?;
     open::device(wish).map_err(io::Error::other)

@@ -18,7 +18,8 @@ const NAME_TAKEN: u16 = 207;
 /// Maps what it may read, as the protocol says, and writes to it: the device refuses that. The broker refuses to have it given or
 /// published.
 pub(super) fn write_to_read_lease(attacker: &mut Attacker) {
-    let opened = open::open(Some(&stage::device())).expect("there is a device");
+    // SAFETY: what is called of the driver here names what was made here; what is written wrongly the device refuses.
+    let opened = unsafe { open::open(Some(&stage::device())) }.expect("there is a device");
     let (api, device) = (&opened.api, opened.device);
     let primary = primary::retain(api, device).expect("a context");
     context::set_current(api, primary).expect("a context");

@@ -26,7 +26,8 @@ struct Gauge {
 
 impl Gauge {
     fn new() -> Self {
-        let opened = open::open(Some(&stage::device())).expect("there is a device");
+        // SAFETY: the table is used to ask how much memory is free.
+        let opened = unsafe { open::open(Some(&stage::device())) }.expect("there is a device");
         let context = primary::retain(&opened.api, opened.device).expect("a context");
         context::set_current(&opened.api, context).expect("a context");
         let mut gauge = Self { opened, before: 0 };

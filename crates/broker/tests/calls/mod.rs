@@ -61,11 +61,24 @@ impl Tenant {
 
     /// Calls `step` of the test's kernels.
     pub(crate) fn step(&self, lease: &Lease<u32>, k: u32, stream: u32) -> Result<Call, CallError> {
-        let kernel = self.module.kernel("step")?;
+        let kernel = vouched(&self.module, "step")?;
         let len = lease.len() as u32;
         let arguments = [lease.argument(0), k.into(), len.into()];
         self.caller.call(&Launch { stream, ..Launch::new(&kernel, Grid::cover(len, 64), &arguments) })
     }
+}
+
+/// A kernel of the test's text, or of one that it is refused for.
+pub(crate) fn vouched(module: &Module, name: &str) -> Result<freehold_broker::Kernel, CallError> {
+    // SAFETY: the tests call kernels with counts of elements that the leases have; those that are meant to fault take down a
+    // worker that the tests started.
+    unsafe { module.kernel(name) }
+}
+
+/// As [`vouched`], of a GPU.
+fn kernel_of(gpu: &Gpu, text: &str, name: &str) -> freehold_broker::GpuResult<freehold_broker::GpuKernel> {
+    // SAFETY: the tests launch kernels with counts of elements that the buffers have.
+    unsafe { gpu.kernel(text, name) }
 }
 
 /// What `step` makes of a word.
@@ -109,7 +122,7 @@ fn saxpy(socket: &Path) -> Outcome {
     stream.write(&mut *y, &(0..n).map(|at| at as f32).collect::<Vec<_>>())?;
     stream.write(&mut *x, &vec![2.0; n])?;
     stream.synchronize()?;
-    let kernel = tenant.module.kernel("saxpy")?;
+    let kernel = vouched(&tenant.module, "saxpy")?;
     let arguments = [y.argument(0), x.argument(0), 3.0_f32.into(), (n as u32).into()];
     tenant.caller.call(&Launch::new(&kernel, Grid::cover(n as u32, 256), &arguments))?.wait()?;
     let wanted: Vec<f32> = (0..n).map(|at| at as f32 + 6.0).collect();
@@ -118,7 +131,7 @@ fn saxpy(socket: &Path) -> Outcome {
     let arguments = [y.argument(10), x.argument(0), 1.0_f32.into(), 5_u32.into()];
     tenant.caller.call(&Launch::new(&kernel, Grid::line(1, 32), &arguments))?.wait()?;
     assert_eq!(stream.download(&y.view(8..17)?)?, [14.0, 15.0, 18.0, 19.0, 20.0, 21.0, 22.0, 21.0, 22.0]);
-    let kernel = tenant.module.kernel("sum")?;
+    let kernel = vouched(&tenant.module, "sum")?;
     let total = tenant.words(&[0])?;
     let three: Vec<u8> = [1_u32, 20, 300].iter().flat_map(|word| word.to_le_bytes()).collect();
     let arguments = [total.argument(0), Argument::Bytes(three.into())];
@@ -169,7 +182,7 @@ fn points(socket: &Path) -> Outcome {
         // The stream writes, the call steps behind it, the stream copies behind that; the host waits for nothing.
         tenant.stream.write(&mut *lease, &[round; 1000])?;
         let after = [tenant.broker.point(&tenant.stream)?];
-        let kernel = tenant.module.kernel("step")?;
+        let kernel = vouched(&tenant.module, "step")?;
         let arguments = [lease.argument(0), 5_u32.into(), 1000_u32.into()];
         let launch = Launch { after: &after, ..Launch::new(&kernel, Grid::cover(1000_u32, 128), &arguments) };
         let call = tenant.caller.call(&launch)?;
@@ -207,7 +220,7 @@ pub(crate) fn failures_that_nobody_waits_for_hold_up_nobody(stage: &Stage) {
 
 fn failures(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
-    let (lease, kernel) = (tenant.words(&[1; 100])?, tenant.module.kernel("step")?);
+    let (lease, kernel) = (tenant.words(&[1; 100])?, vouched(&tenant.module, "step")?);
     let outside = [lease.argument(1 << 20), 1_u32.into(), 100_u32.into()];
     let failed = (0..500).map(|_| tenant.caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &outside)));
     let failed = failed.collect::<Result<Vec<_>, _>>()?;
@@ -224,7 +237,7 @@ pub(crate) fn processes_that_agree_share_a_worker_and_others_have_their_own(stag
 
 fn shared(socket: &Path) -> Outcome {
     let one = Tenant::new(socket)?;
-    let kernel = one.module.kernel("empty")?;
+    let kernel = vouched(&one.module, "empty")?;
     let launch = Launch::new(&kernel, Grid::line(1, 1), &[]);
     let worker = |caller: &Caller| -> Result<_, Box<dyn std::error::Error>> {
         let call = caller.call(&launch)?;
@@ -269,7 +282,7 @@ pub(crate) fn a_module_stays_when_its_maker_and_the_broker_are_gone(stage: &Stag
     let names: Vec<&str> = module.kernels().iter().map(|kernel| &*kernel.name).collect();
     assert_eq!(names, ["empty", "saxpy", "step", "spin", "stray", "sum"]);
     // A process without a device calls what is there.
-    let kernel = module.kernel("empty").unwrap();
+    let kernel = vouched(&module, "empty").unwrap();
     caller.call(&Launch::new(&kernel, Grid::line(3, 32), &[])).unwrap().wait().unwrap();
     caller.drop_module("test/kernels").unwrap();
     assert!(caller.modules().unwrap().is_empty());
@@ -325,7 +338,7 @@ pub(crate) fn one_handle_reads_the_same_here_and_at_the_broker(stage: &Stage) {
 fn gpus(socket: &Path) -> Outcome {
     let device = freehold::open::device(Some(&stage::device()))?;
     for gpu in [Gpu::on(&device)?, Gpu::at_broker_of(&device, socket)?] {
-        let step = gpu.kernel(TEXT, "step")?;
+        let step = kernel_of(&gpu, TEXT, "step")?;
         let mut x = gpu.upload(&[1_u32; 300])?;
         let mut wanted = 1;
         for k in 0..100 {
@@ -340,10 +353,18 @@ fn gpus(socket: &Path) -> Outcome {
         let refused = |arguments: &[Argument]| gpu.launch(&step, Grid::line(1, 1), arguments).unwrap_err().to_string();
         assert_eq!(refused(&[x.argument(0)]), "kernel step takes 3 arguments, 1 were given");
         assert_eq!(refused(&[x.argument(0), 1.0_f32.into(), 1_u32.into()]), "argument 2 of step is u32, f32 was given");
-        let unknown = gpu.kernel(TEXT, "stop").unwrap_err().to_string();
+        let unknown = kernel_of(&gpu, TEXT, "stop").unwrap_err().to_string();
         assert_eq!(unknown, "the image has no kernel \"stop\"; it has empty, saxpy, step, spin, stray, sum");
-        assert!(gpu.kernel("nonsense", "stop").is_err());
+        assert!(kernel_of(&gpu, "nonsense", "stop").is_err());
     }
+    // A handle of one GPU is a number that means another kernel to the next.
+    let (one, other) = (Gpu::on(&device)?, Gpu::on(&device)?);
+    let (step, empty) = (kernel_of(&one, TEXT, "step")?, kernel_of(&other, TEXT, "empty")?);
+    let refused = [one.launch(&empty, Grid::line(1, 1), &[]), other.launch(&step, Grid::line(1, 1), &[])];
+    assert_eq!(
+        refused.map(|outcome| outcome.unwrap_err().to_string()),
+        ["the memory or the kernel is of another GPU"; 2]
+    );
     Ok(())
 }
 
@@ -383,7 +404,7 @@ fn gated(socket: &Path, limit: Duration) -> Outcome {
     writer.broker.publish("gated", lease, Policy::Open).map_err(|(_, error)| error)?;
     let y = reader.broker.reserve::<f32>(&reader.stream, 100)?;
     let x = reader.caller.lease_named("gated", Access::Read)?;
-    let kernel = reader.module.kernel("saxpy")?;
+    let kernel = vouched(&reader.module, "saxpy")?;
     let arguments = [y.argument(0), x.argument(0), 1.0_f32.into(), 100_u32.into()];
     let call = reader.caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &arguments))?;
     // Longer than a kernel may run: one that waits does not run.

@@ -33,10 +33,10 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(stage: &Stage) {
         "there is no module blas/saxpi: `freehold module put FILE --name blas/saxpi` makes one; nearest: blas/saxpy"
     );
     assert_eq!(
-        module.kernel("saxpi").unwrap_err().to_string(),
+        super::vouched(&module, "saxpi").unwrap_err().to_string(),
         "module blas/saxpy has no kernel saxpi; it has empty, saxpy, step, spin, stray, sum"
     );
-    let saxpy = module.kernel("saxpy").unwrap();
+    let saxpy = super::vouched(&module, "saxpy").unwrap();
     let grid = Grid::line(1, 32);
     let call = |arguments: &[Argument]| said(caller.call(&Launch::new(&saxpy, grid, arguments)));
     let (y, x) = (lease(own.lease, 0), lease(own.lease, 64));
@@ -72,7 +72,7 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(stage: &Stage) {
         call(&[y.clone(), lease(own.lease, 4096), 2.0_f32.into(), 1_u32.into()]),
         "argument 2 of saxpy begins at byte 4096 of a lease of 4096"
     );
-    let empty = module.kernel("empty").unwrap();
+    let empty = super::vouched(&module, "empty").unwrap();
     let shaped = |grid: Grid| said(caller.call(&Launch::new(&empty, grid, &[])));
     let range = "a launch has 1 to 2147483647 blocks, 1 to 65535 in y and z, of 1 to 1024 threads:";
     assert_eq!(shaped(Grid::line(0, 32)), format!("{range} [0, 1, 1] of [32, 1, 1] were asked for"));
@@ -104,7 +104,7 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(stage: &Stage) {
 pub(crate) fn who_waits_for_a_refused_call_never_sees_it_done_before_it_is_told(stage: &Stage) {
     let (caller, module) = setting(stage);
     caller.set_patience(Patience::Spin);
-    let empty = module.kernel("empty").unwrap();
+    let empty = super::vouched(&module, "empty").unwrap();
     let grid = Grid::line(1, 1).with_shared(1 << 20);
     for _ in 0..at_effort(200, 2000, 100_000) {
         said(caller.call(&Launch::new(&empty, grid, &[])));

@@ -40,7 +40,7 @@ fn call(
     stream: u32,
     arguments: &[Argument],
 ) -> Result<Call, CallError> {
-    let kernel = module.kernel(kernel)?;
+    let kernel = super::vouched(module, kernel)?;
     caller.call(&Launch { stream, ..Launch::new(&kernel, Grid::line(1, 1), arguments) })
 }
 
@@ -155,7 +155,7 @@ fn neighbours(socket: &Path) -> Outcome {
     // What waits for a process is known not to have run.
     let gate = gate(&one)?;
     one.stream.wait_word(&gate, 0, 1)?;
-    let (kernel, after) = (one.module.kernel("step")?, [one.broker.point(&one.stream)?]);
+    let (kernel, after) = (super::vouched(&one.module, "step")?, [one.broker.point(&one.stream)?]);
     let arguments = [lease.argument(0), 1_u32.into(), 10_u32.into()];
     let waiting = one.caller.call(&Launch { after: &after, ..Launch::new(&kernel, Grid::line(1, 32), &arguments) })?;
     until_taken(&one)?;

@@ -10,7 +10,8 @@ use world::{alloc, free, handle};
 const DEVICE: CUdevice = CUdevice(0);
 
 fn api() -> Api {
-    let api = freehold::open::open(None).unwrap().api;
+    // SAFETY: the tests call of the driver what names contexts and streams that they made.
+    let api = unsafe { freehold::open::open(None) }.unwrap().api;
     driver::init(&api, 0).unwrap();
     api
 }

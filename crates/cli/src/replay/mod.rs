@@ -94,7 +94,8 @@ fn replay(arguments: &Arguments) -> Result<()> {
         // SAFETY: this process has no other thread yet, which could read the environment meanwhile.
         unsafe { std::env::set_var(open::VARIABLE, wish) };
     }
-    let opened = open::open(arguments.device.as_deref())?;
+    // SAFETY: the replay calls of the driver what its log says, with memory and streams that it made itself.
+    let opened = unsafe { open::open(arguments.device.as_deref()) }?;
     let picture = arguments.svg.as_deref().map(Unwritten::open).transpose()?;
     let allocators = played(&opened, &log, arguments.passes)?;
     let report = report(path, &log, &opened, arguments.passes, allocators)?;

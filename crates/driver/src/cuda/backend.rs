@@ -17,8 +17,8 @@ use super::types::{
 };
 use super::{context, copy, device, event, fill, host, memory, pointer, primary, stream};
 use crate::backend::{
-    Backend, Contexts, Described, FaultDetails, Foreign, LookUp, Mapping, Registering, Room, Rows, Sharing, Timing,
-    Words,
+    Backend, Contexts, Described, FaultDetails, Foreign, LookUp, Mapping, Pattern, Registering, Room, Rows, Sharing,
+    Timing, Words,
 };
 use crate::error::CallError;
 use crate::handle::{Event, Stream};
@@ -122,7 +122,7 @@ impl Backend for Context {
         self.within(context::synchronize)
     }
 
-    fn close(&self) -> Result<()> {
+    unsafe fn close(&self) -> Result<()> {
         match self.origin {
             Origin::Primary => Ok(primary::release(&self.api, self.device)?),
             Origin::Created => Ok(context::destroy(&self.api, self.raw)?),
@@ -134,7 +134,7 @@ impl Backend for Context {
         Ok(self.calmly(|api| memory::alloc(api, bytes as usize))?.0)
     }
 
-    fn free(&self, address: u64) -> Result<()> {
+    unsafe fn free(&self, address: u64) -> Result<()> {
         self.calmly(|api| memory::free(api, CUdeviceptr(address)))
     }
 
@@ -164,42 +164,42 @@ impl Backend for Context {
     }
 
     fn make_stream(&self) -> Result<Stream> {
-        Ok(self.within(|api| stream::create(api, stream_flags::NON_BLOCKING))?.into())
+        self.within(|api| stream::create(api, stream_flags::NON_BLOCKING)).map(Stream::made)
     }
 
-    fn destroy_stream(&self, stream: Stream) -> Result<()> {
+    unsafe fn destroy_stream(&self, stream: Stream) -> Result<()> {
         Ok(stream::destroy(&self.api, stream.into())?)
     }
 
-    fn is_idle(&self, stream: Stream) -> Result<bool> {
+    unsafe fn is_idle(&self, stream: Stream) -> Result<bool> {
         self.calmly(|api| stream::query(api, stream.into()))
     }
 
-    fn wait_until_idle(&self, stream: Stream) -> Result<()> {
+    unsafe fn wait_until_idle(&self, stream: Stream) -> Result<()> {
         self.calmly(|api| stream::synchronize(api, stream.into()))
     }
 
     fn make_event(&self) -> Result<Event> {
-        Ok(self.within(|api| event::create(api, event_flags::DISABLE_TIMING))?.into())
+        self.within(|api| event::create(api, event_flags::DISABLE_TIMING)).map(Event::made)
     }
 
-    fn destroy_event(&self, event: Event) -> Result<()> {
+    unsafe fn destroy_event(&self, event: Event) -> Result<()> {
         Ok(event::destroy(&self.api, event.into())?)
     }
 
-    fn record(&self, event: Event, stream: Stream) -> Result<()> {
+    unsafe fn record(&self, event: Event, stream: Stream) -> Result<()> {
         self.named(stream, |api, stream| event::record(api, event.into(), stream))
     }
 
-    fn has_passed(&self, event: Event) -> Result<bool> {
+    unsafe fn has_passed(&self, event: Event) -> Result<bool> {
         self.calmly(|api| event::query(api, event.into()))
     }
 
-    fn wait(&self, event: Event) -> Result<()> {
+    unsafe fn wait(&self, event: Event) -> Result<()> {
         self.calmly(|api| event::synchronize(api, event.into()))
     }
 
-    fn hold(&self, stream: Stream, event: Event) -> Result<()> {
+    unsafe fn hold(&self, stream: Stream, event: Event) -> Result<()> {
         self.named(stream, |api, stream| stream::wait_event(api, stream, event.into(), 0))
     }
 
@@ -249,11 +249,11 @@ impl Backend for Context {
         })
     }
 
-    fn copy(&self, to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()> {
+    unsafe fn copy(&self, to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()> {
         self.within(|api| copy::device_to_device_async(api, CUdeviceptr(to), CUdeviceptr(from), bytes, stream.into()))
     }
 
-    fn copy_rows(&self, to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()> {
+    unsafe fn copy_rows(&self, to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()> {
         let rectangle = CUDA_MEMCPY2D {
             srcMemoryType: CUmemorytype::DEVICE,
             srcDevice: CUdeviceptr(from.start),
@@ -271,8 +271,13 @@ impl Backend for Context {
         })
     }
 
-    fn fill(&self, to: u64, byte: u8, bytes: usize, stream: Stream) -> Result<()> {
-        self.within(|api| fill::d8_async(api, CUdeviceptr(to), byte, bytes, stream.into()))
+    unsafe fn fill(&self, to: u64, pattern: Pattern, bytes: usize, stream: Stream) -> Result<()> {
+        let (to, stream) = (CUdeviceptr(to), stream.into());
+        self.within(|api| match pattern {
+            Pattern::One(byte) => fill::d8_async(api, to, byte, bytes, stream),
+            Pattern::Two(pair) => fill::d16_async(api, to, u16::from_ne_bytes(pair), bytes / 2, stream),
+            Pattern::Four(four) => fill::d32_async(api, to, u32::from_ne_bytes(four), bytes / 4, stream),
+        })
     }
 
     fn mapping(&self) -> Option<&dyn Mapping> {
@@ -312,8 +317,12 @@ impl Backend for Context {
         self.extension?.fault()
     }
 
-    fn cuda(&self) -> Option<&Api> {
+    unsafe fn cuda(&self) -> Option<&Api> {
         Some(&self.api)
+    }
+
+    fn is_cuda(&self) -> bool {
+        true
     }
 }
 
@@ -325,12 +334,20 @@ macro_rules! converted {
             }
         }
 
-        impl From<$raw> for $handle {
-            fn from(raw: $raw) -> Self {
+        impl $handle {
+            /// Of what the driver has just made.
+            fn made(raw: $raw) -> Self {
                 Self(raw.0 as u64)
             }
         }
     )*};
+}
+
+/// Of a stream that others made: naming it in a call is `unsafe`, as any handle.
+impl From<CUstream> for Stream {
+    fn from(raw: CUstream) -> Self {
+        Self::made(raw)
+    }
 }
 
 converted! {

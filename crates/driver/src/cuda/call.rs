@@ -3,13 +3,21 @@
 use super::api::Function;
 use super::code::{CUerror, CUresult};
 use crate::error::{self, Meaning};
+use std::fmt;
 
 /// A call that the driver refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {code}")]
 pub struct CallError {
     pub call: Function,
     pub code: CUerror,
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl From<CallError> for error::CallError {

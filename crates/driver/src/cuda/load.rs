@@ -1,6 +1,7 @@
 //! NVIDIA's library, loaded at run time: nothing here needs it to build.
 
 use std::ffi::CStr;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -14,12 +15,19 @@ use super::api::{Api, Function};
 pub const LIBRARY: &str = "libcuda.so.1";
 
 /// Why a driver library could not be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum LoadError {
     #[error("{} cannot be loaded: {source}", .path.display())]
     Library { path: PathBuf, source: libloading::Error },
     #[error("{} is not a CUDA driver: it has no cuInit", .0.display())]
     NotADriver(PathBuf),
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Whether the process has a driver's library already, which other code of it uses.
@@ -32,8 +40,13 @@ pub fn is_loaded() -> bool {
 ///
 /// The library stays loaded for the rest of the process, because the table is a value that may be copied anywhere,
 /// and because NVIDIA's library does not survive being unloaded.
-pub fn load(path: &Path) -> Result<Api, LoadError> {
-    // SAFETY: running the initialisers of the driver's library is what a caller who names it asks for.
+///
+/// # Safety
+/// The library is a CUDA driver, whose initialisers may run. Whoever has the table or a copy of it vouches for what is called
+/// of it: handles are of this driver, and not destroyed; addresses are memory that the call may use so, in order with all else
+/// that uses it; and memory of the host that a device writes is not referred to meanwhile.
+pub unsafe fn load(path: &Path) -> Result<Api, LoadError> {
+    // SAFETY: the caller vouches for the library.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|source| LoadError::Library { path: path.to_owned(), source })?;
     let find = |name: &CStr| {

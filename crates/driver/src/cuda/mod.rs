@@ -2,18 +2,17 @@
 //!
 //! # What is safe here
 //!
-//! A table is trusted to be a CUDA driver: whoever fills a field of [`Api`] vouches that the function there does what
-//! the driver API says of it, and touches no memory beyond that.
-//!
-//! A call is safe where all it takes are numbers, slices and places on the caller's stack. A device address is such a
-//! number, and a wrong one is the driver's to refuse. That it may name pinned memory, which the host sees too, or on
-//! some machines any memory of the process, does not make the call `unsafe`: the device reaches that memory as a
-//! debugger or `/proc/self/mem` does, from outside the language. Whoever makes a reference to memory that a device can
-//! write vouches that none does while the reference lives. A handle is a number too, and the caller's to keep valid:
-//! a driver is not bound to refuse one that it never handed out.
+//! A driver does not check what it is given: handles are pointers that it follows, and an address may lead to memory of the
+//! host. That promise is made once, by whoever gets a table: [`load::load`] and all else that hands one out is `unsafe`, and whoever
+//! has an [`Api`] vouches that every handle and address that is passed with it is good for the call, and that memory which a
+//! driver reaches is not referred to meanwhile. So the calls below are safe, where all else that they take are numbers, slices
+//! and places on the caller's stack.
 //!
 //! A call is `unsafe` where it is given a pointer of the host that the driver reads or writes, releases, or keeps
 //! after the call has returned: the length behind it, and how long it stays good, only the caller knows.
+//!
+//! A table is trusted to be a CUDA driver: whoever fills a field of [`Api`] vouches that the function there does what
+//! the driver API says of it, and touches no memory beyond that.
 
 pub mod address;
 pub mod allocation;

@@ -91,6 +91,12 @@ pub(super) use {c_enums, handles};
 c_enums! {
     CUdevice_attribute {
         MAX_THREADS_PER_BLOCK = 1,
+        MAX_BLOCK_DIM_X = 2,
+        MAX_BLOCK_DIM_Y = 3,
+        MAX_BLOCK_DIM_Z = 4,
+        MAX_GRID_DIM_X = 5,
+        MAX_GRID_DIM_Y = 6,
+        MAX_GRID_DIM_Z = 7,
         MAX_PITCH = 11,
         TEXTURE_ALIGNMENT = 14,
         MULTIPROCESSOR_COUNT = 16,

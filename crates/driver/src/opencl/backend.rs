@@ -22,7 +22,7 @@ use self::streams::Streams;
 use super::find::Found;
 use super::handle::{ContextId, Memory, Queue};
 use super::{call, context, event, memory, queue};
-use crate::backend::{Backend, Contexts, Foreign, Mapping, Registering, Room, Rows, Sharing, Timing, Words};
+use crate::backend::{Backend, Contexts, Foreign, Mapping, Pattern, Registering, Room, Rows, Sharing, Timing, Words};
 use crate::error::CallError;
 use crate::handle::{Event, Stream};
 
@@ -84,7 +84,7 @@ impl Backend for Context {
         self.streams.synchronize()
     }
 
-    fn close(&self) -> Result<()> {
+    unsafe fn close(&self) -> Result<()> {
         self.streams.close()?;
         self.loaded.close()?;
         self.space.close()?;
@@ -100,7 +100,7 @@ impl Backend for Context {
         self.space.alloc(bytes)
     }
 
-    fn free(&self, address: u64) -> Result<()> {
+    unsafe fn free(&self, address: u64) -> Result<()> {
         self.space.free(address)
     }
 
@@ -137,15 +137,15 @@ impl Backend for Context {
         self.streams.make()
     }
 
-    fn destroy_stream(&self, stream: Stream) -> Result<()> {
+    unsafe fn destroy_stream(&self, stream: Stream) -> Result<()> {
         self.streams.destroy(stream)
     }
 
-    fn is_idle(&self, stream: Stream) -> Result<bool> {
+    unsafe fn is_idle(&self, stream: Stream) -> Result<bool> {
         self.streams.is_idle(stream)
     }
 
-    fn wait_until_idle(&self, stream: Stream) -> Result<()> {
+    unsafe fn wait_until_idle(&self, stream: Stream) -> Result<()> {
         self.streams.wait_until_idle(stream)
     }
 
@@ -153,23 +153,23 @@ impl Backend for Context {
         Ok(self.streams.make_event())
     }
 
-    fn destroy_event(&self, event: Event) -> Result<()> {
+    unsafe fn destroy_event(&self, event: Event) -> Result<()> {
         self.streams.destroy_event(event)
     }
 
-    fn record(&self, event: Event, stream: Stream) -> Result<()> {
+    unsafe fn record(&self, event: Event, stream: Stream) -> Result<()> {
         self.streams.record(event, stream)
     }
 
-    fn has_passed(&self, event: Event) -> Result<bool> {
+    unsafe fn has_passed(&self, event: Event) -> Result<bool> {
         self.streams.has_passed(event)
     }
 
-    fn wait(&self, event: Event) -> Result<()> {
+    unsafe fn wait(&self, event: Event) -> Result<()> {
         self.streams.wait(event)
     }
 
-    fn hold(&self, stream: Stream, event: Event) -> Result<()> {
+    unsafe fn hold(&self, stream: Stream, event: Event) -> Result<()> {
         self.streams.hold(stream, event)
     }
 
@@ -187,20 +187,21 @@ impl Backend for Context {
         })
     }
 
-    fn copy(&self, to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()> {
+    unsafe fn copy(&self, to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()> {
         self.streams.put(stream, |queue| self.space.copy(queue, to, from, bytes))
     }
 
     /// A command for each row: OpenCL copies rectangles of buffers, and not of shared virtual memory.
-    fn copy_rows(&self, to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()> {
+    unsafe fn copy_rows(&self, to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()> {
         (0..rows).try_for_each(|row| {
             let at = |rows: Rows| rows.start + (row * rows.pitch_bytes) as u64;
-            self.copy(at(to), at(from), row_bytes, stream)
+            // SAFETY: as the caller says, of each row.
+            unsafe { self.copy(at(to), at(from), row_bytes, stream) }
         })
     }
 
-    fn fill(&self, to: u64, byte: u8, bytes: usize, stream: Stream) -> Result<()> {
-        self.streams.put(stream, |queue| self.space.fill(queue, to, byte, bytes))
+    unsafe fn fill(&self, to: u64, pattern: Pattern, bytes: usize, stream: Stream) -> Result<()> {
+        self.streams.put(stream, |queue| self.space.fill(queue, to, pattern.as_bytes(), bytes))
     }
 
     fn mapping(&self) -> Option<&dyn Mapping> {
@@ -238,7 +239,7 @@ impl Timing for Context {
         Ok(self.streams.make_timed_event())
     }
 
-    fn elapsed_ms(&self, from: Event, to: Event) -> Result<f64> {
+    unsafe fn elapsed_ms(&self, from: Event, to: Event) -> Result<f64> {
         let passed_ns = |event| {
             let point = self.streams.timed_point(event)?;
             Ok::<_, CallError>(event::times_ns(point.event())?.1)

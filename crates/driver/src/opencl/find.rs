@@ -4,6 +4,7 @@ use opencl3::device::{CL_DEVICE_TYPE_ALL, get_device_ids};
 use opencl3::platform::platform::{
     CL_PLATFORM_NAME, CL_PLATFORM_VERSION, cl_platform_info, get_platform_data, get_platform_ids,
 };
+use std::fmt;
 
 use super::call::{self, named};
 use super::device::{self, Facts};
@@ -16,8 +17,7 @@ pub const LIBRARY: &str = "libOpenCL.so.1";
 /// A device, whose driver it is of, and what it says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    pub platform: PlatformId,
-    pub device: DeviceId,
+    pub(crate) device: DeviceId,
     /// The platform's name: `Portable Computing Language`, `NVIDIA CUDA`.
     pub platform_name: String,
     /// `OpenCL 3.0 CUDA 13.0.97`.
@@ -26,6 +26,15 @@ pub struct Found {
 }
 
 impl Found {
+    /// Its handle, from which all others of OpenCL's come.
+    ///
+    /// # Safety
+    /// Whoever has the handle vouches for what is called with it, and with those that are made of it: each is passed while it is not
+    /// released yet, to calls of its own kind, and memory that kernels and copies reach is not referred to meanwhile.
+    pub unsafe fn device(&self) -> DeviceId {
+        self.device
+    }
+
     /// What tells the device from all others, in every process: what its driver says, or else what it says of itself.
     pub fn uuid(&self) -> [u8; 16] {
         device::uuid(self.device).unwrap_or_else(|| self.made_uuid())
@@ -44,7 +53,7 @@ impl Found {
 }
 
 /// Why there is no OpenCL device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {
     #[error("libOpenCL.so.1 is not on this machine")]
     NoLibrary,
@@ -54,6 +63,13 @@ pub enum Absence {
     NoDevice,
     #[error("OpenCL does not start: {0}")]
     Refused(CallError),
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl From<CallError> for Absence {
@@ -83,7 +99,7 @@ pub fn devices() -> Result<Vec<Found>, Absence> {
         for raw in named("clGetDeviceIDs", get_device_ids(platform.raw(), CL_DEVICE_TYPE_ALL))? {
             let device = DeviceId::of(raw);
             let (platform_name, platform_version) = (platform_name.clone(), platform_version.clone());
-            all.push(Found { platform, device, platform_name, platform_version, facts: device::facts(device)? });
+            all.push(Found { device, platform_name, platform_version, facts: device::facts(device)? });
         }
     }
     if all.is_empty() {

@@ -8,7 +8,7 @@ macro_rules! handles {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(transparent)]
-        pub struct $name(pub usize);
+        pub struct $name(pub(crate) usize);
 
         impl $name {
             pub const NULL: Self = Self(0);
@@ -16,6 +16,19 @@ macro_rules! handles {
             #[allow(dead_code, reason = "not every kind of handle goes both ways")]
             pub(crate) fn of(raw: *mut c_void) -> Self {
                 Self(raw.expose_provenance())
+            }
+
+            /// A handle by its number.
+            ///
+            /// # Safety
+            /// Whoever has it vouches for what it is named in: OpenCL follows it.
+            pub const unsafe fn from_raw(number: usize) -> Self {
+                Self(number)
+            }
+
+            /// Its number.
+            pub const fn as_raw(self) -> usize {
+                self.0
             }
 
             pub(crate) fn raw(self) -> *mut c_void {

@@ -1,14 +1,16 @@
 //! What a context of OpenCL's does as a backend, with memory had in either manner. Where this machine has no OpenCL these say so
 //! and pass, unless FREEHOLD_DEVICE asks for it.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 
-use freehold_driver::handle::Stream;
+use freehold_driver::handle::{Event, Kernel, Module, Stream};
 use freehold_driver::opencl::device::Svm;
 use freehold_driver::opencl::find::{self, Found};
 use freehold_driver::opencl::{Context, Manner};
-use freehold_driver::{Arguments, Backend, ImageKind, Kernels, LoadError, Meaning, Parameter, Passed, Rows, Shape};
+use freehold_driver::{
+    Arguments, Backend, CallError, ImageKind, Kernels, LoadError, Meaning, Parameter, Passed, Pattern, Rows, Shape,
+};
 use freehold_testing::at_effort;
 
 const KERNELS: &[u8] = b"
@@ -32,18 +34,61 @@ __kernel void slow(__global uint *x, uint turns) {
 }
 \0";
 
+type Result<T> = std::result::Result<T, CallError>;
+
+/// A context of OpenCL's looks up every handle and address that it is given: tests may name any.
+struct Looked(Context);
+
+macro_rules! looked {
+    ($(fn $name:ident($($argument:ident: $of:ty),*) -> $answer:ty;)*) => {
+        impl Looked {$(
+            fn $name(&self, $($argument: $of),*) -> $answer {
+                // SAFETY: what the context does not find it refuses, and the tests use no memory in two streams at once.
+                unsafe { self.0.$name($($argument),*) }
+            }
+        )*}
+    };
+}
+
+looked! {
+    fn close() -> Result<()>;
+    fn free(address: u64) -> Result<()>;
+    fn destroy_stream(stream: Stream) -> Result<()>;
+    fn is_idle(stream: Stream) -> Result<bool>;
+    fn wait_until_idle(stream: Stream) -> Result<()>;
+    fn destroy_event(event: Event) -> Result<()>;
+    fn record(event: Event, stream: Stream) -> Result<()>;
+    fn has_passed(event: Event) -> Result<bool>;
+    fn wait(event: Event) -> Result<()>;
+    fn hold(stream: Stream, event: Event) -> Result<()>;
+    fn copy(to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()>;
+    fn copy_rows(to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()>;
+    fn fill(to: u64, pattern: Pattern, bytes: usize, stream: Stream) -> Result<()>;
+    fn kernel(module: Module, name: &CStr) -> Result<Option<Kernel>>;
+    fn kernel_names(module: Module) -> Result<Vec<String>>;
+    fn parameters(kernel: Kernel) -> Result<Vec<Parameter>>;
+}
+
+impl std::ops::Deref for Looked {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.0
+    }
+}
+
 /// Contexts on the first device: one for each manner of memory that it has.
-fn contexts() -> Vec<Context> {
+fn contexts() -> Vec<Looked> {
     let Some(found) = found() else { return Vec::new() };
     let mut manners = vec![Manner::Buffers];
     if found.facts.svm != Svm::None {
         manners.push(Manner::Shared);
     }
-    manners.into_iter().map(|manner| Context::on(found.clone(), manner).unwrap()).collect()
+    manners.into_iter().map(|manner| Looked(Context::on(found.clone(), manner).unwrap())).collect()
 }
 
 fn found() -> Option<Found> {
-    static FOUND: OnceLock<Result<Vec<Found>, find::Absence>> = OnceLock::new();
+    static FOUND: OnceLock<std::result::Result<Vec<Found>, find::Absence>> = OnceLock::new();
     match FOUND.get_or_init(find::devices) {
         Ok(all) => Some(all[0].clone()),
         Err(absence) => {
@@ -55,14 +100,14 @@ fn found() -> Option<Found> {
     }
 }
 
-fn upload(context: &Context, to: u64, values: &[u32], stream: Stream) {
+fn upload(context: &Looked, to: u64, values: &[u32], stream: Stream) {
     let bytes = std::mem::size_of_val(values);
     // SAFETY: the values are waited for before they go.
     unsafe { context.upload(to, values.as_ptr().cast(), bytes, stream) }.unwrap();
     context.wait_until_idle(stream).unwrap();
 }
 
-fn download(context: &Context, from: u64, len: usize, stream: Stream) -> Vec<u32> {
+fn download(context: &Looked, from: u64, len: usize, stream: Stream) -> Vec<u32> {
     let mut values = vec![0_u32; len];
     // SAFETY: the values are waited for before anybody looks at them.
     unsafe { context.download(values.as_mut_ptr().cast(), from, 4 * len, stream) }.unwrap();
@@ -71,7 +116,7 @@ fn download(context: &Context, from: u64, len: usize, stream: Stream) -> Vec<u32
 }
 
 /// Launches `add` over 100 values.
-fn add(context: &Context, kernel: freehold_driver::handle::Kernel, x: u64, more: u32, stream: Stream) {
+fn add(context: &Looked, kernel: Kernel, x: u64, more: u32, stream: Stream) {
     let (mut x, mut more, mut n) = (x, more, 100_u32);
     let mut pointers = [(&raw mut x).cast::<c_void>(), (&raw mut more).cast::<c_void>(), (&raw mut n).cast::<c_void>()];
     let passed = [Passed::Address, Passed::Value { bytes: 4 }, Passed::Value { bytes: 4 }];
@@ -80,7 +125,7 @@ fn add(context: &Context, kernel: freehold_driver::handle::Kernel, x: u64, more:
     unsafe { context.launch(kernel, Shape::line(4, 32), stream, arguments) }.unwrap();
 }
 
-fn load(context: &Context) -> freehold_driver::handle::Module {
+fn load(context: &Looked) -> freehold_driver::handle::Module {
     // SAFETY: the text ends in a NUL.
     unsafe { context.load(ImageKind::OpenCl, KERNELS) }.unwrap()
 }
@@ -91,7 +136,7 @@ fn what_is_uploaded_copied_and_filled_comes_back() {
         let stream = context.make_stream().unwrap();
         let (one, two) = (context.alloc(4096).unwrap(), context.alloc(4096).unwrap());
         upload(&context, one + 512, &[1, 2, 3], stream);
-        context.fill(two, 0xff, 4096, stream).unwrap();
+        context.fill(two, Pattern::One(0xff), 4096, stream).unwrap();
         context.copy(two + 1024, one + 516, 8, stream).unwrap();
         assert_eq!(download(&context, two + 1024, 3, stream), [2, 3, u32::MAX]);
         let rows = |start, pitch_bytes| Rows { start, pitch_bytes };
@@ -110,13 +155,13 @@ fn an_address_that_nobody_allocated_is_refused_and_not_followed() {
     for context in contexts() {
         let stream = context.make_stream().unwrap();
         let block = context.alloc(4096).unwrap();
-        let refused = |outcome: Result<(), freehold_driver::CallError>| outcome.unwrap_err().meaning;
-        assert_eq!(refused(context.fill(block + 4000, 0, 200, stream)), Meaning::Refused);
-        assert_eq!(refused(context.fill(64, 0, 1, stream)), Meaning::Refused);
+        let refused = |outcome: Result<()>| outcome.unwrap_err().meaning;
+        assert_eq!(refused(context.fill(block + 4000, Pattern::One(0), 200, stream)), Meaning::Refused);
+        assert_eq!(refused(context.fill(64, Pattern::One(0), 1, stream)), Meaning::Refused);
         assert_eq!(refused(context.free(block + 64)), Meaning::Refused);
         context.free(block).unwrap();
         assert_eq!(refused(context.free(block)), Meaning::Refused);
-        assert_eq!(refused(context.fill(block, 0, 1, stream)), Meaning::Refused);
+        assert_eq!(refused(context.fill(block, Pattern::One(0), 1, stream)), Meaning::Refused);
         context.close().unwrap();
     }
 }
@@ -141,7 +186,7 @@ fn a_kernel_is_given_addresses_into_the_middle_of_a_block() {
         let stream = context.make_stream().unwrap();
         let kernel = context.kernel(load(&context), c"add").unwrap().unwrap();
         let block = context.alloc(64 << 10).unwrap();
-        context.fill(block, 0, 64 << 10, stream).unwrap();
+        context.fill(block, Pattern::One(0), 64 << 10, stream).unwrap();
         add(&context, kernel, block + 4096, 7, stream);
         add(&context, kernel, block + 4096, 1, stream);
         assert_eq!(download(&context, block + 4096, 100, stream), [8; 100]);
@@ -195,7 +240,7 @@ fn turns() -> u32 {
 }
 
 /// Puts in work that takes the device a while, and gives its stream.
-fn busy(context: &Context, block: u64) -> Stream {
+fn busy(context: &Looked, block: u64) -> Stream {
     let stream = context.make_stream().unwrap();
     let kernel = context.kernel(load(context), c"slow").unwrap().unwrap();
     let (mut x, mut turns) = (block, turns());
@@ -254,7 +299,7 @@ fn a_stream_that_is_destroyed_with_work_finishes_it_and_nothing_of_it_is_left() 
         context.record(event, stream).unwrap();
         context.destroy_stream(stream).unwrap();
         context.wait(event).unwrap();
-        assert_eq!(context.fill(block, 0, 1, stream).unwrap_err().meaning, Meaning::Refused);
+        assert_eq!(context.fill(block, Pattern::One(0), 1, stream).unwrap_err().meaning, Meaning::Refused);
         context.synchronize().unwrap();
         context.close().unwrap();
     }
@@ -268,12 +313,14 @@ fn times_between_events_are_those_of_the_work_between_them() {
         let stream = busy(&context, block);
         let (from, to) = (timing.make_timed_event().unwrap(), timing.make_timed_event().unwrap());
         context.record(from, stream).unwrap();
-        context.fill(block, 1, 4096, stream).unwrap();
+        context.fill(block, Pattern::One(1), 4096, stream).unwrap();
         context.record(to, stream).unwrap();
         context.wait_until_idle(stream).unwrap();
-        let elapsed_ms = timing.elapsed_ms(from, to).unwrap();
+        // SAFETY: both were made to tell the time.
+        let elapsed = |from, to| unsafe { timing.elapsed_ms(from, to) }.unwrap();
+        let elapsed_ms = elapsed(from, to);
         assert!(elapsed_ms >= 0.0, "{elapsed_ms} ms");
-        assert_eq!(timing.elapsed_ms(to, from).unwrap(), -elapsed_ms);
+        assert_eq!(elapsed(to, from), -elapsed_ms);
         context.close().unwrap();
     }
 }
@@ -306,7 +353,7 @@ fn two_threads_launch_one_kernel_with_arguments_of_their_own() {
                 scope.spawn(move || {
                     let stream = context.make_stream().unwrap();
                     let block = context.alloc(4096).unwrap();
-                    context.fill(block, 0, 4096, stream).unwrap();
+                    context.fill(block, Pattern::One(0), 4096, stream).unwrap();
                     for _ in 0..50 {
                         add(context, kernel, block, more, stream);
                     }

@@ -73,7 +73,11 @@ impl Captures {
 impl Guest {
     /// Promises that each capture is announced by [`begin_pool`](Self::begin_pool) before it begins. Until then the driver is
     /// asked in each call that names another stream than the legacy default one whether the stream is capturing.
-    pub fn announce_captures(&self) {
+    ///
+    /// # Safety
+    /// The promise is kept: what a capture takes that was not announced is handed out to others, and launches of its graph
+    /// overwrite it.
+    pub unsafe fn announce_captures(&self) {
         self.is_announced.store(true, Ordering::SeqCst);
     }
 
@@ -164,7 +168,8 @@ impl Guest {
 
     /// The id of the capture that a stream takes part in. Refuses a handle that the driver does not know.
     pub(super) fn capture_of(&self, stream: CUstream) -> Result<Option<u64>> {
-        self.foreign().capture_of(stream.into()).map_err(|error| self.core.failed(error))
+        // SAFETY: whoever has a guest vouches for the streams that it names.
+        unsafe { self.foreign().capture_of(stream.into()) }.map_err(|error| self.core.failed(error))
     }
 
     /// The track of a stream in the private pool of its capture.
@@ -224,7 +229,9 @@ impl Guest {
         let captured = captures.pools.values().flat_map(|pool| pool.tracks.values()).cloned();
         let known: Vec<_> = self.streams().values().cloned().chain(captured).collect();
         for track in known.iter().filter(|track| track.is_this_threads()) {
-            if !self.foreign().takes_marks(track.raw).map_err(|error| self.core.failed(error))? {
+            // SAFETY: the stream was not retired, and so it was not destroyed.
+            let takes_marks = unsafe { self.foreign().takes_marks(track.raw) };
+            if !takes_marks.map_err(|error| self.core.failed(error))? {
                 return Ok(true);
             }
         }

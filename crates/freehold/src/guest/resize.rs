@@ -80,7 +80,8 @@ impl Guest {
         let &Resized { seen, stream, .. } = block;
         let base = self.alloc(bytes, stream)?;
         let copied_bytes = seen.bytes.min(bytes) as usize;
-        let copied = self.core.backend.copy(base, seen.base, copied_bytes, stream.into());
+        // SAFETY: both blocks have so many bytes, and are used in the order of this stream, for which its user vouches.
+        let copied = unsafe { self.core.backend.copy(base, seen.base, copied_bytes, stream.into()) };
         let copied = copied.map_err(|error| self.core.failed(error));
         let outcome = copied.and_then(|()| match block.tag {
             tags::NONE => self.free(seen.base, stream),

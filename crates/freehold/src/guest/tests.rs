@@ -13,7 +13,7 @@ unsafe extern "C" fn reserves_nothing(_: *mut CUdeviceptr, _: usize, _: usize, _
 
 #[test]
 fn an_address_is_one_devices_where_two_have_memory_near_each_other() {
-    let opened = crate::open::open(None).unwrap();
+    let opened = crate::open::opened(None).unwrap();
     let api = Api { cuMemAddressReserve: reserves_nothing, ..opened.api };
     let guests = [0, 1].map(|ordinal| Guest::new(&Device::new(api, opened.device).unwrap(), ordinal, false));
     let blocks = [0, 1].map(|index: usize| guests[index].alloc(3 << 20, CUstream::NULL).unwrap());

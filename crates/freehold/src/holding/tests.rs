@@ -7,7 +7,8 @@ use crate::pause::{self, Point};
 const MIB: usize = 1 << 20;
 
 fn device() -> Device {
-    let opened = crate::open::open(None).unwrap();
+    // SAFETY: the table is the device's alone.
+    let opened = unsafe { crate::open::open(None) }.unwrap();
     Device::new(opened.api, opened.device).unwrap()
 }
 

@@ -21,7 +21,7 @@ use super::entry::Owner;
 /// println!("{wrong}"); // where it was allocated, and where released
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WrongRelease {
     /// The address lies within a block.
     #[error("{offset_bytes} bytes into {of}: release the block by its first address")]
@@ -105,6 +105,13 @@ pub enum WrongRelease {
     },
 }
 
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for WrongRelease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// Why a span cannot be entered.
 ///
 /// ```
@@ -117,7 +124,7 @@ pub enum WrongRelease {
 /// assert!(matches!(refused, Err(Error::NotEntered(NotEntered::Overlap { .. }))));
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotEntered {
     /// Another entry lies there.
     #[error("{bytes} bytes at {base:#x} overlap {with}")]
@@ -162,6 +169,13 @@ pub enum NotEntered {
 
 fn in_block(block: &Option<Box<Owner>>) -> String {
     block.as_ref().map_or_else(String::new, |owner| format!(", in {owner}"))
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for NotEntered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// A block that is no longer there, as the subject of a sentence, with its verb.

@@ -337,7 +337,7 @@ impl Supply {
             self.uncount(bytes);
         }
         match created {
-            Ok(handle) => Ok(Some(Piece { handle: handle.0, bytes })),
+            Ok(handle) => Ok(Some(Piece { handle: handle.as_raw(), bytes })),
             Err(error) if error.is_out_of_memory() => Ok(None),
             Err(error) => Err(error),
         }
@@ -347,12 +347,15 @@ impl Supply {
         let mut chunks = Vec::with_capacity(pieces.len());
         let mut next = base;
         let mapped = pieces.iter().try_for_each(|piece| {
-            self.mapping().map(next, piece.bytes, Memory(piece.handle))?;
+            // SAFETY: the addresses are the pool's, nothing is mapped there, and the piece has so many bytes.
+            unsafe { self.mapping().map(next, piece.bytes, memory(piece.handle)) }?;
             chunks.push(Chunk { base: next, bytes: piece.bytes, handle: piece.handle });
             next += piece.bytes;
             Ok(())
         });
-        let mapped = mapped.and_then(|()| self.mapping().permit(base, next - base, Permission::ReadWrite));
+        // SAFETY: all of it was mapped above, and nobody has it yet.
+        let permit = || unsafe { self.mapping().permit(base, next - base, Permission::ReadWrite) };
+        let mapped = mapped.and_then(|()| permit());
         let Err(error) = mapped else { return Ok(Grown::Chunks(chunks)) };
         inside.kept.extend(pieces.split_off(chunks.len()));
         inside.stranded.append(&mut chunks);
@@ -371,7 +374,8 @@ impl Supply {
     /// Unmaps a chunk that nothing uses any more, and keeps its memory for later.
     pub(crate) fn keep(&self, inside: &mut Inside, chunk: Chunk) -> Result<(), CallError> {
         if self.maps() {
-            self.mapping().unmap(chunk.base, chunk.bytes)?;
+            // SAFETY: a chunk is one mapping, and nothing uses it any more.
+            unsafe { self.mapping().unmap(chunk.base, chunk.bytes) }?;
         }
         inside.kept.push(Piece { handle: chunk.handle, bytes: chunk.bytes });
         Ok(())
@@ -395,7 +399,8 @@ impl Supply {
             inside.kept.pop();
             return Ok(freed_bytes);
         }
-        self.mapping().release(Memory(piece.handle))?;
+        // SAFETY: the piece is kept: it is mapped nowhere, and is named for the last time.
+        unsafe { self.mapping().release(memory(piece.handle)) }?;
         inside.kept.pop();
         self.uncount(piece.bytes);
         Ok(piece.bytes)
@@ -403,7 +408,8 @@ impl Supply {
 
     /// A descriptor of a chunk that other processes can have.
     pub(crate) fn export(&self, chunk: Chunk) -> Result<OwnedFd, CallError> {
-        self.sharing().export(Memory(chunk.handle))
+        // SAFETY: the chunk is there, and was made to be shared.
+        unsafe { self.sharing().export(memory(chunk.handle)) }
     }
 
     /// Gives back everything, of which nobody has had anything yet.
@@ -421,7 +427,8 @@ impl Supply {
     /// Gives the addresses back, to which nothing is mapped any more.
     pub(crate) fn free_addresses(&self) -> Result<(), CallError> {
         drop(self.described.lock().unwrap_or_else(PoisonError::into_inner).take());
-        if self.maps() { self.mapping().unreserve(self.base, self.bytes) } else { Ok(()) }
+        // SAFETY: they were reserved as a whole, and nothing is mapped there any more.
+        if self.maps() { unsafe { self.mapping().unreserve(self.base, self.bytes) } } else { Ok(()) }
     }
 
     fn mapping(&self) -> &dyn Mapping {
@@ -431,6 +438,12 @@ impl Supply {
     fn sharing(&self) -> &dyn Sharing {
         self.backend.sharing().expect("memory for others is of a device that shares")
     }
+}
+
+/// The handle of a chunk's memory, which is kept as a number.
+fn memory(handle: u64) -> Memory {
+    // SAFETY: it is the number of one that `create` made, and that was not released yet.
+    unsafe { Memory::from_raw(handle) }
 }
 
 fn mapping(backend: &dyn Backend) -> &dyn Mapping {

@@ -20,7 +20,8 @@ use crate::stream::Stream;
 const LARGE: usize = 8 << 20;
 
 fn device() -> Device {
-    let opened = crate::open::open(None).unwrap();
+    // SAFETY: the table is the device's alone.
+    let opened = unsafe { crate::open::open(None) }.unwrap();
     Device::new(opened.api, opened.device).unwrap()
 }
 
@@ -85,7 +86,8 @@ fn a_block_is_lent_behind_the_stream_that_has_its_lot_by_then() {
 
 #[test]
 fn a_small_block_of_a_lot_that_became_a_foreign_streams_is_not_lent() {
-    let opened = crate::open::open(None).unwrap();
+    // SAFETY: the table is the device's alone.
+    let opened = unsafe { crate::open::open(None) }.unwrap();
     let device = device();
     let guest = Guest::new(&device, 77, false);
     let [a, c] = [(); 2].map(|()| device.stream().unwrap());
@@ -113,7 +115,7 @@ fn a_small_block_of_a_lot_that_became_a_foreign_streams_is_not_lent() {
 
 #[test]
 fn a_block_too_many_is_refused_and_one_that_was_released_is_handed_out_again() {
-    let opened = crate::open::open(None).unwrap();
+    let opened = crate::open::opened(None).unwrap();
     let device = Device::new(opened.api, opened.device).unwrap();
     let stream = device.stream().unwrap();
     let mut blocks = Vec::new();
@@ -146,7 +148,7 @@ fn a_block_too_many_is_refused_and_one_that_was_released_is_handed_out_again() {
 
 #[test]
 fn totals_of_a_moment_in_which_a_release_is_seen_before_its_allocation_are_nothing_and_not_all() {
-    let opened = crate::open::open(None).unwrap();
+    let opened = crate::open::opened(None).unwrap();
     let device = Device::new(opened.api, opened.device).unwrap();
     let (stream, core) = (device.stream().unwrap(), &device.primary.inner.core);
     let reserved_bytes = device.totals().reserved_bytes;

@@ -199,7 +199,8 @@ impl Log {
         }
         let start = self.event(timing, hall.id)?;
         let end = self.event(timing, hall.id).inspect_err(|_| self.keep(hall.id, start))?;
-        if let Err(error) = backend.record(start, track.raw) {
+        // SAFETY: whoever puts work in holds the stream; the event is the log's own.
+        if let Err(error) = unsafe { backend.record(start, track.raw) } {
             self.keep(hall.id, start);
             self.keep(hall.id, end);
             return Err(error);
@@ -213,7 +214,8 @@ impl Log {
     }
 
     pub(super) fn end_use(&mut self, begun: Begun, track: &Track, what: Use, blocks: &[u64]) -> Driver<()> {
-        if let Err(error) = track.hall().backend.record(begun.end, track.raw) {
+        // SAFETY: as in `begin_use`.
+        if let Err(error) = unsafe { track.hall().backend.record(begun.end, track.raw) } {
             self.cancel_use(begun, what.context);
             return Err(error);
         }
@@ -242,7 +244,8 @@ impl Log {
         let streams: Vec<StreamId> = self.pending.keys().copied().collect();
         for stream in streams {
             while let Some(first) = self.pending.get(&stream).and_then(VecDeque::front) {
-                if !backend.has_passed(first.begun.end)? {
+                // SAFETY: the event is the log's own; those of a context that goes are forgotten before.
+                if !unsafe { backend.has_passed(first.begun.end) }? {
                     break;
                 }
                 let (begun_at, ended_at) = self.times(timing, first)?;
@@ -277,7 +280,8 @@ impl Log {
         events.extend(self.spare.drain().flat_map(|(_, events)| events));
         events.extend(self.clocks.drain().map(|(_, clock)| clock.event));
         let destroyed = match backend {
-            Some(backend) => events.into_iter().try_for_each(|event| backend.destroy_event(event)),
+            // SAFETY: the events are the log's own, and each is destroyed once.
+            Some(backend) => events.into_iter().try_for_each(|event| unsafe { backend.destroy_event(event) }),
             None => Ok(()),
         };
         self.flush()?;
@@ -354,7 +358,8 @@ impl Log {
     /// When a use began and ended on the device.
     fn times(&self, timing: &dyn Timing, pending: &Pending) -> Driver<(Duration, Duration)> {
         let clock = self.clocks[&pending.what.context];
-        let since = |event| timing.elapsed_ms(clock.event, event).map(|elapsed_ms| clock.after(elapsed_ms));
+        // SAFETY: both events tell the time, and are the log's own.
+        let since = |event| unsafe { timing.elapsed_ms(clock.event, event) }.map(|elapsed_ms| clock.after(elapsed_ms));
         Ok((since(pending.begun.start)?, since(pending.begun.end)?))
     }
 
@@ -419,11 +424,14 @@ fn write(trace: &mut Option<Trace>, event: impl FnOnce(&mut TraceFile<BufWriter<
 fn passed_event(backend: &dyn Backend, timing: &dyn Timing) -> Driver<Event> {
     let idle = backend.make_stream()?;
     let made = timing.make_timed_event();
-    let recorded = made.and_then(|event| match backend.record(event, idle) {
+    // SAFETY: both were made above.
+    let recorded = made.and_then(|event| match unsafe { backend.record(event, idle) } {
         Ok(()) => Ok(event),
-        Err(error) => backend.destroy_event(event).and(Err(error)),
+        // SAFETY: it was made above, and nobody knows of it.
+        Err(error) => unsafe { backend.destroy_event(event) }.and(Err(error)),
     });
-    backend.destroy_stream(idle).and(recorded)
+    // SAFETY: as above.
+    unsafe { backend.destroy_stream(idle) }.and(recorded)
 }
 
 fn us(time: Duration) -> f64 {

@@ -7,6 +7,7 @@
 mod log;
 pub mod perfetto;
 
+use std::fmt;
 use std::fs::File;
 use std::io::BufWriter;
 use std::panic::Location;
@@ -46,10 +47,15 @@ pub(crate) struct Timeline {
 /// # std::fs::remove_file(&file).expect("the file is there");
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Recording {
     core: Arc<Core>,
     is_over: bool,
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recording").field("is_over", &self.is_over).finish_non_exhaustive()
+    }
 }
 
 /// What a block was allocated as.

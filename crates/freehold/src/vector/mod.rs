@@ -3,6 +3,7 @@
 
 mod mapped;
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::panic::Location;
@@ -36,12 +37,21 @@ use crate::uses::Access;
 /// assert_eq!(x.download(&stream)?, [1, 2, 3, 0]);
 /// # Ok::<(), freehold::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct DeviceVec<T: Plain> {
     ground: Ground<T>,
     len: usize,
     /// The most elements that it can have.
     room: usize,
+}
+
+impl<T: Plain> fmt::Debug for DeviceVec<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceVec")
+            .field("address", &format_args!("{:#x}", self.address()))
+            .field("len", &self.len)
+            .field("capacity", &self.capacity())
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -225,25 +235,25 @@ impl<T: Plain> DeviceVec<T> {
         self.extend(stream, more, Location::caller(), |_| Ok(()))
     }
 
-    /// Has `len` elements from now on. Every byte of those that are new is `byte`.
+    /// Has `len` elements from now on. Those that are new are `value`.
     ///
     /// ```
     /// # let device = freehold::open()?;
     /// # let stream = device.stream()?;
     /// let mut x = freehold::DeviceVec::<u32>::new(&stream)?;
-    /// x.resize(&stream, 3, 0xff)?;
+    /// x.resize(&stream, 3, 1)?;
     /// x.resize(&stream, 5, 0)?;
     /// x.resize(&stream, 4, 0)?;
-    /// assert_eq!(x.download(&stream)?, [u32::MAX, u32::MAX, u32::MAX, 0]);
+    /// assert_eq!(x.download(&stream)?, [1, 1, 1, 0]);
     /// # Ok::<(), freehold::Error>(())
     /// ```
     ///
     /// # Errors
     /// As of [`reserve`](Self::reserve).
     #[track_caller]
-    pub fn resize(&mut self, stream: &Stream, len: usize, byte: u8) -> Result<()> {
+    pub fn resize(&mut self, stream: &Stream, len: usize, value: T) -> Result<()> {
         match len.checked_sub(self.len) {
-            Some(more) => self.extend(stream, more, Location::caller(), |tail| stream.fill_bytes(tail, byte)),
+            Some(more) => self.extend(stream, more, Location::caller(), |tail| stream.fill(tail, value)),
             None => {
                 self.truncate(len);
                 Ok(())

@@ -70,11 +70,11 @@ fn all_calls(own: &Own, check: impl Fn(&str)) {
     check("stream");
     let module = context.module(&Image::ptx(include_str!("../../examples/kernels.ptx")).unwrap()).unwrap();
     check("module");
-    let add = module.kernel("add").unwrap();
+    let add = crate::own::kernel(&module, "add").unwrap();
     check("kernel");
     module.variable("counter").unwrap();
     check("variable");
-    module.kernel("none").unwrap_err();
+    crate::own::kernel(&module, "none").unwrap_err();
     check("no kernel");
     let twin = module.duplicate().unwrap();
     check("duplicate");

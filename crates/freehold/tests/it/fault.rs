@@ -22,7 +22,7 @@ fn after_a_fault_every_call_names_the_kernel_and_drops_do_nothing() {
     alone("after_a_fault_every_call_names_the_kernel_and_drops_do_nothing", || {
         let own = Own::new();
         let (device, Kernels { module, add, .. }) = (&own.device, &own.kernels);
-        let stray = module.kernel("stray").unwrap();
+        let stray = crate::own::kernel(module, "stray").unwrap();
         let [a, b] = own.streams();
         let context = device.context().unwrap();
         let far = context.stream().unwrap();
@@ -71,7 +71,7 @@ fn after_a_fault_every_call_names_the_kernel_and_drops_do_nothing() {
             said("context", device.context()),
             said("synchronize a context", context.synchronize()),
             said("module", device.module(&image())),
-            said("kernel", module.kernel("add")),
+            said("kernel", crate::own::kernel(module, "add")),
             said("variable", module.variable("counter")),
             said("duplicate", module.duplicate()),
             said("synchronize the device", device.synchronize()),

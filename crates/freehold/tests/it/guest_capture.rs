@@ -120,7 +120,8 @@ fn replays_write_to_no_live_block_where_streams_are_checked() {
 fn replays_write_to_no_live_block_where_captures_are_announced() {
     alone("replays_write_to_no_live_block_where_captures_are_announced", || {
         let host = Host::new();
-        freehold::open::announce_captures();
+        // SAFETY: this test begins a pool before each capture, or wants to see what happens.
+        unsafe { freehold::open::announce_captures() };
         let (begin, end) = (|| host.guest.begin_pool(POOL).unwrap(), || host.guest.end_pool(POOL).unwrap());
         replays_leave_live_blocks_alone(&host, begin, end);
     });
@@ -130,7 +131,8 @@ fn replays_write_to_no_live_block_where_captures_are_announced() {
 fn a_stream_first_named_in_an_announced_process_while_it_is_captured_is_captured() {
     alone("a_stream_first_named_in_an_announced_process_while_it_is_captured_is_captured", || {
         let host = Host::new();
-        freehold::open::announce_captures();
+        // SAFETY: this test begins a pool before each capture, or wants to see what happens.
+        unsafe { freehold::open::announce_captures() };
         let captured = host.stream();
         let (graph, _) = graph_of(&host, captured, 1000);
         survive_replays(&host, graph, &[captured], 1000);
@@ -345,7 +347,8 @@ fn what_was_freed_in_one_stream_of_a_capture_is_not_the_others() {
 fn threads_with_a_pool_each_capture_into_their_own() {
     alone("threads_with_a_pool_each_capture_into_their_own", || {
         let host = Host::new();
-        freehold::open::announce_captures();
+        // SAFETY: this test begins a pool before each capture, or wants to see what happens.
+        unsafe { freehold::open::announce_captures() };
         std::thread::scope(|scope| {
             for index in 0..4 {
                 let host = &host;

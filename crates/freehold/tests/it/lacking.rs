@@ -11,8 +11,8 @@ use std::sync::Arc;
 use freehold::{Arena, Device, Error};
 use freehold_driver::handle::{Event, Kernel, Module, Stream};
 use freehold_driver::{
-    Arguments, Backend, CallError, Contexts, Foreign, ImageKind, Kernels, LoadError, Mapping, Parameter, Registering,
-    Room, Rows, Shape, Sharing, Timing, Words, cuda,
+    Arguments, Backend, CallError, Contexts, Foreign, ImageKind, Kernels, Limits, LoadError, Mapping, Parameter,
+    Pattern, Registering, Room, Rows, Shape, Sharing, Timing, Words, cuda,
 };
 use own::{N, grid, image, opened};
 
@@ -31,7 +31,8 @@ struct Bare {
 fn device(takes_images: bool) -> Device {
     let opened = opened();
     let of = cuda::Context::primary(opened.api, opened.device).unwrap();
-    Device::on(Arc::new(Bare { of, takes_images })).unwrap()
+    // SAFETY: it hands calls on to a context that does what the trait says.
+    unsafe { Device::on(Arc::new(Bare { of, takes_images })) }.unwrap()
 }
 
 /// Hands calls on as they come.
@@ -59,27 +60,27 @@ impl Backend for Bare {
         fn total_bytes() -> Result<u64>;
         fn room() -> Result<Room>;
         fn synchronize() -> Result<()>;
-        fn close() -> Result<()>;
+        #[trusted] fn close() -> Result<()>;
         fn alloc(bytes: u64) -> Result<u64>;
-        fn free(address: u64) -> Result<()>;
+        #[trusted] fn free(address: u64) -> Result<()>;
         fn is_host_visible(address: u64) -> Result<bool>;
         fn alloc_host(bytes: usize) -> Result<NonNull<u8>>;
         #[trusted] fn free_host(start: NonNull<u8>) -> Result<()>;
         fn make_stream() -> Result<Stream>;
-        fn destroy_stream(stream: Stream) -> Result<()>;
-        fn is_idle(stream: Stream) -> Result<bool>;
-        fn wait_until_idle(stream: Stream) -> Result<()>;
+        #[trusted] fn destroy_stream(stream: Stream) -> Result<()>;
+        #[trusted] fn is_idle(stream: Stream) -> Result<bool>;
+        #[trusted] fn wait_until_idle(stream: Stream) -> Result<()>;
         fn make_event() -> Result<Event>;
-        fn destroy_event(event: Event) -> Result<()>;
-        fn record(event: Event, stream: Stream) -> Result<()>;
-        fn has_passed(event: Event) -> Result<bool>;
-        fn wait(event: Event) -> Result<()>;
-        fn hold(stream: Stream, event: Event) -> Result<()>;
+        #[trusted] fn destroy_event(event: Event) -> Result<()>;
+        #[trusted] fn record(event: Event, stream: Stream) -> Result<()>;
+        #[trusted] fn has_passed(event: Event) -> Result<bool>;
+        #[trusted] fn wait(event: Event) -> Result<()>;
+        #[trusted] fn hold(stream: Stream, event: Event) -> Result<()>;
         #[trusted] fn upload(to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()>;
         #[trusted] fn download(to: *mut u8, from: u64, bytes: usize, stream: Stream) -> Result<()>;
-        fn copy(to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()>;
-        fn copy_rows(to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()>;
-        fn fill(to: u64, byte: u8, bytes: usize, stream: Stream) -> Result<()>;
+        #[trusted] fn copy(to: u64, from: u64, bytes: usize, stream: Stream) -> Result<()>;
+        #[trusted] fn copy_rows(to: Rows, from: Rows, row_bytes: usize, rows: usize, stream: Stream) -> Result<()>;
+        #[trusted] fn fill(to: u64, pattern: Pattern, bytes: usize, stream: Stream) -> Result<()>;
     }
 
     fn alignment_bytes(&self) -> u64 {
@@ -126,15 +127,17 @@ impl Kernels for Bare {
         unsafe { self.of.load(kind, image) }
     }
 
-    fn parameters(&self, kernel: Kernel) -> Result<Vec<Parameter>> {
-        Ok(self.of.parameters(kernel)?.into_iter().map(|_| Parameter { bytes: None }).collect())
+    unsafe fn parameters(&self, kernel: Kernel) -> Result<Vec<Parameter>> {
+        // SAFETY: as the caller says.
+        Ok(unsafe { self.of.parameters(kernel) }?.into_iter().map(|_| Parameter { bytes: None }).collect())
     }
 
     handed_on! {
-        fn unload(module: Module) -> Result<()>;
-        fn kernel(module: Module, name: &CStr) -> Result<Option<Kernel>>;
-        fn kernel_names(module: Module) -> Result<Vec<String>>;
-        fn variable(module: Module, name: &CStr) -> Result<Option<(u64, usize)>>;
+        #[trusted] fn unload(module: Module) -> Result<()>;
+        #[trusted] fn kernel(module: Module, name: &CStr) -> Result<Option<Kernel>>;
+        #[trusted] fn kernel_names(module: Module) -> Result<Vec<String>>;
+        #[trusted] fn variable(module: Module, name: &CStr) -> Result<Option<(u64, usize)>>;
+        #[trusted] fn limits(kernel: Kernel) -> Result<Limits>;
         #[trusted] fn launch(kernel: Kernel, shape: Shape, stream: Stream, arguments: Arguments<'_>) -> Result<()>;
     }
 }
@@ -182,7 +185,7 @@ fn an_image_that_is_not_taken_is_not_loaded() {
 fn of_a_parameter_whose_size_is_not_told_the_number_is_checked_alone() {
     let device = device(true);
     let (stream, module) = (device.stream().unwrap(), device.module(&image()).unwrap());
-    let (add, mut block) = (module.kernel("add").unwrap(), stream.zeros::<u32>(N).unwrap());
+    let (add, mut block) = (own::kernel(&module, "add").unwrap(), stream.zeros::<u32>(N).unwrap());
     let refused = stream.launch(&add, grid(), (&mut block, 1_u32)).unwrap_err();
     assert!(matches!(refused, Error::ArgumentCount { wanted: 3, given: 2, .. }), "{refused}");
     stream.launch(&add, grid(), (&mut block, 7_u32, N as u32)).unwrap();

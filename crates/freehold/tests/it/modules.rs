@@ -2,7 +2,7 @@
 
 use crate::own;
 
-use freehold::{Error, Grid, Module};
+use freehold::{Error, Grid, Image, Module, Value};
 use freehold_driver::cuda::{CUdeviceptr, Function, copy};
 use own::{Kernels, N, Own, grid, opened};
 
@@ -60,7 +60,7 @@ fn a_duplicate_has_variables_of_its_own() {
     let [a] = own.streams();
     let first = &own.kernels.module;
     let second = first.duplicate().unwrap();
-    let count = second.kernel("count").unwrap();
+    let count = crate::own::kernel(&second, "count").unwrap();
     for _ in 0..3 {
         a.launch(&count, Grid::line(1, 1), ()).unwrap();
     }
@@ -82,9 +82,9 @@ fn a_launch_with_other_arguments_than_the_kernels_is_refused() {
     let (add, mut x) = (&own.kernels.add, a.upload(&[1_u32; N]).unwrap());
     let calls = faults.calls();
     let error = a.launch(add, grid(), (&mut x, 1_u32)).unwrap_err();
-    assert_eq!(error.to_string(), "kernel add takes 3 arguments, 2 were given");
+    assert_eq!(error.to_string(), "add(u64, u32, u32) takes 3 arguments; 2 were given");
     let error = a.launch(add, grid(), (&mut x, 1_u64, N as u32)).unwrap_err();
-    assert_eq!(error.to_string(), "argument 1 of kernel add has 4 bytes, 8 were given; the first is 0");
+    assert_eq!(error.to_string(), "argument 2 of add(u64, u32, u32) takes 4 bytes; 8 were given");
     let error = a.launch(add, Grid::line(0, 128), (&mut x, 1_u32, N as u32)).unwrap_err();
     assert_eq!(error.to_string(), "a launch has at least one block of at least one thread");
     let error = a.launch(add, Grid::cover(0, 128), (&mut x, 1_u32, N as u32)).unwrap_err();
@@ -93,6 +93,81 @@ fn a_launch_with_other_arguments_than_the_kernels_is_refused() {
     assert_eq!(a.download(&x).unwrap(), [1; N]);
     a.launch(add, grid(), (&mut x, 1_u32, N as u32)).unwrap();
     assert_eq!(a.download(&x).unwrap(), [2; N]);
+}
+
+#[test]
+fn an_argument_of_another_type_is_refused_where_the_image_tells() {
+    let opened = opened();
+    let (faults, own) = Own::counted(&opened);
+    let [a] = own.streams();
+    let scale = crate::own::kernel(&own.kernels.module, "scale").unwrap();
+    let (mut x, one) = (a.upload(&[1.0_f32; N]).unwrap(), a.upload(&[1.0_f32]).unwrap());
+    let calls = faults.calls();
+    let refused = [
+        a.launch(&scale, grid(), (&mut x, 2.0, N as u32)),
+        a.launch(&scale, grid(), (&mut x, 2, N as u32)),
+        a.launch(&scale, grid(), (&mut x, N as u32, 2.0_f32)),
+        a.launch(&scale, grid(), (&mut x, 2.0_f32, 2.0_f32)),
+        a.launch(&scale, grid(), (&mut x, 2.0_f32, &one)),
+        a.launch(&scale, grid(), (2.0_f64, 2.0_f32, N as u32)),
+    ];
+    assert_eq!(
+        refused.map(|outcome| outcome.unwrap_err().to_string()),
+        [
+            "argument 2 of scale(u64, f32, u32) takes 4 bytes; 8 were given (an unsuffixed 1.0 is f64)",
+            "argument 2 of scale(u64, f32, u32) takes f32; i32 was given (an unsuffixed 1 is i32)",
+            "argument 2 of scale(u64, f32, u32) takes f32; u32 was given",
+            "argument 3 of scale(u64, f32, u32) takes u32; f32 was given",
+            "argument 3 of scale(u64, f32, u32) takes 4 bytes; 8 were given",
+            "argument 1 of scale(u64, f32, u32) takes u64; f64 was given (an unsuffixed 1.0 is f64)",
+        ]
+    );
+    assert_eq!(faults.calls(), calls, "the driver has seen none of them");
+    // Compilers write unsigned for signed, and a structure is the program's to know.
+    a.launch(&scale, grid(), (&mut x, 2.0_f32, N as i32)).unwrap();
+    a.launch(&scale, grid(), (&mut x, Value(2.0_f32.to_bits()), N as u32)).unwrap();
+    assert_eq!(a.download(&x).unwrap(), [4.0; N]);
+}
+
+#[test]
+fn memory_is_not_given_for_a_fraction_of_as_many_bytes() {
+    let own = Own::new();
+    let text = ".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry odd(.param .f64 x) { ret; }";
+    let module = own.device.module(&Image::ptx(text).unwrap()).unwrap();
+    let [a] = own.streams();
+    let (odd, x) = (crate::own::kernel(&module, "odd").unwrap(), a.upload(&[1_u32]).unwrap());
+    let refused = a.launch(&odd, Grid::line(1, 1), (&x,)).unwrap_err();
+    assert_eq!(refused.to_string(), "argument 1 of odd(f64) takes f64; memory was given");
+    a.launch(&odd, Grid::line(1, 1), (1.0,)).unwrap();
+}
+
+#[test]
+fn a_launch_beyond_a_limit_names_the_limit() {
+    let own = Own::new();
+    let [a] = own.streams();
+    let nothing = crate::own::kernel(&own.kernels.module, "nothing").unwrap();
+    let shape = |blocks, threads| Grid { blocks, threads, shared_bytes: 0 };
+    let refused = [
+        Grid::line(1, 4096),
+        shape([1; 3], [1, 1, 65]),
+        shape([1, 65_536, 1], [1; 3]),
+        shape([1, 1, 70_000], [1; 3]),
+        Grid::line(1, 1).with_shared(1 << 20),
+    ]
+    .map(|grid| a.launch(&nothing, grid, ()).unwrap_err().to_string());
+    assert_eq!(
+        refused,
+        [
+            "4096 threads per block; the device allows 1024",
+            "65 threads of a block in z; the device allows 64",
+            "65536 blocks in y; the device allows 65535",
+            "70000 blocks in z; the device allows 65535",
+            "1048576 bytes of dynamic shared memory per block; the kernel allows 49152",
+        ]
+    );
+    a.launch(&nothing, shape([1, 65_535, 1], [1; 3]), ()).unwrap();
+    a.launch(&nothing, shape([1; 3], [16, 1, 64]), ()).unwrap();
+    a.synchronize().unwrap();
 }
 
 #[test]
@@ -107,7 +182,7 @@ fn a_kernel_is_launched_in_streams_of_its_context_alone() {
 #[test]
 fn a_kernel_that_is_not_there_is_an_error_with_those_that_are() {
     let own = Own::new();
-    let Err(Error::NoSuchKernel { name, known }) = own.kernels.module.kernel("subtract") else {
+    let Err(Error::NoSuchKernel { name, known }) = crate::own::kernel(&own.kernels.module, "subtract") else {
         panic!("there is no such kernel")
     };
     assert_eq!(name, "subtract");

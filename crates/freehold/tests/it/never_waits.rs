@@ -142,7 +142,7 @@ impl Scene {
 
     fn modules(&self, first: Kernels, second: Kernels) {
         let Kernels { module, add, .. } = first;
-        self.call("kernel", || module.kernel("add"));
+        self.call("kernel", || crate::own::kernel(&module, "add"));
         self.call("variable", || module.variable("counter"));
         let mut x = self.call("alloc", || self.busy.alloc::<u32>(N));
         self.call("launch of a kernel that is closed next", || {

@@ -149,7 +149,9 @@ fn a_context_is_not_destroyed_within_a_call_about_it() {
     close_within(&own, Function::cuStreamQuery, |context, _| context.stream()?.is_idle().map(drop));
     close_within(&own, Function::cuCtxSynchronize, |context, _| context.synchronize());
     close_within(&own, Function::cuModuleLoadDataEx, |context, _| context.module(&image()).map(drop));
-    close_within(&own, Function::cuModuleGetFunction, |_, kernels| kernels.module.kernel("add").map(drop));
+    close_within(&own, Function::cuModuleGetFunction, |_, kernels| {
+        crate::own::kernel(&kernels.module, "add").map(drop)
+    });
     close_within(&own, Function::cuModuleGetGlobal_v2, |_, kernels| kernels.module.variable("counter").map(drop));
     assert_eq!(own.device.blocks().len(), 0);
     assert!(own.device.troubles().is_empty());

@@ -279,7 +279,8 @@ impl Run<'_> {
     }
 
     fn check(&self) {
-        let api = self.device.api().unwrap();
+        // SAFETY: the driver is asked about addresses alone.
+        let api = unsafe { self.device.api() }.unwrap();
         let live = |blocks: &[Block<u8>]| blocks.iter().map(|block| block.len() as u64).sum::<u64>();
         let vector_bytes = self.device.totals().owned_bytes - live(&self.private) - live(&self.shareable);
         assert!(vector_bytes.is_multiple_of(PAGE_BYTES), "{vector_bytes} bytes are live of nobody's");

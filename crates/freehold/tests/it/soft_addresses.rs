@@ -24,7 +24,7 @@ fn let_have(bytes: Option<u64>) {
 #[test]
 fn a_device_without_addresses_for_its_records_is_not_opened_and_can_be_later() {
     alone("a_device_without_addresses_for_its_records_is_not_opened_and_can_be_later", || {
-        let opened = freehold::open::open(None).unwrap();
+        let opened = crate::own::opened();
         // What the driver itself needs is there from now on.
         drop(Device::new(opened.api, opened.device).unwrap());
         // Too few for the records, then for the slabs, then for the table.

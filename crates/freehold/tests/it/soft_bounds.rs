@@ -120,7 +120,9 @@ fn module(own: &Own) -> Module {
 
 /// Launches a kernel and waits for it.
 fn run(stream: &Stream, module: &Module, kernel: &str, threads: u32, arguments: impl Arguments) -> Result<()> {
-    stream.launch(&module.kernel(kernel).unwrap(), Grid::cover(threads, 128), arguments)?;
+    // SAFETY: the software device stops a kernel that leaves its arguments.
+    let kernel = unsafe { module.kernel(kernel) }.unwrap();
+    stream.launch(&kernel, Grid::cover(threads, 128), arguments)?;
     stream.synchronize()
 }
 
@@ -249,7 +251,8 @@ fn a_pointer_that_lies_in_memory_leads_anywhere() {
 fn a_block_that_was_freed_and_handed_out_smaller_before_the_kernel_ran_is_not_reported() {
     let own = Own::new();
     let (module, stream) = (module(&own), own.device.stream().unwrap());
-    let fill = module.kernel("fill").unwrap();
+    // SAFETY: as above.
+    let fill = unsafe { module.kernel("fill") }.unwrap();
     let gate = own.gate();
     own.hold(&stream, &gate);
     let mut x = stream.alloc::<u32>(128).unwrap();

@@ -284,7 +284,7 @@ impl Place for AtGate {
 
     fn launch(&self, kernel: &GpuKernel, grid: Grid, arguments: &[Argument]) -> GpuResult<()> {
         let arguments = arguments.iter().map(told).collect();
-        let call = self.remote.launch_told(kernel.module.0, &kernel.signature.name, grid, arguments);
+        let call = self.remote.launch_told(kernel.module().0, &kernel.signature().name, grid, arguments);
         self.books().calls.push(call.map_err(elsewhere)?);
         Ok(())
     }

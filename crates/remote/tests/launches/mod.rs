@@ -90,7 +90,8 @@ pub(crate) fn names_are_arguments(stage: &Stage) {
 
 pub(crate) fn one_handle_is_the_same_elsewhere(stage: &Stage) {
     let gpu = stage.remote().gpu();
-    let step = gpu.kernel(TEXT, "step").unwrap();
+    // SAFETY: `step` stays within the first `n` elements of its buffer, which has as many.
+    let step = unsafe { gpu.kernel(TEXT, "step") }.unwrap();
     let mut x = gpu.upload(&[1_u32; 300]).unwrap();
     let mut wanted = 1_u32;
     for k in 0..20 {

@@ -1,15 +1,16 @@
 //! Why a call was not carried out, sorted by whose fault it is, in sentences.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use freehold_driver::cuda::CUerror;
 
 use crate::client::link::LinkError;
-use crate::kernels::Parameter;
 use crate::name::NotAName;
 use crate::order::ROOM_WORDS;
 use crate::wire::Refusal;
+use freehold::signature::Parameter;
 
 /// Whether the kernel of a call that failed has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub enum Blame {
 }
 
 /// Why a call was not carried out. Arguments are counted from 1.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 pub enum CallError {
     // The caller's.
     #[error(transparent)]
@@ -121,6 +122,13 @@ pub enum CallError {
     TimedOut { kernel: Arc<str>, module: Arc<str>, timeout: Duration },
     #[error(transparent)]
     Link(#[from] LinkError),
+}
+
+/// The sentence: what `main` prints that returns it, and `unwrap`.
+impl fmt::Debug for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// A code of the driver's, with its name.

@@ -308,7 +308,7 @@ fn fits(launch: &Launch<'_>) -> Result<(), CallError> {
             }
             Argument::Number { parameter, .. } => *parameter,
             Argument::Bytes(bytes) => {
-                crate::kernels::Parameter { kind: crate::kernels::Kind::Bytes, bytes: bytes.len() as u32 }
+                freehold::signature::Parameter { kind: freehold::signature::Kind::Bytes, bytes: bytes.len() as u32 }
             }
         };
         if !wanted.takes(&given) {

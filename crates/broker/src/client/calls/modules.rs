@@ -11,10 +11,10 @@ use sha2::{Digest, Sha256};
 
 use super::{CallError, Caller};
 use crate::client::link::LinkError;
-use crate::kernels::{Parameter, Signature, device_bytes, kernels};
 use crate::name::Name;
 use crate::order::{Head, Task};
 use crate::wire::{Hash, Id, Refusal, Reply, Request};
+use freehold::signature::{Parameter, Signature, device_bytes, kernels};
 
 /// The longest text of a module.
 pub const MODULE_BYTES_MAX: usize = 16 << 20;
@@ -63,9 +63,15 @@ impl Module {
         &self.kernels
     }
 
+    /// The kernel with this name, for calls.
+    ///
+    /// # Safety
+    /// As for [`freehold::Module::kernel`], of every call that is made with the handle: a worker runs it, and reaches what this
+    /// process and others of its user have leased.
+    ///
     /// # Errors
     /// [`CallError::NoKernel`], with those that there are.
-    pub fn kernel(&self, name: &str) -> Result<Kernel, CallError> {
+    pub unsafe fn kernel(&self, name: &str) -> Result<Kernel, CallError> {
         let found = self.kernels.iter().position(|kernel| &*kernel.name == name);
         let index = found.ok_or_else(|| CallError::NoKernel {
             module: self.name.clone(),

@@ -98,7 +98,9 @@ struct Here {
 
 impl Here {
     fn new(device: &Device) -> Result<Self> {
-        let empty = device.module(&Image::ptx(EMPTY)?)?.kernel("empty")?;
+        let module = device.module(&Image::ptx(EMPTY)?)?;
+        // SAFETY: `empty` touches no memory.
+        let empty = unsafe { module.kernel("empty") }?;
         Ok(Self { stream: device.stream()?, empty })
     }
 
@@ -143,7 +145,9 @@ fn caller(scene: &Scene, patience: Patience) -> Result<(Caller, freehold_broker:
     let caller = Caller::connect_at(&scene.socket()).map_err(broken)?;
     caller.set_patience(patience);
     let module = caller.put_module("bench/empty", EMPTY).map_err(broken)?;
-    Ok((caller, module.kernel("empty").map_err(broken)?))
+    // SAFETY: `empty` touches no memory.
+    let empty = unsafe { module.kernel("empty") };
+    Ok((caller, empty.map_err(broken)?))
 }
 
 /// Calls of a worker, one after the other.

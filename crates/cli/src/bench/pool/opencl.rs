@@ -39,7 +39,8 @@ impl Effort {
 pub(super) fn measure(opened: &open::opencl::Opened, effort: Effort) -> Result<Report> {
     let stream = open::device(Some(&opened.wish()))?.stream()?;
     let (cuda, on_cuda) = cuda()?;
-    let context = context::create(opened.found.device)?;
+    // SAFETY: what is measured names what was made here.
+    let context = context::create(unsafe { opened.found.device() })?;
     let mut rows = Vec::new();
     for (bytes, [plain, shared, other], what) in SIZES {
         // In turns, so that a machine that is busy for a while is so for all of them.

@@ -15,7 +15,8 @@ pub(super) struct Rig {
 impl Rig {
     /// With the context current in this thread.
     pub(super) fn new(wish: Option<&str>, streams: usize) -> Result<Self> {
-        let opened = open::open(wish)?;
+        // SAFETY: what is measured beside the library is done with streams, modules and memory that this rig makes itself.
+        let opened = unsafe { open::open(wish) }?;
         let context = primary::retain(&opened.api, opened.device)?;
         context::set_current(&opened.api, context)?;
         let streams = (0..streams).map(|_| stream::create(&opened.api, stream_flags::NON_BLOCKING));

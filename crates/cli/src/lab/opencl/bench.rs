@@ -45,7 +45,8 @@ pub(super) struct Desk {
 
 impl Bench {
     pub(super) fn begin(&self) -> Result<Desk, CallError> {
-        let device = self.found.device;
+        // SAFETY: an experiment has a process of its own, and names what it made.
+        let device = unsafe { self.found.device() };
         let context = context::create(device)?;
         Ok(Desk { device, context, queue: queue::create(context, device)? })
     }

@@ -80,9 +80,11 @@ fn pending_counts(b: &Bench) -> Answer {
 }
 
 fn context_counts(b: &Bench) -> Answer {
-    let context = context::create(b.found.device)?;
+    // SAFETY: an experiment has a process of its own, and names what it made.
+    let device = unsafe { b.found.device() };
+    let context = context::create(device)?;
     let alone = context::count(context)?;
-    let made = queue::create(context, b.found.device)?;
+    let made = queue::create(context, device)?;
     let with_queue = context::count(context)?;
     let buffer = memory::create(context, BYTES)?;
     let with_both = context::count(context)?;

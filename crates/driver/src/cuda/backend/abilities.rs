@@ -30,7 +30,7 @@ impl Mapping for Context {
         Ok(reserved?.0)
     }
 
-    fn unreserve(&self, start: u64, bytes: u64) -> Result<()> {
+    unsafe fn unreserve(&self, start: u64, bytes: u64) -> Result<()> {
         self.calmly(|api| address::free(api, CUdeviceptr(start), bytes as usize))
     }
 
@@ -38,16 +38,16 @@ impl Mapping for Context {
         self.create_as(bytes, CUmemAllocationHandleType::NONE)
     }
 
-    fn release(&self, memory: Memory) -> Result<()> {
+    unsafe fn release(&self, memory: Memory) -> Result<()> {
         self.calmly(|api| allocation::release(api, CUmemGenericAllocationHandle(memory.0)))
     }
 
-    fn map(&self, start: u64, bytes: u64, memory: Memory) -> Result<()> {
+    unsafe fn map(&self, start: u64, bytes: u64, memory: Memory) -> Result<()> {
         let handle = CUmemGenericAllocationHandle(memory.0);
         self.calmly(|api| mapping::map(api, CUdeviceptr(start), bytes as usize, 0, handle))
     }
 
-    fn permit(&self, start: u64, bytes: u64, permission: Permission) -> Result<()> {
+    unsafe fn permit(&self, start: u64, bytes: u64, permission: Permission) -> Result<()> {
         let location = CUmemLocation { kind: CUmemLocationType::DEVICE, id: self.device.0 };
         let flags = match permission {
             Permission::Read => CUmemAccess_flags::PROT_READ,
@@ -57,7 +57,7 @@ impl Mapping for Context {
         self.calmly(|api| mapping::set_access(api, CUdeviceptr(start), bytes as usize, &access))
     }
 
-    fn unmap(&self, start: u64, bytes: u64) -> Result<()> {
+    unsafe fn unmap(&self, start: u64, bytes: u64) -> Result<()> {
         self.calmly(|api| mapping::unmap(api, CUdeviceptr(start), bytes as usize))
     }
 }
@@ -67,7 +67,7 @@ impl Sharing for Context {
         self.create_as(bytes, CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR)
     }
 
-    fn export(&self, memory: Memory) -> Result<OwnedFd> {
+    unsafe fn export(&self, memory: Memory) -> Result<OwnedFd> {
         self.calmly(|api| allocation::export(api, CUmemGenericAllocationHandle(memory.0)))
     }
 
@@ -95,11 +95,11 @@ impl Words for Context {
         unsafe { self.free_host(start) }
     }
 
-    fn write_word(&self, stream: Stream, address: u64, value: u64) -> Result<()> {
+    unsafe fn write_word(&self, stream: Stream, address: u64, value: u64) -> Result<()> {
         self.named(stream, |api, stream| stream::write_value_64(api, stream, CUdeviceptr(address), value, 0))
     }
 
-    fn wait_word(&self, stream: Stream, address: u64, value: u64) -> Result<()> {
+    unsafe fn wait_word(&self, stream: Stream, address: u64, value: u64) -> Result<()> {
         let flags = wait_value_flags::GEQ;
         self.named(stream, |api, stream| stream::wait_value_64(api, stream, CUdeviceptr(address), value, flags))
     }
@@ -139,20 +139,20 @@ impl Contexts for Context {
 
 impl Timing for Context {
     fn make_timed_event(&self) -> Result<Event> {
-        Ok(self.within(|api| event::create(api, event_flags::DEFAULT))?.into())
+        self.within(|api| event::create(api, event_flags::DEFAULT)).map(Event::made)
     }
 
-    fn elapsed_ms(&self, from: Event, to: Event) -> Result<f64> {
+    unsafe fn elapsed_ms(&self, from: Event, to: Event) -> Result<f64> {
         Ok(f64::from(event::elapsed_ms(&self.api, from.into(), to.into())?))
     }
 }
 
 impl Foreign for Context {
-    fn id(&self, stream: Stream) -> Result<u64> {
+    unsafe fn id(&self, stream: Stream) -> Result<u64> {
         self.within(|api| stream::id(api, stream.into()))
     }
 
-    fn takes_marks(&self, stream: Stream) -> Result<bool> {
+    unsafe fn takes_marks(&self, stream: Stream) -> Result<bool> {
         self.named(stream, |api, stream| match stream::capture_status(api, stream) {
             Ok(status) => Ok(status == CUstreamCaptureStatus::NONE),
             // The legacy default stream waits for streams that are captured.
@@ -161,7 +161,7 @@ impl Foreign for Context {
         })
     }
 
-    fn capture_of(&self, stream: Stream) -> Result<Option<u64>> {
+    unsafe fn capture_of(&self, stream: Stream) -> Result<Option<u64>> {
         self.named(stream, |api, stream| match stream::capture_status(api, stream) {
             Ok(CUstreamCaptureStatus::NONE) => Ok(None),
             Ok(_) => capture::info(api, stream).map(|info| Some(info.id)),

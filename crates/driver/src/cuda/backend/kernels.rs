@@ -3,12 +3,13 @@
 use std::ffi::CStr;
 
 use super::{Context, Result, converted, within};
-use crate::backend::{Arguments, ImageKind, Kernels, Parameter, Passed, Shape};
+use crate::backend::{Arguments, ImageKind, Kernels, Limits, Parameter, Passed, Shape};
 use crate::cuda::call::CallError;
 use crate::cuda::code::CUerror;
 use crate::cuda::extension::ReadArgument;
-use crate::cuda::kernel_types::{CUfunction, CUjit_option, CUmodule};
-use crate::cuda::{function, launch, module};
+use crate::cuda::kernel_types::{CUfunction, CUfunction_attribute, CUjit_option, CUmodule};
+use crate::cuda::types::CUdevice_attribute;
+use crate::cuda::{device, function, launch, module};
 use crate::error::LoadError;
 use crate::handle::{Kernel, Module, Stream};
 
@@ -37,7 +38,7 @@ impl Kernels for Context {
             unsafe { module::load_with(&self.api, image.as_ptr().cast(), &mut options) }
         });
         match loaded {
-            Ok(module) => Ok(module.into()),
+            Ok(module) => Ok(Module::made(module)),
             Err(error) if is_of_the_image(error.code) => {
                 let text = log.split(|&byte| byte == 0).next().expect("what is split has a first part");
                 Err(LoadError::Image { code: error.code.into(), log: String::from_utf8_lossy(text).trim_end().into() })
@@ -46,20 +47,20 @@ impl Kernels for Context {
         }
     }
 
-    fn unload(&self, module: Module) -> Result<()> {
+    unsafe fn unload(&self, module: Module) -> Result<()> {
         self.calmly(|api| module::unload(api, module.into()))
     }
 
-    fn kernel(&self, module: Module, name: &CStr) -> Result<Option<Kernel>> {
+    unsafe fn kernel(&self, module: Module, name: &CStr) -> Result<Option<Kernel>> {
         self.within(|api| {
             let Some(function) = found(module::function(api, module.into(), name))? else { return Ok(None) };
             // Loaded now, so that no launch has to: a load waits for kernels that run.
             function::load(api, function)?;
-            Ok(Some(function.into()))
+            Ok(Some(Kernel::made(function)))
         })
     }
 
-    fn kernel_names(&self, module: Module) -> Result<Vec<String>> {
+    unsafe fn kernel_names(&self, module: Module) -> Result<Vec<String>> {
         self.within(|api| {
             let count = module::function_count(api, module.into())?;
             let functions = module::functions(api, module.into(), count)?;
@@ -67,7 +68,7 @@ impl Kernels for Context {
         })
     }
 
-    fn parameters(&self, kernel: Kernel) -> Result<Vec<Parameter>> {
+    unsafe fn parameters(&self, kernel: Kernel) -> Result<Vec<Parameter>> {
         self.within(|api| {
             let at = |index| function::parameter(api, kernel.into(), index);
             let mut parameters = Vec::new();
@@ -83,7 +84,35 @@ impl Kernels for Context {
         })
     }
 
-    fn variable(&self, module: Module, name: &CStr) -> Result<Option<(u64, usize)>> {
+    unsafe fn limits(&self, kernel: Kernel) -> Result<Limits> {
+        self.within(|api| {
+            let of_device = |attribute| Ok(device::attribute(api, self.device, attribute)?.cast_unsigned().into());
+            let of_kernel = |attribute| {
+                let value = function::attribute(api, kernel.into(), attribute)?;
+                Ok::<u64, CallError>(value.cast_unsigned().into())
+            };
+            let axes = |[x, y, z]: [CUdevice_attribute; 3]| {
+                Ok::<[u64; 3], CallError>([of_device(x)?, of_device(y)?, of_device(z)?])
+            };
+            Ok(Limits {
+                threads_max: of_device(CUdevice_attribute::MAX_THREADS_PER_BLOCK)?,
+                block_threads: axes([
+                    CUdevice_attribute::MAX_BLOCK_DIM_X,
+                    CUdevice_attribute::MAX_BLOCK_DIM_Y,
+                    CUdevice_attribute::MAX_BLOCK_DIM_Z,
+                ])?,
+                grid_blocks: axes([
+                    CUdevice_attribute::MAX_GRID_DIM_X,
+                    CUdevice_attribute::MAX_GRID_DIM_Y,
+                    CUdevice_attribute::MAX_GRID_DIM_Z,
+                ])?,
+                kernel_threads_max: of_kernel(CUfunction_attribute::MAX_THREADS_PER_BLOCK)?,
+                kernel_shared_bytes_max: of_kernel(CUfunction_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES)?,
+            })
+        })
+    }
+
+    unsafe fn variable(&self, module: Module, name: &CStr) -> Result<Option<(u64, usize)>> {
         self.within(|api| {
             let range = found(module::global(api, module.into(), name))?;
             Ok(range.map(|range| (range.base.0, range.bytes)))

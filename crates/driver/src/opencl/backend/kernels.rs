@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use super::super::kernel::{self, Place};
 use super::super::{handle, memory, program};
 use super::{Context, Result, call, locked};
-use crate::backend::{Arguments, ImageKind, Kernels, Parameter, Passed, Shape};
+use crate::backend::{Arguments, ImageKind, Kernels, Limits, Parameter, Passed, Shape};
 use crate::error::LoadError;
 use crate::handle::{Kernel, Module, Stream};
 
@@ -112,12 +112,12 @@ impl Kernels for Context {
         Ok(module)
     }
 
-    fn unload(&self, module: Module) -> Result<()> {
+    unsafe fn unload(&self, module: Module) -> Result<()> {
         let unit = locked(&self.loaded.modules).remove(&module.0);
         self.loaded.unload(unit.ok_or_else(|| call::wrong_program("clReleaseProgram"))?)
     }
 
-    fn kernel(&self, module: Module, name: &CStr) -> Result<Option<Kernel>> {
+    unsafe fn kernel(&self, module: Module, name: &CStr) -> Result<Option<Kernel>> {
         let (program, teller) = self.loaded.programs(module)?;
         let raw = match kernel::create(program, name) {
             Ok(raw) => raw,
@@ -135,11 +135,11 @@ impl Kernels for Context {
         Ok(Some(made))
     }
 
-    fn kernel_names(&self, module: Module) -> Result<Vec<String>> {
+    unsafe fn kernel_names(&self, module: Module) -> Result<Vec<String>> {
         program::kernel_names(self.loaded.program(module)?)
     }
 
-    fn parameters(&self, kernel: Kernel) -> Result<Vec<Parameter>> {
+    unsafe fn parameters(&self, kernel: Kernel) -> Result<Vec<Parameter>> {
         let entry = self.loaded.entry(kernel)?;
         let bytes = |taken: &Taken| match taken {
             Taken::Address => Some(Some(size_of::<u64>())),
@@ -150,8 +150,20 @@ impl Kernels for Context {
         Ok(entry.taken.iter().filter_map(bytes).map(|bytes| Parameter { bytes }).collect())
     }
 
+    /// OpenCL tells the size of a group, whose every direction is bound by it.
+    unsafe fn limits(&self, _kernel: Kernel) -> Result<Limits> {
+        let items = self.found.facts.group_items_max;
+        Ok(Limits {
+            threads_max: items,
+            block_threads: [items; 3],
+            grid_blocks: [u64::MAX; 3],
+            kernel_threads_max: u64::MAX,
+            kernel_shared_bytes_max: u64::MAX,
+        })
+    }
+
     /// OpenCL has no names for variables of a program.
-    fn variable(&self, _module: Module, _name: &CStr) -> Result<Option<(u64, usize)>> {
+    unsafe fn variable(&self, _module: Module, _name: &CStr) -> Result<Option<(u64, usize)>> {
         Ok(None)
     }
 
@@ -327,7 +339,7 @@ fn of_image(error: crate::error::CallError, log: String) -> LoadError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Backend;
+    use crate::backend::{Backend, Pattern};
     use crate::error::Meaning;
     use crate::opencl::Manner;
     use crate::opencl::find;
@@ -358,7 +370,8 @@ mod tests {
         let unit = context.text(text, REFUSED).unwrap();
         locked(&context.loaded.modules).insert(1, unit);
         context.loaded.last.store(1, Ordering::Relaxed);
-        context.kernel(Module(1), name).unwrap().unwrap()
+        // SAFETY: the module is there.
+        unsafe { context.kernel(Module(1), name) }.unwrap().unwrap()
     }
 
     #[test]
@@ -368,23 +381,29 @@ mod tests {
         let text = format!("#if defined(REFUSED) && !defined(nothing)\n#error refused\n#endif\n{KERNELS}");
         let add = kernel(&context, &text, c"add");
         assert_eq!(context.loaded.entry(add).unwrap().taken, [Taken::Address, Taken::Value(Some(4))]);
-        let nothing = context.kernel(Module(1), c"nothing").unwrap().unwrap();
-        assert_eq!(context.parameters(nothing).unwrap(), []);
+        // SAFETY: the module is there.
+        let nothing = unsafe { context.kernel(Module(1), c"nothing") }.unwrap().unwrap();
+        // SAFETY: it is a kernel of this context.
+        assert_eq!(unsafe { context.parameters(nothing) }.unwrap(), []);
         let stream = context.make_stream().unwrap();
         let none = Arguments { pointers: &mut [], passed: &[] };
         // SAFETY: the kernel takes nothing.
         unsafe { context.launch(nothing, Shape::line(1, 1), stream, none) }.unwrap();
-        context.wait_until_idle(stream).unwrap();
-        context.close().unwrap();
+        // SAFETY: the stream was made above.
+        unsafe { context.wait_until_idle(stream) }.unwrap();
+        // SAFETY: nothing of it is used any more.
+        unsafe { context.close() }.unwrap();
     }
 
     #[test]
     fn of_a_text_that_tells_nothing_the_driver_checks_the_arguments() {
         let Some(context) = context() else { return };
         let add = kernel(&context, &format!("#ifdef REFUSED\n#error refused\n#endif\n{KERNELS}"), c"add");
-        assert_eq!(context.parameters(add).unwrap(), [Parameter { bytes: None }; 2]);
+        // SAFETY: it is a kernel of this context.
+        assert_eq!(unsafe { context.parameters(add) }.unwrap(), [Parameter { bytes: None }; 2]);
         let (stream, mut x) = (context.make_stream().unwrap(), context.alloc(4096).unwrap());
-        context.fill(x, 0, 4096, stream).unwrap();
+        // SAFETY: there are as many bytes at `x`, and nothing else uses them.
+        unsafe { context.fill(x, Pattern::One(0), 4096, stream) }.unwrap();
         let mut more = 7_u64;
         let mut launch = |bytes| {
             let mut pointers = [(&raw mut x).cast(), (&raw mut more).cast()];
@@ -399,9 +418,11 @@ mod tests {
         let mut found = [0_u8; 4];
         // SAFETY: there is room for four bytes until the stream was waited for.
         unsafe { context.download(found.as_mut_ptr(), x, 4, stream) }.unwrap();
-        context.wait_until_idle(stream).unwrap();
+        // SAFETY: the stream was made above.
+        unsafe { context.wait_until_idle(stream) }.unwrap();
         assert_eq!(found, 7_u32.to_le_bytes());
-        context.close().unwrap();
+        // SAFETY: nothing of it is used any more.
+        unsafe { context.close() }.unwrap();
     }
 
     #[test]
@@ -409,7 +430,8 @@ mod tests {
         let Some(context) = context() else { return };
         let failed = context.text("__kernel void f(__global int *x) { *x = unheard_of; }", REFUSED).unwrap_err();
         assert!(matches!(&failed, LoadError::Image { log, .. } if log.contains("unheard_of")), "{failed}");
-        context.close().unwrap();
+        // SAFETY: nothing of it is used any more.
+        unsafe { context.close() }.unwrap();
     }
 
     #[test]

@@ -159,13 +159,13 @@ impl Space {
         }
     }
 
-    pub(super) fn fill(&self, queue: Queue, to: u64, byte: u8, bytes: usize) -> Result<Event> {
+    pub(super) fn fill(&self, queue: Queue, to: u64, pattern: &[u8], bytes: usize) -> Result<Event> {
         match self.manner {
             // SAFETY: these bytes lie in a block, whose owner keeps it until the queue has passed this.
-            Manner::Shared => unsafe { svm::fill(queue, self.within(to, bytes)?, bytes, &[byte], &[]) },
+            Manner::Shared => unsafe { svm::fill(queue, self.within(to, bytes)?, bytes, pattern, &[]) },
             Manner::Buffers => {
                 let (memory, offset) = self.found(to, bytes)?;
-                memory::fill(queue, memory, offset, bytes, &[byte], &[])
+                memory::fill(queue, memory, offset, bytes, pattern, &[])
             }
         }
     }

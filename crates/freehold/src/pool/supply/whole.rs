@@ -128,7 +128,8 @@ impl Supply {
         let wholes = || self.wholes.write().unwrap_or_else(PoisonError::into_inner);
         // Before the addresses can be another device's.
         let had = wholes().extract_if(.., |whole| *whole == piece).next();
-        if let Err(error) = self.backend.free(piece.handle) {
+        // SAFETY: the piece is kept or of no use: nothing uses it, and it is freed once.
+        if let Err(error) = unsafe { self.backend.free(piece.handle) } {
             wholes().extend(had);
             return Err(error);
         }

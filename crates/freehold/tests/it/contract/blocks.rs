@@ -128,3 +128,30 @@ fn a_block_of_another_length_keeps_its_elements_wherever_it_lies_then() {
     assert_ne!(block.address(), address, "another block lay behind it");
     assert_eq!(rig.device.blocks().len(), 2);
 }
+
+/// Fills all but the edges of blocks of many lengths, and looks at all of them.
+fn fills<T: freehold::Plain + PartialEq + std::fmt::Debug>(stream: &freehold::Stream, old: T, value: T) {
+    for len in [1, 2, 3, 5, 1000, 70_001] {
+        let mut block = stream.upload(&vec![old; len + 2]).unwrap();
+        stream.fill(&mut block.view_mut(1..=len).unwrap(), value).unwrap();
+        let found = stream.download(&block).unwrap();
+        assert_eq!((found[0], found[len + 1]), (old, old), "{len} of {value:?}");
+        assert!(found[1..=len].iter().all(|found| *found == value), "{len} of {value:?}");
+    }
+}
+
+#[test]
+fn a_block_is_filled_with_elements_of_any_length() {
+    let rig = Rig::new();
+    let [stream] = rig.streams();
+    fills(&stream, 1_u8, 7);
+    fills(&stream, 1_u16, 0x0102);
+    fills(&stream, 1_u32, 0x0102_0304);
+    fills(&stream, 1.0_f32, -0.5);
+    fills(&stream, 1_u64, 0x0102_0304_0506_0708);
+    fills(&stream, 1_u64, 0);
+    fills(&stream, 1.0_f64, 1.0);
+    fills(&stream, [1_u8; 3], [1, 2, 3]);
+    fills(&stream, [1_u16; 3], [7, 8, 7]);
+    fills(&stream, [1.0_f32; 4], [1.0, 2.0, 3.0, 4.0]);
+}

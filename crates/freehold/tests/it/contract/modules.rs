@@ -32,7 +32,8 @@ fn a_kernel_is_given_a_part_of_a_block() {
 fn floats_are_scaled_and_summed() {
     let rig = Rig::new();
     let [stream] = rig.streams();
-    let (scale, sum) = (rig.module.kernel("scale").unwrap(), rig.module.kernel("sum").unwrap());
+    let (scale, sum) =
+        (crate::own::kernel(&rig.module, "scale").unwrap(), crate::own::kernel(&rig.module, "sum").unwrap());
     let mut x = stream.upload(&[1.0_f32; N]).unwrap();
     let mut total = stream.zeros::<f32>(1).unwrap();
     stream.launch(&scale, grid(), (&mut x, 2.0_f32, N as u32)).unwrap();
@@ -43,7 +44,7 @@ fn floats_are_scaled_and_summed() {
 #[test]
 fn an_unknown_kernel_is_refused_with_those_that_there_are() {
     let rig = Rig::new();
-    let refused = rig.module.kernel("unheard_of").unwrap_err();
+    let refused = crate::own::kernel(&rig.module, "unheard_of").unwrap_err();
     let Error::NoSuchKernel { name, known } = refused else { panic!("{refused}") };
     assert_eq!(name, "unheard_of");
     assert!(known.contains(&"add".to_owned()), "{known:?}");
@@ -57,7 +58,7 @@ fn arguments_of_another_number_or_size_are_refused_before_the_device_sees_them()
     let refused = stream.launch(&rig.add, grid(), (&mut block, 1_u32)).unwrap_err();
     assert!(matches!(refused, Error::ArgumentCount { wanted: 3, given: 2, .. }), "{refused}");
     let refused = stream.launch(&rig.add, grid(), (&mut block, 1_u64, N as u32)).unwrap_err();
-    assert!(matches!(refused, Error::ArgumentSize { index: 1, wanted_bytes: 4, given_bytes: 8, .. }), "{refused}");
+    assert!(matches!(refused, Error::ArgumentSize { argument: 2, wanted_bytes: 4, given_bytes: 8, .. }), "{refused}");
     let refused = stream.launch(&rig.add, Grid::line(0, 1), (&mut block, 1_u32, N as u32)).unwrap_err();
     assert!(matches!(refused, Error::EmptyGrid), "{refused}");
     assert_eq!(stream.download(&block).unwrap(), [0; N]);
@@ -68,7 +69,7 @@ fn a_module_that_is_closed_stays_until_its_launches_are_done_and_nobody_waits() 
     let rig = Rig::new();
     let [stream] = rig.streams();
     let module = kernels(&rig.device);
-    let add = module.kernel("add").unwrap();
+    let add = crate::own::kernel(&module, "add").unwrap();
     let mut block = stream.zeros::<u32>(N).unwrap();
     stream.synchronize().unwrap();
     let gate = rig.hold(&stream);
@@ -95,7 +96,7 @@ fn a_text_with_a_mistake_is_refused() {
 fn a_kernel_without_arguments_is_launched() {
     let rig = Rig::new();
     let [stream] = rig.streams();
-    stream.launch(&rig.module.kernel("nothing").unwrap(), ONE, ()).unwrap();
+    stream.launch(&crate::own::kernel(&rig.module, "nothing").unwrap(), ONE, ()).unwrap();
     stream.synchronize().unwrap();
 }
 
@@ -119,7 +120,7 @@ fn a_kernel_keeps_its_module_and_a_duplicate_is_one_of_its_own() {
     let [stream] = rig.streams();
     let module = kernels(&rig.device);
     let other = module.duplicate().unwrap();
-    let add = module.kernel("add").unwrap();
+    let add = crate::own::kernel(&module, "add").unwrap();
     module.close();
     rig.device.synchronize().unwrap();
     let mut block = stream.zeros::<u32>(N).unwrap();
@@ -127,7 +128,7 @@ fn a_kernel_keeps_its_module_and_a_duplicate_is_one_of_its_own() {
     drop(add);
     stream.synchronize().unwrap();
     rig.device.tidy().unwrap();
-    stream.launch(&other.kernel("add").unwrap(), grid(), (&mut block, 2_u32, N as u32)).unwrap();
+    stream.launch(&crate::own::kernel(&other, "add").unwrap(), grid(), (&mut block, 2_u32, N as u32)).unwrap();
     assert_eq!(stream.download(&block).unwrap(), [3; N]);
 }
 

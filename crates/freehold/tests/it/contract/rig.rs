@@ -53,7 +53,9 @@ impl Rig {
             Some(opened) => {
                 let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
                 let context = Arc::new(opened.context().unwrap());
-                (Device::on(context.clone()).unwrap(), Driver::Latches(context, turn))
+                // SAFETY: a context of OpenCL's does what the trait says.
+                let device = unsafe { Device::on(context.clone()) };
+                (device.unwrap(), Driver::Latches(context, turn))
             }
             None => {
                 let own = Own::new();
@@ -61,7 +63,7 @@ impl Rig {
             }
         };
         let module = kernels(&device);
-        let add = module.kernel("add").unwrap();
+        let add = crate::own::kernel(&module, "add").unwrap();
         Self { device, module, add, driver }
     }
 
@@ -127,7 +129,8 @@ impl Rig {
             unsafe { pinned.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) };
             // SAFETY: it is there until the stream was waited for.
             let put = unsafe { backend.upload_beside(to.address(), pinned.as_ptr(), from.len(), stream) };
-            backend.wait_until_idle(stream).unwrap();
+            // SAFETY: the stream was made for this.
+            unsafe { backend.wait_until_idle(stream) }.unwrap();
             // SAFETY: nothing uses it any more.
             unsafe { backend.free_host(pinned) }.unwrap();
             put
@@ -149,8 +152,10 @@ impl Rig {
         let act = |backend: &dyn Backend| {
             let stream = backend.make_stream().unwrap();
             put(backend, stream).unwrap();
-            backend.wait_until_idle(stream).unwrap();
-            backend.destroy_stream(stream).unwrap();
+            // SAFETY: the stream was made above.
+            unsafe { backend.wait_until_idle(stream) }.unwrap();
+            // SAFETY: as above.
+            unsafe { backend.destroy_stream(stream) }.unwrap();
         };
         match &self.driver {
             Driver::Words(own) => {

@@ -14,8 +14,9 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new() -> Self {
-        let opened = freehold::open::open(None).unwrap();
-        let guest = freehold::open::guest(0).unwrap();
+        let opened = crate::own::opened();
+        // SAFETY: the tests name streams that they made, and retire them first.
+        let guest = unsafe { freehold::open::guest(0) }.unwrap();
         let primary = primary::retain(&opened.api, opened.device).unwrap();
         let host = Self { guest, api: opened.api, primary };
         host.enter();

@@ -41,7 +41,7 @@ impl Machine {
     pub(crate) fn open() -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         shared::move_in();
-        let opened = freehold::open::open(None).unwrap();
+        let opened = crate::own::opened();
         let plain = *PLAIN.get_or_init(|| opened.api);
         let primary = Mutex::new(primary::retain(&plain, opened.device).unwrap());
         let api = Api {

@@ -15,7 +15,7 @@ pub(crate) const LET_GO: &str = "let go";
 const LARGE: usize = 1 << 20;
 
 fn kernel(device: &Device, name: &str) -> Result<Kernel> {
-    device.module(&image()?)?.kernel(name)
+    crate::own::kernel(&device.module(&image()?)?, name)
 }
 
 fn image() -> Result<Image> {
@@ -92,7 +92,7 @@ pub(crate) fn releases(device: &Device) -> Result<()> {
 pub(crate) fn closings(device: &Device) -> Result<()> {
     let context = device.context()?;
     let module = context.module(&image()?)?;
-    let spend = module.kernel("spend")?;
+    let spend = crate::own::kernel(&module, "spend")?;
     let (stream, kept) = (context.stream()?, context.stream()?);
     let mut x = kept.zeros::<u32>(64)?;
     stream.launch(&spend, Grid::line(1, 1), (200_000_u64,))?;
@@ -117,7 +117,7 @@ pub(crate) fn closings(device: &Device) -> Result<()> {
 /// A context that goes with its blocks and its work.
 pub(crate) fn context_with_blocks(device: &Device) -> Result<()> {
     let context = device.context()?;
-    let spend = context.module(&image()?)?.kernel("spend")?;
+    let spend = crate::own::kernel(&context.module(&image()?)?, "spend")?;
     let stream = context.stream()?;
     let (x, y) = (stream.zeros::<u32>(64)?, stream.zeros::<u32>(LARGE)?);
     let here = device.stream()?;
@@ -135,7 +135,7 @@ pub(crate) fn context_with_blocks(device: &Device) -> Result<()> {
 pub(crate) fn contexts_dropped(device: &Device) -> Result<()> {
     for _ in 0..2 {
         let context = device.context()?;
-        let more = context.module(&image()?)?.kernel("add")?;
+        let more = crate::own::kernel(&context.module(&image()?)?, "add")?;
         let mut x = context.stream()?.zeros::<u32>(64)?;
         drop(context);
         add(&x.context().stream()?, &more, &mut x, 5)?;
@@ -291,13 +291,13 @@ pub(crate) fn modules(device: &Device) -> Result<()> {
     let twin = module.duplicate()?;
     assert_eq!(module.kernels()?.len(), 8);
     assert_ne!(module.variable("counter")?.0, twin.variable("counter")?.0);
-    match module.kernel("missing") {
+    match crate::own::kernel(&module, "missing") {
         Err(Error::NoSuchKernel { known, .. }) => assert_eq!(known.len(), 8),
         Err(error) => return Err(error),
         Ok(_) => panic!("a kernel was found that is not there"),
     }
-    let (stream, nothing) = (device.stream()?, twin.kernel("nothing")?);
-    assert_eq!(module.kernel("add")?.parameters().len(), 3);
+    let (stream, nothing) = (device.stream()?, crate::own::kernel(&twin, "nothing")?);
+    assert_eq!(crate::own::kernel(&module, "add")?.parameters().len(), 3);
     stream.launch(&nothing, Grid::line(1, 1), ())?;
     drop(nothing);
     twin.close();

@@ -19,11 +19,19 @@ pub(crate) const N: usize = 1000;
 static TURN: Mutex<()> = Mutex::new(());
 
 pub(crate) fn opened() -> Opened {
-    freehold::open::open(None).unwrap()
+    // SAFETY: the tests call of the driver what names memory and streams that they made, or that the library lent them.
+    unsafe { freehold::open::open(None) }.unwrap()
 }
 
 pub(crate) fn image() -> Image {
     Image::ptx(include_str!("../../../examples/kernels.ptx")).unwrap()
+}
+
+/// A kernel of the examples' image.
+pub(crate) fn kernel(module: &Module, name: &str) -> freehold::Result<Kernel> {
+    // SAFETY: the tests launch kernels of `kernels.ptx` with blocks of the types that those take, and with counts of elements that
+    // they have. Those that are meant to fault do so on the software device, which survives it.
+    unsafe { module.kernel(name) }
 }
 
 /// The kernels of a context, loaded before anything runs: a load waits for kernels that run.
@@ -37,7 +45,7 @@ pub(crate) struct Kernels {
 impl Kernels {
     pub(crate) fn load(context: &Context) -> Self {
         let module = context.module(&image()).unwrap();
-        let [add, count, wait] = ["add", "count", "wait"].map(|name| module.kernel(name).unwrap());
+        let [add, count, wait] = ["add", "count", "wait"].map(|name| kernel(&module, name).unwrap());
         Self { module, add, count, wait }
     }
 

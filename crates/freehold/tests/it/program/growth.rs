@@ -38,7 +38,8 @@ struct Program {
 /// Runs the program that `seed` names to its end.
 pub(crate) fn run(seed: u64, api: Api, ordinal: CUdevice) -> Result<(), Wrong> {
     let device = Device::new(api, ordinal)?;
-    let add = device.module(&Image::ptx(include_str!("../../../examples/kernels.ptx"))?)?.kernel("add")?;
+    let module = device.module(&Image::ptx(include_str!("../../../examples/kernels.ptx"))?)?;
+    let add = crate::own::kernel(&module, "add")?;
     let streams: Vec<Stream> = (0..STREAMS).map(|_| device.stream()).collect::<freehold::Result<_>>()?;
     let arena = Some(Arena::new(&streams[0], ARENA_BYTES)?);
     let mut program = Program { random: Random(seed), step: 0, device, add, streams, vectors: Vec::new(), arena };
@@ -93,10 +94,10 @@ impl Program {
     }
 
     fn resize(&mut self, index: usize, stream: usize) -> Result<(), Wrong> {
-        let (len, byte) = (PART + below(&mut self.random, LEN_MAX - PART), self.random.next() as u8);
+        let (len, value) = (PART + below(&mut self.random, LEN_MAX - PART), self.random.next() as u32);
         let Known { vec, values } = &mut self.vectors[index];
-        vec.resize(&self.streams[stream], len, byte)?;
-        values.resize(len, u32::from_ne_bytes([byte; 4]));
+        vec.resize(&self.streams[stream], len, value)?;
+        values.resize(len, value);
         Ok(())
     }
 

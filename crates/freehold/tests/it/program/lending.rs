@@ -51,7 +51,8 @@ impl Program {
 
     /// What is there afterwards, as the transfer knows it.
     fn transfer(&self, lent: &Lent, writes: bool, values: &[u32]) -> Result<Vec<u32>, CallError> {
-        let api = self.device.api().expect("the program runs on a CUDA driver");
+        // SAFETY: it is called with memory that is lent.
+        let api = unsafe { self.device.api() }.expect("the program runs on a CUDA driver");
         let mut bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
         context::push_current(api, self.primary)?;
         if writes {

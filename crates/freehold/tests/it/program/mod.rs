@@ -80,7 +80,7 @@ struct Program {
 pub(crate) fn run(seed: u64, api: Api, ordinal: CUdevice) -> Result<(), Wrong> {
     let device = Device::new(api, ordinal)?;
     let image = Image::ptx(include_str!("../../../examples/kernels.ptx"))?;
-    let add = |context: &Context| context.module(&image)?.kernel("add");
+    let add = |context: &Context| crate::own::kernel(&context.module(&image)?, "add");
     let created = device.context()?;
     let kernels = (add(device.primary())?, add(&created)?);
     let contexts = [(device.primary().clone(), kernels.0), (created, kernels.1)];
@@ -196,7 +196,7 @@ impl Program {
         self.end_all_loans()?;
         let (index, number) = (self.block(), self.stream());
         let (stream, context) = &self.streams[number];
-        let kernel = self.contexts[*context].1.module().duplicate()?.kernel("add")?;
+        let kernel = crate::own::kernel(&self.contexts[*context].1.module().duplicate()?, "add")?;
         let Known { block, values } = &mut self.blocks[index];
         let len = values.len() as u32;
         stream.launch(&kernel, Grid::cover(len, 64), (block, 1_u32, len))?;

@@ -7,14 +7,14 @@ use freehold::{Device, Grid, Image};
 const KERNELS: &str = include_str!("../../../examples/kernels.ptx");
 
 pub(crate) fn device() -> Device {
-    let opened = freehold::open::open(None).unwrap();
+    let opened = crate::own::opened();
     Device::new(opened.api, opened.device).unwrap()
 }
 
 /// One block, used by two streams and released while they are on their way.
 pub(crate) fn work(device: &Device) {
     let module = device.module(&Image::ptx(KERNELS).unwrap()).unwrap();
-    let (scale, spend) = (module.kernel("scale").unwrap(), module.kernel("spend").unwrap());
+    let (scale, spend) = (crate::own::kernel(&module, "scale").unwrap(), crate::own::kernel(&module, "spend").unwrap());
     let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
     let mut x = stream.upload(&[1.0f32; 100]).unwrap();
     x.tag("weights");

@@ -13,7 +13,7 @@ pub(crate) const CHUNK: u64 = 2 << 20;
 
 /// Memory of a device that the descriptor alone keeps.
 pub(crate) fn memory(bytes: u64) -> OwnedFd {
-    let Opened { api, device, .. } = freehold::open::open(None).unwrap();
+    let Opened { api, device, .. } = crate::own::opened();
     let own = primary::retain(&api, device).unwrap();
     context::push_current(&api, own).unwrap();
     let prop = CUmemAllocationProp::on_device(device, CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR);

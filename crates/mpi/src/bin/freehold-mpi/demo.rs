@@ -66,14 +66,14 @@ fn solve(world: &World, stream: &Stream, plan: &Plan) -> Result<Vec<f32>, Failur
     let own = plan.cells_of(&(rows.start * TILE - reads.start..rows.end * TILE - reads.start));
     let mut strip = Strip::new(world.device(), stream, plan, rows)?;
     let [mut from, mut to] = [stream.alloc::<f32>(cells)?, stream.alloc::<f32>(cells)?];
-    strip.begin(stream, &mut from, reads.clone())?;
+    strip.begin(stream, &mut from.view_mut(..)?, reads.clone())?;
     // Flags are read by another stream, which waits for the kernel that writes them and for no epoch behind it.
     let reader = world.device().stream()?;
     let mut flags = stream.alloc::<u32>(strip.count() as usize)?;
     let mut exchanges: VecDeque<Exchange> = VecDeque::new();
     for epoch in 0..plan.epochs() {
         if plan.look_at(epoch).is_some() {
-            strip.look(stream, epoch, (&from.view(..)?, reads.start), &mut flags)?;
+            strip.look(stream, epoch, (&from.view(..)?, reads.start), &mut flags.view_mut(..)?)?;
         }
         if epoch == 0 || plan.look_of(epoch) != plan.look_of(epoch - 1) {
             strip.refine(stream, &reader.download(&flags)?)?;

@@ -1,4 +1,5 @@
-//! What a module's text says of its kernels: their names, and what each takes. Knows no driver, and nothing of calls.
+//! What a module's PTX says of its kernels: their names, and what each takes. Launches, calls through a broker and the command line hold
+//! arguments against it. Knows no driver.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +12,11 @@ use freehold_ptx::syntax::{self};
 /// What a number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// `u8` to `u64`.
     Unsigned,
+    /// `i8` to `i64`.
     Signed,
+    /// `f32` and `f64`.
     Float,
     /// Bits of no kind: any number of that size.
     Bits,
@@ -23,7 +27,9 @@ pub enum Kind {
 /// A parameter of a kernel: a kind of number, and how many bytes it has. Texts do not tell an address from a number of 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
+    /// What it is.
     pub kind: Kind,
+    /// How long it is.
     pub bytes: u32,
 }
 
@@ -59,8 +65,22 @@ impl fmt::Display for Parameter {
 /// A kernel as its module's text declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
+    /// Its name.
     pub name: Arc<str>,
+    /// What it takes, in its order.
     pub parameters: Arc<[Parameter]>,
+}
+
+/// As in `scale(u64, f32, u32)`.
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}(", self.name)?;
+        for (index, parameter) in self.parameters.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{parameter}")?;
+        }
+        f.write_str(")")
+    }
 }
 
 /// The kernels of a text, in their order.
@@ -82,7 +102,7 @@ pub fn kernels(text: &str) -> Result<Vec<Signature>, freehold_ptx::Error> {
 ///
 /// # Errors
 /// Where the text cannot be read, and why.
-pub(crate) fn device_bytes(text: &str) -> Result<u64, freehold_ptx::Error> {
+pub fn device_bytes(text: &str) -> Result<u64, freehold_ptx::Error> {
     let module = syntax::parse(text)?;
     let of_item = |item: &Item<'_>| match item {
         Item::Variable(variable) => kept_bytes(variable),
@@ -191,6 +211,7 @@ mod tests {
         let told: Vec<String> = found[0].parameters.iter().map(ToString::to_string).collect();
         assert_eq!(told, ["u64", "u64", "f32", "u32", "16 bytes"]);
         assert!(found[1].parameters.is_empty());
+        assert_eq!(found[0].to_string(), "saxpy(u64, u64, f32, u32, 16 bytes)");
     }
 
     #[test]

@@ -1,0 +1,126 @@
+//! The public interface of the crates, read from their sources: `api.txt` beside each `Cargo.toml`, and the list of unsafe functions in
+//! `docs/unsafe.md`. Both are checked in, so that a change of a signature is seen in a review, and a test fails where they differ
+//! from the source.
+//!
+//! `FREEHOLD_WRITE_API=1 cargo test -p freehold-testing api` writes them anew.
+//!
+//! Everything that says `pub` is listed, by the module that it is written in: the lint `unreachable_pub` sees to it that nothing says so
+//! which others cannot reach. What macros make is listed as the text of the macro and of its call.
+
+mod scan;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use self::scan::Listed;
+
+/// The crates that programs use. `freehold-capi` has its header, `freehold-libcuda` its exports.
+const CRATES: [&str; 5] = ["driver", "freehold", "broker", "remote", "mpi"];
+
+const VARIABLE: &str = "FREEHOLD_WRITE_API";
+
+/// What stands around the list in `docs/unsafe.md`.
+const BEGIN: &str = "<!-- The list is written by the tests: see crates/testing/src/api/mod.rs. -->\n";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The lines of a crate's `api.txt`: a heading for each module with what it has below it.
+fn text_of(items: &[Listed]) -> String {
+    let (mut text, mut module) = (String::new(), None);
+    for item in items {
+        if module != Some(&item.module) {
+            text.push_str(&format!("{}[{}]\n", if module.is_some() { "\n" } else { "" }, item.module));
+            module = Some(&item.module);
+        }
+        text.push_str(&item.line);
+        text.push('\n');
+    }
+    text
+}
+
+/// The unsafe functions of all crates, as a list of a page: those of the library first.
+fn unsafe_list() -> String {
+    let mut text = String::new();
+    for name in ["freehold", "broker", "mpi", "remote", "driver"] {
+        let items = scan::listed(&root().join("crates").join(name).join("src"));
+        let (mut module, mut owner) = (None, "");
+        for item in &items {
+            if !item.line.starts_with(' ') {
+                owner = item.line.split(':').next().unwrap_or_default();
+            }
+            if !item.is_unsafe_fn {
+                continue;
+            }
+            if module != Some(&item.module) {
+                let of = if name == "freehold" { name.to_owned() } else { format!("freehold-{name}") };
+                text.push_str(&format!("\n### `{of}`: `{}`\n\n", item.module));
+                module = Some(&item.module);
+            }
+            let within = if item.line.starts_with(' ') { format!("`{owner}`: ") } else { String::new() };
+            text.push_str(&format!("- {within}`{}`\n", item.line.trim()));
+            for line in &item.safety {
+                text.push_str(&format!("  {}\n", unlinked(line)));
+            }
+        }
+    }
+    text
+}
+
+/// Without the links of rustdoc, which lead nowhere on a page.
+fn unlinked(line: &str) -> String {
+    let mut text = String::new();
+    let mut left = line;
+    while let Some((before, behind)) = left.split_once("[`") {
+        text.push_str(before);
+        let Some((name, behind)) = behind.split_once("`]") else { return line.to_owned() };
+        text.push_str(&format!("`{name}`"));
+        left = behind.strip_prefix('(').and_then(|target| target.split_once(')')).map_or(behind, |(_, rest)| rest);
+    }
+    text + left
+}
+
+/// Compares a file with what it should be, or writes it.
+fn expect(path: &Path, wanted: &str) {
+    if std::env::var_os(VARIABLE).is_some() {
+        return fs::write(path, wanted).expect("the file can be written");
+    }
+    let found = fs::read_to_string(path).unwrap_or_default();
+    let (mut old, mut new) = (found.lines(), wanted.lines());
+    let difference = loop {
+        match (old.next(), new.next()) {
+            (None, None) => return,
+            (old, new) if old != new => break (old, new),
+            _ => {}
+        }
+    };
+    let path = path.strip_prefix(root()).unwrap_or(path).display();
+    let (old, new) = (difference.0.unwrap_or("(its end)"), difference.1.unwrap_or("(its end)"));
+    panic!(
+        "{path} differs from the source; set {VARIABLE}=1 and run this test again\n  recorded: {old}\n  found:    {new}"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn public_items_are_those_that_are_recorded() {
+        for name in CRATES {
+            let folder = root().join("crates").join(name);
+            expect(&folder.join("api.txt"), &text_of(&scan::listed(&folder.join("src"))));
+        }
+    }
+
+    #[test]
+    fn the_page_on_unsafe_lists_every_public_unsafe_function_with_its_contract() {
+        let path = root().join("docs/unsafe.md");
+        let page = fs::read_to_string(&path).expect("there is a page");
+        let (before, _) = page.split_once(BEGIN).expect("the page has a place for the list");
+        let list = unsafe_list();
+        assert!(list.contains("pub unsafe fn kernel(&self, name: &str) -> Result<Kernel>"), "{list}");
+        expect(&path, &format!("{before}{BEGIN}{list}"));
+    }
+}

@@ -1,0 +1,439 @@
+//! A reader of Rust's items: enough of the grammar to tell what a source file declares, and no more. It knows names and texts, not
+//! types.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// A line of the interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    /// `block` for what `src/block.rs` says, `crate` for `src/lib.rs`.
+    pub(super) module: String,
+    /// Indented below what it is within.
+    pub(super) line: String,
+    pub(super) is_unsafe_fn: bool,
+    /// What the `# Safety` of its documentation says, line by line.
+    pub(super) safety: Vec<String>,
+}
+
+/// Everything public that the sources in a folder declare, from `lib.rs` on.
+pub(super) fn listed(src: &Path) -> Vec<Listed> {
+    let mut all = Vec::new();
+    file(src, &src.join("lib.rs"), "crate", &mut all);
+    // An impl of a trait is of the interface if the type or the trait is.
+    let is_type =
+        |line: &str| ["pub struct ", "pub enum ", "pub trait ", "pub union "].iter().any(|kind| line.contains(kind));
+    let known: BTreeSet<String> =
+        all.iter().filter(|item| is_type(&item.line)).map(|item| name_of(&item.line)).collect();
+    all.retain(|item| {
+        let words = item.line.split(|c: char| !c.is_alphanumeric() && c != '_');
+        !item.line.starts_with("impl")
+            || !item.line.contains(" for ")
+            || words.into_iter().any(|word| known.contains(word))
+    });
+    all
+}
+
+/// The name behind `struct`, `enum` or `trait`.
+fn name_of(line: &str) -> String {
+    let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    words.find(|word| matches!(*word, "struct" | "enum" | "trait" | "union"));
+    words.next().unwrap_or_default().to_owned()
+}
+
+fn file(folder: &Path, path: &Path, module: &str, all: &mut Vec<Listed>) {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut reader = Reader { code: blanked(&text), text, module: module.to_owned(), modules: Vec::new(), all };
+    reader.items(0, reader.code.len(), Within::Module);
+    let modules = std::mem::take(&mut reader.modules);
+    for name in modules {
+        let below = if module == "crate" { folder.to_owned() } else { folder.join(module.replace("::", "/")) };
+        let flat = below.join(format!("{name}.rs"));
+        let path = if flat.exists() { flat } else { below.join(&name).join("mod.rs") };
+        let inner = if module == "crate" { name } else { format!("{module}::{name}") };
+        file(folder, &path, &inner, all);
+    }
+}
+
+/// The text with spaces for what is a comment, a string or a character: brackets that are left are code.
+fn blanked(text: &str) -> Vec<u8> {
+    let (bytes, mut code) = (text.as_bytes(), text.as_bytes().to_vec());
+    let mut at = 0;
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let end = if rest.starts_with(b"//") {
+            at + rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len())
+        } else if rest.starts_with(b"/*") {
+            at + 2 + rest[2..].windows(2).position(|pair| pair == b"*/").map_or(rest.len() - 2, |end| end + 2)
+        } else if let Some(hashes) = raw_string(bytes, at) {
+            let close = [&b"\""[..], &b"#".repeat(hashes)].concat();
+            let start = at + 2 + hashes;
+            start
+                + bytes[start..].windows(close.len()).position(|part| part == close).map_or(0, |end| end + close.len())
+        } else if rest[0] == b'"' {
+            at + quoted(rest, b'"')
+        } else if rest[0] == b'\'' && (rest.get(1) == Some(&b'\\') || rest.get(2) == Some(&b'\'')) {
+            at + quoted(rest, b'\'')
+        } else {
+            at += 1;
+            continue;
+        };
+        code[at..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+        at = end.max(at + 1);
+    }
+    code
+}
+
+/// How many `#` a raw string has that begins here.
+fn raw_string(bytes: &[u8], at: usize) -> Option<usize> {
+    let is_word = at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_') && bytes[at - 1] != b'b';
+    if bytes[at] != b'r' || is_word {
+        return None;
+    }
+    let hashes = bytes[at + 1..].iter().take_while(|&&byte| byte == b'#').count();
+    (bytes.get(at + 1 + hashes) == Some(&b'"')).then_some(hashes)
+}
+
+/// How long a literal is that begins and ends with `mark`.
+fn quoted(rest: &[u8], mark: u8) -> usize {
+    let mut at = 1;
+    while at < rest.len() && rest[at] != mark {
+        at += if rest[at] == b'\\' { 2 } else { 1 };
+    }
+    (at + 1).min(rest.len())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Within {
+    Module,
+    /// All of whose items are public.
+    Trait,
+    Impl,
+}
+
+struct Reader<'a> {
+    text: String,
+    code: Vec<u8>,
+    module: String,
+    /// Those in files of their own.
+    modules: Vec<String>,
+    all: &'a mut Vec<Listed>,
+}
+
+impl Reader<'_> {
+    /// Reads the items between two places.
+    fn items(&mut self, mut at: usize, end: usize, within: Within) {
+        while let Some(start) = self.next_code(at, end) {
+            let docs_from = at;
+            let (mut head, mut is_test, mut attributes) = (start, false, String::new());
+            while self.code[head] == b'#' {
+                let close = self
+                    .matching(head + self.code[head..].iter().position(|&byte| byte == b'[').expect("an attribute"));
+                let attribute = &self.text[head..close];
+                is_test |=
+                    attribute.starts_with("#[cfg(") && (attribute.contains("test") || attribute.contains("loom"));
+                let is_told = ["#[derive", "#[non_exhaustive", "#[repr", "#[must_use"]
+                    .iter()
+                    .any(|one| attribute.starts_with(one));
+                if is_told {
+                    attributes.push_str(&squeezed(attribute));
+                    attributes.push(' ');
+                }
+                let Some(next) = self.next_code(close, end) else { return };
+                head = next;
+            }
+            let (body, after) = self.extent(head, end);
+            if !is_test {
+                self.item(docs_from, head, body, after, &attributes, within);
+            }
+            at = after;
+        }
+    }
+
+    /// Where an item's body begins, if it has one, and where the item ends.
+    fn extent(&self, head: usize, end: usize) -> (Option<usize>, usize) {
+        let (mut at, text) = (head, self.bare(head, end));
+        let is_use = text.starts_with("use ") || text.starts_with("pub use ") || text.starts_with("pub(crate) use ");
+        let has_value =
+            [" const ", " static "].iter().any(|word| format!(" {text}").contains(word)) && !text.contains("fn ");
+        while at < end {
+            match self.code[at] {
+                b'(' | b'[' => at = self.matching(at),
+                b';' => return (None, at + 1),
+                b'{' if is_use || has_value => at = self.matching(at),
+                b'{' => {
+                    let after = self.matching(at);
+                    return (Some(at), after);
+                }
+                _ => at += 1,
+            }
+        }
+        (None, end)
+    }
+
+    /// The first words of an item.
+    fn bare(&self, head: usize, end: usize) -> String {
+        let stop =
+            self.code[head..end].iter().position(|byte| b"{(;=".contains(byte)).map_or(end, |length| head + length);
+        squeezed(&self.text[head..stop])
+    }
+
+    fn item(
+        &mut self,
+        docs_from: usize,
+        head: usize,
+        body: Option<usize>,
+        after: usize,
+        attributes: &str,
+        within: Within,
+    ) {
+        let first = self.bare(head, after);
+        let declared = squeezed(&without_comments(&self.text[head..body.unwrap_or(after)]));
+        let declared = declared.trim_end_matches(';').trim_end();
+        let is_pub = first.starts_with("pub ") || within == Within::Trait;
+        let words: Vec<&str> = first.split_whitespace().filter(|word| !word.starts_with("pub")).collect();
+        let has = |word| words.contains(&word);
+        let indent = if within == Within::Module { "" } else { "    " };
+        match words.as_slice() {
+            ["mod", name, ..] => match body {
+                Some(body) => self.items(body + 1, after - 1, Within::Module),
+                None => {
+                    self.modules.push((*name).to_owned());
+                    if is_pub {
+                        self.add(declared.to_owned());
+                    }
+                }
+            },
+            [word, ..] if word.ends_with('!') => {
+                let is_definition = word.starts_with("macro_rules!");
+                let is_told =
+                    if is_definition { self.text[head..after].contains("pub ") } else { within == Within::Module };
+                if is_told {
+                    self.lines(head, after);
+                }
+            }
+            ["impl", ..] | ["unsafe", "impl", ..] => self.implementation(declared, body, after),
+            [word, ..] if word.starts_with("impl<") => self.implementation(declared, body, after),
+            ["struct", ..] | ["union", ..] if is_pub => self.structure(declared, body, after, attributes),
+            ["enum", ..] if is_pub => {
+                self.add(format!("{attributes}{declared}"));
+                let body = body.expect("an enum has variants");
+                for variant in self.parts(body, after) {
+                    self.add(format!("    {variant}"));
+                }
+            }
+            ["trait", ..] | ["unsafe", "trait", ..] if is_pub => {
+                self.add(declared.to_owned());
+                let body = body.expect("a trait has a body");
+                self.items(body + 1, after - 1, Within::Trait);
+            }
+            _ if has("fn") && is_pub => {
+                let safety = self.safety(docs_from, head);
+                let line = format!("{indent}{declared}");
+                let (module, is_unsafe_fn) = (self.module.clone(), has("unsafe"));
+                self.all.push(Listed { module, line, is_unsafe_fn, safety });
+            }
+            _ if (has("const") || has("static")) && is_pub => {
+                let named = declared.split(" = ").next().unwrap_or(declared);
+                self.add(format!("{indent}{named}"));
+            }
+            _ if is_pub => self.add(format!("{indent}{declared}")),
+            _ => {}
+        }
+    }
+
+    fn implementation(&mut self, declared: &str, body: Option<usize>, after: usize) {
+        let Some(body) = body else { return };
+        self.add(declared.to_owned());
+        let before = self.all.len();
+        if !declared.contains(" for ") {
+            self.items(body + 1, after - 1, Within::Impl);
+            if self.all.len() == before {
+                self.all.pop();
+            }
+        }
+    }
+
+    fn structure(&mut self, declared: &str, body: Option<usize>, after: usize, attributes: &str) {
+        match body {
+            Some(body) => {
+                self.add(format!("{attributes}{declared}"));
+                for field in self.parts(body, after).into_iter().filter(|field| field.starts_with("pub ")) {
+                    self.add(format!("    {field}"));
+                }
+            }
+            // What is private is nobody's business.
+            None => {
+                let (name, fields) = declared.split_once('(').unwrap_or((declared, ")"));
+                let fields: Vec<&str> =
+                    fields.trim_end_matches(')').split(", ").filter(|field| field.starts_with("pub ")).collect();
+                self.add(format!("{attributes}{name}({})", fields.join(", ")));
+            }
+        }
+    }
+
+    /// What stands between the commas of a body, without comments and attributes.
+    fn parts(&self, body: usize, after: usize) -> Vec<String> {
+        let (mut parts, mut from, mut at) = (Vec::new(), body + 1, body + 1);
+        while at < after {
+            match self.code[at] {
+                b'(' | b'[' | b'{' => at = self.matching(at),
+                b',' | b'}' => {
+                    parts.push(squeezed(&without_attributes(&without_comments(&self.text[from..at]))));
+                    at += 1;
+                    from = at;
+                }
+                _ => at += 1,
+            }
+        }
+        parts.retain(|part| !part.is_empty());
+        parts
+    }
+
+    fn add(&mut self, line: String) {
+        self.all.push(Listed { module: self.module.clone(), line, is_unsafe_fn: false, safety: Vec::new() });
+    }
+
+    /// The lines of a macro or of its call, as they are written.
+    fn lines(&mut self, head: usize, after: usize) {
+        let text = without_comments(&self.text[head..after]);
+        text.lines().map(str::trim).filter(|line| !line.is_empty()).for_each(|line| self.add(line.to_owned()));
+    }
+
+    /// What the documentation before an item says below `# Safety`.
+    fn safety(&self, from: usize, head: usize) -> Vec<String> {
+        let docs = self.text[from..head].lines().filter_map(|line| line.trim().strip_prefix("///")).map(str::trim);
+        let below = docs.skip_while(|line| *line != "# Safety").skip(1);
+        below.take_while(|line| !line.starts_with('#')).map(str::to_owned).filter(|line| !line.is_empty()).collect()
+    }
+
+    /// The next place that is not blank.
+    fn next_code(&self, at: usize, end: usize) -> Option<usize> {
+        let length = self.code[at..end].iter().position(|byte| !byte.is_ascii_whitespace())?;
+        // What an attribute of the file or an unmatched bracket leaves behind.
+        Some(at + length).filter(|&found| self.code[found] != b'}')
+    }
+
+    /// The place behind the bracket that closes the one at a place.
+    fn matching(&self, open: usize) -> usize {
+        let mut depth = 0_usize;
+        for (at, byte) in self.code.iter().enumerate().skip(open) {
+            match byte {
+                b'(' | b'[' | b'{' => depth += 1,
+                b')' | b']' | b'}' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                return at + 1;
+            }
+        }
+        self.code.len()
+    }
+}
+
+fn without_comments(text: &str) -> String {
+    text.lines().map(|line| if line.trim_start().starts_with("//") { "" } else { line }).collect::<Vec<_>>().join("\n")
+}
+
+fn without_attributes(text: &str) -> String {
+    let mut left = text.trim_start();
+    while left.starts_with("#[") {
+        let code = blanked(left);
+        let mut depth = 0_usize;
+        let close = code.iter().position(|byte| {
+            depth = match byte {
+                b'[' => depth + 1,
+                b']' => depth - 1,
+                _ => depth,
+            };
+            *byte == b']' && depth == 0
+        });
+        left = left[close.map_or(left.len(), |close| close + 1)..].trim_start();
+    }
+    left.to_owned()
+}
+
+/// With one space for each gap, and no comma that only ends a line.
+fn squeezed(text: &str) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    text.replace("( ", "(").replace(", )", ")").replace(" )", ")").replace("< ", "<").replace(", >", ">")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        let code = blanked(text);
+        let mut reader =
+            Reader { code, text: text.to_owned(), module: "crate".to_owned(), modules: Vec::new(), all: &mut all };
+        reader.items(0, reader.code.len(), Within::Module);
+        all.into_iter().map(|item| item.line).collect()
+    }
+
+    #[test]
+    fn public_items_are_listed_and_private_ones_are_not() {
+        let text = r#"
+            //! A { that is no code.
+            use std::fmt;
+            pub use a::{B, C};
+            /// A struct.
+            #[derive(Clone, Debug)]
+            pub struct S<T> { /// A field.
+                pub one: Vec<T>, two: u8, pub(crate) three: u8 }
+            pub struct H(pub u64, u8);
+            struct Hidden;
+            pub enum E { #[error("} {0}")] A(u8), B { x: u8 } }
+            impl<T> S<T> {
+                pub const N: usize = { 1 };
+                /// Text.
+                /// # Safety
+                /// It is so.
+                pub unsafe fn f(
+                    &self,
+                    x: &str,
+                ) -> Option<u8> { let _ = '{'; None }
+                fn g() {}
+                pub(crate) fn h() {}
+            }
+            pub trait T { type W; fn f(&self) -> u8 { 1 } }
+            impl T for Hidden { type W = u8; }
+            #[cfg(test)]
+            mod tests { pub fn not_this() {} }
+            pub const fn c() -> u8 { 1 }
+        "#;
+        let wanted = [
+            "pub use a::{B, C}",
+            "#[derive(Clone, Debug)] pub struct S<T>",
+            "    pub one: Vec<T>",
+            "pub struct H(pub u64)",
+            "pub enum E",
+            "    A(u8)",
+            "    B { x: u8 }",
+            "impl<T> S<T>",
+            "    pub const N: usize",
+            "    pub unsafe fn f(&self, x: &str) -> Option<u8>",
+            "pub trait T",
+            "    type W",
+            "    fn f(&self) -> u8",
+            "impl T for Hidden",
+            "pub const fn c() -> u8",
+        ];
+        assert_eq!(lines(text), wanted);
+    }
+
+    #[test]
+    fn a_changed_signature_is_another_line() {
+        let one = lines("impl S { pub fn f(&self, n: u32) {} }");
+        assert_ne!(one, lines("impl S { pub fn f(&self, n: u64) {} }"));
+        assert_ne!(one, lines("impl S { pub unsafe fn f(&self, n: u32) {} }"));
+        assert_eq!(
+            one,
+            lines(
+                "impl S {\n    // Why.\n    pub fn f(\n        &self,\n        n: u32,\n    ) {\n        g()\n    }\n}"
+            )
+        );
+    }
+}
