@@ -77,6 +77,7 @@ const TESTS: &[Test] = &[
     ("strangers_make_room_for_who_comes_later", bounds::strangers_make_room_for_who_comes_later),
     ("so_many_connections_are_served_and_others_wait", bounds::so_many_connections_are_served),
     ("questions_without_a_token_are_short", bounds::questions_without_a_token_are_short),
+    ("who_only_asks_for_health_is_parted_from_in_time", bounds::who_only_asks_for_health_is_parted_from),
     ("an_upload_that_does_not_begin_is_ended", bounds::an_upload_that_does_not_begin_is_ended),
     ("a_call_that_does_not_come_is_ended", bounds::a_call_that_does_not_come_is_ended),
     ("a_greedy_session_leaves_others_room_for_transfers", bounds::a_greedy_session_leaves_lanes),

@@ -151,6 +151,29 @@ pub(crate) fn questions_without_a_token_are_short(stage: &Stage) {
     assert_ne!(refused.code(), Code::Ok);
 }
 
+/// Questions to the health service, which need no token, keep no connection: neither one that is answered on and on, nor many.
+pub(crate) fn who_only_asks_for_health_is_parted_from(stage: &Stage) {
+    let (_gate, port) = stage.limited_gate("plain", hasty());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let watching = runtime.spawn(async move {
+        let mut client = HealthClient::new(channel(port).await);
+        let mut told = client.watch(HealthCheckRequest::default()).await.unwrap().into_inner();
+        let mut messages = 0;
+        while let Ok(Some(_)) = told.message().await {
+            messages += 1;
+        }
+        messages
+    });
+    let asking = runtime.spawn(async move {
+        let mut client = HealthClient::new(channel(port).await);
+        while client.check(HealthCheckRequest::default()).await.is_ok() {}
+    });
+    let ended = runtime.block_on(async { tokio::time::timeout(STUCK, async { (watching.await, asking.await) }).await });
+    let (watched, asked) = ended.expect("both are parted from");
+    assert_eq!((watched.unwrap(), asked.is_ok()), (1, true), "nothing new is told to who watches");
+    connect(port).totals().unwrap();
+}
+
 pub(crate) fn an_upload_that_does_not_begin_is_ended(stage: &Stage) {
     let (_gate, port) = stage.limited_gate("plain", hasty());
     let raw = Raw::at_port(port, 1);
