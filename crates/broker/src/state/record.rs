@@ -287,8 +287,25 @@ impl State {
                 attached: BTreeSet::new(),
             })
         });
+        state.recover_modules(&records, &has, made_bytes);
+        state.recover_blocks(&records);
+        state.recover_leases(&records);
+        state.order = state.leases.iter().map(|(_, lease)| lease.order).max().unwrap_or(0);
+        state.mend_writers();
+        state.mend();
+        state
+    }
+
+    /// Modules, and what workers have loaded of them. `made_bytes` is what segments take of the device.
+    fn recover_modules(
+        &mut self,
+        records: &impl Fn(Kind) -> Vec<Record>,
+        has: &impl Fn(Thing) -> bool,
+        made_bytes: u64,
+    ) {
+        let (mut taken_bytes, most_bytes) = (made_bytes, self.limits.budget_bytes.min(SUM_BYTES_MAX));
         let mut module_bytes = 0;
-        state.modules = shelf(records(Kind::Module), |id, words| {
+        self.modules = shelf(records(Kind::Module), |id, words| {
             let (user, is_proved) = halves(words[1]);
             add(&mut module_bytes, words[0], SUM_BYTES_MAX)?;
             add(&mut module_bytes, words[8], SUM_BYTES_MAX)?;
@@ -303,22 +320,16 @@ impl State {
                 is_proved: is_proved != 0,
             })
         });
-        state.loads = shelf(records(Kind::Load), |id, words| {
+        self.loads = shelf(records(Kind::Load), |id, words| {
             let (worker, module, bytes) = (Id(words[0]), Id(words[1]), words[2]);
-            let service = state.tenants.get_mut(worker)?.service.as_mut()?;
+            let service = self.tenants.get_mut(worker)?.service.as_mut()?;
             if service.loaded.contains_key(&module) {
                 return None;
             }
-            add(&mut made_bytes, bytes, most_bytes)?;
+            add(&mut taken_bytes, bytes, most_bytes)?;
             service.loaded.insert(module, id);
             Some(Load { worker, module, bytes, is_leaving: words[3] != 0 })
         });
-        state.recover_blocks(&records);
-        state.recover_leases(&records);
-        state.order = state.leases.iter().map(|(_, lease)| lease.order).max().unwrap_or(0);
-        state.mend_writers();
-        state.mend();
-        state
     }
 
     fn recover_blocks(&mut self, records: &impl Fn(Kind) -> Vec<Record>) {
