@@ -6,7 +6,9 @@ mod shuffle;
 
 use std::sync::Arc;
 
-use freehold_ptx::{Grid, Image, LANES, Launch, Memory, Progress, Slice, Stray, Unit, Width};
+use freehold_ptx::{
+    Access, Extent, Grid, Image, LANES, Launch, Memory, Pointer, Progress, Slice, Stray, Unit, Width,
+};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 
 /// Where the memory starts.
@@ -39,6 +41,7 @@ fuzz_target!(|text: &str| {
             block: [40, 1, 1],
             shared_bytes: 256,
             parameters: parameters(kernel.parameter_bytes as usize),
+            pointers: program.pointer_words(index).iter().map(|&offset| pointer(offset)).collect(),
             workspace: 0,
             stack_bytes: LOCAL_BYTES_MAX,
         };
@@ -66,6 +69,13 @@ fn addresses(image: &Image) -> Option<(Vec<u64>, u64)> {
 fn parameters(bytes: usize) -> Vec<u8> {
     let address = (START + 1024).to_le_bytes();
     address.iter().copied().cycle().take(bytes).collect()
+}
+
+/// What is known of an argument: every other one leads to a block, and of the rest nobody knows.
+fn pointer(offset: u32) -> Pointer {
+    let block = Extent { start: START + 1024, bytes: 4096, access: Access::ReadWrite };
+    let blocks = if offset % 16 == 0 { vec![block] } else { Vec::new() };
+    Pointer { offset, region: START..START + BYTES as u64, blocks }
 }
 
 fn run(grid: &Arc<Grid>, memory: &mut Ram) {

@@ -61,7 +61,8 @@ impl Region {
     fn blocks(&self, address: u64) -> Vec<Extent> {
         let around = self.find(address);
         let before = address.checked_sub(1).and_then(|last| self.find(last));
-        let ends_here = |block: &Extent| block.access != Access::Released && block.start + block.bytes == address;
+        let ends_here =
+            |block: &Extent| block.access != Access::Released && block.start.checked_add(block.bytes) == Some(address);
         let before = before.filter(|block| ends_here(block) && Some(*block) != around);
         around.into_iter().chain(before).collect()
     }
@@ -88,7 +89,8 @@ impl Described {
 
     /// The pointers among the arguments of a launch whose blocks are known. `words` says where in them addresses come from.
     pub(crate) fn pointers(&self, kernel: &Kernel, words: &[u32], arguments: &[u8]) -> Vec<Pointer> {
-        let read_only = READ_ONLY.take();
+        // A thread that ends may launch, too.
+        let read_only = READ_ONLY.try_with(RefCell::take).unwrap_or_default();
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
         if regions.live.is_empty() && read_only.is_empty() {
             return Vec::new();
