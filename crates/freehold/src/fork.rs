@@ -48,8 +48,11 @@ impl Family {
         let page = unsafe { mmap_anonymous(null_mut(), BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }?;
         let start = NonNull::new(page).expect("the kernel maps nothing at null unless it is asked to");
         let family = Self { bytes: start.cast(), _page: Arc::new(Page { start }) };
-        // SAFETY: the page is ours, and holds nothing yet.
-        unsafe { madvise(page, BYTES, Advice::LinuxWipeOnFork) }?;
+        // An interpreter has no forks.
+        if !cfg!(miri) {
+            // SAFETY: the page is ours, and holds nothing yet.
+            unsafe { madvise(page, BYTES, Advice::LinuxWipeOnFork) }?;
+        }
         family.bytes().iter().for_each(|byte| byte.store(1, Ordering::Relaxed));
         Ok(family)
     }

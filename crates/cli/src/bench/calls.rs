@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::ops::Range;
 
-use freehold::{Adopted, Adoption, Grid};
+use freehold::{Block, Grid};
 use freehold_driver::cuda::{CUcontext, CUdeviceptr, context, memory};
 
 use super::Result;
@@ -16,12 +16,10 @@ const BATCH: usize = 100;
 const PAIR_BYTES: usize = 64 << 10;
 
 const BLOCKS: usize = 1_000_000;
-const BLOCK_BYTES_MIN: u64 = 512;
-/// The largest has so many times as much: 64 KiB.
-const BLOCK_GRANULES_MAX: u64 = 128;
-
-/// Where no driver has memory: NVIDIA's lies above, the software driver's below.
-const BLOCKS_START: u64 = 0x5000_0000_0000;
+/// Most blocks are small; one of so many fits no class of the pool.
+const LARGE_EVERY: usize = 100;
+const SMALL_BYTES: (u64, u64) = (1, 2048);
+const LARGE_BYTES: (u64, u64) = (66 << 10, 192 << 10);
 
 /// The blocks that are asked for again and again.
 const NEAR: Range<u64> = 500_000..501_000;
@@ -68,7 +66,7 @@ pub(super) fn bare_launches(rig: &Rig, batches: usize) -> Result<Beside> {
     beside
 }
 
-/// Questions for the owner of an address among a million blocks: of beginnings and of addresses further in, by turns. First
+/// Questions for the owner of an address among a million blocks of the pool: of beginnings and of addresses further in, by turns. First
 /// of any of the blocks, then of a few of them again and again, as a program asks that works with those.
 pub(super) fn owners(rig: &Rig, batches: usize) -> Result<(Vec<f64>, Vec<f64>)> {
     let mut random = Random(SEED);
@@ -77,7 +75,7 @@ pub(super) fn owners(rig: &Rig, batches: usize) -> Result<(Vec<f64>, Vec<f64>)> 
         let addresses: Vec<u64> = (0..BATCH).map(|at| field.address(&blocks, at % 2 == 0, &mut random)).collect();
         let owner_of = |&&address: &&u64| black_box(rig.device.owner_of(address)).is_some();
         let (found, time) = timed(|| addresses.iter().filter(owner_of).count());
-        assert_eq!(found, BATCH, "every address lies in a block that was entered");
+        assert_eq!(found, BATCH, "every address lies in a block that is live");
         time / BATCH as f64
     };
     let anywhere = (0..batches).map(|_| ask(0..BLOCKS as u64)).collect();
@@ -105,29 +103,26 @@ pub(super) fn pairs(rig: &Rig, batches: usize) -> Result<Beside> {
     Ok(beside)
 }
 
-/// A million blocks side by side, memory of others at addresses that nobody touches.
+/// A million blocks of the pool.
 struct Field {
-    /// Their bases, and where the last one ends.
-    bounds: Vec<u64>,
-    _adopted: Vec<Adopted>,
+    blocks: Vec<Block<u8>>,
 }
 
 impl Field {
     fn new(rig: &Rig, random: &mut Random) -> Result<Self> {
-        let (mut bounds, mut adopted) = (vec![BLOCKS_START], Vec::new());
+        let mut blocks = Vec::with_capacity(BLOCKS);
         for at in 0..BLOCKS {
-            let (base, bytes) = (bounds[at], (1 + random.below(BLOCK_GRANULES_MAX)) * BLOCK_BYTES_MIN);
-            adopted.push(rig.device.adopt(base, bytes, Adoption::Foreign, "bench")?);
-            bounds.push(base + bytes);
+            let (least, most) = if at % LARGE_EVERY == 0 { LARGE_BYTES } else { SMALL_BYTES };
+            blocks.push(rig.stream.alloc((least + random.below(most - least)) as usize)?);
         }
-        Ok(Self { bounds, _adopted: adopted })
+        Ok(Self { blocks })
     }
 
     /// The beginning of one of these blocks, or an address anywhere in it.
     fn address(&self, blocks: &Range<u64>, is_beginning: bool, random: &mut Random) -> u64 {
         let at = (blocks.start + random.below(blocks.end - blocks.start)) as usize;
-        let (base, end) = (self.bounds[at], self.bounds[at + 1]);
-        if is_beginning { base } else { base + random.below(end - base) }
+        let block = &self.blocks[at];
+        if is_beginning { block.address() } else { block.address() + random.below(block.len() as u64) }
     }
 }
 

@@ -45,7 +45,7 @@ mod sync {
     }
 }
 
-mod shelf {
+pub(crate) mod shelf {
     /// # Safety
     /// As in the library, whose shelf is not used here.
     pub(crate) unsafe trait Numbered {
@@ -54,7 +54,7 @@ mod shelf {
 }
 
 #[path = "../../src/pool/record.rs"]
-mod record;
+pub(crate) mod record;
 #[path = "../../src/pool/turn.rs"]
 mod turn;
 

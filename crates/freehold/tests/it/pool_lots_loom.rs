@@ -7,7 +7,7 @@
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "each file is used in part")]
 
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
     pub(crate) use loom::sync::{Mutex, MutexGuard};
 }
 
@@ -153,11 +153,7 @@ mod shelf {
 
     pub(crate) const THINGS_MAX: usize = 256;
 
-    /// # Safety
-    /// As in the library. Things are made one by one here.
-    pub(crate) unsafe trait Numbered {
-        fn set_number(&self, number: u32);
-    }
+    pub(crate) use crate::pool_loom::shelf::Numbered;
 
     /// Things that are made when they are first asked for: each has many of the checker's atomics.
     #[derive(Debug)]
@@ -254,8 +250,6 @@ mod heap;
 mod lend;
 #[path = "../../src/pool/lot.rs"]
 mod lot;
-#[path = "../../src/pool/record.rs"]
-mod record;
 #[path = "../../src/pool/slab.rs"]
 mod slab;
 #[path = "../../src/pool/table.rs"]
@@ -266,6 +260,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::pool_loom::record;
 use book::Book;
 use class::Class;
 use freehold_testing::at_effort;
