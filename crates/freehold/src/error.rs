@@ -45,8 +45,8 @@ pub enum Error {
     /// An address cannot be released: which wrong it is.
     #[error(transparent)]
     WrongRelease(#[from] WrongRelease),
-    /// The stream is being captured, and cannot be given up meanwhile.
-    #[error("the stream is being captured: end the capture, and say then that the stream is gone")]
+    /// The stream is being captured: it takes no work of the library's, and cannot be given up.
+    #[error("the stream is being captured: end the capture first")]
     StreamCaptured,
     /// A private pool was ended or released that was not begun.
     #[error("no private pool of this id is there to be ended or released: begin it first")]

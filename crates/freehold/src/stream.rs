@@ -133,7 +133,8 @@ impl Stream {
     }
 
     /// The driver's handle, for other people's code: in CUDA's calls it is a `CUstream`. It is a number; naming it in a call is
-    /// `unsafe`, and good while the stream is there. What others put in is not known here: see [`Stream::foreign_work`].
+    /// `unsafe`, and good while the stream is there. What others put in is not known here: see [`Stream::foreign_work`]. While others
+    /// capture the stream, work is refused with [`Error::StreamCaptured`]: a graph would repeat it behind the ledger's back.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -143,6 +144,7 @@ impl Stream {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn raw(&self) -> handle::Stream {
+        self.home.track.hand_out();
         self.home.track.raw
     }
 
@@ -597,6 +599,7 @@ impl Stream {
     #[inline]
     pub(crate) fn order(&self, used: &[Used<'_>]) -> Result<bool> {
         self.check_used(used)?;
+        self.check_uncaptured()?;
         let mut waits = false;
         for used in used.iter().filter(|used| used.is_ordered) {
             let mut marks = Vec::new();
@@ -606,6 +609,16 @@ impl Stream {
             }
         }
         Ok(waits)
+    }
+
+    /// Refuses work while others capture the stream, which they can only where they were told its handle.
+    #[inline]
+    fn check_uncaptured(&self) -> Result<()> {
+        if !self.home.track.is_handed_out() {
+            return Ok(());
+        }
+        let takes_work = self.home.track.can_be_marked().map_err(|error| self.home.context.inner.core.failed(error))?;
+        if takes_work { Ok(()) } else { Err(Error::StreamCaptured) }
     }
 
     /// Refuses what must not be used so. All are looked at before the driver hears of any.

@@ -85,6 +85,8 @@ pub(crate) struct Track {
     thread: Option<ThreadId>,
     /// Whether the stream itself is gone. No work is put in any more.
     retired: AtomicBool,
+    /// Whether others were told the handle, and may capture the stream.
+    handed_out: AtomicBool,
     signals: Mutex<Signals>,
     /// The positions of other streams that this one waits for before its next work.
     waited: Mutex<BTreeMap<StreamId, u64>>,
@@ -134,6 +136,7 @@ impl Track {
             passed: AtomicU64::new(0),
             recent: [const { AtomicU64::new(0) }; RECENT],
             retired: AtomicBool::new(false),
+            handed_out: AtomicBool::new(false),
             signals: Mutex::new(Signals {
                 marked: 0,
                 event: Some(event),
@@ -571,6 +574,16 @@ impl Track {
             std::thread::yield_now();
         }
         Ok(())
+    }
+
+    /// Notes that others are told the handle.
+    pub(crate) fn hand_out(&self) {
+        self.handed_out.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn is_handed_out(&self) -> bool {
+        self.handed_out.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_retired(&self) -> bool {

@@ -3,7 +3,9 @@
 use crate::own;
 
 use freehold::{Block, Error, Stream};
-use freehold_driver::cuda::{CUdeviceptr, Function, context, event, stream, wait_value_flags};
+use freehold_driver::cuda::{
+    CUdeviceptr, CUstreamCaptureMode, Function, capture, context, event, graph, stream, wait_value_flags,
+};
 use own::{N, Own, grid, opened};
 
 /// Adds to every value of a block, in `stream`.
@@ -93,4 +95,25 @@ fn a_stream_that_works_has_one_mark_on_its_way() {
     let again: Vec<Block<u32>> = (0..100).map(|_| a.alloc(N).unwrap()).collect();
     assert_eq!(own.device.totals().released_blocks, 0);
     drop(again);
+}
+
+#[test]
+fn a_stream_that_others_capture_takes_no_work_until_the_capture_is_over() {
+    let own = Own::new();
+    let [a, b] = own.streams();
+    let mut x = a.zeros::<u32>(N).unwrap();
+    own.device.synchronize().unwrap();
+    capture::begin(&own.api, a.raw().into(), CUstreamCaptureMode::RELAXED).unwrap();
+    let refused = a.launch(&own.kernels.add, grid(), (&mut x, 1_u32, N as u32)).unwrap_err();
+    assert!(matches!(refused, Error::StreamCaptured), "{refused}");
+    assert!(matches!(a.write(&mut x, &[1; N]), Err(Error::StreamCaptured)));
+    assert!(matches!(a.download(&x), Err(Error::StreamCaptured)));
+    assert!(matches!(a.upload(&[1_u32; N]), Err(Error::StreamCaptured)));
+    // Other streams work on, and what was put in before the capture is no reason to wait.
+    add(&own, &b, &mut x, 1);
+    assert_eq!(b.download(&x).unwrap(), [1; N]);
+    let captured = capture::end(&own.api, a.raw().into()).expect("nothing has spoilt the capture");
+    assert_eq!(graph::node_count(&own.api, captured).unwrap(), 0);
+    add(&own, &a, &mut x, 1);
+    assert_eq!(a.download(&x).unwrap(), [2; N]);
 }
