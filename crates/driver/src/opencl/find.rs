@@ -85,8 +85,9 @@ impl From<CallError> for Absence {
 /// Every device of every platform, at least one: GPUs first, and otherwise in the order of the platforms. A device's number is
 /// its place here.
 ///
-/// For one thread at a time: drivers start at the first question, and PoCL's start does not bear two that ask at once.
-pub fn devices() -> Result<Vec<Found>, Absence> {
+/// # Safety
+/// No other thread is within this call: drivers start at the first question, and PoCL's start does not bear two that ask at once.
+pub unsafe fn devices() -> Result<Vec<Found>, Absence> {
     let mut all = Vec::new();
     let platforms = named("clGetPlatformIDs", get_platform_ids())?;
     if platforms.is_empty() {

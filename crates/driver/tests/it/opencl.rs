@@ -89,7 +89,8 @@ fn contexts() -> Vec<Looked> {
 
 fn found() -> Option<Found> {
     static FOUND: OnceLock<std::result::Result<Vec<Found>, find::Absence>> = OnceLock::new();
-    match FOUND.get_or_init(find::devices) {
+    // SAFETY: one thread asks, and the others wait for it.
+    match FOUND.get_or_init(|| unsafe { find::devices() }) {
         Ok(all) => Some(all[0].clone()),
         Err(absence) => {
             let is_demanded = std::env::var("FREEHOLD_DEVICE").is_ok_and(|device| device.starts_with("opencl"));
