@@ -274,8 +274,8 @@ impl Stock {
         let signatures = kernels(&text).map_err(unread)?;
         let loaded =
             Image::ptx(&text).and_then(|image| device.module(&image)).map_err(|error| (of_image(error), None))?;
-        // SAFETY: nobody vouches for the kernels of tenants, and so they run in a process of their own: it has no memory of the
-        // device but leases that it borrows of the tenants it serves, reads none of it, and ends with the first fault.
+        // SAFETY: nobody vouches for the kernels of tenants, and so they run in a process that does nothing else: what a wild one
+        // can spoil is this process, which ends with the first fault, and the leases of the tenants that it serves.
         let load = |signature: Signature| match unsafe { loaded.kernel(&signature.name) } {
             Ok(kernel) => Ok(Loaded { signature, kernel }),
             Err(error) => Err((of_image(error), Some(loaded.pending_unload()))),

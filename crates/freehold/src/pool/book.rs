@@ -10,7 +10,7 @@ use super::heap::PAGE_BYTES;
 use super::lot::Lot;
 use super::outside::ContextId;
 use super::record::{Gone, Record, Seen, Stage};
-use super::shelf::Shelf;
+use super::shelf::{Note, Shelf};
 use super::slab::Slab;
 use super::table::{Entry, Table};
 use crate::fork::Family;
@@ -28,6 +28,8 @@ pub(crate) struct Book {
     pub(crate) slabs: Shelf<Slab>,
     pub(crate) table: Table,
     lots: RwLock<Vec<Arc<Lot>>>,
+    /// The context of each lot, by its number.
+    contexts: Shelf<Note>,
     /// How often a lot had nothing for a request: the pool's clock.
     pub(crate) misses: AtomicU64,
 }
@@ -43,6 +45,7 @@ impl Book {
             slabs: Shelf::new()?,
             table: Table::new(base, bytes).ok_or(io::Errno::NOMEM)?,
             lots: RwLock::default(),
+            contexts: Shelf::new()?,
             misses: AtomicU64::new(0),
         })
     }
@@ -66,13 +69,17 @@ impl Book {
         if !self.table.has(address) {
             return None;
         }
+        // The block begins in this granule, or is a slab's.
+        if let Some(found) = self.record_at(address) {
+            return Some(found);
+        }
         match self.table.last_up_to(address, PAGE_BYTES) {
-            // Behind a slab lies nothing of it.
-            Some((at, Entry::Slab(_))) if at < address => None,
-            Some((at, _)) => {
-                let found = self.record_at(at)?;
+            Some((at, Entry::Record(number))) if at < address => {
+                let found = self.records.at(number);
                 (address.wrapping_sub(found.base()) < found.capacity_bytes()).then_some(found)
             }
+            // Behind the blocks of a slab lies none.
+            Some(_) => None,
             None => {
                 let base = self.read_lots().iter().find_map(|lot| lot.taken_at(address))?;
                 self.record_at(base)
@@ -97,8 +104,14 @@ impl Book {
         self.table.has(address).then(|| self.lots().iter().find_map(|lot| lot.gone_at(address)))?
     }
 
+    /// The context of a lot's stream. Takes no lock.
     pub(crate) fn context_of(&self, lot: u32) -> ContextId {
-        self.read_lots()[lot as usize].context()
+        ContextId(self.contexts.at(lot).0.load(Ordering::Relaxed))
+    }
+
+    /// Notes that a lot is one of another context from now on.
+    pub(crate) fn note_context(&self, lot: &Lot) {
+        self.contexts.at(lot.number).0.store(lot.context().0, Ordering::Relaxed);
     }
 
     pub(crate) fn lot(&self, number: u32) -> Arc<Lot> {
@@ -109,6 +122,8 @@ impl Book {
     pub(crate) fn add_lot(&self, make: impl FnOnce(u32) -> Lot) -> Arc<Lot> {
         let mut lots = self.lots.write().unwrap_or_else(PoisonError::into_inner);
         let lot = Arc::new(make(u32::try_from(lots.len()).expect("fewer lots than a u32 counts")));
+        assert_eq!(self.contexts.add(1), lot.number, "a lot's context has the lot's number");
+        self.note_context(&lot);
         lots.push(lot.clone());
         lot
     }

@@ -414,6 +414,7 @@ impl Pool {
         lots.entry(track.id.0)
             .or_insert_with(|| {
                 let orphan = self.book.lots().into_iter().find(|lot| lot.adopt(track));
+                orphan.iter().for_each(|lot| self.book.note_context(lot));
                 let heap = || if self.supply.assembles() { Heap::new() } else { Heap::parted() };
                 orphan.unwrap_or_else(|| self.book.add_lot(|number| Lot::new(number, track.clone(), heap())))
             })

@@ -24,6 +24,15 @@ pub(crate) unsafe trait Numbered {
     fn set_number(&self, number: u32);
 }
 
+/// What is noted of something that has the same number elsewhere. Zero until it is written.
+#[derive(Debug)]
+pub(crate) struct Note(pub(crate) AtomicU32);
+
+// SAFETY: zero is a good number, and numbers need no drop.
+unsafe impl Numbered for Note {
+    fn set_number(&self, _: u32) {}
+}
+
 pub(crate) struct Shelf<T> {
     things: NonNull<[T; THINGS_MAX]>,
     next: AtomicU32,

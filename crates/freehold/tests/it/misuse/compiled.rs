@@ -289,6 +289,8 @@ fn errors(programs: impl Iterator<Item = &'static str>) -> Option<BTreeMap<usize
     let deps = test.parent().unwrap();
     let source = std::env::temp_dir().join(format!("freehold-misuse-{}-{}.rs", std::process::id(), text.len()));
     std::fs::write(&source, text).unwrap();
+    // A file that stays where it is put: a compiler that root runs replaces /dev/null.
+    let metadata = source.with_extension("rmeta");
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let compiled = Command::new(compiler)
         .args([
@@ -297,9 +299,9 @@ fn errors(programs: impl Iterator<Item = &'static str>) -> Option<BTreeMap<usize
             "--crate-name=misuse",
             "--emit=metadata",
             "--error-format=json",
-            "-o",
-            "/dev/null",
         ])
+        .arg("-o")
+        .arg(&metadata)
         .arg("-L")
         .arg(format!("dependency={}", deps.display()))
         .arg("--extern")
@@ -308,6 +310,8 @@ fn errors(programs: impl Iterator<Item = &'static str>) -> Option<BTreeMap<usize
         .stdin(Stdio::null())
         .output();
     std::fs::remove_file(&source).unwrap();
+    // There is none where the programs do not compile.
+    let _ = std::fs::remove_file(&metadata);
     let Ok(compiled) = compiled else {
         println!("nothing was compiled: there is no compiler here");
         return None;
