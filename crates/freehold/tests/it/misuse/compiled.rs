@@ -293,13 +293,7 @@ fn errors(programs: impl Iterator<Item = &'static str>) -> Option<BTreeMap<usize
     let metadata = source.with_extension("rmeta");
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let compiled = Command::new(compiler)
-        .args([
-            "--edition=2024",
-            "--crate-type=lib",
-            "--crate-name=misuse",
-            "--emit=metadata",
-            "--error-format=json",
-        ])
+        .args(["--edition=2024", "--crate-type=lib", "--crate-name=misuse", "--emit=metadata", "--error-format=json"])
         .arg("-o")
         .arg(&metadata)
         .arg("-L")
