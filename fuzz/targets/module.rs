@@ -6,9 +6,7 @@ mod shuffle;
 
 use std::sync::Arc;
 
-use freehold_ptx::{
-    Access, Extent, Grid, Image, LANES, Launch, Memory, Pointer, Progress, Slice, Stray, Unit, Width,
-};
+use freehold_ptx::{Access, Extent, Grid, Image, LANES, Launch, Memory, Pointer, Progress, Slice, Stray, Unit, Width};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 
 /// Where the memory starts.
