@@ -87,6 +87,15 @@ impl Described {
         Ok(())
     }
 
+    /// Asks nobody any more about addresses that were given back: whoever described them knows nothing of what lies there next.
+    pub(crate) fn give_back(&self, given: &Range<u64>) {
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let is_within =
+            |region: &&mut Region| given.start <= region.addresses.start && region.addresses.end <= given.end;
+        // They stay until they are forgotten.
+        regions.live.iter_mut().filter(is_within).for_each(|region| region.addresses = 0..0);
+    }
+
     /// The pointers among the arguments of a launch whose blocks are known. `words` says where in them addresses come from.
     pub(crate) fn pointers(&self, kernel: &Kernel, words: &[u32], arguments: &[u8]) -> Vec<Pointer> {
         // A thread that ends may launch, too.
@@ -109,7 +118,8 @@ impl Described {
 
 /// What is known of a word at an offset of the arguments.
 fn pointer(regions: &[Region], offset: u32, word: u64, read_only: Option<&ReadArgument>) -> Option<Pointer> {
-    let around = regions.iter().filter(|region| region.addresses.contains(&word) || region.addresses.end == word);
+    let leads_to = |addresses: &Range<u64>| !addresses.is_empty() && (addresses.start..=addresses.end).contains(&word);
+    let around = regions.iter().filter(|region| leads_to(&region.addresses));
     let mut found: Vec<_> = around.map(|region| (region.addresses.clone(), region.blocks(word))).collect();
     // Several devices may describe the same addresses, and one of them knows what lies there.
     found.sort_by_key(|(_, blocks)| blocks.is_empty());

@@ -36,5 +36,6 @@ pub(crate) fn cuMemAddressFree(start: CUdeviceptr, bytes: usize) -> CUresult {
     if spans.overlapping(start.0, bytes).is_some() || !world.addresses.give(start.0, bytes) {
         return Err(CUerror::INVALID_VALUE);
     }
+    world.described.give_back(&(start.0..start.0 + bytes));
     Ok(())
 }
