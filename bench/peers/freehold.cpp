@@ -18,6 +18,10 @@ class Freehold final : public Allocator {
     find(reserved_bytes_, "freehold_reserved_bytes");
     find(trim_, "freehold_trim");
     find(last_error_, "freehold_last_error");
+    // Nothing is captured here: without the promise each call asks the driver whether its stream is capturing.
+    void (*announce_captures)();
+    find(announce_captures, "freehold_announce_captures");
+    announce_captures();
   }
   void *allocate(size_t bytes, cudaStream_t stream) override {
     void *start = alloc_(static_cast<ssize_t>(bytes), DEVICE, stream);

@@ -8,8 +8,8 @@ use std::ptr;
 
 use freehold::open;
 use freehold_capi::{
-    FreeholdError, freehold_alloc, freehold_last_error, freehold_last_error_code, freehold_record_use,
-    freehold_reserved_bytes, freehold_stream_retire, freehold_trim, freehold_try_free,
+    FreeholdError, freehold_alloc, freehold_announce_captures, freehold_last_error, freehold_last_error_code,
+    freehold_record_use, freehold_reserved_bytes, freehold_stream_retire, freehold_trim, freehold_try_free,
 };
 use freehold_driver::cuda::{
     Api, CUdevice, CUdeviceptr, CUerror, CUmemoryPool, CUstream, CallError, context, device, memory, pool,
@@ -89,6 +89,8 @@ impl<'a> Ours<'a> {
     pub(crate) fn new(api: &'a Api, on: CUdevice) -> freehold::Result<Self> {
         // SAFETY: it is told of streams through the C interface alone, by whoever made them.
         unsafe { open::guest(on.0) }?;
+        // Nothing here is captured: without the promise each call asks the driver whether its stream is capturing.
+        freehold_announce_captures();
         Ok(Self { api, device: on.0 })
     }
 
