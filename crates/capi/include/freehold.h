@@ -217,7 +217,7 @@ size_t freehold_reserved_bytes(int device);
 size_t freehold_live_bytes(int device);
 
 // Gives memory that nobody has, and that no work uses, back to the driver until at most `keep` bytes of the device are
-// reserved. Nothing waits: what is still in use stays.
+// reserved. Nothing waits, unless a released private pool is still to be given back: what is still in use stays.
 //
 // Returns a freehold_error.
 int freehold_trim(int device,

@@ -238,7 +238,7 @@ pub extern "C" fn freehold_live_bytes(device: c_int) -> usize {
 }
 
 /// Gives memory that nobody has, and that no work uses, back to the driver until at most `keep` bytes of the device are
-/// reserved. Nothing waits: what is still in use stays.
+/// reserved. Nothing waits, unless a released private pool is still to be given back: what is still in use stays.
 ///
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]

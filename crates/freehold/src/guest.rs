@@ -453,6 +453,7 @@ impl Guest {
     fn stream_in(&self, stream: CUstream, capture: Option<u64>) -> Result<(Key, Arc<Track>)> {
         let (key, track) = self.named_stream(stream, capture)?;
         if track.is_of_thread() {
+            let _hidden = Hidden { guest: self, key, stream, track: &track };
             self.core.pool.equip(key, &track);
         }
         Ok((key, track))

@@ -29,8 +29,8 @@ pub(super) struct Captures {
     pools: HashMap<PoolId, PrivatePool>,
     /// The pool of each capture that was seen.
     of_capture: HashMap<u64, PoolId>,
-    /// Tracks of released pools, until all work that may use their memory is known to be done.
-    leaving: Vec<Arc<Track>>,
+    /// Pools that were released, until all work that may use their memory is known to be done.
+    leaving: Vec<PrivatePool>,
 }
 
 #[derive(Debug, Default)]
@@ -55,6 +55,9 @@ impl Captures {
     /// The pool of a capture: the one that this thread has begun, or the only one that is begun. Where that does not tell, one of its
     /// own.
     fn pool_of(&mut self, capture: u64) -> PoolId {
+        if let Some(&id) = self.of_capture.get(&capture) {
+            return id;
+        }
         let open = || self.pools.iter().filter(|(_, pool)| !pool.open.is_empty());
         let mut own = open().filter(|(_, pool)| pool.open.contains(&ThreadId::current()));
         let chosen = match (own.next(), own.next()) {
@@ -62,11 +65,17 @@ impl Captures {
             (None, _) if open().count() == 1 => open().next().map(|(&id, _)| id),
             _ => None,
         };
-        let id = *self.of_capture.entry(capture).or_insert(chosen.unwrap_or(PoolId::Capture(capture)));
-        if let PoolId::Capture(_) = id {
-            self.pools.entry(id).or_insert_with(|| PrivatePool { users: 1, ..PrivatePool::default() });
-        }
+        let id = chosen.unwrap_or_else(|| {
+            self.pools.insert(PoolId::Capture(capture), PrivatePool { users: 1, ..PrivatePool::default() });
+            PoolId::Capture(capture)
+        });
+        self.of_capture.insert(capture, id);
         id
+    }
+
+    /// All pools whose streams are still of interest.
+    fn all(&mut self) -> impl Iterator<Item = &mut PrivatePool> {
+        self.pools.values_mut().chain(&mut self.leaving)
     }
 }
 
@@ -131,7 +140,7 @@ impl Guest {
         if pool.users == 0 {
             let released = captures.pools.remove(&id).expect("it was found");
             captures.of_capture.retain(|_, of| *of != id);
-            captures.leaving.extend(released.all_tracks().cloned());
+            captures.leaving.push(released);
         }
         drop(captures);
         self.settle_captures()
@@ -188,14 +197,16 @@ impl Guest {
 
     /// Lets the memory of released pools be anybody's, behind all work on the device.
     pub(super) fn settle_captures(&self) -> Result<()> {
-        let mut captures = self.captures();
-        if captures.leaving.is_empty() || self.is_any_capturing(&captures)? {
+        if self.captures().leaving.is_empty() || self.is_any_capturing()? {
             return Ok(());
         }
-        self.core.backend.synchronize().map_err(|error| self.core.failed(error))?;
-        let left = std::mem::take(&mut captures.leaving);
-        drop(captures);
-        for track in &left {
+        // Not under the lock: the work may wait for a thread that asks for it.
+        let left = std::mem::take(&mut self.captures().leaving);
+        if let Err(error) = self.core.backend.synchronize() {
+            self.captures().leaving.extend(left);
+            return Err(self.core.failed(error));
+        }
+        for track in left.iter().flat_map(PrivatePool::all_tracks) {
             track.release_capture();
             self.core.pools().for_each(|pool| pool.close_racks(track));
         }
@@ -205,29 +216,29 @@ impl Guest {
     /// Whether a stream of this handle was named while it was captured.
     pub(super) fn has_captured(&self, stream: CUstream) -> bool {
         let name = (stream.0, thread_of(stream));
-        self.captures().pools.values().any(|pool| pool.tracks.contains_key(&name))
+        self.captures().all().any(|pool| pool.tracks.contains_key(&name))
     }
 
     /// Notes that a stream is about to be destroyed. What its captures took stays their pools'.
     pub(super) fn forget_captured(&self, stream: CUstream) {
         let name = (stream.0, thread_of(stream));
-        for pool in self.captures().pools.values_mut() {
+        for pool in self.captures().all() {
             let gone = pool.tracks.remove(&name);
             pool.gone.extend(gone);
         }
     }
 
     /// Whether a stream is capturing, of those that are known: who waits for the device then would spoil the capture.
-    fn is_any_capturing(&self, captures: &Captures) -> Result<bool> {
+    fn is_any_capturing(&self) -> Result<bool> {
         if self.pools_open.load(Ordering::SeqCst) > 0 {
             return Ok(true);
         }
         if self.is_checked {
             // No handle is trusted that is not named in this call.
-            return Ok(captures.pools.keys().any(|id| matches!(id, PoolId::Capture(_))));
+            return Ok(self.captures().pools.keys().any(|id| matches!(id, PoolId::Capture(_))));
         }
-        let captured = captures.pools.values().flat_map(|pool| pool.tracks.values()).cloned();
-        let known: Vec<_> = self.streams().values().cloned().chain(captured).collect();
+        let mut known: Vec<_> = self.streams().values().cloned().collect();
+        known.extend(self.captures().all().flat_map(|pool| pool.tracks.values().cloned()));
         for track in known.iter().filter(|track| track.is_this_threads()) {
             // SAFETY: the stream was not retired, and so it was not destroyed.
             let takes_marks = unsafe { self.foreign().takes_marks(track.raw) };

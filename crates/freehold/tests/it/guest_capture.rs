@@ -263,6 +263,21 @@ fn what_a_capture_nobody_announced_took_is_had_again_when_it_is_released() {
 }
 
 #[test]
+fn a_capture_whose_memory_is_released_while_it_goes_on_is_not_spoilt() {
+    alone("a_capture_whose_memory_is_released_while_it_goes_on_is_not_spoilt", || {
+        let host = Host::new();
+        let captured = host.stream();
+        let id = begin(&host, captured);
+        use_and_free(&host, captured, 4 * MIB);
+        host.guest.release_pool(PoolId::Capture(id)).unwrap();
+        host.guest.trim(0).unwrap();
+        capture::end(&host.api, captured).expect("nothing has spoilt the capture");
+        host.guest.trim(0).unwrap();
+        assert_eq!(host.guest.reserved_bytes(), 0);
+    });
+}
+
+#[test]
 fn a_block_from_before_that_is_freed_in_a_capture_belongs_to_the_capture() {
     alone("a_block_from_before_that_is_freed_in_a_capture_belongs_to_the_capture", || {
         let host = Host::new();
