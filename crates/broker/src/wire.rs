@@ -121,7 +121,7 @@ pub enum Request {
     Module { id: Id, name: Option<Name> },
     /// All modules behind this one, as many as fit.
     Modules { after: Option<Name> },
-    /// The module is no more. Workers of its user unload it, behind the calls that were put in before.
+    /// The module was dropped. Workers of its user unload it after the calls queued before.
     DropModule { name: Name },
     /// The worker's driver has compiled a module.
     Prove { module: Id },

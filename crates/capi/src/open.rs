@@ -1,5 +1,4 @@
-//! Guests, for the functions of the C interface: whoever calls those vouches for the streams and addresses that they are given, as
-//! `freehold.h` asks.
+//! Safe access to guests for the C functions: their callers promise valid streams and addresses, as `freehold.h` requires.
 
 use freehold::guest::Guest;
 use freehold::open;

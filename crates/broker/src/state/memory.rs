@@ -81,7 +81,7 @@ impl State {
         Ok(None)
     }
 
-    /// There is not so much left for all.
+    /// The refusal when the broker's budget has too little left.
     pub(super) fn full(&self, wanted_bytes: u64) -> Refusal {
         let budget_bytes = self.limits.budget_bytes;
         let free_bytes = budget_bytes.saturating_sub(self.counts.taken_bytes());

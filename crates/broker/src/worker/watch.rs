@@ -122,7 +122,7 @@ impl Watch {
         Ok(Self { shared, own, doorstep, limit, lines: Mutex::default() })
     }
 
-    /// Has a stream tell that all calls up to a number have come to their end: the tenant first, who waits.
+    /// Makes a stream report that all calls up to a number have finished: to the waiting tenant first.
     pub(super) fn write(&self, stream: &Stream, word: usize, number: u64) -> freehold::Result<()> {
         stream.write_word(&self.shared, word, number)?;
         stream.write_word(&self.own, word, number)

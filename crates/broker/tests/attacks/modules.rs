@@ -59,7 +59,7 @@ pub(super) fn put_and_dropped(attacker: &mut Attacker) {
     let bytes = MEMORY_BYTES / 4;
     for round in 0..8 {
         let name = format!("attack/dropped-{round}");
-        assert_eq!(load(&mut raw, &mut seat, &name, bytes), [0_u32; 0], "what was dropped is no more in the way");
+        assert_eq!(load(&mut raw, &mut seat, &name, bytes), [0_u32; 0], "dropped modules no longer count");
         assert!(gauge.taken() <= MEMORY_BYTES, "{} bytes of the device are taken", gauge.taken());
         raw.drop_module(&name);
     }

@@ -381,7 +381,7 @@ fn variables_count_for_the_process_that_a_worker_serves_and_for_all() {
     assert_eq!(loaded(&mut state, worker, large), Err(full(2 << 20, 5 << 20)));
     loaded(&mut state, worker, small).unwrap();
     assert_eq!(refused(&ask(&mut state, one, Request::Reserve { bytes: 2 << 20 })), &full(5 << 20, 2 << 20));
-    // Of another user, who has a quota of its own, and of what is left for all.
+    // Another user has its own quota, but shares the broker's budget.
     let mut state = State::new(limits(), OWN);
     let strangers = [8, 9].map(|user| {
         let tenant = connected_as(&mut state, user);
