@@ -25,6 +25,34 @@ unsafe impl Send for Shared {}
 // SAFETY: as above: every access through a shared reference is an atomic one.
 unsafe impl Sync for Shared {}
 
+/// Miri has no files in memory: there, one process stands for both sides, and a mapping is found by its descriptor.
+#[cfg(miri)]
+impl Shared {
+    pub(crate) fn create(_name: &str, bytes: usize) -> Result<Self, Errno> {
+        use std::os::fd::AsRawFd;
+
+        let (file, _writer) = std::io::pipe().map_err(|_| Errno::MFILE)?;
+        let words: Box<[AtomicU64]> = (0..bytes.div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
+        mappings().insert(file.as_raw_fd(), Box::leak(words));
+        Self::open(OwnedFd::from(file), bytes)
+    }
+
+    pub(crate) fn open(file: impl Into<Arc<OwnedFd>>, bytes: usize) -> Result<Self, Errno> {
+        use std::os::fd::AsRawFd;
+
+        let file = file.into();
+        let words = *mappings().get(&file.as_raw_fd()).ok_or(Errno::INVAL)?;
+        Ok(Self { start: NonNull::from(words).cast(), bytes, file })
+    }
+}
+
+#[cfg(miri)]
+fn mappings() -> std::sync::MutexGuard<'static, std::collections::BTreeMap<i32, &'static [AtomicU64]>> {
+    static MAPPINGS: std::sync::Mutex<std::collections::BTreeMap<i32, &[AtomicU64]>> = std::sync::Mutex::new(std::collections::BTreeMap::new());
+    MAPPINGS.lock().expect("no thread panics in here")
+}
+
+#[cfg(not(miri))]
 impl Shared {
     /// New memory, all zeros, whose size nobody can change any more.
     pub(crate) fn create(name: &str, bytes: usize) -> Result<Self, Errno> {
@@ -52,7 +80,9 @@ impl Shared {
         let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
         Ok(Self { start, bytes, file })
     }
+}
 
+impl Shared {
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -85,6 +115,9 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if cfg!(miri) {
+            return;
+        }
         // SAFETY: the mapping is of `map` above, and nothing borrows it any more.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
         debug_assert!(unmapped.is_ok(), "a mapping of ours is unmapped");
