@@ -32,10 +32,10 @@ impl Spin {
         Self { is_crowded: std::thread::available_parallelism().map_or(1, usize::from) < PROCESSORS_MIN }
     }
 
-    /// How often a moment may be waited for before the system is asked what else there is: every turn costs others theirs where
-    /// there are few processors.
+    /// How many moments to wait between two looks at the clock. One where threads yield: with others ready to run a yield can take
+    /// milliseconds, and sleeping gets the next message sooner.
     pub(crate) fn moments(self) -> u32 {
-        if self.is_crowded { 32 } else { 512 }
+        if self.is_crowded { 1 } else { 256 }
     }
 
     #[inline]

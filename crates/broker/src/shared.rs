@@ -48,7 +48,8 @@ impl Shared {
 
 #[cfg(miri)]
 fn mappings() -> std::sync::MutexGuard<'static, std::collections::BTreeMap<i32, &'static [AtomicU64]>> {
-    static MAPPINGS: std::sync::Mutex<std::collections::BTreeMap<i32, &[AtomicU64]>> = std::sync::Mutex::new(std::collections::BTreeMap::new());
+    static MAPPINGS: std::sync::Mutex<std::collections::BTreeMap<i32, &[AtomicU64]>> =
+        std::sync::Mutex::new(std::collections::BTreeMap::new());
     MAPPINGS.lock().expect("no thread panics in here")
 }
 

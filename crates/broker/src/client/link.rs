@@ -454,7 +454,7 @@ impl Link {
             if self.patience != Patience::For(Duration::ZERO) {
                 self.spin.moment();
                 turns = turns.wrapping_add(1);
-                if !turns.is_multiple_of(256) {
+                if !turns.is_multiple_of(self.spin.moments()) {
                     continue;
                 }
             }

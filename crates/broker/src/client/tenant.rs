@@ -307,8 +307,7 @@ impl Broker {
                     break;
                 }
                 spin.moment();
-                let is_over =
-                    matches!(patience, Patience::For(longest) if turn % 256 == 0 && began.elapsed() >= longest);
+                let is_over = matches!(patience, Patience::For(longest) if turn.is_multiple_of(spin.moments()) && began.elapsed() >= longest);
                 if is_over {
                     ring.sleep(Sleeper::Receiver, seen, LOOK);
                 }

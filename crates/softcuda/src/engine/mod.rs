@@ -231,11 +231,12 @@ impl Engine {
     }
 }
 
-/// Waits a little for a word of memory that nobody announces: at first hardly, at last a millisecond.
+/// Waits a little for a word of memory that nobody announces: at first hardly, at last a millisecond. Few yields: with other threads
+/// ready to run, each can take longer than a sleep.
 fn back_off(tries: u32) {
     match tries {
         0..64 => std::hint::spin_loop(),
-        64..128 => std::thread::yield_now(),
-        _ => std::thread::sleep(Duration::from_micros(u64::from(tries - 127).saturating_mul(10).min(1000))),
+        64..68 => std::thread::yield_now(),
+        _ => std::thread::sleep(Duration::from_micros(u64::from(tries - 67).saturating_mul(10).min(1000))),
     }
 }

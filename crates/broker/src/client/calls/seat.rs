@@ -194,7 +194,7 @@ impl Seat {
             if patience != Patience::For(Duration::ZERO) {
                 self.spin.moment();
                 turns = turns.wrapping_add(1);
-                if !turns.is_multiple_of(self.spin.moments() / 2) {
+                if !turns.is_multiple_of(self.spin.moments()) {
                     continue;
                 }
             }
