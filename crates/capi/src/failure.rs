@@ -156,7 +156,7 @@ fn write_error(f: &mut fmt::Formatter<'_>, device: Option<c_int>, error: &Error)
 /// What there is of a device's memory, and what would help. Asked only when somebody reads it, for it takes longer than the
 /// refusal itself.
 fn write_shortage(f: &mut fmt::Formatter<'_>, device: Option<c_int>, wanted_bytes: u64) -> fmt::Result {
-    match device.and_then(open::known_guest).map(|guest| guest.explain(wanted_bytes)) {
+    match device.and_then(open::known_pool).map(|pool| pool.explain(wanted_bytes)) {
         Some(Ok(text)) => f.write_str(&text),
         Some(Err(_)) | None => write!(f, "{}", Error::Short { wanted_bytes }),
     }

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use freehold::Error;
-use freehold::guest::{self, Guest, PoolId};
+use freehold::foreign::{self, ForeignPool, PoolId};
 use freehold::ledger::{State, WrongRelease};
 use freehold_driver::cuda::CUstream as Stream;
 
@@ -61,13 +61,13 @@ pub struct FreeholdOwner {
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_alloc(size: ssize_t, device: c_int, stream: CUstream) -> *mut c_void {
     // SAFETY: the caller vouches for the stream.
-    pointer(unsafe { guest::alloc_kept(size as u64, device, stream_of(stream), alloc_unkept) })
+    pointer(unsafe { foreign::alloc_kept(size as u64, device, stream_of(stream), alloc_unkept) })
 }
 
 /// As freehold_alloc, of zeros, which are written in the order of the stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_alloc_zeroed(size: ssize_t, device: c_int, stream: CUstream) -> *mut c_void {
-    alloc_slowly(size, device, |guest, bytes| guest.alloc_zeroed(bytes, stream_of(stream)))
+    alloc_slowly(size, device, |pool, bytes| pool.alloc_zeroed(bytes, stream_of(stream)))
 }
 
 /// As freehold_alloc, counted for a tag until it is released: see freehold_set_tag_budget. This takes a lock, and so does the
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn freehold_alloc_tagged(
 ) -> *mut c_void {
     // SAFETY: the caller's promise is this function's.
     match unsafe { text("tag", tag) } {
-        Ok(tag) => alloc_slowly(size, device, |guest, bytes| guest.alloc_tagged(bytes, stream_of(stream), tag)),
+        Ok(tag) => alloc_slowly(size, device, |pool, bytes| pool.alloc_tagged(bytes, stream_of(stream), tag)),
         Err(failure) => {
             failure::note(failure);
             ptr::null_mut()
@@ -108,7 +108,7 @@ pub extern "C" fn freehold_free(ptr: *mut c_void, size: ssize_t, device: c_int, 
 pub extern "C" fn freehold_try_free(ptr: *mut c_void, size: ssize_t, device: c_int, stream: CUstream) -> c_int {
     const { assert!(FreeholdError::None as c_int == 0, "that is what a release returns that went well") };
     // SAFETY: the caller vouches for the stream.
-    unsafe { guest::free_kept(ptr as u64, device, stream_of(stream), free_unkept) }
+    unsafe { foreign::free_kept(ptr as u64, device, stream_of(stream), free_unkept) }
 }
 
 /// Gives a block another size, in the order of a stream: where it lies if that can be, and else elsewhere, with the contents
@@ -126,7 +126,7 @@ pub extern "C" fn freehold_realloc(
         return freehold_alloc(new_size, device, stream);
     }
     let address = ptr as u64;
-    alloc_slowly(new_size, device, |guest, bytes| guest.realloc(address, bytes, stream_of(stream)))
+    alloc_slowly(new_size, device, |pool, bytes| pool.realloc(address, bytes, stream_of(stream)))
 }
 
 /// Says that work in a stream uses a block of another stream. It is not used again before all work is done that is put into
@@ -135,7 +135,7 @@ pub extern "C" fn freehold_realloc(
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_record_use(ptr: *mut c_void, stream: CUstream) -> c_int {
-    guarded(|| guest_at(ptr as u64)?.record_use(ptr as u64, stream_of(stream)).map_err(Failure::from))
+    guarded(|| pool_at(ptr as u64)?.record_use(ptr as u64, stream_of(stream)).map_err(Failure::from))
 }
 
 /// Says that a stream is about to be destroyed: its handle may be another stream's afterwards. Call it before
@@ -144,7 +144,7 @@ pub extern "C" fn freehold_record_use(ptr: *mut c_void, stream: CUstream) -> c_i
 /// Returns a freehold_error: FREEHOLD_ERROR_STREAM_CAPTURED, and the stream is known as before, until its capture is ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_stream_retire(stream: CUstream) -> c_int {
-    guarded(|| open::known_guests().try_for_each(|guest| guest.retire(stream_of(stream))).map_err(Failure::from))
+    guarded(|| open::known_pools().try_for_each(|pool| pool.retire(stream_of(stream))).map_err(Failure::from))
 }
 
 /// Promises that each stream capture of this process is announced by freehold_pool_begin before it begins. Until then each call
@@ -165,7 +165,7 @@ pub extern "C" fn freehold_announce_captures() {
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_pool_begin(device: c_int, first: u64, second: u64) -> c_int {
-    guarded(|| guest(device)?.begin_pool(PoolId::Named(first, second)).map_err(Failure::from))
+    guarded(|| pool(device)?.begin_pool(PoolId::Named(first, second)).map_err(Failure::from))
 }
 
 /// Ends what freehold_pool_begin began, after the capture. The memory stays the pool's. PyTorch's signature.
@@ -173,7 +173,7 @@ pub extern "C" fn freehold_pool_begin(device: c_int, first: u64, second: u64) ->
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_pool_end(device: c_int, first: u64, second: u64) -> c_int {
-    guarded(|| guest(device)?.end_pool(PoolId::Named(first, second)).map_err(Failure::from))
+    guarded(|| pool(device)?.end_pool(PoolId::Named(first, second)).map_err(Failure::from))
 }
 
 /// Releases a private pool once for each freehold_pool_begin: the graphs that were captured with it are not launched any more. Its
@@ -183,7 +183,7 @@ pub extern "C" fn freehold_pool_end(device: c_int, first: u64, second: u64) -> c
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_pool_release(device: c_int, first: u64, second: u64) -> c_int {
-    guarded(|| guest(device)?.release_pool(PoolId::Named(first, second)).map_err(Failure::from))
+    guarded(|| pool(device)?.release_pool(PoolId::Named(first, second)).map_err(Failure::from))
 }
 
 /// As freehold_pool_release, for what a capture took that was not announced, by the id that cuStreamGetCaptureInfo gives.
@@ -191,7 +191,7 @@ pub extern "C" fn freehold_pool_release(device: c_int, first: u64, second: u64) 
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_capture_release(device: c_int, capture: u64) -> c_int {
-    guarded(|| guest(device)?.release_pool(PoolId::Capture(capture)).map_err(Failure::from))
+    guarded(|| pool(device)?.release_pool(PoolId::Capture(capture)).map_err(Failure::from))
 }
 
 /// Writes the first addresses of the live blocks of a private pool to `out`, as many as there is room for, and how many there are
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn freehold_pool_blocks(
         if out.is_null() && room > 0 {
             return Err(Failure::NullArgument { name: "out" });
         }
-        let blocks = guest(device)?.pool_blocks(PoolId::Named(first, second)).map_err(Failure::from)?;
+        let blocks = pool(device)?.pool_blocks(PoolId::Named(first, second)).map_err(Failure::from)?;
         for (index, &(base, _)) in blocks.iter().take(room).enumerate() {
             // SAFETY: the caller has room for so many pointers there.
             let place = unsafe { out.add(index) };
@@ -228,13 +228,13 @@ pub unsafe extern "C" fn freehold_pool_blocks(
 /// The bytes of a device that the library has of the driver: those of live blocks, and those that are kept for others.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_reserved_bytes(device: c_int) -> usize {
-    open::known_guest(device).map_or(0, |guest| guest.reserved_bytes() as usize)
+    open::known_pool(device).map_or(0, |pool| pool.reserved_bytes() as usize)
 }
 
 /// The bytes that were asked for on a device and not released.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_live_bytes(device: c_int) -> usize {
-    open::known_guest(device).map_or(0, |guest| guest.live_bytes() as usize)
+    open::known_pool(device).map_or(0, |pool| pool.live_bytes() as usize)
 }
 
 /// Gives memory that nobody has, and that no work uses, back to the driver until at most `keep` bytes of the device are
@@ -243,8 +243,8 @@ pub extern "C" fn freehold_live_bytes(device: c_int) -> usize {
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_trim(device: c_int, keep: usize) -> c_int {
-    let Some(guest) = open::known_guest(device) else { return FreeholdError::None as c_int };
-    guarded(|| guest.trim(keep as u64).map(|_| ()).map_err(Failure::from))
+    let Some(pool) = open::known_pool(device) else { return FreeholdError::None as c_int };
+    guarded(|| pool.trim(keep as u64).map(|_| ()).map_err(Failure::from))
 }
 
 /// Lets the library reserve no more than so many bytes of a device from now on; SIZE_MAX is no limit. What it has already is
@@ -254,7 +254,7 @@ pub extern "C" fn freehold_trim(device: c_int, keep: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_set_budget(device: c_int, bytes: usize) -> c_int {
     guarded(|| {
-        guest(device)?.set_budget_bytes(if bytes == usize::MAX { u64::MAX } else { bytes as u64 });
+        pool(device)?.set_budget_bytes(if bytes == usize::MAX { u64::MAX } else { bytes as u64 });
         Ok(())
     })
 }
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn freehold_set_tag_budget(device: c_int, tag: *const c_ch
         // SAFETY: the caller's promise is this function's.
         let tag = unsafe { text("tag", tag) }?;
         let bytes = if bytes == usize::MAX { u64::MAX } else { bytes as u64 };
-        guest(device)?.set_tag_budget(tag, bytes).map_err(Failure::from)
+        pool(device)?.set_tag_budget(tag, bytes).map_err(Failure::from)
     })
 }
 
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn freehold_set_tag_budget(device: c_int, tag: *const c_ch
 pub unsafe extern "C" fn freehold_tag_bytes(device: c_int, tag: *const c_char) -> usize {
     // SAFETY: the caller's promise is this function's.
     match unsafe { text("tag", tag) } {
-        Ok(tag) => open::known_guest(device).map_or(0, |guest| guest.tag_bytes(tag) as usize),
+        Ok(tag) => open::known_pool(device).map_or(0, |pool| pool.tag_bytes(tag) as usize),
         Err(failure) => {
             failure::note(failure);
             0
@@ -361,24 +361,24 @@ fn pointer(address: u64) -> *mut c_void {
     ptr::without_provenance_mut(address as usize)
 }
 
-fn guest(device: c_int) -> Result<&'static Guest, Failure> {
-    match open::known_guest(device) {
-        Some(guest) => Ok(guest),
-        None => open::guest(device).map_err(Failure::from),
+fn pool(device: c_int) -> Result<&'static ForeignPool, Failure> {
+    match open::known_pool(device) {
+        Some(pool) => Ok(pool),
+        None => open::pool(device).map_err(Failure::from),
     }
 }
 
-/// The guest on whose device an address lies.
-fn guest_at(address: u64) -> Result<&'static Guest, Failure> {
+/// The pool on whose device an address lies.
+fn pool_at(address: u64) -> Result<&'static ForeignPool, Failure> {
     let never = || Failure::from(Error::from(WrongRelease::NeverAllocated { address }));
-    let has = open::known_guests().find(|guest| guest.has(address));
-    has.or_else(|| open::known_guests().find(|guest| guest.had(address))).ok_or_else(never)
+    let has = open::known_pools().find(|pool| pool.has(address));
+    has.or_else(|| open::known_pools().find(|pool| pool.had(address))).ok_or_else(never)
 }
 
 fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
-    let guest = guest_at(address)?;
-    let device = guest.ordinal();
-    if let Some(owner) = guest.owner_of(address) {
+    let pool = pool_at(address)?;
+    let device = pool.ordinal();
+    if let Some(owner) = pool.owner_of(address) {
         return Ok(FreeholdOwner {
             base: pointer(owner.base),
             size: owner.bytes as usize,
@@ -388,7 +388,7 @@ fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
             is_live: owner.state == State::Owned,
         });
     }
-    match guest.wrong_release(address) {
+    match pool.wrong_release(address) {
         WrongRelease::AlreadyReleased { base, bytes, .. } => Ok(FreeholdOwner {
             base: pointer(base),
             size: bytes as usize,
@@ -404,16 +404,20 @@ fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
 /// freehold_alloc where its thread keeps nothing.
 #[cold]
 extern "C" fn alloc_unkept(size: u64, device: c_int, stream: Stream) -> u64 {
-    alloc_slowly(size as isize, device, |guest, bytes| guest.alloc_unkept(bytes, stream)).addr() as u64
+    alloc_slowly(size as isize, device, |pool, bytes| pool.alloc_unkept(bytes, stream)).addr() as u64
 }
 
 /// What asks for memory and is not served at once.
 #[cold]
-fn alloc_slowly(size: isize, device: c_int, alloc: impl FnOnce(&Guest, u64) -> freehold::Result<u64>) -> *mut c_void {
+fn alloc_slowly(
+    size: isize,
+    device: c_int,
+    alloc: impl FnOnce(&ForeignPool, u64) -> freehold::Result<u64>,
+) -> *mut c_void {
     let allocated = unpanicked(|| {
         let bytes = u64::try_from(size).map_err(|_| Failure::Negative { bytes: size })?;
         let told = |error| Failure::Library { device: Some(device), error };
-        alloc(guest(device)?, bytes).map_err(told).map_err(|failure| of_other_device(failure, device))
+        alloc(pool(device)?, bytes).map_err(told).map_err(|failure| of_other_device(failure, device))
     });
     match allocated {
         Ok(address) => pointer(address),
@@ -429,10 +433,10 @@ extern "C" fn free_unkept(address: u64, device: c_int, stream: Stream) -> c_int 
     if address == 0 {
         return FreeholdError::None as c_int;
     }
-    let Some(guest) = open::known_guest(device) else { return free_nowhere(address, device) };
+    let Some(pool) = open::known_pool(device) else { return free_nowhere(address, device) };
     guarded(|| {
-        let freed = guest.free_unkept(address, stream);
-        freed.map_err(|error| of_other_device(error.into(), guest.ordinal()))
+        let freed = pool.free_unkept(address, stream);
+        freed.map_err(|error| of_other_device(error.into(), pool.ordinal()))
     })
 }
 
@@ -449,8 +453,8 @@ fn of_other_device(failure: Failure, asked: c_int) -> Failure {
     let Failure::Library { error: Error::WrongRelease(WrongRelease::NeverAllocated { address }), .. } = failure else {
         return failure;
     };
-    match open::known_guests().find(|guest| guest.has(address)) {
-        Some(guest) if guest.ordinal() != asked => Failure::WrongDevice { address, asked, of: guest.ordinal() },
+    match open::known_pools().find(|pool| pool.has(address)) {
+        Some(pool) if pool.ordinal() != asked => Failure::WrongDevice { address, asked, of: pool.ordinal() },
         _ => failure,
     }
 }

@@ -1,22 +1,22 @@
 //! Safe access to guests for the C functions: their callers promise valid streams and addresses, as `freehold.h` requires.
 
-use freehold::guest::Guest;
+use freehold::foreign::ForeignPool;
 use freehold::open;
 
 #[inline]
-pub(crate) fn known_guest(ordinal: i32) -> Option<&'static Guest> {
-    // SAFETY: the callers of the C interface vouch for what the guest is told.
-    unsafe { open::known_guest(ordinal) }
+pub(crate) fn known_pool(ordinal: i32) -> Option<&'static ForeignPool> {
+    // SAFETY: the callers of the C interface vouch for what the pool is told.
+    unsafe { open::known_foreign_pool(ordinal) }
 }
 
-pub(crate) fn known_guests() -> impl Iterator<Item = &'static Guest> {
+pub(crate) fn known_pools() -> impl Iterator<Item = &'static ForeignPool> {
     // SAFETY: as above.
-    unsafe { open::known_guests() }
+    unsafe { open::known_foreign_pools() }
 }
 
-pub(crate) fn guest(ordinal: i32) -> freehold::Result<&'static Guest> {
+pub(crate) fn pool(ordinal: i32) -> freehold::Result<&'static ForeignPool> {
     // SAFETY: as above.
-    unsafe { open::guest(ordinal) }
+    unsafe { open::foreign_pool(ordinal) }
 }
 
 /// Promises that each capture is announced.

@@ -88,7 +88,7 @@ impl<'a> Ours<'a> {
     /// The device is opened here, not by the first allocation.
     pub(crate) fn new(api: &'a Api, on: CUdevice) -> freehold::Result<Self> {
         // SAFETY: it is told of streams through the C interface alone, by whoever made them.
-        unsafe { open::guest(on.0) }?;
+        unsafe { open::foreign_pool(on.0) }?;
         // Nothing here is captured: without the promise each call asks the driver whether its stream is capturing.
         freehold_announce_captures();
         Ok(Self { api, device: on.0 })

@@ -26,7 +26,7 @@ pub fn run(device: &Device) -> Result<()> {
     }
 
     drop(x);
-    println!("dropped, and kept by the pool: {} bytes", device.totals().cached_bytes);
+    println!("dropped, and kept by the pool: {} bytes", device.stats().cached_bytes);
     let again = stream.alloc::<u8>(16)?;
     println!("16 bytes anew, without a call of the driver: at {:#x} again: {}", address, again.address() == address);
     Ok(())

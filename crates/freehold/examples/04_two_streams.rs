@@ -41,6 +41,6 @@ pub fn run(device: &Device) -> Result<()> {
     other.wait(&scaled)?;
     y.release_after(&other.event()?).map_err(|(_, error)| error)?;
     other.synchronize()?;
-    println!("{} has passed the event that {} waited for: {}", stream.id(), other.id(), scaled.has_passed()?);
+    println!("{} has passed the event that {} waited for: {}", stream.id(), other.id(), scaled.is_complete()?);
     Ok(())
 }

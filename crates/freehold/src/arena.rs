@@ -10,14 +10,14 @@ use std::ops::{Range, RangeBounds};
 use std::panic::Location;
 use std::sync::Arc;
 
+use crate::access_history::{Access, AccessHistory, RangeFences};
 use crate::block::sealed::Sealed;
-use crate::block::{Block, Plain, Source, Target, View, ViewMut};
+use crate::block::{Block, Pod, Source, Target, View, ViewMut};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::imported::Permission;
-use crate::ledger::Mark;
-use crate::stream::{Stream, Used};
-use crate::uses::{Access, Trail, Uses};
+use crate::ledger::Fence;
+use crate::stream::{MemoryUse, Stream};
 
 /// Pieces begin at multiples of this, or of more where the device asks for it.
 const ALIGNMENT_BYTES: u64 = 256;
@@ -73,22 +73,22 @@ impl fmt::Debug for Arena {
 struct Region {
     range: Range<u64>,
     context: Context,
-    uses: Uses,
+    uses: AccessHistory,
 }
 
 /// What pieces were used for that are gone.
 #[derive(Debug, Default)]
 struct Past {
-    /// The last position in the arena's stream.
+    /// The last seq in the arena's stream.
     home: u64,
     /// Those in other streams.
-    abroad: Trail,
+    abroad: RangeFences,
 }
 
 impl Past {
-    fn note(&mut self, uses: &Uses, range: &Range<u64>) {
-        self.home = self.home.max(uses.at_home().position);
-        uses.abroad().into_iter().for_each(|mark| self.abroad.note(mark, range));
+    fn note(&mut self, uses: &AccessHistory, range: &Range<u64>) {
+        self.home = self.home.max(uses.in_own_stream().seq);
+        uses.in_other_streams().into_iter().for_each(|fence| self.abroad.note(fence, range));
     }
 }
 
@@ -141,12 +141,12 @@ impl Arena {
             return Err(Error::ArenaFull { wanted_bytes: bytes, free_bytes, capacity_bytes });
         }
         let context = self.block.context().clone();
-        let core = &context.inner.core;
+        let device = &context.inner.device;
         let range = self.taken_bytes..self.taken_bytes + bytes;
-        let uses = Uses::begin(Mark { stream: self.block.stream(), position: self.past.home });
-        self.past.abroad.forget(|mark| core.has_passed(mark));
-        self.past.abroad.within(&range).for_each(|mark| uses.note_unordered(mark, Access::Write));
-        let alignment_bytes = core.backend.alignment_bytes().max(ALIGNMENT_BYTES);
+        let uses = AccessHistory::begin(Fence { stream: self.block.stream(), seq: self.past.home });
+        self.past.abroad.forget(|fence| device.is_complete(fence));
+        self.past.abroad.within(&range).for_each(|fence| uses.note_unordered(fence, Access::Write));
+        let alignment_bytes = device.backend.alignment_bytes().max(ALIGNMENT_BYTES);
         self.taken_bytes = range.end.next_multiple_of(alignment_bytes).min(capacity_bytes);
         let region = Arc::new(Region { range, context, uses });
         self.pieces.push(region.clone());
@@ -155,7 +155,7 @@ impl Arena {
 
     fn rewind(&mut self, start_bytes: u64) {
         // In a fork the lists of uses may be locked for ever, by threads that are not there.
-        let is_child = self.block.context().inner.core.is_child();
+        let is_child = self.block.context().inner.device.is_child();
         while let Some(region) = self.pieces.pop_if(|region| region.range.start >= start_bytes) {
             if !is_child {
                 self.past.note(&region.uses, &region.range);
@@ -169,12 +169,12 @@ impl Drop for Arena {
     /// Leaves the uses of its pieces to the block, which is released behind them.
     fn drop(&mut self) {
         self.rewind(0);
-        if self.block.context().inner.core.is_child() {
+        if self.block.context().inner.device.is_child() {
             return;
         }
-        let Used { uses, .. } = Target::used(&self.block, Access::Write);
-        uses.note_unordered(Mark { stream: self.block.stream(), position: self.past.home }, Access::Write);
-        self.past.abroad.marks().for_each(|mark| uses.note_unordered(mark, Access::Write));
+        let MemoryUse { uses, .. } = Target::used(&self.block, Access::Write);
+        uses.note_unordered(Fence { stream: self.block.stream(), seq: self.past.home }, Access::Write);
+        self.past.abroad.fences().for_each(|fence| uses.note_unordered(fence, Access::Write));
     }
 }
 
@@ -190,7 +190,7 @@ impl Drop for Rewind<'_> {
     }
 }
 
-/// The time between a position of an arena and its return there.
+/// The time between a seq of an arena and its return there.
 ///
 /// ```
 /// use freehold::{Arena, Error};
@@ -218,7 +218,7 @@ impl<'s> Scope<'s> {
     ///
     /// # Errors
     /// [`Error::ArenaFull`] where there is no room for it: an arena does not grow. [`Error::NothingAsked`] for no bytes.
-    pub fn alloc<T: Plain>(&mut self, len: usize) -> Result<Piece<'s, T>> {
+    pub fn alloc<T: Pod>(&mut self, len: usize) -> Result<ArenaSlice<'s, T>> {
         let element_bytes = size_of::<T>();
         let bytes = len.checked_mul(element_bytes).ok_or(Error::TooManyElements { elements: len, element_bytes })?;
         if bytes == 0 {
@@ -226,7 +226,7 @@ impl<'s> Scope<'s> {
         }
         let region = self.arena.region(bytes as u64)?;
         let address = self.arena.address() + region.range.start;
-        Ok(Piece { region, address, len, scope: PhantomData, elements: PhantomData })
+        Ok(ArenaSlice { region, address, len, scope: PhantomData, elements: PhantomData })
     }
 
     /// A scope within this one: what is allocated there is gone at its end, and what this one has stays.
@@ -271,7 +271,7 @@ impl<'s> Scope<'s> {
 /// })?;
 /// # Ok::<(), freehold::Error>(())
 /// ```
-pub struct Piece<'s, T> {
+pub struct ArenaSlice<'s, T> {
     region: Arc<Region>,
     address: u64,
     /// In elements.
@@ -280,7 +280,7 @@ pub struct Piece<'s, T> {
     elements: PhantomData<T>,
 }
 
-impl<T> fmt::Debug for Piece<'_, T> {
+impl<T> fmt::Debug for ArenaSlice<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Piece")
             .field("address", &format_args!("{:#x}", self.address))
@@ -289,7 +289,7 @@ impl<T> fmt::Debug for Piece<'_, T> {
     }
 }
 
-impl<T: Plain> Piece<'_, T> {
+impl<T: Pod> ArenaSlice<'_, T> {
     /// The first address, on the device.
     pub fn address(&self) -> u64 {
         self.address
@@ -315,9 +315,9 @@ impl<T: Plain> Piece<'_, T> {
         ViewMut::new(self.whole(Access::Read), self.len, range)
     }
 
-    fn whole(&self, access: Access) -> Used<'_> {
+    fn whole(&self, access: Access) -> MemoryUse<'_> {
         let Region { uses, context, .. } = &*self.region;
-        Used {
+        MemoryUse {
             uses,
             context,
             base: self.address,
@@ -330,32 +330,32 @@ impl<T: Plain> Piece<'_, T> {
     }
 }
 
-impl<T> Sealed for Piece<'_, T> {}
+impl<T> Sealed for ArenaSlice<'_, T> {}
 
-impl<T: Plain> Source<T> for Piece<'_, T> {
+impl<T: Pod> Source<T> for ArenaSlice<'_, T> {
     fn address(&self) -> u64 {
-        Piece::address(self)
+        ArenaSlice::address(self)
     }
 
     fn len(&self) -> usize {
         self.len
     }
 
-    fn used(&self) -> Used<'_> {
+    fn used(&self) -> MemoryUse<'_> {
         self.whole(Access::Read)
     }
 }
 
-impl<T: Plain> Target<T> for Piece<'_, T> {
+impl<T: Pod> Target<T> for ArenaSlice<'_, T> {
     fn address(&self) -> u64 {
-        Piece::address(self)
+        ArenaSlice::address(self)
     }
 
     fn len(&self) -> usize {
         self.len
     }
 
-    fn used(&self, access: Access) -> Used<'_> {
+    fn used(&self, access: Access) -> MemoryUse<'_> {
         self.whole(access)
     }
 }

@@ -4,13 +4,13 @@ use std::ffi::c_void;
 
 use freehold_driver::Passed;
 
-use crate::arena::Piece;
+use crate::access_history::Access;
+use crate::arena::ArenaSlice;
 use crate::block::sealed::Sealed;
-use crate::block::{Block, Plain, Shared, Source, Target, Unordered, View, ViewMut};
-use crate::imported::{Part, Permission};
+use crate::block::{Block, Pod, Shared, Source, Target, Unordered, View, ViewMut};
+use crate::imported::{ImportedSlice, Permission};
 use crate::signature::Kind;
-use crate::stream::Used;
-use crate::uses::Access;
+use crate::stream::MemoryUse;
 use crate::vector::DeviceVec;
 
 /// What a kernel can be given: a number, a block, a part of a block. No other type can be one: a launch trusts what it says.
@@ -36,7 +36,7 @@ use crate::vector::DeviceVec;
 pub trait Argument: Sealed {
     /// What the kernel receives.
     #[doc(hidden)]
-    type Word: Plain;
+    type Word: Pod;
 
     /// The bytes that it is given.
     #[doc(hidden)]
@@ -44,7 +44,7 @@ pub trait Argument: Sealed {
 
     /// The block that is used, if it is one.
     #[doc(hidden)]
-    fn used(&self) -> Option<Used<'_>> {
+    fn used(&self) -> Option<MemoryUse<'_>> {
         None
     }
 
@@ -147,7 +147,7 @@ numbers! {
 
 impl<T> Sealed for Value<T> {}
 
-impl<T: Plain> Argument for Value<T> {
+impl<T: Pod> Argument for Value<T> {
     type Word = T;
     const GIVEN: Given = Given::Bytes;
 
@@ -158,9 +158,9 @@ impl<T: Plain> Argument for Value<T> {
 
 macro_rules! sources {
     ($($kind:ty)*) => {$(
-        impl<T: Plain> Sealed for &$kind {}
+        impl<T: Pod> Sealed for &$kind {}
 
-        impl<T: Plain> Argument for &$kind {
+        impl<T: Pod> Argument for &$kind {
             type Word = u64;
             const GIVEN: Given = Given::Address;
 
@@ -168,7 +168,7 @@ macro_rules! sources {
                 Source::address(*self)
             }
 
-            fn used(&self) -> Option<Used<'_>> {
+            fn used(&self) -> Option<MemoryUse<'_>> {
                 Some(Source::used(*self))
             }
         }
@@ -177,9 +177,9 @@ macro_rules! sources {
 
 macro_rules! targets {
     ($($kind:ty)*) => {$(
-        impl<T: Plain> Sealed for &mut $kind {}
+        impl<T: Pod> Sealed for &mut $kind {}
 
-        impl<T: Plain> Argument for &mut $kind {
+        impl<T: Pod> Argument for &mut $kind {
             type Word = u64;
             const GIVEN: Given = Given::Address;
 
@@ -187,19 +187,19 @@ macro_rules! targets {
                 Target::address(*self)
             }
 
-            fn used(&self) -> Option<Used<'_>> {
+            fn used(&self) -> Option<MemoryUse<'_>> {
                 Some(Target::used(*self, Access::Write))
             }
         }
     )*};
 }
 
-sources!(Block<T> Shared<T> View<'_, T> ViewMut<'_, T> DeviceVec<T> Piece<'_, T> Part<T>);
-targets!(Block<T> ViewMut<'_, T> DeviceVec<T> Piece<'_, T> Part<T>);
+sources!(Block<T> Shared<T> View<'_, T> ViewMut<'_, T> DeviceVec<T> ArenaSlice<'_, T> ImportedSlice<T>);
+targets!(Block<T> ViewMut<'_, T> DeviceVec<T> ArenaSlice<'_, T> ImportedSlice<T>);
 
 impl<T> Sealed for Unordered<'_, T> {}
 
-impl<T: Plain> Argument for Unordered<'_, T> {
+impl<T: Pod> Argument for Unordered<'_, T> {
     type Word = u64;
     const GIVEN: Given = Given::Address;
 
@@ -207,16 +207,16 @@ impl<T: Plain> Argument for Unordered<'_, T> {
         self.parts().0
     }
 
-    fn used(&self) -> Option<Used<'_>> {
+    fn used(&self) -> Option<MemoryUse<'_>> {
         Some(self.parts().1)
     }
 }
 
-/// A tuple of [`Argument`]s, or a slice of [`Actual`]s. No other type can be one: a launch trusts the pointers.
+/// A tuple of [`Argument`]s, or a slice of [`DynArg`]s. No other type can be one: a launch trusts the pointers.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tuple of arguments for a kernel",
     note = "arguments are a tuple of up to 12, also of one: `(&mut x,)`; more, or such as are known at run time alone, are a \
-            `&mut [Actual]`"
+            `&mut [DynArg]`"
 )]
 pub trait Arguments: Sealed {
     /// Calls `act` with the arguments laid out for a launch.
@@ -232,7 +232,7 @@ pub struct Laid<'a> {
     pub(crate) passed: &'a [Passed],
     pub(crate) pointers: &'a mut [*mut c_void],
     /// The memory among them.
-    pub(crate) used: &'a [Used<'a>],
+    pub(crate) used: &'a [MemoryUse<'a>],
 }
 
 impl Sealed for () {}
@@ -315,11 +315,11 @@ tuples! {
 /// # let device = freehold::open()?;
 /// # let stream = device.stream()?;
 /// # let module = device.module(&freehold::Image::ptx(include_str!("../examples/kernels.ptx"))?)?;
-/// use freehold::{Actual, Grid};
+/// use freehold::{DynArg, Grid};
 ///
 /// let mut x = stream.upload(&[1u32, 2, 3])?;
 /// let (more, count) = ([10], [3]); // read from a request, say
-/// let arguments = [Actual::memory_mut(&mut x, 0), Actual::bytes(&more, 4), Actual::bytes(&count, 4)];
+/// let arguments = [DynArg::memory_mut(&mut x, 0), DynArg::bytes(&more, 4), DynArg::bytes(&count, 4)];
 /// let mut arguments = arguments.map(|one| one.expect("they hold as much"));
 /// // SAFETY: `add` writes the first 3 elements of `x`, which has as many.
 /// let add = unsafe { module.kernel("add")? };
@@ -328,28 +328,28 @@ tuples! {
 /// # Ok::<(), freehold::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Actual<'a>(Known<'a>);
+pub struct DynArg<'a>(Known<'a>);
 
 #[derive(Clone, Copy, Debug)]
 enum Known<'a> {
     /// Words that hold so many bytes.
     Bytes(&'a [u64], usize),
-    Memory(u64, Used<'a>),
+    Memory(u64, MemoryUse<'a>),
 }
 
-impl<'a> Actual<'a> {
+impl<'a> DynArg<'a> {
     /// The first `bytes` bytes of words. Nothing where they hold fewer.
     pub fn bytes(words: &'a [u64], bytes: usize) -> Option<Self> {
         (bytes <= size_of_val(words)).then_some(Self(Known::Bytes(words, bytes)))
     }
 
     /// Memory from an element on, to be read. Nothing where there are fewer elements.
-    pub fn memory<T: Plain>(memory: &'a impl Source<T>, element: usize) -> Option<Self> {
+    pub fn memory<T: Pod>(memory: &'a impl Source<T>, element: usize) -> Option<Self> {
         Self::from_element::<T>(memory.address(), memory.len(), element, memory.used())
     }
 
     /// Memory from an element on, to be read and written. Nothing where there are fewer elements.
-    pub fn memory_mut<T: Plain>(memory: &'a mut impl Target<T>, element: usize) -> Option<Self> {
+    pub fn memory_mut<T: Pod>(memory: &'a mut impl Target<T>, element: usize) -> Option<Self> {
         Self::from_element::<T>(memory.address(), memory.len(), element, memory.used(Access::Write))
     }
 
@@ -359,24 +359,24 @@ impl<'a> Actual<'a> {
     /// # Safety
     /// No other thread puts work in that uses the memory before the launch with this has returned: the two would not be
     /// ordered. Whoever else has borrowed the memory bears that it changes.
-    pub unsafe fn memory_shared<T: Plain>(memory: &'a impl Target<T>, element: usize) -> Option<Self> {
+    pub unsafe fn memory_shared<T: Pod>(memory: &'a impl Target<T>, element: usize) -> Option<Self> {
         let written = memory.used(Access::Write);
         let access = if written.permission == Permission::Read { Access::Read } else { Access::Write };
-        Self::from_element::<T>(memory.address(), memory.len(), element, Used { access, ..written })
+        Self::from_element::<T>(memory.address(), memory.len(), element, MemoryUse { access, ..written })
     }
 
-    fn from_element<T>(start: u64, elements: usize, element: usize, used: Used<'a>) -> Option<Self> {
+    fn from_element<T>(start: u64, elements: usize, element: usize, used: MemoryUse<'a>) -> Option<Self> {
         (element < elements).then(|| Self(Known::Memory(start + (element * size_of::<T>()) as u64, used)))
     }
 }
 
-impl Sealed for &mut [Actual<'_>] {}
+impl Sealed for &mut [DynArg<'_>] {}
 
 /// Argument count that fits on the stack.
 const FEW: usize = 32;
 
 /// Exclusive, so that no two threads launch with memory that one of them borrowed to write.
-impl Arguments for &mut [Actual<'_>] {
+impl Arguments for &mut [DynArg<'_>] {
     #[inline]
     fn with<R>(self, act: impl FnOnce(Laid<'_>) -> R) -> R {
         let count = self.len();
@@ -393,14 +393,14 @@ impl Arguments for &mut [Actual<'_>] {
 
 /// Writes down what each argument is and where it lies.
 fn lay_out<R>(
-    actuals: &[Actual<'_>],
+    actuals: &[DynArg<'_>],
     given: &mut [Given],
     passed: &mut [Passed],
     pointers: &mut [*mut c_void],
     act: impl FnOnce(Laid<'_>) -> R,
 ) -> R {
     let mut used = Vec::new();
-    for (index, Actual(known)) in actuals.iter().enumerate() {
+    for (index, DynArg(known)) in actuals.iter().enumerate() {
         match known {
             &Known::Bytes(words, bytes) => {
                 passed[index] = Passed::Value { bytes };
@@ -419,7 +419,7 @@ fn lay_out<R>(
 
 /// How memory is handed to a kernel: a device that checks kernels reports one that writes what it may only read.
 #[inline]
-fn passed_as(used: &Used<'_>) -> Passed {
+fn passed_as(used: &MemoryUse<'_>) -> Passed {
     match used.access {
         Access::Read => Passed::ReadOnly { start: used.start, bytes: used.bytes },
         Access::Write => Passed::Address,

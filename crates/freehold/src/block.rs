@@ -9,15 +9,15 @@ use std::sync::Arc;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use self::sealed::Sealed;
+use crate::access_history::Access;
 use crate::context::Context;
 use crate::error::{Closed, Error, Result};
 use crate::event::Event;
-use crate::holding::Holding;
 use crate::ledger::{Owner, StreamId};
-use crate::pool::Reach;
+use crate::pool::Visibility;
+use crate::raw_block::RawBlock;
 use crate::sharing::Exported;
-use crate::stream::{Stream, Used};
-use crate::uses::Access;
+use crate::stream::{MemoryUse, Stream};
 
 /// What device memory can hold: values that are their bytes, whichever those are.
 ///
@@ -37,9 +37,9 @@ use crate::uses::Access;
 /// assert_eq!(stream.download(&stream.upload(&particles)?)?, particles);
 /// # Ok::<(), freehold::Error>(())
 /// ```
-pub trait Plain: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
+pub trait Pod: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
 
-impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Plain for T {}
+impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Pod for T {}
 
 /// Keeps traits whose answers are trusted to the types here.
 pub(crate) mod sealed {
@@ -54,10 +54,10 @@ impl<T> Sealed for ViewMut<'_, T> {}
 /// What work reads: a block, a reference to one, or a part of one. No other type can be one: copies trust the address.
 ///
 /// ```
-/// use freehold::{Plain, Result, Source, Stream};
+/// use freehold::{Pod, Result, Source, Stream};
 ///
 /// /// Of a block, a reference to one, a part, a vector.
-/// fn first<T: Plain>(stream: &Stream, from: &impl Source<T>) -> Result<Option<T>> {
+/// fn first<T: Pod>(stream: &Stream, from: &impl Source<T>) -> Result<Option<T>> {
 ///     Ok(stream.download(from)?.first().copied())
 /// }
 ///
@@ -77,15 +77,15 @@ pub trait Source<T>: Sealed {
         self.len() == 0
     }
     /// What orders the work behind other uses of the memory.
-    fn used(&self) -> Used<'_>;
+    fn used(&self) -> MemoryUse<'_>;
 }
 
 /// What work writes: a block, or a part of one. No other type can be one: copies trust the address.
 ///
 /// ```
-/// use freehold::{Plain, Result, Stream, Target};
+/// use freehold::{Pod, Result, Stream, Target};
 ///
-/// fn clear<T: Plain>(stream: &Stream, to: &mut impl Target<T>) -> Result<()> {
+/// fn clear<T: Pod>(stream: &Stream, to: &mut impl Target<T>) -> Result<()> {
 ///     stream.fill(to, T::new_zeroed())
 /// }
 ///
@@ -106,7 +106,7 @@ pub trait Target<T>: Sealed {
         self.len() == 0
     }
     /// What orders the work behind other uses of the memory.
-    fn used(&self, access: Access) -> Used<'_>;
+    fn used(&self, access: Access) -> MemoryUse<'_>;
 }
 
 /// Device memory that has one owner. Dropping it releases it, in any thread, whatever context is current there; the memory
@@ -124,21 +124,21 @@ pub trait Target<T>: Sealed {
 /// # Ok::<(), freehold::Error>(())
 /// ```
 pub struct Block<T> {
-    holding: Holding,
+    raw: RawBlock,
     elements: PhantomData<T>,
 }
 
 impl<T> fmt::Debug for Block<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Block")
-            .field("address", &format_args!("{:#x}", self.holding.address))
-            .field("bytes", &self.holding.bytes)
-            .field("stream", &self.holding.uses.at_home().stream)
+            .field("address", &format_args!("{:#x}", self.raw.address))
+            .field("bytes", &self.raw.bytes)
+            .field("stream", &self.raw.history.in_own_stream().stream)
             .finish_non_exhaustive()
     }
 }
 
-impl<T: Plain> Block<T> {
+impl<T: Pod> Block<T> {
     #[inline]
     pub(crate) fn alloc(
         stream: &Stream,
@@ -146,18 +146,18 @@ impl<T: Plain> Block<T> {
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
-        Self::alloc_within(stream, len, Reach::Process, tag, at)
+        Self::alloc_within(stream, len, Visibility::Process, tag, at)
     }
 
     #[inline]
     pub(crate) fn alloc_within(
         stream: &Stream,
         len: usize,
-        reach: Reach,
+        visibility: Visibility,
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
-        Ok(Self::holding(Holding::alloc(stream, Self::bytes_of(len)?, reach, tag, at)?))
+        Ok(Self::from_raw(RawBlock::alloc(stream, Self::bytes_of(len)?, visibility, tag, at)?))
     }
 
     #[inline]
@@ -172,18 +172,18 @@ impl<T: Plain> Block<T> {
     }
 
     #[inline]
-    pub(crate) fn holding(holding: Holding) -> Self {
-        Self { holding, elements: PhantomData }
+    pub(crate) fn from_raw(raw: RawBlock) -> Self {
+        Self { raw, elements: PhantomData }
     }
 
     /// The first address, on the device.
     pub fn address(&self) -> u64 {
-        self.holding.address
+        self.raw.address
     }
 
     /// How many elements it has.
     pub fn len(&self) -> usize {
-        self.holding.bytes / size_of::<T>()
+        self.raw.bytes / size_of::<T>()
     }
 
     /// Whether it has none.
@@ -201,17 +201,17 @@ impl<T: Plain> Block<T> {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn owner(&self) -> Option<Owner> {
-        self.holding.owner()
+        self.raw.owner()
     }
 
     /// The context that it lives in.
     pub fn context(&self) -> &Context {
-        &self.holding.home.context
+        &self.raw.stream.context
     }
 
     /// The stream that the block lives in.
     pub fn stream(&self) -> StreamId {
-        self.holding.uses.at_home().stream
+        self.raw.history.in_own_stream().stream
     }
 
     /// Gives the block another name in the ledger.
@@ -225,7 +225,7 @@ impl<T: Plain> Block<T> {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn tag(&self, tag: &str) {
-        self.holding.retag(tag);
+        self.raw.retag(tag);
     }
 
     /// The elements of a range.
@@ -239,7 +239,7 @@ impl<T: Plain> Block<T> {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
-        View::new(self.holding.used(Access::Read), 0, self.len(), range)
+        View::new(self.raw.memory_use(Access::Read), 0, self.len(), range)
     }
 
     /// The elements of a range, to write.
@@ -254,7 +254,7 @@ impl<T: Plain> Block<T> {
     /// ```
     pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> Result<ViewMut<'_, T>> {
         let len = self.len();
-        ViewMut::new(self.holding.used(Access::Read), len, range)
+        ViewMut::new(self.raw.memory_use(Access::Read), len, range)
     }
 
     /// Gives up to be the one owner: the block lives until the last of the references is dropped.
@@ -268,7 +268,7 @@ impl<T: Plain> Block<T> {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn share(self) -> Shared<T> {
-        Shared { holding: Arc::new(self.holding), elements: PhantomData }
+        Shared { raw: Arc::new(self.raw), elements: PhantomData }
     }
 
     /// Lets the block have `len` elements: where it lies, if what follows is free, or else elsewhere, with a copy of what it
@@ -290,13 +290,13 @@ impl<T: Plain> Block<T> {
     #[track_caller]
     pub fn resize(&mut self, stream: &Stream, len: usize) -> Result<bool> {
         let bytes = Self::bytes_of(len)?;
-        if self.holding.resize(bytes)? {
+        if self.raw.resize(bytes)? {
             return Ok(true);
         }
         let kept = len.min(self.len());
-        self.holding.move_elsewhere(stream, bytes, Location::caller(), |from, to| {
-            let from = View::<T>::new(from.used(Access::Read), 0, kept, ..kept)?;
-            stream.copy(&from, &mut ViewMut::new(to.used(Access::Read), kept, ..kept)?)
+        self.raw.move_elsewhere(stream, bytes, Location::caller(), |from, to| {
+            let from = View::<T>::new(from.memory_use(Access::Read), 0, kept, ..kept)?;
+            stream.copy(&from, &mut ViewMut::new(to.memory_use(Access::Read), kept, ..kept)?)
         })?;
         Ok(false)
     }
@@ -313,7 +313,7 @@ impl<T: Plain> Block<T> {
     #[track_caller]
     #[allow(clippy::result_large_err, reason = "a block that is not released comes back, and is no pointer")]
     pub fn close(mut self) -> Closed<Self> {
-        match self.holding.release(Some(Location::caller())) {
+        match self.raw.release(Some(Location::caller())) {
             Ok(()) => Ok(()),
             Err(error) => Err((self, error)),
         }
@@ -332,11 +332,11 @@ impl<T: Plain> Block<T> {
     #[track_caller]
     #[allow(clippy::result_large_err, reason = "a block that is not released comes back, and is no pointer")]
     pub fn release_after(mut self, event: &Event) -> Closed<Self> {
-        if let Err(error) = event.check_device(&self.holding.home.context.inner.core) {
+        if let Err(error) = event.check_device(&self.raw.stream.context.inner.device) {
             return Err((self, error));
         }
-        self.holding.uses.note_unordered(event.mark, Access::Read);
-        match self.holding.release(Some(Location::caller())) {
+        self.raw.history.note_unordered(event.fence, Access::Read);
+        match self.raw.release(Some(Location::caller())) {
             Ok(()) => Ok(()),
             Err(error) => Err((self, error)),
         }
@@ -357,7 +357,7 @@ impl<T: Plain> Block<T> {
     #[track_caller]
     #[allow(clippy::result_large_err, reason = "a block that is not released comes back, and is no pointer")]
     pub fn release_now(mut self) -> Closed<Self> {
-        match self.holding.release_now(Some(Location::caller())) {
+        match self.raw.release_now(Some(Location::caller())) {
             Ok(()) => Ok(()),
             Err(error) => Err((self, error)),
         }
@@ -366,12 +366,12 @@ impl<T: Plain> Block<T> {
     /// What another process needs to have the memory of a block that was asked for with [`Stream::alloc_shareable`].
     ///
     /// What the other process does with it is not known here: whoever exports a block keeps it until the other side is done,
-    /// and orders the work of both. A block that is released is handed out again in this process while others still reach it.
+    /// and orders the work of both. A block that is released is handed out again in this process while others still visibility it.
     ///
     /// # Errors
     /// [`Error::NotShareable`] for any other block.
     pub fn export(&self) -> Result<Exported> {
-        self.holding.export()
+        self.raw.export()
     }
 
     /// Lets go of the block for other people's code: from now on it is released by its address, with
@@ -386,8 +386,8 @@ impl<T: Plain> Block<T> {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn into_address(self) -> u64 {
-        let core = self.holding.home.context.inner.core.clone();
-        core.let_go(self.holding)
+        let device = self.raw.stream.context.inner.device.clone();
+        device.leak_to_address(self.raw)
     }
 
     /// Lets work use the block without waiting for what other streams do with it. It is still not released before that work
@@ -411,7 +411,7 @@ impl<T: Plain> Block<T> {
     /// # Safety
     /// Whatever other work reads or writes in the block at the same time, the program means it to.
     pub unsafe fn unordered(&self) -> Unordered<'_, T> {
-        let whole = self.holding.used(Access::Read);
+        let whole = self.raw.memory_use(Access::Read);
         Unordered { view: View { whole, start: 0, len: self.len(), elements: PhantomData } }
     }
 }
@@ -429,48 +429,48 @@ impl<T: Plain> Block<T> {
 /// # Ok::<(), freehold::Error>(())
 /// ```
 pub struct Shared<T> {
-    holding: Arc<Holding>,
+    raw: Arc<RawBlock>,
     elements: PhantomData<T>,
 }
 
 impl<T> fmt::Debug for Shared<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared")
-            .field("address", &format_args!("{:#x}", self.holding.address))
-            .field("bytes", &self.holding.bytes)
-            .field("count", &Arc::strong_count(&self.holding))
+            .field("address", &format_args!("{:#x}", self.raw.address))
+            .field("bytes", &self.raw.bytes)
+            .field("count", &Arc::strong_count(&self.raw))
             .finish_non_exhaustive()
     }
 }
 
 impl<T> Clone for Shared<T> {
     fn clone(&self) -> Self {
-        Self { holding: self.holding.clone(), elements: PhantomData }
+        Self { raw: self.raw.clone(), elements: PhantomData }
     }
 }
 
-impl<T: Plain> Shared<T> {
+impl<T: Pod> Shared<T> {
     /// How many references there are.
     pub fn count(&self) -> usize {
-        Arc::strong_count(&self.holding)
+        Arc::strong_count(&self.raw)
     }
 
     /// The block, if this is the only reference.
     pub fn into_block(self) -> std::result::Result<Block<T>, Self> {
-        match Arc::try_unwrap(self.holding) {
-            Ok(holding) => Ok(Block::holding(holding)),
-            Err(holding) => Err(Self { holding, elements: PhantomData }),
+        match Arc::try_unwrap(self.raw) {
+            Ok(raw) => Ok(Block::from_raw(raw)),
+            Err(raw) => Err(Self { raw, elements: PhantomData }),
         }
     }
 
     /// The first address, on the device.
     pub fn address(&self) -> u64 {
-        self.holding.address
+        self.raw.address
     }
 
     /// How many elements it has.
     pub fn len(&self) -> usize {
-        self.holding.bytes / size_of::<T>()
+        self.raw.bytes / size_of::<T>()
     }
 
     /// Whether it has none.
@@ -480,7 +480,7 @@ impl<T: Plain> Shared<T> {
 
     /// The elements of a range.
     pub fn view(&self, range: impl RangeBounds<usize>) -> Result<View<'_, T>> {
-        View::new(self.holding.used(Access::Read), 0, self.len(), range)
+        View::new(self.raw.memory_use(Access::Read), 0, self.len(), range)
     }
 }
 
@@ -498,7 +498,7 @@ impl<T: Plain> Shared<T> {
 #[derive(Clone, Copy)]
 pub struct View<'a, T> {
     /// What it is a part of, and which.
-    whole: Used<'a>,
+    whole: MemoryUse<'a>,
     /// In elements.
     start: usize,
     len: usize,
@@ -514,8 +514,13 @@ impl<T> fmt::Debug for View<'_, T> {
     }
 }
 
-impl<'a, T: Plain> View<'a, T> {
-    pub(crate) fn new(whole: Used<'a>, offset: usize, elements: usize, range: impl RangeBounds<usize>) -> Result<Self> {
+impl<'a, T: Pod> View<'a, T> {
+    pub(crate) fn new(
+        whole: MemoryUse<'a>,
+        offset: usize,
+        elements: usize,
+        range: impl RangeBounds<usize>,
+    ) -> Result<Self> {
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
             Bound::Excluded(&start) => start.saturating_add(1),
@@ -530,7 +535,7 @@ impl<'a, T: Plain> View<'a, T> {
             return Err(Error::OutsideOfBlock { start, end, elements });
         }
         let (start, len) = (offset + start, end - start);
-        let whole = Used { start: place::<T>(whole.base, start), bytes: (len * size_of::<T>()) as u64, ..whole };
+        let whole = MemoryUse { start: place::<T>(whole.base, start), bytes: (len * size_of::<T>()) as u64, ..whole };
         Ok(Self { whole, start, len, elements: PhantomData })
     }
 
@@ -558,9 +563,9 @@ pub struct ViewMut<'a, T> {
     exclusive: PhantomData<&'a mut T>,
 }
 
-impl<'a, T: Plain> ViewMut<'a, T> {
+impl<'a, T: Pod> ViewMut<'a, T> {
     /// Of what is borrowed mutably.
-    pub(crate) fn new(whole: Used<'a>, elements: usize, range: impl RangeBounds<usize>) -> Result<Self> {
+    pub(crate) fn new(whole: MemoryUse<'a>, elements: usize, range: impl RangeBounds<usize>) -> Result<Self> {
         Ok(Self { view: View::new(whole, 0, elements, range)?, exclusive: PhantomData })
     }
 
@@ -589,7 +594,7 @@ pub struct Unordered<'a, T> {
 
 macro_rules! source {
     ($kind:ty, $at:ident => $address:expr, $len:expr, $used:expr) => {
-        impl<T: Plain> Source<T> for $kind {
+        impl<T: Pod> Source<T> for $kind {
             fn address(&self) -> u64 {
                 let $at = self;
                 $address
@@ -600,7 +605,7 @@ macro_rules! source {
                 $len
             }
 
-            fn used(&self) -> Used<'_> {
+            fn used(&self) -> MemoryUse<'_> {
                 let $at = self;
                 $used
             }
@@ -608,26 +613,26 @@ macro_rules! source {
     };
 }
 
-source!(Block<T>, it => it.holding.address, Block::len(it), it.holding.used(Access::Read));
-source!(Shared<T>, it => it.holding.address, Shared::len(it), it.holding.used(Access::Read));
+source!(Block<T>, it => it.raw.address, Block::len(it), it.raw.memory_use(Access::Read));
+source!(Shared<T>, it => it.raw.address, Shared::len(it), it.raw.memory_use(Access::Read));
 source!(View<'_, T>, it => place::<T>(it.whole.base, it.start), it.len, it.whole);
 source!(ViewMut<'_, T>, it => Source::address(&it.view), it.view.len, it.view.whole);
 
-impl<T: Plain> Target<T> for Block<T> {
+impl<T: Pod> Target<T> for Block<T> {
     fn address(&self) -> u64 {
-        self.holding.address
+        self.raw.address
     }
 
     fn len(&self) -> usize {
         Block::len(self)
     }
 
-    fn used(&self, access: Access) -> Used<'_> {
-        self.holding.used(access)
+    fn used(&self, access: Access) -> MemoryUse<'_> {
+        self.raw.memory_use(access)
     }
 }
 
-impl<T: Plain> Target<T> for ViewMut<'_, T> {
+impl<T: Pod> Target<T> for ViewMut<'_, T> {
     fn address(&self) -> u64 {
         Source::address(&self.view)
     }
@@ -636,14 +641,14 @@ impl<T: Plain> Target<T> for ViewMut<'_, T> {
         self.view.len
     }
 
-    fn used(&self, access: Access) -> Used<'_> {
-        Used { access, ..self.view.whole }
+    fn used(&self, access: Access) -> MemoryUse<'_> {
+        MemoryUse { access, ..self.view.whole }
     }
 }
 
-impl<T: Plain> Unordered<'_, T> {
-    pub(crate) fn parts(&self) -> (u64, Used<'_>) {
-        (Source::address(&self.view), Used { access: Access::Write, is_ordered: false, ..self.view.whole })
+impl<T: Pod> Unordered<'_, T> {
+    pub(crate) fn parts(&self) -> (u64, MemoryUse<'_>) {
+        (Source::address(&self.view), MemoryUse { access: Access::Write, is_ordered: false, ..self.view.whole })
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock, RwLockReadGuard};
 
 use freehold_driver::Backend;
 
-use crate::core::{Core, Hall, PRIMARY};
+use crate::deferred::Deferred;
+use crate::device_inner::{ContextState, DeviceInner, PRIMARY};
 use crate::error::{Closed, Error, Result};
 use crate::image::Image;
-use crate::later::Later;
 use crate::ledger::ContextId;
 use crate::module::Module;
 use crate::stream::Stream;
@@ -30,43 +30,43 @@ use crate::stream::Stream;
 /// ```
 #[derive(Clone)]
 pub struct Context {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<ContextInner>,
 }
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Context").field(&self.inner.hall.id).finish()
+        f.debug_tuple("Context").field(&self.inner.state.id).finish()
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) core: Arc<Core>,
-    pub(crate) hall: Arc<Hall>,
+pub(crate) struct ContextInner {
+    pub(crate) device: Arc<DeviceInner>,
+    pub(crate) state: Arc<ContextState>,
     closed: AtomicBool,
 }
 
 impl Context {
-    pub(crate) fn primary(core: Arc<Core>) -> Self {
-        let backend = core.backend.clone();
-        Self::new(core, PRIMARY, backend)
+    pub(crate) fn primary(device: Arc<DeviceInner>) -> Self {
+        let backend = device.backend.clone();
+        Self::new(device, PRIMARY, backend)
     }
 
-    pub(crate) fn create(core: &Arc<Core>) -> Result<Self> {
-        core.check()?;
-        let contexts = core.backend.contexts().ok_or(Error::OneContext)?;
-        let backend = contexts.another().map_err(|error| core.failed(error))?;
-        Ok(Self::new(core.clone(), core.next_context(), backend))
+    pub(crate) fn create(device: &Arc<DeviceInner>) -> Result<Self> {
+        device.check()?;
+        let contexts = device.backend.contexts().ok_or(Error::OneContext)?;
+        let backend = contexts.another().map_err(|error| device.failed(error))?;
+        Ok(Self::new(device.clone(), device.next_context(), backend))
     }
 
-    fn new(core: Arc<Core>, id: ContextId, backend: Arc<dyn Backend>) -> Self {
-        let hall = Arc::new(Hall::new(id, backend));
-        Self { inner: Arc::new(Inner { core, hall, closed: AtomicBool::new(false) }) }
+    fn new(device: Arc<DeviceInner>, id: ContextId, backend: Arc<dyn Backend>) -> Self {
+        let context_state = Arc::new(ContextState::new(id, backend));
+        Self { inner: Arc::new(ContextInner { device, state: context_state, closed: AtomicBool::new(false) }) }
     }
 
     /// The library's number of it, which no other context of the process ever has.
     pub fn id(&self) -> ContextId {
-        self.inner.hall.id
+        self.inner.state.id
     }
 
     /// A stream of this context.
@@ -83,15 +83,19 @@ impl Context {
     pub fn synchronize(&self) -> Result<()> {
         self.inner.check()?;
         let shared = self.inner.enter()?;
-        let core = &self.inner.core;
-        let marks: Vec<_> = core.tracks_of(self.id()).into_iter().map(|track| (track.now().position, track)).collect();
-        self.inner.hall.backend.synchronize().map_err(|error| core.failed(error))?;
-        for (position, track) in marks {
-            track.note_passed(position);
+        let device = &self.inner.device;
+        let fences: Vec<_> = device
+            .streams_of(self.id())
+            .into_iter()
+            .map(|stream_state| (stream_state.current_fence().seq, stream_state))
+            .collect();
+        self.inner.state.backend.synchronize().map_err(|error| device.failed(error))?;
+        for (seq, stream_state) in fences {
+            stream_state.note_complete(seq);
         }
         // What is tidied may want the context alone.
         drop(shared);
-        core.tidy()
+        device.run_deferred()
     }
 
     /// Closes the context, unless blocks of it are live: then they are named. Work that is pending completes first, and
@@ -103,7 +107,7 @@ impl Context {
         if let Err(error) = self.inner.check() {
             return Err((self, error));
         }
-        let mut blocks = self.inner.core.owned();
+        let mut blocks = self.inner.device.owned();
         blocks.retain(|owner| owner.context == self.id());
         if !blocks.is_empty() {
             let context = self.id();
@@ -130,31 +134,31 @@ impl Context {
     }
 }
 
-impl Inner {
+impl ContextInner {
     /// Refuses a call that cannot be made any more.
     pub(crate) fn check(&self) -> Result<()> {
-        self.core.check()?;
-        if self.is_closed() { Err(Error::ContextClosed { context: self.hall.id }) } else { Ok(()) }
+        self.device.check()?;
+        if self.is_closed() { Err(Error::ContextClosed { context: self.state.id }) } else { Ok(()) }
     }
 
     /// Keeps the context from being destroyed until the guard is dropped, unless it is closed.
     #[inline]
     pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, ()>> {
-        let shared = self.hall.enter();
-        if self.is_closed() { Err(Error::ContextClosed { context: self.hall.id }) } else { Ok(shared) }
+        let shared = self.state.enter();
+        if self.is_closed() { Err(Error::ContextClosed { context: self.state.id }) } else { Ok(shared) }
     }
 
     /// Keeps the context from being destroyed until the guard is dropped, whether it is closed or not. The primary one, which
     /// is the device's, stays without a guard.
     #[inline]
     pub(crate) fn kept_open(&self) -> Option<RwLockReadGuard<'_, ()>> {
-        (!self.stays()).then(|| self.hall.enter())
+        (!self.stays()).then(|| self.state.enter())
     }
 
     /// Whether it is the device's, which nobody closes.
     #[inline]
     pub(crate) fn stays(&self) -> bool {
-        self.hall.id == PRIMARY
+        self.state.id == PRIMARY
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -163,35 +167,35 @@ impl Inner {
 
     fn close(&self) -> Result<()> {
         self.check()?;
-        if self.hall.id == PRIMARY {
+        if self.state.id == PRIMARY {
             // The primary context is the device's, and other people's: it stays.
             return Ok(());
         }
         // Work that is being put in meanwhile is waited for before the context is destroyed; later work is refused.
         if self.closed.swap(true, Ordering::AcqRel) {
-            return Err(Error::ContextClosed { context: self.hall.id });
+            return Err(Error::ContextClosed { context: self.state.id });
         }
-        let core = &self.core;
-        core.end_blocks(self.hall.id);
-        core.forget_let_go(self.hall.id);
+        let device = &self.device;
+        device.end_blocks(self.state.id);
+        device.forget_by_address(self.state.id);
         self.leave()
     }
 
     /// Has the context destroyed when its last work has passed, and that of others with its memory.
     fn leave(&self) -> Result<()> {
-        let core = &self.core;
-        core.later(Later::Close { hall: self.hall.clone(), marks: OnceLock::new() });
-        core.tidy()
+        let device = &self.device;
+        device.defer(Deferred::Close { context_state: self.state.clone(), fences: OnceLock::new() });
+        device.run_deferred()
     }
 }
 
-impl Drop for Inner {
+impl Drop for ContextInner {
     fn drop(&mut self) {
-        if self.hall.id == PRIMARY || self.is_closed() || !self.core.is_good() {
+        if self.state.id == PRIMARY || self.is_closed() || !self.device.is_good() {
             return;
         }
         if let Err(error) = self.leave() {
-            self.core.trouble(error);
+            self.device.note_drop_error(error);
         }
     }
 }

@@ -9,12 +9,12 @@ use freehold_driver::Backend;
 
 use crate::block::Block;
 use crate::context::Context;
-use crate::core::Core;
+use crate::device_inner::DeviceInner;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::ledger::{BlockId, Entry, Gone, Kind, Owner};
 use crate::module::Module;
-use crate::pool::Totals;
+use crate::pool::PoolStats;
 use crate::stream::Stream;
 use crate::timeline::Recording;
 
@@ -25,7 +25,7 @@ use crate::timeline::Recording;
 /// let block = device.stream()?.alloc_tagged::<f32>(1000, "weights")?;
 /// let owner = device.owner_of(block.address() + 17).expect("the address lies in the block");
 /// assert_eq!((owner.bytes, owner.tag.as_deref()), (4000, Some("weights")));
-/// assert_eq!(device.totals().owned_bytes, 4000);
+/// assert_eq!(device.stats().owned_bytes, 4000);
 /// # Ok::<(), freehold::Error>(())
 /// ```
 #[derive(Clone)]
@@ -54,7 +54,7 @@ impl fmt::Debug for Device {
 /// # Ok::<(), freehold::Error>(())
 /// ```
 pub struct Adopted {
-    core: Arc<Core>,
+    device: Arc<DeviceInner>,
     block: BlockId,
 }
 
@@ -72,11 +72,11 @@ impl Device {
     /// The backend does what [`Backend`] says of each call: addresses, handles and memory of the host that it hands out are good, and
     /// nobody else's. Nothing of it is destroyed by others.
     pub unsafe fn on(backend: Arc<dyn Backend>) -> Result<Self> {
-        Ok(Self { primary: Context::primary(Arc::new(Core::new(backend)?)) })
+        Ok(Self { primary: Context::primary(Arc::new(DeviceInner::new(backend)?)) })
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.primary.inner.core
+    pub(crate) fn inner(&self) -> &Arc<DeviceInner> {
+        &self.primary.inner.device
     }
 
     /// What the driver calls the device.
@@ -86,33 +86,33 @@ impl Device {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn name(&self) -> Result<String> {
-        self.core().check()?;
-        self.core().backend.name().map_err(|error| self.core().failed(error))
+        self.inner().check()?;
+        self.inner().backend.name().map_err(|error| self.inner().failed(error))
     }
 
     /// What tells the device from all others, in every process.
     pub fn uuid(&self) -> Result<[u8; 16]> {
-        self.core().check()?;
-        self.core().backend.uuid().map_err(|error| self.core().failed(error))
+        self.inner().check()?;
+        self.inner().backend.uuid().map_err(|error| self.inner().failed(error))
     }
 
     /// Whether the host reads and writes the memory of blocks, by itself, where the device does. The driver is asked once, for the
     /// memory of a block: a device may share addresses with the host, and keep memory of its own to itself all the same.
     pub fn is_host_visible(&self) -> Result<bool> {
-        let core = self.core();
-        core.check()?;
-        if let Some(&is_visible) = core.is_host_visible.get() {
+        let device = self.inner();
+        device.check()?;
+        if let Some(&is_visible) = device.is_host_visible.get() {
             return Ok(is_visible);
         }
         let block = self.stream()?.alloc::<u8>(1)?;
-        let is_visible = core.backend.is_host_visible(block.address()).map_err(|error| core.failed(error))?;
-        Ok(*core.is_host_visible.get_or_init(|| is_visible))
+        let is_visible = device.backend.is_host_visible(block.address()).map_err(|error| device.failed(error))?;
+        Ok(*device.is_host_visible.get_or_init(|| is_visible))
     }
 
     /// The primary context as its driver has it, for other people's code: each call that names a handle or an address is `unsafe`.
     /// What they put into streams is not known here: see [`Stream::foreign_work`].
     pub fn backend(&self) -> &dyn Backend {
-        &*self.core().backend
+        &*self.inner().backend
     }
 
     /// The primary context.
@@ -132,7 +132,7 @@ impl Device {
     /// # Errors
     /// [`Error::OneContext`] on a device that has no others.
     pub fn context(&self) -> Result<Context> {
-        Context::create(self.core())
+        Context::create(self.inner())
     }
 
     /// A stream of the primary context.
@@ -174,10 +174,10 @@ impl Device {
     /// ```
     pub fn owner_of(&self, address: u64) -> Option<Owner> {
         // The lock may be held for ever in a fork, by a thread that is not there.
-        if self.core().is_child() {
+        if self.inner().is_child() {
             return None;
         }
-        self.core().owner_of(address)
+        self.inner().owner_of(address)
     }
 
     /// All blocks that are owned, by address.
@@ -193,10 +193,10 @@ impl Device {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn blocks(&self) -> Vec<Owner> {
-        if self.core().is_child() {
+        if self.inner().is_child() {
             return Vec::new();
         }
-        self.core().owned()
+        self.inner().owned()
     }
 
     /// How much memory the pool has: owned, released, to be handed out again.
@@ -205,24 +205,24 @@ impl Device {
     /// # let device = freehold::open()?;
     /// # let stream = device.stream()?;
     /// let x = stream.alloc::<u8>(1000)?;
-    /// let totals = device.totals();
-    /// assert_eq!(totals.owned_bytes, 1000);
-    /// assert!(totals.reserved_bytes >= 1000); // what the driver has given for it
+    /// let stats = device.stats();
+    /// assert_eq!(stats.owned_bytes, 1000);
+    /// assert!(stats.reserved_bytes >= 1000); // what the driver has given for it
     /// # drop(x);
     /// # Ok::<(), freehold::Error>(())
     /// ```
-    pub fn totals(&self) -> Totals {
-        if self.core().is_child() {
-            return Totals::default();
+    pub fn stats(&self) -> PoolStats {
+        if self.inner().is_child() {
+            return PoolStats::default();
         }
-        self.core().totals()
+        self.inner().stats()
     }
 
     /// The bytes that the driver has free.
     pub fn free_bytes(&self) -> Result<u64> {
-        let core = self.core();
-        core.check()?;
-        let room = core.backend.room().map_err(|error| core.failed(error))?;
+        let device = self.inner();
+        device.check()?;
+        let room = device.backend.room().map_err(|error| device.failed(error))?;
         Ok(room.free_bytes)
     }
 
@@ -244,11 +244,11 @@ impl Device {
     /// [`Error::WrongRelease`], which says which wrong it is; the block at the address is as it was.
     #[track_caller]
     pub fn release(&self, address: u64) -> Result<()> {
-        let mut holding = self.core().taken(address)?;
-        match holding.release(Some(Location::caller())) {
+        let mut raw = self.inner().take_by_address(address)?;
+        match raw.release(Some(Location::caller())) {
             Ok(()) => Ok(()),
             Err(error) => {
-                self.core().let_go(holding);
+                self.inner().leak_to_address(raw);
                 Err(error)
             }
         }
@@ -265,17 +265,17 @@ impl Device {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn claim(&self, address: u64) -> Result<Block<u8>> {
-        Ok(Block::holding(self.core().taken(address)?))
+        Ok(Block::from_raw(self.inner().take_by_address(address)?))
     }
 
     /// Says that other people's code put work into `stream` that uses the block at an address: it is not handed out again
     /// before that work has passed.
     pub fn note_use(&self, address: u64, stream: &Stream) -> Result<()> {
-        self.core().check()?;
-        if !Arc::ptr_eq(&stream.home.context.inner.core, self.core()) {
+        self.inner().check()?;
+        if !Arc::ptr_eq(&stream.inner.context.inner.device, self.inner()) {
             return Err(Error::OtherDevice { what: "a stream" });
         }
-        self.core().note_use(address, stream)
+        self.inner().note_use(address, stream)
     }
 
     /// Enters memory of others in the ledger, where it has an owner's name but is not ours to release.
@@ -284,10 +284,10 @@ impl Device {
     /// [`Error::NotEntered`] where a block of the library's lies there, or something else that was entered.
     #[track_caller]
     pub fn adopt(&self, address: u64, bytes: u64, kind: Adoption, tag: &str) -> Result<Adopted> {
-        let core = self.core();
-        core.check()?;
+        let device = self.inner();
+        device.check()?;
         let (kind, process) = match kind {
-            Adoption::Foreign => (Kind::Adopted, core.process),
+            Adoption::Foreign => (Kind::Adopted, device.process),
             Adoption::Imported { process } => (Kind::Imported, process),
         };
         let entry = Entry {
@@ -301,9 +301,9 @@ impl Device {
             tag: Some(tag.into()),
             allocated_at: Location::caller(),
         };
-        core.check_beside_pools(address, bytes)?;
-        let block = core.ledger().enter(entry)?;
-        Ok(Adopted { core: core.clone(), block })
+        device.check_outside_pools(address, bytes)?;
+        let block = device.ledger().enter(entry)?;
+        Ok(Adopted { device: device.clone(), block })
     }
 
     /// Waits until all work of the library's streams is done, and all other work of the primary context, and does what waited
@@ -319,10 +319,10 @@ impl Device {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn synchronize(&self) -> Result<()> {
-        self.core().synchronize_all()?;
+        self.inner().synchronize_all()?;
         self.primary.synchronize()?;
-        let threshold_bytes = self.core().pool.threshold_bytes();
-        if self.core().pool.supply.reserved_bytes() > threshold_bytes {
+        let threshold_bytes = self.inner().pool.threshold_bytes();
+        if self.inner().pool.chunks.reserved_bytes() > threshold_bytes {
             self.trim_to(threshold_bytes)?;
         }
         Ok(())
@@ -330,7 +330,7 @@ impl Device {
 
     /// Does what can be done by now without waiting: unloads closed modules, destroys closed contexts.
     pub fn tidy(&self) -> Result<()> {
-        self.core().tidy()
+        self.inner().run_deferred()
     }
 
     /// Gives memory that nobody has back to the driver, as far as all work with it has passed. How many bytes went.
@@ -341,7 +341,7 @@ impl Device {
     /// drop(stream.zeros::<u8>(64 << 20)?);
     /// device.synchronize()?;
     /// assert!(device.trim()? >= 64 << 20); // what the pool kept
-    /// assert_eq!(device.totals().cached_bytes, 0);
+    /// assert_eq!(device.stats().cached_bytes, 0);
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn trim(&self) -> Result<u64> {
@@ -350,8 +350,8 @@ impl Device {
 
     /// [`trim`](Self::trim), until the pool has no more than `keep_bytes`.
     pub fn trim_to(&self, keep_bytes: u64) -> Result<u64> {
-        self.core().tidy()?;
-        self.core().trim(&self.primary.inner.hall, keep_bytes)
+        self.inner().run_deferred()?;
+        self.inner().trim(&self.primary.inner.state, keep_bytes)
     }
 
     /// Says how much the pool may have of the device: what would be more is refused. What it has already stays.
@@ -367,7 +367,7 @@ impl Device {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn set_budget(&self, bytes: u64) {
-        self.core().pool.supply.set_budget_bytes(bytes);
+        self.inner().pool.chunks.set_budget_bytes(bytes);
     }
 
     /// Says how much may be live under a name, and those within it (`model/cache` is within `model`). What is live already stays.
@@ -387,8 +387,8 @@ impl Device {
     /// # Errors
     /// [`Error::TooManyTags`] beyond 4096 names.
     pub fn set_tag_budget(&self, tag: &str, bytes: u64) -> Result<()> {
-        self.core().check()?;
-        if self.core().tags.set_budget(tag, bytes) { Ok(()) } else { Err(Error::TooManyTags { tag: tag.into() }) }
+        self.inner().check()?;
+        if self.inner().tags.set_budget(tag, bytes) { Ok(()) } else { Err(Error::TooManyTags { tag: tag.into() }) }
     }
 
     /// What is live under each name, the most first.
@@ -402,7 +402,7 @@ impl Device {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn live_by_tag(&self) -> Vec<(Arc<str>, u64)> {
-        if self.core().is_child() { Vec::new() } else { self.core().tags.live() }
+        if self.inner().is_child() { Vec::new() } else { self.inner().tags.live() }
     }
 
     /// Says how much the pool keeps when the device is synchronised: beyond it, memory that nobody has goes back to the driver.
@@ -414,11 +414,11 @@ impl Device {
     /// device.set_release_threshold(0);
     /// drop(stream.zeros::<u8>(64 << 20)?);
     /// device.synchronize()?;
-    /// assert_eq!(device.totals().reserved_bytes, 0);
+    /// assert_eq!(device.stats().reserved_bytes, 0);
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn set_release_threshold(&self, bytes: u64) {
-        self.core().pool.set_threshold_bytes(bytes);
+        self.inner().pool.set_threshold_bytes(bytes);
     }
 
     /// Records what happens from now on: as events of `tracing`, and in a file that Perfetto opens, if one is named.
@@ -426,20 +426,20 @@ impl Device {
     /// # Errors
     /// [`Error::AlreadyRecording`], and [`Error::File`] where the file cannot be made.
     pub fn record(&self, file: Option<&Path>) -> Result<Recording> {
-        Recording::begin(self.core(), file)
+        Recording::begin(self.inner(), file)
     }
 
     /// What failed in drops since the last time this was asked.
     ///
     /// ```
     /// # let device = freehold::open()?;
-    /// for error in device.troubles() {
+    /// for error in device.drop_errors() {
     ///     eprintln!("a drop failed: {error}");
     /// }
     /// # Ok::<(), freehold::Error>(())
     /// ```
-    pub fn troubles(&self) -> Vec<Error> {
-        if self.core().is_child() { Vec::new() } else { self.core().take_troubles() }
+    pub fn drop_errors(&self) -> Vec<Error> {
+        if self.inner().is_child() { Vec::new() } else { self.inner().take_drop_errors() }
     }
 }
 
@@ -468,10 +468,10 @@ pub enum Adoption {
 
 impl Drop for Adopted {
     fn drop(&mut self) {
-        if self.core.is_child() {
+        if self.device.is_child() {
             return;
         }
-        let ledger = &mut *self.core.ledger();
+        let ledger = &mut *self.device.ledger();
         // It is there no more where the driver gave the address to somebody else, or its context is gone.
         if ledger.owner(self.block).is_some() {
             ledger.forget(self.block, Gone::GivenBack);

@@ -171,7 +171,7 @@ pub enum Error {
         /// Where the import begins.
         base: u64,
     },
-    /// A transfer into the memory failed, and nothing has overwritten it since: see [`Lent::failed`](crate::Lent::failed).
+    /// A transfer into the memory failed, and nothing has overwritten it since: see [`ExternalAccess::failed`](crate::ExternalAccess::failed).
     #[error(
         "the {bytes} bytes at {address:#x} hold anything: a transfer into them failed; write all of them before they are read"
     )]
@@ -356,7 +356,7 @@ pub enum Error {
     /// The device has no further contexts.
     #[error("the device has one context alone: use its primary one")]
     OneContext,
-    /// The device does not reach memory of the host.
+    /// The device does not visibility memory of the host.
     #[error("the device cannot use memory of the host where it lies; copy it to a block instead")]
     CannotRegister,
     /// The device has no memory that a descriptor names.

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::context::Context;
-use crate::core::Core;
+use crate::device_inner::DeviceInner;
 use crate::error::{Error, Result};
-use crate::ledger::Mark;
+use crate::ledger::Fence;
 use crate::stream::Stream;
-use crate::track::Track;
+use crate::stream_state::StreamState;
 
 /// A point in a stream. It stays good when the stream is gone.
 ///
@@ -25,43 +25,47 @@ use crate::track::Track;
 /// ```
 #[derive(Clone)]
 pub struct Event {
-    pub(crate) mark: Mark,
-    track: Arc<Track>,
+    pub(crate) fence: Fence,
+    stream_state: Arc<StreamState>,
     context: Context,
 }
 
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Event").field("mark", &self.mark).finish_non_exhaustive()
+        f.debug_struct("Event").field("fence", &self.fence).finish_non_exhaustive()
     }
 }
 
 impl Event {
     pub(crate) fn record(stream: &Stream) -> Result<Self> {
-        stream.home.context.inner.check()?;
-        let (core, mark) = (&stream.home.context.inner.core, stream.home.track.now());
-        stream.home.track.mark(mark.position).map_err(|error| core.failed(error))?;
-        Ok(Self { mark, track: stream.home.track.clone(), context: stream.home.context.clone() })
+        stream.inner.context.inner.check()?;
+        let (device, fence) = (&stream.inner.context.inner.device, stream.inner.state.current_fence());
+        stream.inner.state.record_fence(fence.seq).map_err(|error| device.failed(error))?;
+        Ok(Self { fence, stream_state: stream.inner.state.clone(), context: stream.inner.context.clone() })
     }
 
     /// Whether the stream has come to this point. Where the device writes words, this asks no driver.
-    pub fn has_passed(&self) -> Result<bool> {
+    pub fn is_complete(&self) -> Result<bool> {
         self.context.inner.check()?;
-        let core = &self.context.inner.core;
-        self.track.refresh().map_err(|error| core.failed(error))?;
-        Ok(self.track.has_passed(self.mark.position))
+        let device = &self.context.inner.device;
+        self.stream_state.refresh().map_err(|error| device.failed(error))?;
+        Ok(self.stream_state.is_complete(self.fence.seq))
     }
 
-    /// Refuses an event of another device than `core`'s, whose streams have numbers of their own.
-    pub(crate) fn check_device(&self, core: &Arc<Core>) -> Result<()> {
-        if Arc::ptr_eq(&self.context.inner.core, core) { Ok(()) } else { Err(Error::OtherDevice { what: "an event" }) }
+    /// Refuses an event of another device than `device`'s, whose streams have numbers of their own.
+    pub(crate) fn check_device(&self, device: &Arc<DeviceInner>) -> Result<()> {
+        if Arc::ptr_eq(&self.context.inner.device, device) {
+            Ok(())
+        } else {
+            Err(Error::OtherDevice { what: "an event" })
+        }
     }
 
     /// Waits until the stream has come to this point.
     pub fn synchronize(&self) -> Result<()> {
         self.context.inner.check()?;
-        let core = &self.context.inner.core;
-        self.track.wait_on_host(self.mark.position).map_err(|error| core.failed(error))?;
-        core.tidy()
+        let device = &self.context.inner.device;
+        self.stream_state.wait_on_host(self.fence.seq).map_err(|error| device.failed(error))?;
+        device.run_deferred()
     }
 }

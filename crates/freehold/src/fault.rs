@@ -16,7 +16,7 @@ pub struct Suspect {
     /// The stream that it was launched in.
     pub stream: StreamId,
     /// Its place among the work of its stream; the first is 1.
-    pub position: u64,
+    pub seq: u64,
 }
 
 /// A fault that stays until the process ends.

@@ -2,10 +2,10 @@
 
 use freehold_driver::Pattern;
 
-use crate::block::{Plain, Target};
+use crate::access_history::Access;
+use crate::block::{Pod, Target};
 use crate::error::Result;
-use crate::stream::{Stream, Used};
-use crate::uses::Access;
+use crate::stream::{MemoryUse, Stream};
 
 /// How much of a pattern is uploaded before it is copied on.
 const PATTERN_BYTES: usize = 4096;
@@ -27,10 +27,10 @@ impl Stream {
     ///
     /// # Errors
     /// Those of the driver. The elements hold anything then.
-    pub fn fill<T: Plain>(&self, to: &mut impl Target<T>, value: T) -> Result<()> {
+    pub fn fill<T: Pod>(&self, to: &mut impl Target<T>, value: T) -> Result<()> {
         let bytes = to.len() * size_of::<T>();
         if bytes == 0 {
-            return self.home.context.inner.check();
+            return self.inner.context.inner.check();
         }
         let (address, used) = (to.address(), to.used(Access::Write));
         match Pattern::of(value.as_bytes(), address) {
@@ -44,18 +44,18 @@ impl Stream {
         Ok(())
     }
 
-    fn fill_by_copies(&self, address: u64, used: Used<'_>, value: &[u8], bytes: usize) -> Result<()> {
-        self.home.context.inner.check()?;
+    fn fill_by_copies(&self, address: u64, used: MemoryUse<'_>, value: &[u8], bytes: usize) -> Result<()> {
+        self.inner.context.inner.check()?;
         self.order(&[used])?;
-        let core = &self.home.context.inner.core;
+        let device = &self.inner.context.inner.device;
         let first = value.repeat((PATTERN_BYTES / value.len()).clamp(1, bytes / value.len()));
-        let mut buffer = core.staging.take(core, first.len())?;
+        let mut buffer = device.staging.take(device, first.len())?;
         let start = buffer.fill(&first).as_ptr();
         let put = self.put_ordered("fill", &[used], |backend, raw| {
-            // SAFETY: the buffer stays as it is until the stream has passed the copy, whose mark goes with it below.
+            // SAFETY: the buffer stays as it is until the stream has passed the copy, whose fence goes with it below.
             unsafe { backend.upload(address, start, first.len(), raw) }
         });
-        core.staging.put(buffer, put.as_ref().ok().copied());
+        device.staging.put(buffer, put.as_ref().ok().copied());
         put?;
         let mut done = first.len();
         while done < bytes {
@@ -80,10 +80,10 @@ impl Stream {
     /// assert_eq!(stream.download(&x)?, [u32::MAX; 2]);
     /// # Ok::<(), freehold::Error>(())
     /// ```
-    pub fn fill_bytes<T: Plain>(&self, to: &mut impl Target<T>, byte: u8) -> Result<()> {
+    pub fn fill_bytes<T: Pod>(&self, to: &mut impl Target<T>, byte: u8) -> Result<()> {
         let bytes = to.len() * size_of::<T>();
         if bytes == 0 {
-            return self.home.context.inner.check();
+            return self.inner.context.inner.check();
         }
         self.put("fill", &[to.used(Access::Write)], |backend, raw| {
             // SAFETY: there are so many bytes, which stay until the stream has passed the fill; the stream is in order.

@@ -14,11 +14,11 @@ const BYTES: usize = 4096;
 /// the byte at the page's start is 1 in the process that made it, and the next one is until the device fails.
 ///
 /// ```
-/// let family = freehold::Family::new().expect("a page of memory");
-/// assert!(!family.is_child()); // it would be in a fork of this process
+/// let fork_guard = freehold::ForkGuard::new().expect("a page of memory");
+/// assert!(!fork_guard.is_child()); // it would be in a fork of this process
 /// ```
 #[derive(Clone, Debug)]
-pub struct Family {
+pub struct ForkGuard {
     /// Where the page is: who asks follows one pointer.
     bytes: NonNull<[AtomicU8; 2]>,
     /// Keeps the page, for who only looks.
@@ -32,29 +32,29 @@ struct Page {
 }
 
 // SAFETY: `bytes` is not `Send` as a pointer; it is memory of `_page`, read and written through atomics.
-unsafe impl Send for Family {}
+unsafe impl Send for ForkGuard {}
 // SAFETY: as above: all that is done with the page is atomic.
-unsafe impl Sync for Family {}
+unsafe impl Sync for ForkGuard {}
 // SAFETY: `start` is not `Send` as a pointer; it is memory of this value alone, which any thread may unmap.
 unsafe impl Send for Page {}
 // SAFETY: as above: nothing is done with the page through a shared reference to this.
 unsafe impl Sync for Page {}
 
-impl Family {
+impl ForkGuard {
     /// # Errors
     /// Where the system maps no page, or wipes none in a child.
     pub fn new() -> std::io::Result<Self> {
         // SAFETY: the kernel chooses the address, so that no mapping of anybody's is replaced.
         let page = unsafe { mmap_anonymous(null_mut(), BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }?;
         let start = NonNull::new(page).expect("the kernel maps nothing at null unless it is asked to");
-        let family = Self { bytes: start.cast(), _page: Arc::new(Page { start }) };
+        let fork_guard = Self { bytes: start.cast(), _page: Arc::new(Page { start }) };
         // An interpreter has no forks.
         if !cfg!(miri) {
             // SAFETY: the page is ours, and holds nothing yet.
             unsafe { madvise(page, BYTES, Advice::LinuxWipeOnFork) }?;
         }
-        family.bytes().iter().for_each(|byte| byte.store(1, Ordering::Relaxed));
-        Ok(family)
+        fork_guard.bytes().iter().for_each(|byte| byte.store(1, Ordering::Relaxed));
+        Ok(fork_guard)
     }
 
     /// Whether this process is a fork of the one that made it.
@@ -132,34 +132,34 @@ mod tests {
             other.fill_bytes(&mut piece, 1).unwrap();
         });
         // Held for ever in the child, by a thread that is not there.
-        let tracks = device.core().tracks();
+        let streams = device.inner().streams();
         let is_refused = in_child(|| {
             let refused = arena.scope(|scope| scope.alloc::<u8>(100).map(drop));
             matches!(refused, Err(Error::ForkedChild { .. }))
         });
-        drop(tracks);
+        drop(streams);
         assert!(is_refused);
     }
 
     #[test]
     fn the_process_that_made_it_is_no_child() {
-        let family = Family::new().unwrap();
-        assert!(!family.is_child() && family.is_well());
+        let fork_guard = ForkGuard::new().unwrap();
+        assert!(!fork_guard.is_child() && fork_guard.is_well());
     }
 
     #[test]
     fn a_failed_device_makes_no_child() {
-        let family = Family::new().unwrap();
-        family.note_failure();
-        assert!(!family.is_child() && !family.is_well());
+        let fork_guard = ForkGuard::new().unwrap();
+        fork_guard.note_failure();
+        assert!(!fork_guard.is_child() && !fork_guard.is_well());
     }
 
     #[test]
     fn a_failure_is_noted_for_all_that_share_a_page() {
-        let family = Family::new().unwrap();
-        let other = family.clone();
-        family.note_failure();
-        drop(family);
+        let fork_guard = ForkGuard::new().unwrap();
+        let other = fork_guard.clone();
+        fork_guard.note_failure();
+        drop(fork_guard);
         assert!(!other.is_child() && !other.is_well());
     }
 }

@@ -11,18 +11,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use freehold_driver::CallError;
 pub use freehold_driver::Permission;
 
+use crate::access_history::{Access, AccessHistory, RangeFences};
 use crate::block::sealed::Sealed;
-use crate::block::{Plain, Source, Target, View, ViewMut};
+use crate::block::{Pod, Source, Target, View, ViewMut};
 use crate::context::Context;
-use crate::core::{Core, PRIMARY};
 use crate::device::Device;
+use crate::device_inner::{DeviceInner, PRIMARY};
 use crate::error::{Error, Result};
-use crate::leaving::{Addresses, Ground, Leaving};
-use crate::ledger::{BlockId, Entry, Kind, Mark};
+use crate::ledger::{BlockId, Entry, Fence, Kind};
+use crate::pending_unmap::{AddressRange, Mappings, PendingUnmap};
 use crate::pinned::Pinned;
 use crate::pool::PAGE_BYTES;
-use crate::stream::{Stream, Used};
-use crate::uses::{Access, Trail, Uses};
+use crate::stream::{MemoryUse, Stream};
 
 /// Memory that another process shares by a descriptor, mapped in this one. A handle: the mapping goes when the last handle and
 /// the last [`Part`] are gone and all work with it has passed, and nothing waits for that.
@@ -62,18 +62,18 @@ impl fmt::Debug for Imported {
 pub(crate) struct Inner {
     /// The primary one: what is mapped or registered is the device's.
     context: Context,
-    addresses: Addresses,
+    addresses: AddressRange,
     permission: Permission,
     ground: Mapped,
     /// What parts were used for that are gone.
-    past: Mutex<Trail>,
+    past: Mutex<RangeFences>,
 }
 
 /// What goes behind the last work.
 #[derive(Debug)]
 enum Mapped {
     /// A mapping, which the ledger knows, and how it goes.
-    Device(BlockId, Arc<Leaving>),
+    Device(BlockId, Arc<PendingUnmap>),
     Host(Pinned),
 }
 
@@ -97,14 +97,14 @@ impl Imported {
         permission: Permission,
         at: &'static Location<'static>,
     ) -> Result<Self> {
-        let core = &context.inner.core;
-        core.tidy()?;
-        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) || bytes > core.pool.supply.total_bytes {
+        let device = &context.inner.device;
+        device.run_deferred()?;
+        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) || bytes > device.pool.chunks.total_bytes {
             return Err(Error::OtherLength { bytes });
         }
-        let mut ground = Ground::default();
-        let made = make(core, &mut ground, descriptor, bytes, permission)
-            .and_then(|addresses| Ok((addresses, enter(core, addresses, at)?)));
+        let mut ground = Mappings::default();
+        let made = make(device, &mut ground, descriptor, bytes, permission)
+            .and_then(|addresses| Ok((addresses, enter(device, addresses, at)?)));
         match made {
             Ok((addresses, block)) => {
                 let (ground, past) = (Mapped::Device(block, Arc::default()), Mutex::default());
@@ -112,7 +112,7 @@ impl Imported {
                 Ok(Self { inner: Arc::new(inner) })
             }
             Err(error) => {
-                Arc::<Leaving>::default().end(core, ground, &[]);
+                Arc::<PendingUnmap>::default().end(device, ground, &[]);
                 Err(error)
             }
         }
@@ -138,11 +138,11 @@ impl Imported {
     ///
     /// # Errors
     /// [`Error::OutsideOfImport`], [`Error::Misaligned`] where elements cannot lie there, [`Error::NothingAsked`] for no bytes.
-    pub fn part<T: Plain>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<Part<T>> {
+    pub fn part<T: Pod>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<ImportedSlice<T>> {
         Inner::part(&self.inner, stream, offset_bytes, len)
     }
 
-    /// What tells of the mapping's end, without holding it up.
+    /// What tells of the mapping's end, without raw it up.
     pub fn departure(&self) -> Departure {
         let Mapped::Device(_, leaving) = &self.inner.ground else { unreachable!("an import is of device memory") };
         Departure { context: self.inner.context.clone(), leaving: leaving.clone() }
@@ -169,7 +169,7 @@ impl Imported {
 /// ```
 pub struct Departure {
     context: Context,
-    leaving: Arc<Leaving>,
+    leaving: Arc<PendingUnmap>,
 }
 
 impl fmt::Debug for Departure {
@@ -184,31 +184,31 @@ impl Departure {
     /// # Errors
     /// What the driver says to that. [`Error::ForkedChild`].
     pub fn is_over(&self) -> Result<bool> {
-        let core = &self.context.inner.core;
-        core.check()?;
-        self.leaving.is_over(core).map_err(|error| core.failed(error))
+        let device = &self.context.inner.device;
+        device.check()?;
+        self.leaving.is_over(device).map_err(|error| device.failed(error))
     }
 }
 
 /// Imports, reserves addresses and maps. What was made is in `ground`, whatever failed then.
 fn make(
-    core: &Core,
-    ground: &mut Ground,
+    device: &DeviceInner,
+    ground: &mut Mappings,
     descriptor: BorrowedFd<'_>,
     bytes: u64,
     permission: Permission,
-) -> Result<Addresses> {
-    let failed = |error| core.failed(error);
+) -> Result<AddressRange> {
+    let failed = |error| device.failed(error);
     // What such a refusal is about.
     let blaming = |error: CallError, blame: Error| {
-        if error.is_out_of_memory() || error.stays() { core.failed(error) } else { blame }
+        if error.is_out_of_memory() || error.stays() { device.failed(error) } else { blame }
     };
-    let sharing = core.backend.sharing().ok_or(Error::CannotShare)?;
+    let sharing = device.backend.sharing().ok_or(Error::CannotShare)?;
     let handle = sharing.import(descriptor).map_err(|error| blaming(error, Error::NotShared { code: error.code }))?;
     ground.handle = Some(handle);
-    let mapping = core.mapping();
+    let mapping = device.mapping();
     let base = mapping.reserve(bytes, PAGE_BYTES).map_err(failed)?;
-    let addresses = Addresses { base, bytes };
+    let addresses = AddressRange { base, bytes };
     ground.addresses = Some(addresses);
     // SAFETY: the addresses were reserved and the memory imported above; a driver refuses memory of another length.
     let mapped = unsafe { mapping.map(base, bytes, handle) };
@@ -222,7 +222,7 @@ fn make(
     Ok(addresses)
 }
 
-fn enter(core: &Core, addresses: Addresses, at: &'static Location<'static>) -> Result<BlockId> {
+fn enter(device: &DeviceInner, addresses: AddressRange, at: &'static Location<'static>) -> Result<BlockId> {
     let entry = || Entry {
         base: addresses.base,
         bytes: addresses.bytes,
@@ -235,34 +235,39 @@ fn enter(core: &Core, addresses: Addresses, at: &'static Location<'static>) -> R
         tag: None,
         allocated_at: at,
     };
-    core.entering(|ledger| Ok(ledger.enter(entry())?))
+    device.entering(|ledger| Ok(ledger.enter(entry())?))
 }
 
 impl Inner {
     /// Memory of the host, which the device sees at an address.
     pub(crate) fn of_host(context: &Context, pinned: Pinned, address: u64) -> Arc<Self> {
-        let addresses = Addresses { base: address, bytes: pinned.bytes() as u64 };
+        let addresses = AddressRange { base: address, bytes: pinned.bytes() as u64 };
         let (permission, ground, past) = (Permission::ReadWrite, Mapped::Host(pinned), Mutex::default());
         Arc::new(Self { context: context.clone(), addresses, permission, ground, past })
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.context.inner.core
+    pub(crate) fn device(&self) -> &Arc<DeviceInner> {
+        &self.context.inner.device
     }
 
-    pub(crate) fn part<T: Plain>(self: &Arc<Self>, stream: &Stream, offset_bytes: u64, len: usize) -> Result<Part<T>> {
-        let core = self.core();
-        core.check()?;
-        if !Arc::ptr_eq(&stream.home.context.inner.core, core) {
+    pub(crate) fn part<T: Pod>(
+        self: &Arc<Self>,
+        stream: &Stream,
+        offset_bytes: u64,
+        len: usize,
+    ) -> Result<ImportedSlice<T>> {
+        let device = self.device();
+        device.check()?;
+        if !Arc::ptr_eq(&stream.inner.context.inner.device, device) {
             return Err(Error::OtherDevice { what: "a stream" });
         }
         let range = self.range_of::<T>(offset_bytes, len)?;
-        let uses = Uses::begin(Mark { stream: stream.id(), position: 0 });
+        let uses = AccessHistory::begin(Fence { stream: stream.id(), seq: 0 });
         let mut past = self.past();
-        past.forget(|mark| core.has_passed(mark));
-        past.within(&range).for_each(|mark| uses.note_unordered(mark, Access::Write));
+        past.forget(|fence| device.is_complete(fence));
+        past.within(&range).for_each(|fence| uses.note_unordered(fence, Access::Write));
         drop(past);
-        Ok(Part { import: self.clone(), uses, range, len, elements: PhantomData })
+        Ok(ImportedSlice { import: self.clone(), uses, range, len, elements: PhantomData })
     }
 
     /// The bytes of elements, from the import's first on.
@@ -282,28 +287,28 @@ impl Inner {
         Ok(offset_bytes..end)
     }
 
-    fn past(&self) -> MutexGuard<'_, Trail> {
+    fn past(&self) -> MutexGuard<'_, RangeFences> {
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let core = self.core();
-        if core.is_child() {
+        let device = self.device();
+        if device.is_child() {
             return;
         }
         let mut past = self.past();
-        past.forget(|mark| core.has_passed(mark));
-        let marks: Vec<Mark> = past.marks().collect();
+        past.forget(|fence| device.is_complete(fence));
+        let fences: Vec<Fence> = past.fences().collect();
         drop(past);
         match &self.ground {
             Mapped::Device(block, leaving) => {
                 let addresses = Some(self.addresses);
-                let ground = Ground { mapping: addresses, addresses, block: Some(*block), ..Ground::default() };
-                leaving.end(core, ground, &marks);
+                let ground = Mappings { mapping: addresses, addresses, block: Some(*block), ..Mappings::default() };
+                leaving.end(device, ground, &fences);
             }
-            Mapped::Host(pinned) => pinned.stop(&self.context, marks),
+            Mapped::Host(pinned) => pinned.stop(&self.context, fences),
         }
     }
 }
@@ -325,16 +330,16 @@ impl Drop for Inner {
 /// assert_eq!(stream.download(&block.view(1..3)?)?, [7, 8]); // the same memory
 /// # Ok::<(), freehold::Error>(())
 /// ```
-pub struct Part<T> {
+pub struct ImportedSlice<T> {
     import: Arc<Inner>,
-    uses: Uses,
+    uses: AccessHistory,
     /// In bytes, from the import's first on.
     range: Range<u64>,
     len: usize,
     elements: PhantomData<T>,
 }
 
-impl<T> fmt::Debug for Part<T> {
+impl<T> fmt::Debug for ImportedSlice<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Part")
             .field("range", &format_args!("{:#x?}", self.range))
@@ -343,7 +348,7 @@ impl<T> fmt::Debug for Part<T> {
     }
 }
 
-impl<T: Plain> Part<T> {
+impl<T: Pod> ImportedSlice<T> {
     /// The first address, on the device.
     pub fn address(&self) -> u64 {
         self.base()
@@ -372,22 +377,22 @@ impl<T: Plain> Part<T> {
     /// Whether work of this process with the part is not known to have passed, its own or that of dropped parts which lay
     /// there. No driver is asked: what nobody was told of is taken for pending.
     pub fn pending(&self) -> bool {
-        let core = self.core();
-        !core.is_child() && self.uses.all().into_iter().any(|mark| !core.has_passed(mark))
+        let device = self.device();
+        !device.is_child() && self.uses.all().into_iter().any(|fence| !device.is_complete(fence))
     }
 
     /// Lets the work that is put into `stream` from now on wait, on the device, for all uses of the part so far.
     pub fn gather(&self, stream: &Stream) -> Result<()> {
-        stream.home.context.inner.check()?;
-        if !Arc::ptr_eq(&stream.home.context.inner.core, self.core()) {
+        stream.inner.context.inner.check()?;
+        if !Arc::ptr_eq(&stream.inner.context.inner.device, self.device()) {
             return Err(Error::OtherDevice { what: "a stream" });
         }
         stream.order_after(&self.uses.all()).map(drop)
     }
 
-    fn whole(&self, access: Access) -> Used<'_> {
+    fn whole(&self, access: Access) -> MemoryUse<'_> {
         let Inner { context, permission, .. } = &*self.import;
-        Used {
+        MemoryUse {
             uses: &self.uses,
             context,
             base: self.base(),
@@ -400,9 +405,9 @@ impl<T: Plain> Part<T> {
     }
 }
 
-impl<T> Part<T> {
-    fn core(&self) -> &Arc<Core> {
-        self.import.core()
+impl<T> ImportedSlice<T> {
+    fn device(&self) -> &Arc<DeviceInner> {
+        self.import.device()
     }
 
     fn base(&self) -> u64 {
@@ -410,48 +415,48 @@ impl<T> Part<T> {
     }
 }
 
-impl<T> Drop for Part<T> {
+impl<T> Drop for ImportedSlice<T> {
     /// Leaves its uses to the import, which goes behind them.
     fn drop(&mut self) {
-        let core = self.core();
-        if core.is_child() {
+        let device = self.device();
+        if device.is_child() {
             return;
         }
-        let mut marks = self.uses.all();
-        marks.retain(|&mark| !core.has_passed(mark));
-        if !marks.is_empty() {
+        let mut fences = self.uses.all();
+        fences.retain(|&fence| !device.is_complete(fence));
+        if !fences.is_empty() {
             let mut past = self.import.past();
-            marks.into_iter().for_each(|mark| past.note(mark, &self.range));
+            fences.into_iter().for_each(|fence| past.note(fence, &self.range));
         }
     }
 }
 
-impl<T> Sealed for Part<T> {}
+impl<T> Sealed for ImportedSlice<T> {}
 
-impl<T: Plain> Source<T> for Part<T> {
+impl<T: Pod> Source<T> for ImportedSlice<T> {
     fn address(&self) -> u64 {
-        Part::address(self)
+        ImportedSlice::address(self)
     }
 
     fn len(&self) -> usize {
         self.len
     }
 
-    fn used(&self) -> Used<'_> {
+    fn used(&self) -> MemoryUse<'_> {
         self.whole(Access::Read)
     }
 }
 
-impl<T: Plain> Target<T> for Part<T> {
+impl<T: Pod> Target<T> for ImportedSlice<T> {
     fn address(&self) -> u64 {
-        Part::address(self)
+        ImportedSlice::address(self)
     }
 
     fn len(&self) -> usize {
         self.len
     }
 
-    fn used(&self, access: Access) -> Used<'_> {
+    fn used(&self, access: Access) -> MemoryUse<'_> {
         self.whole(access)
     }
 }

@@ -6,7 +6,7 @@ use crate::arguments::{Arguments, Given, Laid};
 use crate::error::{Error, Result};
 use crate::module::Kernel;
 use crate::signature::Parameter;
-use crate::stream::{Stream, Used};
+use crate::stream::{MemoryUse, Stream};
 
 /// How many threads run a kernel, and in what groups.
 ///
@@ -104,12 +104,12 @@ impl Stream {
     /// of another context than the stream.
     #[inline]
     pub fn launch(&self, kernel: &Kernel, grid: Grid, arguments: impl Arguments) -> Result<()> {
-        let inner = &self.home.context.inner;
+        let inner = &self.inner.context.inner;
         inner.check()?;
         arguments.with(|Laid { given, passed, pointers, used }| {
             self.fits(kernel, grid, given, passed)?;
             // Nobody knows whether the kernel reads what it is given to write.
-            used.iter().try_for_each(Used::check_defined)?;
+            used.iter().try_for_each(MemoryUse::check_defined)?;
             self.order(used)?;
             let shape = Shape { grid: grid.blocks, block: grid.threads, shared_bytes: grid.shared_bytes };
             let arguments = driver::Arguments { pointers, passed };
@@ -118,8 +118,8 @@ impl Stream {
                 // the handle vouched that it touches only those arguments, which stay until the stream has passed the launch.
                 unsafe { backend.launch(kernel.raw, shape, raw, arguments) }
             });
-            let mark = put.map_err(|error| self.explained(error, kernel, grid))?;
-            self.home.track.remember_launch(mark.position, kernel.number);
+            let fence = put.map_err(|error| self.explained(error, kernel, grid))?;
+            self.inner.state.remember_launch(fence.seq, kernel.number);
             Ok(())
         })
     }
@@ -156,10 +156,10 @@ impl Stream {
             }
         }
         let of = kernel.module().context();
-        if !std::sync::Arc::ptr_eq(&of.inner.core, &self.home.context.inner.core) {
+        if !std::sync::Arc::ptr_eq(&of.inner.device, &self.inner.context.inner.device) {
             return Err(Error::OtherDevice { what: "a kernel" });
         }
-        if !std::sync::Arc::ptr_eq(&of.inner, &self.home.context.inner) {
+        if !std::sync::Arc::ptr_eq(&of.inner, &self.inner.context.inner) {
             return Err(Error::OtherContext { what: "a kernel", of: of.id(), within: self.context_id() });
         }
         if grid.blocks.contains(&0) || grid.threads.contains(&0) {
@@ -175,10 +175,10 @@ impl Stream {
         if refused.meaning != Meaning::Refused {
             return error;
         }
-        let inner = &self.home.context.inner;
+        let inner = &self.inner.context.inner;
         let Ok(_shared) = inner.enter() else { return error };
         // SAFETY: the kernel is of this context, and keeps its module loaded.
-        let Ok(limits) = (unsafe { inner.hall.backend.limits(kernel.raw) }) else { return error };
+        let Ok(limits) = (unsafe { inner.state.backend.limits(kernel.raw) }) else { return error };
         grid.beyond(&limits).unwrap_or(error)
     }
 }

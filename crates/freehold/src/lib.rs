@@ -28,11 +28,11 @@
 //! | have short-lived memory, in scopes | [`Arena`] |
 //! | have memory that grows | [`DeviceVec`], [`Block::resize`] |
 //! | say how much may be had, in all or under a name | [`Device::set_budget`], [`Device::set_tag_budget`], [`Stream::alloc_tagged`] |
-//! | know how much there is, and give some back | [`Device::totals`], [`Device::live_by_tag`], [`Device::trim_to`], [`Device::set_release_threshold`] |
+//! | know how much there is, and give some back | [`Device::stats`], [`Device::live_by_tag`], [`Device::trim_to`], [`Device::set_release_threshold`] |
 //! | know why there was none | [`Error::OutOfMemory`], [`Shortage`] |
 //! | copy it, or rows of it | [`Stream::copy`], [`Stream::copy_rows`] |
 //! | share it, or a part of it | [`Block::share`], [`Block::view`] |
-//! | lend it to the host, a network, or another library's engine | [`Stream::lend`], [`Stream::lend_mut`], [`Lent`] |
+//! | lend it to the host, a network, or another library's engine | [`Stream::lend`], [`Stream::lend_mut`], [`ExternalAccess`] |
 //! | let another process have it | [`Stream::alloc_shareable`], [`Block::export`] |
 //! | release it | drop it; [`Block::close`], [`Block::release_after`], [`Block::release_now`], [`Device::release`] |
 //! | use memory of another process | [`Device::import`], [`Imported`], [`Part`] |
@@ -45,90 +45,90 @@
 //! # Safety
 //!
 //! A kernel is code that nothing checks, so looking one up is `unsafe`: [`Module::kernel`] states what its caller vouches for. So is
-//! whatever reaches past the library: [`RawAddress`], [`Block::unordered`], [`Actual::memory_shared`], a driver's table
-//! ([`open::open()`], [`Device::api`]), calls of [`Device::backend`] that name handles or addresses, and [`open::guest`] for C.
+//! whatever reaches past the library: [`RawAddress`], [`Block::unordered`], [`DynArg::memory_shared`], a driver's table
+//! ([`open::open()`], [`Device::api`]), calls of [`Device::backend`] that name handles or addresses, and [`open::foreign_pool`] for C.
 //!
 //! Every other call is safe, whatever it is given. Work that writes a block borrows it mutably while it is put in, and is ordered on the
 //! device behind and before all other work with it; what is dropped, closed or resized meanwhile stays until that work has passed;
 //! nothing relies on a destructor; numbers that are handed out as addresses are looked up when they come back; and blocks hold
-//! [`Plain`] values, of which every bit pattern is one. `docs/unsafe.md` has the reasons one by one, and every unsafe function.
+//! [`Pod`] values, of which every bit pattern is one. `docs/unsafe.md` has the reasons one by one, and every unsafe function.
 //!
 //! # Waiting
 //!
 //! Beside those, a call waits for the device only where its purpose needs it, and then says so: [`Stream::download`] and
-//! [`Stream::read`], those of variables, [`Lent::wait`], [`Block::release_now`], [`timeline::Recording::finish`].
+//! [`Stream::read`], those of variables, [`ExternalAccess::wait`], [`Block::release_now`], [`timeline::Recording::finish`].
 
 #![warn(missing_docs)]
 
+#[forbid(unsafe_code)]
+mod access_history;
 mod arena;
 mod arguments;
 mod block;
-mod clock;
 mod context;
-mod core;
-mod counters;
+mod deferred;
 mod device;
+mod device_inner;
 mod error;
 mod event;
+mod external_access;
 mod fault;
+mod fence_words;
 mod fill;
+pub mod foreign;
 mod fork;
-pub mod guest;
-mod holding;
-mod home;
-mod hosted;
+mod host_memory;
 mod image;
 mod imported;
-mod lane;
-mod later;
 mod launch;
-mod leaving;
 #[forbid(unsafe_code)]
 pub mod ledger;
-mod lent;
 mod module;
 pub mod open;
-mod pause;
+mod pending_unmap;
 mod pinned;
+#[forbid(unsafe_code)]
+mod poisoned;
 mod pool;
+mod raw_block;
+mod semaphores;
 #[forbid(unsafe_code)]
 mod sharing;
 mod shortage;
 pub mod signature;
 mod staging;
 mod stream;
+mod stream_inner;
+mod stream_state;
+mod sync_point;
 #[forbid(unsafe_code)]
 mod tags;
 pub mod timeline;
-mod track;
-#[forbid(unsafe_code)]
-mod undefined;
-#[forbid(unsafe_code)]
-mod uses;
+mod transfer_slot;
 mod vector;
 
-pub use arena::{Arena, Piece, Scope};
-pub use arguments::{Actual, Argument, Arguments, RawAddress, Value};
-pub use block::{Block, Plain, Shared, Source, Target, Unordered, View, ViewMut};
-pub use clock::Clock;
+pub use access_history::Access;
+pub use arena::{Arena, ArenaSlice, Scope};
+pub use arguments::{Argument, Arguments, DynArg, RawAddress, Value};
+pub use block::{Block, Pod, Shared, Source, Target, Unordered, View, ViewMut};
 pub use context::Context;
 pub use device::{Adopted, Adoption, Device};
 pub use error::{Closed, Error, Result};
 pub use event::Event;
+pub use external_access::ExternalAccess;
 pub use fault::{Fault, Suspect};
-pub use fork::Family;
+pub use fork::ForkGuard;
 pub use freehold_driver::{FaultDetails, Parameter};
-pub use hosted::HostMemory;
+pub use host_memory::HostMemory;
 pub use image::Image;
-pub use imported::{Departure, Imported, Part, Permission};
+pub use imported::{Departure, Imported, ImportedSlice, Permission};
 pub use launch::Grid;
-pub use lent::Lent;
 pub use module::{Kernel, Module, PendingUnload};
-pub use pool::Totals;
+pub use pool::PoolStats;
+pub use semaphores::SharedSemaphores;
 pub use sharing::Exported;
 pub use shortage::{Remedy, Shortage};
-pub use stream::{Stream, Used};
-pub use uses::Access;
+pub use stream::{MemoryUse, Stream};
 pub use vector::DeviceVec;
 
 /// The best device that this machine has, or the one that `FREEHOLD_DEVICE` names. A device that was opened before is
@@ -145,7 +145,7 @@ pub fn open() -> Result<Device> {
     open::device(None)
 }
 
-/// The pages of the book whose programs need nothing but this crate, which the tests compile and run.
+/// The pages of the table whose programs need nothing but this crate, which the tests compile and run.
 #[cfg(doctest)]
 mod book {
     #[doc = include_str!("../../../README.md")]

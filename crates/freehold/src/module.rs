@@ -7,11 +7,11 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use freehold_driver::{LoadError, Parameter, handle};
 
-use crate::block::Plain;
+use crate::block::Pod;
 use crate::context::Context;
+use crate::deferred::Deferred;
 use crate::error::{Error, Result};
 use crate::image::Image;
-use crate::later::Later;
 use crate::signature::{Signature, kernels};
 use crate::stream::Stream;
 
@@ -79,7 +79,7 @@ impl PendingUnload {
     /// What the driver says to that. [`Error::ForkedChild`].
     pub fn is_over(&self) -> Result<bool> {
         if self.loaded.strong_count() > 0 {
-            self.context.inner.core.tidy()?;
+            self.context.inner.device.run_deferred()?;
         }
         Ok(self.loaded.strong_count() == 0)
     }
@@ -123,9 +123,9 @@ impl Module {
     pub(crate) fn load(context: Context, image: &Image) -> Result<Self> {
         let inner = &context.inner;
         inner.check()?;
-        inner.core.tidy()?;
-        let (core, asked) = (&inner.core, inner.core.now());
-        let backend = &inner.hall.backend;
+        inner.device.run_deferred()?;
+        let (device, asked) = (&inner.device, inner.device.now());
+        let backend = &inner.state.backend;
         if !backend.takes(image.kind()) {
             return Err(Error::ImageNotTaken { kind: image.kind() });
         }
@@ -135,14 +135,14 @@ impl Module {
         drop(shared);
         match loaded {
             Ok(raw) => {
-                if core.timeline.is_on() {
-                    core.timeline.of_module("load", raw.as_raw(), asked, core.now());
+                if device.timeline.is_on() {
+                    device.timeline.of_module("load", raw.as_raw(), asked, device.now());
                 }
                 let (signatures, loaded) = (OnceLock::new(), Arc::default());
                 Ok(Self { inner: Arc::new(Inner { raw, image: image.clone(), signatures, context, loaded }) })
             }
             Err(LoadError::Image { code, log }) => Err(Error::ImageRefused { code, log }),
-            Err(LoadError::Call(error)) => Err(core.failed(error)),
+            Err(LoadError::Call(error)) => Err(device.failed(error)),
         }
     }
 
@@ -213,7 +213,7 @@ impl Module {
         let context = &self.inner.context.inner;
         context.check()?;
         let _shared = context.enter()?;
-        let (core, backend, failed) = (&context.core, &context.hall.backend, |error| context.core.failed(error));
+        let (device, backend, failed) = (&context.device, &context.state.backend, |error| context.device.failed(error));
         let c_name = CString::new(name).map_err(|_| Error::NulInName { name: name.to_owned() })?;
         // SAFETY: the module is loaded while this handle is there, and its context is not destroyed while it is shared.
         let Some(raw) = unsafe { backend.kernel(self.inner.raw, &c_name) }.map_err(failed)? else {
@@ -223,7 +223,7 @@ impl Module {
         let parameters = unsafe { backend.parameters(raw) }.map_err(failed)?.into();
         let signature = self.signatures().iter().find(|signature| &*signature.name == name).cloned();
         let name: Arc<str> = name.into();
-        let number = core.number_kernel(&name);
+        let number = device.number_kernel(&name);
         Ok(Kernel { raw, number, parameters, signature, name, module: self.clone() })
     }
 
@@ -239,7 +239,7 @@ impl Module {
         context.check()?;
         let _shared = context.enter()?;
         // SAFETY: the module is loaded while this handle is there, and its context is not destroyed while it is shared.
-        unsafe { context.hall.backend.kernel_names(self.inner.raw) }.map_err(|error| context.core.failed(error))
+        unsafe { context.state.backend.kernel_names(self.inner.raw) }.map_err(|error| context.device.failed(error))
     }
 
     /// Where the variable with this name lies, and how many bytes it has.
@@ -257,8 +257,8 @@ impl Module {
         let _shared = context.enter()?;
         let c_name = CString::new(name).map_err(|_| Error::NulInName { name: name.to_owned() })?;
         // SAFETY: as above.
-        let found = unsafe { context.hall.backend.variable(self.inner.raw, &c_name) };
-        let found = found.map_err(|error| context.core.failed(error))?;
+        let found = unsafe { context.state.backend.variable(self.inner.raw, &c_name) };
+        let found = found.map_err(|error| context.device.failed(error))?;
         found.ok_or_else(|| Error::NoSuchVariable { name: name.to_owned() })
     }
 
@@ -277,14 +277,14 @@ impl Module {
 impl Drop for Inner {
     fn drop(&mut self) {
         let inner = &self.context.inner;
-        if inner.is_closed() || !inner.core.is_good() {
+        if inner.is_closed() || !inner.device.is_good() {
             return;
         }
-        let core = &inner.core;
-        let (hall, loaded) = (inner.hall.clone(), self.loaded.clone());
-        core.later(Later::Unload { hall, raw: self.raw, asked: core.now(), _loaded: loaded });
-        if let Err(error) = core.tidy() {
-            core.trouble(error);
+        let device = &inner.device;
+        let (context_state, loaded) = (inner.state.clone(), self.loaded.clone());
+        device.defer(Deferred::Unload { context_state, raw: self.raw, asked: device.now(), _loaded: loaded });
+        if let Err(error) = device.run_deferred() {
+            device.note_drop_error(error);
         }
     }
 }
@@ -328,7 +328,7 @@ impl Kernel {
 impl Stream {
     /// What a variable of a module holds, in the order of this stream. This waits. Kernels use variables without saying so:
     /// with those of other streams the program itself keeps the order.
-    pub fn read_variable<T: Plain>(&self, module: &Module, name: &str) -> Result<T> {
+    pub fn read_variable<T: Pod>(&self, module: &Module, name: &str) -> Result<T> {
         let address = self.variable::<T>(module, name)?;
         let _shared = module.inner.context.inner.enter()?;
         let mut value = T::new_zeroed();
@@ -352,7 +352,7 @@ impl Stream {
     /// assert_eq!(stream.read_variable::<u32>(&module, "counter")?, 42);
     /// # Ok::<(), freehold::Error>(())
     /// ```
-    pub fn write_variable<T: Plain>(&self, module: &Module, name: &str, value: &T) -> Result<()> {
+    pub fn write_variable<T: Pod>(&self, module: &Module, name: &str, value: &T) -> Result<()> {
         let address = self.variable::<T>(module, name)?;
         let _shared = module.inner.context.inner.enter()?;
         let bytes = value.as_bytes();
@@ -362,8 +362,8 @@ impl Stream {
         })
     }
 
-    fn variable<T: Plain>(&self, module: &Module, name: &str) -> Result<u64> {
-        if !Arc::ptr_eq(&module.inner.context.inner.core, &self.home.context.inner.core) {
+    fn variable<T: Pod>(&self, module: &Module, name: &str) -> Result<u64> {
+        if !Arc::ptr_eq(&module.inner.context.inner.device, &self.inner.context.inner.device) {
             return Err(Error::OtherDevice { what: "a variable" });
         }
         let (address, bytes) = module.variable(name)?;

@@ -1,6 +1,6 @@
 //! The choice of a driver: NVIDIA's, the software one, or OpenCL. The only place that knows there are several.
 //!
-//! A wish comes from the caller, or else from `FREEHOLD_DEVICE`. Without one it is NVIDIA's GPU where there is one, and
+//! A selector comes from the caller, or else from `FREEHOLD_DEVICE`. Without one it is NVIDIA's GPU where there is one, and
 //! the software device elsewhere.
 
 pub mod list;
@@ -19,7 +19,7 @@ use freehold_softcuda::config::{Config, ConfigError};
 
 use crate::device::Device;
 use crate::error::{Error, Result as DeviceResult};
-use crate::guest::Guest;
+use crate::foreign::ForeignPool;
 
 /// The variable that names a device where the caller names none.
 pub const VARIABLE: &str = "FREEHOLD_DEVICE";
@@ -39,7 +39,7 @@ pub enum Kind {
 /// // SAFETY: nothing is called of the driver here but what makes a device of it.
 /// let opened = unsafe { freehold::open::open(Some("soft"))? };
 /// println!("{}", opened.why); // which device, and why this one
-/// assert_eq!(opened.wish(), "soft");
+/// assert_eq!(opened.selector(), "soft");
 /// let device = freehold::Device::new(opened.api, opened.device)?;
 /// # drop(device);
 /// # Ok::<(), freehold::Error>(())
@@ -57,8 +57,8 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// The wish that names exactly this device.
-    pub fn wish(&self) -> String {
+    /// The selector that names exactly this device.
+    pub fn selector(&self) -> String {
         match self.kind {
             Kind::Soft => "soft".to_owned(),
             Kind::Cuda => format!("cuda:{}", self.device.0),
@@ -66,7 +66,7 @@ impl Opened {
     }
 }
 
-/// Why there is no driver: a mistake in the wish, or a lack of this machine.
+/// Why there is no driver: a mistake in the selector, or a lack of this machine.
 ///
 /// ```
 /// use freehold::open::{self, OpenError};
@@ -77,14 +77,14 @@ impl Opened {
 /// ```
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The wish names no kind of device.
+    /// The selector names no kind of device.
     #[error("{0:?} is no device: say soft, cuda, cuda:N, opencl or opencl:N")]
     UnknownDevice(String),
     /// There is no such driver here.
-    #[error("{wish} was asked for, but {absence}; the software device, soft, needs no GPU")]
+    #[error("{selector} was asked for, but {absence}; the software device, soft, needs no GPU")]
     Absent {
         /// What was asked for.
-        wish: String,
+        selector: String,
         /// Why there is none.
         absence: Absence,
     },
@@ -97,10 +97,10 @@ pub enum OpenError {
         count: usize,
     },
     /// There is no OpenCL here.
-    #[error("{wish} was asked for, but {absence}; the software device, soft, needs no driver")]
+    #[error("{selector} was asked for, but {absence}; the software device, soft, needs no driver")]
     NoOpenCl {
         /// What was asked for.
-        wish: String,
+        selector: String,
         /// Why there is none.
         absence: find::Absence,
     },
@@ -119,10 +119,10 @@ pub enum OpenError {
         said: String,
     },
     /// An OpenCL device, for what needs a CUDA driver.
-    #[error("{wish} was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N")]
+    #[error("{selector} was asked for, but this works with CUDA drivers alone: say soft, cuda or cuda:N")]
     NotCuda {
         /// What was asked for.
-        wish: String,
+        selector: String,
     },
     /// A number below 0.
     #[error("{ordinal} is no number of a device: they begin with 0")]
@@ -177,21 +177,21 @@ impl fmt::Debug for Absence {
     }
 }
 
-/// The CUDA driver of the device that `wish` names (`soft`, `cuda`, `cuda:N`), or `FREEHOLD_DEVICE`, or of the best one
+/// The CUDA driver of the device that `selector` names (`soft`, `cuda`, `cuda:N`), or `FREEHOLD_DEVICE`, or of the best one
 /// that this machine has. The driver is initialised.
 ///
 /// # Safety
 /// As for [`load::load`]: whoever has the table vouches for what is called of it. Memory, streams and contexts of the library are not
 /// destroyed, and used only in its order.
-pub unsafe fn open(wish: Option<&str>) -> Result<Opened, OpenError> {
-    opened(wish)
+pub unsafe fn open(selector: Option<&str>) -> Result<Opened, OpenError> {
+    opened(selector)
 }
 
 /// [`open`], for calls of this crate's own.
-pub(crate) fn opened(wish: Option<&str>) -> Result<Opened, OpenError> {
-    let wish = with_variable(wish)?;
+pub(crate) fn opened(selector: Option<&str>) -> Result<Opened, OpenError> {
+    let selector = with_variable(selector)?;
     let mut found = None;
-    let choice = choose(wish, || match nvidia() {
+    let choice = choose(selector, || match nvidia() {
         Ok((api, nvidia)) => {
             found = Some(api);
             Ok(nvidia)
@@ -214,7 +214,7 @@ pub(crate) fn opened(wish: Option<&str>) -> Result<Opened, OpenError> {
 /// waited for, and a device that is opened again finds its memory in the pool.
 static DEVICES: Mutex<Option<HashMap<String, Device>>> = Mutex::new(None);
 
-/// The device that `wish` names (`soft`, `cuda`, `cuda:N`, `opencl`, `opencl:N`), or `FREEHOLD_DEVICE`, or the best one that
+/// The device that `selector` names (`soft`, `cuda`, `cuda:N`, `opencl`, `opencl:N`), or `FREEHOLD_DEVICE`, or the best one that
 /// this machine has, of CUDA. One that was opened before is that one again.
 ///
 /// ```
@@ -222,17 +222,17 @@ static DEVICES: Mutex<Option<HashMap<String, Device>>> = Mutex::new(None);
 /// assert_eq!(device.name()?, "Freehold Software Device 0");
 /// # Ok::<(), freehold::Error>(())
 /// ```
-pub fn device(wish: Option<&str>) -> DeviceResult<Device> {
-    match opencl::open(wish)? {
+pub fn device(selector: Option<&str>) -> DeviceResult<Device> {
+    match opencl::open(selector)? {
         // SAFETY: a context of OpenCL's does what the trait says.
-        Some(found) => known_or(found.wish(), || unsafe { Device::on(Arc::new(found.context()?)) }),
-        None => device_of(opened(wish)?),
+        Some(found) => known_or(found.selector(), || unsafe { Device::on(Arc::new(found.context()?)) }),
+        None => device_of(opened(selector)?),
     }
 }
 
 fn device_of(opened: Opened) -> DeviceResult<Device> {
-    // The software device has several numbers, which no wish tells apart.
-    let name = format!("{} {}", opened.wish(), opened.device.0);
+    // The software device has several numbers, which no selector tells apart.
+    let name = format!("{} {}", opened.selector(), opened.device.0);
     known_or(name, || Device::new(opened.api, opened.device))
 }
 
@@ -276,69 +276,69 @@ impl Device {
     /// As for [`open`].
     pub unsafe fn api(&self) -> Option<&Api> {
         // SAFETY: the caller vouches for what is called of it.
-        unsafe { self.core().backend.cuda() }
+        unsafe { self.inner().backend.cuda() }
     }
 }
 
-/// The variable that says how a guest's streams are known: `checked` asks the driver for the id of each, each time.
+/// The variable that says how a foreign pool's streams are known: `checked` asks the driver for the id of each, each time.
 pub const STREAMS_VARIABLE: &str = "FREEHOLD_STREAMS";
 
 /// Whether each capture of this process is announced before it begins.
 static CAPTURES_ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
-/// Promises for all guests that each capture is announced: see [`Guest::announce_captures`].
+/// Promises for all foreign_pools that each capture is announced: see [`ForeignPool::announce_captures`].
 ///
 /// # Safety
-/// As for [`Guest::announce_captures`].
+/// As for [`ForeignPool::announce_captures`].
 pub unsafe fn announce_captures() {
     CAPTURES_ANNOUNCED.store(true, Ordering::SeqCst);
-    for guest in GUESTS_BY_ORDINAL.iter().filter_map(OnceLock::get) {
+    for foreign_pool in GUESTS_BY_ORDINAL.iter().filter_map(OnceLock::get) {
         // SAFETY: the caller's promise is this function's.
-        unsafe { guest.announce_captures() };
+        unsafe { foreign_pool.announce_captures() };
     }
 }
 
-/// How many devices of a process can have guests.
+/// How many devices of a process can have foreign_pools.
 const GUESTS: usize = 64;
 
-static GUESTS_BY_ORDINAL: [OnceLock<Guest>; GUESTS] = [const { OnceLock::new() }; GUESTS];
+static GUESTS_BY_ORDINAL: [OnceLock<ForeignPool>; GUESTS] = [const { OnceLock::new() }; GUESTS];
 
-/// Held while a guest is made, so that no device has two.
+/// Held while a foreign pool is made, so that no device has two.
 static MAKING: Mutex<()> = Mutex::new(());
 
-/// The guest's view of a device by its number, if it was asked for before.
+/// The foreign pool's view of a device by its number, if it was asked for before.
 ///
 /// # Safety
-/// As for [`guest`].
+/// As for [`foreign pool`].
 #[inline]
-pub unsafe fn known_guest(ordinal: i32) -> Option<&'static Guest> {
+pub unsafe fn known_foreign_pool(ordinal: i32) -> Option<&'static ForeignPool> {
     GUESTS_BY_ORDINAL.get(usize::try_from(ordinal).ok()?)?.get()
 }
 
-/// All guests that were asked for before.
+/// All foreign_pools that were asked for before.
 ///
 /// # Safety
-/// As for [`guest`].
-pub unsafe fn known_guests() -> impl Iterator<Item = &'static Guest> {
+/// As for [`foreign pool`].
+pub unsafe fn known_foreign_pools() -> impl Iterator<Item = &'static ForeignPool> {
     GUESTS_BY_ORDINAL.iter().filter_map(OnceLock::get)
 }
 
-/// The guest's view of a device by its number. The driver is the one that the process has loaded, if it has one, or else as
+/// The foreign pool's view of a device by its number. The driver is the one that the process has loaded, if it has one, or else as
 /// [`open`] chooses it. The context is the one that is current, if it is one of that device, or else the primary one.
 ///
 /// # Safety
-/// Whoever has the guest vouches for the streams that it is told of: each handle is that of a stream of the device, and is not destroyed
-/// before [`Guest::retire`] was called with it, unless the guest is checked. Memory that was handed out is used in the order of the
-/// streams that the guest was told of.
-pub unsafe fn guest(ordinal: i32) -> DeviceResult<&'static Guest> {
+/// Whoever has the foreign pool vouches for the streams that it is told of: each handle is that of a stream of the device, and is not destroyed
+/// before [`ForeignPool::retire`] was called with it, unless the foreign pool is checked. Memory that was handed out is used in the order of the
+/// streams that the foreign pool was told of.
+pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
     let place = usize::try_from(ordinal).ok().and_then(|index| GUESTS_BY_ORDINAL.get(index));
     let place = place.ok_or(OpenError::NoSuchNumber { ordinal })?;
     let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = place.get() {
         return Ok(known);
     }
-    let wish = load::is_loaded().then(|| format!("cuda:{ordinal}"));
-    let mut opened = opened(wish.as_deref())?;
+    let selector = load::is_loaded().then(|| format!("cuda:{ordinal}"));
+    let mut opened = opened(selector.as_deref())?;
     let count = device::count(&opened.api)?;
     if ordinal >= count {
         return Err(OpenError::BeyondDevices { ordinal, count }.into());
@@ -349,13 +349,13 @@ pub unsafe fn guest(ordinal: i32) -> DeviceResult<&'static Guest> {
         None => device_of(opened)?,
     };
     let is_checked = std::env::var_os(STREAMS_VARIABLE).is_some_and(|text| text == "checked");
-    let guest = place.get_or_init(|| Guest::new(&device, ordinal, is_checked));
-    // Whoever promises after this finds the guest.
+    let foreign_pool = place.get_or_init(|| ForeignPool::new(&device, ordinal, is_checked));
+    // Whoever promises after this finds the foreign pool.
     if CAPTURES_ANNOUNCED.load(Ordering::SeqCst) {
         // SAFETY: it was promised.
-        unsafe { guest.announce_captures() };
+        unsafe { foreign_pool.announce_captures() };
     }
-    Ok(guest)
+    Ok(foreign_pool)
 }
 
 /// The current context, if it is one of the device and not the primary one.
@@ -384,7 +384,7 @@ pub enum Target {
     },
 }
 
-/// What the device that `wish` names, or `FREEHOLD_DEVICE`, or the best one of this machine is. The software driver is
+/// What the device that `selector` names, or `FREEHOLD_DEVICE`, or the best one of this machine is. The software driver is
 /// not started, so that nothing of it is left in a process that becomes another program.
 ///
 /// ```
@@ -393,10 +393,10 @@ pub enum Target {
 /// assert_eq!(target(Some("soft"))?, Target::Soft);
 /// # Ok::<(), freehold::open::OpenError>(())
 /// ```
-pub fn target(wish: Option<&str>) -> Result<Target, OpenError> {
-    let wish = with_variable(wish)?;
-    match choose(wish, || nvidia().map(|(_, nvidia)| nvidia))?.kind {
-        Kind::Cuda => Ok(Target::Cuda { ordinal: wish.and_then(|wish| wish.asked.ordinal()) }),
+pub fn target(selector: Option<&str>) -> Result<Target, OpenError> {
+    let selector = with_variable(selector)?;
+    match choose(selector, || nvidia().map(|(_, nvidia)| nvidia))?.kind {
+        Kind::Cuda => Ok(Target::Cuda { ordinal: selector.and_then(|selector| selector.asked.ordinal()) }),
         Kind::Soft => {
             Config::from_environment()?;
             Ok(Target::Soft)
@@ -469,11 +469,11 @@ struct Wish {
     from: Source,
 }
 
-/// The caller's wish, or else the environment's.
-fn with_variable(wish: Option<&str>) -> Result<Option<Wish>, OpenError> {
+/// The caller's selector, or else the environment's.
+fn with_variable(selector: Option<&str>) -> Result<Option<Wish>, OpenError> {
     let variable = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
     let variable = variable.map(|text| text.to_string_lossy().into_owned());
-    match (wish, &variable) {
+    match (selector, &variable) {
         (Some(text), _) => Ok(Some(Wish { asked: Asked::parse(text)?, from: Source::Caller })),
         (None, Some(text)) => Ok(Some(Wish { asked: Asked::parse(text)?, from: Source::Variable })),
         (None, None) => Ok(None),
@@ -496,19 +496,22 @@ struct Choice {
     why: String,
 }
 
-/// Which device it is to be. `probe` loads NVIDIA's driver, and is not called where the wish is for none of it.
-fn choose(wish: Option<Wish>, probe: impl FnOnce() -> Result<Nvidia, Absence>) -> Result<Choice, OpenError> {
+/// Which device it is to be. `probe` loads NVIDIA's driver, and is not called where the selector is for none of it.
+fn choose(selector: Option<Wish>, probe: impl FnOnce() -> Result<Nvidia, Absence>) -> Result<Choice, OpenError> {
     let soft =
         |because: String| Choice { kind: Kind::Soft, device: CUdevice(0), why: format!("software device: {because}") };
-    match wish {
+    match selector {
         Some(Wish { asked: Asked::Soft, from: Source::Caller }) => Ok(soft("it was asked for".to_owned())),
         Some(Wish { asked: Asked::Soft, from: Source::Variable }) => Ok(soft(format!("{VARIABLE} says soft"))),
         Some(Wish { asked: Asked::Cuda { ordinal }, .. }) => {
             let ordinal = ordinal.unwrap_or(0);
-            let nvidia = probe().map_err(|absence| OpenError::Absent { wish: format!("cuda:{ordinal}"), absence })?;
+            let nvidia =
+                probe().map_err(|absence| OpenError::Absent { selector: format!("cuda:{ordinal}"), absence })?;
             cuda(&nvidia, ordinal)
         }
-        Some(Wish { asked: Asked::OpenCl { ordinal }, .. }) => Err(OpenError::NotCuda { wish: opencl::named(ordinal) }),
+        Some(Wish { asked: Asked::OpenCl { ordinal }, .. }) => {
+            Err(OpenError::NotCuda { selector: opencl::named(ordinal) })
+        }
         None => match probe() {
             Ok(nvidia) => cuda(&nvidia, 0),
             Err(absence) => Ok(soft(absence.to_string())),
@@ -616,8 +619,8 @@ mod tests {
 
     #[test]
     fn the_variable_is_named_when_it_decided() {
-        let wish = Some(Wish { asked: Asked::Soft, from: Source::Variable });
-        assert_eq!(choose(wish, two_devices).unwrap().why, "software device: FREEHOLD_DEVICE says soft");
+        let selector = Some(Wish { asked: Asked::Soft, from: Source::Variable });
+        assert_eq!(choose(selector, two_devices).unwrap().why, "software device: FREEHOLD_DEVICE says soft");
     }
 
     #[test]
@@ -673,6 +676,6 @@ mod tests {
     #[test]
     fn a_wish_names_its_device_again() {
         let opened = Opened { api: soft(), device: CUdevice(3), kind: Kind::Cuda, why: String::new() };
-        assert_eq!(opened.wish(), "cuda:3");
+        assert_eq!(opened.selector(), "cuda:3");
     }
 }

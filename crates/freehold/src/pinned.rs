@@ -13,10 +13,10 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::page_size;
 
 use crate::context::Context;
-use crate::core::{Core, Hall};
+use crate::deferred::Deferred;
+use crate::device_inner::{ContextState, DeviceInner};
 use crate::error::{Error, Result};
-use crate::later::Later;
-use crate::ledger::Mark;
+use crate::ledger::Fence;
 
 /// A mapping of shared memory. It is not unmapped by a drop: the device may still write there.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +36,8 @@ unsafe impl Sync for Pinned {}
 #[derive(Debug)]
 pub(crate) struct Stopped {
     pinned: Pinned,
-    hall: Arc<Hall>,
-    marks: Vec<Mark>,
+    context_state: Arc<ContextState>,
+    fences: Vec<Fence>,
 }
 
 /// How many bytes a descriptor's memory has, and never fewer.
@@ -77,34 +77,41 @@ impl Pinned {
     }
 
     /// Lets streams of all contexts use the memory: where the device sees it. After an error it is unmapped, or will be.
-    pub(crate) fn register(self, by: &dyn Registering, core: &Core, hall: &Arc<Hall>) -> Result<u64> {
+    pub(crate) fn register(
+        self,
+        by: &dyn Registering,
+        device: &DeviceInner,
+        context_state: &Arc<ContextState>,
+    ) -> Result<u64> {
         // SAFETY: the mapping stays until it is unregistered; only atomics refer to it.
         if let Err(error) = unsafe { by.register(self.start, self.mapped_bytes) } {
             // SAFETY: the driver has not taken the memory, and nobody else knows of it.
             unsafe { self.unmap() };
-            return Err(core.failed(error));
+            return Err(device.failed(error));
         }
         by.address_of(self.start).map_err(|error| {
-            core.later(Later::Unregister { stopped: Stopped { pinned: self, hall: hall.clone(), marks: Vec::new() } });
-            core.failed(error)
+            device.defer(Deferred::Unregister {
+                stopped: Stopped { pinned: self, context_state: context_state.clone(), fences: Vec::new() },
+            });
+            device.failed(error)
         })
     }
 
     /// Gives the memory up behind the last work with it: its owner is being dropped, and puts no more in.
-    pub(crate) fn stop(self, context: &Context, marks: Vec<Mark>) {
-        let core = &context.inner.core;
-        if core.is_good()
-            && let Err(error) = core.mark(&marks)
+    pub(crate) fn stop(self, context: &Context, fences: Vec<Fence>) {
+        let device = &context.inner.device;
+        if device.is_good()
+            && let Err(error) = device.record_fences(&fences)
         {
             // Without them it is heard of when their streams have nothing left to do.
-            core.trouble(error);
+            device.note_drop_error(error);
         }
-        let stopped = Stopped { pinned: self, hall: context.inner.hall.clone(), marks };
-        core.later(Later::Unregister { stopped });
-        if core.is_good()
-            && let Err(error) = core.tidy()
+        let stopped = Stopped { pinned: self, context_state: context.inner.state.clone(), fences };
+        device.defer(Deferred::Unregister { stopped });
+        if device.is_good()
+            && let Err(error) = device.run_deferred()
         {
-            core.trouble(error);
+            device.note_drop_error(error);
         }
     }
 
@@ -119,16 +126,17 @@ impl Pinned {
 
 impl Stopped {
     /// Unregisters the memory where all work with it has passed, and nothing else is pending that the driver would wait for.
-    pub(crate) fn attempt(&self, core: &Core) -> Result<bool> {
-        for &mark in &self.marks {
-            if !core.has_passed_by_now(mark)? {
+    pub(crate) fn attempt(&self, device: &DeviceInner) -> Result<bool> {
+        for &fence in &self.fences {
+            if !device.is_complete_by_now(fence)? {
                 return Ok(false);
             }
         }
-        let by = core.backend.registering().expect("what was registered can be unregistered");
+        let by = device.backend.registering().expect("what was registered can be unregistered");
         // SAFETY: all work with the memory has passed, and no more comes: its owner is gone.
         let unregister = || unsafe { by.unregister(self.pinned.start) };
-        let is_done = core.alone(&self.hall, unregister).map_err(|error| core.failed(error))?;
+        let is_done =
+            device.with_idle_context(&self.context_state, unregister).map_err(|error| device.failed(error))?;
         if is_done {
             // SAFETY: the owner, and the registration, are gone; work has passed.
             unsafe { self.pinned.unmap() };

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use freehold_driver::CallError;
 
-use crate::core::Core;
+use crate::device_inner::DeviceInner;
 use crate::error::{Error, Result};
-use crate::pool::{Key, PAGE_BYTES, Pool, Reach, Refusal, Taken};
-use crate::track::Track;
+use crate::pool::{AllocError, Allocated, CacheKey, PAGE_BYTES, Pool, Visibility};
+use crate::stream_state::StreamState;
 
 /// What another process needs to have a block: it imports the descriptor with all of the chunk's bytes
 /// ([`Device::import`](crate::Device::import), or the driver's own calls), and finds the block at its offset.
@@ -33,7 +33,7 @@ use crate::track::Track;
 #[derive(Debug)]
 pub struct Exported {
     /// Of the chunk that the block lies in. Other blocks that were asked for with
-    /// [`Stream::alloc_shareable`](crate::Stream::alloc_shareable) may lie there too, and whoever imports it can reach them; no
+    /// [`Stream::alloc_shareable`](crate::Stream::alloc_shareable) may lie there too, and whoever imports it can visibility them; no
     /// others do. The chunk's memory lives as long as this does, or a mapping of it, whatever becomes of the block.
     pub descriptor: OwnedFd,
     /// How long the chunk is.
@@ -44,7 +44,7 @@ pub struct Exported {
     pub bytes: u64,
 }
 
-impl Core {
+impl DeviceInner {
     /// The pools that there are.
     pub(crate) fn pools(&self) -> impl Iterator<Item = &Pool> {
         std::iter::once(&self.pool).chain(self.shareable.get())
@@ -52,18 +52,18 @@ impl Core {
 
     /// The pool of blocks that were handed out.
     #[inline]
-    pub(crate) fn pool_of(&self, reach: Reach) -> &Pool {
-        match reach {
-            Reach::Process => &self.pool,
-            Reach::Others => self.shareable.get().expect("a pool that has handed out blocks was made"),
+    pub(crate) fn pool_of(&self, visibility: Visibility) -> &Pool {
+        match visibility {
+            Visibility::Process => &self.pool,
+            Visibility::Shareable => self.shareable.get().expect("a pool that has handed out blocks was made"),
         }
     }
 
     /// As [`pool_of`](Self::pool_of), made if there is none yet.
-    pub(crate) fn pool_for(&self, reach: Reach) -> Result<&Pool> {
-        match reach {
-            Reach::Process => Ok(&self.pool),
-            Reach::Others => self.shareable(),
+    pub(crate) fn pool_for(&self, visibility: Visibility) -> Result<&Pool> {
+        match visibility {
+            Visibility::Process => Ok(&self.pool),
+            Visibility::Shareable => self.shareable(),
         }
     }
 
@@ -72,18 +72,18 @@ impl Core {
         if let Some(pool) = self.shareable.get() {
             return Ok(pool);
         }
-        if !self.pool.supply.maps() || self.backend.sharing().is_none() {
+        if !self.pool.chunks.can_map() || self.backend.sharing().is_none() {
             return Err(Error::CannotShare);
         }
-        let made = self.pool.for_others().map_err(|error| match error {
+        let made = self.pool.shareable().map_err(|error| match error {
             Error::Call(error) => self.failed(error),
             error => error,
         })?;
         if let Err(made) = self.shareable.set(made) {
             // Another thread was faster.
-            made.supply.free_addresses().map_err(|error| self.failed(error))?;
+            made.chunks.free_addresses().map_err(|error| self.failed(error))?;
         }
-        Ok(self.pool_of(Reach::Others))
+        Ok(self.pool_of(Visibility::Shareable))
     }
 
     /// A block of a pool for work in a stream, from wherever one can be had.
@@ -91,12 +91,12 @@ impl Core {
     pub(crate) fn take(
         &self,
         pool: &Pool,
-        key: Key,
-        track: &Arc<Track>,
+        key: CacheKey,
+        stream_state: &Arc<StreamState>,
         bytes: u64,
-    ) -> std::result::Result<Taken, Refusal> {
-        match pool.take(self, key, track, bytes) {
-            Err(Refusal::Short) if self.make_room(pool, bytes)? => pool.take(self, key, track, bytes),
+    ) -> std::result::Result<Allocated, AllocError> {
+        match pool.alloc_slow(self, key, stream_state, bytes) {
+            Err(AllocError::Short) if self.make_room(pool, bytes)? => pool.alloc_slow(self, key, stream_state, bytes),
             outcome => outcome,
         }
     }
@@ -104,24 +104,24 @@ impl Core {
     /// Gives what a pool keeps back to the driver, where memory comes with its addresses, so that a request for so much can have
     /// some in one piece. Whether any went. The caller is in no gate.
     pub(crate) fn make_room_alone(&self, pool: &Pool, bytes: u64) -> std::result::Result<bool, CallError> {
-        if pool.supply.maps() || bytes > pool.supply.most_bytes() {
+        if pool.chunks.can_map() || bytes > pool.chunks.most_bytes() {
             return Ok(false);
         }
         let wanted_bytes = bytes.next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
-        let keep_bytes = pool.supply.reserved_bytes().saturating_sub(wanted_bytes);
-        Ok(pool.release_alone(self, keep_bytes)? > 0)
+        let keep_bytes = pool.chunks.reserved_bytes().saturating_sub(wanted_bytes);
+        Ok(pool.release_when_idle(self, keep_bytes)? > 0)
     }
 
     /// Gives what the other pool has and nobody uses back to the driver, so that a pool can have so much. Whether any went.
     pub(crate) fn make_room(&self, pool: &Pool, bytes: u64) -> std::result::Result<bool, CallError> {
-        if bytes > pool.supply.most_bytes() {
+        if bytes > pool.chunks.most_bytes() {
             return Ok(false);
         }
         // A small block lies in a slab, which is longer.
         let wanted_bytes = bytes.next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
-        let keep_bytes = pool.supply.reserved_bytes().saturating_sub(wanted_bytes);
+        let keep_bytes = pool.chunks.reserved_bytes().saturating_sub(wanted_bytes);
         let mut freed_bytes = 0;
-        for other in self.pools().filter(|other| other.supply.reach != pool.supply.reach) {
+        for other in self.pools().filter(|other| other.chunks.visibility != pool.chunks.visibility) {
             freed_bytes += other.trim(self, keep_bytes)?;
         }
         Ok(freed_bytes > 0)

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::core::Core;
+use crate::device_inner::DeviceInner;
 use crate::error::Result;
-use crate::pool::{Pool, Totals};
+use crate::pool::{Pool, PoolStats};
 
 /// How many names an explanation tells of.
 const TAGS_TOLD: usize = 5;
@@ -27,7 +27,7 @@ pub struct Shortage {
     /// What was asked for.
     pub wanted_bytes: u64,
     /// What the pool has.
-    pub totals: Totals,
+    pub stats: PoolStats,
     /// What is live under each name, the most first.
     pub live_by_tag: Vec<(Arc<str>, u64)>,
     /// The largest block that can be had now without waiting.
@@ -61,26 +61,26 @@ pub enum Remedy {
     EndOthers,
 }
 
-impl Core {
+impl DeviceInner {
     /// What a request of a pool for so many bytes would meet.
     pub(crate) fn shortage(&self, pool: &Pool, wanted_bytes: u64) -> Result<Shortage> {
         let room = self.backend.room().map_err(|error| self.failed(error))?;
-        let totals = self.totals();
+        let stats = self.stats();
         let longest_bytes = pool.longest_bytes();
         // What is another pool's goes back to the driver first.
         let movable_bytes: u64 = self.pools().map(|pool| pool.movable_bytes(self)).sum();
-        let budget_bytes = pool.supply.budget_bytes();
+        let budget_bytes = pool.chunks.budget_bytes();
         let (device_free_bytes, device_total_bytes) = (room.free_bytes, room.total_bytes);
-        let new_bytes = device_free_bytes.min(budget_bytes.saturating_sub(totals.reserved_bytes));
+        let new_bytes = device_free_bytes.min(budget_bytes.saturating_sub(stats.reserved_bytes));
         let mut shortage = Shortage {
             wanted_bytes,
-            totals,
+            stats,
             live_by_tag: self.tags.live(),
             largest_bytes: longest_bytes.max(movable_bytes + new_bytes),
             budget_bytes,
             device_free_bytes,
             device_total_bytes,
-            others_bytes: device_total_bytes.saturating_sub(device_free_bytes + totals.reserved_bytes),
+            others_bytes: device_total_bytes.saturating_sub(device_free_bytes + stats.reserved_bytes),
             remedy: Remedy::Release,
         };
         shortage.remedy = shortage.cheapest();
@@ -90,33 +90,33 @@ impl Core {
 
 impl Shortage {
     fn cheapest(&self) -> Remedy {
-        let idle_bytes = self.device_free_bytes + self.totals.cached_bytes;
+        let idle_bytes = self.device_free_bytes + self.stats.cached_bytes;
         if self.wanted_bytes > self.device_total_bytes {
             return Remedy::AskForLess;
         }
         if self.wanted_bytes > self.budget_bytes || self.wanted_bytes <= idle_bytes && self.is_at_budget() {
             return Remedy::RaiseBudget;
         }
-        if self.wanted_bytes <= idle_bytes + self.totals.released_bytes && self.totals.released_bytes > 0 {
+        if self.wanted_bytes <= idle_bytes + self.stats.released_bytes && self.stats.released_bytes > 0 {
             return Remedy::Synchronize;
         }
         if self.wanted_bytes <= idle_bytes {
             return Remedy::ReleaseNeighbours;
         }
-        if self.wanted_bytes <= idle_bytes + self.totals.released_bytes + self.totals.owned_bytes {
+        if self.wanted_bytes <= idle_bytes + self.stats.released_bytes + self.stats.owned_bytes {
             return Remedy::Release;
         }
         Remedy::EndOthers
     }
 
     fn is_at_budget(&self) -> bool {
-        self.totals.reserved_bytes.saturating_add(self.wanted_bytes) > self.budget_bytes
+        self.stats.reserved_bytes.saturating_add(self.wanted_bytes) > self.budget_bytes
     }
 }
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Totals { owned_blocks, owned_bytes, released_bytes, cached_bytes, reserved_bytes, .. } = self.totals;
+        let PoolStats { owned_blocks, owned_bytes, released_bytes, cached_bytes, reserved_bytes, .. } = self.stats;
         write!(
             f,
             "{} were asked for, and at most {} can be had: ",

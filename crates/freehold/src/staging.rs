@@ -7,10 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::{Backend, CallError};
 
-use crate::core::Core;
+use crate::access_history::note_latest;
+use crate::device_inner::DeviceInner;
 use crate::error::Result;
-use crate::ledger::Mark;
-use crate::uses::note_in;
+use crate::ledger::Fence;
 
 const BUFFER_BYTES_MIN: usize = 64 << 10;
 
@@ -30,7 +30,7 @@ pub(crate) struct Buffer {
     /// What copies read that may be pending, from the start.
     used_bytes: usize,
     /// The last of those copies in each stream.
-    reads: Vec<Mark>,
+    reads: Vec<Fence>,
     /// Whether the host will hear of all of them.
     is_marked: bool,
 }
@@ -57,7 +57,7 @@ impl Buffer {
     }
 
     /// Begins at the start again if all copies have passed.
-    fn settle(&mut self, has_passed: impl Fn(Mark) -> bool) {
+    fn settle(&mut self, has_passed: impl Fn(Fence) -> bool) {
         if self.reads.iter().all(|&read| has_passed(read)) {
             self.reads.clear();
             self.used_bytes = 0;
@@ -67,8 +67,8 @@ impl Buffer {
 
 impl Staging {
     /// A buffer with room for `bytes`.
-    pub(crate) fn take(&self, core: &Core, bytes: usize) -> Result<Buffer> {
-        self.mark_full(core, bytes)?;
+    pub(crate) fn take(&self, device: &DeviceInner, bytes: usize) -> Result<Buffer> {
+        self.mark_full(device, bytes)?;
         {
             let mut buffers = self.buffers();
             let fitting = buffers.iter().enumerate().filter(|(_, buffer)| buffer.room_bytes() >= bytes);
@@ -77,14 +77,14 @@ impl Staging {
             }
         }
         let capacity_bytes = bytes.checked_next_power_of_two().unwrap_or(bytes).max(BUFFER_BYTES_MIN);
-        let start = core.backend.alloc_host(capacity_bytes).map_err(|error| core.failed(error))?;
+        let start = device.backend.alloc_host(capacity_bytes).map_err(|error| device.failed(error))?;
         Ok(Buffer { start, capacity_bytes, used_bytes: 0, reads: Vec::new(), is_marked: false })
     }
 
-    /// Takes a buffer back, which a copy at this mark reads.
-    pub(crate) fn put(&self, mut buffer: Buffer, read: Option<Mark>) {
+    /// Takes a buffer back, which a copy at this fence reads.
+    pub(crate) fn put(&self, mut buffer: Buffer, read: Option<Fence>) {
         if let Some(read) = read {
-            note_in(&mut buffer.reads, read);
+            note_latest(&mut buffer.reads, read);
             buffer.is_marked = false;
         }
         self.buffers().push(buffer);
@@ -94,7 +94,7 @@ impl Staging {
     pub(crate) fn free(
         &self,
         backend: &dyn Backend,
-        has_passed: impl Fn(Mark) -> bool,
+        has_passed: impl Fn(Fence) -> bool,
     ) -> std::result::Result<(), CallError> {
         let is_read = |buffer: &Buffer| !buffer.reads.iter().all(|&read| has_passed(read));
         let mut passed: Vec<_> = self.buffers().extract_if(.., |buffer| !is_read(buffer)).collect();
@@ -111,20 +111,20 @@ impl Staging {
     }
 
     /// Sees to it that the host will hear when the buffers without room for `bytes` have room again.
-    fn mark_full(&self, core: &Core, bytes: usize) -> Result<()> {
-        let mut marks = Vec::new();
+    fn mark_full(&self, device: &DeviceInner, bytes: usize) -> Result<()> {
+        let mut fences = Vec::new();
         for buffer in self.buffers().iter_mut() {
-            buffer.settle(|mark| core.has_passed(mark));
+            buffer.settle(|fence| device.is_complete(fence));
             if buffer.room_bytes() < bytes && !buffer.is_marked {
-                marks.extend_from_slice(&buffer.reads);
+                fences.extend_from_slice(&buffer.reads);
             }
         }
-        if marks.is_empty() {
+        if fences.is_empty() {
             return Ok(());
         }
-        core.mark(&marks)?;
+        device.record_fences(&fences)?;
         for buffer in self.buffers().iter_mut() {
-            buffer.is_marked |= buffer.reads.iter().all(|read| marks.contains(read));
+            buffer.is_marked |= buffer.reads.iter().all(|read| fences.contains(read));
         }
         Ok(())
     }

@@ -7,18 +7,18 @@ use std::sync::{Arc, RwLockReadGuard};
 use freehold_driver::{Backend, CallError, Rows, handle};
 use zerocopy::IntoBytes;
 
-use crate::block::{Block, Plain, Source, Target};
+use crate::access_history::{Access, AccessHistory};
+use crate::block::{Block, Pod, Source, Target};
 use crate::context::Context;
+use crate::deferred::Deferred;
 use crate::error::{Closed, Error, Result};
 use crate::event::Event;
-use crate::home::Home;
 use crate::imported::Permission;
-use crate::lane::Lane;
-use crate::later::Later;
-use crate::ledger::{ContextId, Mark, StreamId};
-use crate::pause::{self, Point};
-use crate::pool::Reach;
-use crate::uses::{Access, Uses};
+use crate::ledger::{ContextId, Fence, StreamId};
+use crate::pool::Visibility;
+use crate::stream_inner::StreamInner;
+use crate::sync_point::{self, SyncPoint};
+use crate::transfer_slot::TransferSlot;
 
 /// An upload into an idle stream that is longer than this goes without staging.
 const DIRECT_BYTES_MIN: usize = 1 << 20;
@@ -37,22 +37,22 @@ const DIRECT_BYTES_MIN: usize = 1 << 20;
 /// # Ok::<(), freehold::Error>(())
 /// ```
 pub struct Stream {
-    pub(crate) home: Arc<Home>,
+    pub(crate) inner: Arc<StreamInner>,
 }
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stream")
-            .field("id", &self.home.track.id)
-            .field("context", &self.home.context)
+            .field("id", &self.inner.state.id)
+            .field("context", &self.inner.context)
             .finish_non_exhaustive()
     }
 }
 
 /// A block that a piece of work uses, and how.
 #[derive(Clone, Copy)]
-pub struct Used<'a> {
-    pub(crate) uses: &'a Uses,
+pub struct MemoryUse<'a> {
+    pub(crate) uses: &'a AccessHistory,
     pub(crate) context: &'a Context,
     /// The address of the block.
     pub(crate) base: u64,
@@ -65,9 +65,9 @@ pub struct Used<'a> {
     pub(crate) permission: Permission,
 }
 
-impl fmt::Debug for Used<'_> {
+impl fmt::Debug for MemoryUse<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Used")
+        f.debug_struct("MemoryUse")
             .field("start", &format_args!("{:#x}", self.start))
             .field("bytes", &self.bytes)
             .field("access", &self.access)
@@ -75,7 +75,7 @@ impl fmt::Debug for Used<'_> {
     }
 }
 
-impl Used<'_> {
+impl MemoryUse<'_> {
     /// The addresses that are used.
     pub(crate) fn range(&self) -> Range<u64> {
         self.start..self.start + self.bytes
@@ -84,7 +84,7 @@ impl Used<'_> {
     /// Refuses what a transfer left undefined.
     #[inline]
     pub(crate) fn check_defined(&self) -> Result<()> {
-        match self.uses.undefined_within(|| self.range()) {
+        match self.uses.poisoned_within(|| self.range()) {
             None => Ok(()),
             Some(found) => Err(Error::Undefined { address: found.start, bytes: found.end - found.start }),
         }
@@ -115,21 +115,21 @@ pub(crate) fn make(backend: &dyn Backend) -> std::result::Result<(handle::Stream
 impl Stream {
     pub(crate) fn new(context: Context) -> Result<Self> {
         context.inner.check()?;
-        context.inner.core.tidy()?;
+        context.inner.device.run_deferred()?;
         let shared = context.inner.enter()?;
-        let track = context.inner.core.add_stream(&context.inner.hall)?;
+        let stream_state = context.inner.device.add_stream(&context.inner.state)?;
         drop(shared);
-        Ok(Self { home: Arc::new(Home::new(track, context)) })
+        Ok(Self { inner: Arc::new(StreamInner::new(stream_state, context)) })
     }
 
     /// The library's number of it, which no other stream of the process ever has.
     pub fn id(&self) -> StreamId {
-        self.home.track.id
+        self.inner.state.id
     }
 
     /// The context that it is of.
     pub fn context(&self) -> &Context {
-        &self.home.context
+        &self.inner.context
     }
 
     /// The driver's handle, for other people's code: in CUDA's calls it is a `CUstream`. It is a number; naming it in a call is
@@ -144,13 +144,13 @@ impl Stream {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn raw(&self) -> handle::Stream {
-        self.home.track.hand_out();
-        self.home.track.raw
+        self.inner.state.hand_out();
+        self.inner.state.raw
     }
 
-    /// Says that other people's code put work into the stream by its handle, so that marks come after it.
+    /// Says that other people's code put work into the stream by its handle, so that fences come after it.
     pub fn foreign_work(&self) {
-        self.home.track.count();
+        self.inner.state.count_work();
     }
 
     /// A block of `len` elements, with whatever the memory holds. It is reused memory where there is some, without a call of
@@ -165,7 +165,7 @@ impl Stream {
     /// ```
     #[track_caller]
     #[inline]
-    pub fn alloc<T: Plain>(&self, len: usize) -> Result<Block<T>> {
+    pub fn alloc<T: Pod>(&self, len: usize) -> Result<Block<T>> {
         Block::alloc(self, len, None, std::panic::Location::caller())
     }
 
@@ -179,7 +179,7 @@ impl Stream {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     #[track_caller]
-    pub fn alloc_tagged<T: Plain>(&self, len: usize, tag: &str) -> Result<Block<T>> {
+    pub fn alloc_tagged<T: Pod>(&self, len: usize, tag: &str) -> Result<Block<T>> {
         Block::alloc(self, len, Some(tag), std::panic::Location::caller())
     }
 
@@ -198,8 +198,8 @@ impl Stream {
     /// # Errors
     /// As for [`alloc`](Self::alloc), and [`Error::CannotShare`] where the device cannot share memory.
     #[track_caller]
-    pub fn alloc_shareable<T: Plain>(&self, len: usize) -> Result<Block<T>> {
-        Block::alloc_within(self, len, Reach::Others, None, std::panic::Location::caller())
+    pub fn alloc_shareable<T: Pod>(&self, len: usize) -> Result<Block<T>> {
+        Block::alloc_within(self, len, Visibility::Shareable, None, std::panic::Location::caller())
     }
 
     /// A block of zeros.
@@ -211,7 +211,7 @@ impl Stream {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     #[track_caller]
-    pub fn zeros<T: Plain>(&self, len: usize) -> Result<Block<T>> {
+    pub fn zeros<T: Pod>(&self, len: usize) -> Result<Block<T>> {
         let mut block = Block::alloc(self, len, None, std::panic::Location::caller())?;
         self.fill_bytes(&mut block, 0)?;
         Ok(block)
@@ -229,7 +229,7 @@ impl Stream {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     #[track_caller]
-    pub fn upload<T: Plain>(&self, from: &[T]) -> Result<Block<T>> {
+    pub fn upload<T: Pod>(&self, from: &[T]) -> Result<Block<T>> {
         let mut block = Block::alloc(self, from.len(), None, std::panic::Location::caller())?;
         self.write(&mut block, from)?;
         Ok(block)
@@ -246,16 +246,16 @@ impl Stream {
     /// assert_eq!(stream.download(&x)?, [0, 7, 8, 0]);
     /// # Ok::<(), freehold::Error>(())
     /// ```
-    pub fn write<T: Plain>(&self, to: &mut impl Target<T>, from: &[T]) -> Result<()> {
+    pub fn write<T: Pod>(&self, to: &mut impl Target<T>, from: &[T]) -> Result<()> {
         if from.len() != to.len() {
             return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
         }
-        let (core, bytes) = (&self.home.context.inner.core, from.as_bytes());
-        self.home.context.inner.check()?;
+        let (device, bytes) = (&self.inner.context.inner.device, from.as_bytes());
+        self.inner.context.inner.check()?;
         if bytes.is_empty() {
             return Ok(());
         }
-        let was_idle = self.home.track.is_idle();
+        let was_idle = self.inner.state.is_idle();
         let waits = self.order(&[to.used(Access::Write)])?;
         if was_idle && !waits && bytes.len() >= DIRECT_BYTES_MIN {
             // The driver reads `from` before it returns, unless it is pinned; then the host waits for the copy alone.
@@ -265,14 +265,14 @@ impl Stream {
             });
             return put.map(|()| to.used(Access::Write).note_filled());
         }
-        let mut buffer = core.staging.take(core, bytes.len())?;
+        let mut buffer = device.staging.take(device, bytes.len())?;
         let staged = buffer.fill(bytes);
         let (start, length) = (staged.as_ptr(), staged.len());
         let put = self.put_ordered("upload", &[to.used(Access::Write)], |backend, raw| {
-            // SAFETY: the buffer stays as it is until the stream has passed the copy, whose mark goes with it below.
+            // SAFETY: the buffer stays as it is until the stream has passed the copy, whose fence goes with it below.
             unsafe { backend.upload(to.address(), start, length, raw) }
         });
-        core.staging.put(buffer, put.as_ref().ok().copied());
+        device.staging.put(buffer, put.as_ref().ok().copied());
         put.map(|_| to.used(Access::Write).note_filled())
     }
 
@@ -286,7 +286,7 @@ impl Stream {
     /// assert_eq!(device.stream()?.download(&x)?, [1, 2, 3]); // any stream: it waits for the upload
     /// # Ok::<(), freehold::Error>(())
     /// ```
-    pub fn download<T: Plain>(&self, from: &impl Source<T>) -> Result<Vec<T>> {
+    pub fn download<T: Pod>(&self, from: &impl Source<T>) -> Result<Vec<T>> {
         let mut to = vec![T::new_zeroed(); from.len()];
         self.read(from, &mut to)?;
         Ok(to)
@@ -302,11 +302,11 @@ impl Stream {
     /// assert_eq!(to, [2, 3]);
     /// # Ok::<(), freehold::Error>(())
     /// ```
-    pub fn read<T: Plain>(&self, from: &impl Source<T>, to: &mut [T]) -> Result<()> {
+    pub fn read<T: Pod>(&self, from: &impl Source<T>, to: &mut [T]) -> Result<()> {
         if from.len() != to.len() {
             return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
         }
-        self.home.context.inner.check()?;
+        self.inner.context.inner.check()?;
         if to.is_empty() {
             return Ok(());
         }
@@ -330,13 +330,13 @@ impl Stream {
     /// assert_eq!(stream.download(&to)?, [1, 2, 3]);
     /// # Ok::<(), freehold::Error>(())
     /// ```
-    pub fn copy<T: Plain>(&self, from: &impl Source<T>, to: &mut impl Target<T>) -> Result<()> {
+    pub fn copy<T: Pod>(&self, from: &impl Source<T>, to: &mut impl Target<T>) -> Result<()> {
         if from.len() != to.len() {
             return Err(Error::LengthsDiffer { from_elements: from.len(), to_elements: to.len() });
         }
         let bytes = from.len() * size_of::<T>();
         if bytes == 0 {
-            return self.home.context.inner.check();
+            return self.inner.context.inner.check();
         }
         self.put("copy", &[from.used(), to.used(Access::Write)], |backend, raw| {
             // SAFETY: both have so many bytes, which stay until the stream has passed the copy, and the stream is ordered behind and
@@ -363,7 +363,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::NoSuchRows`] where either has not the elements, or rows would overlap.
-    pub fn copy_rows<T: Plain>(
+    pub fn copy_rows<T: Pod>(
         &self,
         from: &impl Source<T>,
         from_pitch: usize,
@@ -372,7 +372,7 @@ impl Stream {
         row: usize,
         rows: usize,
     ) -> Result<()> {
-        self.home.context.inner.check()?;
+        self.inner.context.inner.check()?;
         if row == 0 || rows == 0 {
             return Ok(());
         }
@@ -393,7 +393,7 @@ impl Stream {
             unsafe { backend.copy_rows(to_rows, from_rows, row * size_of::<T>(), rows, raw) }
         })?;
         if end == row * rows {
-            Used { bytes: (end * size_of::<T>()) as u64, ..written }.note_filled();
+            MemoryUse { bytes: (end * size_of::<T>()) as u64, ..written }.note_filled();
         }
         Ok(())
     }
@@ -410,23 +410,23 @@ impl Stream {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn synchronize(&self) -> Result<()> {
-        self.home.context.inner.check()?;
-        let core = &self.home.context.inner.core;
-        self.home.track.synchronize().map_err(|error| core.failed(error))?;
-        core.tidy()
+        self.inner.context.inner.check()?;
+        let device = &self.inner.context.inner.device;
+        self.inner.state.synchronize().map_err(|error| device.failed(error))?;
+        device.run_deferred()
     }
 
     /// Whether all work of the stream is done. This asks the driver.
     pub fn is_idle(&self) -> Result<bool> {
-        self.home.context.inner.check()?;
-        let _shared = self.home.context.inner.enter()?;
-        let core = &self.home.context.inner.core;
-        let now = self.home.track.now().position;
+        self.inner.context.inner.check()?;
+        let _shared = self.inner.context.inner.enter()?;
+        let device = &self.inner.context.inner.device;
+        let now = self.inner.state.current_fence().seq;
         // SAFETY: the stream is not destroyed while it is held here, nor its context while it is shared.
-        let is_idle = unsafe { self.home.context.inner.hall.backend.is_idle(self.home.track.raw) };
-        let is_idle = is_idle.map_err(|error| core.failed(error))?;
+        let is_idle = unsafe { self.inner.context.inner.state.backend.is_idle(self.inner.state.raw) };
+        let is_idle = is_idle.map_err(|error| device.failed(error))?;
         if is_idle {
-            self.home.track.note_passed(now);
+            self.inner.state.note_complete(now);
         }
         Ok(is_idle)
     }
@@ -457,9 +457,9 @@ impl Stream {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn wait(&self, event: &Event) -> Result<()> {
-        self.home.context.inner.check()?;
-        event.check_device(&self.home.context.inner.core)?;
-        self.order_after(&[event.mark])?;
+        self.inner.context.inner.check()?;
+        event.check_device(&self.inner.context.inner.device)?;
+        self.order_after(&[event.fence])?;
         Ok(())
     }
 
@@ -474,13 +474,13 @@ impl Stream {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn close(self) -> Closed<Self> {
-        if let Err(error) = self.home.context.inner.check() {
+        if let Err(error) = self.inner.context.inner.check() {
             return Err((self, error));
         }
-        let core = self.home.context.inner.core.clone();
-        match self.home.track.retire() {
+        let device = self.inner.context.inner.device.clone();
+        match self.inner.state.retire() {
             Ok(()) => Ok(()),
-            Err(error) => Err((self, core.failed(error))),
+            Err(error) => Err((self, device.failed(error))),
         }
     }
 
@@ -488,10 +488,10 @@ impl Stream {
     pub(crate) fn put(
         &self,
         name: &str,
-        used: &[Used<'_>],
+        used: &[MemoryUse<'_>],
         work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
-        self.home.context.inner.check()?;
+        self.inner.context.inner.check()?;
         self.order(used)?;
         self.put_ordered(name, used, work).map(drop)
     }
@@ -501,38 +501,38 @@ impl Stream {
     pub(crate) fn put_ordered(
         &self,
         name: &str,
-        used: &[Used<'_>],
+        used: &[MemoryUse<'_>],
         work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
-    ) -> Result<Mark> {
-        let inner = &self.home.context.inner;
+    ) -> Result<Fence> {
+        let inner = &self.inner.context.inner;
         let _shared = inner.enter()?;
         let _others = self.enter_others(used)?;
-        if inner.core.timeline.is_on() {
+        if inner.device.timeline.is_on() {
             self.put_timed(name, used, work)
         } else {
-            work(&*inner.hall.backend, self.home.track.raw)
+            work(&*inner.state.backend, self.inner.state.raw)
         }
-        .map_err(|error| inner.core.failed(error))?;
-        let mark = Mark { stream: self.home.track.id, position: self.home.track.count() };
+        .map_err(|error| inner.device.failed(error))?;
+        let fence = Fence { stream: self.inner.state.id, seq: self.inner.state.count_work() };
         for used in used {
             if used.is_ordered {
-                let is_before = |other: Mark| {
-                    self.home.track.has_waited(other.stream, other.position) || inner.core.has_passed(other)
+                let is_before = |other: Fence| {
+                    self.inner.state.has_waited(other.stream, other.seq) || inner.device.is_complete(other)
                 };
-                used.uses.note(mark, used.access, is_before);
+                used.uses.note(fence, used.access, is_before);
             } else {
-                used.uses.note_unordered(mark, used.access);
+                used.uses.note_unordered(fence, used.access);
             }
         }
-        Ok(mark)
+        Ok(fence)
     }
 
     /// Keeps the contexts of blocks that are of another than the stream's until the work is noted. They may have been closed
     /// since the blocks were looked at.
     #[inline]
-    fn enter_others<'a>(&self, used: &[Used<'a>]) -> Result<Vec<RwLockReadGuard<'a, ()>>> {
+    fn enter_others<'a>(&self, used: &[MemoryUse<'a>]) -> Result<Vec<RwLockReadGuard<'a, ()>>> {
         let others =
-            used.iter().map(|used| &used.context.inner).filter(|other| !Arc::ptr_eq(other, &self.home.context.inner));
+            used.iter().map(|used| &used.context.inner).filter(|other| !Arc::ptr_eq(other, &self.inner.context.inner));
         let mut guards = Vec::new();
         for other in others {
             guards.push(other.enter()?);
@@ -545,16 +545,16 @@ impl Stream {
     fn put_timed(
         &self,
         name: &str,
-        used: &[Used<'_>],
+        used: &[MemoryUse<'_>],
         work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> std::result::Result<(), CallError> {
-        let inner = &self.home.context.inner;
-        let (core, timeline) = (&inner.core, &inner.core.timeline);
-        let begun = timeline.begin_use(core, &inner.hall, &self.home.track);
-        let put = work(&*inner.hall.backend, self.home.track.raw);
+        let inner = &self.inner.context.inner;
+        let (device, timeline) = (&inner.device, &inner.device.timeline);
+        let begun = timeline.begin_use(device, &inner.state, &self.inner.state);
+        let put = work(&*inner.state.backend, self.inner.state.raw);
         match (begun, put.is_ok()) {
-            (Some(begun), true) => timeline.end_use(core, begun, &self.home.track, name, used),
-            (Some(begun), false) => timeline.cancel_use(begun, self.home.track.context),
+            (Some(begun), true) => timeline.end_use(device, begun, &self.inner.state, name, used),
+            (Some(begun), false) => timeline.cancel_use(begun, self.inner.state.context),
             (None, _) => {}
         }
         put
@@ -569,20 +569,20 @@ impl Stream {
     pub(crate) fn put_and_wait(
         &self,
         name: &str,
-        used: &[Used<'_>],
+        used: &[MemoryUse<'_>],
         waits: bool,
         work: impl FnOnce(&dyn Backend, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
-        let core = &self.home.context.inner.core;
-        let track = &self.home.track;
+        let device = &self.inner.context.inner.device;
+        let stream_state = &self.inner.state;
         let mut waits = waits;
         let _no_waits = loop {
-            let before = *track.waits();
-            if waits || !track.is_idle() {
-                track.rest().map_err(|error| core.failed(error))?;
+            let before = *stream_state.waits();
+            if waits || !stream_state.is_idle() {
+                stream_state.wait_until_idle().map_err(|error| device.failed(error))?;
             }
-            pause::reach(Point::Copy);
-            let now = track.waits();
+            sync_point::reach(SyncPoint::Copy);
+            let now = stream_state.waits();
             if *now == before {
                 break now;
             }
@@ -591,21 +591,21 @@ impl Stream {
         };
         self.put_ordered(name, used, work)?;
         // A wait that fails once leaves the copy on its way.
-        let waited = track.synchronize().or_else(|_| track.synchronize());
-        waited.map_err(|error| core.lost(error))
+        let waited = stream_state.synchronize().or_else(|_| stream_state.synchronize());
+        waited.map_err(|error| device.lost(error))
     }
 
     /// Lets the next work wait for what it must not overtake. Whether it has to wait for anything.
     #[inline]
-    pub(crate) fn order(&self, used: &[Used<'_>]) -> Result<bool> {
+    pub(crate) fn order(&self, used: &[MemoryUse<'_>]) -> Result<bool> {
         self.check_used(used)?;
         self.check_uncaptured()?;
         let mut waits = false;
         for used in used.iter().filter(|used| used.is_ordered) {
-            let mut marks = Vec::new();
-            used.uses.before(self.home.track.id, used.access, |mark| marks.push(mark));
-            if !marks.is_empty() {
-                waits |= self.order_after(&marks)?;
+            let mut fences = Vec::new();
+            used.uses.before(self.inner.state.id, used.access, |fence| fences.push(fence));
+            if !fences.is_empty() {
+                waits |= self.order_after(&fences)?;
             }
         }
         Ok(waits)
@@ -614,22 +614,23 @@ impl Stream {
     /// Refuses work while others capture the stream, which they can only where they were told its handle.
     #[inline]
     fn check_uncaptured(&self) -> Result<()> {
-        if !self.home.track.is_handed_out() {
+        if !self.inner.state.is_handed_out() {
             return Ok(());
         }
-        let takes_work = self.home.track.can_be_marked().map_err(|error| self.home.context.inner.core.failed(error))?;
+        let takes_work =
+            self.inner.state.can_record_fence().map_err(|error| self.inner.context.inner.device.failed(error))?;
         if takes_work { Ok(()) } else { Err(Error::StreamCaptured) }
     }
 
     /// Refuses what must not be used so. All are looked at before the driver hears of any.
     #[inline]
-    pub(crate) fn check_used(&self, used: &[Used<'_>]) -> Result<()> {
+    pub(crate) fn check_used(&self, used: &[MemoryUse<'_>]) -> Result<()> {
         for used in used {
             let context = &used.context.inner;
             if context.is_closed() {
-                return Err(Error::ContextClosed { context: context.hall.id });
+                return Err(Error::ContextClosed { context: context.state.id });
             }
-            if !Arc::ptr_eq(&context.core, &self.home.context.inner.core) {
+            if !Arc::ptr_eq(&context.device, &self.inner.context.inner.device) {
                 return Err(Error::OtherDevice { what: "a block" });
             }
             if used.access == Access::Write && used.permission == Permission::Read {
@@ -642,42 +643,42 @@ impl Stream {
         Ok(())
     }
 
-    pub(crate) fn order_after(&self, marks: &[Mark]) -> Result<bool> {
-        let core = &self.home.context.inner.core;
+    pub(crate) fn order_after(&self, fences: &[Fence]) -> Result<bool> {
+        let device = &self.inner.context.inner.device;
         let mut waits = false;
-        for mark in marks {
-            if self.home.track.has_waited(mark.stream, mark.position) {
+        for fence in fences {
+            if self.inner.state.has_waited(fence.stream, fence.seq) {
                 continue;
             }
-            if Lane::is_of_one(mark.stream) {
-                let waited = self.home.track.wait_for_lane(&core.lanes, *mark);
-                waits |= waited.map_err(|error| core.failed(error))?;
+            if TransferSlot::is_transfer(fence.stream) {
+                let waited = self.inner.state.wait_for_transfer(&device.transfer_slots, *fence);
+                waits |= waited.map_err(|error| device.failed(error))?;
                 continue;
             }
-            // A track that is gone has passed all of its work.
-            if let Some(other) = core.track(mark.stream) {
-                let waited = self.home.track.wait_for(&other, mark.position);
-                waits |= waited.map_err(|error| core.failed(error))?;
+            // A stream_state that is gone has passed all of its work.
+            if let Some(other) = device.stream_state(fence.stream) {
+                let waited = self.inner.state.wait_for(&other, fence.seq);
+                waits |= waited.map_err(|error| device.failed(error))?;
             }
         }
         Ok(waits)
     }
 
     pub(crate) fn context_id(&self) -> ContextId {
-        self.home.context.id()
+        self.inner.context.id()
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.home.leave();
-        let inner = &self.home.context.inner;
-        if self.home.track.is_retired() || inner.is_closed() || !inner.core.is_good() {
+        self.inner.reclaim_refs();
+        let inner = &self.inner.context.inner;
+        if self.inner.state.is_retired() || inner.is_closed() || !inner.device.is_good() {
             return;
         }
-        if let Err(error) = self.home.track.retire() {
-            inner.core.trouble(inner.core.failed(error));
-            inner.core.later(Later::Retire { track: self.home.track.clone() });
+        if let Err(error) = self.inner.state.retire() {
+            inner.device.note_drop_error(inner.device.failed(error));
+            inner.device.defer(Deferred::Retire { stream_state: self.inner.state.clone() });
         }
     }
 }

@@ -241,7 +241,7 @@ mod tests {
         let device = crate::open::device(None).unwrap();
         device.set_tag_budget("model", 100).unwrap();
         // Held for ever in the child, by a thread that is not there.
-        let known = device.core().tags.known.write().unwrap();
+        let known = device.inner().tags.known.write().unwrap();
         let is_refused = crate::fork::in_child(|| {
             let refused = device.set_tag_budget("model", 200);
             device.live_by_tag().is_empty() && matches!(refused, Err(crate::Error::ForkedChild { .. }))

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use freehold::Plain;
+use freehold::Pod;
 use mpi::ffi;
 
 use self::sealed::Sealed;
@@ -13,7 +13,7 @@ mod sealed {
 }
 
 /// A number that MPI can reduce. No other type can be one: the library trusts the name that MPI has for it.
-pub trait Element: Plain + Sealed {
+pub trait Element: Pod + Sealed {
     /// As Rust calls it.
     const NAME: &'static str;
     /// Whether it has bits to combine.

@@ -1,7 +1,7 @@
 //! Edges of a field that neighbours exchange: rows that lie apart are packed on the device, sent, received, and unpacked, all in the
 //! order of one stream.
 
-use freehold::{Plain, Stream, ViewMut};
+use freehold::{Pod, Stream, ViewMut};
 
 use crate::error::{Error, Result};
 use crate::request::Request;
@@ -62,7 +62,7 @@ impl World {
     ///
     /// # Errors
     /// As for [`iexchange`](Self::iexchange) and [`Exchange::wait`].
-    pub fn exchange<T: Plain>(&self, stream: &Stream, field: &mut ViewMut<'_, T>, edges: &[Edge]) -> Result<()> {
+    pub fn exchange<T: Pod>(&self, stream: &Stream, field: &mut ViewMut<'_, T>, edges: &[Edge]) -> Result<()> {
         self.iexchange(stream, field, edges)?.wait(stream, field)
     }
 
@@ -71,7 +71,7 @@ impl World {
     ///
     /// # Errors
     /// [`Error::RowsOverlap`], and what [`Stream::copy_rows`] refuses: the field is as it was.
-    pub fn iexchange<T: Plain>(&self, stream: &Stream, field: &mut ViewMut<'_, T>, edges: &[Edge]) -> Result<Exchange> {
+    pub fn iexchange<T: Pod>(&self, stream: &Stream, field: &mut ViewMut<'_, T>, edges: &[Edge]) -> Result<Exchange> {
         for edge in edges {
             edge.give.check()?;
             edge.take.check()?;
@@ -105,7 +105,7 @@ impl Exchange {
     ///
     /// # Errors
     /// The first that went wrong. What did not arrive is undefined in the field: reading it is refused until it is written whole.
-    pub fn wait<T: Plain>(self, stream: &Stream, field: &mut ViewMut<'_, T>) -> Result<()> {
+    pub fn wait<T: Pod>(self, stream: &Stream, field: &mut ViewMut<'_, T>) -> Result<()> {
         let mut outcome = Ok(());
         for (rows, request) in self.taken {
             let received = request.wait().and_then(|received| {

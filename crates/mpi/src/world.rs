@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use freehold::{Device, Plain, Source, Stream, Target};
+use freehold::{Device, Pod, Source, Stream, Target};
 
 use crate::copies::Copies;
 use crate::engine::{Asking, Engine};
@@ -105,7 +105,7 @@ impl World {
     /// # Errors
     /// [`Error::Failed`] and [`Error::RankDied`], with rank, tag and bytes; the block is as it was.
     #[inline]
-    pub fn send<T: Plain>(&self, stream: &Stream, from: &impl Source<T>, to: i32, tag: i32) -> Result<()> {
+    pub fn send<T: Pod>(&self, stream: &Stream, from: &impl Source<T>, to: i32, tag: i32) -> Result<()> {
         let ranks = &*self.ranks;
         ranks.check_rank(to)?;
         ranks.check_tag(tag)?;
@@ -130,7 +130,7 @@ impl World {
     ///
     /// # Errors
     /// For a rank or a tag that there is not. What goes wrong later, the request tells.
-    pub fn isend<T: Plain>(&self, stream: &Stream, from: &impl Source<T>, to: i32, tag: i32) -> Result<Request<()>> {
+    pub fn isend<T: Pod>(&self, stream: &Stream, from: &impl Source<T>, to: i32, tag: i32) -> Result<Request<()>> {
         self.ranks.check_rank(to)?;
         self.ranks.check_tag(tag)?;
         let lent = stream.lend(from)?;
@@ -150,7 +150,7 @@ impl World {
     /// # Errors
     /// [`Error::Truncated`] for a message that is longer than the block, [`Error::Failed`] and [`Error::RankDied`]; with rank, tag
     /// and bytes. The block is as it was, or refused to readers until it is written whole.
-    pub fn recv<T: Plain>(
+    pub fn recv<T: Pod>(
         &self,
         stream: &Stream,
         into: &mut impl Target<T>,
@@ -178,7 +178,7 @@ impl World {
     ///
     /// # Errors
     /// For a rank or a tag that there is not. What goes wrong later, the request tells.
-    pub fn irecv<T: Plain>(
+    pub fn irecv<T: Pod>(
         &self,
         stream: &Stream,
         into: &mut impl Target<T>,
@@ -193,7 +193,7 @@ impl World {
     ///
     /// # Errors
     /// As for [`send`](Self::send) and [`recv`](Self::recv).
-    pub fn sendrecv<T: Plain, U: Plain>(
+    pub fn sendrecv<T: Pod, U: Pod>(
         &self,
         stream: &Stream,
         (from, to, send_tag): (&impl Source<T>, i32, i32),
@@ -238,7 +238,7 @@ impl World {
         ended.and(self.ranks.copies.free_buffers())
     }
 
-    fn receipt<T: Plain>(
+    fn receipt<T: Pod>(
         &self,
         stream: &Stream,
         into: &mut impl Target<T>,

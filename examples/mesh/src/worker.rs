@@ -61,7 +61,7 @@ impl Task {
     pub fn run(&self, clock: BorrowedFd<'_>, mut out: impl Write) -> Result<()> {
         let device = open::device(self.device.as_deref())?;
         let mut tell = |epoch, event, live_bytes| {
-            let (at_ns, process, reserved_bytes) = (now_ns(), std::process::id(), device.totals().reserved_bytes);
+            let (at_ns, process, reserved_bytes) = (now_ns(), std::process::id(), device.stats().reserved_bytes);
             let note = Note { at_ns, worker: self.worker, process, epoch, event, live_bytes, reserved_bytes };
             let line = serde_json::to_string(&note).expect("numbers and words") + "\n";
             out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(Error::system("the parent"))

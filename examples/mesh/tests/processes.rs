@@ -100,7 +100,7 @@ fn memory() {
     let looked = || {
         stream.synchronize().unwrap();
         device.trim().unwrap();
-        (device.totals().reserved_bytes, device.free_bytes().unwrap())
+        (device.stats().reserved_bytes, device.free_bytes().unwrap())
     };
     let (reserved_bytes, free_bytes) = looked();
     strip.refine(&stream, &[1; 256]).unwrap();

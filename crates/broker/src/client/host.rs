@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
-use freehold::{Family, HostMemory, Part, Plain, Stream};
+use freehold::{ForkGuard, HostMemory, ImportedSlice, Pod, Stream};
 
 use super::link::LinkError;
 use super::lock::{HEADER_BYTES, Lock, TimedOut, Witness};
@@ -25,7 +25,7 @@ pub struct Host {
 struct Inner {
     memory: HostMemory,
     witness: Witness,
-    family: Family,
+    family: ForkGuard,
 }
 
 impl Broker {
@@ -57,7 +57,7 @@ impl Broker {
         }
         let memory = self.device().host_memory(descriptor.as_fd(), whole_bytes)?;
         let witness = Witness::new(memory.halves(), descriptor.as_fd()).map_err(LinkError::from)?;
-        let family = Family::new().map_err(LinkError::from_system)?;
+        let family = ForkGuard::new().map_err(LinkError::from_system)?;
         Ok(Host { inner: Arc::new(Inner { memory, witness, family }) })
     }
 }
@@ -85,7 +85,7 @@ impl Host {
     ///
     /// # Errors
     /// [`freehold::Error::OutsideOfImport`], [`freehold::Error::Misaligned`].
-    pub fn part<T: Plain>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<Part<T>> {
+    pub fn part<T: Pod>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<ImportedSlice<T>> {
         let at = self.at(offset_bytes, len.saturating_mul(size_of::<T>()))?;
         Ok(self.inner.memory.part(stream, at, len)?)
     }
@@ -162,7 +162,7 @@ impl<'a> HostGuard<'a> {
     ///
     /// # Errors
     /// [`freehold::Error::OutsideOfImport`], [`freehold::Error::Misaligned`].
-    pub fn read<T: Plain>(&self, offset_bytes: u64, to: &mut [T]) -> Result<()> {
+    pub fn read<T: Pod>(&self, offset_bytes: u64, to: &mut [T]) -> Result<()> {
         Ok(self.host.inner.memory.read(self.host.at(offset_bytes, size_of_val(to))?, to)?)
     }
 
@@ -170,7 +170,7 @@ impl<'a> HostGuard<'a> {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn write<T: Plain>(&mut self, offset_bytes: u64, from: &[T]) -> Result<()> {
+    pub fn write<T: Pod>(&mut self, offset_bytes: u64, from: &[T]) -> Result<()> {
         Ok(self.host.inner.memory.write(self.host.at(offset_bytes, size_of_val(from))?, from)?)
     }
 

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use freehold::Family;
+use freehold::ForkGuard;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
@@ -186,7 +186,7 @@ pub struct Link {
     pub patience: Patience,
     spin: Spin,
     /// A child of this process has the same ring and socket, which are not its own.
-    family: Family,
+    family: ForkGuard,
     given: VecDeque<Given>,
     /// Leases that were given and handed out, until they are over: a broker that took over may tell of them again.
     taken: HashSet<Id, BuildHasherDefault<Mixed>>,

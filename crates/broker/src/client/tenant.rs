@@ -11,7 +11,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use freehold::{Clock, Departure, Device, Family, Imported, Part, Permission, Plain, Source, Stream};
+use freehold::{
+    Departure, Device, ForkGuard, Imported, ImportedSlice, Permission, Pod, SharedSemaphores, Source, Stream,
+};
 
 use super::calls::SharedSeat;
 use super::leaver;
@@ -88,7 +90,7 @@ pub(super) struct Inner {
     /// Where its kernels run.
     seat: SharedSeat,
     /// Asked before any lock is taken: a child may have inherited it locked, by a thread that it does not have.
-    family: Family,
+    family: ForkGuard,
 }
 
 #[derive(Debug)]
@@ -98,8 +100,8 @@ struct Books {
     /// Segments that are to be left, and what of them is mapped until its work has passed.
     leaving: Vec<(Id, Vec<Departure>)>,
     /// The clocks of others.
-    clocks: HashMap<Id, Arc<Clock>>,
-    own: Arc<Clock>,
+    clocks: HashMap<Id, Arc<SharedSemaphores>>,
+    own: Arc<SharedSemaphores>,
     markers: Vec<Marker>,
     next: usize,
 }
@@ -142,7 +144,7 @@ impl Broker {
         let markers = markers.collect::<Result<Vec<_>>>()?;
         let (segments, leaving, clocks) = (HashMap::new(), Vec::new(), HashMap::new());
         let books = Mutex::new(Books { segments, leaving, clocks, own, markers, next: 0 });
-        let family = Family::new().map_err(LinkError::from_system)?;
+        let family = ForkGuard::new().map_err(LinkError::from_system)?;
         let (tenant, (doorstep, spin)) = (link.tenant(), link.doorstep()?);
         let (doorstep, device) = (Arc::new(doorstep), device.clone());
         let (link, receiving) = (Mutex::new(link), Mutex::new(()));
@@ -186,14 +188,14 @@ impl Broker {
 
     /// Memory of the broker's for `len` elements, for work in a stream. It is this process's until it is dropped, given, or
     /// published, and dies with it unless it was.
-    pub fn reserve<T: Plain>(&self, stream: &Stream, len: usize) -> Result<Lease<T>> {
+    pub fn reserve<T: Pod>(&self, stream: &Stream, len: usize) -> Result<Lease<T>> {
         let granted = self.link()?.reserve(bytes_of::<T>(len))?;
         self.take(stream, granted, Some(len))
     }
 
     /// As [`reserve`](Self::reserve), as often as there are lengths: all of it, or none. Quicker than one by one: requests are on
     /// their way side by side.
-    pub fn reserve_all<T: Plain>(&self, stream: &Stream, lens: &[usize]) -> Result<Vec<Lease<T>>> {
+    pub fn reserve_all<T: Pod>(&self, stream: &Stream, lens: &[usize]) -> Result<Vec<Lease<T>>> {
         let bytes: Vec<u64> = lens.iter().map(|&len| bytes_of::<T>(len)).collect();
         let granted = self.link()?.reserve_all(&bytes)?;
         self.take_all(stream, granted, lens.iter().copied().map(Some))
@@ -204,7 +206,7 @@ impl Broker {
     ///
     /// # Errors
     /// The lease, and why: the name is taken, or none.
-    pub fn publish<T: Plain>(
+    pub fn publish<T: Pod>(
         &self,
         name: &str,
         mut lease: Lease<T>,
@@ -216,7 +218,7 @@ impl Broker {
         }
     }
 
-    fn try_publish<T: Plain>(&self, name: &str, lease: &mut Lease<T>, policy: Policy) -> Result<()> {
+    fn try_publish<T: Pod>(&self, name: &str, lease: &mut Lease<T>, policy: Policy) -> Result<()> {
         let name = Name::parse(name)?;
         self.wait_called(lease.id)?;
         let point = self.point_behind(lease.part(), lease.id)?;
@@ -226,7 +228,7 @@ impl Broker {
     }
 
     /// Copies a block into memory of the broker's, in the order of a stream, and gives that a name.
-    pub fn publish_copy<T: Plain>(
+    pub fn publish_copy<T: Pod>(
         &self,
         stream: &Stream,
         name: &str,
@@ -240,7 +242,7 @@ impl Broker {
 
     /// A lease of what has a name, for work in a stream, which waits on the device for what is still written. For reading it is
     /// mapped so that the device refuses a write.
-    pub fn lease<T: Plain>(&self, stream: &Stream, name: &str, access: Access) -> Result<Lease<T>> {
+    pub fn lease<T: Pod>(&self, stream: &Stream, name: &str, access: Access) -> Result<Lease<T>> {
         let name = Name::parse(name)?;
         let mut link = self.link()?;
         let Reply::Number { id, .. } = link.call(Request::Find { name })?.reply else {
@@ -252,7 +254,7 @@ impl Broker {
     }
 
     /// As [`lease`](Self::lease), of many names: all of them, or none.
-    pub fn lease_all<T: Plain>(&self, stream: &Stream, names: &[&str], access: Access) -> Result<Vec<Lease<T>>> {
+    pub fn lease_all<T: Pod>(&self, stream: &Stream, names: &[&str], access: Access) -> Result<Vec<Lease<T>>> {
         let mut link = self.link()?;
         let mut found = Vec::with_capacity(names.len());
         for name in names {
@@ -272,7 +274,7 @@ impl Broker {
     ///
     /// # Errors
     /// The lease, and why.
-    pub fn give<T: Plain>(&self, mut lease: Lease<T>, to: Id) -> std::result::Result<(), (Lease<T>, Error)> {
+    pub fn give<T: Pod>(&self, mut lease: Lease<T>, to: Id) -> std::result::Result<(), (Lease<T>, Error)> {
         let point = self.wait_called(lease.id).and_then(|()| self.point_behind(lease.part(), lease.id));
         let given = point.and_then(|point| Ok(self.link()?.give(lease.id, to, point)?));
         match given {
@@ -285,7 +287,7 @@ impl Broker {
     }
 
     /// Waits for a lease that another process gives to this one: of all its whole elements.
-    pub fn receive<T: Plain>(&self, stream: &Stream) -> Result<Lease<T>> {
+    pub fn receive<T: Pod>(&self, stream: &Stream) -> Result<Lease<T>> {
         let given = self.wait_given()?;
         self.take(stream, given.granted, None)
     }
@@ -332,7 +334,7 @@ impl Broker {
     }
 
     /// The leases of what the broker granted. Where one fails, all go back.
-    fn take_all<T: Plain>(
+    fn take_all<T: Pod>(
         &self,
         stream: &Stream,
         granted: Vec<Granted>,
@@ -347,7 +349,7 @@ impl Broker {
     }
 
     /// The lease of what the broker granted. What fails gives it back.
-    fn take<T: Plain>(&self, stream: &Stream, granted: Granted, len: Option<usize>) -> Result<Lease<T>> {
+    fn take<T: Pod>(&self, stream: &Stream, granted: Granted, len: Option<usize>) -> Result<Lease<T>> {
         let taken = self.map(&granted).and_then(|import| {
             self.await_point(stream, granted.point)?;
             let len = len.unwrap_or(granted.bytes as usize / size_of::<T>().max(1));
@@ -452,7 +454,7 @@ impl Broker {
         Ok(())
     }
 
-    pub(crate) fn clock(&self, tenant: Id) -> Result<Arc<Clock>> {
+    pub(crate) fn clock(&self, tenant: Id) -> Result<Arc<SharedSemaphores>> {
         let books = self.books();
         if tenant == self.inner.tenant {
             return Ok(books.own.clone());
@@ -474,7 +476,7 @@ impl Broker {
     }
 
     /// The point behind all work with the part of a lease so far, and behind all calls that it is an argument of.
-    fn point_behind<T: Plain>(&self, part: &Part<T>, lease: Id) -> Result<Point> {
+    fn point_behind<T: Pod>(&self, part: &ImportedSlice<T>, lease: Id) -> Result<Point> {
         // It stays known until the lease is over: what is refused is tried again behind the same point.
         let called = self.called().get(&lease).copied();
         if !part.pending() {
@@ -564,17 +566,17 @@ impl Broker {
 /// Memory of the broker's, used like a block: `&*lease` and `&mut *lease` are arguments of kernels and ends of copies. Dropped,
 /// it is given back behind the work that used it.
 #[derive(Debug)]
-pub struct Lease<T: Plain> {
+pub struct Lease<T: Pod> {
     broker: Broker,
     id: Id,
-    part: Box<Part<T>>,
+    part: Box<ImportedSlice<T>>,
     access: Access,
     /// Behind the work that was told of when it was published.
     point: Point,
     is_over: bool,
 }
 
-impl<T: Plain> Lease<T> {
+impl<T: Pod> Lease<T> {
     pub fn access(&self) -> Access {
         self.access
     }
@@ -594,7 +596,7 @@ impl<T: Plain> Lease<T> {
         Ok(self.broker.link()?.is_unfinished(self.id))
     }
 
-    fn part(&self) -> &Part<T> {
+    fn part(&self) -> &ImportedSlice<T> {
         &self.part
     }
 
@@ -629,21 +631,21 @@ impl<T: Plain> Lease<T> {
     }
 }
 
-impl<T: Plain> Deref for Lease<T> {
-    type Target = Part<T>;
+impl<T: Pod> Deref for Lease<T> {
+    type Target = ImportedSlice<T>;
 
-    fn deref(&self) -> &Part<T> {
+    fn deref(&self) -> &ImportedSlice<T> {
         self.part()
     }
 }
 
-impl<T: Plain> DerefMut for Lease<T> {
-    fn deref_mut(&mut self) -> &mut Part<T> {
+impl<T: Pod> DerefMut for Lease<T> {
+    fn deref_mut(&mut self) -> &mut ImportedSlice<T> {
         &mut self.part
     }
 }
 
-impl<T: Plain> Drop for Lease<T> {
+impl<T: Pod> Drop for Lease<T> {
     fn drop(&mut self) {
         // It is the parent's.
         if self.broker.inner.family.is_child() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use freehold::{Actual, Block, Device, Grid, Image, Stream};
+use freehold::{Block, Device, DynArg, Grid, Image, Stream};
 
 use super::{GpuKernel, GpuResult, Place};
 use crate::client::CallError;
@@ -98,10 +98,10 @@ impl Place for Here {
         for (at, argument) in arguments.iter().enumerate() {
             let (wanted, number) = (parameters[at], at + 1);
             let (given, actual) = match argument {
-                Argument::Number { parameter, .. } => (*parameter, Actual::bytes(&words[at], parameter.bytes as usize)),
+                Argument::Number { parameter, .. } => (*parameter, DynArg::bytes(&words[at], parameter.bytes as usize)),
                 Argument::Bytes(bytes) => {
                     let given = Parameter { kind: Kind::Bytes, bytes: bytes.len() as u32 };
-                    (given, Actual::bytes(&words[at], bytes.len()))
+                    (given, DynArg::bytes(&words[at], bytes.len()))
                 }
                 Argument::Lease { lease, offset_bytes } => {
                     if !wanted.takes_address() {
@@ -115,7 +115,7 @@ impl Place for Here {
                     let (offset_bytes, bytes) = (*offset_bytes, block.len() as u64);
                     let outside = CallError::OutsideOfLease { kernel, argument: number, offset_bytes, bytes };
                     // SAFETY: work with the block is put in here alone, while `books` is locked.
-                    let actual = unsafe { Actual::memory_shared(block, offset_bytes as usize) };
+                    let actual = unsafe { DynArg::memory_shared(block, offset_bytes as usize) };
                     actuals.push(actual.ok_or(outside)?);
                     continue;
                 }

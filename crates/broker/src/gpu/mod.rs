@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 
-use freehold::{Device, Grid, Plain};
+use freehold::{Device, Grid, Pod};
 use zerocopy::IntoBytes;
 
 use self::broker::AtBroker;
@@ -156,7 +156,7 @@ impl Gpu {
     ///
     /// # Errors
     /// Where there is none.
-    pub fn alloc<T: Plain>(&self, len: usize) -> GpuResult<Buffer<T>> {
+    pub fn alloc<T: Pod>(&self, len: usize) -> GpuResult<Buffer<T>> {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         let memory = self.place.alloc(bytes)?;
         Ok(Buffer { place: self.place.clone(), memory, len, elements: PhantomData })
@@ -166,7 +166,7 @@ impl Gpu {
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc), and those of the copy.
-    pub fn upload<T: Plain>(&self, from: &[T]) -> GpuResult<Buffer<T>> {
+    pub fn upload<T: Pod>(&self, from: &[T]) -> GpuResult<Buffer<T>> {
         let buffer = self.alloc(from.len())?;
         self.place.upload(buffer.memory, from.as_bytes())?;
         Ok(buffer)
@@ -176,7 +176,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`GpuError::LengthsDiffer`], [`GpuError::OtherGpu`], and those of the copy.
-    pub fn write<T: Plain>(&self, to: &mut Buffer<T>, from: &[T]) -> GpuResult<()> {
+    pub fn write<T: Pod>(&self, to: &mut Buffer<T>, from: &[T]) -> GpuResult<()> {
         self.expect(to)?;
         if from.len() != to.len {
             return Err(GpuError::LengthsDiffer { from_elements: from.len(), to_elements: to.len });
@@ -188,7 +188,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`GpuError::OtherGpu`], those of the copy, and of the work before it.
-    pub fn download<T: Plain>(&self, from: &Buffer<T>) -> GpuResult<Vec<T>> {
+    pub fn download<T: Pod>(&self, from: &Buffer<T>) -> GpuResult<Vec<T>> {
         self.expect(from)?;
         let mut elements = T::new_vec_zeroed(from.len)
             .map_err(|_| freehold::Error::TooManyElements { elements: from.len, element_bytes: size_of::<T>() })?;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use freehold::{Actual, Device, Grid, Stream};
+use freehold::{Device, DynArg, Grid, Stream};
 use freehold_driver::cuda::CUerror;
 
 use super::stock::{Lack, Loaded, Stock, faulted, of_device};
@@ -214,13 +214,13 @@ impl Desk {
         while let (true, Some(one)) = (actuals.len() < rest.count as usize, left.next()) {
             let actual = match one {
                 Given::Number { parameter, word } => {
-                    Actual::bytes(std::slice::from_ref(word), parameter.bytes as usize)
+                    DynArg::bytes(std::slice::from_ref(word), parameter.bytes as usize)
                 }
-                Given::Bytes { bytes, words } => Actual::bytes(words, bytes as usize),
+                Given::Bytes { bytes, words } => DynArg::bytes(words, bytes as usize),
                 Given::Lease { lease, offset_bytes } => {
                     // SAFETY: this thread alone puts work in with what is borrowed, and `stock` is its own until the launch has
                     // returned. What a kernel writes is its tenant's to order.
-                    unsafe { Actual::memory_shared(&*stock.borrowed(lease).lease, offset_bytes as usize) }
+                    unsafe { DynArg::memory_shared(&*stock.borrowed(lease).lease, offset_bytes as usize) }
                 }
             };
             actuals.push(actual.expect("sizes and bounds were looked at"));

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use freehold::{Clock, Device, Stream};
+use freehold::{Device, SharedSemaphores, Stream};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use super::end;
@@ -31,9 +31,9 @@ pub(super) const ROOM_FOR_END: u32 = STREAMS;
 #[derive(Debug)]
 pub(super) struct Watch {
     /// The worker's clock. Tenants have it too: what it says is for them, and is believed of nothing that is limited.
-    shared: Arc<Clock>,
+    shared: Arc<SharedSemaphores>,
     /// As many words that nobody else has, with the same numbers; and behind them one for each stream that counts its gates.
-    own: Clock,
+    own: SharedSemaphores,
     /// Where this process says that it is alive.
     doorstep: Arc<Doorstep>,
     limit: Duration,
@@ -95,7 +95,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Watch {
     pub(super) fn start(
         device: &Device,
-        shared: Arc<Clock>,
+        shared: Arc<SharedSemaphores>,
         doorstep: Arc<Doorstep>,
         limit: Duration,
     ) -> io::Result<Arc<Self>> {
@@ -112,7 +112,12 @@ impl Watch {
         Ok(watch)
     }
 
-    fn new(device: &Device, shared: Arc<Clock>, doorstep: Arc<Doorstep>, limit: Duration) -> io::Result<Self> {
+    fn new(
+        device: &Device,
+        shared: Arc<SharedSemaphores>,
+        doorstep: Arc<Doorstep>,
+        limit: Duration,
+    ) -> io::Result<Self> {
         // A file that is closed at once: no descriptor is left that somebody could be given.
         let file = memfd_create("freehold-progress", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         let words = 2 * CLOCK_WORDS as usize;

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use freehold::{Clock, Grid};
+use freehold::{Grid, SharedSemaphores};
 use freehold_broker::{Argument, Broker, Call, CallError, Caller, Carried, Launch, Lease, Module};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};
@@ -141,7 +141,7 @@ fn sharing(socket: &Path) -> Result<Tenant, Box<dyn std::error::Error>> {
     Ok(Tenant { broker, caller, stream, module })
 }
 
-fn gate(tenant: &Tenant) -> Result<Clock, Box<dyn std::error::Error>> {
+fn gate(tenant: &Tenant) -> Result<SharedSemaphores, Box<dyn std::error::Error>> {
     let file = memfd_create("gate", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&file, 4096)?;
     fcntl_add_seals(&file, SealFlags::SHRINK)?;

@@ -64,7 +64,7 @@ impl Subject {
             .map_or_else(|error| error.to_string(), |version| format!("{}.{}", version / 1000, version % 1000 / 10));
         Self {
             why: opened.why.clone(),
-            wish: opened.wish(),
+            wish: opened.selector(),
             at_once,
             experiments: experiment::all().into_iter().map(|experiment| experiment.asked()).collect(),
             record: Reference { device, driver: release, cuda: Some(cuda), opencl: None, answers: Default::default() },

@@ -46,11 +46,11 @@ impl BlockId {
 
 /// A point in a stream that can be asked whether it has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Mark {
+pub struct Fence {
     /// The stream.
     pub stream: StreamId,
     /// The place among its work; the first is 1.
-    pub position: u64,
+    pub seq: u64,
 }
 
 /// Whose memory an entry is.
@@ -69,7 +69,7 @@ pub enum Kind {
 pub enum State {
     /// Somebody has it.
     Owned,
-    /// Given up by its owner while as many marks have not passed.
+    /// Given up by its owner while as many fences have not passed.
     Released {
         /// How many.
         waiting_for: u32,
@@ -151,7 +151,7 @@ impl fmt::Display for Owner {
 #[derive(Clone, Debug)]
 pub struct Release {
     /// What has to pass before the block is free.
-    pub marks: Vec<Mark>,
+    pub fences: Vec<Fence>,
     /// A drop knows no line.
     pub released_at: Option<&'static Location<'static>>,
     /// Since the device was opened.
@@ -169,12 +169,12 @@ pub enum Gone {
 
 /// How much memory there is in each state. Memory of others, adopted or imported, is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct LedgerStats {
     /// Blocks that somebody has.
     pub owned_blocks: u64,
     /// What the owners asked for.
     pub owned_bytes: u64,
-    /// Blocks whose marks have not all passed.
+    /// Blocks whose fences have not all passed.
     pub released_blocks: u64,
     /// What the owners had asked for.
     pub released_bytes: u64,

@@ -24,7 +24,7 @@ const PAGED_BYTES_MAX: u64 = 64 << 20;
 type Leaf = [Page; LEAF];
 
 #[derive(Debug)]
-pub(super) struct Map {
+pub(super) struct RangeMap {
     leaves: Box<[Option<Box<Leaf>>; LEAVES]>,
     /// Pages of each leaf that are not empty.
     used: Box<[u16; LEAVES]>,
@@ -35,7 +35,7 @@ pub(super) struct Map {
     tree: BTreeMap<u64, u32>,
 }
 
-impl Map {
+impl RangeMap {
     pub(super) fn new() -> Self {
         Self {
             leaves: boxed(|| None),

@@ -1,6 +1,6 @@
 //! The record of who owns which span of device memory, and when it may be used again.
 //!
-//! A block goes `Owned -> Released{marks}`, or at once to `Free` where there are none, and is forgotten. The ledger decides; it calls no
+//! A block goes `Owned -> Released{fences}`, or at once to `Free` where there are none, and is forgotten. The ledger decides; it calls no
 //! driver, reads no clock, and does not know in which process it runs. It lives behind a lock that its keeper holds
 //! for a moment: an operation costs about as much as its cache misses, except those that list blocks.
 
@@ -13,10 +13,10 @@ mod wrong;
 
 use std::time::Duration;
 
-pub use entry::{BlockId, ContextId, Entry, Gone, Kind, Mark, Owner, Release, State, StreamId, Totals};
+pub use entry::{BlockId, ContextId, Entry, Fence, Gone, Kind, LedgerStats, Owner, Release, State, StreamId};
 pub use wrong::{NotEntered, WrongRelease};
 
-use map::Map;
+use map::RangeMap;
 use record::{Record, Records, Stage};
 use traces::Traces;
 
@@ -47,9 +47,9 @@ use traces::Traces;
 #[derive(Debug)]
 pub struct Ledger {
     records: Records,
-    map: Map,
+    map: RangeMap,
     traces: Traces,
-    totals: Totals,
+    stats: LedgerStats,
 }
 
 impl Default for Ledger {
@@ -61,7 +61,7 @@ impl Default for Ledger {
 impl Ledger {
     /// A ledger with no entry.
     pub fn new() -> Self {
-        Self { records: Records::new(), map: Map::new(), traces: Traces::new(), totals: Totals::default() }
+        Self { records: Records::new(), map: RangeMap::new(), traces: Traces::new(), stats: LedgerStats::default() }
     }
 
     /// Enters a block as owned. What is remembered of blocks that are gone gives way to it.
@@ -81,7 +81,7 @@ impl Ledger {
         self.clear(base, last)?;
         let index = self.records.add(entry);
         self.map.insert(&mut self.records, index);
-        self.count(index, Totals::add);
+        self.count(index, LedgerStats::add);
         Ok(self.records.line(index).id(index))
     }
 
@@ -112,20 +112,20 @@ impl Ledger {
         Err(self.wrong_release(index, address - record.base))
     }
 
-    /// Gives a block up: it is free when all marks have passed, at once where there are none.
+    /// Gives a block up: it is free when all fences have passed, at once where there are none.
     pub fn release(&mut self, block: BlockId, release: Release) {
         let record = self.live_mut(block);
         assert_eq!(record.stage, Stage::Owned, "a block is released by its owner, once");
-        let waiting_for = u32::try_from(release.marks.len()).expect("a release has fewer than 2^32 marks");
-        self.count(block.index, Totals::subtract);
+        let waiting_for = u32::try_from(release.fences.len()).expect("a release has fewer than 2^32 fences");
+        self.count(block.index, LedgerStats::subtract);
         let record = self.records.line_mut(block.index);
         record.stage = if waiting_for == 0 { Stage::Free } else { Stage::Released };
         record.waiting_for = waiting_for;
         let rest = self.records.rest_mut(block.index);
-        rest.marks = release.marks;
+        rest.fences = release.fences;
         rest.released_at = release.released_at;
         rest.set_when(release.when);
-        self.count(block.index, Totals::add);
+        self.count(block.index, LedgerStats::add);
     }
 
     /// Gives an owned block more bytes behind what it has, or fewer. It keeps its id; what it has is all that it asked for.
@@ -147,10 +147,10 @@ impl Ledger {
         if last > last_before {
             self.clear(last_before + 1, last)?;
         }
-        self.count(block.index, Totals::subtract);
+        self.count(block.index, LedgerStats::subtract);
         self.map.resize(&mut self.records, block.index, bytes);
         self.records.line_mut(block.index).bytes = bytes;
-        self.count(block.index, Totals::add);
+        self.count(block.index, LedgerStats::add);
         Ok(())
     }
 
@@ -160,9 +160,9 @@ impl Ledger {
     /// is told what happened. Adopted memory that is given back is not: it may well be alive where it came from.
     pub fn forget(&mut self, block: BlockId, why: Gone) {
         self.live_mut(block);
-        self.count(block.index, Totals::subtract);
+        self.count(block.index, LedgerStats::subtract);
         let rest = self.records.rest_mut(block.index);
-        rest.marks = Vec::new();
+        rest.fences = Vec::new();
         if let Gone::ContextDestroyed(when) = why {
             rest.set_when(when);
         }
@@ -197,8 +197,8 @@ impl Ledger {
     }
 
     /// How much there is in each state, without counting it anew.
-    pub fn totals(&self) -> Totals {
-        self.totals
+    pub fn stats(&self) -> LedgerStats {
+        self.stats
     }
 
     fn live_mut(&mut self, block: BlockId) -> &mut Record {
@@ -242,10 +242,10 @@ impl Ledger {
         self.records.vacate(index);
     }
 
-    fn count(&mut self, index: u32, change: fn(&mut Totals, Stage, u64, u64)) {
+    fn count(&mut self, index: u32, change: fn(&mut LedgerStats, Stage, u64, u64)) {
         let record = self.records.line(index);
         if record.kind == Kind::Own {
-            change(&mut self.totals, record.stage, record.bytes, self.records.rest(index).capacity_bytes);
+            change(&mut self.stats, record.stage, record.bytes, self.records.rest(index).capacity_bytes);
         }
     }
 
@@ -275,7 +275,7 @@ fn is_owned(record: &Record) -> bool {
     record.stage == Stage::Owned && record.kind == Kind::Own
 }
 
-impl Totals {
+impl LedgerStats {
     fn add(&mut self, stage: Stage, bytes: u64, capacity_bytes: u64) {
         let (blocks, in_bytes, counted) = self.of(stage, bytes, capacity_bytes);
         *blocks += 1;

@@ -7,7 +7,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::{BlockId, ContextId, Entry, Kind, Mark, Owner, State, StreamId};
+use super::entry::{BlockId, ContextId, Entry, Fence, Kind, Owner, State, StreamId};
 
 /// The index of no record.
 pub(super) const NONE: u32 = u32::MAX;
@@ -39,7 +39,7 @@ pub(super) struct Record {
     stream: StreamId,
     pub(super) process: u32,
     pub(super) generation: u32,
-    /// The marks of a released block that are left.
+    /// The fences of a released block that are left.
     pub(super) waiting_for: u32,
     pub(super) kind: Kind,
     pub(super) stage: Stage,
@@ -53,7 +53,7 @@ const _: () = assert!(size_of::<Record>() == 64, "a record is one cache line");
 #[repr(align(64))]
 pub(super) struct Rest {
     pub(super) capacity_bytes: u64,
-    pub(super) marks: Vec<Mark>,
+    pub(super) fences: Vec<Fence>,
     pub(super) released_at: Option<&'static Location<'static>>,
     /// When the block was released or went with its context; `NEVER` where neither happened.
     when_ns: u64,
@@ -157,7 +157,7 @@ impl Rest {
     fn vacant() -> Self {
         Self {
             capacity_bytes: 0,
-            marks: Vec::new(),
+            fences: Vec::new(),
             released_at: None,
             when_ns: NEVER,
             sibling: NONE,

@@ -65,7 +65,7 @@ fn software() -> Result<Vec<Listed>, String> {
     let api = soft();
     driver::init(&api, 0).map_err(|error| error.to_string())?;
     let mut listed = described(&api, "Freehold", |_| "soft".to_owned()).map_err(|error| error.to_string())?;
-    // A wish names the first one alone.
+    // A selector names the first one alone.
     listed.truncate(1);
     Ok(listed)
 }

@@ -33,8 +33,8 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// The wish that names exactly this device.
-    pub fn wish(&self) -> String {
+    /// The selector that names exactly this device.
+    pub fn selector(&self) -> String {
         format!("opencl:{}", self.ordinal)
     }
 
@@ -53,21 +53,21 @@ impl Opened {
     /// One sentence: which device, and whose driver.
     pub fn why(&self) -> String {
         let Found { platform_name, facts, .. } = &self.found;
-        format!("{}: {}, {platform_name}, driver {}", self.wish(), facts.name, facts.driver)
+        format!("{}: {}, {platform_name}, driver {}", self.selector(), facts.name, facts.driver)
     }
 }
 
-/// The OpenCL device that `wish` names (`opencl`, `opencl:N`), or else `FREEHOLD_DEVICE`. Nothing where they name another
+/// The OpenCL device that `selector` names (`opencl`, `opencl:N`), or else `FREEHOLD_DEVICE`. Nothing where they name another
 /// kind of device, or none: OpenCL is used by who asks for it.
-pub fn open(wish: Option<&str>) -> Result<Option<Opened>, OpenError> {
-    match with_variable(wish)?.map(|wish| wish.asked) {
+pub fn open(selector: Option<&str>) -> Result<Option<Opened>, OpenError> {
+    match with_variable(selector)?.map(|selector| selector.asked) {
         Some(Asked::OpenCl { ordinal }) => chosen(ordinal).map(Some),
         _ => Ok(None),
     }
 }
 
 fn chosen(ordinal: Option<usize>) -> Result<Opened, OpenError> {
-    let mut all = devices().map_err(|absence| OpenError::NoOpenCl { wish: named(ordinal), absence })?;
+    let mut all = devices().map_err(|absence| OpenError::NoOpenCl { selector: named(ordinal), absence })?;
     let (ordinal, count) = (ordinal.unwrap_or(0), all.len());
     if ordinal >= count {
         return Err(OpenError::BeyondOpenCl { ordinal, count });
@@ -75,7 +75,7 @@ fn chosen(ordinal: Option<usize>) -> Result<Opened, OpenError> {
     Ok(Opened { found: all.swap_remove(ordinal), ordinal })
 }
 
-/// A wish for OpenCL as it was said.
+/// A selector for OpenCL as it was said.
 pub(super) fn named(ordinal: Option<usize>) -> String {
     ordinal.map_or_else(|| "opencl".to_owned(), |ordinal| format!("opencl:{ordinal}"))
 }

@@ -29,7 +29,7 @@ impl Link {
 }
 
 /// The ranges, as the bins see them.
-pub(super) trait Ranges {
+pub(super) trait BinItems {
     fn link(&self, range: u32) -> Link;
     fn link_mut(&mut self, range: u32) -> &mut Link;
     /// In granules.
@@ -51,7 +51,7 @@ impl Bins {
         Self { heads: Box::new([NONE; COUNT]), full: [0; WORDS], summary: 0 }
     }
 
-    pub(super) fn insert(&mut self, ranges: &mut impl Ranges, range: u32) {
+    pub(super) fn insert(&mut self, ranges: &mut impl BinItems, range: u32) {
         let bin = bin_of(ranges.length(range));
         let head = self.heads[bin];
         *ranges.link_mut(range) = Link { before: NONE, after: head };
@@ -64,7 +64,7 @@ impl Bins {
         self.heads[bin] = range;
     }
 
-    pub(super) fn remove(&mut self, ranges: &mut impl Ranges, range: u32) {
+    pub(super) fn remove(&mut self, ranges: &mut impl BinItems, range: u32) {
         let Link { before, after } = ranges.link(range);
         if after != NONE {
             ranges.link_mut(after).before = before;
@@ -84,7 +84,7 @@ impl Bins {
     }
 
     /// The range that fits `length` best, of those that `is_good` lets pass.
-    pub(super) fn best(&self, ranges: &impl Ranges, length: u32, is_good: impl Fn(u32) -> bool) -> Option<u32> {
+    pub(super) fn best(&self, ranges: &impl BinItems, length: u32, is_good: impl Fn(u32) -> bool) -> Option<u32> {
         let found = self.best_within(LOOKS_MAX, ranges, length, &is_good);
         // What is there is found, whatever lies before it in its bin.
         found.or_else(|| self.best_within(usize::MAX, ranges, length, &is_good))
@@ -93,7 +93,7 @@ impl Bins {
     fn best_within(
         &self,
         looks: usize,
-        ranges: &impl Ranges,
+        ranges: &impl BinItems,
         length: u32,
         is_good: &impl Fn(u32) -> bool,
     ) -> Option<u32> {
@@ -108,7 +108,7 @@ impl Bins {
     }
 
     /// All ranges of at least `length`.
-    pub(super) fn from(&self, ranges: &impl Ranges, length: u32) -> Vec<u32> {
+    pub(super) fn from(&self, ranges: &impl BinItems, length: u32) -> Vec<u32> {
         let mut found = Vec::new();
         let mut bin = bin_of(length);
         while let Some(full) = self.full_from(bin) {
@@ -126,7 +126,7 @@ impl Bins {
 
     fn best_of(
         &self,
-        ranges: &impl Ranges,
+        ranges: &impl BinItems,
         bin: usize,
         looks: usize,
         length: u32,

@@ -1,36 +1,36 @@
 //! The pool: memory that is used again. Which block serves a request, and when a block that was given up serves another.
 //!
-//! A thread keeps magazines of blocks for each stream (`rack`). Behind them each stream has a lot: addresses, the memory that is
-//! mapped there, and what of it is free in the order of the stream (`lot`, `heap`, `slab`). A block's record is found
-//! from its address without a lock (`book`, `table`, `record`). Memory comes from the driver in chunks (`supply`).
+//! A thread keeps magazines of blocks for each stream (`cache`). Behind them each stream has a heap: addresses, the memory that is
+//! mapped there, and what of it is free in the order of the stream (`heap`, `extents`, `slab`). A block's meta is found
+//! from its address without a lock (`table`, `table`, `meta`). Memory comes from the driver in chunks (`chunks`).
 
 #[forbid(unsafe_code)]
+mod alloc_slow;
+mod biased_lock;
+#[forbid(unsafe_code)]
 mod bins;
+pub(crate) mod block_meta;
 #[forbid(unsafe_code)]
-mod book;
+mod block_table;
 #[forbid(unsafe_code)]
-mod class;
+mod borrow;
+mod chunk_source;
 #[forbid(unsafe_code)]
-mod counts;
-#[forbid(unsafe_code)]
-mod ground;
-#[forbid(unsafe_code)]
-mod heap;
-mod here;
-#[forbid(unsafe_code)]
-mod lend;
-#[forbid(unsafe_code)]
-mod lot;
+mod extent_map;
 mod outside;
-mod rack;
-pub(crate) mod record;
-mod shelf;
-mod slab;
-mod supply;
-mod sync;
 #[forbid(unsafe_code)]
-mod table;
-mod turn;
+mod page_map;
+#[forbid(unsafe_code)]
+mod size_class;
+mod slab;
+mod stable_array;
+#[forbid(unsafe_code)]
+mod stats;
+#[forbid(unsafe_code)]
+mod stream_heap;
+mod sync;
+mod thread_cache;
+mod tls;
 
 #[cfg(test)]
 mod tests;
@@ -43,41 +43,41 @@ use std::time::Duration;
 
 use freehold_driver::{Backend, CallError};
 
-use self::book::Book;
-use self::class::Class;
-use self::counts::Counts;
-use self::ground::Origin;
-use self::heap::Heap;
-use self::lot::Lot;
-use self::rack::Rack;
-use self::record::{Gone, Record, Seen, Stage};
-use self::supply::Supply;
-use crate::core::Core;
+use self::alloc_slow::SearchScope;
+use self::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot};
+use self::block_table::BlockTable;
+use self::chunk_source::ChunkSource;
+use self::extent_map::ExtentMap;
+use self::size_class::SizeClass;
+use self::stats::Counters;
+use self::stream_heap::StreamHeap;
+use self::thread_cache::ThreadCache;
+use crate::device_inner::DeviceInner;
 use crate::error::Error;
-use crate::fork::Family;
-use crate::ledger::{ContextId, Mark};
-use crate::track::Track;
+use crate::fork::ForkGuard;
+use crate::ledger::{ContextId, Fence};
+use crate::stream_state::StreamState;
 
-pub(crate) use self::heap::{Chunk, Need, PAGE_BYTES};
-pub(crate) use self::rack::Key;
-pub(crate) use self::shelf::THINGS_MAX as BLOCKS_MAX;
-pub(crate) use self::supply::{Grown, Reach};
+pub(crate) use self::chunk_source::{MapOutcome, Visibility};
+pub(crate) use self::extent_map::{Chunk, MapRequest, PAGE_BYTES};
+pub(crate) use self::stable_array::ITEMS_MAX as BLOCKS_MAX;
+pub(crate) use self::thread_cache::CacheKey;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
-    pub(crate) book: Arc<Book>,
-    pub(crate) supply: Supply,
-    /// The lot of each stream.
-    lots: Mutex<HashMap<u32, Arc<Lot>>>,
+    pub(crate) table: Arc<BlockTable>,
+    pub(crate) chunks: ChunkSource,
+    /// The heap of each stream.
+    heaps: Mutex<HashMap<u32, Arc<StreamHeap>>>,
     /// What is kept when the device is synchronised.
     threshold_bytes: AtomicU64,
-    /// Which other lots a stream that needs a block looks at first.
-    turn: AtomicUsize,
+    /// Which other heaps a stream that needs a block looks at first.
+    next_lender: AtomicUsize,
 }
 
 /// Why there is no block.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum AllocError {
     /// So much cannot be had, or not now.
     Short,
     /// There are as many blocks as the pool can tell apart.
@@ -85,7 +85,7 @@ pub(crate) enum Refusal {
     Call(CallError),
 }
 
-impl From<CallError> for Refusal {
+impl From<CallError> for AllocError {
     fn from(error: CallError) -> Self {
         Self::Call(error)
     }
@@ -96,47 +96,47 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::System`] where the process may not have as many addresses as a pool notes its blocks at.
-    pub(crate) fn new(backend: Arc<dyn Backend>, family: Family) -> Result<Self, Error> {
-        Self::of(Supply::new(backend)?, family)
+    pub(crate) fn new(backend: Arc<dyn Backend>, fork_guard: ForkGuard) -> Result<Self, Error> {
+        Self::of(ChunkSource::new(backend)?, fork_guard)
     }
 
     /// A pool beside this one whose blocks other processes can have.
-    pub(crate) fn for_others(&self) -> Result<Self, Error> {
-        Self::of(self.supply.for_others()?, self.book.family.clone())
+    pub(crate) fn shareable(&self) -> Result<Self, Error> {
+        Self::of(self.chunks.shareable()?, self.table.fork_guard.clone())
     }
 
-    fn of(supply: Supply, family: Family) -> Result<Self, Error> {
-        let book = match Book::new(supply.base, supply.bytes, family) {
-            Ok(book) => book,
+    fn of(chunks: ChunkSource, fork_guard: ForkGuard) -> Result<Self, Error> {
+        let table = match BlockTable::new(chunks.base, chunks.bytes, fork_guard) {
+            Ok(table) => table,
             Err(error) => {
-                supply.close()?;
+                chunks.close()?;
                 return Err(Error::System { kind: error.kind() });
             }
         };
-        let book = Arc::new(book);
-        let known = book.clone();
-        supply.describe(Box::new(move |address| known.bounds_at(address)));
+        let table = Arc::new(table);
+        let known = table.clone();
+        chunks.describe(Box::new(move |address| known.bounds_at(address)));
         Ok(Self {
-            book,
-            supply,
-            lots: Mutex::default(),
+            table,
+            chunks,
+            heaps: Mutex::default(),
             threshold_bytes: AtomicU64::new(u64::MAX),
-            turn: AtomicUsize::new(0),
+            next_lender: AtomicUsize::new(0),
         })
     }
 
-    /// A number for a record of this pool that is no other's of the device.
-    pub(crate) fn number_of(&self, record: u32) -> u32 {
-        match self.supply.reach {
-            Reach::Process => record,
-            // A pool has fewer than 2^24 records.
-            Reach::Others => record | 1 << 24,
+    /// A number for a meta of this pool that is no other's of the device.
+    pub(crate) fn number_of(&self, meta: u32) -> u32 {
+        match self.chunks.visibility {
+            Visibility::Process => meta,
+            // A pool has fewer than 2^24 metas.
+            Visibility::Shareable => meta | 1 << 24,
         }
     }
 
-    /// The chunk that the block of a record lies in, which is live.
-    pub(crate) fn chunk_of(&self, record: &Record) -> Chunk {
-        let chunk = self.book.lot(record.lot()).chunk_at(record.base());
+    /// The chunk that the block of a meta lies in, which is live.
+    pub(crate) fn chunk_of(&self, meta: &BlockMeta) -> Chunk {
+        let chunk = self.table.heap(meta.heap()).chunk_at(meta.base());
         chunk.expect("a block lies in a chunk")
     }
 
@@ -150,325 +150,347 @@ impl Pool {
 
     /// The longest range that is free anywhere.
     pub(crate) fn longest_bytes(&self) -> u64 {
-        self.book.lots().iter().map(|lot| lot.free_bytes().1).max().unwrap_or(0)
+        self.table.heaps().iter().map(|heap| heap.free_bytes().1).max().unwrap_or(0)
     }
 
     /// What can be mapped anew of what is free.
-    pub(crate) fn movable_bytes(&self, core: &Core) -> u64 {
+    pub(crate) fn movable_bytes(&self, device: &DeviceInner) -> u64 {
         // Where memory is not mapped, what is free stays where it is.
-        if !self.supply.maps() {
+        if !self.chunks.can_map() {
             return 0;
         }
-        let lots = self.book.lots();
-        let free_bytes: u64 = lots.iter().map(|lot| lot.emptiable_bytes(|mark| core.has_passed(mark))).sum();
-        free_bytes + self.supply.kept_bytes()
+        let heaps = self.table.heaps();
+        let free_bytes: u64 = heaps.iter().map(|heap| heap.free_chunk_bytes(|fence| device.is_complete(fence))).sum();
+        free_bytes + self.chunks.cached_bytes()
     }
 
     /// What this thread finds the magazines of one of the library's streams by.
     #[inline]
-    pub(crate) fn key(&self, track: &Track) -> Key {
-        Key::own(self.book.number, track.id.0)
+    pub(crate) fn key(&self, stream_state: &StreamState) -> CacheKey {
+        CacheKey::own(self.table.number, stream_state.id.0)
     }
 
     /// A block that this thread keeps, for an owner: the warm path. It calls nothing.
     #[inline(always)]
-    pub(crate) fn take_at_once(key: Key, bytes: u64) -> Option<Taken> {
-        rack::at_once(key, |entered| entered.take(bytes, |record| record.own(bytes)).map(Taken::of))
+    pub(crate) fn try_alloc_cached(key: CacheKey, bytes: u64) -> Option<Allocated> {
+        thread_cache::try_with(key, |entered| entered.alloc(bytes, |meta| meta.own(bytes)).map(Allocated::of))
     }
 
     /// As [`take_at_once`](Self::take_at_once), for an owner without a name who says where it allocates.
     #[inline(always)]
-    pub(crate) fn hold_at_once(key: Key, bytes: u64, at: &'static Location<'static>) -> Option<Held> {
-        rack::at_once(key, |entered| {
-            let held = entered.take(bytes, |record| record.hold(bytes, at)).map(Held::of)?;
-            Some(Held { has_home: entered.take_home(), ..held })
+    pub(crate) fn try_alloc_block_cached(
+        key: CacheKey,
+        bytes: u64,
+        at: &'static Location<'static>,
+    ) -> Option<CachedBlock> {
+        thread_cache::try_with(key, |entered| {
+            let held = entered.alloc(bytes, |meta| meta.hold(bytes, at)).map(CachedBlock::of)?;
+            Some(CachedBlock { has_stream_ref: entered.take_stream_ref(), ..held })
         })
     }
 
-    /// Takes back a block of [`hold_at_once`](Self::hold_at_once), in the order of the stream that this thread's rack is for,
-    /// and behind a position there, if there is room: the warm path. Nothing if it could not: then nothing has changed. Else
-    /// whether a count of the stream's home was kept with it, which `lends` allows.
+    /// Takes back a block of [`hold_at_once`](Self::hold_at_once), in the order of the stream that this thread's cache is for,
+    /// and behind a seq there, if there is room: the warm path. Nothing if it could not: then nothing has changed. Else
+    /// whether a count of the stream's stream was kept with it, which `lends` allows.
     #[inline(always)]
-    pub(crate) fn unhold_at_once(
-        key: Key,
-        (record, generation): (u32, u64),
-        position: u64,
+    pub(crate) fn try_free_block_cached(
+        key: CacheKey,
+        (meta, generation): (u32, u64),
+        seq: u64,
         lends: impl FnOnce() -> bool,
     ) -> Option<bool> {
-        rack::at_once(key, |entered| {
-            let rack = entered.rack;
-            let record = rack.book.records.at(record);
-            let state = record.held_plainly(generation)?;
-            if record.stream() != rack.stream || !entered.put_at_once(record, state) {
+        thread_cache::try_with(key, |entered| {
+            let cache = entered.cache;
+            let meta = cache.table.metas.at(meta);
+            let state = meta.held_by(generation)?;
+            if meta.stream() != cache.stream || !entered.try_free(meta, state) {
                 return None;
             }
-            // Nobody has the block before this thread is outside of the rack.
-            record.set_position(position);
-            Some(lends() && entered.keep_home())
+            // Nobody has the block before this thread is outside of the cache.
+            meta.set_seq(seq);
+            Some(lends() && entered.keep_stream_ref())
         })
     }
 
-    /// A block that this thread keeps, or else one of the stream's lot, for an owner. Calls no driver.
-    pub(crate) fn take_kept(key: Key, bytes: u64) -> Option<Taken> {
-        Self::take_at_once(key, bytes).or_else(|| Self::take_fetched(key, bytes))
+    /// A block that this thread keeps, or else one of the stream's heap, for an owner. Calls no driver.
+    pub(crate) fn try_alloc_local(key: CacheKey, bytes: u64) -> Option<Allocated> {
+        Self::try_alloc_cached(key, bytes).or_else(|| Self::alloc_refill(key, bytes))
     }
 
-    /// A block of the stream's lot, for an owner. Calls no driver.
-    pub(crate) fn take_fetched(key: Key, bytes: u64) -> Option<Taken> {
-        rack::within(key, |entered| {
-            let record = match Class::of(bytes) {
+    /// A block of the stream's heap, for an owner. Calls no driver.
+    pub(crate) fn alloc_refill(key: CacheKey, bytes: u64) -> Option<Allocated> {
+        thread_cache::with(key, |entered| {
+            let meta = match SizeClass::of(bytes) {
                 // There may be some: the magazine was not looked at where another thread wanted in.
-                Some(class) => entered.take(bytes, |record| record.own(bytes)).or_else(|| entered.refill(class, bytes)),
+                Some(class) => entered.alloc(bytes, |meta| meta.own(bytes)).or_else(|| entered.refill(class, bytes)),
                 None => entered.exchange_large(bytes),
             };
-            record.map(Taken::of)
+            meta.map(Allocated::of)
         })?
     }
 
     /// A block for work in a stream, from wherever one can be had.
     #[cold]
-    pub(crate) fn take(&self, core: &Core, key: Key, track: &Arc<Track>, bytes: u64) -> Result<Taken, Refusal> {
-        if bytes > self.supply.most_bytes() {
-            return Err(Refusal::Short);
+    pub(crate) fn alloc_slow(
+        &self,
+        device: &DeviceInner,
+        key: CacheKey,
+        stream_state: &Arc<StreamState>,
+        bytes: u64,
+    ) -> Result<Allocated, AllocError> {
+        if bytes > self.chunks.most_bytes() {
+            return Err(AllocError::Short);
         }
-        core.refresh_tracks()?;
-        let lot = self.lot_of(track);
-        self.equip(key, track);
-        let Some(class) = Class::of(bytes) else {
-            if !lot.has_record(&self.book) {
-                return Err(Refusal::TooMany);
+        device.refresh_streams()?;
+        let heap = self.heap_of(stream_state);
+        self.add_thread_cache(key, stream_state);
+        let Some(class) = SizeClass::of(bytes) else {
+            if !heap.has_meta(&self.table) {
+                return Err(AllocError::TooMany);
             }
-            let record = self.ground(core, &lot, track, bytes, Origin::Any)?;
-            // The lot may have gone with the stream meanwhile: then the block is in another's order.
-            if self.book.records.at(record).stream() != track.id.0 {
-                self.put_unowned(record, track);
-                return Err(Refusal::Short);
+            let meta = self.alloc_extent(device, &heap, stream_state, bytes, SearchScope::Any)?;
+            // The heap may have gone with the stream meanwhile: then the block is in another's order.
+            if self.table.metas.at(meta).stream() != stream_state.id.0 {
+                self.free_unowned(meta, stream_state);
+                return Err(AllocError::Short);
             }
-            return Ok(self.hand(key, &lot, record, bytes));
+            return Ok(self.grant(key, &heap, meta, bytes));
         };
-        let unmarked = lot.settle(&self.book, |mark| core.has_passed(mark));
-        core.mark_each(&unmarked)?;
+        let unmarked = heap.reclaim(&self.table, |fence| device.is_complete(fence));
+        device.try_record_fences(&unmarked)?;
         let mut has_borrowed = false;
         loop {
-            if let Some(taken) = Self::take_kept(key, bytes) {
+            if let Some(taken) = Self::try_alloc_local(key, bytes) {
                 return Ok(taken);
             }
-            // The magazines, or the lot, may have gone with the stream meanwhile.
-            if track.is_retired() {
-                return Err(Refusal::Short);
+            // The magazines, or the heap, may have gone with the stream meanwhile.
+            if stream_state.is_retired() {
+                return Err(AllocError::Short);
             }
             let mut found = None;
-            if lot.take_small(&self.book, track.id.0, class, 1, |record| found = Some(record)) == 1 {
-                return Ok(self.hand(key, &lot, found.expect("a block was found"), bytes));
+            if heap.alloc_small(&self.table, stream_state.id.0, class, 1, |meta| found = Some(meta)) == 1 {
+                return Ok(self.grant(key, &heap, found.expect("a block was found"), bytes));
             }
-            let slab_bytes = lot.next_slab_bytes(class);
-            if let Some(block) = lot.take_large(&self.book, slab_bytes) {
-                self.settle(&lot, track, class, block)?;
+            let slab_bytes = heap.next_slab_bytes(class);
+            if let Some(block) = heap.alloc_large(&self.table, slab_bytes) {
+                self.add_slab(&heap, stream_state, class, block)?;
                 continue;
             }
-            if !has_borrowed && let Some(record) = self.borrow_small(core, &lot, track, class)? {
-                return Ok(self.hand(key, &lot, record, bytes));
+            if !has_borrowed && let Some(meta) = self.borrow_small(device, &heap, stream_state, class)? {
+                return Ok(self.grant(key, &heap, meta, bytes));
             }
             has_borrowed = true;
-            let block = self.ground(core, &lot, track, slab_bytes, Origin::Own)?;
-            self.settle(&lot, track, class, block)?;
+            let block = self.alloc_extent(device, &heap, stream_state, slab_bytes, SearchScope::Own)?;
+            self.add_slab(&heap, stream_state, class, block)?;
         }
     }
 
     /// Makes a slab of ground for one.
-    fn settle(&self, lot: &Lot, track: &Track, class: Class, block: u32) -> Result<(), Refusal> {
-        if lot.add_slab(&self.book, class, block) {
+    fn add_slab(
+        &self,
+        heap: &StreamHeap,
+        stream_state: &StreamState,
+        class: SizeClass,
+        block: u32,
+    ) -> Result<(), AllocError> {
+        if heap.add_slab(&self.table, class, block) {
             return Ok(());
         }
-        lot.give(&self.book, block, track, &[]);
-        Err(Refusal::TooMany)
+        heap.free(&self.table, block, stream_state, &[]);
+        Err(AllocError::TooMany)
     }
 
     /// Gives this thread magazines for a stream, if it has none. A thread that is ending gets none.
-    pub(crate) fn equip(&self, key: Key, track: &Arc<Track>) {
-        if !rack::is_there(key) {
-            rack::add(key, Arc::new(Rack::new(self.book.clone(), self.lot_of(track), track.clone())));
+    pub(crate) fn add_thread_cache(&self, key: CacheKey, stream_state: &Arc<StreamState>) {
+        if !thread_cache::exists(key) {
+            thread_cache::add(
+                key,
+                Arc::new(ThreadCache::new(self.table.clone(), self.heap_of(stream_state), stream_state.clone())),
+            );
         }
     }
 
     /// Whether this thread is ending, and has marked its default streams for the last time.
     pub(crate) fn is_thread_ending() -> bool {
-        rack::is_thread_ending()
+        thread_cache::is_thread_ending()
     }
 
-    /// Gives a block that was taken of a lot to its owner.
-    fn hand(&self, key: Key, lot: &Lot, record: u32, bytes: u64) -> Taken {
-        let record = self.book.records.at(record);
-        record.own(bytes);
-        if rack::within(key, |entered| entered.rack.counts.hand(bytes)).is_none() {
-            lot.counts.hand_shared(bytes);
+    /// Gives a block that was taken of a heap to its owner.
+    fn grant(&self, key: CacheKey, heap: &StreamHeap, meta: u32, bytes: u64) -> Allocated {
+        let meta = self.table.metas.at(meta);
+        meta.own(bytes);
+        if thread_cache::with(key, |entered| entered.cache.counters.add_live(bytes)).is_none() {
+            heap.counters.add_live_shared(bytes);
         }
-        Taken::of(record)
+        Allocated::of(meta)
     }
 
     /// Lets a block be of other bytes where it lies, while one ownership of it lasts. Whether it could.
-    pub(crate) fn resize(&self, record: &Record, generation: u64, bytes: u64) -> bool {
-        // A record's blocks are all of one lot.
-        self.book.lot(record.lot()).resize(record, generation, bytes)
+    pub(crate) fn resize(&self, meta: &BlockMeta, generation: u64, bytes: u64) -> bool {
+        // A meta's blocks are all of one heap.
+        self.table.heap(meta.heap()).resize(meta, generation, bytes)
     }
 
     /// Calls `act` while one ownership of a block lasts, which nobody ends meanwhile. Nothing where it has ended.
-    pub(crate) fn while_owned<R>(&self, record: &Record, generation: u64, act: impl FnOnce() -> R) -> Option<R> {
-        self.book.lot(record.lot()).while_owned(record, generation, act)
+    pub(crate) fn while_owned<R>(&self, meta: &BlockMeta, generation: u64, act: impl FnOnce() -> R) -> Option<R> {
+        self.table.heap(meta.heap()).while_owned(meta, generation, act)
     }
 
-    /// Takes back a block by its address, in the order of the stream that this thread's rack is for, if there is room: the
+    /// Takes back a block by its address, in the order of the stream that this thread's cache is for, if there is room: the
     /// warm path. It calls nothing. Whether it could: otherwise nothing has changed.
     #[inline(always)]
-    pub(crate) fn put_at_once(key: Key, address: u64) -> bool {
-        rack::at_once(key, |entered| {
-            let rack = entered.rack;
-            let record = rack.book.record_at(address)?;
-            let state = record.owned_at(address)?;
-            (record.stream() == rack.stream && entered.put_at_once(record, state)).then_some(())
+    pub(crate) fn try_free_cached(key: CacheKey, address: u64) -> bool {
+        thread_cache::try_with(key, |entered| {
+            let cache = entered.cache;
+            let meta = cache.table.meta_at(address)?;
+            let state = meta.owned_at(address)?;
+            (meta.stream() == cache.stream && entered.try_free(meta, state)).then_some(())
         })
         .is_some()
     }
 
     /// As [`put_at_once`](Self::put_at_once), with room made. Whether this thread has it now: otherwise nothing has changed.
-    pub(crate) fn put_kept(key: Key, address: u64) -> bool {
-        let put = rack::within(key, |entered| {
-            let rack = entered.rack;
-            let record = rack.book.record_at(address)?;
-            let state = record.owned_at(address)?;
-            let is_here = record.stream() == rack.stream && record.disown_from(state);
-            is_here.then(|| entered.put(record))
+    pub(crate) fn try_free_local(key: CacheKey, address: u64) -> bool {
+        let put = thread_cache::with(key, |entered| {
+            let cache = entered.cache;
+            let meta = cache.table.meta_at(address)?;
+            let state = meta.owned_at(address)?;
+            let is_here = meta.stream() == cache.stream && meta.disown_from(state);
+            is_here.then(|| entered.free(meta))
         });
         put.flatten().is_some()
     }
 
     /// Keeps a block that its owner has given up in this thread, in the order of the block's own stream. Whether it could.
-    pub(crate) fn put_own(&self, key: Key, record: &Record) -> bool {
-        let put = rack::within(key, |entered| {
-            let is_own = record.stream() == entered.rack.stream;
+    pub(crate) fn try_cache(&self, key: CacheKey, meta: &BlockMeta) -> bool {
+        let put = thread_cache::with(key, |entered| {
+            let is_own = meta.stream() == entered.cache.stream;
             if is_own {
-                entered.put(record);
+                entered.free(meta);
             }
             is_own
         });
         put == Some(true)
     }
 
-    /// Takes back a block that nobody owns any more, in the order of `from` and behind marks. Without `from` its own stream has
+    /// Takes back a block that nobody owns any more, in the order of `from` and behind fences. Without `from` its own stream has
     /// passed all of its work.
-    pub(crate) fn put(&self, record: u32, from: Option<&Track>, marks: &[Mark]) {
-        let record = self.book.records.at(record);
-        let lot = self.book.lot(record.lot());
-        lot.counts.take_shared(record.bytes());
+    pub(crate) fn free(&self, meta: u32, from: Option<&StreamState>, fences: &[Fence]) {
+        let meta = self.table.metas.at(meta);
+        let heap = self.table.heap(meta.heap());
+        heap.counters.sub_live_shared(meta.bytes());
         match from {
-            Some(from) => lot.give(&self.book, record.number(), from, marks),
-            None => lot.give(&self.book, record.number(), &lot.home(), marks),
+            Some(from) => heap.free(&self.table, meta.number(), from, fences),
+            None => heap.free(&self.table, meta.number(), &heap.stream(), fences),
         }
     }
 
-    /// Takes all counts of a stream's home that threads keep.
-    pub(crate) fn take_homes(&self, track: &Track) -> u32 {
-        self.lot_if_any(track).map_or(0, |lot| lot.take_homes(track.id.0))
+    /// Takes all counts of a stream's stream that threads keep.
+    pub(crate) fn take_stream_refs(&self, stream_state: &StreamState) -> u32 {
+        self.heap_if_any(stream_state).map_or(0, |heap| heap.take_stream_refs(stream_state.id.0))
     }
 
-    fn lot_if_any(&self, track: &Track) -> Option<Arc<Lot>> {
-        self.lots.lock().unwrap_or_else(PoisonError::into_inner).get(&track.id.0).cloned()
+    fn heap_if_any(&self, stream_state: &StreamState) -> Option<Arc<StreamHeap>> {
+        self.heaps.lock().unwrap_or_else(PoisonError::into_inner).get(&stream_state.id.0).cloned()
     }
 
     /// Closes the magazines of all threads for a stream.
-    pub(crate) fn close_racks(&self, track: &Track) {
-        let lot = self.lot_if_any(track);
-        for rack in lot.iter().flat_map(|lot| lot.all_racks()).filter(|rack| rack.stream == track.id.0) {
-            rack.empty(true);
+    pub(crate) fn close_caches(&self, stream_state: &StreamState) {
+        let heap = self.heap_if_any(stream_state);
+        for cache in heap.iter().flat_map(|heap| heap.all_caches()).filter(|cache| cache.stream == stream_state.id.0) {
+            cache.empty(true);
         }
     }
 
     /// What is known of the block that an address lies in, owned or not yet anybody else's.
-    pub(crate) fn seen_at(&self, address: u64) -> Option<(u32, Seen)> {
-        let record = self.book.record_around(address)?;
-        let seen = record.seen();
-        let is_there = matches!(seen.state.stage(), Stage::Owned | Stage::Parked | Stage::Waiting);
-        (is_there && address.wrapping_sub(seen.base) < seen.bytes).then(|| (record.number(), seen))
+    pub(crate) fn snapshot_at(&self, address: u64) -> Option<(u32, MetaSnapshot)> {
+        let meta = self.table.meta_around(address)?;
+        let seen = meta.snapshot();
+        let is_there = matches!(seen.state.state(), BlockState::Owned | BlockState::Cached | BlockState::Pending);
+        (is_there && address.wrapping_sub(seen.base) < seen.bytes).then(|| (meta.number(), seen))
     }
 
     /// What is known of a block that is gone, or parked, by an address.
-    pub(crate) fn gone_at(&self, address: u64) -> Option<Gone> {
-        let parked = self.book.record_around(address);
-        let parked = parked.filter(|record| record.state().stage() != Stage::Vacant).map(Gone::of);
-        parked.filter(|gone| gone.bytes > 0).or_else(|| self.book.gone_at(address))
+    pub(crate) fn freed_at(&self, address: u64) -> Option<FreedBlock> {
+        let parked = self.table.meta_around(address);
+        let parked = parked.filter(|meta| meta.state().state() != BlockState::Vacant).map(FreedBlock::of);
+        parked.filter(|gone| gone.bytes > 0).or_else(|| self.table.freed_at(address))
     }
 
     /// All blocks that somebody has.
-    pub(crate) fn owned(&self) -> Vec<(u32, Seen)> {
-        let all = self.book.records.iter().map(|record| (record.number(), record.seen()));
-        all.filter(|(_, seen)| seen.state.stage() == Stage::Owned).collect()
+    pub(crate) fn owned(&self) -> Vec<(u32, MetaSnapshot)> {
+        let all = self.table.metas.iter().map(|meta| (meta.number(), meta.snapshot()));
+        all.filter(|(_, seen)| seen.state.state() == BlockState::Owned).collect()
     }
 
-    pub(crate) fn context_of(&self, lot: u32) -> ContextId {
-        self.book.context_of(lot)
+    pub(crate) fn context_of(&self, heap: u32) -> ContextId {
+        self.table.context_of(heap)
     }
 
-    /// The lot of a stream: one that lost its own stream, if there is one, or else new.
-    pub(crate) fn lot_of(&self, track: &Arc<Track>) -> Arc<Lot> {
-        let mut lots = self.lots.lock().unwrap_or_else(PoisonError::into_inner);
-        lots.entry(track.id.0)
+    /// The heap of a stream: one that lost its own stream, if there is one, or else new.
+    pub(crate) fn heap_of(&self, stream_state: &Arc<StreamState>) -> Arc<StreamHeap> {
+        let mut heaps = self.heaps.lock().unwrap_or_else(PoisonError::into_inner);
+        heaps
+            .entry(stream_state.id.0)
             .or_insert_with(|| {
-                let orphan = self.book.lots().into_iter().find(|lot| lot.adopt(track));
-                orphan.iter().for_each(|lot| self.book.note_context(lot));
-                let heap = || if self.supply.assembles() { Heap::new() } else { Heap::parted() };
-                orphan.unwrap_or_else(|| self.book.add_lot(|number| Lot::new(number, track.clone(), heap())))
+                let orphan = self.table.heaps().into_iter().find(|heap| heap.adopt(stream_state));
+                orphan.iter().for_each(|heap| self.table.note_context(heap));
+                let extents = || if self.chunks.can_assemble() { ExtentMap::new() } else { ExtentMap::chunked() };
+                orphan.unwrap_or_else(|| {
+                    self.table.add_heap(|number| StreamHeap::new(number, stream_state.clone(), extents()))
+                })
             })
             .clone()
     }
 
-    /// Lets the lot of a stream that has passed all of its work serve others.
-    pub(crate) fn end_stream(&self, track: &Track) {
-        let lot = self.lots.lock().unwrap_or_else(PoisonError::into_inner).remove(&track.id.0);
-        if let Some(lot) = lot {
-            lot.all_racks().iter().for_each(|rack| rack.empty(true));
-            lot.orphan();
+    /// Lets the heap of a stream that has passed all of its work serve others.
+    pub(crate) fn end_stream(&self, stream_state: &StreamState) {
+        let heap = self.heaps.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream_state.id.0);
+        if let Some(heap) = heap {
+            heap.all_caches().iter().for_each(|cache| cache.empty(true));
+            heap.orphan();
         }
     }
 
     /// Takes all blocks of a context from their owners: these. The memory stays until [`end_context`](Self::end_context).
-    pub(crate) fn disown_context(&self, context: ContextId, when: Duration) -> Vec<(u32, Seen)> {
-        let lots = self.book.lots().into_iter().filter(|lot| lot.context() == context);
-        lots.flat_map(|lot| lot.disown_all(&self.book, when)).collect()
+    pub(crate) fn disown_context(&self, context: ContextId, when: Duration) -> Vec<(u32, MetaSnapshot)> {
+        let heaps = self.table.heaps().into_iter().filter(|heap| heap.context() == context);
+        heaps.flat_map(|heap| heap.disown_all(&self.table, when)).collect()
     }
 
-    /// Takes all memory of a context's lots from whoever has it: the context is gone, and all work with it.
+    /// Takes all memory of a context's heaps from whoever has it: the context is gone, and all work with it.
     pub(crate) fn end_context(&self, context: ContextId) {
-        let lots: Vec<_> = self.book.lots().into_iter().filter(|lot| lot.context() == context).collect();
-        self.lots.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, lot| lot.context() != context);
+        let heaps: Vec<_> = self.table.heaps().into_iter().filter(|heap| heap.context() == context).collect();
+        self.heaps.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, heap| heap.context() != context);
         // What one keeps may lie on another's ground.
-        lots.iter().flat_map(|lot| lot.all_racks()).for_each(|rack| rack.empty(true));
-        lots.iter().for_each(|lot| lot.clear(&self.book));
+        heaps.iter().flat_map(|heap| heap.all_caches()).for_each(|cache| cache.empty(true));
+        heaps.iter().for_each(|heap| heap.clear(&self.table));
     }
 
-    /// Adds what somebody has of this pool, and what waits for marks.
-    pub(crate) fn add_to(&self, totals: &mut Totals) {
-        let total = Counts::default();
-        for lot in self.book.lots() {
-            lot.add_to(&total);
-            let (blocks, bytes) = lot.waiting(&self.book);
-            totals.released_blocks += blocks;
-            totals.released_bytes += bytes;
+    /// Adds what somebody has of this pool, and what waits for fences.
+    pub(crate) fn add_stats(&self, stats: &mut PoolStats) {
+        let total = Counters::default();
+        for heap in self.table.heaps() {
+            heap.add_counters(&total);
+            let (blocks, bytes) = heap.pending(&self.table);
+            stats.released_blocks += blocks;
+            stats.released_bytes += bytes;
         }
         // While threads go on, what one took back may be seen before another handed it out.
         let [blocks, bytes] = [&total.blocks, &total.bytes].map(|sum| sum.load(Ordering::Relaxed).cast_signed().max(0));
-        totals.owned_blocks += blocks.cast_unsigned();
-        totals.owned_bytes += bytes.cast_unsigned();
+        stats.owned_blocks += blocks.cast_unsigned();
+        stats.owned_bytes += bytes.cast_unsigned();
     }
 }
 
 /// How much memory a device's pools have, in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct PoolStats {
     /// Blocks that somebody has.
     pub owned_blocks: u64,
     /// What the owners asked for.
     pub owned_bytes: u64,
-    /// Given up by their owners, while marks have not passed.
+    /// Given up by their owners, while fences have not passed.
     pub released_blocks: u64,
     /// What the owners had asked for.
     pub released_bytes: u64,
@@ -480,35 +502,35 @@ pub struct Totals {
 
 /// A block that was handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
-    pub(crate) record: u32,
+pub(crate) struct Allocated {
+    pub(crate) meta: u32,
     pub(crate) base: u64,
 }
 
 /// A block that was handed to an owner who has it by a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    pub(crate) record: u32,
+pub(crate) struct CachedBlock {
+    pub(crate) meta: u32,
     pub(crate) base: u64,
     /// Which ownership of it this is.
     pub(crate) generation: u64,
-    /// The position in the stream behind which nobody used it before.
-    pub(crate) position: u64,
-    /// Whether a count of the stream's home comes with it.
-    pub(crate) has_home: bool,
+    /// The seq in the stream behind which nobody used it before.
+    pub(crate) seq: u64,
+    /// Whether a count of the stream's stream comes with it.
+    pub(crate) has_stream_ref: bool,
 }
 
-impl Held {
+impl CachedBlock {
     #[inline]
-    pub(crate) fn of(record: &Record) -> Self {
-        let generation = record.state().generation();
-        Self { record: record.number(), base: record.base(), generation, position: record.position(), has_home: false }
+    pub(crate) fn of(meta: &BlockMeta) -> Self {
+        let generation = meta.state().generation();
+        Self { meta: meta.number(), base: meta.base(), generation, seq: meta.seq(), has_stream_ref: false }
     }
 }
 
-impl Taken {
+impl Allocated {
     #[inline]
-    fn of(record: &Record) -> Self {
-        Self { record: record.number(), base: record.base() }
+    fn of(meta: &BlockMeta) -> Self {
+        Self { meta: meta.number(), base: meta.base() }
     }
 }

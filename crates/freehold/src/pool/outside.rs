@@ -1,9 +1,9 @@
-//! What lots know of the rest of the library. A test gives them other things of the same names
-//! (`tests/it/pool_lots_loom.rs`).
+//! What heaps know of the rest of the library. A test gives them other things of the same names
+//! (`tests/it/pool_heaps_loom.rs`).
 
 pub(super) use freehold_driver::CallError;
 
-pub(super) use crate::core::Core;
-pub(super) use crate::ledger::{ContextId, Mark, StreamId};
-pub(super) use crate::pause::{self, Point};
-pub(super) use crate::track::Track;
+pub(super) use crate::device_inner::DeviceInner;
+pub(super) use crate::ledger::{ContextId, Fence, StreamId};
+pub(super) use crate::stream_state::StreamState;
+pub(super) use crate::sync_point::{self, SyncPoint};

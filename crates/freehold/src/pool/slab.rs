@@ -1,10 +1,10 @@
-//! Slabs: places of a heap that are cut into blocks of one class. Where they lie is read without a lock; which of their
-//! blocks nobody has is changed under the lock of the lot that they belong to.
+//! Slabs: places of an extent map that are cut into blocks of one class. Where they lie is read without a lock; which of their
+//! blocks nobody has is changed under the lock of the heap that they belong to.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::class::{Class, STEP_BYTES};
-use super::shelf::Numbered;
+use super::size_class::{STEP_BYTES, SizeClass};
+use super::stable_array::Numbered;
 
 /// The shift of `inverse`. A slab has fewer than 1024 steps and a block at most 128, so that the product is exact.
 const INVERSE_BITS: u32 = 20;
@@ -17,11 +17,11 @@ pub(crate) struct Slab {
     free: [AtomicU64; 2],
     /// 2^20 divided by the steps of a block, rounded up.
     inverse: AtomicU32,
-    /// The record of the first block; the others follow.
+    /// The meta of the first block; the others follow.
     first: AtomicU32,
     blocks: AtomicU32,
     class: AtomicU32,
-    /// Where it lies in its lot's heap, and in the list of its class.
+    /// Where it lies in its heap's extents, and in the list of its class.
     place: AtomicU32,
     spot: AtomicU32,
     number: AtomicU32,
@@ -40,9 +40,9 @@ impl Slab {
         self.base.load(Ordering::Relaxed)
     }
 
-    /// The record of the block that an address lies in.
+    /// The meta of the block that an address lies in.
     #[inline]
-    pub(crate) fn record_at(&self, address: u64) -> Option<u32> {
+    pub(crate) fn meta_at(&self, address: u64) -> Option<u32> {
         let steps = (address.wrapping_sub(self.base()) / STEP_BYTES) as u32;
         let index = steps.wrapping_mul(self.inverse.load(Ordering::Relaxed)) >> INVERSE_BITS;
         (index < self.blocks.load(Ordering::Relaxed)).then(|| self.first.load(Ordering::Relaxed) + index)
@@ -52,8 +52,8 @@ impl Slab {
         self.number.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn class(&self) -> Class {
-        Class::at(self.class.load(Ordering::Relaxed) as usize)
+    pub(crate) fn class(&self) -> SizeClass {
+        SizeClass::at(self.class.load(Ordering::Relaxed) as usize)
     }
 
     /// How many blocks it has.
@@ -66,25 +66,25 @@ impl Slab {
         self.class().slab_bytes(self.blocks())
     }
 
-    pub(crate) fn place(&self) -> u32 {
+    pub(crate) fn extent(&self) -> u32 {
         self.place.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn spot(&self) -> usize {
+    pub(crate) fn list_index(&self) -> usize {
         self.spot.load(Ordering::Relaxed) as usize
     }
 
-    pub(crate) fn set_spot(&self, spot: usize) {
+    pub(crate) fn set_list_index(&self, spot: usize) {
         self.spot.store(spot as u32, Ordering::Relaxed);
     }
 
-    pub(crate) fn records(&self) -> std::ops::Range<u32> {
+    pub(crate) fn metas(&self) -> std::ops::Range<u32> {
         let first = self.first.load(Ordering::Relaxed);
         first..first + self.blocks.load(Ordering::Relaxed)
     }
 
-    /// Gives the slab its records, once and for all.
-    pub(crate) fn equip(&self, class: Class, blocks: u32, first: u32) {
+    /// Gives the slab its metas, once and for all.
+    pub(crate) fn set_layout(&self, class: SizeClass, blocks: u32, first: u32) {
         let steps = (class.bytes() / STEP_BYTES) as u32;
         self.inverse.store((1u32 << INVERSE_BITS).div_ceil(steps), Ordering::Relaxed);
         self.blocks.store(blocks, Ordering::Relaxed);
@@ -93,46 +93,46 @@ impl Slab {
     }
 
     /// Puts the slab somewhere, with all of its blocks free.
-    pub(crate) fn settle(&self, base: u64, place: u32) {
+    pub(crate) fn set_extent(&self, base: u64, place: u32) {
         self.base.store(base, Ordering::Relaxed);
         self.place.store(place, Ordering::Relaxed);
         let blocks = self.blocks.load(Ordering::Relaxed);
         let all = if blocks == 128 { u128::MAX } else { (1u128 << blocks) - 1 };
-        self.set_free(all);
+        self.set_free_bits(all);
     }
 
-    /// Takes a free block: its record.
-    pub(crate) fn take(&self) -> Option<u32> {
-        let free = self.free();
+    /// Takes a free block: its meta.
+    pub(crate) fn alloc(&self) -> Option<u32> {
+        let free = self.free_bits();
         if free == 0 {
             return None;
         }
         let index = free.trailing_zeros();
-        self.set_free(free & (free - 1));
+        self.set_free_bits(free & (free - 1));
         Some(self.first.load(Ordering::Relaxed) + index)
     }
 
     /// Takes a block back.
-    pub(crate) fn give(&self, record: u32) {
-        let index = record - self.first.load(Ordering::Relaxed);
-        self.set_free(self.free() | 1 << index);
+    pub(crate) fn free(&self, meta: u32) {
+        let index = meta - self.first.load(Ordering::Relaxed);
+        self.set_free_bits(self.free_bits() | 1 << index);
     }
 
     /// Whether nobody has a block of it, and no thread keeps one.
     pub(crate) fn is_empty(&self) -> bool {
-        self.free().count_ones() == self.blocks.load(Ordering::Relaxed)
+        self.free_bits().count_ones() == self.blocks.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.free() == 0
+        self.free_bits() == 0
     }
 
-    fn free(&self) -> u128 {
+    fn free_bits(&self) -> u128 {
         let [low, high] = [0, 1].map(|half| u128::from(self.free[half].load(Ordering::Relaxed)));
         high << 64 | low
     }
 
-    fn set_free(&self, free: u128) {
+    fn set_free_bits(&self, free: u128) {
         self.free[0].store(free as u64, Ordering::Relaxed);
         self.free[1].store((free >> 64) as u64, Ordering::Relaxed);
     }
@@ -144,16 +144,16 @@ mod tests {
 
     #[test]
     fn every_address_of_a_slab_leads_to_its_block() {
-        for class in Class::all() {
+        for class in SizeClass::all() {
             let slab = Slab::default();
             let blocks = class.slab_blocks(10_000);
-            slab.equip(class, blocks, 1000);
-            slab.settle(1 << 30, 0);
+            slab.set_layout(class, blocks, 1000);
+            slab.set_extent(1 << 30, 0);
             for offset in (0..slab.bytes()).step_by(STEP_BYTES as usize) {
                 let index = (offset / class.bytes()) as u32;
                 let expected = (index < blocks).then_some(1000 + index);
-                assert_eq!(slab.record_at((1 << 30) + offset), expected, "{class:?} {offset}");
-                assert_eq!(slab.record_at((1 << 30) + offset + 511), expected, "{class:?} {offset}");
+                assert_eq!(slab.meta_at((1 << 30) + offset), expected, "{class:?} {offset}");
+                assert_eq!(slab.meta_at((1 << 30) + offset + 511), expected, "{class:?} {offset}");
             }
         }
     }
@@ -161,14 +161,14 @@ mod tests {
     #[test]
     fn blocks_are_taken_once_and_given_back() {
         let slab = Slab::default();
-        let class = Class::of(512).unwrap();
-        slab.equip(class, 128, 7);
-        slab.settle(1 << 30, 0);
-        let taken: Vec<_> = std::iter::from_fn(|| slab.take()).collect();
+        let class = SizeClass::of(512).unwrap();
+        slab.set_layout(class, 128, 7);
+        slab.set_extent(1 << 30, 0);
+        let taken: Vec<_> = std::iter::from_fn(|| slab.alloc()).collect();
         assert_eq!(taken, (7..135).collect::<Vec<_>>());
         assert!(slab.is_full());
-        slab.give(100);
+        slab.free(100);
         assert!(!slab.is_full() && !slab.is_empty());
-        assert_eq!(slab.take(), Some(100));
+        assert_eq!(slab.alloc(), Some(100));
     }
 }

@@ -9,13 +9,13 @@ use freehold_driver::cuda::{CUstream, context, primary, stream, stream_flags};
 use crate::block::Block;
 use crate::device::Device;
 use crate::error::Error;
-use crate::guest::Guest;
+use crate::external_access::ExternalAccess;
+use crate::foreign::ForeignPool;
 use crate::ledger::StreamId;
-use crate::lent::Lent;
-use crate::pause::{self, Point};
-use crate::pool::Totals;
-use crate::pool::turn::{Closed, Turn};
+use crate::pool::PoolStats;
+use crate::pool::biased_lock::{BiasedLock, Closed};
 use crate::stream::Stream;
+use crate::sync_point::{self, SyncPoint};
 
 const LARGE: usize = 8 << 20;
 
@@ -26,23 +26,23 @@ fn device() -> Device {
 }
 
 /// Holds all later work of `stream` up until the lending is done.
-fn hold(stream: &Stream, gate: &mut Block<u8>) -> Lent {
+fn hold(stream: &Stream, gate: &mut Block<u8>) -> ExternalAccess {
     let lent = stream.lend_mut(gate).unwrap();
     stream.fill_bytes(gate, 1).unwrap();
     lent
 }
 
-/// Calls `act` in a thread, and returns when that has ended, and given all that it kept to the lots.
+/// Calls `act` in a thread, and returns when that has ended, and given all that it kept to the heaps.
 fn in_thread(act: impl FnOnce() + Send) {
     thread::scope(|scope| scope.spawn(act).join().unwrap());
 }
 
-/// Destroys a stream, and returns when its lot can be another's.
+/// Destroys a stream, and returns when its heap can be another's.
 fn end(device: &Device, stream: Stream) {
     let id = stream.id();
     stream.synchronize().unwrap();
     stream.close().unwrap();
-    while device.core().track(id).is_some() {
+    while device.inner().stream_state(id).is_some() {
         device.tidy().unwrap();
         thread::yield_now();
     }
@@ -60,17 +60,17 @@ fn a_block_is_lent_behind_the_stream_that_has_its_lot_by_then() {
     a.fill_bytes(&mut block, 1).unwrap();
     in_thread(|| drop(block));
     // What is free is that block, which the first stream has not passed.
-    device.set_budget(device.totals().reserved_bytes);
-    let mut second: Option<(Stream, Lent)> = None;
-    let lent = pause::within(
-        Point::LendBehind,
+    device.set_budget(device.stats().reserved_bytes);
+    let mut second: Option<(Stream, ExternalAccess)> = None;
+    let lent = sync_point::within(
+        SyncPoint::LendBehind,
         || c.alloc::<u8>(LARGE),
         || {
             held_a.done();
             end(&device, a);
             let b = device.stream().unwrap();
             let mut block = b.alloc::<u8>(LARGE).unwrap();
-            assert_eq!(block.address(), address, "the second stream has the first one's lot");
+            assert_eq!(block.address(), address, "the second stream has the first one's heap");
             let held_b = hold(&b, &mut gate_b);
             b.fill_bytes(&mut block, 2).unwrap();
             in_thread(|| drop(block));
@@ -79,8 +79,8 @@ fn a_block_is_lent_behind_the_stream_that_has_its_lot_by_then() {
     );
     let (b, held_b) = second.unwrap();
     assert_eq!(lent.unwrap().address(), address);
-    let used: (StreamId, u64) = (b.id(), b.home.track.now().position);
-    assert!(c.home.track.has_waited(used.0, used.1), "the second stream is still to write the block");
+    let used: (StreamId, u64) = (b.id(), b.inner.state.current_fence().seq);
+    assert!(c.inner.state.has_waited(used.0, used.1), "the second stream is still to write the block");
     held_b.done();
 }
 
@@ -89,14 +89,14 @@ fn a_small_block_of_a_lot_that_became_a_foreign_streams_is_not_lent() {
     // SAFETY: the table is the device's alone.
     let opened = unsafe { crate::open::open(None) }.unwrap();
     let device = device();
-    let guest = Guest::new(&device, 77, false);
+    let foreign_pool = ForeignPool::new(&device, 77, false);
     let [a, c] = [(); 2].map(|()| device.stream().unwrap());
     let block = a.alloc::<u8>(512).unwrap();
     in_thread(|| drop(block));
     a.synchronize().unwrap();
     let mut freed = 0;
-    let lent = pause::within(
-        Point::LendSmall,
+    let lent = sync_point::within(
+        SyncPoint::LendSmall,
         || c.alloc::<u8>(512),
         || {
             end(&device, a);
@@ -105,8 +105,8 @@ fn a_small_block_of_a_lot_that_became_a_foreign_streams_is_not_lent() {
             let b: CUstream = stream::create(&opened.api, stream_flags::NON_BLOCKING).unwrap();
             context::pop_current(&opened.api).unwrap();
             // Nobody can tell what the program has put into its stream.
-            freed = guest.alloc(512, b).unwrap();
-            in_thread(|| guest.free(freed, b).unwrap());
+            freed = foreign_pool.alloc(512, b).unwrap();
+            in_thread(|| foreign_pool.free(freed, b).unwrap());
         },
     );
     // The thread here keeps some of the slab's blocks, and the one that was freed comes first of the rest.
@@ -127,7 +127,7 @@ fn a_block_too_many_is_refused_and_one_that_was_released_is_handed_out_again() {
     };
     assert!(matches!(refused, Error::TooManyBlocks { blocks_max: 131_072 }), "{refused}");
     assert!(blocks.len() > 110_000, "{} blocks", blocks.len());
-    // Nor one that is longer than the classes, when the last records are used.
+    // Nor one that is longer than the classes, when the last metas are used.
     let mut longer = Vec::new();
     let refused = loop {
         match stream.alloc::<u8>(100 << 10) {
@@ -143,32 +143,32 @@ fn a_block_too_many_is_refused_and_one_that_was_released_is_handed_out_again() {
     drop(blocks);
     device.synchronize().unwrap();
     device.trim().unwrap();
-    assert_eq!(device.totals(), Totals::default());
+    assert_eq!(device.stats(), PoolStats::default());
 }
 
 #[test]
 fn totals_of_a_moment_in_which_a_release_is_seen_before_its_allocation_are_nothing_and_not_all() {
     let opened = crate::open::opened(None).unwrap();
     let device = Device::new(opened.api, opened.device).unwrap();
-    let (stream, core) = (device.stream().unwrap(), &device.primary.inner.core);
-    let reserved_bytes = device.totals().reserved_bytes;
-    let lot = core.pool.lot_of(&stream.home.track);
-    lot.counts.take_shared(100);
-    let expected = Totals { cached_bytes: reserved_bytes, reserved_bytes, ..Totals::default() };
-    assert_eq!(device.totals(), expected);
-    lot.counts.hand_shared(100);
-    assert_eq!(device.totals(), expected);
-    lot.counts.hand_shared(30);
-    assert_eq!((device.totals().owned_blocks, device.totals().owned_bytes), (1, 30));
-    lot.counts.take_shared(30);
+    let (stream, device) = (device.stream().unwrap(), &device.primary.inner.device);
+    let reserved_bytes = device.stats().reserved_bytes;
+    let heap = device.pool.heap_of(&stream.inner.state);
+    heap.counters.sub_live_shared(100);
+    let expected = PoolStats { cached_bytes: reserved_bytes, reserved_bytes, ..PoolStats::default() };
+    assert_eq!(device.stats(), expected);
+    heap.counters.add_live_shared(100);
+    assert_eq!(device.stats(), expected);
+    heap.counters.add_live_shared(30);
+    assert_eq!((device.stats().owned_blocks, device.stats().owned_bytes), (1, 30));
+    heap.counters.sub_live_shared(30);
 }
 
 #[test]
 fn a_thread_enters_its_magazines_again_when_who_took_them_over_has_panicked() {
-    let turn = Turn::new(1);
-    let taken = catch_unwind(AssertUnwindSafe(|| turn.take_over(|_| panic!("in the middle"))));
+    let turn = BiasedLock::new(1);
+    let taken = catch_unwind(AssertUnwindSafe(|| turn.revoke(|_| panic!("in the middle"))));
     assert!(taken.is_err());
-    assert_eq!(turn.enter_at_once().map(|mut entered| *entered.inside()), Some(1));
+    assert_eq!(turn.try_enter().map(|mut entered| *entered.value()), Some(1));
     let closed = catch_unwind(AssertUnwindSafe(|| turn.close(|_| panic!("in the middle"))));
     assert!(closed.is_err());
     assert!(turn.is_closed());

@@ -19,11 +19,11 @@ use serde_json::{Value, json};
 
 use super::perfetto::{Point, Span, Thread, TraceFile};
 use super::{Allocation, Begun};
-use crate::core::Hall;
+use crate::device_inner::ContextState;
 use crate::error::{Error, Result};
 use crate::ledger::{ContextId, StreamId};
-use crate::pool::Totals;
-use crate::track::Track;
+use crate::pool::PoolStats;
+use crate::stream_state::StreamState;
 
 /// The driver tells distances in milliseconds of 24 bits: from farther away they would be less exact than a microsecond.
 const DISTANCE_MAX: Duration = Duration::from_secs(4);
@@ -125,7 +125,7 @@ impl Log {
         log
     }
 
-    pub(super) fn allocated(&mut self, what: Allocation<'_>, stream: StreamId, effect: Duration, totals: Totals) {
+    pub(super) fn allocated(&mut self, what: Allocation<'_>, stream: StreamId, effect: Duration, stats: PoolStats) {
         let Allocation { base, bytes, tag, at, is_reuse, asked } = what;
         let verb = if is_reuse { "reuse" } else { "allocate" };
         tracing::debug!(target: "freehold::timeline", what = verb, base = format_args!("{base:#x}"), bytes,
@@ -147,7 +147,7 @@ impl Log {
         });
         let life = Life { name, stream, began: effect, pending_uses: 0, last_use: Duration::ZERO, released: None };
         self.lives.insert(id, life);
-        self.count(effect, totals);
+        self.count(effect, stats);
     }
 
     pub(super) fn released(
@@ -156,9 +156,9 @@ impl Log {
         at: Option<&'static Location<'static>>,
         asked: Duration,
         effect: Duration,
-        totals: Totals,
+        stats: PoolStats,
     ) {
-        self.count(effect, totals);
+        self.count(effect, stats);
         let row = self.thread_row();
         let Some(id) = self.living.remove(&base) else { return };
         let Some(life) = self.lives.get_mut(&id) else { return };
@@ -172,7 +172,7 @@ impl Log {
     }
 
     /// From so many bytes to so many.
-    pub(super) fn resized(&mut self, base: u64, bytes: [u64; 2], asked: Duration, effect: Duration, totals: Totals) {
+    pub(super) fn resized(&mut self, base: u64, bytes: [u64; 2], asked: Duration, effect: Duration, stats: PoolStats) {
         let [had_bytes, bytes] = bytes;
         let verb = if bytes > had_bytes { "grow" } else { "shrink" };
         tracing::debug!(target: "freehold::timeline", what = verb, base = format_args!("{base:#x}"), had_bytes, bytes,
@@ -180,7 +180,7 @@ impl Log {
         let row = self.thread_row();
         let arguments = [("had bytes", json!(had_bytes)), ("has bytes", json!(bytes))];
         self.write(|file| file.slice(row, &format!("{verb} vector at {base:#x}"), asked, effect, &arguments));
-        self.count(effect, totals);
+        self.count(effect, stats);
     }
 
     pub(super) fn of_module(&mut self, what: &'static str, module: u64, asked: Duration, effect: Duration) {
@@ -191,18 +191,23 @@ impl Log {
     }
 
     /// Nothing where the device does not tell the time.
-    pub(super) fn begin_use(&mut self, hall: &Hall, track: &Track, asked: Duration) -> Driver<Option<Begun>> {
-        let backend = &*hall.backend;
+    pub(super) fn begin_use(
+        &mut self,
+        context_state: &ContextState,
+        stream_state: &StreamState,
+        asked: Duration,
+    ) -> Driver<Option<Begun>> {
+        let backend = &*context_state.backend;
         let Some(timing) = backend.timing() else { return Ok(None) };
-        if let Entry::Vacant(clock) = self.clocks.entry(hall.id) {
+        if let Entry::Vacant(clock) = self.clocks.entry(context_state.id) {
             clock.insert(Clock { event: passed_event(backend, timing)?, at: asked });
         }
-        let start = self.event(timing, hall.id)?;
-        let end = self.event(timing, hall.id).inspect_err(|_| self.keep(hall.id, start))?;
+        let start = self.event(timing, context_state.id)?;
+        let end = self.event(timing, context_state.id).inspect_err(|_| self.keep(context_state.id, start))?;
         // SAFETY: whoever puts work in holds the stream; the event is the log's own.
-        if let Err(error) = unsafe { backend.record(start, track.raw) } {
-            self.keep(hall.id, start);
-            self.keep(hall.id, end);
+        if let Err(error) = unsafe { backend.record(start, stream_state.raw) } {
+            self.keep(context_state.id, start);
+            self.keep(context_state.id, end);
             return Err(error);
         }
         Ok(Some(Begun { start, end, asked }))
@@ -213,9 +218,15 @@ impl Log {
         self.keep(context, begun.end);
     }
 
-    pub(super) fn end_use(&mut self, begun: Begun, track: &Track, what: Use, blocks: &[u64]) -> Driver<()> {
+    pub(super) fn end_use(
+        &mut self,
+        begun: Begun,
+        stream_state: &StreamState,
+        what: Use,
+        blocks: &[u64],
+    ) -> Driver<()> {
         // SAFETY: as in `begin_use`.
-        if let Err(error) = unsafe { track.hall().backend.record(begun.end, track.raw) } {
+        if let Err(error) = unsafe { stream_state.context_state().backend.record(begun.end, stream_state.raw) } {
             self.cancel_use(begun, what.context);
             return Err(error);
         }
@@ -348,9 +359,9 @@ impl Log {
         self.write(|file| file.span_end(Span { process, id, name: &life.name }, effect));
     }
 
-    fn count(&mut self, at: Duration, totals: Totals) {
+    fn count(&mut self, at: Duration, stats: PoolStats) {
         let process = self.process;
-        let Totals { owned_bytes, released_bytes, cached_bytes, .. } = totals;
+        let PoolStats { owned_bytes, released_bytes, cached_bytes, .. } = stats;
         let values = [("owned", owned_bytes), ("released", released_bytes), ("cached", cached_bytes)];
         self.write(|file| file.counter(process, "device memory, bytes", at, &values));
     }

@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use freehold_driver::handle::Event;
 
-use crate::core::{Core, Hall};
+use crate::device_inner::{ContextState, DeviceInner};
 use crate::error::{Error, Result};
 use crate::ledger::ContextId;
-use crate::pool::Totals;
-use crate::stream::Used;
-use crate::track::Track;
+use crate::pool::PoolStats;
+use crate::stream::MemoryUse;
+use crate::stream_state::StreamState;
 use log::{Log, Use};
 use perfetto::TraceFile;
 
@@ -48,7 +48,7 @@ pub(crate) struct Timeline {
 /// # Ok::<(), freehold::Error>(())
 /// ```
 pub struct Recording {
-    core: Arc<Core>,
+    device: Arc<DeviceInner>,
     is_over: bool,
 }
 
@@ -79,8 +79,8 @@ pub(crate) struct Begun {
 }
 
 impl Recording {
-    pub(crate) fn begin(core: &Arc<Core>, file: Option<&Path>) -> Result<Self> {
-        core.check()?;
+    pub(crate) fn begin(device: &Arc<DeviceInner>, file: Option<&Path>) -> Result<Self> {
+        device.check()?;
         let trace = match file {
             None => None,
             Some(path) => {
@@ -89,14 +89,14 @@ impl Recording {
                 Some((path.to_owned(), TraceFile::new(out).map_err(failed)?))
             }
         };
-        let mut log = core.timeline.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = device.timeline.log.lock().unwrap_or_else(PoisonError::into_inner);
         if log.is_some() {
             return Err(Error::AlreadyRecording);
         }
-        *log = Some(Log::new(core.process, trace));
-        core.timeline.is_on.store(true, Ordering::Release);
+        *log = Some(Log::new(device.process, trace));
+        device.timeline.is_on.store(true, Ordering::Release);
         drop(log);
-        Ok(Self { core: core.clone(), is_over: false })
+        Ok(Self { device: device.clone(), is_over: false })
     }
 
     /// Writes to the file what is known by now, so that it is there should the process be killed: the file is one that Perfetto
@@ -105,10 +105,10 @@ impl Recording {
     /// # Errors
     /// [`Error::File`] where the file could not be written, and those of the device.
     pub fn flush(&self) -> Result<()> {
-        self.core.check()?;
-        let mut log = self.core.timeline.log.lock().unwrap_or_else(PoisonError::into_inner);
+        self.device.check()?;
+        let mut log = self.device.timeline.log.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(log) = log.as_mut() else { return Ok(()) };
-        log.poll(&*self.core.backend).map_err(|error| self.core.failed(error))?;
+        log.poll(&*self.device.backend).map_err(|error| self.device.failed(error))?;
         log.flush()
     }
 
@@ -118,8 +118,8 @@ impl Recording {
     /// [`Error::File`] where the file could not be written.
     pub fn finish(mut self) -> Result<()> {
         self.is_over = true;
-        let waited = self.core.synchronize_all().and_then(|()| self.core.tidy());
-        let ended = self.core.timeline.end(&self.core);
+        let waited = self.device.synchronize_all().and_then(|()| self.device.run_deferred());
+        let ended = self.device.timeline.end(&self.device);
         waited.and(ended)
     }
 }
@@ -127,10 +127,10 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         if !self.is_over
-            && !self.core.is_child()
-            && let Err(error) = self.core.timeline.end(&self.core)
+            && !self.device.is_child()
+            && let Err(error) = self.device.timeline.end(&self.device)
         {
-            self.core.trouble(error);
+            self.device.note_drop_error(error);
         }
     }
 }
@@ -141,8 +141,14 @@ impl Timeline {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn allocated(&self, what: Allocation<'_>, track: &Track, effect: Duration, totals: Totals) {
-        self.with(|log| log.allocated(what, track.id, effect, totals));
+    pub(crate) fn allocated(
+        &self,
+        what: Allocation<'_>,
+        stream_state: &StreamState,
+        effect: Duration,
+        stats: PoolStats,
+    ) {
+        self.with(|log| log.allocated(what, stream_state.id, effect, stats));
     }
 
     pub(crate) fn released(
@@ -151,9 +157,9 @@ impl Timeline {
         at: Option<&'static Location<'static>>,
         asked: Duration,
         effect: Duration,
-        totals: Totals,
+        stats: PoolStats,
     ) {
-        self.with(|log| log.released(base, at, asked, effect, totals));
+        self.with(|log| log.released(base, at, asked, effect, stats));
     }
 
     /// A vector that keeps its address and has more memory there now, or less.
@@ -164,9 +170,9 @@ impl Timeline {
         bytes: u64,
         asked: Duration,
         effect: Duration,
-        totals: Totals,
+        stats: PoolStats,
     ) {
-        self.with(|log| log.resized(base, [had_bytes, bytes], asked, effect, totals));
+        self.with(|log| log.resized(base, [had_bytes, bytes], asked, effect, stats));
     }
 
     /// A module that was loaded or unloaded.
@@ -175,22 +181,34 @@ impl Timeline {
     }
 
     /// Puts a timed event before a use. A use that cannot be timed is not recorded.
-    pub(crate) fn begin_use(&self, core: &Core, hall: &Hall, track: &Track) -> Option<Begun> {
-        let asked = core.now();
+    pub(crate) fn begin_use(
+        &self,
+        device: &DeviceInner,
+        context_state: &ContextState,
+        stream_state: &StreamState,
+    ) -> Option<Begun> {
+        let asked = device.now();
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let begun = log.as_mut()?.begin_use(hall, track, asked);
-        begun.map_err(|error| core.trouble(core.failed(error))).ok().flatten()
+        let begun = log.as_mut()?.begin_use(context_state, stream_state, asked);
+        begun.map_err(|error| device.note_drop_error(device.failed(error))).ok().flatten()
     }
 
-    pub(crate) fn end_use(&self, core: &Core, begun: Begun, track: &Track, name: &str, used: &[Used<'_>]) {
-        let returned = core.now();
+    pub(crate) fn end_use(
+        &self,
+        device: &DeviceInner,
+        begun: Begun,
+        stream_state: &StreamState,
+        name: &str,
+        used: &[MemoryUse<'_>],
+    ) {
+        let returned = device.now();
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(log) = log.as_mut() else { return };
         let blocks: Vec<u64> = used.iter().map(|used| used.base).collect();
-        let use_of = Use { name: name.into(), stream: track.id, context: track.context, returned };
-        let ended = log.end_use(begun, track, use_of, &blocks);
-        if let Err(error) = ended.and_then(|()| log.poll_if_many(&*core.backend)) {
-            core.trouble(core.failed(error));
+        let use_of = Use { name: name.into(), stream: stream_state.id, context: stream_state.context, returned };
+        let ended = log.end_use(begun, stream_state, use_of, &blocks);
+        if let Err(error) = ended.and_then(|()| log.poll_if_many(&*device.backend)) {
+            device.note_drop_error(device.failed(error));
         }
     }
 
@@ -200,15 +218,15 @@ impl Timeline {
     }
 
     /// Looks which uses have come to their end.
-    pub(crate) fn poll(&self, core: &Core) {
+    pub(crate) fn poll(&self, device: &DeviceInner) {
         if !self.is_on() {
             return;
         }
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = log.as_mut()
-            && let Err(error) = log.poll(&*core.backend)
+            && let Err(error) = log.poll(&*device.backend)
         {
-            core.trouble(core.failed(error));
+            device.note_drop_error(device.failed(error));
         }
     }
 
@@ -217,12 +235,12 @@ impl Timeline {
         self.with(|log| log.forget_context(context));
     }
 
-    fn end(&self, core: &Core) -> Result<()> {
-        self.poll(core);
+    fn end(&self, device: &DeviceInner) -> Result<()> {
+        self.poll(device);
         self.is_on.store(false, Ordering::Release);
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(log) = log else { return Ok(()) };
-        log.finish(core.is_good().then_some(&*core.backend), core.now())
+        log.finish(device.is_good().then_some(&*device.backend), device.now())
     }
 
     fn with(&self, note: impl FnOnce(&mut Log)) {

@@ -5,23 +5,23 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::access_history::{Access, AccessHistory};
 use crate::context::Context;
-use crate::core::Core;
+use crate::device_inner::DeviceInner;
 use crate::error::{Error, Result};
 use crate::imported::Permission;
-use crate::leaving::{Addresses, Ground, Leaving};
-use crate::ledger::{BlockId, Entry, Gone, Kind, Mark, Owner};
-use crate::pool::{Chunk, Grown, Need, PAGE_BYTES};
-use crate::stream::{Stream, Used};
-use crate::uses::{Access, Uses};
+use crate::ledger::{BlockId, Entry, Fence, Gone, Kind, Owner};
+use crate::pending_unmap::{AddressRange, Mappings, PendingUnmap};
+use crate::pool::{Chunk, MapOutcome, MapRequest, PAGE_BYTES};
+use crate::stream::{MemoryUse, Stream};
 
-/// A chunk that is kept serves where it is longer than the wish by so small a part of it at the most.
+/// A chunk that is kept serves where it is longer than the selector by so small a part of it at the most.
 const SURPLUS_PART: u64 = 8;
 
 #[derive(Debug)]
 pub(super) struct Mapped {
     pub(super) context: Context,
-    pub(super) uses: Uses,
+    pub(super) uses: AccessHistory,
     pub(super) base: u64,
     /// The addresses, in whole pages.
     room_bytes: u64,
@@ -32,20 +32,20 @@ pub(super) struct Mapped {
     /// What the ledger knows it by, unless nothing is mapped.
     block: Option<BlockId>,
     allocated_at: &'static Location<'static>,
-    leaving: Arc<Leaving>,
+    leaving: Arc<PendingUnmap>,
 }
 
 impl Mapped {
     pub(super) fn new(stream: &Stream, room_bytes: u64, at: &'static Location<'static>) -> Result<Self> {
-        let context = &stream.home.context;
+        let context = &stream.inner.context;
         context.inner.check()?;
-        let core = &context.inner.core;
+        let device = &context.inner.device;
         let room_bytes = room_bytes.next_multiple_of(PAGE_BYTES);
-        let base = core.mapping().reserve(room_bytes, PAGE_BYTES).map_err(|error| core.failed(error))?;
+        let base = device.mapping().reserve(room_bytes, PAGE_BYTES).map_err(|error| device.failed(error))?;
         Ok(Self {
             context: context.clone(),
             // Memory comes here when nobody uses it any more.
-            uses: Uses::begin(Mark { stream: stream.id(), position: 0 }),
+            uses: AccessHistory::begin(Fence { stream: stream.id(), seq: 0 }),
             base,
             room_bytes,
             chunks: Vec::new(),
@@ -57,8 +57,8 @@ impl Mapped {
         })
     }
 
-    pub(super) fn used(&self, access: Access) -> Used<'_> {
-        Used {
+    pub(super) fn used(&self, access: Access) -> MemoryUse<'_> {
+        MemoryUse {
             uses: &self.uses,
             context: &self.context,
             base: self.base,
@@ -71,8 +71,8 @@ impl Mapped {
     }
 
     pub(super) fn owner(&self) -> Option<Owner> {
-        let core = &self.context.inner.core;
-        if core.is_child() { None } else { core.ledger().owner(self.block?) }
+        let device = &self.context.inner.device;
+        if device.is_child() { None } else { device.ledger().owner(self.block?) }
     }
 
     /// Sees to it that at least `least_bytes` are mapped, and `wish_bytes` if they can be had easily. An error changes
@@ -84,84 +84,85 @@ impl Mapped {
         if least_bytes <= self.mapped_bytes {
             return Ok(());
         }
-        let core = self.context.inner.core.clone();
-        let asked = core.timeline.is_on().then(|| core.now());
-        let (mut chunks, marks) = self.leaving.take_back();
+        let device = self.context.inner.device.clone();
+        let asked = device.timeline.is_on().then(|| device.now());
+        let (mut chunks, fences) = self.leaving.take_back();
         let had_bytes = self.mapped_bytes + length(&chunks);
         let mut outcome = Ok(());
         if had_bytes < least_bytes {
-            match self.map(&core, had_bytes, least_bytes, wish_bytes) {
+            match self.map(&device, had_bytes, least_bytes, wish_bytes) {
                 Ok(mut mapped) => chunks.append(&mut mapped),
                 Err(error) => outcome = Err(error),
             }
         }
-        let outcome = outcome.and_then(|()| self.enter(&core, self.mapped_bytes + length(&chunks)));
+        let outcome = outcome.and_then(|()| self.enter(&device, self.mapped_bytes + length(&chunks)));
         if outcome.is_err() {
             if !chunks.is_empty() {
-                self.leaving.leave(&core, chunks, &marks);
+                self.leaving.unmap_after(&device, chunks, &fences);
             }
             return outcome;
         }
         let mapped_bytes = self.mapped_bytes + length(&chunks);
         self.chunks.append(&mut chunks);
-        self.has(&core, mapped_bytes, asked);
+        self.has(&device, mapped_bytes, asked);
         Ok(())
     }
 
     /// Notes how much is mapped from now on; `asked` is there when it is recorded.
-    fn has(&mut self, core: &Core, mapped_bytes: u64, asked: Option<Duration>) {
+    fn has(&mut self, device: &DeviceInner, mapped_bytes: u64, asked: Option<Duration>) {
         let had_bytes = std::mem::replace(&mut self.mapped_bytes, mapped_bytes);
         if let Some(asked) = asked {
-            core.timeline.resized(self.base, had_bytes, mapped_bytes, asked, core.now(), core.totals());
+            device.timeline.resized(self.base, had_bytes, mapped_bytes, asked, device.now(), device.stats());
         }
     }
 
     /// Maps memory behind `had_bytes`.
-    fn map(&self, core: &Core, had_bytes: u64, least_bytes: u64, wish_bytes: u64) -> Result<Vec<Chunk>> {
+    fn map(&self, device: &DeviceInner, had_bytes: u64, least_bytes: u64, wish_bytes: u64) -> Result<Vec<Chunk>> {
         let room_bytes = self.room_bytes - had_bytes;
-        let need =
-            |bytes: u64| Need::beyond(self.base + had_bytes, bytes, room_bytes.min(bytes + surplus_bytes(bytes)));
-        let failed = |error| core.failed(error);
-        let wish = need(wish_bytes.max(least_bytes) - had_bytes);
-        if let Grown::Chunks(chunks) = core.pool.map_beyond(wish).map_err(failed)? {
+        let need = |bytes: u64| {
+            MapRequest::outside(self.base + had_bytes, bytes, room_bytes.min(bytes + surplus_bytes(bytes)))
+        };
+        let failed = |error| device.failed(error);
+        let selector = need(wish_bytes.max(least_bytes) - had_bytes);
+        if let MapOutcome::Chunks(chunks) = device.pool.map_outside(selector).map_err(failed)? {
             return Ok(chunks);
         }
         let missing_bytes = least_bytes - had_bytes;
-        if let Grown::Chunks(chunks) = core.pool.gather_beyond(core, need(missing_bytes)).map_err(failed)? {
+        if let MapOutcome::Chunks(chunks) = device.pool.reclaim_outside(device, need(missing_bytes)).map_err(failed)? {
             return Ok(chunks);
         }
         // Other vectors may have memory that their work has passed, and a chunk that is too long is better than none.
-        core.unmap_passed().map_err(failed)?;
-        core.make_room(&core.pool, missing_bytes).map_err(failed)?;
-        let any = Need::beyond(self.base + had_bytes, missing_bytes, room_bytes);
-        match core.pool.gather_beyond(core, any).map_err(failed)? {
-            Grown::Chunks(chunks) => Ok(chunks),
-            Grown::Nothing => Err(core.short_of(&core.pool, missing_bytes)),
+        device.unmap_completed().map_err(failed)?;
+        device.make_room(&device.pool, missing_bytes).map_err(failed)?;
+        let any = MapRequest::outside(self.base + had_bytes, missing_bytes, room_bytes);
+        match device.pool.reclaim_outside(device, any).map_err(failed)? {
+            MapOutcome::Chunks(chunks) => Ok(chunks),
+            MapOutcome::OutOfMemory => Err(device.out_of_memory(&device.pool, missing_bytes)),
         }
     }
 
     /// Tells the ledger how much is mapped.
-    fn enter(&mut self, core: &Core, bytes: u64) -> Result<()> {
+    fn enter(&mut self, device: &DeviceInner, bytes: u64) -> Result<()> {
         // Nothing is entered for a context that is closed.
         let _shared = self.context.inner.enter()?;
-        let block = core.entering(|ledger| match self.block {
+        let block = device.entering(|ledger| match self.block {
             // The context is being closed by another thread.
             Some(block) if ledger.owner(block).is_none() => Err(Error::ContextClosed { context: self.context.id() }),
             Some(block) => Ok(ledger.resize(block, bytes).map(|()| block)?),
-            None => Ok(ledger.enter(self.entry(core, bytes))?),
+            None => Ok(ledger.enter(self.entry(device, bytes))?),
         })?;
         self.block = Some(block);
         Ok(())
     }
 
-    fn entry(&self, core: &Core, bytes: u64) -> Entry {
+    fn entry(&self, device: &DeviceInner, bytes: u64) -> Entry {
         Entry {
             base: self.base,
             bytes,
             capacity_bytes: bytes,
             context: self.context.id(),
-            stream: Some(self.uses.at_home().stream),
-            process: core.process,
+            stream: Some(self.uses.in_own_stream().stream),
+            process: device.process,
             kind: Kind::Own,
             tag: None,
             allocated_at: self.allocated_at,
@@ -172,56 +173,56 @@ impl Mapped {
     /// nothing.
     pub(super) fn shrink(&mut self, used_bytes: u64) -> Result<()> {
         self.context.inner.check()?;
-        let core = self.context.inner.core.clone();
+        let device = self.context.inner.device.clone();
         let end = self.base + used_bytes;
         let kept = self.chunks.partition_point(|chunk| chunk.base < end);
         if kept == self.chunks.len() {
             return Ok(());
         }
-        let asked = core.timeline.is_on().then(|| core.now());
-        let marks = self.pending(&core);
-        core.mark(&marks)?;
+        let asked = device.timeline.is_on().then(|| device.now());
+        let fences = self.pending(&device);
+        device.record_fences(&fences)?;
         if kept > 0 {
-            self.enter(&core, self.mapped_bytes - length(&self.chunks[kept..]))?;
+            self.enter(&device, self.mapped_bytes - length(&self.chunks[kept..]))?;
         } else {
-            self.forget(&core);
+            self.forget(&device);
         }
         let chunks = self.chunks.split_off(kept);
         let mapped_bytes = self.mapped_bytes - length(&chunks);
-        self.leaving.leave(&core, chunks, &marks);
-        self.leaving.go(&core);
-        self.has(&core, mapped_bytes, asked);
+        self.leaving.unmap_after(&device, chunks, &fences);
+        self.leaving.unmap_now(&device);
+        self.has(&device, mapped_bytes, asked);
         Ok(())
     }
 
     /// Strikes what the ledger has, unless it went with its context.
-    fn forget(&mut self, core: &Core) {
-        let mut ledger = core.ledger();
+    fn forget(&mut self, device: &DeviceInner) {
+        let mut ledger = device.ledger();
         if let Some(block) = self.block.take().filter(|&block| ledger.owner(block).is_some()) {
             ledger.forget(block, Gone::GivenBack);
         }
     }
 
     /// The uses that may be pending.
-    fn pending(&self, core: &Core) -> Vec<Mark> {
-        let mut marks = self.uses.all();
-        marks.retain(|&mark| !core.has_passed(mark));
-        marks
+    fn pending(&self, device: &DeviceInner) -> Vec<Fence> {
+        let mut fences = self.uses.all();
+        fences.retain(|&fence| !device.is_complete(fence));
+        fences
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        let core = self.context.inner.core.clone();
-        if core.is_child() {
+        let device = self.context.inner.device.clone();
+        if device.is_child() {
             return;
         }
-        let asked = core.timeline.is_on().then(|| core.now()).filter(|_| self.mapped_bytes > 0);
-        let marks = self.pending(&core);
-        let addresses = Some(Addresses { base: self.base, bytes: self.room_bytes });
+        let asked = device.timeline.is_on().then(|| device.now()).filter(|_| self.mapped_bytes > 0);
+        let fences = self.pending(&device);
+        let addresses = Some(AddressRange { base: self.base, bytes: self.room_bytes });
         let chunks = std::mem::take(&mut self.chunks);
-        self.leaving.end(&core, Ground { chunks, addresses, block: self.block, ..Ground::default() }, &marks);
-        self.has(&core, 0, asked);
+        self.leaving.end(&device, Mappings { chunks, addresses, block: self.block, ..Mappings::default() }, &fences);
+        self.has(&device, 0, asked);
     }
 }
 

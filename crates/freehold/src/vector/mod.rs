@@ -10,13 +10,13 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use self::mapped::Mapped;
+use crate::access_history::Access;
 use crate::block::sealed::Sealed;
-use crate::block::{Block, Plain, Source, Target, View, ViewMut};
+use crate::block::{Block, Pod, Source, Target, View, ViewMut};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::ledger::Owner;
-use crate::stream::{Stream, Used};
-use crate::uses::Access;
+use crate::stream::{MemoryUse, Stream};
 
 /// Elements in device memory that can become more. Growing keeps the address and the elements, copies nothing and waits for
 /// nothing, whatever kernels run meanwhile; see [`grows_in_place`](Self::grows_in_place) for devices that cannot.
@@ -37,14 +37,14 @@ use crate::uses::Access;
 /// assert_eq!(x.download(&stream)?, [1, 2, 3, 0]);
 /// # Ok::<(), freehold::Error>(())
 /// ```
-pub struct DeviceVec<T: Plain> {
+pub struct DeviceVec<T: Pod> {
     ground: Ground<T>,
     len: usize,
     /// The most elements that it can have.
     room: usize,
 }
 
-impl<T: Plain> fmt::Debug for DeviceVec<T> {
+impl<T: Pod> fmt::Debug for DeviceVec<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeviceVec")
             .field("address", &format_args!("{:#x}", self.address()))
@@ -55,20 +55,20 @@ impl<T: Plain> fmt::Debug for DeviceVec<T> {
 }
 
 #[derive(Debug)]
-enum Ground<T: Plain> {
+enum Ground<T: Pod> {
     Mapped(Box<Mapped>),
     /// Of at least one element.
     Copied(Block<T>),
 }
 
-impl<T: Plain> DeviceVec<T> {
+impl<T: Pod> DeviceVec<T> {
     /// A vector without elements, with addresses for as many as the device has memory for.
     ///
     /// # Errors
     /// [`Error::NothingAsked`] where elements have no bytes.
     #[track_caller]
     pub fn new(stream: &Stream) -> Result<Self> {
-        let room = stream.home.context.inner.core.pool.supply.total_bytes as usize / size_of::<T>().max(1);
+        let room = stream.inner.context.inner.device.pool.chunks.total_bytes as usize / size_of::<T>().max(1);
         Self::begin(stream, room, Location::caller())
     }
 
@@ -93,15 +93,15 @@ impl<T: Plain> DeviceVec<T> {
     }
 
     fn begin(stream: &Stream, room: usize, at: &'static Location<'static>) -> Result<Self> {
-        let core = &stream.home.context.inner.core;
-        core.check()?;
+        let device = &stream.inner.context.inner.device;
+        device.check()?;
         let element_bytes = size_of::<T>();
         let bytes = room.checked_mul(element_bytes).filter(|&bytes| bytes <= isize::MAX as usize);
         let bytes = bytes.ok_or(Error::TooManyElements { elements: room, element_bytes })?;
         if bytes == 0 {
             return Err(Error::NothingAsked);
         }
-        let ground = if core.pool.supply.maps() {
+        let ground = if device.pool.chunks.can_map() {
             Ground::Mapped(Box::new(Mapped::new(stream, bytes as u64, at)?))
         } else {
             Ground::Copied(Block::alloc(stream, 1, None, at)?)
@@ -346,8 +346,8 @@ impl<T: Plain> DeviceVec<T> {
         fill: impl FnOnce(&mut Tail<'_, T>) -> Result<()>,
     ) -> Result<()> {
         let end = self.end_of(more)?;
-        let wish = if end > self.capacity() { self.capacity().saturating_mul(2) } else { end };
-        self.grow(stream, end, wish.clamp(end, self.room), at)?;
+        let selector = if end > self.capacity() { self.capacity().saturating_mul(2) } else { end };
+        self.grow(stream, end, selector.clamp(end, self.room), at)?;
         let is_used = self.touch(end);
         let mut whole = self.whole(Access::Write);
         whole.is_ordered = is_used;
@@ -369,15 +369,15 @@ impl<T: Plain> DeviceVec<T> {
         }
     }
 
-    fn grow(&mut self, stream: &Stream, least: usize, wish: usize, at: &'static Location<'static>) -> Result<()> {
-        if !Arc::ptr_eq(&stream.home.context.inner.core, &self.context().inner.core) {
+    fn grow(&mut self, stream: &Stream, least: usize, selector: usize, at: &'static Location<'static>) -> Result<()> {
+        if !Arc::ptr_eq(&stream.inner.context.inner.device, &self.context().inner.device) {
             return Err(Error::OtherDevice { what: "a stream" });
         }
         match &mut self.ground {
-            Ground::Mapped(mapped) => mapped.grow((least * size_of::<T>()) as u64, (wish * size_of::<T>()) as u64),
+            Ground::Mapped(mapped) => mapped.grow((least * size_of::<T>()) as u64, (selector * size_of::<T>()) as u64),
             Ground::Copied(block) if least <= block.len() => Ok(()),
             Ground::Copied(block) => {
-                let mut longer = Block::alloc(stream, wish, None, at)?;
+                let mut longer = Block::alloc(stream, selector, None, at)?;
                 if self.len > 0 {
                     stream.copy(&block.view(..self.len)?, &mut longer.view_mut(..self.len)?)?;
                 }
@@ -387,18 +387,18 @@ impl<T: Plain> DeviceVec<T> {
         }
     }
 
-    fn whole(&self, access: Access) -> Used<'_> {
+    fn whole(&self, access: Access) -> MemoryUse<'_> {
         let whole = match &self.ground {
             Ground::Mapped(mapped) => mapped.used(access),
             Ground::Copied(block) => Target::used(block, access),
         };
-        Used { bytes: (self.len * size_of::<T>()) as u64, ..whole }
+        MemoryUse { bytes: (self.len * size_of::<T>()) as u64, ..whole }
     }
 }
 
-impl<T: Plain> Sealed for DeviceVec<T> {}
+impl<T: Pod> Sealed for DeviceVec<T> {}
 
-impl<T: Plain> Source<T> for DeviceVec<T> {
+impl<T: Pod> Source<T> for DeviceVec<T> {
     fn address(&self) -> u64 {
         DeviceVec::address(self)
     }
@@ -407,12 +407,12 @@ impl<T: Plain> Source<T> for DeviceVec<T> {
         self.len
     }
 
-    fn used(&self) -> Used<'_> {
+    fn used(&self) -> MemoryUse<'_> {
         self.whole(Access::Read)
     }
 }
 
-impl<T: Plain> Target<T> for DeviceVec<T> {
+impl<T: Pod> Target<T> for DeviceVec<T> {
     fn address(&self) -> u64 {
         DeviceVec::address(self)
     }
@@ -421,14 +421,14 @@ impl<T: Plain> Target<T> for DeviceVec<T> {
         self.len
     }
 
-    fn used(&self, access: Access) -> Used<'_> {
+    fn used(&self, access: Access) -> MemoryUse<'_> {
         self.whole(access)
     }
 }
 
 /// The elements that a vector gets. Where no work has used their memory, to write them waits for none.
 struct Tail<'a, T> {
-    whole: Used<'a>,
+    whole: MemoryUse<'a>,
     start: usize,
     len: usize,
     elements: PhantomData<T>,
@@ -436,7 +436,7 @@ struct Tail<'a, T> {
 
 impl<T> Sealed for Tail<'_, T> {}
 
-impl<T: Plain> Target<T> for Tail<'_, T> {
+impl<T: Pod> Target<T> for Tail<'_, T> {
     fn address(&self) -> u64 {
         self.whole.base + (self.start * size_of::<T>()) as u64
     }
@@ -445,8 +445,8 @@ impl<T: Plain> Target<T> for Tail<'_, T> {
         self.len
     }
 
-    fn used(&self, access: Access) -> Used<'_> {
+    fn used(&self, access: Access) -> MemoryUse<'_> {
         let (start, bytes) = (self.address(), (self.len * size_of::<T>()) as u64);
-        Used { access, start, bytes, ..self.whole }
+        MemoryUse { access, start, bytes, ..self.whole }
     }
 }

@@ -11,7 +11,7 @@ use std::process::Child;
 use std::sync::mpsc;
 use std::thread;
 
-use freehold::{Clock, Device, Error, Imported, Part, Permission, Stream};
+use freehold::{Device, Error, Imported, ImportedSlice, Permission, SharedSemaphores, Stream};
 use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CUresult, Function};
 use freehold_testing::{STUCK, command_for_test};
 use own::{Kernels, N, Own, grid, opened};
@@ -24,7 +24,7 @@ fn own() -> Own {
     Own::new()
 }
 
-fn clock(own: &Own, words: usize) -> Clock {
+fn clock(own: &Own, words: usize) -> SharedSemaphores {
     own.device.clock(shared::words(8 * words as u64).as_fd(), words).unwrap()
 }
 
@@ -61,7 +61,7 @@ fn a_word_is_written_behind_the_work_before_it_and_awaited_before_the_work_after
     b.launch(&own.kernels.add, grid(), (&mut y, 2_u32, N as u32)).unwrap();
     let after = b.event().unwrap();
     own.pass_by();
-    assert_eq!((clock.read(1), after.has_passed().unwrap()), (0, false));
+    assert_eq!((clock.read(1), after.is_complete().unwrap()), (0, false));
     gate.open();
     assert_eq!(b.download(&y).unwrap(), [2; N]);
     assert_eq!((clock.read(1), a.download(&x).unwrap()), (1, vec![1; N]));
@@ -172,7 +172,7 @@ fn a_clock_that_is_dropped_stays_until_its_work_has_passed() {
     assert_eq!((unregistered(), seen.read(0)), (1, 1));
     drop(seen);
     assert_eq!(unregistered(), 2);
-    assert!(own.device.troubles().is_empty());
+    assert!(own.device.drop_errors().is_empty());
 }
 
 /// Names, in the second process, the descriptors that it inherits.
@@ -217,12 +217,12 @@ fn inherited() -> Option<[OwnedFd; 2]> {
 }
 
 /// Where the values of a turn lie.
-fn slot(imported: &Imported, stream: &Stream, turn: u64) -> Part<u32> {
+fn slot(imported: &Imported, stream: &Stream, turn: u64) -> ImportedSlice<u32> {
     imported.part(stream, 4096 * turn, N).unwrap()
 }
 
 /// What both processes do by turns: each waits for its turn on the device, adds to what the other one left, and hands over.
-fn take_turns(own: &Own, stream: &Stream, [memory, words]: [&OwnedFd; 2], first: u64) -> Clock {
+fn take_turns(own: &Own, stream: &Stream, [memory, words]: [&OwnedFd; 2], first: u64) -> SharedSemaphores {
     let clock = own.device.clock(words.as_fd(), 1).unwrap();
     let imported = own.device.import(memory.as_fd(), CHUNK, Permission::ReadWrite).unwrap();
     for turn in (first..20).step_by(2) {

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::os::fd::AsFd;
 
-use freehold::{Actual, Adoption, Arena, DeviceVec, Error, Grid, Image, Permission, Value};
+use freehold::{Adoption, Arena, DeviceVec, DynArg, Error, Grid, Image, Permission, Value};
 
 use crate::own::{Own, kernel};
 use crate::shared;
@@ -33,11 +33,11 @@ fn every_public_handle_prints_short() {
     short("kernel", &kernel(&own.kernels.module, "scale").unwrap());
     short("image", &Image::ptx(include_str!("../../examples/kernels.ptx")).unwrap());
     short("grid", &Grid::line(1, 1));
-    short("totals", &own.device.totals());
+    short("totals", &own.device.stats());
     short("owner", &block.owner());
     short("view", &block.view(1..).unwrap());
     short("view_mut", &block.view_mut(1..).unwrap());
-    short("actual", &Actual::memory_mut(&mut block, 0));
+    short("actual", &DynArg::memory_mut(&mut block, 0));
     short("value", &Value(1.0_f32));
     // SAFETY: it is used for nothing.
     short("unordered", &unsafe { block.unordered() });

@@ -74,7 +74,7 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
                 refuses(stream.download(&taken).map(drop)),
                 refuses(stream.launch(&own.kernels.count, freehold::Grid::line(1, 1), ())),
                 refuses(stream.synchronize()),
-                refuses(event.has_passed().map(drop)),
+                refuses(event.is_complete().map(drop)),
                 refuses(own.device.stream().map(drop)),
                 refuses(own.device.context().map(drop)),
                 refuses(own.device.tidy()),
@@ -96,6 +96,6 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
         assert_eq!(own.device.blocks().len(), 3, "the parent has them all, and the one that is known by its address");
         own.device.release(address).unwrap();
         assert_eq!(stream.alloc::<u32>(N).unwrap().address(), address);
-        assert!(own.device.troubles().is_empty());
+        assert!(own.device.drop_errors().is_empty());
     });
 }

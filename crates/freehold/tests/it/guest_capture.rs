@@ -6,7 +6,7 @@ use crate::guest;
 
 use children::{alone, alone_with};
 use freehold::Error;
-use freehold::guest::PoolId;
+use freehold::foreign::PoolId;
 use freehold_driver::cuda::{
     CUdeviceptr, CUgraphExec, CUstream, CUstreamCaptureMode, capture, context, copy, event, event_flags, fill, graph,
     host, host_alloc_flags, stream, wait_value_flags,

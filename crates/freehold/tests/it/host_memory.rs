@@ -108,5 +108,5 @@ fn registration_and_mapping_end_behind_the_last_work() {
     stream.synchronize().unwrap();
     own.device.tidy().unwrap();
     assert!(!is_mapped());
-    assert!(own.device.troubles().is_empty());
+    assert!(own.device.drop_errors().is_empty());
 }

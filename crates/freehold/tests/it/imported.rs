@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
 use freehold::ledger::{Kind, State, WrongRelease};
-use freehold::{Error, Imported, Part, Permission, Result, Stream};
+use freehold::{Error, Imported, ImportedSlice, Permission, Result, Stream};
 use freehold_driver::cuda::{
     Api, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, address, allocation,
     context, copy, device, fill, mapping,
@@ -34,7 +34,7 @@ fn zeros(own: &Own, stream: &Stream) -> Imported {
     imported
 }
 
-fn add(own: &Own, stream: &Stream, to: &mut Part<u32>, more: u32) -> Result<()> {
+fn add(own: &Own, stream: &Stream, to: &mut ImportedSlice<u32>, more: u32) -> Result<()> {
     stream.launch(&own.kernels.add, grid(), (to, more, N as u32))
 }
 
@@ -208,7 +208,7 @@ fn what_is_no_shared_memory_or_of_another_length_is_refused_and_nothing_is_left(
     own.device.import(descriptor.as_fd(), 2 * CHUNK, Permission::Read).unwrap();
     drop(descriptor);
     assert_eq!(own.device.free_bytes().unwrap(), free_bytes);
-    assert!(own.device.troubles().is_empty());
+    assert!(own.device.drop_errors().is_empty());
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn memory_returns_when_the_descriptor_and_the_last_part_are_gone() {
     assert_eq!(stream.download(&part).unwrap().len(), N);
     drop(part);
     assert_eq!(own.device.free_bytes().unwrap(), free_bytes);
-    assert!(own.device.troubles().is_empty());
+    assert!(own.device.drop_errors().is_empty());
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn a_departure_is_over_when_the_work_with_the_last_part_has_passed() {
     stream.synchronize().unwrap();
     assert!(departure.is_over().unwrap());
     assert!(departure.is_over().unwrap(), "for ever");
-    assert!(own.device.troubles().is_empty());
+    assert!(own.device.drop_errors().is_empty());
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn uses_of_a_part_in_several_streams_are_ordered() {
     b.copy(&part, &mut copy).unwrap();
     let copied = b.event().unwrap();
     own.pass_by();
-    assert!(!copied.has_passed().unwrap());
+    assert!(!copied.is_complete().unwrap());
     gate.open();
     assert_eq!(b.download(&copy).unwrap(), [6; N]);
 }
@@ -312,7 +312,7 @@ fn a_part_comes_behind_the_work_of_dropped_ones_at_its_place_alone() {
     b.copy(&same, &mut here).unwrap();
     let copied = b.event().unwrap();
     own.pass_by();
-    assert!(!copied.has_passed().unwrap());
+    assert!(!copied.is_complete().unwrap());
     gate.open();
     let copied = b.download(&here).unwrap();
     assert_eq!((copied[..N - 1] == [9; N - 1], copied[N - 1]), (true, 0));
@@ -352,7 +352,7 @@ fn an_import_that_is_dropped_stays_until_the_work_of_all_streams_with_it_has_pas
     assert_eq!(is_there(), None);
     let imported = import(&own, &descriptor, Permission::Read);
     assert_eq!(a.download(&imported.part::<u32>(&a, 0, N).unwrap()).unwrap(), [4; N]);
-    assert!(own.device.troubles().is_empty());
+    assert!(own.device.drop_errors().is_empty());
 }
 
 #[test]
@@ -373,7 +373,7 @@ fn a_stream_gathers_all_uses_of_a_part_and_the_host_knows_when_they_are_over() {
     let gathered = c.event().unwrap();
     gates[0].open();
     own.pass_by();
-    assert!(!gathered.has_passed().unwrap() && part.pending());
+    assert!(!gathered.is_complete().unwrap() && part.pending());
     gates[1].open();
     gathered.synchronize().unwrap();
     for stream in [&a, &b] {

@@ -204,5 +204,5 @@ fn a_recording_tells_of_blocks_and_of_no_work_where_events_tell_no_time() {
     std::fs::remove_file(&file).unwrap();
     assert!(text.contains("reuse 4000 bytes") && text.contains("release 4000 bytes"), "{text}");
     assert!(!text.contains("upload"), "{text}");
-    assert!(device.troubles().is_empty());
+    assert!(device.drop_errors().is_empty());
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freehold::ledger::{
-    BlockId, ContextId, Entry, Gone, Kind, Ledger, Mark, NotEntered, Release, State, StreamId, Totals, WrongRelease,
+    BlockId, ContextId, Entry, Fence, Gone, Kind, Ledger, LedgerStats, NotEntered, Release, State, StreamId,
+    WrongRelease,
 };
 
 const BASE: u64 = 0x7f00_0000_0000;
@@ -25,12 +26,12 @@ fn entry(base: u64, bytes: u64) -> Entry {
     }
 }
 
-fn mark(position: u64) -> Mark {
-    Mark { stream: StreamId(7), position }
+fn mark(position: u64) -> Fence {
+    Fence { stream: StreamId(7), seq: position }
 }
 
-fn release(marks: &[Mark]) -> Release {
-    Release { marks: marks.to_vec(), released_at: Some(Location::caller()), when: Duration::from_millis(1500) }
+fn release(marks: &[Fence]) -> Release {
+    Release { fences: marks.to_vec(), released_at: Some(Location::caller()), when: Duration::from_millis(1500) }
 }
 
 fn enter(ledger: &mut Ledger, base: u64, bytes: u64) -> BlockId {
@@ -209,15 +210,15 @@ fn totals_follow_a_block_through_its_life() {
     let mut ledger = Ledger::new();
     let block = ledger.enter(Entry { capacity_bytes: 1024, ..entry(BASE, 1000) }).expect("the span is nobody's");
     ledger.enter(Entry { kind: Kind::Adopted, ..entry(BASE + 4096, 512) }).expect("the span is nobody's");
-    let held = Totals { held_bytes: 1024, ..Totals::default() };
-    assert_eq!(ledger.totals(), Totals { owned_blocks: 1, owned_bytes: 1000, ..held });
+    let held = LedgerStats { held_bytes: 1024, ..LedgerStats::default() };
+    assert_eq!(ledger.stats(), LedgerStats { owned_blocks: 1, owned_bytes: 1000, ..held });
     ledger.release(block, release(&[mark(1)]));
-    assert_eq!(ledger.totals(), Totals { released_blocks: 1, released_bytes: 1000, ..held });
+    assert_eq!(ledger.stats(), LedgerStats { released_blocks: 1, released_bytes: 1000, ..held });
     ledger.forget(block, Gone::GivenBack);
-    assert_eq!(ledger.totals(), Totals::default());
+    assert_eq!(ledger.stats(), LedgerStats::default());
     let block = ledger.enter(Entry { capacity_bytes: 1024, ..entry(BASE, 1000) }).expect("the span is nobody's");
     ledger.release(block, release(&[]));
-    assert_eq!(ledger.totals(), Totals { free_blocks: 1, free_bytes: 1024, ..held });
+    assert_eq!(ledger.stats(), LedgerStats { free_blocks: 1, free_bytes: 1024, ..held });
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freehold::ledger::{
-    BlockId, ContextId, Entry, Gone, Kind, Ledger, Mark, NotEntered, Release, State, StreamId, WrongRelease,
+    BlockId, ContextId, Entry, Fence, Gone, Kind, Ledger, NotEntered, Release, State, StreamId, WrongRelease,
 };
 use freehold_testing::{Random, at_effort, covered, seed};
 use model::Model;
@@ -43,7 +43,7 @@ fn random_operations_are_answered_as_by_a_list() {
     };
     for step in 0..steps {
         run.step();
-        assert_eq!(run.ledger.totals(), run.model.totals(), "step {step}");
+        assert_eq!(run.ledger.stats(), run.model.totals(), "step {step}");
         if step % 10_000 == 0 {
             run.compare_lists();
         }
@@ -192,13 +192,13 @@ impl Run {
             return;
         };
         let count = [0, 1, 2, 5][self.numbers.below(4) as usize];
-        let marks: Vec<Mark> = (0..count)
-            .map(|_| Mark { stream: StreamId(self.numbers.below(3) as u32), position: self.numbers.below(100) })
+        let marks: Vec<Fence> = (0..count)
+            .map(|_| Fence { stream: StreamId(self.numbers.below(3) as u32), seq: self.numbers.below(100) })
             .collect();
         let released_at = if self.numbers.below(2) == 0 { Some(self.line()) } else { None };
-        let release = Release { marks, released_at, when: Duration::from_nanos(self.numbers.below(1 << 40)) };
+        let release = Release { fences: marks, released_at, when: Duration::from_nanos(self.numbers.below(1 << 40)) };
         self.ledger.release(self.model.blocks[place].id(), release.clone());
-        self.meet(if release.marks.is_empty() { "released free" } else { "released" });
+        self.meet(if release.fences.is_empty() { "released free" } else { "released" });
         self.model.release(place, release);
     }
 

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::mpsc;
 use std::thread;
 
-use freehold::{Error, Lent, Permission};
+use freehold::{Error, ExternalAccess, Permission};
 use freehold_driver::cuda::{
     Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUresult, CUstream, Function, context, copy, stream,
 };
@@ -21,7 +21,7 @@ fn own() -> Own {
 }
 
 /// Writes to lent memory, as a transfer does.
-fn transfer(own: &Own, to: &Lent, from: &[u32]) {
+fn transfer(own: &Own, to: &ExternalAccess, from: &[u32]) {
     assert_eq!(to.bytes(), size_of_val(from));
     context::push_current(&own.api, own.primary).unwrap();
     copy::host_to_device(&own.api, CUdeviceptr(to.address()), from.as_bytes()).unwrap();
@@ -31,7 +31,7 @@ fn transfer(own: &Own, to: &Lent, from: &[u32]) {
 }
 
 /// What lent memory holds, as a transfer reads it.
-fn transferred(own: &Own, from: &Lent) -> Vec<u32> {
+fn transferred(own: &Own, from: &ExternalAccess) -> Vec<u32> {
     let mut to = vec![0_u32; from.bytes() / 4];
     context::push_current(&own.api, own.primary).unwrap();
     copy::device_to_host(&own.api, to.as_mut_bytes(), CUdeviceptr(from.address())).unwrap();
@@ -78,7 +78,7 @@ fn work_with_the_block_waits_on_the_device_for_the_end_of_the_transfer() {
         seen.push((stream, y, stream.event().unwrap()));
     }
     own.pass_by();
-    assert!(seen.iter().all(|(_, _, after)| !after.has_passed().unwrap()));
+    assert!(seen.iter().all(|(_, _, after)| !after.is_complete().unwrap()));
     lent.wait().unwrap();
     transfer(&own, &lent, &[7; N]);
     thread::spawn(move || lent.done()).join().unwrap();
@@ -131,7 +131,7 @@ fn readers_do_not_wait_for_a_transfer_that_reads_and_writers_do() {
     let after = b.event().unwrap();
     own.pass_by();
     for lent in lent {
-        assert!(!after.has_passed().unwrap());
+        assert!(!after.is_complete().unwrap());
         assert_eq!(transferred(&own, &lent), [1; N]);
         lent.done();
     }
@@ -220,7 +220,7 @@ fn a_lending_that_ends_before_it_may_begin_lets_nobody_overtake_the_work_before_
     a.launch(&own.kernels.add, grid(), (&mut x, 1_u32, N as u32)).unwrap();
     let after = a.event().unwrap();
     own.pass_by();
-    assert!(!after.has_passed().unwrap());
+    assert!(!after.is_complete().unwrap());
     gate.open();
     assert_eq!(a.download(&x).unwrap(), [2; N]);
 }

@@ -5,7 +5,7 @@ use crate::own;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use freehold::{Error, Totals};
+use freehold::{Error, PoolStats};
 use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUmemAccessDesc, CUresult};
 use own::{Own, opened};
 
@@ -60,9 +60,9 @@ fn memory_that_is_neither_mapped_nor_unmapped_is_used_later_and_comes_back_in_th
     UNMAP.store(1, Ordering::Relaxed);
     assert!(matches!(stream.alloc::<u8>(12 * MIB), Err(Error::Call(_))));
     assert_eq!((ACCESS.load(Ordering::Relaxed), UNMAP.load(Ordering::Relaxed)), (0, 0));
-    assert_eq!(own.device.totals().reserved_bytes, 12 * MIB as u64);
+    assert_eq!(own.device.stats().reserved_bytes, 12 * MIB as u64);
     drop(stream.zeros::<u8>(12 * MIB).unwrap());
     own.device.synchronize().unwrap();
     own.device.trim().unwrap();
-    assert_eq!(own.device.totals(), Totals::default());
+    assert_eq!(own.device.stats(), PoolStats::default());
 }

@@ -1,5 +1,5 @@
 //! The parts of the pool that take no lock, under a checker that tries the orders of two or three threads and all that the
-//! memory model lets them see: the agreement between a thread and those who take its magazines over, and records.
+//! memory model lets them see: the agreement between a thread and those who take its magazines over, and metas.
 //!
 //! The files are those of the library, with the checker's types in the place of the standard library's.
 
@@ -45,7 +45,7 @@ mod sync {
     }
 }
 
-pub(crate) mod shelf {
+pub(crate) mod stable_array {
     /// # Safety
     /// As in the library, whose shelf is not used here.
     pub(crate) unsafe trait Numbered {
@@ -53,17 +53,17 @@ pub(crate) mod shelf {
     }
 }
 
-#[path = "../../src/pool/record.rs"]
-pub(crate) mod record;
-#[path = "../../src/pool/turn.rs"]
-mod turn;
+#[path = "../../src/pool/biased_lock.rs"]
+mod biased_lock;
+#[path = "../../src/pool/block_meta.rs"]
+pub(crate) mod block_meta;
 
+use biased_lock::{BiasedLock, Closed};
+use block_meta::{BlockMeta, BlockState, Placement};
 use freehold_testing::at_effort;
 use loom::sync::Arc;
 use loom::thread;
-use record::{Record, Site, Stage};
 use sync::{AtomicBool, Ordering};
-use turn::{Closed, Turn};
 
 const BASE: u64 = 4096;
 
@@ -78,69 +78,69 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     check_within(at_effort(2, 2, 3), model);
 }
 
-/// Puts `count` things into what is the thread's own, unless it is closed; how many it put.
-fn put(turn: &Turn<u32>, count: u32) -> u32 {
-    (0..count).filter(|_| turn.enter().map(|mut entered| *entered.inside() += 1).is_ok()).count() as u32
+/// Puts `count` items into what is the thread's own, unless it is closed; how many it enqueued.
+fn put(turn: &BiasedLock<u32>, count: u32) -> u32 {
+    (0..count).filter(|_| turn.enter().map(|mut entered| *entered.value() += 1).is_ok()).count() as u32
 }
 
 #[test]
 fn what_a_thread_keeps_is_taken_over_once_and_whole() {
     check(|| {
-        let turn = Arc::new(Turn::new(0));
+        let turn = Arc::new(BiasedLock::new(0));
         let other = turn.clone();
-        let taken = thread::spawn(move || other.take_over(std::mem::take));
+        let taken = thread::spawn(move || other.revoke(std::mem::take));
         assert_eq!(put(&turn, 2), 2);
         let taken = taken.join().unwrap();
-        assert_eq!(taken + turn.take_over(std::mem::take), 2);
+        assert_eq!(taken + turn.revoke(std::mem::take), 2);
     });
 }
 
 #[test]
 fn two_who_take_over_and_a_thread_that_enters_never_meet() {
     check(|| {
-        let turn = Arc::new(Turn::new(0));
+        let turn = Arc::new(BiasedLock::new(0));
         let takers: Vec<_> = (0..2)
             .map(|_| {
                 let turn = turn.clone();
-                thread::spawn(move || turn.take_over(std::mem::take))
+                thread::spawn(move || turn.revoke(std::mem::take))
             })
             .collect();
         assert_eq!(put(&turn, 1), 1);
         let taken: u32 = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
-        assert_eq!(taken + turn.take_over(std::mem::take), 1);
+        assert_eq!(taken + turn.revoke(std::mem::take), 1);
     });
 }
 
 #[test]
 fn nobody_enters_what_is_closed_and_nothing_is_left_there() {
     check(|| {
-        let turn = Arc::new(Turn::new(0));
+        let turn = Arc::new(BiasedLock::new(0));
         let other = turn.clone();
         let closed = thread::spawn(move || other.close(std::mem::take));
         let put = put(&turn, 2);
         assert_eq!(closed.join().unwrap(), put, "what was put in was there when it was closed");
         assert!(turn.is_closed());
         assert_eq!(turn.enter().map(|_| ()).unwrap_err(), Closed);
-        assert_eq!(turn.take_over(|inside| *inside), 0);
+        assert_eq!(turn.revoke(|inside| *inside), 0);
         assert!(turn.is_closed(), "who takes over later does not open it");
     });
 }
 
-/// Two counts of a home: a thread gives both up, and keeps each unless the stream's handle is gone, which takes back what was kept.
+/// Two counters of a home: a thread gives both up, and keeps each unless the stream's handle is gone, which takes back what was kept.
 #[test]
 fn a_count_is_kept_and_taken_back_or_given_up_and_never_left() {
     check(|| {
-        let kept = Arc::new((Turn::new(0_u32), AtomicBool::new(false)));
+        let kept = Arc::new((BiasedLock::new(0_u32), AtomicBool::new(false)));
         let thread = thread::spawn({
             let kept = kept.clone();
             move || {
                 let (turn, is_leaving) = &*kept;
                 let mut given_up = 0;
                 for _ in 0..2 {
-                    let entered = turn.enter_at_once();
+                    let entered = turn.try_enter();
                     let lends = entered.as_ref().is_some_and(|_| !is_leaving.load(Ordering::Relaxed));
                     match entered {
-                        Some(mut entered) if lends => *entered.inside() += 1,
+                        Some(mut entered) if lends => *entered.value() += 1,
                         _ => given_up += 1,
                     }
                 }
@@ -148,39 +148,39 @@ fn a_count_is_kept_and_taken_back_or_given_up_and_never_left() {
             }
         });
         kept.1.store(true, Ordering::Relaxed);
-        let taken = kept.0.take_over(std::mem::take);
+        let taken = kept.0.revoke(std::mem::take);
         assert_eq!(thread.join().unwrap() + taken, 2);
     });
 }
 
-fn owned(bytes: u64) -> Arc<Record> {
-    let record = Record::default();
-    record.begin(BASE, 1024, 7, 0, Site::at_place(0), 0);
-    record.own(bytes);
-    Arc::new(record)
+fn owned(bytes: u64) -> Arc<BlockMeta> {
+    let meta = BlockMeta::default();
+    meta.begin(BASE, 1024, 7, 0, Placement::in_extent(0), 0);
+    meta.own(bytes);
+    Arc::new(meta)
 }
 
 #[test]
 fn of_two_releases_one_is_taken() {
     check(|| {
-        let record = owned(10);
-        let other = record.clone();
+        let meta = owned(10);
+        let other = meta.clone();
         let second = thread::spawn(move || other.disown(BASE).is_ok());
-        let first = record.disown(BASE).is_ok();
+        let first = meta.disown(BASE).is_ok();
         assert!(first != second.join().unwrap());
-        assert_eq!(record.state().stage(), Stage::Parked);
+        assert_eq!(meta.state().state(), BlockState::Cached);
     });
 }
 
 #[test]
 fn a_use_elsewhere_is_noted_before_the_release_or_refused_after_it() {
     check(|| {
-        let record = owned(10);
-        let other = record.clone();
-        let noted = thread::spawn(move || other.note_used_elsewhere(BASE).is_ok());
-        let state = record.disown(BASE).unwrap();
-        assert_eq!(noted.join().unwrap(), state.is_used_elsewhere());
-        assert!(!record.state().is_used_elsewhere());
+        let meta = owned(10);
+        let other = meta.clone();
+        let noted = thread::spawn(move || other.note_used_in_other_stream(BASE).is_ok());
+        let state = meta.disown(BASE).unwrap();
+        assert_eq!(noted.join().unwrap(), state.is_used_in_other_streams());
+        assert!(!meta.state().is_used_in_other_streams());
     });
 }
 
@@ -188,17 +188,17 @@ fn a_use_elsewhere_is_noted_before_the_release_or_refused_after_it() {
 fn who_looks_never_sees_a_mixture_of_two_owners() {
     // Two threads that take many steps have very many orders.
     check_within(at_effort(0, 1, 2), || {
-        let record = owned(10);
-        let other = record.clone();
+        let meta = owned(10);
+        let other = meta.clone();
         let owner = thread::spawn(move || {
             other.disown(BASE).unwrap();
             other.end();
-            other.begin(2 * BASE, 2048, 8, 1, Site::at_place(0), 0);
+            other.begin(2 * BASE, 2048, 8, 1, Placement::in_extent(0), 0);
             other.own(20);
         });
-        let seen = record.seen();
-        if seen.state.stage() == Stage::Owned {
-            let found = (seen.base, seen.bytes, seen.capacity_bytes, seen.stream, seen.lot);
+        let seen = meta.snapshot();
+        if seen.state.state() == BlockState::Owned {
+            let found = (seen.base, seen.bytes, seen.capacity_bytes, seen.stream, seen.heap);
             assert!([(BASE, 10, 1024, 7, 0), (2 * BASE, 20, 2048, 8, 1)].contains(&found), "{found:?}");
         }
         owner.join().unwrap();
@@ -208,56 +208,56 @@ fn who_looks_never_sees_a_mixture_of_two_owners() {
 #[test]
 fn a_release_of_the_block_before_does_not_take_the_one_that_follows() {
     check(|| {
-        let record = owned(10);
-        let other = record.clone();
+        let meta = owned(10);
+        let other = meta.clone();
         let owner = thread::spawn(move || {
             if other.disown(BASE).is_ok() {
                 other.end();
-                other.begin(2 * BASE, 2048, 8, 1, Site::at_place(0), 0);
+                other.begin(2 * BASE, 2048, 8, 1, Placement::in_extent(0), 0);
                 other.own(20);
                 return true;
             }
             false
         });
-        let was_first = record.disown(BASE).is_ok();
+        let was_first = meta.disown(BASE).is_ok();
         assert!(was_first != owner.join().unwrap());
-        assert_eq!(record.disown(2 * BASE).is_ok(), !was_first);
+        assert_eq!(meta.disown(2 * BASE).is_ok(), !was_first);
     });
 }
 
 /// The release of the warm path: whether it was taken, and of which ownership and stream.
-fn release_at_once(record: &Record) -> Option<(u64, u32)> {
-    let state = record.owned_at(BASE)?;
-    let stream = record.stream();
-    record.disown_from(state).then(|| (state.generation(), stream))
+fn release_at_once(meta: &BlockMeta) -> Option<(u64, u32)> {
+    let state = meta.owned_at(BASE)?;
+    let stream = meta.stream();
+    meta.disown_from(state).then(|| (state.generation(), stream))
 }
 
 #[test]
 fn a_release_at_once_is_taken_or_a_use_elsewhere_is_noted_and_never_both() {
     check(|| {
-        let record = owned(10);
-        let (user, owner) = (record.clone(), record.clone());
-        let noted = thread::spawn(move || user.note_used_elsewhere(BASE).is_ok());
+        let meta = owned(10);
+        let (user, owner) = (meta.clone(), meta.clone());
+        let noted = thread::spawn(move || user.note_used_in_other_stream(BASE).is_ok());
         let is_taken = thread::spawn(move || release_at_once(&owner).is_some()).join().unwrap();
         assert!(is_taken != noted.join().unwrap());
-        assert_eq!(record.state().is_used_elsewhere(), !is_taken);
+        assert_eq!(meta.state().is_used_in_other_streams(), !is_taken);
     });
 }
 
 #[test]
 fn of_two_releases_at_once_each_takes_an_ownership_of_its_own_and_knows_its_stream() {
     check(|| {
-        let record = owned(10);
-        let first = record.state().generation();
-        let other = record.clone();
+        let meta = owned(10);
+        let first = meta.state().generation();
+        let other = meta.clone();
         let owner = thread::spawn(move || {
             let taken = release_at_once(&other)?;
             other.end();
-            other.begin(BASE, 2048, 8, 1, Site::at_place(0), 0);
+            other.begin(BASE, 2048, 8, 1, Placement::in_extent(0), 0);
             other.own(20);
             Some(taken)
         });
-        let taken = release_at_once(&record);
+        let taken = release_at_once(&meta);
         match owner.join().unwrap() {
             // What is released here is the block before, or the one that follows.
             None => assert_eq!(taken, Some((first, 7))),

@@ -23,12 +23,12 @@ fn is_written(own: &Own, stream: &Stream, block: &mut Block<u32>) -> bool {
     let written = stream.event().unwrap();
     own.device.set_budget(u64::MAX);
     own.pass_by();
-    written.has_passed().unwrap()
+    written.is_complete().unwrap()
 }
 
 /// Lets the pool have no more than it has.
 fn allow_no_more(own: &Own) {
-    own.device.set_budget(own.device.totals().reserved_bytes);
+    own.device.set_budget(own.device.stats().reserved_bytes);
 }
 
 /// A block of `home` that work in `user` is held up with, released.
@@ -100,10 +100,10 @@ fn a_small_block_does_not_cut_up_what_is_free_while_others_wait() {
     drop(a.alloc::<u32>(16 * LARGE).unwrap());
     // Of another length: what the thread keeps goes where it can be cut.
     drop(a.alloc::<u32>(2 * LARGE).unwrap());
-    let reserved = own.device.totals().reserved_bytes;
+    let reserved = own.device.stats().reserved_bytes;
     let small = a.alloc::<u8>(8 << 10).unwrap();
     let large = a.alloc::<u32>(13 * LARGE).unwrap();
-    assert_eq!(own.device.totals().reserved_bytes, reserved);
+    assert_eq!(own.device.stats().reserved_bytes, reserved);
     gate.open();
     drop((small, large));
 }
@@ -134,7 +134,7 @@ fn a_context_is_closed_while_threads_allocate_and_release_in_it() {
                     }
                 });
             }
-            while own.device.totals().owned_blocks == 0 {
+            while own.device.stats().owned_blocks == 0 {
                 thread::yield_now();
             }
             context.close_with_blocks().unwrap();
@@ -143,7 +143,7 @@ fn a_context_is_closed_while_threads_allocate_and_release_in_it() {
         own.device.synchronize().unwrap();
         own.device.tidy().unwrap();
         assert_eq!((own.device.blocks(), own.device.live_by_tag()), (vec![], vec![]));
-        let totals = own.device.totals();
+        let totals = own.device.stats();
         assert_eq!((totals.owned_blocks, totals.owned_bytes), (0, 0));
     }
 }

@@ -154,7 +154,7 @@ fn a_context_is_not_destroyed_within_a_call_about_it() {
     });
     close_within(&own, Function::cuModuleGetGlobal_v2, |_, kernels| kernels.module.variable("counter").map(drop));
     assert_eq!(own.device.blocks().len(), 0);
-    assert!(own.device.troubles().is_empty());
+    assert!(own.device.drop_errors().is_empty());
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn an_event_is_not_destroyed_while_somebody_waits_for_it() {
         || {
             gate.open();
             own.device.synchronize().unwrap();
-            while !event.has_passed().unwrap() {
+            while !event.is_complete().unwrap() {
                 thread::yield_now();
             }
             own.device.tidy().unwrap();

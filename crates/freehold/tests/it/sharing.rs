@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::process::{self, Stdio};
 use std::sync::OnceLock;
 
-use freehold::{Block, Device, DeviceVec, Error, Permission, Stream, Totals};
+use freehold::{Block, Device, DeviceVec, Error, Permission, PoolStats, Stream};
 use freehold_driver::cuda::{
     Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
     CUmemAllocationProp, CUresult, address, allocation, context, copy, mapping, primary,
@@ -184,11 +184,11 @@ fn each_kind_of_memory_makes_room_for_the_other_within_one_budget() {
     let own = Own::new();
     let [stream] = own.streams();
     own.device.trim().unwrap();
-    own.device.set_budget(own.device.totals().reserved_bytes + 8 * MIB as u64);
+    own.device.set_budget(own.device.stats().reserved_bytes + 8 * MIB as u64);
     let shareable = stream.alloc_shareable::<u8>(8 * MIB).unwrap();
     let refused = stream.alloc::<u8>(4 * MIB).unwrap_err();
     let Error::OutOfMemory(shortage) = refused else { panic!("{refused}") };
-    assert!(shortage.totals.owned_bytes >= 8 * MIB as u64);
+    assert!(shortage.stats.owned_bytes >= 8 * MIB as u64);
     assert!(matches!(stream.alloc_shareable::<u8>(100), Err(Error::OutOfMemory(_))));
     drop(shareable);
     let private = stream.alloc::<u8>(8 * MIB).unwrap();
@@ -210,7 +210,7 @@ fn a_context_takes_its_shareable_blocks_along_and_their_memory_comes_back() {
     let own = Own::new();
     let context = own.device.context().unwrap();
     let stream = context.stream().unwrap();
-    let before = own.device.totals().reserved_bytes;
+    let before = own.device.stats().reserved_bytes;
     let block = stream.alloc_shareable::<u8>(3 * MIB).unwrap();
     let small = stream.alloc_shareable::<u8>(100).unwrap();
     let closed = context.close();
@@ -221,7 +221,7 @@ fn a_context_takes_its_shareable_blocks_along_and_their_memory_comes_back() {
     drop((block, small, stream));
     own.device.synchronize().unwrap();
     own.device.trim().unwrap();
-    assert!(own.device.totals().reserved_bytes <= before);
+    assert!(own.device.stats().reserved_bytes <= before);
 }
 
 /// Random operations, and what must hold after each.
@@ -282,7 +282,7 @@ impl Run<'_> {
         // SAFETY: the driver is asked about addresses alone.
         let api = unsafe { self.device.api() }.unwrap();
         let live = |blocks: &[Block<u8>]| blocks.iter().map(|block| block.len() as u64).sum::<u64>();
-        let vector_bytes = self.device.totals().owned_bytes - live(&self.private) - live(&self.shareable);
+        let vector_bytes = self.device.stats().owned_bytes - live(&self.private) - live(&self.shareable);
         assert!(vector_bytes.is_multiple_of(PAGE_BYTES), "{vector_bytes} bytes are live of nobody's");
         let mut chunks = Vec::new();
         for block in &self.shareable {
@@ -327,6 +327,6 @@ fn no_chunk_that_is_exported_holds_a_private_block_whatever_comes_and_goes() {
         drop(run);
         own.device.synchronize().unwrap();
         own.device.trim().unwrap();
-        assert_eq!(own.device.totals(), Totals::default());
+        assert_eq!(own.device.stats(), PoolStats::default());
     }
 }

@@ -35,6 +35,6 @@ fn a_device_without_addresses_for_its_records_is_not_opened_and_can_be_later() {
             let_have(None);
         }
         let device = Device::new(opened.api, opened.device).unwrap();
-        assert_eq!(device.totals(), freehold::Totals::default());
+        assert_eq!(device.stats(), freehold::PoolStats::default());
     });
 }

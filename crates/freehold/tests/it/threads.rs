@@ -70,5 +70,5 @@ fn blocks_hold_what_their_owners_put_there_whichever_threads_those_are() {
     created.synchronize().unwrap();
     own.device.synchronize().unwrap();
     assert_eq!(own.device.blocks().len(), 0);
-    assert!(own.device.troubles().is_empty());
+    assert!(own.device.drop_errors().is_empty());
 }

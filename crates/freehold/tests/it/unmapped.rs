@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use freehold::{Block, DeviceVec, Error, Stream, Totals};
+use freehold::{Block, DeviceVec, Error, PoolStats, Stream};
 use freehold_driver::cuda::{
     Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUerror, CUmemAllocationProp, CUmemGenericAllocationHandle,
     CUresult,
@@ -106,7 +106,7 @@ fn blocks_are_had_used_again_and_given_back_on_a_driver_without_the_calls() {
         }
         own.device.synchronize().unwrap();
         own.device.trim().unwrap();
-        assert_eq!(own.device.totals(), Totals::default());
+        assert_eq!(own.device.stats(), PoolStats::default());
         assert!(matches!(stream.alloc_shareable::<u8>(1), Err(Error::CannotShare)));
         assert!(!DeviceVec::<u8>::new(&stream).unwrap().grows_in_place());
     }
@@ -128,19 +128,19 @@ fn memory_is_not_given_back_while_that_would_wait() {
 fn a_release_at_once_gives_memory_back_where_nothing_runs_and_waits_for_nobody_else() {
     let own = own();
     let ([busy, idle], gate) = (own.streams(), own.gate());
-    let reserved_bytes = own.device.totals().reserved_bytes;
+    let reserved_bytes = own.device.stats().reserved_bytes;
     idle.alloc::<u8>(40 * MIB).unwrap().release_now().unwrap();
-    assert_eq!(own.device.totals().reserved_bytes, reserved_bytes);
+    assert_eq!(own.device.stats().reserved_bytes, reserved_bytes);
     hold_up(&own, &busy, &gate);
     let block = idle.alloc::<u8>(40 * MIB).unwrap();
-    let held_bytes = own.device.totals().reserved_bytes;
+    let held_bytes = own.device.stats().reserved_bytes;
     let address = block.address();
     block.release_now().unwrap();
-    assert_eq!(own.device.totals().reserved_bytes, held_bytes);
+    assert_eq!(own.device.stats().reserved_bytes, held_bytes);
     // What could not go is handed out again.
     assert_eq!(idle.alloc::<u8>(40 * MIB).unwrap().address(), address);
     gate.open();
-    assert!(own.device.troubles().is_empty());
+    assert!(own.device.drop_errors().is_empty());
     own.device.synchronize().unwrap();
     assert!(own.device.trim().unwrap() >= 40 * MIB as u64);
 }
@@ -162,7 +162,7 @@ fn memory_that_begins_with_no_whole_page_is_used_and_given_back_when_nothing_run
     drop(blocks);
     own.device.synchronize().unwrap();
     own.device.trim().unwrap();
-    assert_eq!(own.device.totals(), Totals::default());
+    assert_eq!(own.device.stats(), PoolStats::default());
     assert_eq!(SHIFTED.lock().unwrap().len(), 0);
 }
 
@@ -181,7 +181,7 @@ fn memory_at_addresses_that_the_pool_cannot_tell_apart_is_refused_and_given_back
     own.device.synchronize().unwrap();
     drop(idle.alloc::<u8>(20 * MIB).unwrap());
     own.device.trim().unwrap();
-    assert_eq!(own.device.totals(), Totals::default());
+    assert_eq!(own.device.stats(), PoolStats::default());
     assert_eq!(SHIFTED.lock().unwrap().len(), 0);
 }
 
@@ -193,10 +193,10 @@ fn a_budget_holds_and_chunks_that_are_too_short_make_room_for_a_longer_one() {
     own.device.set_budget(24 * MIB as u64);
     let blocks = [(); 3].map(|()| one.alloc::<u8>(8 * MIB).unwrap());
     assert!(matches!(other.alloc::<u8>(8 * MIB), Err(Error::OutOfMemory(_))));
-    assert!(own.device.totals().reserved_bytes <= 24 * MIB as u64);
+    assert!(own.device.stats().reserved_bytes <= 24 * MIB as u64);
     drop(blocks);
     let whole = other.alloc::<u8>(24 * MIB).unwrap();
-    assert_eq!(own.device.totals().reserved_bytes, 24 * MIB as u64);
+    assert_eq!(own.device.stats().reserved_bytes, 24 * MIB as u64);
     drop(whole);
 }
 
@@ -211,7 +211,7 @@ fn a_context_uses_the_memory_and_leaves_it_to_others_when_it_is_closed() {
     drop((block, stream));
     own.device.synchronize().unwrap();
     own.device.trim().unwrap();
-    assert_eq!(own.device.totals(), Totals::default());
+    assert_eq!(own.device.stats(), PoolStats::default());
 }
 
 /// Checks that a block holds what it was filled with, and drops it.
@@ -251,12 +251,12 @@ fn nobody_finds_what_another_wrote_whatever_comes_and_goes() {
                 _ => own.device.synchronize().unwrap(),
             }
             let live_bytes: u64 = live.iter().map(|(block, _)| block.len() as u64).sum();
-            assert_eq!(own.device.totals().owned_bytes, live_bytes);
-            assert!(own.device.totals().reserved_bytes <= 96 * MIB as u64);
+            assert_eq!(own.device.stats().owned_bytes, live_bytes);
+            assert!(own.device.stats().reserved_bytes <= 96 * MIB as u64);
         }
         live.into_iter().for_each(|block| check(&streams[0], block));
         own.device.synchronize().unwrap();
         own.device.trim().unwrap();
-        assert_eq!(own.device.totals(), Totals::default());
+        assert_eq!(own.device.stats(), PoolStats::default());
     }
 }

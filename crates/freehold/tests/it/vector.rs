@@ -15,7 +15,7 @@ const PAGE: usize = (2 << 20) / 4;
 
 /// What the driver gave to a device of a test's own.
 fn reserved_bytes(device: &Device) -> u64 {
-    device.totals().reserved_bytes
+    device.stats().reserved_bytes
 }
 
 /// A vector of so many ones.
@@ -123,7 +123,7 @@ fn many_growths_leak_nothing() {
     stream.synchronize().unwrap();
     own.device.trim().unwrap();
     assert_eq!(reserved_bytes(&own.device), before);
-    assert_eq!(own.device.totals().released_blocks, 0);
+    assert_eq!(own.device.stats().released_blocks, 0);
 }
 
 #[test]
@@ -196,13 +196,13 @@ fn a_vector_dropped_in_use_goes_behind_its_work_and_nothing_waits() {
     own.device.tidy().unwrap();
     let state = own.device.owner_of(address + 4).unwrap().state;
     assert_eq!(state, State::Released { waiting_for: 1 });
-    assert_eq!(own.device.totals().released_bytes, 6 << 20);
+    assert_eq!(own.device.stats().released_bytes, 6 << 20);
     gate.open();
     assert_eq!(busy.download(&copy).unwrap(), [2; N]);
     own.device.tidy().unwrap();
     assert_eq!(own.device.owner_of(address + 4), None);
-    assert_eq!(own.device.totals().released_bytes, 0);
-    assert!(own.device.troubles().is_empty());
+    assert_eq!(own.device.stats().released_bytes, 0);
+    assert!(own.device.drop_errors().is_empty());
 }
 
 #[test]
@@ -232,13 +232,13 @@ fn the_ledger_knows_all_memory_of_a_vector() {
     let own = Own::new();
     let [stream] = own.streams();
     let mut vec = ones(&stream, 10);
-    let (address, owned) = (vec.address(), own.device.totals().owned_bytes);
+    let (address, owned) = (vec.address(), own.device.stats().owned_bytes);
     assert_eq!(own.device.owner_of(address + 39), vec.owner());
     assert_eq!(own.device.owner_of(address + (2 << 20)), None);
     vec.reserve(&stream, 600 * PAGE / 10).unwrap();
     let owner = own.device.owner_of(address + (60 << 20)).unwrap();
     assert_eq!((owner.base, owner.bytes, owner.state), (address, 122 << 20, State::Owned));
-    assert_eq!(own.device.totals().owned_bytes, owned + (120 << 20));
+    assert_eq!(own.device.stats().owned_bytes, owned + (120 << 20));
     let refused = own.device.release(address).unwrap_err();
     assert!(matches!(refused, Error::WrongRelease(WrongRelease::Held { .. })), "{refused:?}");
     stream.synchronize().unwrap();
@@ -342,7 +342,7 @@ fn for_every_n_the_nth_call_of_a_drop_fails_and_the_memory_goes_later() {
         let fired = faults.fired();
         drop(faults);
         // None, where the call is made again.
-        assert!(own.device.troubles().len() <= usize::from(fired), "call {nth}");
+        assert!(own.device.drop_errors().len() <= usize::from(fired), "call {nth}");
         stream.synchronize().unwrap();
         own.device.trim().unwrap();
         assert_eq!(reserved_bytes(&own.device), before, "call {nth}");

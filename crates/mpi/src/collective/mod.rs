@@ -3,7 +3,7 @@
 
 mod pieces;
 
-use freehold::{Lent, Plain, Source, Stream, Target};
+use freehold::{ExternalAccess, Pod, Source, Stream, Target};
 
 pub(crate) use self::pieces::{Barrier, Collective, What};
 use crate::element::{Element, Op};
@@ -13,7 +13,7 @@ use crate::request::Request;
 use crate::world::World;
 
 /// Memory that a rank gives, and memory that it is given; either may be none.
-type Ends = (Option<Lent>, Option<Lent>);
+type Ends = (Option<ExternalAccess>, Option<ExternalAccess>);
 
 /// Each call has a form that waits until this rank's part is done, and one that does not: then later work with the blocks waits on
 /// the device.
@@ -23,12 +23,12 @@ type Ends = (Option<Lent>, Option<Lent>);
 /// Before anything begins, [`Error::NoSuchRank`], [`Error::OtherLength`], [`Error::NotTheRoot`] and [`Error::NoSuchOperation`].
 impl World {
     /// Gives all ranks what the root's block holds. The blocks are equally long.
-    pub fn broadcast<T: Plain>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<()> {
+    pub fn broadcast<T: Pod>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<()> {
         self.finish(self.broadcasting(stream, block, root)?).map(drop)
     }
 
     /// [`broadcast`](Self::broadcast) without waiting.
-    pub fn ibroadcast<T: Plain>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<Request<()>> {
+    pub fn ibroadcast<T: Pod>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<Request<()>> {
         Ok(self.engine.submit(Box::new(self.broadcasting(stream, block, root)?)))
     }
 
@@ -79,7 +79,7 @@ impl World {
     }
 
     /// Puts the blocks of all ranks side by side, in their order, into one at the root. Other ranks give none to write.
-    pub fn gather<T: Plain>(
+    pub fn gather<T: Pod>(
         &self,
         stream: &Stream,
         from: &impl Source<T>,
@@ -90,7 +90,7 @@ impl World {
     }
 
     /// [`gather`](Self::gather) without waiting.
-    pub fn igather<T: Plain>(
+    pub fn igather<T: Pod>(
         &self,
         stream: &Stream,
         from: &impl Source<T>,
@@ -101,7 +101,7 @@ impl World {
     }
 
     /// Gives each rank its part of the root's block. Other ranks give none to read.
-    pub fn scatter<T: Plain>(
+    pub fn scatter<T: Pod>(
         &self,
         stream: &Stream,
         from: Option<&impl Source<T>>,
@@ -112,7 +112,7 @@ impl World {
     }
 
     /// [`scatter`](Self::scatter) without waiting.
-    pub fn iscatter<T: Plain>(
+    pub fn iscatter<T: Pod>(
         &self,
         stream: &Stream,
         from: Option<&impl Source<T>>,
@@ -123,12 +123,12 @@ impl World {
     }
 
     /// Gives each rank its part of every rank's block, in the order of the ranks.
-    pub fn alltoall<T: Plain>(&self, stream: &Stream, from: &impl Source<T>, to: &mut impl Target<T>) -> Result<()> {
+    pub fn alltoall<T: Pod>(&self, stream: &Stream, from: &impl Source<T>, to: &mut impl Target<T>) -> Result<()> {
         self.finish(self.exchanging(stream, from, to)?).map(drop)
     }
 
     /// [`alltoall`](Self::alltoall) without waiting.
-    pub fn ialltoall<T: Plain>(
+    pub fn ialltoall<T: Pod>(
         &self,
         stream: &Stream,
         from: &impl Source<T>,
@@ -137,7 +137,7 @@ impl World {
         Ok(self.engine.submit(Box::new(self.exchanging(stream, from, to)?)))
     }
 
-    fn broadcasting<T: Plain>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<Collective> {
+    fn broadcasting<T: Pod>(&self, stream: &Stream, block: &mut impl Target<T>, root: i32) -> Result<Collective> {
         self.ranks.check_rank(root)?;
         let bytes = block.len() * size_of::<T>();
         let lent = stream.lend_mut(block)?;
@@ -168,7 +168,7 @@ impl World {
         Ok(Collective::new(what, ends, len * size_of::<T>(), size_of::<T>()))
     }
 
-    fn gathering<T: Plain>(
+    fn gathering<T: Pod>(
         &self,
         stream: &Stream,
         from: &impl Source<T>,
@@ -186,7 +186,7 @@ impl World {
         Ok(Collective::new(what, ends, len * size_of::<T>(), size_of::<T>()))
     }
 
-    fn scattering<T: Plain>(
+    fn scattering<T: Pod>(
         &self,
         stream: &Stream,
         from: Option<&impl Source<T>>,
@@ -204,7 +204,7 @@ impl World {
         Ok(Collective::new(what, (from, Some(to)), len * size_of::<T>(), size_of::<T>()))
     }
 
-    fn exchanging<T: Plain>(
+    fn exchanging<T: Pod>(
         &self,
         stream: &Stream,
         from: &impl Source<T>,

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use freehold::{Event, Lent};
+use freehold::{Event, ExternalAccess};
 
 use super::Ends;
 use crate::copies::{Buffer, Move};
@@ -128,7 +128,7 @@ impl Collective {
     }
 
     /// Where some bytes of each part lie, on the device and in a buffer.
-    fn moves(&self, lent: &Lent, parts: usize, start: usize, bytes: usize) -> Vec<Move> {
+    fn moves(&self, lent: &ExternalAccess, parts: usize, start: usize, bytes: usize) -> Vec<Move> {
         let of = |part: usize| Move {
             device: lent.address() + (part * self.part_bytes + start) as u64,
             at: part * bytes,
@@ -139,7 +139,7 @@ impl Collective {
 
     fn call(&self, piece: &Piece, ranks: &Ranks) -> std::result::Result<Pending, Code> {
         let parts = self.parts(ranks);
-        let memory = |buffer: &Option<Buffer>, lent: &Option<Lent>, parts: usize| match (buffer, lent) {
+        let memory = |buffer: &Option<Buffer>, lent: &Option<ExternalAccess>, parts: usize| match (buffer, lent) {
             (Some(buffer), _) => buffer.memory(parts * piece.bytes),
             (None, Some(lent)) => Memory { address: lent.address() + piece.start as u64, bytes: parts * piece.bytes },
             (None, None) => Memory { address: 0, bytes: 0 },
@@ -191,7 +191,7 @@ impl Collective {
         refused: &impl Fn(Code) -> Error,
     ) -> Result<()> {
         if let Stage::Loading(event) = &piece.stage
-            && event.as_ref().map_or(Ok(true), Event::has_passed)?
+            && event.as_ref().map_or(Ok(true), Event::is_complete)?
         {
             piece.stage = Stage::Called(self.call(piece, ranks).map_err(refused)?);
         }
@@ -235,7 +235,7 @@ impl Work for Collective {
         self.load(ranks)?;
         self.move_on(ranks)?;
         while let Some(Piece { stage: Stage::Storing(event), .. }) = self.pieces.front() {
-            if !event.as_ref().map_or(Ok(true), Event::has_passed)? {
+            if !event.as_ref().map_or(Ok(true), Event::is_complete)? {
                 break;
             }
             self.pieces.pop_front();

@@ -117,7 +117,7 @@ impl Loading {
         }
         for flight in &mut self.flights {
             let Stage::Copying(event) = &flight.stage else { continue };
-            if !event.has_passed()? {
+            if !event.is_complete()? {
                 break;
             }
             let memory = flight.buffer.memory(flight.bytes);
@@ -135,7 +135,7 @@ impl Loading {
                 Stage::Moving(pending) => {
                     ranks.library.test(pending).map_err(|code| refused(title.clone(), code))?.is_some()
                 }
-                Stage::Copying(event) => self.answer == Answer::Stay && event.has_passed()?,
+                Stage::Copying(event) => self.answer == Answer::Stay && event.is_complete()?,
             };
             if !is_over {
                 return Ok(());
@@ -183,7 +183,7 @@ impl Storing {
         }
         self.store(memory, title, ranks)?;
         while let Some(Flight { stage: Stage::Copying(event), .. }) = self.flights.front() {
-            if !event.has_passed()? {
+            if !event.is_complete()? {
                 break;
             }
             self.flights.pop_front();

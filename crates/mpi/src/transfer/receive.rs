@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use freehold::{Event, Lent};
+use freehold::{Event, ExternalAccess};
 
 use super::chunks::Storing;
 use super::envelope::{ENVELOPE_BYTES, Envelope, Means};
@@ -21,7 +21,7 @@ pub(crate) struct Receive {
     tag: Option<i32>,
     memory: Memory,
     /// None: somebody else keeps it.
-    lent: Option<Lent>,
+    lent: Option<ExternalAccess>,
     state: State,
 }
 
@@ -41,7 +41,7 @@ enum State {
 }
 
 impl Receive {
-    pub(crate) fn new(comm: Comm, from: Option<i32>, tag: Option<i32>, lent: Lent) -> Self {
+    pub(crate) fn new(comm: Comm, from: Option<i32>, tag: Option<i32>, lent: ExternalAccess) -> Self {
         let memory = Memory { address: lent.address(), bytes: lent.bytes() };
         Self { comm, from, tag, memory, lent: Some(lent), state: State::Waiting }
     }
@@ -126,7 +126,7 @@ impl Receive {
             // transfer the memory.
             *copying = Some(unsafe { ranks.copies.to_device(buffer, &[to]) }?);
         }
-        let is_there = copying.as_ref().map_or(Ok(true), Event::has_passed)?;
+        let is_there = copying.as_ref().map_or(Ok(true), Event::is_complete)?;
         Ok(is_there.then_some(whole))
     }
 
@@ -151,7 +151,7 @@ impl Receive {
             let begun = unsafe { ranks.copies.within(from.address, self.memory.address, whole.bytes) };
             *copying = Some(begun.inspect_err(|_| handover.end())?);
         }
-        if !copying.as_ref().map_or(Ok(true), Event::has_passed)? {
+        if !copying.as_ref().map_or(Ok(true), Event::is_complete)? {
             return Ok(None);
         }
         handover.end();
@@ -190,7 +190,7 @@ impl Receive {
     }
 }
 
-fn is_ready(lent: &Option<Lent>) -> Result<bool> {
+fn is_ready(lent: &Option<ExternalAccess>) -> Result<bool> {
     lent.as_ref().map_or(Ok(true), |lent| Ok(lent.is_ready()?))
 }
 

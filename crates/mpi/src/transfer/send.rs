@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use freehold::{Event, Lent};
+use freehold::{Event, ExternalAccess};
 
 use super::chunks::Loading;
 use super::envelope::{ENVELOPE_BYTES, Envelope, Means};
@@ -21,7 +21,7 @@ pub(crate) struct Send {
     tag: i32,
     memory: Memory,
     /// None: there is nothing to send, all of it was copied, or somebody else keeps it.
-    lent: Option<Lent>,
+    lent: Option<ExternalAccess>,
     /// What tells its words and chunks from those of others.
     number: Option<Number>,
     state: State,
@@ -52,7 +52,7 @@ enum Rest {
 }
 
 impl Send {
-    pub(crate) fn new(comm: Comm, to: i32, tag: i32, lent: Option<Lent>) -> Self {
+    pub(crate) fn new(comm: Comm, to: i32, tag: i32, lent: Option<ExternalAccess>) -> Self {
         let memory = lent
             .as_ref()
             .map_or(Memory { address: 0, bytes: 0 }, |lent| Memory { address: lent.address(), bytes: lent.bytes() });
@@ -139,7 +139,7 @@ impl Work for Send {
             self.state = self.begin(ranks)?;
         }
         if let State::Copying(_, event) = &self.state {
-            if !event.has_passed()? {
+            if !event.is_complete()? {
                 return Ok(None);
             }
             let State::Copying(buffer, _) = std::mem::replace(&mut self.state, State::Over) else {

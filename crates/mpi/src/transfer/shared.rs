@@ -55,7 +55,7 @@ impl Giving {
         }
         for piece in &mut self.pieces {
             let Some(copying) = &piece.copying else { continue };
-            if !copying.has_passed()? {
+            if !copying.is_complete()? {
                 break;
             }
             piece.copying = None;
@@ -141,7 +141,7 @@ impl Taking {
             self.taken += bytes;
         }
         while let Some(event) = self.copying.front() {
-            if !event.has_passed()? {
+            if !event.is_complete()? {
                 break;
             }
             self.copying.pop_front();

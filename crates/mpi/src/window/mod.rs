@@ -6,7 +6,7 @@ mod service;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use freehold::{Block, Plain, Source, Stream, Target};
+use freehold::{Block, Pod, Source, Stream, Target};
 
 use self::service::{Asked, Asking, Counting, Serving, UNKNOWN};
 use crate::error::{Error, Result};
@@ -47,7 +47,7 @@ impl World {
     ///
     /// # Errors
     /// [`Error::Library`].
-    pub fn window<T: Plain>(&self, block: Block<T>) -> Result<Window<'_, T>> {
+    pub fn window<T: Pod>(&self, block: Block<T>) -> Result<Window<'_, T>> {
         let library = &self.ranks.library;
         let (requests, data) = (library.duplicate(self.ranks.data)?, library.duplicate(self.ranks.data)?);
         let lens = library.gather_all(requests, &(block.len() as u64).to_le_bytes())?;
@@ -56,7 +56,7 @@ impl World {
     }
 }
 
-impl<'w, T: Plain> Window<'w, T> {
+impl<'w, T: Pod> Window<'w, T> {
     pub fn block(&self) -> &Block<T> {
         &self.block
     }
@@ -90,7 +90,7 @@ impl<'w, T: Plain> Window<'w, T> {
     }
 }
 
-impl<T: Plain> Epoch<'_, '_, T> {
+impl<T: Pod> Epoch<'_, '_, T> {
     /// Writes a block, or a part of one, to a rank's window, from element `start` on. It is there when the epoch has ended; work that
     /// changes `from` later waits on the device until it was read.
     ///

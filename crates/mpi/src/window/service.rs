@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use freehold::Lent;
+use freehold::ExternalAccess;
 
 use crate::error::{Failed, Result};
 use crate::ranks::{Number, Ranks};
@@ -132,7 +132,7 @@ impl Work for Asking {
 pub(super) struct Serving {
     requests: Comm,
     data: Comm,
-    lent: Option<Lent>,
+    lent: Option<ExternalAccess>,
     memory: Memory,
     /// How many requests come in all.
     expected: Arc<AtomicU64>,
@@ -143,7 +143,7 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    pub(super) fn new(requests: Comm, data: Comm, lent: Lent, expected: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(requests: Comm, data: Comm, lent: ExternalAccess, expected: Arc<AtomicU64>) -> Self {
         let memory = Memory { address: lent.address(), bytes: lent.bytes() };
         let (lent, listening, moving) = (Some(lent), None, Vec::new());
         Self { requests, data, lent, memory, expected, begun: 0, listening, moving, is_written: false }

@@ -102,7 +102,7 @@ fn every_operation_equals_one_process() {
         wrong_calls(world, &stream);
         done("edges, windows, wrong calls");
         world.barrier().unwrap();
-        assert_eq!(device.troubles().len(), 0);
+        assert_eq!(device.drop_errors().len(), 0);
     });
 }
 

@@ -67,10 +67,10 @@ fn random_programs_find_what_they_put() {
         let module = device.module(&module).unwrap();
         // SAFETY: `add` writes the first `n` elements of its block, which has as many in every launch below; `spend` writes nothing.
         let kernels = ["add", "spend"].map(|name| unsafe { module.kernel(name) }.unwrap());
-        let before = device.totals().owned_blocks;
+        let before = device.stats().owned_blocks;
         for seed in first..=last {
             Program::new(seed, world, device, &kernels).run();
-            assert_eq!(device.totals().owned_blocks, before, "FREEHOLD_SEED={seed}: blocks are left");
+            assert_eq!(device.stats().owned_blocks, before, "FREEHOLD_SEED={seed}: blocks are left");
             assert_eq!(world.troubles().len(), 0, "FREEHOLD_SEED={seed}: a transfer failed");
         }
     });

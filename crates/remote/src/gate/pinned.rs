@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use freehold::{Device, Event, HostMemory, Part, Stream};
+use freehold::{Device, Event, HostMemory, ImportedSlice, Stream};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -85,7 +85,7 @@ impl Lane {
         &mut self,
         stream: &Stream,
         bytes: &[u8],
-        copy: impl FnOnce(&Part<u8>) -> Result<(), Failure>,
+        copy: impl FnOnce(&ImportedSlice<u8>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         if self.is_full() {
             self.land()?;
@@ -100,7 +100,7 @@ impl Lane {
         &mut self,
         stream: &Stream,
         bytes: usize,
-        copy: impl FnOnce(&mut Part<u8>) -> Result<(), Failure>,
+        copy: impl FnOnce(&mut ImportedSlice<u8>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         assert!(!self.is_full(), "a lane is asked for what it has room for");
         self.fly(stream, bytes, copy)
@@ -126,7 +126,7 @@ impl Lane {
         &mut self,
         stream: &Stream,
         bytes: usize,
-        copy: impl FnOnce(&mut Part<u8>) -> Result<(), Failure>,
+        copy: impl FnOnce(&mut ImportedSlice<u8>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let slot = self.next;
         let mut part = self.memory().part::<u8>(stream, (slot * CHUNK_BYTES_MAX) as u64, bytes)?;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use freehold::{Device, Part, Stream};
+use freehold::{Device, ImportedSlice, Stream};
 use freehold_broker::{Access, Argument, Broker, Lease, Policy};
 use tokio::sync::Semaphore;
 use tonic::Code;
@@ -257,7 +257,7 @@ impl Held {
     }
 
     /// Copies pinned bytes into the block, in the order of a stream.
-    pub(super) fn write(&self, stream: &Stream, at: u64, from: &Part<u8>) -> Result<(), Failure> {
+    pub(super) fn write(&self, stream: &Stream, at: u64, from: &ImportedSlice<u8>) -> Result<(), Failure> {
         let mut lease = lock(&self.lease);
         let lease = lease.as_mut().ok_or_else(|| gone(self.number))?;
         let at = at as usize;
@@ -265,7 +265,7 @@ impl Held {
     }
 
     /// Copies bytes of the block to pinned ones, in the order of a stream.
-    pub(super) fn read(&self, stream: &Stream, at: u64, to: &mut Part<u8>) -> Result<(), Failure> {
+    pub(super) fn read(&self, stream: &Stream, at: u64, to: &mut ImportedSlice<u8>) -> Result<(), Failure> {
         let lease = lock(&self.lease);
         let lease = lease.as_ref().ok_or_else(|| gone(self.number))?;
         let at = at as usize;

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use freehold::{Family, Grid};
+use freehold::{ForkGuard, Grid};
 use sha2::{Digest, Sha256};
 
 pub use self::error::{Blame, CallError, Carried, Code};
@@ -93,7 +93,7 @@ pub struct Caller {
     /// A tenant has one seat, whoever calls for it: its calls are counted there.
     seat: SharedSeat,
     patience: Mutex<Patience>,
-    family: Family,
+    family: ForkGuard,
 }
 
 impl Caller {
@@ -122,7 +122,7 @@ impl Caller {
     }
 
     fn over(way: Way, seat: SharedSeat) -> Result<Self, CallError> {
-        let family = Family::new().map_err(LinkError::from_system)?;
+        let family = ForkGuard::new().map_err(LinkError::from_system)?;
         let patience = Mutex::new(Patience::For(Duration::from_micros(50)));
         Ok(Self { way: Arc::new(way), label: 0, seat, patience, family })
     }
@@ -285,7 +285,7 @@ impl Call {
     }
 }
 
-impl<T: freehold::Plain> Lease<T> {
+impl<T: freehold::Pod> Lease<T> {
     /// The lease as an argument of a call, from an element on.
     pub fn argument(&self, element: usize) -> Argument {
         Argument::Lease { lease: self.id(), offset_bytes: (element as u64).saturating_mul(size_of::<T>() as u64) }

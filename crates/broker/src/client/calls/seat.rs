@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use freehold::Family;
+use freehold::ForkGuard;
 
 use super::error::{CallError, Carried, Code};
 use super::modules::Kernel;
@@ -44,7 +44,7 @@ pub(super) struct Seat {
     clock: Shared,
     bell: OwnedFd,
     spin: Spin,
-    family: Family,
+    family: ForkGuard,
     line: Mutex<Line>,
 }
 
@@ -86,7 +86,7 @@ impl Line {
 }
 
 impl Seat {
-    pub(super) fn hire(link: &mut Link, label: u64, family: Family) -> Result<Self, CallError> {
+    pub(super) fn hire(link: &mut Link, label: u64, family: ForkGuard) -> Result<Self, CallError> {
         let answer = link.call(Request::Hire { label })?;
         let descriptors = <[OwnedFd; 3]>::try_from(answer.descriptors);
         let (Reply::Hired { worker, seat }, Ok([calls, clock, bell])) = (answer.reply, descriptors) else {

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use freehold::Family;
+use freehold::ForkGuard;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -94,7 +94,7 @@ impl Link {
         device: u128,
         descriptors: [OwnedFd; 3],
     ) -> Result<Self, LinkError> {
-        let family = Family::new().map_err(LinkError::from_system)?;
+        let family = ForkGuard::new().map_err(LinkError::from_system)?;
         let [ring, clock, bell] = descriptors;
         Ok(Self {
             socket,

@@ -37,7 +37,7 @@ impl Effort {
 }
 
 pub(super) fn measure(opened: &open::opencl::Opened, effort: Effort) -> Result<Report> {
-    let stream = open::device(Some(&opened.wish()))?.stream()?;
+    let stream = open::device(Some(&opened.selector()))?.stream()?;
     let (cuda, on_cuda) = cuda()?;
     // SAFETY: what is measured names what was made here.
     let context = context::create(unsafe { opened.found.device() })?;

@@ -262,7 +262,7 @@ impl Plan<'_> {
 
     /// The pool of the C interface, which the library's own vectors have their memory of, too.
     fn growths(&self) -> Result<[Row; 2]> {
-        let device = open::device(Some(&self.rig.opened.wish()))?;
+        let device = open::device(Some(&self.rig.opened.selector()))?;
         let grown = self.progress.one("vectors", || growths(&device, self.effort.growths))?;
         let row = |id, what, ours, most_ns| Row::new(id, what, Unit::Ns, ours, Some(Target::AtMost(most_ns)));
         Ok([

@@ -130,7 +130,7 @@ fn a_block_of_another_length_keeps_its_elements_wherever_it_lies_then() {
 }
 
 /// Fills all but the edges of blocks of many lengths, and looks at all of them.
-fn fills<T: freehold::Plain + PartialEq + std::fmt::Debug>(stream: &freehold::Stream, old: T, value: T) {
+fn fills<T: freehold::Pod + PartialEq + std::fmt::Debug>(stream: &freehold::Stream, old: T, value: T) {
     for len in [1, 2, 3, 5, 1000, 70_001] {
         let mut block = stream.upload(&vec![old; len + 2]).unwrap();
         stream.fill(&mut block.view_mut(1..=len).unwrap(), value).unwrap();

@@ -15,7 +15,7 @@ fn a_read_in_another_stream_waits_for_the_write() {
     b.copy(&x, &mut y).unwrap();
     let copied = b.event().unwrap();
     rig.pass_by();
-    assert!(!copied.has_passed().unwrap());
+    assert!(!copied.is_complete().unwrap());
     gate.open();
     assert_eq!(b.download(&y).unwrap(), [7; N]);
 }
@@ -33,11 +33,11 @@ fn a_write_waits_for_the_reads_of_all_streams_since() {
     rig.add(&c, &mut x, 1);
     let written = c.event().unwrap();
     rig.pass_by();
-    assert!(!written.has_passed().unwrap(), "the read in the first stream is still to come");
+    assert!(!written.is_complete().unwrap(), "the read in the first stream is still to come");
     gates[0].open();
     a.synchronize().unwrap();
     rig.pass_by();
-    assert!(!written.has_passed().unwrap(), "the read in the second stream is still to come");
+    assert!(!written.is_complete().unwrap(), "the read in the second stream is still to come");
     gates[1].open();
     assert_eq!(c.download(&x).unwrap(), [2; N]);
     assert_eq!(a.download(&y).unwrap(), [1; N]);
@@ -55,7 +55,7 @@ fn reads_do_not_wait_for_each_other() {
     a.copy(&x, &mut y).unwrap();
     b.copy(&x, &mut z).unwrap();
     b.synchronize().unwrap();
-    assert!(!a.event().unwrap().has_passed().unwrap());
+    assert!(!a.event().unwrap().is_complete().unwrap());
     gate.open();
     assert_eq!(a.download(&y).unwrap(), [3; N]);
     assert_eq!(b.download(&z).unwrap(), [3; N]);
@@ -128,7 +128,7 @@ fn a_third_stream_waits_for_the_old_owner_of_a_reused_block() {
     c.write(&mut y, &[5; N]).unwrap();
     let written = c.event().unwrap();
     rig.pass_by();
-    assert!(!written.has_passed().unwrap());
+    assert!(!written.is_complete().unwrap());
     gate.open();
     assert_eq!(c.download(&y).unwrap(), [5; N]);
 }
@@ -149,7 +149,7 @@ fn a_third_stream_waits_for_what_the_home_of_a_reused_block_waited_for() {
     c.write(&mut y, &[5; N]).unwrap();
     let written = c.event().unwrap();
     rig.pass_by();
-    assert!(!written.has_passed().unwrap());
+    assert!(!written.is_complete().unwrap());
     gate.open();
     assert_eq!(c.download(&y).unwrap(), [5; N]);
 }
@@ -180,10 +180,10 @@ fn a_stream_dropped_with_work_pending_does_it_and_its_memory_stays() {
     drop(gone);
     assert!(!rig.hands_out(&b, address));
     b.copy(&x, &mut y).unwrap();
-    assert!(!done.has_passed().unwrap());
+    assert!(!done.is_complete().unwrap());
     gate.open();
     done.synchronize().unwrap();
-    assert!(done.has_passed().unwrap());
+    assert!(done.is_complete().unwrap());
     assert_eq!(b.download(&y).unwrap(), [2; N]);
     rig.device.tidy().unwrap();
     assert!(rig.hands_out(&b, address));
@@ -218,7 +218,7 @@ fn a_read_waits_for_an_unordered_write_before_it() {
     c.copy(&x, &mut y).unwrap();
     let copied = c.event().unwrap();
     rig.pass_by();
-    assert!(!copied.has_passed().unwrap());
+    assert!(!copied.is_complete().unwrap());
     gate.open();
     assert_eq!(c.download(&y).unwrap(), [2; N]);
 }
@@ -254,7 +254,7 @@ fn a_release_after_an_event_that_has_passed_is_at_once() {
 fn a_stream_waits_for_an_event_and_the_host_too() {
     let rig = Rig::new();
     let [a, b] = rig.streams();
-    assert!(a.event().unwrap().has_passed().unwrap(), "a stream without work has nothing to wait for");
+    assert!(a.event().unwrap().is_complete().unwrap(), "a stream without work has nothing to wait for");
     let gate = rig.hold(&a);
     let first = a.event().unwrap();
     b.wait(&first).unwrap();
@@ -262,12 +262,12 @@ fn a_stream_waits_for_an_event_and_the_host_too() {
     rig.add(&b, &mut x, 1);
     let second = b.event().unwrap();
     rig.pass_by();
-    assert!(!first.has_passed().unwrap());
-    assert!(!second.has_passed().unwrap());
+    assert!(!first.is_complete().unwrap());
+    assert!(!second.is_complete().unwrap());
     gate.open();
     second.synchronize().unwrap();
-    assert!(first.has_passed().unwrap());
-    assert!(second.has_passed().unwrap());
+    assert!(first.is_complete().unwrap());
+    assert!(second.is_complete().unwrap());
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn a_part_is_ordered_as_the_whole_and_cannot_reach_beyond_it() {
     b.copy(&x.view(N / 2..).unwrap(), &mut y).unwrap();
     let copied = b.event().unwrap();
     rig.pass_by();
-    assert!(!copied.has_passed().unwrap(), "what orders a part is the whole block");
+    assert!(!copied.is_complete().unwrap(), "what orders a part is the whole block");
     gate.open();
     assert_eq!(b.download(&y).unwrap(), [1; N / 2]);
     assert_eq!(b.download(&x).unwrap(), [[7; N / 2], [1; N / 2]].concat());

@@ -13,14 +13,14 @@ fn what_is_live_is_counted_and_trimming_gives_the_rest_back() {
     let rig = Rig::new();
     let [stream] = rig.streams();
     let block = stream.alloc::<u8>(3 << 20).unwrap();
-    let totals = rig.device.totals();
+    let totals = rig.device.stats();
     assert!(totals.owned_bytes >= 3 << 20, "{totals:?}");
     assert!(totals.reserved_bytes >= totals.owned_bytes, "{totals:?}");
     drop(block);
     stream.synchronize().unwrap();
     rig.device.synchronize().unwrap();
     rig.device.trim().unwrap();
-    assert_eq!(rig.device.totals().reserved_bytes, 0);
+    assert_eq!(rig.device.stats().reserved_bytes, 0);
 }
 
 #[test]
@@ -144,10 +144,10 @@ fn what_is_beyond_the_threshold_goes_back_when_the_device_is_synchronised() {
     let [stream] = rig.streams();
     drop(stream.alloc::<u8>(40 << 20).unwrap());
     rig.device.synchronize().unwrap();
-    assert!(rig.device.totals().reserved_bytes >= 40 << 20);
+    assert!(rig.device.stats().reserved_bytes >= 40 << 20);
     rig.device.set_release_threshold(0);
     rig.device.synchronize().unwrap();
-    assert_eq!(rig.device.totals().reserved_bytes, 0);
+    assert_eq!(rig.device.stats().reserved_bytes, 0);
 }
 
 #[test]
@@ -174,6 +174,6 @@ fn threads_that_release_what_others_allocated_lose_nothing() {
         }
     });
     rig.device.synchronize().unwrap();
-    assert_eq!(rig.device.totals().owned_blocks, 0);
-    assert!(rig.device.troubles().is_empty());
+    assert_eq!(rig.device.stats().owned_blocks, 0);
+    assert!(rig.device.drop_errors().is_empty());
 }

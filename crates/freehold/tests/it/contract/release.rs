@@ -90,5 +90,5 @@ fn drops_of_all_kinds_leave_no_trouble_behind() {
     drop(stream);
     gate.open();
     rig.device.synchronize().unwrap();
-    assert_eq!(rig.device.troubles().len(), 0);
+    assert_eq!(rig.device.drop_errors().len(), 0);
 }

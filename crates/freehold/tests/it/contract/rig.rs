@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use freehold::{Device, Error, Grid, Image, Kernel, Lent, Module, Stream, open};
+use freehold::{Device, Error, ExternalAccess, Grid, Image, Kernel, Module, Stream, open};
 use freehold_driver::cuda;
 use freehold_driver::opencl::{self, Latch};
 use freehold_driver::{Backend, CallError, handle};
@@ -99,7 +99,7 @@ impl Rig {
 
     /// Whether a stream is handed the memory at an address before the pool takes more of the driver.
     pub(crate) fn hands_out(&self, stream: &Stream, address: u64) -> bool {
-        let reserved_bytes = || self.device.totals().reserved_bytes;
+        let reserved_bytes = || self.device.stats().reserved_bytes;
         let (before, mut blocks) = (reserved_bytes(), Vec::new());
         while reserved_bytes() == before {
             let block = stream.alloc::<u32>(N).unwrap();
@@ -112,7 +112,7 @@ impl Rig {
     }
 
     /// Writes to lent memory past the library, as a transfer does.
-    pub(crate) fn transfer(&self, to: &Lent, from: &[u32]) {
+    pub(crate) fn transfer(&self, to: &ExternalAccess, from: &[u32]) {
         assert_eq!(to.bytes(), size_of_val(from));
         self.past_the_library(|backend, stream| {
             // SAFETY: `from` is there until the stream was waited for.
@@ -121,7 +121,7 @@ impl Rig {
     }
 
     /// As [`transfer`](Self::transfer), from pinned memory, without what runs kernels where the device can.
-    pub(crate) fn transfer_beside(&self, to: &Lent, from: &[u8]) {
+    pub(crate) fn transfer_beside(&self, to: &ExternalAccess, from: &[u8]) {
         assert_eq!(to.bytes(), from.len());
         self.past_the_library(|backend, stream| {
             let pinned = backend.alloc_host(from.len()).unwrap();
@@ -138,7 +138,7 @@ impl Rig {
     }
 
     /// What lent memory holds, as a transfer reads it.
-    pub(crate) fn transferred(&self, from: &Lent) -> Vec<u32> {
+    pub(crate) fn transferred(&self, from: &ExternalAccess) -> Vec<u32> {
         let mut to = vec![0_u32; from.bytes() / 4];
         self.past_the_library(|backend, stream| {
             // SAFETY: `to` is there until the stream was waited for.

@@ -1,13 +1,13 @@
 //! What tests of the guest interface share: the device, and streams as other people's code makes them.
 
-use freehold::guest::Guest;
+use freehold::foreign::ForeignPool;
 use freehold_driver::cuda::{Api, CUcontext, CUstream, context, primary, stream, stream_flags};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
 /// The device, and the driver below it.
 pub(crate) struct Host {
-    pub(crate) guest: &'static Guest,
+    pub(crate) guest: &'static ForeignPool,
     pub(crate) api: Api,
     primary: CUcontext,
 }
@@ -16,7 +16,7 @@ impl Host {
     pub(crate) fn new() -> Self {
         let opened = crate::own::opened();
         // SAFETY: the tests name streams that they made, and retire them first.
-        let guest = unsafe { freehold::open::guest(0) }.unwrap();
+        let guest = unsafe { freehold::open::foreign_pool(0) }.unwrap();
         let primary = primary::retain(&opened.api, opened.device).unwrap();
         let host = Self { guest, api: opened.api, primary };
         host.enter();

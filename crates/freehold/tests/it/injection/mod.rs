@@ -33,7 +33,7 @@ use std::time::Instant;
 
 use crate::children::alone;
 use drivers::Machine;
-use freehold::Totals;
+use freehold::PoolStats;
 use freehold::{Device, Error, Result};
 use freehold_driver::cuda::faults::{Fault, Faults};
 use freehold_driver::cuda::{CUcontext, CUerror, Function};
@@ -203,10 +203,10 @@ fn rest(machine: &Machine, device: Device, calls: &mut Calls) {
         device.tidy().unwrap();
         device.trim().unwrap();
         let contexts = calls.left(CONTEXTS) + Calls::of(&faults).left(CONTEXTS);
-        if contexts == 0 && device.totals() == Totals::default() {
+        if contexts == 0 && device.stats() == PoolStats::default() {
             break;
         }
-        assert!(begun.elapsed() < STUCK, "{contexts} contexts and {:?} are left", device.totals());
+        assert!(begun.elapsed() < STUCK, "{contexts} contexts and {:?} are left", device.stats());
         std::thread::yield_now();
     }
     drop(device);

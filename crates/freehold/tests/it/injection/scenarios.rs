@@ -4,7 +4,7 @@
 
 use std::os::fd::AsFd;
 
-use freehold::{Block, Device, Error, Grid, Image, Kernel, Lent, Permission, Result, Stream};
+use freehold::{Block, Device, Error, ExternalAccess, Grid, Image, Kernel, Permission, Result, Stream};
 
 use crate::shared::{self, CHUNK};
 
@@ -195,7 +195,7 @@ pub(crate) fn events(device: &Device) -> Result<()> {
         other.launch(&more, Grid::line(1, 64), (unordered, 1_u32, 64_u32))?;
         let after = other.event()?;
         after.synchronize()?;
-        assert!(done.has_passed()? && after.has_passed()?);
+        assert!(done.is_complete()? && after.is_complete()?);
         stream.wait(&after)?;
     }
     assert_eq!(stream.download(&x)?, [3; 64]);
@@ -382,7 +382,7 @@ pub(crate) fn lendings(device: &Device) -> Result<()> {
     stream.copy_rows(&x, 8, &mut packed, 2, 2, 8)?;
     let lent = [stream.lend(&packed)?, other.lend(&x)?];
     lent.iter().try_for_each(|lent| lent.wait())?;
-    lent.into_iter().for_each(Lent::done);
+    lent.into_iter().for_each(ExternalAccess::done);
     stream.lend_mut(&mut x)?.failed();
     let refused = stream.download(&x);
     assert!(matches!(refused, Err(Error::Undefined { bytes: 256, .. } | Error::Faulted(_))), "{refused:?}");

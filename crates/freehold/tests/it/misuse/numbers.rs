@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use freehold::{Actual, Adoption, Arena, DeviceVec, Error, Grid, Permission, RawAddress, Value};
+use freehold::{Adoption, Arena, DeviceVec, DynArg, Error, Grid, Permission, RawAddress, Value};
 
 use crate::own::{N, Own, grid};
 use crate::shared::{self, CHUNK};
@@ -199,8 +199,8 @@ fn arguments_that_are_too_long_are_none() {
     let [stream] = own.streams();
     let mut x = stream.upload(&[1_u32; N]).unwrap();
     let words = [0; 2];
-    assert!(Actual::bytes(&words, 17).is_none() && Actual::bytes(&words, usize::MAX).is_none());
-    assert!(Actual::memory(&x, N).is_none() && Actual::memory_mut(&mut x, usize::MAX).is_none());
+    assert!(DynArg::bytes(&words, 17).is_none() && DynArg::bytes(&words, usize::MAX).is_none());
+    assert!(DynArg::memory(&x, N).is_none() && DynArg::memory_mut(&mut x, usize::MAX).is_none());
     let add = &own.kernels.add;
     assert!(stream.launch(add, grid(), (&mut x, Value([1_u64; 100]), 1_u32)).is_err());
     for grid in [

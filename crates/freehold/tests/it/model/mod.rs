@@ -3,7 +3,9 @@
 use std::panic::Location;
 use std::time::Duration;
 
-use freehold::ledger::{BlockId, ContextId, Entry, Gone, Kind, Mark, Owner, Release, State, Totals, WrongRelease};
+use freehold::ledger::{
+    BlockId, ContextId, Entry, Fence, Gone, Kind, LedgerStats, Owner, Release, State, WrongRelease,
+};
 use freehold_testing::Random;
 
 pub(crate) struct Block {
@@ -11,7 +13,7 @@ pub(crate) struct Block {
     id: Option<BlockId>,
     /// None of a block that is gone.
     pub(crate) state: Option<State>,
-    pub(crate) marks: Vec<Mark>,
+    pub(crate) marks: Vec<Fence>,
     released: Option<(Option<&'static Location<'static>>, Duration)>,
     /// When its context went, if it went with it.
     ended: Option<Duration>,
@@ -150,11 +152,11 @@ impl Model {
     pub(crate) fn release(&mut self, place: usize, release: Release) {
         let block = &mut self.blocks[place];
         block.released = Some((release.released_at, release.when));
-        block.state = Some(match release.marks.len() {
+        block.state = Some(match release.fences.len() {
             0 => State::Free,
             count => State::Released { waiting_for: count as u32 },
         });
-        block.marks = release.marks;
+        block.marks = release.fences;
     }
 
     pub(crate) fn forget(&mut self, place: usize, why: Gone) {
@@ -191,8 +193,8 @@ impl Model {
         owners
     }
 
-    pub(crate) fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
+    pub(crate) fn totals(&self) -> LedgerStats {
+        let mut totals = LedgerStats::default();
         for block in self.blocks.iter().filter(|block| block.entry.kind == Kind::Own) {
             let (blocks, in_bytes, bytes) = match block.state {
                 None => continue,

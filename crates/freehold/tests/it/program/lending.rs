@@ -1,13 +1,13 @@
 //! Blocks that are lent to transfers, which the program plays with copies of the driver's own, past the library.
 
-use freehold::{Error, Lent};
+use freehold::{Error, ExternalAccess};
 use freehold_driver::cuda::{CUdeviceptr, CUstream, CallError, context, copy, stream};
 
 use super::{Known, Program, Wrong, below, values};
 
 /// A block, or a part of one, that a transfer has, and what the transfer is to do: write values, or find them.
 pub(super) struct Loan {
-    lent: Lent,
+    lent: ExternalAccess,
     writes: bool,
     values: Vec<u32>,
 }
@@ -50,7 +50,7 @@ impl Program {
     }
 
     /// What is there afterwards, as the transfer knows it.
-    fn transfer(&self, lent: &Lent, writes: bool, values: &[u32]) -> Result<Vec<u32>, CallError> {
+    fn transfer(&self, lent: &ExternalAccess, writes: bool, values: &[u32]) -> Result<Vec<u32>, CallError> {
         // SAFETY: it is called with memory that is lent.
         let api = unsafe { self.device.api() }.expect("the program runs on a CUDA driver");
         let mut bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use freehold::{Device, Plain};
+use freehold::{Device, Pod};
 use freehold_mpi::World;
 use freehold_testing::command_for_test;
 
@@ -194,7 +194,7 @@ pub(crate) fn ranks(name: &str, wanted: &[Wanted], test: impl Fn(&World, &Device
 }
 
 /// Elements whose values tell where they come from.
-pub(crate) trait Number: Plain + PartialEq + fmt::Debug {
+pub(crate) trait Number: Pod + PartialEq + fmt::Debug {
     fn of(value: u64) -> Self;
 }
 

@@ -9,7 +9,7 @@ fn seat() -> (Seat, Calls) {
     let worker = Calls::open(calls.shared().shared_file()).unwrap();
     let clock = Shared::create("freehold-clock", CLOCK_WORDS as usize * 8).unwrap();
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
-    let (spin, family, line) = (Spin::new(), Family::new().unwrap(), Mutex::default());
+    let (spin, family, line) = (Spin::new(), ForkGuard::new().unwrap(), Mutex::default());
     (Seat { worker: Id(1), seat: 0, calls, clock, bell, spin, family, line }, worker)
 }
 

@@ -1,0 +1,114 @@
+//! Words of pinned memory: one for each stream, that the device writes and the host reads, which tells how far the stream has
+//! come, and one for each slot, that the host writes and streams await.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use freehold_driver::{CallError, Words};
+
+const PAGE_BYTES: usize = 4096;
+
+/// A word has a line of the cache to itself: the device writes it while the host reads its neighbours.
+const SLOT_BYTES: usize = 64;
+const SLOTS: usize = PAGE_BYTES / SLOT_BYTES;
+
+/// All pages of a device. They belong to its primary context, which outlives every other of ours.
+#[derive(Debug, Default)]
+pub(crate) struct FenceWords {
+    pages: Mutex<Vec<Page>>,
+}
+
+#[derive(Debug)]
+struct Page {
+    start: NonNull<u8>,
+    address: u64,
+    /// The slots that no stream has.
+    free: Vec<usize>,
+}
+
+// SAFETY: `start` is not `Send` as a pointer; it is pinned memory of this value alone, which any thread may read.
+unsafe impl Send for Page {}
+
+/// The word of one stream or slot. It is not `Clone`: two with one word would tell of each other.
+#[derive(Debug)]
+pub(crate) struct FenceWord {
+    word: NonNull<AtomicU64>,
+    pub(crate) address: u64,
+    page: usize,
+    index: usize,
+}
+
+// SAFETY: `word` is not `Send` as a pointer; it is read and written through atomics only.
+unsafe impl Send for FenceWord {}
+// SAFETY: as above.
+unsafe impl Sync for FenceWord {}
+
+impl FenceWord {
+    /// What the device wrote last.
+    pub(crate) fn read(&self) -> u64 {
+        self.word().load(Ordering::Acquire)
+    }
+
+    /// Writes the word from the host: for one that no stream writes.
+    pub(crate) fn write(&self, value: u64) {
+        self.word().store(value, Ordering::Release);
+    }
+
+    fn word(&self) -> &AtomicU64 {
+        // SAFETY: the pages live as long as the device's device, which lives as long as any stream, slot and thus any slot;
+        // the word is aligned to 64 bytes and written by the device in one piece.
+        unsafe { self.word.as_ref() }
+    }
+}
+
+impl FenceWords {
+    /// A word that is zero.
+    pub(crate) fn take(&self, words: &dyn Words) -> Result<FenceWord, CallError> {
+        loop {
+            if let Some(slot) = self.free_slot() {
+                return Ok(slot);
+            }
+            self.add_page(words)?;
+        }
+    }
+
+    fn add_page(&self, words: &dyn Words) -> Result<(), CallError> {
+        let (start, address) = words.alloc_words(PAGE_BYTES)?;
+        let page = Page { start, address, free: (0..SLOTS).rev().collect() };
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner).push(page);
+        Ok(())
+    }
+
+    /// Takes a word back that the device will not write any more.
+    pub(crate) fn give_back(&self, slot: &FenceWord) {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        pages[slot.page].free.push(slot.index);
+    }
+
+    /// Frees all pages, which waits for all work of the primary context (fact 2.1).
+    ///
+    /// # Safety
+    /// No slot is used from the call on.
+    pub(crate) unsafe fn free(&self, words: &dyn Words) -> Result<(), CallError> {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(page) = pages.last() {
+            // SAFETY: the page is pinned memory of ours, and the caller vouches that nothing reads it any more.
+            unsafe { words.free_words(page.start) }?;
+            pages.pop();
+        }
+        Ok(())
+    }
+
+    fn free_slot(&self) -> Option<FenceWord> {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let (page, found) = pages.iter_mut().enumerate().find(|(_, page)| !page.free.is_empty())?;
+        let index = found.free.pop()?;
+        let offset = index * SLOT_BYTES;
+        // SAFETY: `offset` is less than the length of the page, which is one allocation.
+        let word = unsafe { found.start.add(offset) }.cast::<AtomicU64>();
+        let slot = FenceWord { word, address: found.address + offset as u64, page, index };
+        slot.word().store(0, Ordering::Release);
+        Some(slot)
+    }
+}

@@ -1,0 +1,42 @@
+//! Guests of devices that map no memory, whose addresses lie among each other's.
+
+use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUresult, CUstream};
+
+use super::ForeignPool;
+use crate::device::Device;
+use crate::error::Error;
+use crate::ledger::WrongRelease;
+
+unsafe extern "C" fn reserves_nothing(_: *mut CUdeviceptr, _: usize, _: usize, _: CUdeviceptr, _: u64) -> CUresult {
+    Err(CUerror::NOT_SUPPORTED)
+}
+
+#[test]
+fn an_address_is_one_devices_where_two_have_memory_near_each_other() {
+    let opened = crate::open::opened(None).unwrap();
+    let api = Api { cuMemAddressReserve: reserves_nothing, ..opened.api };
+    let foreign_pools =
+        [0, 1].map(|ordinal| ForeignPool::new(&Device::new(api, opened.device).unwrap(), ordinal, false));
+    let blocks = [0, 1].map(|index: usize| foreign_pools[index].alloc(3 << 20, CUstream::NULL).unwrap());
+    // Both can tell both apart.
+    assert!(
+        foreign_pools.iter().all(|foreign_pool| blocks.iter().all(|&block| foreign_pool
+            .device
+            .pool
+            .chunks
+            .covers(block)))
+    );
+    let has = |address| foreign_pools.each_ref().map(|foreign_pool| foreign_pool.has(address));
+    assert_eq!(blocks.map(has), [[true, false], [false, true]]);
+    let refused = foreign_pools[1].record_use(blocks[0], CUstream::PER_THREAD).unwrap_err();
+    assert!(matches!(refused, Error::WrongRelease(WrongRelease::NeverAllocated { .. })), "{refused}");
+    foreign_pools[0].record_use(blocks[0], CUstream::PER_THREAD).unwrap();
+    // What was given back is nobody's, and remembered by who had it.
+    foreign_pools[0].free(blocks[0], CUstream::NULL).unwrap();
+    foreign_pools[0].device.backend.synchronize().unwrap();
+    foreign_pools[0].trim(0).unwrap();
+    assert_eq!(foreign_pools[0].reserved_bytes(), 0);
+    assert_eq!(has(blocks[0]), [false, false]);
+    assert_eq!(foreign_pools.each_ref().map(|foreign_pool| foreign_pool.had(blocks[0])), [true, false]);
+    foreign_pools[1].free(blocks[1], CUstream::NULL).unwrap();
+}

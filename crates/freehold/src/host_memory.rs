@@ -1,0 +1,162 @@
+//! Memory of the host that processes share, used by the streams of this one without a copy, and by its host through atomics.
+//! Knows nothing of what other processes do there meanwhile, nor of who may when.
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use zerocopy::IntoBytes;
+
+use crate::block::Pod;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::imported::{ImportedSlice, Inner};
+use crate::pinned::{Pinned, sealed_bytes};
+use crate::stream::Stream;
+
+/// Memory of the host that a descriptor names, mapped in this process and registered with its device: kernels read and write it
+/// where it lies. A handle: mapping and registration end when the last handle and the last [`Part`] are gone and all work with
+/// them has passed, and nothing waits for that.
+///
+/// ```
+/// use std::os::fd::AsFd;
+/// use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+///
+/// # let device = freehold::open()?;
+/// # let stream = device.stream()?;
+/// let memory = memfd_create("words", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("memory of the host");
+/// ftruncate(&memory, 4096).expect("a page");
+/// fcntl_add_seals(&memory, SealFlags::SHRINK).expect("nobody makes it shorter");
+/// let shared = device.host_memory(memory.as_fd(), 4096)?; // other processes do the same
+/// shared.write(0, &[1u32, 2, 3])?; // the host
+/// let mut part = shared.part::<u32>(&stream, 4, 2)?;
+/// stream.fill_bytes(&mut part, 0)?; // the device, where it lies
+/// stream.synchronize()?;
+/// let mut seen = [0u32; 3];
+/// shared.read(0, &mut seen)?;
+/// assert_eq!(seen, [1, 0, 0]);
+/// # Ok::<(), freehold::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct HostMemory {
+    inner: Arc<Inner>,
+    pinned: Pinned,
+}
+
+impl fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostMemory").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    /// Maps the memory of the host that a descriptor names, which may be closed afterwards: its first `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::OtherLength`] where the descriptor has fewer, [`Error::NotSealed`] where that could become so later,
+    /// [`Error::CannotRegister`] on a device that cannot.
+    pub fn host_memory(&self, descriptor: BorrowedFd<'_>, bytes: u64) -> Result<HostMemory> {
+        let (context, device) = (&self.primary, &self.primary.inner.device);
+        device.run_deferred()?;
+        let by = device.backend.registering().ok_or(Error::CannotRegister)?;
+        if bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        let had_bytes = sealed_bytes(descriptor)?;
+        let length = usize::try_from(bytes).ok().filter(|&length| length <= isize::MAX as usize);
+        let Some(length) = length.filter(|_| bytes <= had_bytes) else {
+            return Err(Error::OtherLength { bytes });
+        };
+        let pinned = Pinned::map(descriptor, length)?;
+        let address = pinned.register(by, device, &context.inner.state)?;
+        Ok(HostMemory { inner: Inner::of_host(context, pinned, address), pinned })
+    }
+}
+
+impl HostMemory {
+    /// How long it is.
+    pub fn bytes(&self) -> u64 {
+        self.pinned.bytes() as u64
+    }
+
+    /// `len` elements from `offset_bytes` on, for work in streams. Uses of one part are ordered across streams; what other parts,
+    /// the host or other processes do there is not.
+    ///
+    /// # Errors
+    /// [`Error::OutsideOfImport`], [`Error::Misaligned`] where elements cannot lie there, [`Error::NothingAsked`] for no bytes.
+    pub fn part<T: Pod>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<ImportedSlice<T>> {
+        Inner::part(&self.inner, stream, offset_bytes, len)
+    }
+
+    /// All whole words of 32 bits.
+    pub fn halves(&self) -> &[AtomicU32] {
+        let len = self.pinned.bytes() / size_of::<AtomicU32>();
+        // SAFETY: the mapping holds so many from its first byte on, aligned to a page, and its file cannot be cut short. It is
+        // unmapped when `inner` has gone, which `self` holds. Any bytes are a good atomic.
+        unsafe { std::slice::from_raw_parts(self.pinned.start().as_ptr().cast(), len) }
+    }
+
+    /// All whole words of 64 bits.
+    pub fn words(&self) -> &[AtomicU64] {
+        let len = self.pinned.bytes() / size_of::<AtomicU64>();
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts(self.pinned.start().as_ptr().cast(), len) }
+    }
+
+    fn octets(&self) -> &[AtomicU8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts(self.pinned.start().as_ptr().cast(), self.pinned.bytes()) }
+    }
+
+    /// Copies elements out, each piece of 1, 4 or 8 bytes at once, as the elements lie. Whoever writes meanwhile is seen in part.
+    ///
+    /// # Errors
+    /// [`Error::OutsideOfImport`], [`Error::Misaligned`], [`Error::ForkedChild`].
+    pub fn read<T: Pod>(&self, offset_bytes: u64, to: &mut [T]) -> Result<()> {
+        let Some(first) = self.first::<T>(offset_bytes, to.len())? else { return Ok(()) };
+        let bytes = to.as_mut_bytes();
+        match align_of::<T>() {
+            1 | 2 => {
+                bytes.iter_mut().zip(&self.octets()[first..]).for_each(|(to, at)| *to = at.load(Ordering::Relaxed))
+            }
+            4 => bytes.chunks_exact_mut(4).zip(&self.halves()[first / 4..]).for_each(|(to, at)| {
+                to.copy_from_slice(&at.load(Ordering::Relaxed).to_ne_bytes());
+            }),
+            _ => bytes.chunks_exact_mut(8).zip(&self.words()[first / 8..]).for_each(|(to, at)| {
+                to.copy_from_slice(&at.load(Ordering::Relaxed).to_ne_bytes());
+            }),
+        }
+        Ok(())
+    }
+
+    /// Copies elements in, each piece of 1, 4 or 8 bytes at once, as the elements lie.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn write<T: Pod>(&self, offset_bytes: u64, from: &[T]) -> Result<()> {
+        let Some(first) = self.first::<T>(offset_bytes, from.len())? else { return Ok(()) };
+        let (bytes, whole) = (from.as_bytes(), "a piece has its length");
+        match align_of::<T>() {
+            1 | 2 => {
+                bytes.iter().zip(&self.octets()[first..]).for_each(|(&from, at)| at.store(from, Ordering::Relaxed));
+            }
+            4 => bytes.chunks_exact(4).zip(&self.halves()[first / 4..]).for_each(|(from, at)| {
+                at.store(u32::from_ne_bytes(from.try_into().expect(whole)), Ordering::Relaxed);
+            }),
+            _ => bytes.chunks_exact(8).zip(&self.words()[first / 8..]).for_each(|(from, at)| {
+                at.store(u64::from_ne_bytes(from.try_into().expect(whole)), Ordering::Relaxed);
+            }),
+        }
+        Ok(())
+    }
+
+    /// The first byte of elements, unless there are none.
+    fn first<T>(&self, offset_bytes: u64, len: usize) -> Result<Option<usize>> {
+        self.inner.device().check()?;
+        if len == 0 || size_of::<T>() == 0 {
+            return Ok(None);
+        }
+        Ok(Some(self.inner.range_of::<T>(offset_bytes, len)?.start as usize))
+    }
+}

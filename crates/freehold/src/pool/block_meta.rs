@@ -1,0 +1,455 @@
+//! What the pool knows of a block, found by a number, read without a lock.
+//!
+//! A meta is written by whoever has its block: the thread that hands it out, before it is owned; the one that takes it
+//! back, after its release. Who only looks reads the state before and after, and believes what did not change.
+
+use std::panic::Location;
+use std::ptr;
+use std::time::Duration;
+
+use super::stable_array::Numbered;
+use super::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+
+/// What a block is, in the low byte of its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum BlockState {
+    /// The meta has no block.
+    Vacant = 0,
+    /// Somebody has the block.
+    Owned = 1,
+    /// Nobody has it: it waits in a thread's magazine or in a slab.
+    Cached = 2,
+    /// It was given up, and fences have not passed.
+    Pending = 3,
+    /// Its context was closed, and it with it.
+    Ended = 4,
+}
+
+/// Whether streams beside the block's own have used it.
+const USED: u64 = 1 << 8;
+/// Whether the owner said where it allocated.
+const DESCRIBED: u64 = 1 << 9;
+const STAGE: u64 = 0xff;
+const GENERATION: u64 = 1 << 16;
+
+/// A meta's state: its stage, whether it is used elsewhere, and how often it changed hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StateWord(u64);
+
+impl StateWord {
+    #[inline]
+    pub(crate) fn state(self) -> BlockState {
+        match self.0 & STAGE {
+            1 => BlockState::Owned,
+            2 => BlockState::Cached,
+            3 => BlockState::Pending,
+            4 => BlockState::Ended,
+            _ => BlockState::Vacant,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_used_in_other_streams(self) -> bool {
+        self.0 & USED != 0
+    }
+
+    /// Whether the owner has the block by a handle, and not by its address alone.
+    pub(crate) fn is_held(self) -> bool {
+        self.state() == BlockState::Owned && self.0 & DESCRIBED != 0
+    }
+
+    #[inline]
+    fn with(self, stage: BlockState) -> Self {
+        Self(self.0 & !(STAGE | USED) | stage as u64)
+    }
+
+    #[inline]
+    fn without_info(self) -> Self {
+        Self(self.0 & !DESCRIBED)
+    }
+
+    pub(crate) fn generation(self) -> u64 {
+        self.0 / GENERATION
+    }
+}
+
+/// Where a block lies in its heap: in a place of the heap, or in a slab, of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placement(u32);
+
+/// In the placement of a slab's block. The class is above the slab's number, which is less than 2^24.
+const SLAB: u32 = 1 << 31;
+const CLASS_SHIFT: u32 = 24;
+
+impl Placement {
+    #[inline]
+    pub(crate) fn in_extent(place: u32) -> Self {
+        assert!(place & SLAB == 0, "a heap has fewer than 2^31 places");
+        Self(place)
+    }
+
+    pub(crate) fn in_slab(slab: u32, class: usize) -> Self {
+        Self(SLAB | (class as u32) << CLASS_SHIFT | slab)
+    }
+
+    #[inline]
+    pub(crate) fn extent(self) -> Option<u32> {
+        (self.0 & SLAB == 0).then_some(self.0)
+    }
+
+    pub(crate) fn slab(self) -> Option<u32> {
+        (self.0 & SLAB != 0).then_some(self.0 & ((1 << CLASS_SHIFT) - 1))
+    }
+
+    /// The class of a slab's block.
+    #[inline]
+    pub(crate) fn class(self) -> Option<usize> {
+        (self.0 & SLAB != 0).then_some(((self.0 & !SLAB) >> CLASS_SHIFT) as usize)
+    }
+}
+
+/// One block. Lines of the cache to itself: neighbours are other threads'. What the warm path touches is in the first.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(crate) struct BlockMeta {
+    state: AtomicU64,
+    base: AtomicU64,
+    /// What the owner asked for.
+    bytes: AtomicU64,
+    /// What the block has.
+    capacity_bytes: AtomicU64,
+    /// The stream whose order the block is in.
+    stream: AtomicU32,
+    /// The heap on whose ground it lies.
+    heap: AtomicU32,
+    /// A [`Site`].
+    placement: AtomicU32,
+    number: AtomicU32,
+    /// The seq in its stream behind which nobody uses the block: written where the library counts the stream's work.
+    seq: AtomicU64,
+    /// The fences that a block which was given up still waits for.
+    waiting_for: AtomicU32,
+    /// The number of its name. Zero is none.
+    tag: AtomicU32,
+    /// Where the owner allocated it, and released it, and when: only where the state says that it is described.
+    allocated_at: AtomicPtr<Location<'static>>,
+    released_at: AtomicPtr<Location<'static>>,
+    /// In nanoseconds since the device was opened. Zero is never.
+    released_ns: AtomicU64,
+}
+
+/// What an owner says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DebugInfo {
+    pub(crate) allocated_at: &'static Location<'static>,
+    pub(crate) released_at: Option<&'static Location<'static>>,
+    pub(crate) released: Option<Duration>,
+    pub(crate) tag: u32,
+}
+
+/// What a meta says, all of one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MetaSnapshot {
+    pub(crate) state: StateWord,
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    pub(crate) capacity_bytes: u64,
+    pub(crate) stream: u32,
+    pub(crate) heap: u32,
+    pub(crate) waiting_for: u32,
+    pub(crate) debug_info: Option<DebugInfo>,
+}
+
+/// What is remembered of a block that is no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FreedBlock {
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    /// Whether it went with its context.
+    pub(crate) is_ended: bool,
+    pub(crate) described: Option<DebugInfo>,
+}
+
+impl FreedBlock {
+    /// For who has the meta.
+    #[inline]
+    pub(crate) fn of(meta: &BlockMeta) -> Self {
+        let state = StateWord(meta.state.load(Ordering::Relaxed));
+        Self {
+            base: meta.base(),
+            bytes: meta.bytes(),
+            is_ended: state.state() == BlockState::Ended,
+            described: if state.0 & DESCRIBED == 0 { None } else { meta.debug_info() },
+        }
+    }
+}
+
+// SAFETY: all fields are atomic numbers and pointers: zero is a good value of each, and none needs a drop.
+unsafe impl Numbered for BlockMeta {
+    fn set_number(&self, number: u32) {
+        self.number.store(number, Ordering::Relaxed);
+    }
+}
+
+impl BlockMeta {
+    #[inline]
+    pub(crate) fn state(&self) -> StateWord {
+        StateWord(self.state.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn base(&self) -> u64 {
+        self.base.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn stream(&self) -> u32 {
+        self.stream.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn heap(&self) -> u32 {
+        self.heap.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn placement(&self) -> Placement {
+        Placement(self.placement.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn number(&self) -> u32 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// Gives a block that nobody has to an owner. For whoever took it from where it was parked.
+    #[inline]
+    pub(crate) fn own(&self, bytes: u64) {
+        let state = StateWord(self.state.load(Ordering::Relaxed));
+        // Who read the state before does not believe what is written from here on.
+        fence(Ordering::Release);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        let owned = state.with(BlockState::Owned).without_info().0.wrapping_add(GENERATION);
+        self.state.store(owned, Ordering::Release);
+    }
+
+    /// As [`own`](Self::own), for an owner without a name who says where it allocates.
+    #[inline]
+    pub(crate) fn hold(&self, bytes: u64, allocated_at: &'static Location<'static>) {
+        let state = StateWord(self.state.load(Ordering::Relaxed));
+        fence(Ordering::Release);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.describe(allocated_at, 0);
+        let owned = (state.with(BlockState::Owned).0 | DESCRIBED).wrapping_add(GENERATION);
+        self.state.store(owned, Ordering::Release);
+    }
+
+    #[inline]
+    fn describe(&self, allocated_at: &'static Location<'static>, tag: u32) {
+        self.allocated_at.store(ptr::from_ref(allocated_at).cast_mut(), Ordering::Relaxed);
+        self.released_at.store(ptr::null_mut(), Ordering::Relaxed);
+        self.released_ns.store(0, Ordering::Relaxed);
+        self.tag.store(tag, Ordering::Relaxed);
+    }
+
+    /// Describes a block that was just handed to its owner, who says where it allocates. Whether that one still has it.
+    #[must_use]
+    pub(crate) fn own_with_info(&self, bytes: u64, allocated_at: &'static Location<'static>, tag: u32) -> bool {
+        let state = StateWord(self.state.load(Ordering::Relaxed));
+        if state.state() != BlockState::Owned {
+            return false;
+        }
+        fence(Ordering::Release);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.describe(allocated_at, tag);
+        let owned = (state.with(BlockState::Owned).0 | DESCRIBED).wrapping_add(GENERATION);
+        self.state.compare_exchange(state.0, owned, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes the block of one ownership from its owner, who says where and when: whether that ownership lasted until now.
+    pub(crate) fn disown_with_info(
+        &self,
+        generation: u64,
+        released_at: Option<&'static Location<'static>>,
+        released: Duration,
+    ) -> bool {
+        let state = self.state();
+        if state.state() != BlockState::Owned || state.generation() != generation {
+            return false;
+        }
+        let parked = state.with(BlockState::Cached).0;
+        if self.state.compare_exchange(state.0, parked, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return false;
+        }
+        let at = released_at.map_or(ptr::null_mut(), |at| ptr::from_ref(at).cast_mut());
+        self.released_at.store(at, Ordering::Relaxed);
+        self.released_ns.store(u64::try_from(released.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        true
+    }
+
+    #[inline]
+    pub(crate) fn seq(&self) -> u64 {
+        self.seq.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set_seq(&self, seq: u64) {
+        self.seq.store(seq, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_waiting_for(&self, fences: usize) {
+        self.waiting_for.store(u32::try_from(fences).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn tag(&self) -> u32 {
+        self.tag.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_tag(&self, tag: u32) {
+        self.tag.store(tag, Ordering::Relaxed);
+    }
+
+    fn debug_info(&self) -> Option<DebugInfo> {
+        let place = |at: &AtomicPtr<Location<'static>>| {
+            // SAFETY: the pointer is null or of a `&'static Location`: nothing else is ever stored.
+            unsafe { at.load(Ordering::Relaxed).as_ref() }
+        };
+        let released_ns = self.released_ns.load(Ordering::Relaxed);
+        Some(DebugInfo {
+            allocated_at: place(&self.allocated_at)?,
+            released_at: place(&self.released_at),
+            released: (released_ns > 0).then(|| Duration::from_nanos(released_ns)),
+            tag: self.tag(),
+        })
+    }
+
+    /// The state of a block that somebody has and no other stream uses, if it begins at `base`.
+    #[inline]
+    pub(crate) fn owned_at(&self, base: u64) -> Option<StateWord> {
+        let state = self.state();
+        (state.0 & (STAGE | USED) == BlockState::Owned as u64 && self.base() == base).then_some(state)
+    }
+
+    /// The state of a block while one ownership of it lasts, which is by a handle, without a name.
+    #[inline]
+    pub(crate) fn held_by(&self, generation: u64) -> Option<StateWord> {
+        let state = self.state();
+        let is_it = state.0 == (generation * GENERATION) | DESCRIBED | BlockState::Owned as u64;
+        (is_it && self.tag() == 0).then_some(state)
+    }
+
+    /// Takes the block from its owner if its state is still that. Then what was read of the meta since is true.
+    #[inline]
+    pub(crate) fn disown_from(&self, state: StateWord) -> bool {
+        let parked = state.with(BlockState::Cached).0;
+        self.state.compare_exchange(state.0, parked, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes the block from its owner, once: who comes second is told the state.
+    pub(crate) fn disown(&self, base: u64) -> Result<StateWord, StateWord> {
+        loop {
+            let state = self.state();
+            if state.state() != BlockState::Owned || self.base() != base {
+                return Err(state);
+            }
+            // A use elsewhere may be noted at the same time.
+            if self.disown_from(state) {
+                return Ok(state);
+            }
+        }
+    }
+
+    /// Undoes a [`disown`](Self::disown) that came to nothing. For who did it.
+    pub(crate) fn return_to_owner(&self, state: StateWord) {
+        self.state.store(state.0, Ordering::Release);
+    }
+
+    /// Notes that other streams use the block, if somebody has it.
+    pub(crate) fn note_used_in_other_stream(&self, base: u64) -> Result<(), StateWord> {
+        loop {
+            let state = self.state();
+            if state.state() != BlockState::Owned || self.base() != base {
+                return Err(state);
+            }
+            if self.state.compare_exchange(state.0, state.0 | USED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Says that a block which nobody has is parked, or waits for fences.
+    pub(crate) fn set_state(&self, stage: BlockState) {
+        let state = StateWord(self.state.load(Ordering::Relaxed));
+        self.state.store(state.with(stage).0, Ordering::Release);
+    }
+
+    /// Gives the meta a block, which is parked.
+    pub(crate) fn begin(&self, base: u64, capacity_bytes: u64, stream: u32, heap: u32, placement: Placement, seq: u64) {
+        let state = StateWord(self.state.load(Ordering::Relaxed));
+        fence(Ordering::Release);
+        self.base.store(base, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+        self.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
+        self.stream.store(stream, Ordering::Relaxed);
+        self.heap.store(heap, Ordering::Relaxed);
+        self.placement.store(placement.0, Ordering::Relaxed);
+        self.seq.store(seq, Ordering::Relaxed);
+        let parked = state.with(BlockState::Cached).without_info().0.wrapping_add(GENERATION);
+        self.state.store(parked, Ordering::Release);
+    }
+
+    /// Lets a parked block be in the order of another stream.
+    pub(crate) fn set_stream(&self, stream: u32) {
+        self.stream.store(stream, Ordering::Relaxed);
+    }
+
+    /// Makes a place of other capacity of a block that nobody but the caller has.
+    pub(crate) fn resize(&self, bytes: u64, capacity_bytes: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
+    }
+
+    /// Takes the block from the meta.
+    pub(crate) fn end(&self) {
+        self.set_state(BlockState::Vacant);
+    }
+
+    /// All of the meta while one ownership of its block lasts.
+    pub(crate) fn owned_as(&self, generation: u64) -> Option<MetaSnapshot> {
+        let seen = self.snapshot();
+        (seen.state.state() == BlockState::Owned && seen.state.generation() == generation).then_some(seen)
+    }
+
+    /// All of the meta, of one moment.
+    pub(crate) fn snapshot(&self) -> MetaSnapshot {
+        loop {
+            let state = self.state();
+            let seen = MetaSnapshot {
+                state,
+                base: self.base(),
+                bytes: self.bytes(),
+                capacity_bytes: self.capacity_bytes(),
+                stream: self.stream(),
+                heap: self.heap(),
+                waiting_for: self.waiting_for.load(Ordering::Relaxed),
+                debug_info: if state.0 & DESCRIBED == 0 { None } else { self.debug_info() },
+            };
+            fence(Ordering::Acquire);
+            if self.state.load(Ordering::Relaxed) == state.0 {
+                return seen;
+            }
+        }
+    }
+}

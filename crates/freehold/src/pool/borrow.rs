@@ -1,0 +1,143 @@
+//! Blocks that go from stream to stream: memory of one stream's heap for work in another, when the first has passed it, or
+//! behind a wait on the device. A heap may become another stream's at any moment that its lock is not held.
+//!
+//! `tests/it/pool_heaps_loom.rs` has this file, and those of heaps, under a checker.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Pool;
+use super::outside::{CallError, DeviceInner, Fence, StreamState, SyncPoint, sync_point};
+use super::size_class::SizeClass;
+use super::stream_heap::StreamHeap;
+
+/// How many other heaps a stream that needs a block looks at.
+const OTHERS_MAX: usize = 16;
+
+impl Pool {
+    /// A block of the stream's own heap that waits for other streams: the device waits for them, before the stream's next work.
+    pub(super) fn alloc_after_wait(
+        &self,
+        device: &DeviceInner,
+        heap: &StreamHeap,
+        stream_state: &StreamState,
+        bytes: u64,
+    ) -> Result<Option<u32>, CallError> {
+        if heap.stream().id != stream_state.id {
+            return Ok(None);
+        }
+        for fence in heap.pending_fences() {
+            if let Some(other) = device.stream_state(fence.stream)
+                && stream_state.can_wait_for(&other)?
+            {
+                stream_state.wait_for(&other, fence.seq)?;
+            }
+        }
+        let is_before = |fence: Fence| device.is_complete(fence) || stream_state.has_waited(fence.stream, fence.seq);
+        heap.reclaim_after_wait(&self.table, stream_state, is_before);
+        Ok(heap.alloc_large(&self.table, bytes))
+    }
+
+    /// A block of another heap of the context, which that one's stream has passed.
+    pub(super) fn borrow(
+        &self,
+        device: &DeviceInner,
+        heap: &StreamHeap,
+        stream_state: &StreamState,
+        bytes: u64,
+    ) -> Result<Option<u32>, CallError> {
+        self.idle_others(device, heap)?;
+        for other in self.others(heap) {
+            if let Some(meta) = other.lend(&self.table, bytes, stream_state.id.0, |fence| device.is_complete(fence)) {
+                return Ok(Some(meta));
+            }
+        }
+        Ok(None)
+    }
+
+    /// As [`borrow`](Self::borrow), of a class.
+    pub(super) fn borrow_small(
+        &self,
+        device: &DeviceInner,
+        heap: &StreamHeap,
+        stream_state: &StreamState,
+        class: SizeClass,
+    ) -> Result<Option<u32>, CallError> {
+        let idle = self.idle_others(device, heap)?;
+        sync_point::reach(SyncPoint::LendSmall);
+        let has_passed = |fence| device.is_complete(fence);
+        Ok(idle.iter().find_map(|other| other.lend_small(&self.table, class, stream_state.id.0, has_passed)))
+    }
+
+    /// Some other heaps of the context whose streams have passed all of their work, with all that is theirs and nobody has.
+    /// Those that have not are marked, so that a later request finds them.
+    fn idle_others(&self, device: &DeviceInner, heap: &StreamHeap) -> Result<Vec<Arc<StreamHeap>>, CallError> {
+        let others: Vec<_> = self.others(heap).collect();
+        // Another part of them each time.
+        let turn = self.next_lender.fetch_add(OTHERS_MAX, Ordering::Relaxed);
+        let mut idle = Vec::new();
+        for index in 0..others.len().min(OTHERS_MAX) {
+            let other = &others[turn.wrapping_add(index) % others.len()];
+            match other.is_idle(|fence| device.is_complete(fence)) {
+                Ok(()) => {
+                    other.all_caches().iter().for_each(|cache| cache.empty(false));
+                    other.reclaim(&self.table, |fence| device.is_complete(fence));
+                    idle.push(other.clone());
+                }
+                Err(Some(fence)) => device.try_record_fences_coalesced(&[fence])?,
+                Err(None) => {}
+            }
+        }
+        Ok(idle)
+    }
+
+    /// A block of another heap of the context that the device waits for, before the stream's next work.
+    pub(super) fn borrow_after_wait(
+        &self,
+        heap: &StreamHeap,
+        stream_state: &StreamState,
+        bytes: u64,
+    ) -> Result<Option<u32>, CallError> {
+        for other in self.others(heap) {
+            if let Some(meta) = self.borrow_from_after_wait(&other, stream_state, bytes)? {
+                return Ok(Some(meta));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A block of another heap, behind the work of the stream whose heap that is when the block is lent.
+    fn borrow_from_after_wait(
+        &self,
+        other: &StreamHeap,
+        stream_state: &StreamState,
+        bytes: u64,
+    ) -> Result<Option<u32>, CallError> {
+        loop {
+            let stream = other.stream();
+            // Asks the driver, and so without the heap's lock: another stream may have the heap afterwards.
+            if !stream_state.can_wait_for(&stream)? {
+                return Ok(None);
+            }
+            sync_point::reach(SyncPoint::LendBehind);
+            let Some((meta, fence)) = other.lend_incomplete(&self.table, bytes, stream_state.id.0, stream.id) else {
+                if other.stream().id == stream.id {
+                    return Ok(None);
+                }
+                continue;
+            };
+            if let Err(error) = stream_state.wait_for(&stream, fence.seq) {
+                other.free(&self.table, meta, &stream, &[]);
+                return Err(error);
+            }
+            // Who uses it in a third stream does so behind the wait.
+            self.table.metas.at(meta).set_seq(stream_state.current_fence().seq);
+            return Ok(Some(meta));
+        }
+    }
+
+    fn others(&self, heap: &StreamHeap) -> impl Iterator<Item = Arc<StreamHeap>> {
+        let (number, context) = (heap.number, heap.context());
+        self.table.heaps().into_iter().filter(move |other| other.number != number && other.context() == context)
+    }
+}

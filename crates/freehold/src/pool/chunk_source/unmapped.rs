@@ -1,0 +1,161 @@
+//! Memory of a device that cannot map it to addresses: a chunk comes from the driver with addresses of its own, is a region of
+//! its heap as a whole, and keeps its addresses until it goes back. No chunk is made of others, so that a request may find
+//! none although enough is free in chunks.
+
+use std::sync::{Arc, PoisonError};
+
+use freehold_driver::{Backend, CallError};
+
+use super::{AddressSource, Budget, CachedChunk, ChunkSource, Locked, Visibility};
+use crate::error::Error;
+use crate::pool::extent_map::{Chunk, PAGE_BYTES};
+
+/// Addresses that the pool can tell apart, on both sides of the first chunk: so many times the device's memory, and at least
+/// so many. A driver gives addresses that lie together.
+const WINDOW_TIMES: u64 = 4;
+const WINDOW_BYTES_MIN: u64 = 64 << 30;
+
+/// The shortest chunk, where there is room for one.
+const CHUNK_BYTES_MIN: u64 = 16 << 20;
+
+impl ChunkSource {
+    /// Takes the first chunk, which tells where the driver's addresses are.
+    pub(super) fn unmapped(backend: Arc<dyn Backend>, total_bytes: u64, budget: Arc<Budget>) -> Result<Self, Error> {
+        let window_bytes = (total_bytes * WINDOW_TIMES).max(WINDOW_BYTES_MIN).next_multiple_of(PAGE_BYTES);
+        let mut chunks = Self {
+            backend,
+            visibility: Visibility::Process,
+            address_source: AddressSource::Allocator,
+            base: 0,
+            bytes: u64::MAX,
+            total_bytes,
+            budget,
+            unmapped: Default::default(),
+            locked: Default::default(),
+            described: Default::default(),
+        };
+        let first = chunks.create_unmapped(&mut chunks.lock(), PAGE_BYTES)?;
+        let first = first.ok_or(Error::Short { wanted_bytes: PAGE_BYTES })?;
+        chunks.base = base_of(first).saturating_sub(window_bytes);
+        chunks.bytes = base_of(first) - chunks.base + window_bytes;
+        chunks.lock().cached.push(first);
+        Ok(chunks)
+    }
+
+    /// A chunk for a region of its own: one that is kept, or else a new one. Its base and its length; it is kept until
+    /// [`take_whole`](Self::take_whole).
+    pub(in crate::pool) fn find_unmapped(
+        &self,
+        locked: &mut Locked,
+        wanted_bytes: u64,
+    ) -> Result<Option<(u64, u64)>, CallError> {
+        let fitting = locked.cached.iter().filter(|chunk| chunk.bytes >= wanted_bytes);
+        let found = match fitting.min_by_key(|chunk| chunk.bytes).copied() {
+            Some(chunk) => Some(chunk),
+            None => {
+                let selector = self.create_unmapped(locked, wanted_bytes.max(CHUNK_BYTES_MIN))?;
+                let made = match selector {
+                    None if wanted_bytes < CHUNK_BYTES_MIN => self.create_unmapped(locked, wanted_bytes)?,
+                    selector => selector,
+                };
+                locked.cached.extend(made);
+                made
+            }
+        };
+        Ok(found.map(|chunk| (base_of(chunk), chunk.bytes)))
+    }
+
+    /// Takes the chunk that was found at a base.
+    pub(in crate::pool) fn take_unmapped(&self, locked: &mut Locked, base: u64) -> Chunk {
+        let index = locked.cached.iter().position(|&chunk| base_of(chunk) == base);
+        let CachedChunk { handle, bytes } =
+            locked.cached.swap_remove(index.expect("a chunk is taken when it was found"));
+        Chunk { base, bytes, handle }
+    }
+
+    /// New memory with its addresses, if there is some, the budget allows it, and the pool can tell the addresses apart. What
+    /// turns out to be of no use is kept or put aside: to give it back at once would wait for all work.
+    fn create_unmapped(&self, locked: &mut Locked, bytes: u64) -> Result<Option<CachedChunk>, CallError> {
+        // More of what cannot be used is not asked for.
+        if !locked.strays.is_empty() {
+            return Ok(None);
+        }
+        loop {
+            let asked_bytes = if locked.is_padded { bytes + PAGE_BYTES } else { bytes };
+            let Some(chunk) = self.allocate_unmapped(asked_bytes)? else { return Ok(None) };
+            if !self.covers(base_of(chunk)) || !self.covers(base_of(chunk) + chunk.bytes) {
+                locked.strays.push(chunk);
+                return Ok(None);
+            }
+            self.unmapped.write().unwrap_or_else(PoisonError::into_inner).push(chunk);
+            if chunk.bytes >= bytes {
+                return Ok(Some(chunk));
+            }
+            // It is a page short of what was asked for, and serves shorter requests.
+            locked.is_padded = true;
+            locked.cached.push(chunk);
+        }
+    }
+
+    /// Memory of the driver as it comes, as far as it is whole pages.
+    fn allocate_unmapped(&self, bytes: u64) -> Result<Option<CachedChunk>, CallError> {
+        if !self.reserve_budget(bytes) {
+            return Ok(None);
+        }
+        let made = self.backend.alloc(bytes);
+        if made.is_err() {
+            self.release_budget(bytes);
+        }
+        match made {
+            Ok(start) if start.is_multiple_of(PAGE_BYTES) => Ok(Some(CachedChunk { handle: start, bytes })),
+            Ok(start) => Ok(Some(CachedChunk { handle: start, bytes: bytes - PAGE_BYTES })),
+            Err(error) if error.is_out_of_memory() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives memory back that was of no use, which waits for all work of the context. How many bytes went.
+    pub(super) fn free_strays(&self, locked: &mut Locked) -> Result<u64, CallError> {
+        let mut freed_bytes = 0;
+        while let Some(&chunk) = locked.strays.last() {
+            freed_bytes += self.free_unmapped(chunk)?;
+            locked.strays.pop();
+        }
+        Ok(freed_bytes)
+    }
+
+    /// Gives a chunk back to the driver, which waits for all work of the context. How many bytes went.
+    pub(super) fn free_unmapped(&self, chunk: CachedChunk) -> Result<u64, CallError> {
+        let wholes = || self.unmapped.write().unwrap_or_else(PoisonError::into_inner);
+        // Before the addresses can be another device's.
+        let had = wholes().extract_if(.., |whole| *whole == chunk).next();
+        // SAFETY: the chunk is kept or of no use: nothing uses it, and it is freed once.
+        if let Err(error) = unsafe { self.backend.free(chunk.handle) } {
+            wholes().extend(had);
+            return Err(error);
+        }
+        self.release_budget(given_bytes(chunk));
+        Ok(given_bytes(chunk))
+    }
+
+    /// The first of what `first` finds in the addresses of the chunks.
+    pub(super) fn first_unmapped(&self, first: impl Fn(u64, u64) -> Option<u64>) -> Option<u64> {
+        let wholes = self.unmapped.read().unwrap_or_else(PoisonError::into_inner);
+        wholes.iter().filter_map(|&chunk| first(base_of(chunk), chunk.bytes)).min()
+    }
+
+    pub(super) fn has_unmapped(&self, address: u64) -> bool {
+        let wholes = self.unmapped.read().unwrap_or_else(PoisonError::into_inner);
+        wholes.iter().any(|&chunk| address.wrapping_sub(base_of(chunk)) < chunk.bytes)
+    }
+}
+
+/// Where a chunk's whole pages begin. The driver's own address is its handle.
+fn base_of(chunk: CachedChunk) -> u64 {
+    chunk.handle.next_multiple_of(PAGE_BYTES)
+}
+
+/// What the driver gave for a chunk: a page more than its whole pages where it does not begin with one.
+fn given_bytes(chunk: CachedChunk) -> u64 {
+    chunk.bytes + if chunk.handle.is_multiple_of(PAGE_BYTES) { 0 } else { PAGE_BYTES }
+}

@@ -1,0 +1,537 @@
+//! Where blocks lie: addresses that are reserved, those of them that have memory, and those that are taken. Pure arithmetic:
+//! it decides, somebody else calls the driver.
+//!
+//! A region is a span of reserved addresses. It is divided into places that follow each other without gaps: holes, where
+//! nothing is mapped; free ranges; and places that are taken. Neighbours that are free become one, and so do holes. Memory
+//! comes in chunks, which are mapped over holes and taken away again where all of a chunk is free.
+
+use std::collections::BTreeMap;
+
+use super::bins::{BinItems, Bins, Link, NONE};
+
+/// Places are whole granules.
+pub(crate) const GRANULE_BYTES: u64 = 2048;
+
+/// What is mapped is whole pages: the granularity of the driver's.
+pub(crate) const PAGE_BYTES: u64 = 2 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExtentKind {
+    Vacant,
+    Hole,
+    Free,
+    /// Free, and a hole follows: the end of what is mapped. It is in no bin, because it is cut only where nothing else fits:
+    /// that leaves fewer remainders, and less has to be mapped.
+    Top,
+    Allocated,
+}
+
+impl ExtentKind {
+    fn is_free(self) -> bool {
+        matches!(self, Self::Free | Self::Top)
+    }
+}
+
+#[derive(Debug)]
+struct Extent {
+    base: u64,
+    granules: u32,
+    kind: ExtentKind,
+    /// Neighbours by address, within the region. `after` also links vacant ones.
+    before: u32,
+    after: u32,
+    link: Link,
+    /// Of a free range: the seq of the heap's stream behind which nobody uses it.
+    seq: u64,
+}
+
+#[derive(Debug, Default)]
+struct Extents(Vec<Extent>);
+
+impl BinItems for Extents {
+    fn link(&self, range: u32) -> Link {
+        self.0[range as usize].link
+    }
+
+    fn link_mut(&mut self, range: u32) -> &mut Link {
+        &mut self.0[range as usize].link
+    }
+
+    fn length(&self, range: u32) -> u32 {
+        self.0[range as usize].granules
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    base: u64,
+    bytes: u64,
+    /// Its first place: that one is cut and joined from behind only, and so stays.
+    first: u32,
+}
+
+/// Memory that is mapped as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    /// What the driver calls it.
+    pub(crate) handle: u64,
+}
+
+/// A place that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AllocatedExtent {
+    pub(crate) extent: u32,
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    /// The seq of the heap's stream behind which nobody uses it.
+    pub(crate) seq: u64,
+}
+
+/// Where memory would have to be mapped for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MapRequest {
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    /// What can be mapped there at the most.
+    pub(crate) room_bytes: u64,
+    /// The free range before it that the request would use too.
+    free_before: Option<u32>,
+}
+
+impl MapRequest {
+    /// Of addresses that are no extents's.
+    pub(crate) fn outside(base: u64, bytes: u64, room_bytes: u64) -> Self {
+        Self { base, bytes, room_bytes, free_before: None }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ExtentMap {
+    extents: Extents,
+    vacant: u32,
+    bins: Bins,
+    holes: Vec<u32>,
+    regions: Vec<Region>,
+    chunks: BTreeMap<u64, Chunk>,
+    mapped_bytes: u64,
+    free_bytes: u64,
+    /// Whether free ranges end where their chunk does, so that every place lies in one.
+    is_chunked: bool,
+}
+
+impl ExtentMap {
+    /// A extents whose places each lie in one chunk.
+    pub(crate) fn chunked() -> Self {
+        Self { is_chunked: true, ..Self::new() }
+    }
+
+    pub(crate) fn new() -> Self {
+        Self {
+            is_chunked: false,
+            extents: Extents::default(),
+            vacant: NONE,
+            bins: Bins::new(),
+            holes: Vec::new(),
+            regions: Vec::new(),
+            chunks: BTreeMap::new(),
+            mapped_bytes: 0,
+            free_bytes: 0,
+        }
+    }
+
+    /// Adds reserved addresses, with nothing mapped. Both are whole pages. Those that follow a region lengthen it: what is
+    /// free at its end goes on behind it. Where a place lies in one chunk nothing would, and regions stay as they came.
+    pub(crate) fn add_region(&mut self, base: u64, bytes: u64) {
+        assert!(base.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES), "a region is whole pages");
+        let is_behind = |region: &Region| region.base + region.bytes == base && !self.is_chunked;
+        if let Some(index) = self.regions.iter().position(is_behind) {
+            let last = self.at(base - 1).expect("the end of a region lies in it");
+            self.regions[index].bytes += bytes;
+            let hole = self.add_extent(base, granules_of(bytes), ExtentKind::Allocated, last, NONE);
+            return self.coalesce_hole(hole);
+        }
+        let hole = self.add_extent(base, granules_of(bytes), ExtentKind::Hole, NONE, NONE);
+        self.holes.push(hole);
+        self.regions.push(Region { base, bytes, first: hole });
+    }
+
+    /// Takes the regions away that nothing is mapped in: their bases and lengths.
+    pub(crate) fn take_bare_regions(&mut self) -> Vec<(u64, u64)> {
+        let places = &self.extents.0;
+        let is_bare = |region: &mut Region| {
+            let first = &places[region.first as usize];
+            first.kind == ExtentKind::Hole && first.granules == granules_of(region.bytes)
+        };
+        let bare: Vec<_> = self.regions.extract_if(.., is_bare).collect();
+        for region in &bare {
+            self.holes.retain(|&hole| hole != region.first);
+            let vacant = self.vacant;
+            let place = self.extent_mut(region.first);
+            (place.kind, place.after) = (ExtentKind::Vacant, vacant);
+            self.vacant = region.first;
+        }
+        bare.into_iter().map(|region| (region.base, region.bytes)).collect()
+    }
+
+    pub(crate) fn mapped_bytes(&self) -> u64 {
+        self.mapped_bytes
+    }
+
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.free_bytes
+    }
+
+    /// Takes the free range that fits best.
+    pub(crate) fn alloc(&mut self, bytes: u64) -> Option<AllocatedExtent> {
+        self.alloc_if(bytes, |_| true)
+    }
+
+    /// Takes the free range that fits best of those whose seq is good.
+    pub(crate) fn alloc_if(&mut self, bytes: u64, is_good: impl Fn(u64) -> bool) -> Option<AllocatedExtent> {
+        let granules = u32::try_from(bytes.div_ceil(GRANULE_BYTES)).ok()?;
+        let is_good = |range| is_good(self.extent(range).seq);
+        let range = self.bins.best(&self.extents, granules, is_good).or_else(|| self.best_top(granules, is_good))?;
+        Some(self.split(range, granules))
+    }
+
+    /// Gives a place back: nobody uses it behind a seq of the heap's stream.
+    pub(crate) fn free(&mut self, place: u32, seq: u64) {
+        assert_eq!(self.extent(place).kind, ExtentKind::Allocated, "a place is given back by who took it, once");
+        self.free_bytes += self.bytes_of(place);
+        self.extent_mut(place).seq = seq;
+        self.coalesce_free(place);
+    }
+
+    #[cold]
+    fn best_top(&self, granules: u32, is_good: impl Fn(u32) -> bool) -> Option<u32> {
+        let tops = self.tops().filter(|&top| self.extent(top).granules >= granules && is_good(top));
+        tops.min_by_key(|&top| self.extent(top).granules)
+    }
+
+    /// The free ranges before holes.
+    fn tops(&self) -> impl Iterator<Item = u32> {
+        let befores = self.holes.iter().map(|&hole| self.extent(hole).before);
+        befores.filter(|&before| before != NONE && self.extent(before).kind == ExtentKind::Top)
+    }
+
+    /// All free ranges of at least so many granules.
+    fn ranges(&self, granules: u32) -> Vec<u32> {
+        let mut ranges = self.bins.from(&self.extents, granules);
+        ranges.extend(self.tops().filter(|&top| self.extent(top).granules >= granules));
+        ranges
+    }
+
+    /// Makes a place free, in a bin or as the end of what is mapped.
+    fn set_free(&mut self, place: u32) {
+        let after = self.extent(place).after;
+        if after != NONE && self.extent(after).kind == ExtentKind::Hole {
+            self.extent_mut(place).kind = ExtentKind::Top;
+        } else {
+            self.extent_mut(place).kind = ExtentKind::Free;
+            self.bins.insert(&mut self.extents, place);
+        }
+    }
+
+    /// Takes a free range from its bin, if it is in one.
+    fn unlist(&mut self, range: u32) {
+        if self.extent(range).kind == ExtentKind::Free {
+            self.bins.remove(&mut self.extents, range);
+        }
+    }
+
+    fn split(&mut self, range: u32, granules: u32) -> AllocatedExtent {
+        self.unlist(range);
+        let rest = self.extent(range).granules - granules;
+        if rest > 0 {
+            let (base, after, seq) = {
+                let place = self.extent(range);
+                (place.base + u64::from(granules) * GRANULE_BYTES, place.after, place.seq)
+            };
+            let rest = self.add_extent(base, rest, ExtentKind::Free, range, after);
+            self.extent_mut(rest).seq = seq;
+            self.extent_mut(range).granules = granules;
+            self.set_free(rest);
+        }
+        let place = self.extent_mut(range);
+        place.kind = ExtentKind::Allocated;
+        let taken = AllocatedExtent {
+            extent: range,
+            base: place.base,
+            bytes: u64::from(granules) * GRANULE_BYTES,
+            seq: place.seq,
+        };
+        self.free_bytes -= taken.bytes;
+        taken
+    }
+
+    /// Makes a place free, one with its free neighbours.
+    fn coalesce_free(&mut self, mut place: u32) {
+        let (before, after) = (self.extent(place).before, self.extent(place).after);
+        if after != NONE && self.extent(after).kind.is_free() && !self.is_chunk_boundary(after) {
+            self.unlist(after);
+            self.join(place, after);
+        }
+        if before != NONE && self.extent(before).kind.is_free() && !self.is_chunk_boundary(place) {
+            self.unlist(before);
+            self.join(before, place);
+            place = before;
+        }
+        self.set_free(place);
+        let before = self.extent(place).before;
+        // No hole follows any more.
+        if before != NONE && self.extent(before).kind == ExtentKind::Top {
+            self.set_free(before);
+        }
+    }
+
+    /// Whether a place does not become one with what lies before it.
+    fn is_chunk_boundary(&self, place: u32) -> bool {
+        self.is_chunked && self.chunks.contains_key(&self.extent(place).base)
+    }
+
+    /// The chunk that an address lies in.
+    pub(crate) fn chunk_at(&self, address: u64) -> Option<Chunk> {
+        let (_, &chunk) = self.chunks.range(..=address).next_back()?;
+        (address - chunk.base < chunk.bytes).then_some(chunk)
+    }
+
+    /// Lets a place swallow the one behind it.
+    fn join(&mut self, place: u32, behind: u32) {
+        let (granules, after, seq) = {
+            let behind = self.extent(behind);
+            (behind.granules, behind.after, behind.seq)
+        };
+        let joined = self.extent_mut(place);
+        joined.granules += granules;
+        joined.after = after;
+        joined.seq = joined.seq.max(seq);
+        if after != NONE {
+            self.extent_mut(after).before = place;
+        }
+        let gone = self.vacant;
+        let vacated = self.extent_mut(behind);
+        vacated.kind = ExtentKind::Vacant;
+        vacated.after = gone;
+        self.vacant = behind;
+    }
+
+    /// Where memory has to be mapped so that a request can be met: where the least is needed, and then in the smallest
+    /// hole that has room for `spare_bytes` more.
+    pub(crate) fn map_request(&self, bytes: u64, spare_bytes: u64) -> Option<MapRequest> {
+        let needs = self.holes.iter().filter_map(|&hole| {
+            let hole = self.extent(hole);
+            let beside =
+                Some(hole.before).filter(|&before| before != NONE && self.extent(before).kind == ExtentKind::Top);
+            let beside = beside.filter(|_| !self.is_chunked);
+            let there = beside.map_or(0, |beside| self.bytes_of(beside));
+            let need = bytes.saturating_sub(there).max(1).next_multiple_of(PAGE_BYTES);
+            let room_bytes = u64::from(hole.granules) * GRANULE_BYTES;
+            (need + spare_bytes <= room_bytes).then_some(MapRequest {
+                base: hole.base,
+                bytes: need,
+                room_bytes,
+                free_before: beside,
+            })
+        });
+        needs.min_by_key(|need| (need.bytes, need.room_bytes, need.base))
+    }
+
+    /// Notes that a chunk was mapped somewhere in a hole: its addresses are free, behind a seq. While it was mapped the hole
+    /// may have become longer on both sides.
+    pub(crate) fn add_chunk(&mut self, chunk: Chunk, seq: u64) {
+        let index =
+            self.holes.iter().position(|&hole| chunk.base.wrapping_sub(self.extent(hole).base) < self.bytes_of(hole));
+        let hole = self.holes.swap_remove(index.expect("a chunk is mapped in a hole"));
+        let filled = self.cut(hole, chunk.base - self.extent(hole).base, ExtentKind::Hole);
+        let rest = self.cut(filled, chunk.bytes, ExtentKind::Hole);
+        self.holes.extend([(filled != hole).then_some(hole), (rest != filled).then_some(rest)].into_iter().flatten());
+        self.chunks.insert(chunk.base, chunk);
+        self.mapped_bytes += chunk.bytes;
+        self.free_bytes += chunk.bytes;
+        self.extent_mut(filled).seq = seq;
+        self.coalesce_free(filled);
+    }
+
+    /// Takes the free range that a request would use beside what is mapped for it, so that nobody else does meanwhile.
+    pub(crate) fn claim(&mut self, need: MapRequest) -> Option<u32> {
+        let range = need.free_before?;
+        let granules = self.extent(range).granules;
+        Some(self.split(range, granules).extent)
+    }
+
+    /// Notes that nobody uses anything that is free.
+    pub(crate) fn clear_seqs(&mut self) {
+        self.extents.0.iter_mut().for_each(|place| place.seq = 0);
+    }
+
+    /// The longest free range.
+    pub(crate) fn longest_bytes(&self) -> u64 {
+        self.ranges(1).into_iter().map(|range| self.bytes_of(range)).max().unwrap_or(0)
+    }
+
+    /// The chunks that are free as a whole, of ranges whose seq is good.
+    pub(crate) fn free_chunks(&self, is_good: impl Fn(u64) -> bool) -> Vec<Chunk> {
+        let ranges = self.ranges(granules_of(PAGE_BYTES));
+        let good = ranges.into_iter().filter(|&range| is_good(self.extent(range).seq));
+        good.flat_map(|range| {
+            let (base, end) = (self.extent(range).base, self.extent(range).base + self.bytes_of(range));
+            self.chunks.range(base..end).map(|(_, &chunk)| chunk).filter(move |chunk| chunk.base + chunk.bytes <= end)
+        })
+        .collect()
+    }
+
+    /// Makes a hole of a chunk that is free as a whole, which is to be unmapped.
+    pub(crate) fn remove_chunk(&mut self, chunk: Chunk) {
+        assert_eq!(self.chunks.remove(&chunk.base), Some(chunk), "a chunk is taken away where it was mapped");
+        let range = self.at(chunk.base).expect("a chunk lies in a region");
+        assert!(self.extent(range).kind.is_free(), "a chunk is taken away when all of it is free");
+        self.unlist(range);
+        self.extent_mut(range).kind = ExtentKind::Allocated;
+        let hole = self.cut(range, chunk.base - self.extent(range).base, ExtentKind::Allocated);
+        let rest = self.cut(hole, chunk.bytes, ExtentKind::Allocated);
+        self.mapped_bytes -= chunk.bytes;
+        self.free_bytes -= chunk.bytes;
+        // The holes first: what lies before one is at the end of what is mapped.
+        self.coalesce_hole(hole);
+        for part in [(hole != range).then_some(range), (rest != hole).then_some(rest)].into_iter().flatten() {
+            self.set_free(part);
+        }
+    }
+
+    /// Makes everything free that is mapped, whoever has it.
+    pub(crate) fn free_all(&mut self) {
+        let (chunks, regions) = (std::mem::take(&mut self.chunks), std::mem::take(&mut self.regions));
+        *self = Self { is_chunked: self.is_chunked, ..Self::new() };
+        for region in regions {
+            self.add_region(region.base, region.bytes);
+        }
+        for chunk in chunks.into_values() {
+            self.add_chunk(chunk, 0);
+        }
+    }
+
+    /// Lets a place that is taken have other bytes, if what follows it is free. Whether it could.
+    pub(crate) fn resize(&mut self, place: u32, bytes: u64, seq: u64) -> bool {
+        let (had, wanted) = (self.bytes_of(place), bytes.next_multiple_of(GRANULE_BYTES));
+        if wanted < had {
+            let rest = self.cut(place, wanted, ExtentKind::Allocated);
+            self.free(rest, seq);
+            return true;
+        }
+        let after = self.extent(place).after;
+        if wanted > had && (after == NONE || !self.extent(after).kind.is_free() || self.bytes_of(after) < wanted - had)
+        {
+            return false;
+        }
+        if wanted > had && self.is_chunk_boundary(after) {
+            return false;
+        }
+        if wanted > had {
+            self.split(after, granules_of(wanted - had));
+            self.join(place, after);
+        }
+        true
+    }
+
+    /// What lies at an address, if a place that is taken does: its base.
+    pub(crate) fn allocated_at(&self, address: u64) -> Option<u64> {
+        let place = self.extent(self.at(address)?);
+        (place.kind == ExtentKind::Allocated).then_some(place.base)
+    }
+
+    /// Whether an address lies in a region of this extents.
+    pub(crate) fn has(&self, address: u64) -> bool {
+        self.region_of(address).is_some()
+    }
+
+    fn region_of(&self, address: u64) -> Option<&Region> {
+        self.regions.iter().find(|region| address.wrapping_sub(region.base) < region.bytes)
+    }
+
+    /// The place that an address lies in.
+    fn at(&self, address: u64) -> Option<u32> {
+        let mut index = self.region_of(address)?.first;
+        while address >= self.extent(index).base + self.bytes_of(index) {
+            index = self.extent(index).after;
+        }
+        Some(index)
+    }
+
+    /// Cuts a place after `bytes`; what is behind is of another kind. That part, or the place itself where nothing is
+    /// before the cut, or nothing behind it.
+    fn cut(&mut self, index: u32, bytes: u64, kind: ExtentKind) -> u32 {
+        let granules = granules_of(bytes);
+        let place = self.extent(index);
+        if granules == 0 || granules == place.granules {
+            return index;
+        }
+        let (base, rest, after, seq) = (place.base + bytes, place.granules - granules, place.after, place.seq);
+        self.extent_mut(index).granules = granules;
+        let behind = self.add_extent(base, rest, kind, index, after);
+        self.extent_mut(behind).seq = seq;
+        behind
+    }
+
+    /// Makes a place a hole, one with its neighbours that are.
+    fn coalesce_hole(&mut self, mut place: u32) {
+        let (before, after) = (self.extent(place).before, self.extent(place).after);
+        if after != NONE && self.extent(after).kind == ExtentKind::Hole {
+            self.holes.retain(|&hole| hole != after);
+            self.join(place, after);
+        }
+        if before != NONE && self.extent(before).kind == ExtentKind::Hole {
+            self.holes.retain(|&hole| hole != before);
+            self.join(before, place);
+            place = before;
+        }
+        self.extent_mut(place).kind = ExtentKind::Hole;
+        self.holes.push(place);
+        let before = self.extent(place).before;
+        if before != NONE && self.extent(before).kind == ExtentKind::Free {
+            self.unlist(before);
+            self.extent_mut(before).kind = ExtentKind::Top;
+        }
+    }
+
+    fn bytes_of(&self, place: u32) -> u64 {
+        u64::from(self.extent(place).granules) * GRANULE_BYTES
+    }
+
+    fn add_extent(&mut self, base: u64, granules: u32, kind: ExtentKind, before: u32, after: u32) -> u32 {
+        let place = Extent { base, granules, kind, before, after, link: Link::NONE, seq: 0 };
+        let index = if self.vacant == NONE {
+            self.extents.0.push(place);
+            u32::try_from(self.extents.0.len() - 1).expect("fewer places than a u32 counts")
+        } else {
+            let index = self.vacant;
+            self.vacant = self.extent(index).after;
+            *self.extent_mut(index) = place;
+            index
+        };
+        if before != NONE {
+            self.extent_mut(before).after = index;
+        }
+        if after != NONE {
+            self.extent_mut(after).before = index;
+        }
+        index
+    }
+
+    fn extent(&self, index: u32) -> &Extent {
+        &self.extents.0[index as usize]
+    }
+
+    fn extent_mut(&mut self, index: u32) -> &mut Extent {
+        &mut self.extents.0[index as usize]
+    }
+}
+
+fn granules_of(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(GRANULE_BYTES)).expect("fewer granules than a u32 counts")
+}
+
+#[cfg(test)]
+#[path = "extent_map/tests.rs"]
+mod tests;

@@ -1,0 +1,137 @@
+//! Things found by a number, which stay where they are until all of them go. Read without a lock.
+//!
+//! All that there can ever be have their addresses from the beginning, and memory only where one was written.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::io;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+/// How many things there are at the most. An interpreter looks at all of them whenever one is asked for.
+pub(crate) const ITEMS_MAX: usize = match () {
+    () if cfg!(miri) => 1 << 12,
+    () if cfg!(test) => 1 << 17,
+    () => 1 << 24,
+};
+
+/// How many of them are for who has begun what cannot be refused any more.
+const SPARE: usize = 16 << 10;
+
+/// What knows its number.
+///
+/// # Safety
+/// All zeros are a good value, and one that needs no drop.
+pub(crate) unsafe trait Numbered {
+    fn set_number(&self, number: u32);
+}
+
+/// What is noted of something that has the same number elsewhere. Zero until it is written.
+#[derive(Debug)]
+pub(crate) struct AtomicNumber(pub(crate) AtomicU32);
+
+// SAFETY: zero is a good number, and numbers need no drop.
+unsafe impl Numbered for AtomicNumber {
+    fn set_number(&self, _: u32) {}
+}
+
+pub(crate) struct StableArray<T> {
+    items: NonNull<[T; ITEMS_MAX]>,
+    next: AtomicU32,
+    owns: PhantomData<T>,
+}
+
+// SAFETY: `things` is not `Send` as a pointer; it is memory of this value alone, and `T`s can be sent.
+unsafe impl<T: Send> Send for StableArray<T> {}
+// SAFETY: as above: all that is done with the things is to lend them, which `T` lets several threads have.
+unsafe impl<T: Sync> Sync for StableArray<T> {}
+
+impl<T> fmt::Debug for StableArray<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shelf").field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+impl<T: Numbered> StableArray<T> {
+    /// A shelf without things, unless the system has no addresses for them.
+    pub(crate) fn new() -> io::Result<Self> {
+        const { assert!(align_of::<T>() <= 4096, "a mapping begins with a page") };
+        // Nothing is set aside for what may never be written. An interpreter does not know that flag.
+        let unreserved = if cfg!(miri) { MapFlags::empty() } else { MapFlags::NORESERVE };
+        let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | unreserved);
+        // SAFETY: the kernel chooses the address, so that no mapping of anybody's is replaced.
+        let things = unsafe { mmap_anonymous(null_mut(), size_of::<[T; ITEMS_MAX]>(), access, kind) }?;
+        let things = NonNull::new(things.cast()).expect("the kernel maps nothing at null unless it is asked to");
+        Ok(Self { items: things, next: AtomicU32::new(0), owns: PhantomData })
+    }
+
+    /// The thing of a number that [`add`](Self::add) gave.
+    #[inline]
+    pub(crate) fn at(&self, number: u32) -> &T {
+        &self.items()[number as usize % ITEMS_MAX]
+    }
+
+    /// Whether so few can be made that nobody is to begin what needs one.
+    pub(crate) fn is_full(&self) -> bool {
+        self.next.load(Ordering::Relaxed) as usize + SPARE > ITEMS_MAX
+    }
+
+    /// Makes `count` things whose numbers follow each other. The first number.
+    pub(crate) fn add(&self, count: u32) -> u32 {
+        let first = self.next.fetch_add(count, Ordering::Relaxed);
+        let end = first.checked_add(count).filter(|&end| end as usize <= ITEMS_MAX);
+        for number in first..end.expect("who finds the shelf full begins nothing") {
+            self.at(number).set_number(number);
+        }
+        first
+    }
+
+    /// All that were made.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.items()[..(self.next.load(Ordering::Acquire) as usize).min(ITEMS_MAX)].iter()
+    }
+
+    #[inline]
+    fn items(&self) -> &[T; ITEMS_MAX] {
+        // SAFETY: the mapping is of this length, begins with a page, lasts as long as `self`, is written through shared
+        // references alone, and was zeros, which are good `T`s.
+        unsafe { self.items.as_ref() }
+    }
+}
+
+impl<T> Drop for StableArray<T> {
+    fn drop(&mut self) {
+        // SAFETY: the things are `self`'s own mapping of this length, and nothing refers to it any more.
+        let unmapped = unsafe { munmap(self.items.as_ptr().cast(), size_of::<[T; ITEMS_MAX]>()) };
+        unmapped.expect("the whole of a mapping can be unmapped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // SAFETY: zero is a good number, and numbers need no drop.
+    unsafe impl Numbered for AtomicU32 {
+        fn set_number(&self, number: u32) {
+            self.store(number, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn numbers_lead_to_things_that_stay() {
+        // Fewer where every instruction is interpreted.
+        let many = if cfg!(miri) { 2000 } else { 100_000 };
+        let shelf = StableArray::<AtomicU32>::new().unwrap();
+        assert_eq!(shelf.add(1000), 0);
+        let early = std::ptr::from_ref(shelf.at(999));
+        assert_eq!(shelf.add(many), 1000);
+        for number in [0, 999, 1000, 1023, 1024, 2047, 2048, 999 + many / 2, 999 + many] {
+            assert_eq!(shelf.at(number).load(Ordering::Relaxed), number);
+        }
+        assert_eq!(early, std::ptr::from_ref(shelf.at(999)));
+        assert_eq!(shelf.iter().count() as u32, 1000 + many);
+    }
+}

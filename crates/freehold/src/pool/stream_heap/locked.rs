@@ -1,0 +1,154 @@
+//! What a heap's lock guards: the extents, the slabs on it, what waits for fences, and what is remembered of blocks that are no
+//! more. Everything free here is free in the order of the heap's stream.
+
+use std::sync::Arc;
+
+use super::super::block_meta::{BlockMeta, BlockState, FreedBlock, Placement};
+use super::super::block_table::BlockTable;
+use super::super::extent_map::{AllocatedExtent, ExtentMap};
+use super::super::outside::{Fence, StreamState};
+use super::super::size_class::CLASSES;
+
+/// How many metas are made at once for a heap.
+const RECORDS: u32 = 64;
+
+/// How many blocks that are no more a heap remembers.
+const GONE_MAX: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct Locked {
+    pub(super) stream: Arc<StreamState>,
+    /// Whether the stream is gone, so that another may have the heap.
+    pub(super) is_orphan: bool,
+    /// Whether its context is gone, too, so that a stream of any context may.
+    pub(super) is_anybodys: bool,
+    pub(super) extents: ExtentMap,
+    /// Slabs with free blocks.
+    pub(super) partial_slabs: [Vec<u32>; CLASSES],
+    /// Slabs without a place, to be used again.
+    pub(super) unused_slabs: [Vec<u32>; CLASSES],
+    /// How many blocks the slabs of each class have that have a place.
+    pub(super) slab_blocks: [u32; CLASSES],
+    pub(super) free_metas: Vec<u32>,
+    pub(super) pending: Vec<PendingBlock>,
+    /// When a block was asked for last, by the table's clock.
+    pub(super) asked: u64,
+    /// Whether what waits was looked at since blocks were taken last.
+    pub(super) is_reclaimed: bool,
+    /// The blocks of the extents that went last, and where the next one is noted.
+    pub(super) freed: Vec<FreedBlock>,
+    pub(super) next_freed: usize,
+}
+
+/// A block that was given up with fences.
+#[derive(Debug)]
+pub(super) struct PendingBlock {
+    pub(super) meta: u32,
+    pub(super) fences: Vec<Fence>,
+}
+
+impl Locked {
+    /// Whether a block can be made: a meta is left for one.
+    pub(super) fn has_meta(&self, table: &BlockTable) -> bool {
+        !self.free_metas.is_empty() || !table.metas.is_full()
+    }
+
+    /// Makes a block of a place.
+    pub(super) fn new_block(&mut self, table: &BlockTable, heap: u32, taken: AllocatedExtent, stream: u32) -> u32 {
+        if self.free_metas.is_empty() {
+            let first = table.metas.add(RECORDS);
+            self.free_metas.extend((first..first + RECORDS).rev());
+        }
+        let number = self.free_metas.pop().expect("metas were just made");
+        let placement = Placement::in_extent(taken.extent);
+        table.metas.at(number).begin(taken.base, taken.bytes, stream, heap, placement, taken.seq);
+        table.pages.set_block(taken.base, number);
+        number
+    }
+
+    /// Takes back a block that `from` gave up in its order, behind fences of other streams.
+    pub(super) fn free_from(&mut self, table: &BlockTable, meta: u32, from: &StreamState, fences: &[Fence]) {
+        if from.id == self.stream.id && fences.is_empty() {
+            return self.free(table, meta);
+        }
+        let mut fences = fences.to_vec();
+        if from.id != self.stream.id {
+            fences.push(Fence { stream: from.id, seq: from.released_seq() });
+        }
+        let waiting = table.metas.at(meta);
+        waiting.set_waiting_for(fences.len());
+        waiting.set_state(BlockState::Pending);
+        self.pending.push(PendingBlock { meta, fences });
+    }
+
+    /// Takes back a block that is free in the order of the heap's stream.
+    pub(super) fn free(&mut self, table: &BlockTable, number: u32) {
+        let meta = table.metas.at(number);
+        let placement = meta.placement();
+        if let Some(place) = placement.extent() {
+            self.note_freed(FreedBlock::of(meta));
+            table.pages.clear(meta.base(), 1);
+            let seq = self.seq_of(meta);
+            meta.end();
+            self.free_metas.push(number);
+            return self.extents.free(place, seq);
+        }
+        let slab = table.slabs.at(placement.slab().expect("what is no place is a slab's"));
+        let was_full = slab.is_full();
+        slab.free(number);
+        if was_full {
+            self.list(table, slab.number());
+        }
+    }
+
+    /// The seq behind which nobody uses a block: its last use where work is counted, and all work by now elsewhere, or
+    /// where the block came from another stream.
+    pub(super) fn seq_of(&self, meta: &BlockMeta) -> u64 {
+        let is_known = meta.stream() == self.stream.id.0 && !self.stream.is_foreign();
+        if is_known { meta.seq() } else { self.stream.released_seq() }
+    }
+
+    /// Remembers a block that is no more, for who releases it again.
+    pub(super) fn note_freed(&mut self, gone: FreedBlock) {
+        if self.freed.len() < GONE_MAX {
+            self.freed.push(gone);
+        } else {
+            self.freed[self.next_freed] = gone;
+            self.next_freed = (self.next_freed + 1) % GONE_MAX;
+        }
+    }
+
+    /// Notes that a slab has free blocks.
+    pub(super) fn list(&mut self, table: &BlockTable, number: u32) {
+        let slab = table.slabs.at(number);
+        let partial = &mut self.partial_slabs[slab.class().index()];
+        slab.set_list_index(partial.len());
+        partial.push(number);
+    }
+
+    pub(super) fn empty_slabs(&self, table: &BlockTable) -> Vec<u32> {
+        self.partial_slabs.iter().flatten().copied().filter(|&slab| table.slabs.at(slab).is_empty()).collect()
+    }
+
+    /// Makes a place of a slab again, all of whose blocks are free.
+    pub(super) fn free_slab(&mut self, table: &BlockTable, number: u32) {
+        let slab = table.slabs.at(number);
+        let class = slab.class();
+        let partial = &mut self.partial_slabs[class.index()];
+        let spot = slab.list_index();
+        partial.swap_remove(spot);
+        if let Some(&moved) = partial.get(spot) {
+            table.slabs.at(moved).set_list_index(spot);
+        }
+        table.pages.clear(slab.base(), slab.bytes());
+        self.slab_blocks[class.index()] -= slab.blocks();
+        let mut seq = 0;
+        for meta in slab.metas() {
+            let meta = table.metas.at(meta);
+            seq = seq.max(self.seq_of(meta));
+            meta.end();
+        }
+        self.unused_slabs[class.index()].push(number);
+        self.extents.free(slab.extent(), seq);
+    }
+}

@@ -1,0 +1,563 @@
+//! Magazines: blocks that a thread keeps for one stream, so that most requests and releases touch nothing that others use.
+//!
+//! A cache is its thread's. Another thread that needs what lies there takes it over (`turn`).
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::biased_lock::{self, BiasedLock};
+use super::block_meta::{BlockMeta, StateWord};
+use super::block_table::BlockTable;
+use super::extent_map::GRANULE_BYTES;
+use super::size_class::{CLASSES, MAGAZINE_MAX, SizeClass};
+use super::stats::Counters;
+use super::stream_heap::StreamHeap;
+use super::tls;
+use crate::stream_state::StreamState;
+
+/// How many blocks that fit no class are kept.
+const LARGE: usize = 8;
+
+/// How many counts of a stream are kept. Taking one back from another thread costs as much as counting once.
+const HOMES_MAX: u32 = 1024;
+
+/// How many streams a thread finds at once.
+const SLOTS: usize = 16;
+
+/// In lines of its own: neighbours are other threads'.
+#[repr(C, align(128))]
+pub(crate) struct ThreadCache {
+    /// The stream whose order the blocks here are in.
+    pub(crate) stream: u32,
+    /// Written by the cache's thread alone.
+    pub(crate) counters: Counters,
+    /// Whether the heap's counts hold those of this cache, which is closed. Written under the lock of the heap's caches.
+    pub(crate) is_counted: AtomicBool,
+    pub(crate) table: Arc<BlockTable>,
+    pub(crate) heap: Arc<StreamHeap>,
+    stream_state: Arc<StreamState>,
+    magazines: BiasedLock<Magazines>,
+}
+
+impl std::fmt::Debug for ThreadCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ThreadCache").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
+#[repr(C)]
+struct Magazines {
+    /// How many counts of the stream's stream were kept, of blocks that were taken back.
+    stream_refs: u32,
+    /// How many blocks of each class there are, and their metas.
+    counts: [u8; CLASSES],
+    small: [[u32; MAGAZINE_MAX]; CLASSES],
+    /// The last blocks that were given up, by their lengths in granules.
+    large_granules: [u32; LARGE],
+    large: [u32; LARGE],
+    /// Where the next one goes.
+    next_large: usize,
+}
+
+/// The right to be locked, of the cache's thread.
+pub(crate) struct CacheGuard<'a> {
+    pub(crate) cache: &'a ThreadCache,
+    guard: biased_lock::BiasedGuard<'a, Magazines>,
+}
+
+impl ThreadCache {
+    pub(crate) fn new(table: Arc<BlockTable>, heap: Arc<StreamHeap>, stream_state: Arc<StreamState>) -> Self {
+        Self {
+            stream: stream_state.id.0,
+            counters: Counters::default(),
+            is_counted: AtomicBool::new(false),
+            table,
+            heap,
+            stream_state,
+            magazines: BiasedLock::new(Magazines {
+                stream_refs: 0,
+                counts: [0; CLASSES],
+                small: [[0; MAGAZINE_MAX]; CLASSES],
+                large_granules: [0; LARGE],
+                large: [0; LARGE],
+                next_large: 0,
+            }),
+        }
+    }
+
+    /// Goes locked, unless somebody else wants in, the device has failed, or this is a fork, whose locks may be held for ever.
+    /// For the cache's thread alone, which is not locked already.
+    #[inline]
+    fn try_enter(&self) -> Option<CacheGuard<'_>> {
+        if !self.table.fork_guard.is_well() {
+            return None;
+        }
+        Some(CacheGuard { cache: self, guard: self.magazines.try_enter()? })
+    }
+
+    /// As [`enter_at_once`](Self::enter_at_once), behind who is there. Who finds the cache closed looks for another.
+    fn enter(&self) -> Option<CacheGuard<'_>> {
+        if !self.table.fork_guard.is_well() {
+            return None;
+        }
+        Some(CacheGuard { cache: self, guard: self.magazines.enter().ok()? })
+    }
+
+    /// Gives all blocks here to the heaps that they lie on, from any thread but locked the cache. With `close` the cache is used
+    /// no more.
+    pub(crate) fn empty(&self, close: bool) {
+        // At the door: who closes the cache after this finds all of them with their heaps.
+        let give_up = |locked: &mut Magazines| self.flush_all(&locked.drain());
+        if close {
+            self.magazines.close(|locked| {
+                self.heap.keep_stream_refs(std::mem::take(&mut locked.stream_refs));
+                give_up(locked);
+            });
+            self.heap.count_closed(self);
+        } else {
+            self.magazines.revoke(give_up);
+        }
+    }
+
+    /// Takes all counts of the stream's stream that were kept here, from any thread but locked the cache.
+    pub(crate) fn take_stream_refs(&self) -> u32 {
+        self.magazines.revoke(|locked| std::mem::take(&mut locked.stream_refs))
+    }
+
+    /// Gives a block that nobody has to its heap.
+    fn flush_one(&self, meta: u32) {
+        let heap = self.table.metas.at(meta).heap();
+        if heap == self.heap.number {
+            self.heap.free(&self.table, meta, &self.stream_state, &[]);
+        } else {
+            self.table.heap(heap).free(&self.table, meta, &self.stream_state, &[]);
+        }
+    }
+
+    /// As [`give_up`](Self::give_up), with one lock for those of the cache's own heap.
+    fn flush_all(&self, metas: &[u32]) {
+        let is_own = |meta: &u32| self.table.metas.at(*meta).heap() == self.heap.number;
+        let own = metas.iter().copied().filter(is_own);
+        self.heap.free_all(&self.table, own, &self.stream_state);
+        metas.iter().filter(|meta| !is_own(meta)).for_each(|&meta| self.flush_one(meta));
+    }
+}
+
+impl<'a> CacheGuard<'a> {
+    #[inline]
+    fn magazines(&mut self) -> &mut Magazines {
+        self.guard.value()
+    }
+
+    /// Takes a block that fits, for an owner, whom `own` gives it to.
+    #[inline(always)]
+    pub(crate) fn alloc(&mut self, bytes: u64, own: impl FnOnce(&BlockMeta)) -> Option<&'a BlockMeta> {
+        let meta = match SizeClass::of(bytes) {
+            Some(class) => self.pop_small(class),
+            None => self.pop_large(bytes),
+        }?;
+        own(meta);
+        self.cache.counters.add_live(bytes);
+        Some(meta)
+    }
+
+    /// Takes a count of the stream's stream that was kept. Whether there was one.
+    #[inline]
+    pub(crate) fn take_stream_ref(&mut self) -> bool {
+        let locked = self.magazines();
+        let had = locked.stream_refs;
+        locked.stream_refs = had.saturating_sub(1);
+        had > 0
+    }
+
+    /// Keeps a count of the stream's stream. Whether there was room.
+    #[inline]
+    pub(crate) fn keep_stream_ref(&mut self) -> bool {
+        let locked = self.magazines();
+        let has_room = locked.stream_refs < HOMES_MAX;
+        locked.stream_refs += u32::from(has_room);
+        has_room
+    }
+
+    /// A block of a class.
+    #[inline]
+    fn pop_small(&mut self, class: SizeClass) -> Option<&'a BlockMeta> {
+        let cache = self.cache;
+        let locked = self.magazines();
+        let last = locked.counts[class.index()].checked_sub(1)?;
+        locked.counts[class.index()] = last;
+        Some(cache.table.metas.at(locked.small[class.index()][usize::from(last) % MAGAZINE_MAX]))
+    }
+
+    /// A block of just the length that a request needs.
+    #[inline]
+    fn pop_large(&mut self, bytes: u64) -> Option<&'a BlockMeta> {
+        let cache = self.cache;
+        let locked = self.magazines();
+        let granules = u32::try_from(bytes.div_ceil(GRANULE_BYTES)).ok()?;
+        let index = locked.large_granules.iter().position(|&length| length == granules)?;
+        locked.large_granules[index] = 0;
+        // The next one goes where room is.
+        locked.next_large = index;
+        Some(cache.table.metas.at(locked.large[index]))
+    }
+
+    /// Takes a block from its owner and keeps it, if its state is still `state` and there is room. Whether it did: otherwise
+    /// nothing has changed.
+    #[inline]
+    pub(crate) fn try_free(&mut self, meta: &BlockMeta, state: StateWord) -> bool {
+        let cache = self.cache;
+        let locked = self.magazines();
+        match meta.placement().class().map(SizeClass::at) {
+            Some(class) => {
+                if !locked.has_room(class) || !meta.disown_from(state) {
+                    return false;
+                }
+                locked.add(class, meta.number());
+            }
+            None => {
+                if !locked.has_large_room() || !meta.disown_from(state) {
+                    return false;
+                }
+                locked.add_large(meta);
+            }
+        }
+        cache.counters.sub_live(meta.bytes());
+        true
+    }
+
+    /// Keeps a block that its owner gave up, and gives up others where there is no room.
+    pub(crate) fn free(&mut self, meta: &BlockMeta) {
+        let cache = self.cache;
+        cache.counters.sub_live(meta.bytes());
+        match meta.placement().class().map(SizeClass::at) {
+            Some(class) => {
+                if !self.magazines().has_room(class) {
+                    self.flush_half(class);
+                }
+                self.magazines().add(class, meta.number());
+            }
+            None => {
+                if let Some(evicted) = self.magazines().evict() {
+                    cache.flush_one(evicted);
+                }
+                self.magazines().add_large(meta);
+            }
+        }
+    }
+
+    /// Gives the older half of a magazine to the heaps.
+    fn flush_half(&mut self, class: SizeClass) {
+        let cache = self.cache;
+        let locked = self.magazines();
+        let (count, metas) = (&mut locked.counts[class.index()], &mut locked.small[class.index()]);
+        let spilled = (*count / 2 + 1).min(*count);
+        *count -= spilled;
+        let older = *metas;
+        metas.copy_within(usize::from(spilled).., 0);
+        cache.flush_all(&older[..usize::from(spilled)]);
+    }
+
+    /// Gives all kept blocks that fit no class to the heaps, and takes one of the heap's heap, which sees them as one with what
+    /// lies beside them: so what is kept never makes a longer range of the heap be cut.
+    #[inline(never)]
+    pub(crate) fn exchange_large(&mut self, bytes: u64) -> Option<&'a BlockMeta> {
+        let cache = self.cache;
+        let mut own = [0; LARGE];
+        let mut count = 0;
+        let locked = self.magazines();
+        let bit = |(index, &granules)| u32::from(granules != 0) << index;
+        // A bit for each: most often there is one, and only what is there is looked at.
+        let mut kept = (0..LARGE).zip(&locked.large_granules).map(bit).fold(0, |all, one| all | one);
+        while kept != 0 {
+            let meta = locked.large[kept.trailing_zeros() as usize % LARGE];
+            kept &= kept - 1;
+            if cache.table.metas.at(meta).heap() == cache.heap.number {
+                own[count % LARGE] = meta;
+                count += 1;
+            } else {
+                cache.flush_one(meta);
+            }
+        }
+        locked.large_granules = [0; LARGE];
+        let meta = cache.heap.exchange(&cache.table, &own[..count.min(LARGE)], &cache.stream_state, bytes)?;
+        let meta = cache.table.metas.at(meta);
+        meta.own(bytes);
+        cache.counters.add_live(bytes);
+        Some(meta)
+    }
+
+    /// Fetches blocks of a class from the heap's slabs, and takes one.
+    #[cold]
+    pub(crate) fn refill(&mut self, class: SizeClass, bytes: u64) -> Option<&'a BlockMeta> {
+        let cache = self.cache;
+        let locked = self.magazines();
+        let count = class.magazine_blocks() / 2 + 1;
+        cache.heap.alloc_small(&cache.table, cache.stream, class, count, |meta| locked.add(class, meta));
+        self.alloc(bytes, |meta| meta.own(bytes))
+    }
+}
+
+impl Magazines {
+    #[inline]
+    fn has_room(&self, class: SizeClass) -> bool {
+        usize::from(self.counts[class.index()]) < class.magazine_blocks()
+    }
+
+    /// Whether the next block that fits no class takes no other's place.
+    #[inline]
+    fn has_large_room(&self) -> bool {
+        self.large_granules[self.next_large % LARGE] == 0
+    }
+
+    /// Keeps a block that fits no class where there is room.
+    #[inline]
+    fn add_large(&mut self, meta: &BlockMeta) {
+        let index = self.next_large % LARGE;
+        self.next_large = index + 1;
+        self.large_granules[index] = (meta.capacity_bytes() / GRANULE_BYTES) as u32;
+        self.large[index] = meta.number();
+    }
+
+    /// Makes room for a block that fits no class: the one that was there.
+    fn evict(&mut self) -> Option<u32> {
+        let index = self.next_large % LARGE;
+        (std::mem::take(&mut self.large_granules[index]) != 0).then_some(self.large[index])
+    }
+
+    /// Puts a block into a magazine that has room.
+    #[inline]
+    fn add(&mut self, class: SizeClass, meta: u32) {
+        let count = &mut self.counts[class.index()];
+        self.small[class.index()][usize::from(*count) % MAGAZINE_MAX] = meta;
+        *count += 1;
+    }
+
+    fn drain(&mut self) -> Vec<u32> {
+        let mut metas = Vec::new();
+        for (count, magazine) in self.counts.iter_mut().zip(&self.small) {
+            metas.extend_from_slice(&magazine[..usize::from(std::mem::take(count))]);
+        }
+        for (granules, meta) in self.large_granules.iter_mut().zip(self.large) {
+            if std::mem::take(granules) != 0 {
+                metas.push(meta);
+            }
+        }
+        metas
+    }
+}
+
+/// What a thread finds its caches by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CacheKey {
+    /// A number or a handle, all bits of it: a driver may tell its handles apart by any of them.
+    stream: u64,
+    /// Whose numbers or handles those are: a pool, or a device, and above that number which of the two, and who looks.
+    space: u64,
+}
+
+const OWN: u64 = 1 << 32;
+const ASKED: u64 = 1 << 33;
+
+impl CacheKey {
+    /// A stream of the library's own: its number never comes again.
+    #[inline]
+    pub(crate) fn own(pool: u32, stream: u32) -> Self {
+        Self { stream: u64::from(stream), space: OWN | u64::from(pool) }
+    }
+
+    /// A stream that other people's code names by its handle. The handle may come again: then the cache is closed first.
+    #[inline]
+    pub(crate) fn foreign(device: i32, handle: u64) -> Self {
+        Self { stream: handle, space: u64::from(device as u32) }
+    }
+
+    /// As [`foreign`](Self::foreign), for who has asked whether the stream is capturing. The warm path, which does not ask, finds no cache
+    /// by this.
+    pub(crate) fn foreign_checked(device: i32, handle: u64) -> Self {
+        Self { stream: handle, space: ASKED | u64::from(device as u32) }
+    }
+
+    /// That of no stream.
+    const fn none() -> Self {
+        Self { stream: 0, space: u64::MAX }
+    }
+
+    #[inline]
+    fn slot(self) -> usize {
+        let word = self.stream ^ self.space << 32;
+        (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % SLOTS
+    }
+}
+
+thread_local! {
+    /// The caches that this thread finds at once, through `here`. Apart from its list of them, which goes when the thread ends.
+    static SLOTS_OF_THREAD: [CacheSlot; SLOTS] = const { [const { CacheSlot::empty() }; SLOTS] };
+
+    /// The caches of this thread.
+    static CACHES: ThreadCaches = const { ThreadCaches { caches: RefCell::new(Vec::new()) } };
+
+    /// The caches of this thread's own default streams. Made when one was named, so that it is dropped before what the driver keeps
+    /// for the thread.
+    static DEFAULTS: DefaultStreamCaches = const { DefaultStreamCaches { caches: RefCell::new(Vec::new()) } };
+
+    /// Whether those have been dropped. Asking for this makes nothing.
+    static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A cache that was found by its key. A cache, or null and nobody's key.
+#[repr(align(32))]
+struct CacheSlot {
+    key: Cell<CacheKey>,
+    cache: Cell<*const ThreadCache>,
+}
+
+impl CacheSlot {
+    const fn empty() -> Self {
+        Self { key: Cell::new(CacheKey::none()), cache: Cell::new(ptr::null()) }
+    }
+
+    fn set(&self, key: CacheKey, cache: &ThreadCache) {
+        self.key.set(key);
+        self.cache.set(cache);
+    }
+
+    fn clear(&self) {
+        self.key.set(CacheKey::none());
+        self.cache.set(ptr::null());
+    }
+}
+
+struct ThreadCaches {
+    caches: RefCell<Vec<(CacheKey, Arc<ThreadCache>)>>,
+}
+
+struct DefaultStreamCaches {
+    caches: RefCell<Vec<Arc<ThreadCache>>>,
+}
+
+/// Calls `act` locked this thread's cache for a key, if it is found at once and nobody else wants in.
+#[inline(always)]
+pub(crate) fn try_with<R>(key: CacheKey, act: impl FnOnce(&mut CacheGuard<'_>) -> Option<R>) -> Option<R> {
+    lookup(key, |cache| act(&mut cache?.try_enter()?))
+}
+
+/// Calls `act` locked this thread's cache for a key. Nothing where there is none, or where the thread is ending.
+#[inline]
+pub(crate) fn with<R>(key: CacheKey, act: impl FnOnce(&mut CacheGuard<'_>) -> R) -> Option<R> {
+    lookup(key, |cache| match cache.and_then(ThreadCache::enter) {
+        Some(mut entered) => Some(act(&mut entered)),
+        None => with_listed(key, act),
+    })
+}
+
+/// Calls `act` with the cache that this thread finds at once.
+#[inline(always)]
+fn lookup<R>(key: CacheKey, act: impl FnOnce(Option<&ThreadCache>) -> R) -> R {
+    // SAFETY: null, or the slots of this thread, which need no drop and so last until it has ended; nobody else touches them.
+    let slots = unsafe { tls::get().cast::<[CacheSlot; SLOTS]>().as_ref() };
+    let slot = slots.map(|slots| &slots[key.slot()]).filter(|slot| slot.key.get() == key);
+    // SAFETY: a slot with somebody's key has a cache that is in the list of the same thread, which keeps it, until it is
+    // taken from both.
+    let cache = slot.map(|slot| unsafe { &*slot.cache.get() });
+    // Called at one place, so that it becomes a part of who called.
+    act(cache)
+}
+
+/// Whether this thread has a cache for a key.
+pub(crate) fn exists(key: CacheKey) -> bool {
+    find_listed(key).is_some()
+}
+
+/// Whether this thread is ending, and has marked its default streams for the last time.
+pub(crate) fn is_thread_ending() -> bool {
+    HAS_ENDED.get()
+}
+
+/// Gives this thread a cache for a key. Whether it took it: a thread that is ending takes none.
+pub(crate) fn add(key: CacheKey, cache: Arc<ThreadCache>) -> bool {
+    if cache.stream_state.is_of_thread() && !DefaultStreamCaches::add(&cache) {
+        return false;
+    }
+    let added = CACHES.try_with(|desk| {
+        cache.heap.add_cache(&cache);
+        desk.caches.borrow_mut().push((key, cache));
+    });
+    added.is_ok()
+}
+
+#[cold]
+fn with_listed<R>(key: CacheKey, act: impl FnOnce(&mut CacheGuard<'_>) -> R) -> Option<R> {
+    let cache = find_listed(key)?;
+    SLOTS_OF_THREAD.with(|slots| {
+        slots[key.slot()].set(key, &cache);
+        tls::set(ptr::from_ref(slots).cast());
+    });
+    let mut entered = cache.enter()?;
+    Some(act(&mut entered))
+}
+
+/// This thread's cache for a key, unless it is closed or the thread is ending.
+fn find_listed(key: CacheKey) -> Option<Arc<ThreadCache>> {
+    let caches = CACHES.try_with(|desk| {
+        desk.forget_closed();
+        desk.caches.borrow().iter().find(|(found, _)| *found == key).map(|(_, cache)| cache.clone())
+    });
+    caches.ok()?
+}
+
+impl ThreadCaches {
+    fn forget_closed(&self) {
+        // In a fork the locks that tell may be held for ever.
+        let is_closed = |cache: &ThreadCache| !cache.table.fork_guard.is_child() && cache.magazines.is_closed();
+        let closed: Vec<_> = self.caches.borrow_mut().extract_if(.., |(_, cache)| is_closed(cache)).collect();
+        for (key, _) in closed {
+            SLOTS_OF_THREAD.with(|found| found[key.slot()].clear());
+        }
+    }
+}
+
+impl Drop for ThreadCaches {
+    /// What an ending thread kept goes to the heaps, but for those of a parent.
+    fn drop(&mut self) {
+        let process = std::process::id();
+        SLOTS_OF_THREAD.with(|found| found.iter().for_each(CacheSlot::clear));
+        for (_, cache) in self.caches.borrow_mut().drain(..) {
+            if cache.table.process == process {
+                cache.empty(true);
+            }
+        }
+    }
+}
+
+impl DefaultStreamCaches {
+    /// Whether the thread is not ending.
+    fn add(cache: &Arc<ThreadCache>) -> bool {
+        let added = DEFAULTS.try_with(|defaults| {
+            let mut caches = defaults.caches.borrow_mut();
+            caches.retain(|cache| !cache.stream_state.is_retired());
+            caches.push(cache.clone());
+        });
+        added.is_ok()
+    }
+}
+
+impl Drop for DefaultStreamCaches {
+    /// Marks the default streams of an ending thread for the last time, so that others have their memory when they have passed.
+    fn drop(&mut self) {
+        HAS_ENDED.set(true);
+        for cache in self.caches.get_mut().drain(..) {
+            // Neither in a fork nor on a device that has failed is a driver called.
+            if !cache.table.fork_guard.is_well() {
+                continue;
+            }
+            // Before the fence: nothing is handed out in the stream's order behind it.
+            cache.empty(true);
+            if let Err(error) = cache.stream_state.end_with_thread() {
+                tracing::warn!(target: "freehold", %error, "the default stream of a thread was not marked at its end");
+            }
+        }
+    }
+}
