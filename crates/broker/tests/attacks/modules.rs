@@ -62,6 +62,13 @@ fn started(attacker: &mut Attacker) -> (Raw, Seat) {
     (raw, seat)
 }
 
+/// Waits until nothing that was loaded counts any more: a module is put only where the user could load it.
+fn until_uncharged(raw: &mut Raw) {
+    let (name, bytes) = ("attack/last", MEMORY_BYTES * 3 / 4);
+    until("nothing counts any more", || (raw.put_module(name, &text(bytes), bytes)[0] as u16 == 105).then_some(()));
+    raw.drop_module(name);
+}
+
 /// Puts, has it loaded, drops, and again: all of it together is more than the user may have.
 pub(super) fn put_and_dropped(attacker: &mut Attacker) {
     let (mut raw, mut seat) = started(attacker);
@@ -74,6 +81,7 @@ pub(super) fn put_and_dropped(attacker: &mut Attacker) {
         raw.drop_module(&name);
     }
     until("all of it is free again", || (gauge.taken() < bytes).then_some(()));
+    until_uncharged(&mut raw);
     attacker.refused += 1;
 }
 
@@ -92,4 +100,5 @@ pub(super) fn loaded_often(attacker: &mut Attacker) {
     attacker.refused += 1;
     tenants[0].0.drop_module(name);
     until("all of it is free again", || (gauge.taken() < bytes).then_some(()));
+    until_uncharged(&mut tenants[0].0);
 }
