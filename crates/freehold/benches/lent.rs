@@ -6,8 +6,10 @@
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use freehold::{Block, Device, Stream};
-use freehold_driver::cuda::{CUdevice, driver};
-use freehold_softcuda::API;
+use freehold_driver::cuda::{Api, CUdevice, driver};
+
+// SAFETY: the benchmark names streams, memory and handles that it made.
+const API: Api = unsafe { freehold_softcuda::api() };
 
 /// Operations in a row.
 const ROW: usize = 1000;
@@ -19,7 +21,8 @@ fn main() {
 /// A stream, and a block that its work has passed.
 fn idle() -> (Stream, Block<u32>) {
     driver::init(&API, 0).unwrap();
-    let stream = Device::new(API, CUdevice(0)).unwrap().stream().unwrap();
+    // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+    let stream = unsafe { Device::new(API, CUdevice(0)) }.unwrap().stream().unwrap();
     let block = stream.zeros::<u32>(1000).unwrap();
     stream.synchronize().unwrap();
     (stream, block)

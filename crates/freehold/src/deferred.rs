@@ -272,7 +272,8 @@ mod tests {
     #[test]
     fn a_vector_that_gives_memory_back_again_and_again_waits_in_one_place() {
         let opened = crate::open::opened(None).unwrap();
-        let device = Device::new(opened.api, opened.device).unwrap();
+        // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+        let device = unsafe { Device::new(opened.api, opened.device) }.unwrap();
         let (stream, device) = (device.stream().unwrap(), &device.primary.inner.device);
         let mut vec = DeviceVec::<u8>::new(&stream).unwrap();
         for _ in 0..10 {

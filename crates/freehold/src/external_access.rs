@@ -287,7 +287,8 @@ mod tests {
         // SAFETY: the table is the device's alone.
         let opened = unsafe { crate::open::open(None) }.unwrap();
         let faults = Faults::count(&opened.api);
-        let device = Device::new(*faults.api(), opened.device).unwrap();
+        // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+        let device = unsafe { Device::new(*faults.api(), opened.device) }.unwrap();
         let [stream, other] = [(); 2].map(|()| device.stream().unwrap());
         let (x, mut y) = (stream.upload(&[7_u8; 100]).unwrap(), other.zeros::<u8>(100).unwrap());
         device.synchronize().unwrap();

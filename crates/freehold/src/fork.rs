@@ -124,7 +124,8 @@ mod tests {
     fn an_arena_asks_for_no_lock_in_a_child() {
         // SAFETY: the table is the device's alone.
         let opened = unsafe { crate::open::open(None) }.unwrap();
-        let device = Device::new(opened.api, opened.device).unwrap();
+        // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+        let device = unsafe { Device::new(opened.api, opened.device) }.unwrap();
         let [stream, other] = [(); 2].map(|()| device.stream().unwrap());
         let mut arena = Arena::new(&stream, 1 << 20).unwrap();
         arena.scope(|scope| {

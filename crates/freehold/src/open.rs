@@ -40,7 +40,8 @@ pub enum Kind {
 /// let opened = unsafe { freehold::open::open(Some("soft"))? };
 /// println!("{}", opened.why); // which device, and why this one
 /// assert_eq!(opened.selector(), "soft");
-/// let device = freehold::Device::new(opened.api, opened.device)?;
+/// // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+/// let device = unsafe { freehold::Device::new(opened.api, opened.device) }?;
 /// # drop(device);
 /// # Ok::<(), freehold::Error>(())
 /// ```
@@ -233,7 +234,8 @@ pub fn device(selector: Option<&str>) -> DeviceResult<Device> {
 fn device_of(opened: Opened) -> DeviceResult<Device> {
     // The software device has several numbers, which no selector tells apart.
     let name = format!("{} {}", opened.selector(), opened.device.0);
-    known_or(name, || Device::new(opened.api, opened.device))
+    // SAFETY: the driver is one that this module opened; others that have its table vouch for what they call.
+    known_or(name, || unsafe { Device::new(opened.api, opened.device) })
 }
 
 /// The device that is known by a name, or else the one that `make` makes.
@@ -256,7 +258,11 @@ impl From<CallError> for Error {
 
 impl Device {
     /// A device of a CUDA driver that is initialised.
-    pub fn new(api: Api, ordinal: CUdevice) -> DeviceResult<Self> {
+    ///
+    /// # Safety
+    /// The table's functions do what the driver API says, as [`Vouched::new`](cuda::Vouched::new) has it. Memory, streams and contexts of
+    /// the device are not destroyed by others, and used only in the library's order.
+    pub unsafe fn new(api: Api, ordinal: CUdevice) -> DeviceResult<Self> {
         let primary = Arc::new(cuda::Context::primary(api, ordinal)?);
         // SAFETY: a context of a CUDA driver does what the trait says.
         unsafe { Self::on(primary) }
@@ -531,7 +537,8 @@ fn cuda(nvidia: &Nvidia, ordinal: i32) -> Result<Choice, OpenError> {
 }
 
 fn soft() -> Api {
-    freehold_softcuda::API
+    // SAFETY: as for `library`.
+    unsafe { freehold_softcuda::api() }
 }
 
 fn library() -> Result<Api, Absence> {

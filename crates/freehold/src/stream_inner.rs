@@ -76,7 +76,8 @@ mod tests {
 
     fn device() -> Device {
         let opened = crate::open::opened(None).unwrap();
-        Device::new(opened.api, opened.device).unwrap()
+        // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+        unsafe { Device::new(opened.api, opened.device) }.unwrap()
     }
 
     /// Makes a thread keep what it takes back: it needs a cache first.

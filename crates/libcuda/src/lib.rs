@@ -4,7 +4,7 @@
 //! that are compiled for per-thread default streams ask for that. Every other documented symbol of CUDA 12.9 and 13.0 is
 //! there too and answers `NOT_SUPPORTED`.
 //!
-//! A Rust program has no use for this crate: it calls [`freehold_softcuda::API`].
+//! A Rust program has no use for this crate: it calls [`freehold_softcuda::api`].
 
 /// How the library's file is called where cargo builds it. Programs look for `libcuda.so.1`, which whoever starts them
 /// makes a link to it: were the file called so, cargo would put it in the way of NVIDIA's.
@@ -15,7 +15,11 @@ mod exports {
     use std::ffi::{c_char, c_void};
 
     use freehold_driver::cuda::*;
-    use freehold_softcuda::{API, PER_THREAD_API};
+
+    // SAFETY: each function is exported with the conditions that the driver API makes for it.
+    const API: Api = unsafe { freehold_softcuda::api() };
+    // SAFETY: as above.
+    const PER_THREAD_API: Api = unsafe { freehold_softcuda::per_thread_api() };
 
     macro_rules! exported {
         ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {

@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use divan::Bencher;
-use freehold_driver::cuda::{self, event_flags, stream_flags};
-use freehold_softcuda::API;
+use freehold_driver::cuda::{self, Api, event_flags, stream_flags};
 
 use bench::Bench;
+
+// SAFETY: the benchmark names streams, memory and handles that it made.
+const API: Api = unsafe { freehold_softcuda::api() };
 
 fn main() {
     divan::main();

@@ -15,13 +15,15 @@ use std::time::Duration;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use freehold_driver::cuda::{
-    CUdevice, CUdeviceptr, CUipcMemHandle, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
+    Api, CUdevice, CUdeviceptr, CUipcMemHandle, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
     CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, address, allocation, ipc,
     ipc_flags, mapping, memory,
 };
-use freehold_softcuda::API;
 
 use bench::Bench;
+
+// SAFETY: the benchmark names streams, memory and handles that it made.
+const API: Api = unsafe { freehold_softcuda::api() };
 
 #[path = "../tests/peer/line.rs"]
 mod line;

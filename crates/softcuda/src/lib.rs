@@ -1,4 +1,4 @@
-//! A CUDA driver for machines without a GPU: [`API`] is the same table of functions that NVIDIA's library fills.
+//! A CUDA driver for machines without a GPU: [`api`] is the same table of functions that NVIDIA's library fills.
 //!
 //! It is a driver, not a mock: memory has addresses that the host cannot touch (unless it is told to), work runs in its own time, a wrong
 //! call gets the code that the real driver gives. It is also an adversary: freed memory is overwritten at once,
@@ -51,4 +51,4 @@ mod table;
 mod world;
 
 pub use symbol::{cuGetProcAddress, refuse};
-pub use table::{API, PER_THREAD_API};
+pub use table::{api, per_thread_api};

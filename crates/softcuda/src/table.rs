@@ -8,13 +8,35 @@ use freehold_driver::cuda::*;
 use crate::boundary::{self, FromC};
 use crate::entry;
 
+/// The software driver.
+///
+/// # Safety
+/// Calls through the table are as unsafe as the C functions: see [`Vouched::new`].
+pub const unsafe fn api() -> Api {
+    API
+}
+
+/// The software driver with the calling thread's own stream in place of the null stream.
+///
+/// # Safety
+/// As for [`api`].
+pub const unsafe fn per_thread_api() -> Api {
+    PER_THREAD_API
+}
+
 macro_rules! table {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
-        /// The software driver.
-        pub const API: Api = Api { $($name: legacy::$name,)* };
+        pub(crate) const API: Api = Api {
+            // SAFETY: the functions are the driver's; whoever gets the table from `api` vouches for what is called of it.
+            vouched: unsafe { Vouched::new() },
+            $($name: legacy::$name,)*
+        };
 
-        /// The software driver with the calling thread's own stream in place of the null stream.
-        pub const PER_THREAD_API: Api = Api { $($name: per_thread::$name,)* };
+        pub(crate) const PER_THREAD_API: Api = Api {
+            // SAFETY: as above.
+            vouched: unsafe { Vouched::new() },
+            $($name: per_thread::$name,)*
+        };
 
         #[allow(non_snake_case, reason = "named as C names the functions")]
         mod legacy {

@@ -37,7 +37,8 @@ impl Rig {
     pub(super) fn new(wish: Option<&str>) -> Result<Self> {
         // SAFETY: what is measured beside the library is done with streams, modules and memory that this rig makes itself.
         let opened = unsafe { open::open(wish) }?;
-        let device = Device::new(opened.api, opened.device)?;
+        // SAFETY: the table is the opened driver's, and what the library makes of it stays.
+        let device = unsafe { Device::new(opened.api, opened.device) }?;
         let context = primary::retain(&opened.api, opened.device)?;
         context::set_current(&opened.api, context)?;
         let image = Image::new(KERNELS.as_bytes())?;

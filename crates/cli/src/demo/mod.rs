@@ -142,7 +142,8 @@ fn demo(arguments: &Arguments, place: &Elsewhere) -> Result<(), Failure> {
         let folder = arguments.out.display();
         Failure::Wrong(format!("--out {folder}: {error}: name a folder that can be written to"))
     })?;
-    let device = Device::new(api, device)?;
+    // SAFETY: the table is the opened driver's, and what the library makes of it stays.
+    let device = unsafe { Device::new(api, device) }?;
     let (figures, files) =
         if arguments.remote { elsewhere(arguments, place, &device)? } else { here(arguments, &device)? };
     let said = if arguments.json {

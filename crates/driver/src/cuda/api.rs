@@ -307,6 +307,25 @@ macro_rules! with_functions {
     };
 }
 
+/// The promise that every table carries: the calls of [`cuda`](crate::cuda) are safe because of it.
+///
+/// A table with one function replaced keeps the promise of the table that it was made of: `Api { cuInit: mine, ..api }`.
+#[derive(Clone, Copy, Debug)]
+pub struct Vouched(());
+
+impl Vouched {
+    /// The promise for a new table and all copies of it.
+    ///
+    /// # Safety
+    /// Each function of the table does what the driver API says of it, and touches no memory beyond that. Calls through the table are
+    /// as unsafe as the C functions: the program passes handles of this driver that were not destroyed; addresses are memory that
+    /// the call may use so, in order with all else that uses it; and memory of the host that a device writes is not referred
+    /// to meanwhile.
+    pub const unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
 macro_rules! table {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
         /// A CUDA driver: a pointer to each of its functions.
@@ -316,6 +335,8 @@ macro_rules! table {
         #[derive(Clone, Copy)]
         #[allow(non_snake_case, reason = "the fields are named as C names the functions")]
         pub struct Api {
+            /// What makes a table of functions a value that only `unsafe` code makes from nothing.
+            pub vouched: Vouched,
             $(pub $name: unsafe extern "C" fn($($kind),*) -> CUresult,)*
         }
 
@@ -344,12 +365,15 @@ macro_rules! table {
             ///
             /// # Safety
             /// What `find` answers for a name must be a function with the C signature that the list states, and
-            /// must stay callable for as long as the table or a copy of it is used.
+            /// must stay callable for as long as the table or a copy of it is used. For the rest as for
+            /// [`Vouched::new`].
             pub unsafe fn from_symbols(
                 find: impl Fn(&CStr) -> Option<unsafe extern "C" fn()>,
             ) -> (Self, Vec<Function>) {
                 let mut absent = Vec::new();
                 let api = Self {
+                    // SAFETY: the caller vouches for the functions, and for what is called of them.
+                    vouched: unsafe { Vouched::new() },
                     $($name: match find(symbol(concat!(stringify!($name), "\0"))) {
                         // SAFETY: the caller vouches that the symbol has this signature.
                         Some(function) => unsafe {

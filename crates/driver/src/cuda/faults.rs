@@ -21,7 +21,7 @@
 use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::api::{Api, Function};
+use super::api::{Api, Function, Vouched};
 use super::code::{CUerror, CUresult};
 use super::graph_types::*;
 use super::kernel_types::*;
@@ -189,7 +189,11 @@ fn note(driver: usize, function: Function) -> CUresult {
 macro_rules! wrappers {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
         const fn wrapped<const DRIVER: usize>() -> Api {
-            Api { $($name: wrapper::$name::<DRIVER>,)* }
+            Api {
+                // SAFETY: each wrapper fails or calls the function of its name, of a table that was vouched for.
+                vouched: unsafe { Vouched::new() },
+                $($name: wrapper::$name::<DRIVER>,)*
+            }
         }
 
         #[allow(non_snake_case, reason = "named as C names the functions")]

@@ -11,8 +11,8 @@
 //! A call is `unsafe` where it is given a pointer of the host that the driver reads or writes, releases, or keeps
 //! after the call has returned: the length behind it, and how long it stays good, only the caller knows.
 //!
-//! A table is trusted to be a CUDA driver: whoever fills a field of [`Api`] vouches that the function there does what
-//! the driver API says of it, and touches no memory beyond that.
+//! A table is trusted to be a CUDA driver. [`Vouched::new`], without which no [`Api`] is made, states the whole promise; whoever
+//! replaces a field of a table vouches for the function there as well.
 
 pub mod address;
 pub mod allocation;
@@ -58,7 +58,7 @@ pub mod symbols;
 pub mod types;
 pub mod watch;
 
-pub use api::{Api, Function};
+pub use api::{Api, Function, Vouched};
 pub use backend::Context;
 pub use call::CallError;
 pub use code::{CUerror, CUresult};

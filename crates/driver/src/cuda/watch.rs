@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use super::api::{Api, Function};
+use super::api::{Api, Function, Vouched};
 use super::code::CUresult;
 use super::graph_types::*;
 use super::kernel_types::*;
@@ -241,7 +241,11 @@ pointed! {
 
 macro_rules! wrappers {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
-        const WATCHED: Api = Api { $($name: wrapper::$name,)* };
+        const WATCHED: Api = Api {
+            // SAFETY: each wrapper calls the function of its name, of a table that was vouched for.
+            vouched: unsafe { Vouched::new() },
+            $($name: wrapper::$name,)*
+        };
 
         #[allow(non_snake_case, reason = "named as C names the functions")]
         mod wrapper {

@@ -108,6 +108,8 @@ numbers! {
 macro_rules! refusing {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
         const REFUSING: Api = Api {
+            // SAFETY: the functions follow no pointer.
+            vouched: unsafe { Vouched::new() },
             $($name: {
                 unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
                     let numbers: Vec<Option<u64>> = vec![$(Argument::number($argument)),*];

@@ -16,7 +16,8 @@ fn an_address_is_one_devices_where_two_have_memory_near_each_other() {
     let opened = crate::open::opened(None).unwrap();
     let api = Api { cuMemAddressReserve: reserves_nothing, ..opened.api };
     let foreign_pools =
-        [0, 1].map(|ordinal| ForeignPool::new(&Device::new(api, opened.device).unwrap(), ordinal, false));
+        // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+        [0, 1].map(|ordinal| ForeignPool::new(&unsafe { Device::new(api, opened.device) }.unwrap(), ordinal, false));
     let blocks = [0, 1].map(|index: usize| foreign_pools[index].alloc(3 << 20, CUstream::NULL).unwrap());
     // Both can tell both apart.
     assert!(

@@ -22,7 +22,8 @@ const LARGE: usize = 8 << 20;
 fn device() -> Device {
     // SAFETY: the table is the device's alone.
     let opened = unsafe { crate::open::open(None) }.unwrap();
-    Device::new(opened.api, opened.device).unwrap()
+    // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+    unsafe { Device::new(opened.api, opened.device) }.unwrap()
 }
 
 /// Holds all later work of `stream` up until the lending is done.
@@ -116,7 +117,8 @@ fn a_small_block_of_a_lot_that_became_a_foreign_streams_is_not_lent() {
 #[test]
 fn a_block_too_many_is_refused_and_one_that_was_released_is_handed_out_again() {
     let opened = crate::open::opened(None).unwrap();
-    let device = Device::new(opened.api, opened.device).unwrap();
+    // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+    let device = unsafe { Device::new(opened.api, opened.device) }.unwrap();
     let stream = device.stream().unwrap();
     let mut blocks = Vec::new();
     let refused = loop {
@@ -149,7 +151,8 @@ fn a_block_too_many_is_refused_and_one_that_was_released_is_handed_out_again() {
 #[test]
 fn totals_of_a_moment_in_which_a_release_is_seen_before_its_allocation_are_nothing_and_not_all() {
     let opened = crate::open::opened(None).unwrap();
-    let device = Device::new(opened.api, opened.device).unwrap();
+    // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+    let device = unsafe { Device::new(opened.api, opened.device) }.unwrap();
     let (stream, device) = (device.stream().unwrap(), &device.primary.inner.device);
     let reserved_bytes = device.stats().reserved_bytes;
     let heap = device.pool.heap_of(&stream.inner.state);

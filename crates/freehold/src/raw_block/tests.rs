@@ -9,7 +9,8 @@ const MIB: usize = 1 << 20;
 fn device() -> Device {
     // SAFETY: the table is the device's alone.
     let opened = unsafe { crate::open::open(None) }.unwrap();
-    Device::new(opened.api, opened.device).unwrap()
+    // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+    unsafe { Device::new(opened.api, opened.device) }.unwrap()
 }
 
 /// The bytes that are live under a name.

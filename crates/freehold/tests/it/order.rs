@@ -35,7 +35,8 @@ fn a_block_is_handed_out_again_in_its_home_stream_at_once_without_a_call() {
 #[test]
 fn an_event_of_another_device_is_refused() {
     let own = Own::new();
-    let other = freehold::Device::new(own.api, opened().device).unwrap();
+    // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+    let other = unsafe { freehold::Device::new(own.api, opened().device) }.unwrap();
     let (here, there) = (own.device.stream().unwrap(), other.stream().unwrap());
     let foreign = there.event().unwrap();
     let Err(Error::OtherDevice { what: "an event" }) = here.wait(&foreign) else { panic!("the event is refused") };

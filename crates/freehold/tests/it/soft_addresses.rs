@@ -26,15 +26,18 @@ fn a_device_without_addresses_for_its_records_is_not_opened_and_can_be_later() {
     alone("a_device_without_addresses_for_its_records_is_not_opened_and_can_be_later", || {
         let opened = crate::own::opened();
         // What the driver itself needs is there from now on.
-        drop(Device::new(opened.api, opened.device).unwrap());
+        // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+        drop(unsafe { Device::new(opened.api, opened.device) }.unwrap());
         // Too few for the records, then for the slabs, then for the table.
         for more_bytes in [GIB / 64, GIB, 2 * GIB + GIB / 2, 4 * GIB] {
             let_have(Some(had_bytes() + more_bytes));
-            let refused = Device::new(opened.api, opened.device).unwrap_err();
+            // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+            let refused = unsafe { Device::new(opened.api, opened.device) }.unwrap_err();
             assert!(matches!(refused, Error::System { kind: ErrorKind::OutOfMemory }), "{more_bytes}: {refused}");
             let_have(None);
         }
-        let device = Device::new(opened.api, opened.device).unwrap();
+        // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+        let device = unsafe { Device::new(opened.api, opened.device) }.unwrap();
         assert_eq!(device.stats(), freehold::PoolStats::default());
     });
 }

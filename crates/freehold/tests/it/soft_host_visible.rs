@@ -4,15 +4,18 @@
 use crate::children::alone_with;
 
 use freehold::Device;
-use freehold_driver::cuda::{CUdevice, driver};
-use freehold_softcuda::API;
+use freehold_driver::cuda::{Api, CUdevice, driver};
+
+// SAFETY: the test names streams, memory and handles that it made.
+const API: Api = unsafe { freehold_softcuda::api() };
 
 /// Runs the body of the test `name` in a process of its own with this setting.
 #[track_caller]
 fn alone(name: &str, coherent: &str, body: impl FnOnce(&Device)) {
     alone_with(name, &[("FREEHOLD_SOFT_COHERENT", coherent)], || {
         driver::init(&API, 0).unwrap();
-        body(&Device::new(API, CUdevice(0)).unwrap());
+        // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+        body(&unsafe { Device::new(API, CUdevice(0)) }.unwrap());
     });
 }
 

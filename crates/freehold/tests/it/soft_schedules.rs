@@ -10,9 +10,11 @@ use crate::program;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUresult, CUstream, driver};
-use freehold_softcuda::API;
 use freehold_testing::{child, given_seed, seeds};
 use program::growth;
+
+// SAFETY: the test names streams, memory and handles that it made.
+const API: Api = unsafe { freehold_softcuda::api() };
 
 /// What runs the program of a seed.
 type Run = fn(u64, Api, CUdevice) -> Result<(), program::Wrong>;

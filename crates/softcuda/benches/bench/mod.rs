@@ -1,7 +1,9 @@
 //! What the benchmarks share: a context.
 
-use freehold_driver::cuda::{self, CUcontext, CUdevice};
-use freehold_softcuda::API;
+use freehold_driver::cuda::{self, Api, CUcontext, CUdevice};
+
+// SAFETY: the benchmark names streams, memory and handles that it made.
+const API: Api = unsafe { freehold_softcuda::api() };
 
 /// A context of this thread's own, destroyed at the end.
 pub(crate) struct Bench {

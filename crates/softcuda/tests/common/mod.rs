@@ -32,6 +32,9 @@ use freehold_testing::STUCK;
 pub(crate) use freehold_testing::child;
 use standing::Caller;
 
+// SAFETY: the tests name what they made, and what a driver is known to refuse.
+const SOFT: Api = unsafe { freehold_softcuda::api() };
+
 /// The driver under test, initialised, and the device of it that the tests use.
 pub(crate) fn driver() -> (Api, CUdevice) {
     let (api, device) = untouched();
@@ -58,8 +61,8 @@ pub(crate) fn untouched() -> (Api, CUdevice) {
     move_in();
     let wanted = env::var("FREEHOLD_DEVICE").unwrap_or_else(|_| "soft".to_owned());
     let ordinal = match wanted.as_str() {
-        _ if env!("CARGO_CRATE_NAME") == "soft" => return (freehold_softcuda::API, CUdevice(0)),
-        "soft" => return (freehold_softcuda::API, CUdevice(0)),
+        _ if env!("CARGO_CRATE_NAME") == "soft" => return (SOFT, CUdevice(0)),
+        "soft" => return (SOFT, CUdevice(0)),
         "cuda" => Some(0),
         other => other.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok()),
     };
@@ -103,7 +106,7 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn create() -> Self {
         let (api, device) = driver();
-        let is_soft = api.address(Function::cuInit) == freehold_softcuda::API.address(Function::cuInit);
+        let is_soft = api.address(Function::cuInit) == SOFT.address(Function::cuInit);
         let turn = (!is_soft).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
         Self::on(api, device, turn)
     }

@@ -150,7 +150,8 @@ fn sweep(machine: &Machine, scenario: &Scenario, code: CUerror) -> u64 {
         case.nth = sample.next();
         let current = machine.current();
         let faults = Faults::plan(machine.api(), Fault { function: None, nth: case.nth, code });
-        let device = Device::new(*faults.api(), machine.ordinal);
+        // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+        let device = unsafe { Device::new(*faults.api(), machine.ordinal) };
         let outcome = match &device {
             Ok(device) => (scenario.run)(device),
             Err(error) => Err(error.clone()),
@@ -181,7 +182,8 @@ fn sweep(machine: &Machine, scenario: &Scenario, code: CUerror) -> u64 {
 /// Runs a scenario without a fault. How many calls it makes.
 fn warm_up(machine: &Machine, run: fn(&Device) -> Result<()>) -> u64 {
     let faults = Faults::count(machine.api());
-    let device = Device::new(*faults.api(), machine.ordinal).unwrap();
+    // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+    let device = unsafe { Device::new(*faults.api(), machine.ordinal) }.unwrap();
     run(&device).unwrap();
     let (mut calls, made) = (Calls::of(&faults), faults.calls());
     drop(faults);
@@ -299,7 +301,8 @@ fn sweep_faults(machine: &Machine, scenario: &Scenario) -> u64 {
     for failed in 0.. {
         case.nth = sample.next();
         let faults = Faults::plan(machine.api(), Fault { function: None, nth: case.nth, code });
-        let device = Device::new(*faults.api(), machine.ordinal);
+        // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+        let device = unsafe { Device::new(*faults.api(), machine.ordinal) };
         let outcome = device.as_ref().map_err(Error::clone).and_then(scenario.run);
         let (mut calls, made) = (faults.record(), faults.calls());
         if !faults.fired() {
@@ -365,7 +368,8 @@ fn for_every_n_the_nth_call_of_closing_a_device_fails_and_nobody_panics() {
         loop {
             nth += 1;
             let api = *Faults::count(machine.api()).api();
-            let device = Device::new(api, machine.ordinal).unwrap();
+            // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+            let device = unsafe { Device::new(api, machine.ordinal) }.unwrap();
             scenarios::copies(&device).unwrap();
             device.synchronize().unwrap();
             let faults = Faults::plan(machine.api(), Fault { function: None, nth, code: CUerror::INVALID_VALUE });

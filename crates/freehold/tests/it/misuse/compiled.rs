@@ -90,6 +90,10 @@ const TYPES: &[Program] = &[
     ("unmap the pool", "E0133", "d.backend().mapping().unwrap().unmap(x.address(), 4096)?;"),
     ("take the driver's table of a device", "E0133", "d.api();"),
     ("open a driver", "E0133", "open::open(None)?;"),
+    ("take the software driver's table", "E0133", "freehold_softcuda::api();"),
+    ("take the software driver's table for per-thread streams", "E0133", "freehold_softcuda::per_thread_api();"),
+    ("make a table of functions of one's own", "E0133", "freehold_driver::cuda::Vouched::new();"),
+    ("make a device of a table", "E0133", "Device::new(todo!(), todo!())?;"),
     ("have a driver that is not started", "E0133", "open::untouched(open::Kind::Soft)?;"),
     ("be a guest of any stream", "E0133", "open::foreign_pool(0)?;"),
     ("list guests", "E0133", "open::known_foreign_pools();"),
@@ -298,8 +302,11 @@ fn errors(programs: impl Iterator<Item = &'static str>) -> Option<BTreeMap<usize
         .arg(&metadata)
         .arg("-L")
         .arg(format!("dependency={}", deps.display()))
-        .arg("--extern")
-        .arg(format!("freehold={}", library(deps, "freehold").display()))
+        .args(
+            ["freehold", "freehold_driver", "freehold_softcuda"]
+                .iter()
+                .flat_map(|name| ["--extern".to_owned(), format!("{name}={}", library(deps, name).display())]),
+        )
         .arg(&source)
         .stdin(Stdio::null())
         .output();

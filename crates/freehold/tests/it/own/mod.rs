@@ -101,7 +101,8 @@ impl Own {
     }
 
     fn in_turn(turn: MutexGuard<'static, ()>, api: Api, opened: &Opened) -> Self {
-        let device = Device::new(api, opened.device).unwrap();
+        // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+        let device = unsafe { Device::new(api, opened.device) }.unwrap();
         let kernels = Kernels::load(device.primary());
         let primary = primary::retain(&opened.api, opened.device).unwrap();
         Self { device, kernels, api: opened.api, primary, turn }

@@ -37,7 +37,8 @@ struct Program {
 
 /// Runs the program that `seed` names to its end.
 pub(crate) fn run(seed: u64, api: Api, ordinal: CUdevice) -> Result<(), Wrong> {
-    let device = Device::new(api, ordinal)?;
+    // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+    let device = unsafe { Device::new(api, ordinal) }?;
     let module = device.module(&Image::ptx(include_str!("../../../examples/kernels.ptx"))?)?;
     let add = crate::own::kernel(&module, "add")?;
     let streams: Vec<Stream> = (0..STREAMS).map(|_| device.stream()).collect::<freehold::Result<_>>()?;

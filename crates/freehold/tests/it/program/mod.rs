@@ -78,7 +78,8 @@ struct Program {
 
 /// Runs the program that `seed` names to its end.
 pub(crate) fn run(seed: u64, api: Api, ordinal: CUdevice) -> Result<(), Wrong> {
-    let device = Device::new(api, ordinal)?;
+    // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+    let device = unsafe { Device::new(api, ordinal) }?;
     let image = Image::ptx(include_str!("../../../examples/kernels.ptx"))?;
     let add = |context: &Context| crate::own::kernel(&context.module(&image)?, "add");
     let created = device.context()?;

@@ -8,7 +8,8 @@ const KERNELS: &str = include_str!("../../../examples/kernels.ptx");
 
 pub(crate) fn device() -> Device {
     let opened = crate::own::opened();
-    Device::new(opened.api, opened.device).unwrap()
+    // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+    unsafe { Device::new(opened.api, opened.device) }.unwrap()
 }
 
 /// One block, used by two streams and released while they are on their way.
