@@ -370,11 +370,11 @@ pub trait Kernels {
 pub enum ImageKind {
     /// PTX: a text that ends in a NUL.
     Ptx,
-    /// A cubin or a fat binary: as long as its headers say.
+    /// A cubin or a fat binary, as its compiler wrote it: drivers do not check one.
     Binary,
     /// OpenCL C: a text that ends in a NUL.
     OpenCl,
-    /// SPIR-V: words of 32 bits.
+    /// SPIR-V, as its compiler wrote it: words of 32 bits.
     SpirV,
 }
 

@@ -312,6 +312,11 @@ pub enum Error {
         /// How long its headers say it is.
         wanted_bytes: u64,
     },
+    /// A driver does not check a binary, so a safe call takes none.
+    #[error(
+        "the image is a binary, which a driver trusts: expected PTX, or a call of the unsafe Image::binary or Image::file_binary"
+    )]
+    BinaryImage,
     /// The bytes are no image of kernels.
     #[error("the image is neither a text nor a binary for a GPU")]
     NotAnImage,

@@ -130,7 +130,7 @@ impl Module {
             return Err(Error::ImageNotTaken { kind: image.kind() });
         }
         let shared = inner.enter()?;
-        // SAFETY: an `Image` ends in a NUL or is as long as its headers say.
+        // SAFETY: a text ends in a NUL, and whoever made a binary image has vouched for it.
         let loaded = unsafe { backend.load(image.kind(), image.bytes()) };
         drop(shared);
         match loaded {

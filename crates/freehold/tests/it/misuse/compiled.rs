@@ -27,6 +27,8 @@ const GIVEN: &str =
 /// Found by types, privacy, or for want of `unsafe`.
 const TYPES: &[Program] = &[
     ("look up a kernel", "E0133", "m.kernel(\"add\")?;"),
+    ("load a binary", "E0133", "Image::binary(b\"\")?;"),
+    ("load a binary from a file", "E0133", "Image::file_binary(\"x.cubin\".as_ref())?;"),
     ("use a block out of order", "E0133", "x.unordered();"),
     ("give a kernel any address", "E0133", "RawAddress::new(4096);"),
     ("make an address without its constructor", "E0423", "RawAddress(4096);"),
