@@ -211,8 +211,7 @@ impl DeviceInner {
     /// Forgets all that lived in a context that is about to be destroyed, so that nobody asks the driver about it. Its
     /// streams, whose words may still be written until it is.
     fn forget_context(&self, context: ContextId) -> Vec<Arc<StreamState>> {
-        self.timeline.poll(self);
-        self.timeline.forget_context(context);
+        self.timeline.forget_context(self, context);
         self.end_blocks(context);
         let streams = self.streams_of(context);
         for stream_state in &streams {

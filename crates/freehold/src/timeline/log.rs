@@ -5,6 +5,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque, btree_map};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::panic::Location;
@@ -50,6 +51,23 @@ pub(super) struct Log {
     last_life: u64,
     /// Uses since it was last looked which have ended.
     since_poll: u32,
+    /// Events of `tracing` that were not emitted yet: a subscriber may call the library, which may take the log's lock.
+    untold: Vec<Told>,
+}
+
+/// Emits an event of `tracing`.
+pub(super) struct Told(Box<dyn FnOnce() + Send>);
+
+impl Told {
+    pub(super) fn emit(self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Told").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -120,16 +138,29 @@ impl Log {
             lives: BTreeMap::new(),
             last_life: 0,
             since_poll: 0,
+            untold: Vec::new(),
         };
         log.write(|file| file.process(process, "freehold"));
         log
     }
 
+    /// The events to emit once nothing is locked.
+    pub(super) fn take_untold(&mut self) -> Vec<Told> {
+        std::mem::take(&mut self.untold)
+    }
+
+    fn tell(&mut self, emit: impl FnOnce() + Send + 'static) {
+        self.untold.push(Told(Box::new(emit)));
+    }
+
     pub(super) fn allocated(&mut self, what: Allocation<'_>, stream: StreamId, effect: Duration, stats: PoolStats) {
         let Allocation { base, bytes, tag, at, is_reuse, asked } = what;
         let verb = if is_reuse { "reuse" } else { "allocate" };
-        tracing::debug!(target: "freehold::timeline", what = verb, base = format_args!("{base:#x}"), bytes,
-            stream = stream.0, tag, at = %at, asked_us = us(asked), effect_us = us(effect));
+        let told_tag = tag.map(str::to_owned);
+        self.tell(move || {
+            tracing::debug!(target: "freehold::timeline", what = verb, base = format_args!("{base:#x}"), bytes,
+                stream = stream.0, tag = told_tag, at = %at, asked_us = us(asked), effect_us = us(effect));
+        });
         let tag = tag.map_or(String::new(), |tag| format!(" ({tag})"));
         let name = format!("{bytes} bytes at {base:#x}{tag}");
         self.last_life += 1;
@@ -175,8 +206,10 @@ impl Log {
     pub(super) fn resized(&mut self, base: u64, bytes: [u64; 2], asked: Duration, effect: Duration, stats: PoolStats) {
         let [had_bytes, bytes] = bytes;
         let verb = if bytes > had_bytes { "grow" } else { "shrink" };
-        tracing::debug!(target: "freehold::timeline", what = verb, base = format_args!("{base:#x}"), had_bytes, bytes,
-            asked_us = us(asked), effect_us = us(effect));
+        self.tell(move || {
+            tracing::debug!(target: "freehold::timeline", what = verb, base = format_args!("{base:#x}"), had_bytes, bytes,
+                asked_us = us(asked), effect_us = us(effect));
+        });
         let row = self.thread_row();
         let arguments = [("had bytes", json!(had_bytes)), ("has bytes", json!(bytes))];
         self.write(|file| file.slice(row, &format!("{verb} vector at {base:#x}"), asked, effect, &arguments));
@@ -184,8 +217,10 @@ impl Log {
     }
 
     pub(super) fn of_module(&mut self, what: &'static str, module: u64, asked: Duration, effect: Duration) {
-        tracing::debug!(target: "freehold::timeline", what, module = format_args!("{module:#x}"), asked_us = us(asked),
-            effect_us = us(effect));
+        self.tell(move || {
+            tracing::debug!(target: "freehold::timeline", what, module = format_args!("{module:#x}"), asked_us = us(asked),
+                effect_us = us(effect));
+        });
         let row = self.thread_row();
         self.write(|file| file.slice(row, &format!("{what} module {module:#x}"), asked, effect, &[]));
     }
@@ -315,10 +350,12 @@ impl Log {
         let Pending { begun, what, row, lives } = ended;
         let start = begun_at.max(begun.asked);
         let end = ended_at.max(start);
-        tracing::debug!(target: "freehold::timeline", what = "use", name = &*what.name, stream = what.stream.0,
-            asked_us = us(begun.asked), begun_us = us(start), effect_us = us(end));
+        let (name, stream, asked) = (what.name.clone(), what.stream, begun.asked);
+        self.tell(move || {
+            tracing::debug!(target: "freehold::timeline", what = "use", name = &*name, stream = stream.0,
+                asked_us = us(asked), begun_us = us(start), effect_us = us(end));
+        });
         let stream_row = self.stream_row(what.stream, what.context);
-        let asked = begun.asked;
         let names: Vec<&str> = lives.iter().filter_map(|id| self.lives.get(id)).map(|life| &*life.name).collect();
         let arguments = [
             ("asked after us", json!(us(asked))),
@@ -353,8 +390,11 @@ impl Log {
         let Some((asked, at)) = life.released else { return };
         let effect = life.last_use.max(asked).max(life.began);
         let at = at.map(ToString::to_string);
-        tracing::debug!(target: "freehold::timeline", what = "release", block = life.name, at, asked_us = us(asked),
-            effect_us = us(effect));
+        let block = life.name.clone();
+        self.tell(move || {
+            tracing::debug!(target: "freehold::timeline", what = "release", block, at, asked_us = us(asked),
+                effect_us = us(effect));
+        });
         let process = self.process;
         self.write(|file| file.span_end(Span { process, id, name: &life.name }, effect));
     }

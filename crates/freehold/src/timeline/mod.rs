@@ -24,7 +24,7 @@ use crate::ledger::ContextId;
 use crate::pool::PoolStats;
 use crate::stream::MemoryUse;
 use crate::stream_state::StreamState;
-use log::{Log, Use};
+use log::{Log, Told, Use};
 use perfetto::TraceFile;
 
 /// The recording of a device that is under way, if one is.
@@ -106,10 +106,10 @@ impl Recording {
     /// [`Error::File`] where the file could not be written, and those of the device.
     pub fn flush(&self) -> Result<()> {
         self.device.check()?;
-        let mut log = self.device.timeline.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(log) = log.as_mut() else { return Ok(()) };
-        log.poll(&*self.device.backend).map_err(|error| self.device.failed(error))?;
-        log.flush()
+        let timeline = &self.device.timeline;
+        let polled = timeline.with(|log| log.poll(&*self.device.backend));
+        polled.unwrap_or(Ok(())).map_err(|error| self.device.failed(error))?;
+        timeline.with(Log::flush).unwrap_or(Ok(()))
     }
 
     /// Waits until all work of the device is done, so that all times are known, and ends the recording.
@@ -188,8 +188,7 @@ impl Timeline {
         stream_state: &StreamState,
     ) -> Option<Begun> {
         let asked = device.now();
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let begun = log.as_mut()?.begin_use(context_state, stream_state, asked);
+        let begun = self.quietly(|log| log.begin_use(context_state, stream_state, asked))?;
         begun.map_err(|error| device.note_drop_error(device.failed(error))).ok().flatten()
     }
 
@@ -202,19 +201,20 @@ impl Timeline {
         used: &[MemoryUse<'_>],
     ) {
         let returned = device.now();
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(log) = log.as_mut() else { return };
         let blocks: Vec<u64> = used.iter().map(|used| used.base).collect();
         let use_of = Use { name: name.into(), stream: stream_state.id, context: stream_state.context, returned };
-        let ended = log.end_use(begun, stream_state, use_of, &blocks);
-        if let Err(error) = ended.and_then(|()| log.poll_if_many(&*device.backend)) {
+        let ended = self.quietly(|log| {
+            log.end_use(begun, stream_state, use_of, &blocks)?;
+            log.poll_if_many(&*device.backend)
+        });
+        if let Some(Err(error)) = ended {
             device.note_drop_error(device.failed(error));
         }
     }
 
     /// Takes back the events of a use that was refused.
     pub(crate) fn cancel_use(&self, begun: Begun, context: ContextId) {
-        self.with(|log| log.cancel_use(begun, context));
+        self.quietly(|log| log.cancel_use(begun, context));
     }
 
     /// Looks which uses have come to their end.
@@ -222,30 +222,42 @@ impl Timeline {
         if !self.is_on() {
             return;
         }
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(log) = log.as_mut()
-            && let Err(error) = log.poll(&*device.backend)
-        {
+        if let Some(Err(error)) = self.with(|log| log.poll(&*device.backend)) {
             device.note_drop_error(device.failed(error));
         }
     }
 
-    /// Forgets the events of a context that is about to be destroyed.
-    pub(crate) fn forget_context(&self, context: ContextId) {
-        self.with(|log| log.forget_context(context));
+    /// Looks which uses of a context that is about to be destroyed have come to their end, and forgets its events.
+    pub(crate) fn forget_context(&self, device: &DeviceInner, context: ContextId) {
+        let polled = self.quietly(|log| {
+            let polled = log.poll(&*device.backend);
+            log.forget_context(context);
+            polled
+        });
+        if let Some(Err(error)) = polled {
+            device.note_drop_error(device.failed(error));
+        }
     }
 
     fn end(&self, device: &DeviceInner) -> Result<()> {
         self.poll(device);
         self.is_on.store(false, Ordering::Release);
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(log) = log else { return Ok(()) };
+        let Some(mut log) = log else { return Ok(()) };
+        log.take_untold().into_iter().for_each(Told::emit);
         log.finish(device.is_good().then_some(&*device.backend), device.now())
     }
 
-    fn with(&self, note: impl FnOnce(&mut Log)) {
-        if let Some(log) = self.log.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            note(log);
-        }
+    /// Notes something in the log, if there is one, and emits what is to be told. The caller holds no lock but a context's for reading:
+    /// a subscriber may call the library.
+    fn with<R>(&self, note: impl FnOnce(&mut Log) -> R) -> Option<R> {
+        let (noted, untold) = self.quietly(|log| (note(log), log.take_untold()))?;
+        untold.into_iter().for_each(Told::emit);
+        Some(noted)
+    }
+
+    /// Notes something in the log, if there is one. What is to be told waits for the next [`with`](Self::with).
+    fn quietly<R>(&self, note: impl FnOnce(&mut Log) -> R) -> Option<R> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(note)
     }
 }

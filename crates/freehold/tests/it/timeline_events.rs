@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tracing::field::{Field, Visit};
@@ -47,6 +48,54 @@ impl tracing::Subscriber for Keeper {
     fn enter(&self, _: &span::Id) {}
 
     fn exit(&self, _: &span::Id) {}
+}
+
+/// Calls the library for every event: allocates, uses and releases a block, and asks for all of them.
+struct Caller(freehold::Device, Arc<AtomicUsize>);
+
+impl tracing::Subscriber for Caller {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        let stream = self.0.stream().unwrap();
+        let block = stream.upload(&[1_u8; 10]).unwrap();
+        assert_eq!(stream.download(&block).unwrap(), [1; 10]);
+        assert!(!self.0.blocks().is_empty());
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[test]
+fn a_subscriber_may_call_the_library() {
+    alone("a_subscriber_may_call_the_library", || {
+        let (device, told) = (device(), Arc::default());
+        let caller = Caller(device.clone(), Arc::clone(&told));
+        tracing::subscriber::with_default(caller, || {
+            let recording = device.record(None).unwrap();
+            work(&device);
+            let context = device.context().unwrap();
+            drop(context.stream().unwrap().upload(&[1_u8; 100]).unwrap());
+            context.close().unwrap();
+            device.synchronize().unwrap();
+            recording.flush().unwrap();
+            recording.finish().unwrap();
+        });
+        assert!(told.load(Ordering::Relaxed) > 6);
+    });
 }
 
 #[test]
