@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -15,8 +16,20 @@ use crate::stream::Stream;
 use crate::world::{World, lock};
 
 thread_local! {
-    /// The contexts that this thread pushed; the last one is current.
-    static STACK: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
+    /// The contexts that this thread pushed; the last one is current. Never dropped, so that it works in the destructors of other
+    /// thread-locals, in whatever order they run.
+    static STACK: ManuallyDrop<RefCell<Vec<Arc<Context>>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
+
+    /// Empties the stack at the thread's end.
+    static CLEANUP: Cleanup = const { Cleanup };
+}
+
+struct Cleanup;
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        drop(STACK.with(|stack| stack.take()));
+    }
 }
 
 #[derive(Debug)]
@@ -191,8 +204,9 @@ impl Context {
 
     /// Puts this context on the calling thread's stack.
     pub(crate) fn push(self: &Arc<Self>) {
-        // A thread that is past its end has no stack any more.
-        let _past_its_end = STACK.try_with(|stack| stack.borrow_mut().push(Arc::clone(self)));
+        // Registers the clean-up, unless it has run.
+        let _has_run = CLEANUP.try_with(|_| ());
+        STACK.with(|stack| stack.borrow_mut().push(Arc::clone(self)));
     }
 
     /// Whether this is the calling thread's current context.
@@ -203,12 +217,20 @@ impl Context {
 
 /// Takes the current context off the calling thread's stack.
 pub(crate) fn pop() -> Option<Arc<Context>> {
-    STACK.try_with(|stack| stack.borrow_mut().pop()).ok().flatten()
+    STACK.with(|stack| {
+        let mut stack = stack.borrow_mut();
+        let popped = stack.pop();
+        // Behind the clean-up nothing else frees the memory.
+        if stack.is_empty() && CLEANUP.try_with(|_| ()).is_err() {
+            *stack = Vec::new();
+        }
+        popped
+    })
 }
 
 /// The current context of the calling thread, dead or alive.
 pub(crate) fn top() -> Option<Arc<Context>> {
-    STACK.try_with(|stack| stack.borrow().last().cloned()).ok().flatten()
+    STACK.with(|stack| stack.borrow().last().cloned())
 }
 
 /// For calls that need no current context: an error only if there is one and it is destroyed.

@@ -9,7 +9,8 @@ use super::graph_types::CUstreamCaptureMode;
 use super::types::CUcontext;
 use super::{capture, context};
 
-/// Calls `act` with `wanted` current. The thread's own current context, or none, is current again afterwards.
+/// Calls `act` with `wanted` current. The thread's own current context, or none, is current again afterwards; where the driver
+/// refuses that, `wanted` stays current. The outcome is that of `act`, which was carried out.
 pub(super) fn within<R>(
     api: &Api,
     wanted: CUcontext,
@@ -20,14 +21,13 @@ pub(super) fn within<R>(
     }
     context::push_current(api, wanted)?;
     let outcome = act();
-    // What `act` made is lost with an error here, so one that may be of the moment is asked for again.
-    match context::pop_current(api).or_else(|_| context::pop_current(api)) {
-        Ok(_) => outcome,
-        Err(error) => outcome.and(Err(error)),
-    }
+    // A refusal that may be of the moment is asked for again.
+    let _stays_current = context::pop_current(api).or_else(|_| context::pop_current(api)).is_err();
+    outcome
 }
 
-/// Calls the driver with a context current, and so that a capture in any thread does not mind.
+/// Calls the driver with a context current, and so that a capture in any thread does not mind. The outcome is that of `call`, as in
+/// [`within`].
 pub(super) fn calmly<R>(
     api: &Api,
     current: CUcontext,
@@ -36,10 +36,8 @@ pub(super) fn calmly<R>(
     within(api, current, || {
         let before = capture::exchange_mode(api, CUstreamCaptureMode::RELAXED)?;
         let outcome = call();
-        // As with the context: one that may be of the moment is asked for again.
-        match capture::exchange_mode(api, before).or_else(|_| capture::exchange_mode(api, before)) {
-            Ok(_) => outcome,
-            Err(error) => outcome.and(Err(error)),
-        }
+        let _stays_relaxed =
+            capture::exchange_mode(api, before).or_else(|_| capture::exchange_mode(api, before)).is_err();
+        outcome
     })
 }

@@ -5,7 +5,7 @@ use crate::own;
 use std::thread;
 
 use freehold::{Adoption, Error, Image};
-use freehold_driver::cuda::{CUcontext, Function, context};
+use freehold_driver::cuda::{Api, CUcontext, CUerror, CUresult, Function, context};
 use own::{Kernels, N, Own, grid, opened};
 
 #[test]
@@ -195,4 +195,36 @@ fn a_context_with_live_blocks_is_closed_only_with_them() {
     drop(x);
     let Err(Error::ContextClosed { .. }) = stream.synchronize() else { panic!("the stream went with its context") };
     assert!(own.device.drop_errors().is_empty());
+}
+
+unsafe extern "C" fn pops_nothing(_: *mut CUcontext) -> CUresult {
+    Err(CUerror::INVALID_CONTEXT)
+}
+
+#[test]
+fn a_context_that_the_driver_does_not_pop_is_not_an_error_of_the_call() {
+    let opened = opened();
+    thread::scope(|scope| {
+        // In a thread of its own: contexts stay current in it.
+        scope.spawn(|| {
+            let own = Own::over(Api { cuCtxPopCurrent_v2: pops_nothing, ..opened.api }, &opened);
+            // The library's context stays current after a call; each step begins without one.
+            let forget = || context::set_current(&opened.api, CUcontext::NULL).unwrap();
+            forget();
+            let stream = own.device.stream().unwrap();
+            forget();
+            let x = stream.upload(&[7_u32; N]).unwrap();
+            forget();
+            assert_eq!(stream.download(&x).unwrap(), [7; N]);
+            forget();
+            drop(x);
+            forget();
+            assert!(own.device.trim().unwrap() > 0);
+            forget();
+            assert_eq!(stream.download(&stream.upload(&[8_u32; N]).unwrap()).unwrap(), [8; N]);
+            forget();
+            drop(stream);
+            assert_eq!(own.device.drop_errors().len(), 0);
+        });
+    });
 }

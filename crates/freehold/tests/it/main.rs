@@ -43,6 +43,7 @@ mod soft_bounds;
 mod soft_host_visible;
 mod soft_pool_shortage;
 mod soft_schedules;
+mod soft_thread_end;
 mod threads;
 mod timeline;
 mod timeline_events;
