@@ -6,7 +6,7 @@ mod service;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use freehold::{Block, Pod, Source, Stream, Target};
+use freehold::{Block, Pod, Source, Stream, Target, ViewMut};
 
 use self::service::{Asked, Asking, Counting, Serving, UNKNOWN};
 use crate::error::{Error, Result};
@@ -61,8 +61,9 @@ impl<'w, T: Pod> Window<'w, T> {
         &self.block
     }
 
-    pub fn block_mut(&mut self) -> &mut Block<T> {
-        &mut self.block
+    /// The block, to be written between epochs. It keeps its length, which the other ranks rely on.
+    pub fn view_mut(&mut self) -> ViewMut<'_, T> {
+        self.block.view_mut(..).expect("all elements are within the block")
     }
 
     /// Opens the window to others, behind the work that uses the block. All ranks call this; nobody waits.

@@ -415,7 +415,7 @@ fn windows(world: &World, stream: &Stream) {
     let mut window = world.window(stream.upload(&vec![rank; all]).unwrap()).unwrap();
     for turn in 0..2 {
         // Behind this, in the order of the block's uses.
-        stream.fill_bytes(window.block_mut(), 0).unwrap();
+        stream.fill_bytes(&mut window.view_mut(), 0).unwrap();
         let mine = stream.upload(&values::<i32>(rank, len, turn)).unwrap();
         let epoch = window.open(stream).unwrap();
         for other in 0..size {
