@@ -4,7 +4,7 @@
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use zerocopy::IntoBytes;
 
@@ -14,6 +14,8 @@ use crate::error::{Error, Result};
 use crate::imported::{ImportedSlice, Inner};
 use crate::pinned::{Pinned, sealed_bytes};
 use crate::stream::Stream;
+
+const WORD_BYTES: usize = size_of::<AtomicU32>();
 
 /// Memory of the host that a descriptor names, mapped in this process and registered with its device: kernels read and write it
 /// where it lies. A handle: mapping and registration end when the last handle and the last [`Part`] are gone and all work with
@@ -89,64 +91,57 @@ impl HostMemory {
         Inner::part(&self.inner, stream, offset_bytes, len)
     }
 
-    /// All whole words of 32 bits.
-    pub fn halves(&self) -> &[AtomicU32] {
-        let len = self.pinned.bytes() / size_of::<AtomicU32>();
-        // SAFETY: the mapping holds so many from its first byte on, aligned to a page, and its file cannot be cut short. It is
-        // unmapped when `inner` has gone, which `self` holds. Any bytes are a good atomic.
+    /// All whole words. They have one size, because Rust leaves undefined what atomics of two sizes do to one place at the same time.
+    pub fn words(&self) -> &[AtomicU32] {
+        &self.begun_words()[..self.pinned.bytes() / WORD_BYTES]
+    }
+
+    /// All words, the last one whole although the memory may end within it.
+    fn begun_words(&self) -> &[AtomicU32] {
+        let len = self.pinned.bytes().div_ceil(WORD_BYTES);
+        // SAFETY: the mapping holds so many from its first byte on: it is aligned to a page, and has whole pages. Its file cannot be cut
+        // short, and it is unmapped when `inner` has gone, which `self` holds. Any bytes are a good atomic.
         unsafe { std::slice::from_raw_parts(self.pinned.start().as_ptr().cast(), len) }
     }
 
-    /// All whole words of 64 bits.
-    pub fn words(&self) -> &[AtomicU64] {
-        let len = self.pinned.bytes() / size_of::<AtomicU64>();
-        // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts(self.pinned.start().as_ptr().cast(), len) }
-    }
-
-    fn octets(&self) -> &[AtomicU8] {
-        // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts(self.pinned.start().as_ptr().cast(), self.pinned.bytes()) }
-    }
-
-    /// Copies elements out, each piece of 1, 4 or 8 bytes at once, as the elements lie. Whoever writes meanwhile is seen in part.
+    /// Copies elements out, each word of 32 bits at once. Whoever writes meanwhile is seen in part.
     ///
     /// # Errors
     /// [`Error::OutsideOfImport`], [`Error::Misaligned`], [`Error::ForkedChild`].
     pub fn read<T: Pod>(&self, offset_bytes: u64, to: &mut [T]) -> Result<()> {
         let Some(first) = self.first::<T>(offset_bytes, to.len())? else { return Ok(()) };
         let bytes = to.as_mut_bytes();
-        match align_of::<T>() {
-            1 | 2 => {
-                bytes.iter_mut().zip(&self.octets()[first..]).for_each(|(to, at)| *to = at.load(Ordering::Relaxed))
-            }
-            4 => bytes.chunks_exact_mut(4).zip(&self.halves()[first / 4..]).for_each(|(to, at)| {
-                to.copy_from_slice(&at.load(Ordering::Relaxed).to_ne_bytes());
-            }),
-            _ => bytes.chunks_exact_mut(8).zip(&self.words()[first / 8..]).for_each(|(to, at)| {
-                to.copy_from_slice(&at.load(Ordering::Relaxed).to_ne_bytes());
-            }),
+        let (head, rest) = bytes.split_at_mut(head_bytes(first, bytes.len()));
+        let (whole, tail) = rest.as_chunks_mut::<WORD_BYTES>();
+        let words = self.begun_words();
+        if !head.is_empty() {
+            head.copy_from_slice(&loaded(&words[first / WORD_BYTES])[first % WORD_BYTES..][..head.len()]);
+        }
+        let words = &words[first.div_ceil(WORD_BYTES)..];
+        whole.iter_mut().zip(words).for_each(|(to, word)| *to = loaded(word));
+        if !tail.is_empty() {
+            tail.copy_from_slice(&loaded(&words[whole.len()])[..tail.len()]);
         }
         Ok(())
     }
 
-    /// Copies elements in, each piece of 1, 4 or 8 bytes at once, as the elements lie.
+    /// Copies elements in, each word of 32 bits at once.
     ///
     /// # Errors
     /// As [`read`](Self::read).
     pub fn write<T: Pod>(&self, offset_bytes: u64, from: &[T]) -> Result<()> {
         let Some(first) = self.first::<T>(offset_bytes, from.len())? else { return Ok(()) };
-        let (bytes, whole) = (from.as_bytes(), "a piece has its length");
-        match align_of::<T>() {
-            1 | 2 => {
-                bytes.iter().zip(&self.octets()[first..]).for_each(|(&from, at)| at.store(from, Ordering::Relaxed));
-            }
-            4 => bytes.chunks_exact(4).zip(&self.halves()[first / 4..]).for_each(|(from, at)| {
-                at.store(u32::from_ne_bytes(from.try_into().expect(whole)), Ordering::Relaxed);
-            }),
-            _ => bytes.chunks_exact(8).zip(&self.words()[first / 8..]).for_each(|(from, at)| {
-                at.store(u64::from_ne_bytes(from.try_into().expect(whole)), Ordering::Relaxed);
-            }),
+        let bytes = from.as_bytes();
+        let (head, rest) = bytes.split_at(head_bytes(first, bytes.len()));
+        let (whole, tail) = rest.as_chunks::<WORD_BYTES>();
+        let words = self.begun_words();
+        if !head.is_empty() {
+            store_part(&words[first / WORD_BYTES], first % WORD_BYTES, head);
+        }
+        let words = &words[first.div_ceil(WORD_BYTES)..];
+        whole.iter().zip(words).for_each(|(&from, word)| word.store(u32::from_ne_bytes(from), Ordering::Relaxed));
+        if !tail.is_empty() {
+            store_part(&words[whole.len()], 0, tail);
         }
         Ok(())
     }
@@ -158,5 +153,27 @@ impl HostMemory {
             return Ok(None);
         }
         Ok(Some(self.inner.range_of::<T>(offset_bytes, len)?.start as usize))
+    }
+}
+
+/// How many of so many bytes lie before the first whole word of them.
+fn head_bytes(first: usize, bytes: usize) -> usize {
+    (first.next_multiple_of(WORD_BYTES) - first).min(bytes)
+}
+
+fn loaded(word: &AtomicU32) -> [u8; WORD_BYTES] {
+    word.load(Ordering::Relaxed).to_ne_bytes()
+}
+
+/// Changes some bytes of a word, and leaves the others as they are or become meanwhile.
+fn store_part(word: &AtomicU32, start: usize, part: &[u8]) {
+    let mut known = word.load(Ordering::Relaxed);
+    loop {
+        let mut bytes = known.to_ne_bytes();
+        bytes[start..start + part.len()].copy_from_slice(part);
+        match word.compare_exchange_weak(known, u32::from_ne_bytes(bytes), Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => known = now,
+        }
     }
 }

@@ -127,7 +127,7 @@ impl Run<'_> {
         let last = broker.lease::<f32>(stream, &names[self.plan.epochs() as usize % 2], Access::Read)?;
         let field = stream.download(&*last)?;
         let (flags, tiles) = (broker.open_host(&Task::flags(self.name))?, self.plan.tiles() as usize);
-        let flags = &flags.halves()[self.plan.look_of(self.plan.epochs() - 1) as usize % 2 * tiles..][..tiles];
+        let flags = &flags.words()[self.plan.look_of(self.plan.epochs() - 1) as usize % 2 * tiles..][..tiles];
         let refined = flags.iter().map(|flag| flag.load(Ordering::Relaxed) != 0).collect();
         for name in names.iter().chain([&Task::flags(self.name)]) {
             let name = Name::parse(name).map_err(freehold_broker::Error::from)?;

@@ -101,7 +101,7 @@ impl Task {
                     flush()?;
                     std::thread::sleep(LOOK);
                 }
-                let steep = &flags.halves()[flags_of(look)..][..strip.count() as usize];
+                let steep = &flags.words()[flags_of(look)..][..strip.count() as usize];
                 let steep: Vec<u32> = steep.iter().map(|flag| flag.load(Ordering::Relaxed)).collect();
                 strip.refine(&stream, &steep)?;
                 tell(epoch, Event::Refined { tiles: strip.refined as u32 }, strip.live_bytes())?;

@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use freehold::{ForkGuard, HostMemory, ImportedSlice, Pod, Stream};
@@ -56,7 +56,7 @@ impl Broker {
             return Err(LinkError::Malformed.into());
         }
         let memory = self.device().host_memory(descriptor.as_fd(), whole_bytes)?;
-        let witness = Witness::new(memory.halves(), descriptor.as_fd()).map_err(LinkError::from)?;
+        let witness = Witness::new(memory.words(), descriptor.as_fd()).map_err(LinkError::from)?;
         let family = ForkGuard::new().map_err(LinkError::from_system)?;
         Ok(Host { inner: Arc::new(Inner { memory, witness, family }) })
     }
@@ -90,14 +90,9 @@ impl Host {
         Ok(self.inner.memory.part(stream, at, len)?)
     }
 
-    /// The whole words of 64 bits, which all processes and their kernels write, with the lock or without.
-    pub fn words(&self) -> &[AtomicU64] {
-        &self.inner.memory.words()[HEADER_BYTES as usize / 8..]
-    }
-
-    /// The whole words of 32 bits, as [`words`](Self::words).
-    pub fn halves(&self) -> &[AtomicU32] {
-        &self.inner.memory.halves()[HEADER_BYTES as usize / 4..]
+    /// The whole words, which all processes and their kernels write, with the lock or without.
+    pub fn words(&self) -> &[AtomicU32] {
+        &self.inner.memory.words()[HEADER_BYTES as usize / 4..]
     }
 
     /// Takes the lock, of all processes and threads that have the memory. A holder that dies loses it: a few milliseconds later
@@ -127,7 +122,7 @@ impl Host {
     }
 
     fn raw(&self) -> Lock<'_> {
-        Lock::new(self.inner.memory.halves(), &self.inner.witness)
+        Lock::new(self.inner.memory.words(), &self.inner.witness)
     }
 
     fn check(&self) -> Result<()> {

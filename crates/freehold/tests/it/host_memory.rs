@@ -30,7 +30,7 @@ fn a_kernel_writes_where_the_host_reads() {
     let mut found = [0_u32; N];
     memory.read(4096, &mut found).unwrap();
     assert_eq!(found, [12; N]);
-    assert_eq!(memory.halves()[1023].load(Ordering::Relaxed), 0, "what lies before the part is not touched");
+    assert_eq!(memory.words()[1023].load(Ordering::Relaxed), 0, "what lies before the part is not touched");
 }
 
 #[test]
@@ -58,10 +58,37 @@ fn all_that_open_a_descriptor_have_the_same_bytes() {
     let mut found = [0_u8; 7];
     two.read(0, &mut found).unwrap();
     assert_eq!(&found, b"\0owner\0");
-    one.words()[511].store(9, Ordering::Relaxed);
+    one.words()[1022].store(9, Ordering::Relaxed);
     let mut last = [0_u64];
     two.read(4088, &mut last).unwrap();
     assert_eq!(last, [9]);
+}
+
+#[test]
+fn bytes_at_any_place_are_read_and_written_and_their_neighbours_stay() {
+    let own = own();
+    // The last word is not whole.
+    let memory = memory(&own, 4099);
+    assert_eq!(memory.words().len(), 1024);
+    for first in [0, 1, 2, 3, 4080, 4090] {
+        for len in [1, 2, 3, 4, 5, 7, 8, 9] {
+            memory.write(0, &[0xee_u8; 4099]).unwrap();
+            let wanted: Vec<u8> = (1..=len as u8).collect();
+            memory.write(first, &wanted).unwrap();
+            let mut found = vec![0_u8; len];
+            memory.read(first, &mut found).unwrap();
+            assert_eq!(found, wanted, "{len} bytes at {first}");
+            let mut all = [0_u8; 4099];
+            memory.read(0, &mut all).unwrap();
+            let others = all.iter().filter(|&&byte| byte == 0xee).count();
+            assert_eq!(others, 4099 - len, "{len} bytes at {first}");
+        }
+    }
+    memory.write(4096, &[1_u8, 2, 3]).unwrap();
+    memory.write(4088, &[0x0706_0504_0302_0100_u64]).unwrap();
+    let mut end = [0_u8; 11];
+    memory.read(4088, &mut end).unwrap();
+    assert_eq!(end, [0, 1, 2, 3, 4, 5, 6, 7, 1, 2, 3]);
 }
 
 #[test]

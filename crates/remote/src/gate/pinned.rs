@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use freehold::{Device, Event, HostMemory, ImportedSlice, Stream};
@@ -157,8 +157,8 @@ impl Lane {
         self.memory.as_ref().expect("a lane whose device failed is dropped")
     }
 
-    fn words(&self, slot: usize) -> &[AtomicU64] {
-        let words = CHUNK_BYTES_MAX / size_of::<u64>();
+    fn words(&self, slot: usize) -> &[AtomicU32] {
+        let words = CHUNK_BYTES_MAX / size_of::<u32>();
         &self.memory().words()[slot * words..][..words]
     }
 }
@@ -175,18 +175,18 @@ impl Drop for Lane {
     }
 }
 
-fn fill(words: &[AtomicU64], bytes: &[u8]) {
-    let (whole, rest) = bytes.as_chunks::<8>();
-    whole.iter().zip(words).for_each(|(&bytes, word)| word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed));
+fn fill(words: &[AtomicU32], bytes: &[u8]) {
+    let (whole, rest) = bytes.as_chunks::<4>();
+    whole.iter().zip(words).for_each(|(&bytes, word)| word.store(u32::from_ne_bytes(bytes), Ordering::Relaxed));
     if !rest.is_empty() {
-        let mut last = [0; 8];
+        let mut last = [0; 4];
         last[..rest.len()].copy_from_slice(rest);
-        words[whole.len()].store(u64::from_ne_bytes(last), Ordering::Relaxed);
+        words[whole.len()].store(u32::from_ne_bytes(last), Ordering::Relaxed);
     }
 }
 
-fn empty(words: &[AtomicU64], bytes: &mut [u8]) {
-    let (whole, rest) = bytes.as_chunks_mut::<8>();
+fn empty(words: &[AtomicU32], bytes: &mut [u8]) {
+    let (whole, rest) = bytes.as_chunks_mut::<4>();
     let after = whole.len();
     whole.iter_mut().zip(words).for_each(|(to, word)| *to = word.load(Ordering::Relaxed).to_ne_bytes());
     if !rest.is_empty() {
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn bytes_of_any_length_go_through_words_unchanged() {
         for bytes in [0, 1, 7, 8, 9, 63] {
-            let words: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(u64::MAX)).collect();
+            let words: Vec<AtomicU32> = (0..16).map(|_| AtomicU32::new(u32::MAX)).collect();
             let from: Vec<u8> = (1..=bytes).collect();
             fill(&words, &from);
             let mut to = vec![0; from.len()];
