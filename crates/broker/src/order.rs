@@ -91,7 +91,8 @@ fn halves(word: u64) -> [u32; 2] {
 
 fn tag(kind: Kind) -> u32 {
     match kind {
-        Kind::Unsigned => 0,
+        // What says of itself that it is an address is a number all the same.
+        Kind::Unsigned | Kind::Pointer => 0,
         Kind::Signed => 1,
         Kind::Float => 2,
         Kind::Bits => 3,

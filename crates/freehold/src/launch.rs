@@ -5,7 +5,7 @@ use freehold_driver::{self as driver, Limits, Meaning, Passed, Shape};
 use crate::arguments::{Arguments, Given, Laid};
 use crate::error::{Error, Result};
 use crate::module::Kernel;
-use crate::signature::Parameter;
+use crate::signature::{Kind, Parameter};
 use crate::stream::{MemoryUse, Stream};
 
 /// How many threads run a kernel, and in what groups.
@@ -149,10 +149,12 @@ impl Stream {
             let is_taken = match given[index] {
                 Given::Number(kind) => wanted.takes(&Parameter { kind, bytes: given_bytes as u32 }),
                 Given::Address => wanted.takes_address(),
-                Given::Bytes => true,
+                Given::Bytes => wanted.kind != Kind::Pointer,
             };
             if !is_taken {
-                return Err(Error::ArgumentKind { kernel: kernel.shown(), argument, wanted, given: number() });
+                let bytes = Parameter { kind: Kind::Bytes, bytes: given_bytes as u32 };
+                let given = number().or((given[index] == Given::Bytes).then_some(bytes));
+                return Err(Error::ArgumentKind { kernel: kernel.shown(), argument, wanted, given });
             }
         }
         let of = kernel.module().context();

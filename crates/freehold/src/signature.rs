@@ -22,9 +22,12 @@ pub enum Kind {
     Bits,
     /// A structure, as its bytes.
     Bytes,
+    /// The address of memory, where the text says so: `.ptr`. No number is given for it.
+    Pointer,
 }
 
-/// A parameter of a kernel: a kind of number, and how many bytes it has. Texts do not tell an address from a number of 8 bytes.
+/// A parameter of a kernel: a kind of number, and how many bytes it has. Texts that do not say `.ptr` do not tell an address from a
+/// number of 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// What it is.
@@ -34,18 +37,18 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// Whether an argument of that kind can be given for it. Compilers write unsigned for signed.
+    /// Whether a number or a structure of that kind can be given for it. Compilers write unsigned for signed.
     pub fn takes(&self, given: &Self) -> bool {
         let is_integer = |kind| matches!(kind, Kind::Unsigned | Kind::Signed);
         let is_kind = self.kind == given.kind
             || self.kind == Kind::Bits && given.kind != Kind::Bytes
             || is_integer(self.kind) && is_integer(given.kind);
-        is_kind && self.bytes == given.bytes
+        is_kind && given.kind != Kind::Pointer && self.bytes == given.bytes
     }
 
     /// Whether it can hold where memory lies.
     pub fn takes_address(&self) -> bool {
-        self.bytes == 8 && matches!(self.kind, Kind::Unsigned | Kind::Signed | Kind::Bits)
+        self.bytes == 8 && matches!(self.kind, Kind::Unsigned | Kind::Signed | Kind::Bits | Kind::Pointer)
     }
 }
 
@@ -58,6 +61,7 @@ impl fmt::Display for Parameter {
             Kind::Float => write!(f, "f{bits}"),
             Kind::Bits => write!(f, "b{bits}"),
             Kind::Bytes => write!(f, "{} bytes", self.bytes),
+            Kind::Pointer => f.write_str("memory"),
         }
     }
 }
@@ -155,7 +159,8 @@ fn signature(function: &Function<'_>) -> Signature {
 fn parameter(variable: &Variable<'_>) -> Parameter {
     let one = scalar(variable.ty);
     if variable.vector == 1 && variable.dimensions.is_empty() {
-        return one;
+        let kind = if variable.is_pointer && one.takes_address() { Kind::Pointer } else { one.kind };
+        return Parameter { kind, ..one };
     }
     let elements = variable
         .dimensions
@@ -236,6 +241,17 @@ mod tests {
         assert!(!u32.takes(&f32) && !f32.takes(&u32) && !f32.takes(&b32));
         assert!(!u32.takes(&Parameter { bytes: 8, ..u32 }));
         assert!(!u32.takes_address() && Parameter { bytes: 8, ..u32 }.takes_address());
+    }
+
+    #[test]
+    fn a_pointer_takes_addresses_and_no_number() {
+        let text = TEXT.replace(".param .u64 x", ".param .u64 .ptr .global .align 4 x");
+        let saxpy = kernels(&text).unwrap().swap_remove(0);
+        assert_eq!(saxpy.to_string(), "saxpy(u64, memory, f32, u32, 16 bytes)");
+        let [y, x] = [saxpy.parameters[0], saxpy.parameters[1]];
+        assert!(x.takes_address() && y.takes_address() && y.takes(&y));
+        let numbers = [Kind::Unsigned, Kind::Signed, Kind::Float, Kind::Bits, Kind::Bytes, Kind::Pointer];
+        assert!(!numbers.iter().any(|&kind| x.takes(&Parameter { kind, bytes: 8 })));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::own;
 
-use freehold::{Error, Grid, Image, Module, Value};
+use freehold::{Error, Grid, Image, Module, RawAddress, Value};
 use freehold_driver::cuda::{CUdeviceptr, Function, copy};
 use own::{Kernels, N, Own, grid, opened};
 
@@ -139,6 +139,31 @@ fn memory_is_not_given_for_a_fraction_of_as_many_bytes() {
     let refused = a.launch(&odd, Grid::line(1, 1), (&x,)).unwrap_err();
     assert_eq!(refused.to_string(), "argument 1 of odd(f64) takes f64; memory was given");
     a.launch(&odd, Grid::line(1, 1), (1.0,)).unwrap();
+}
+
+#[test]
+fn a_number_is_not_given_for_a_pointer_that_the_text_declares() {
+    let own = Own::new();
+    let text = ".version 7.0\n.target sm_52\n.address_size 64\n\
+                .visible .entry odd(.param .u64 .ptr .global .align 4 x, .param .u64 y) { ret; }";
+    let module = own.device.module(&Image::ptx(text).unwrap()).unwrap();
+    let [a] = own.streams();
+    let (odd, mut x) = (crate::own::kernel(&module, "odd").unwrap(), a.upload(&[1_u32]).unwrap());
+    let grid = Grid::line(1, 1);
+    let refused = [a.launch(&odd, grid, (5_u64, 5_u64)), a.launch(&odd, grid, (Value(5_u64), 5_u64))];
+    assert_eq!(
+        refused.map(|outcome| outcome.unwrap_err().to_string()),
+        [
+            "argument 1 of odd(memory, u64) takes memory; u64 was given",
+            "argument 1 of odd(memory, u64) takes memory; 8 bytes was given",
+        ]
+    );
+    // SAFETY: the kernel touches no memory.
+    let raw = unsafe { RawAddress::new(0) };
+    a.launch(&odd, grid, (raw, 5_u64)).unwrap();
+    // Without `.ptr` nothing tells a number from an address.
+    let y = a.upload(&[1_u32]).unwrap();
+    a.launch(&odd, grid, (&mut x, &y)).unwrap();
 }
 
 #[test]

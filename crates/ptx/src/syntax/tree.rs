@@ -91,6 +91,8 @@ pub struct Variable<'a> {
     pub ty: Type,
     /// Elements of a vector type: 1, 2 or 4 (8 from version 8.8 on).
     pub vector: u32,
+    /// Whether the text says that it is the address of memory of the device: `.ptr` or `.ptr .global`.
+    pub is_pointer: bool,
     pub name: &'a str,
     /// Lengths of the dimensions, outermost first; `None` where the brackets are empty.
     pub dimensions: Vec<Option<u64>>,

@@ -201,7 +201,7 @@ fn told(given: &Argument) -> proto::Argument {
     let value = match given {
         Argument::Number { parameter: Parameter { kind, bytes }, bits } => {
             let kind = match kind {
-                Kind::Unsigned => proto::Kind::Unsigned,
+                Kind::Unsigned | Kind::Pointer => proto::Kind::Unsigned,
                 Kind::Signed => proto::Kind::Signed,
                 Kind::Float => proto::Kind::Float,
                 Kind::Bits => proto::Kind::Bits,

@@ -329,7 +329,8 @@ fn value(place: usize, given: Option<&Value>) -> Result<Argument, Failure> {
 fn kernel(signature: &Signature) -> proto::Kernel {
     let parameters = signature.parameters.iter().map(|parameter| {
         let kind = match parameter.kind {
-            Kind::Unsigned => proto::Kind::Unsigned,
+            // The worker tells them apart.
+            Kind::Unsigned | Kind::Pointer => proto::Kind::Unsigned,
             Kind::Signed => proto::Kind::Signed,
             Kind::Float => proto::Kind::Float,
             Kind::Bits => proto::Kind::Bits,

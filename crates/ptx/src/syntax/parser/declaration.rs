@@ -10,6 +10,7 @@ pub(super) struct Shape {
     pub(super) align: Option<u32>,
     pub(super) ty: Type,
     pub(super) vector: u32,
+    pub(super) is_pointer: bool,
 }
 
 impl Shape {
@@ -127,7 +128,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `.align 8 .v2 .f32`, with attributes and `.ptr` skipped.
+    /// `.align 8 .v2 .f32`, with attributes skipped, and `.ptr`.
     fn shape(&mut self) -> Result<Shape, Error> {
         let mut align = None;
         loop {
@@ -157,10 +158,8 @@ impl<'a> Parser<'a> {
         if vector != 1 && (ty == Type::Pred || type_bytes(ty) * i64::from(vector) > 16) {
             return meaningless(at, format!("there are no vectors of {vector} {word}"));
         }
-        if self.dotted() == ".ptr" {
-            self.skip_pointer()?;
-        }
-        Ok(Shape { align, ty, vector })
+        let is_pointer = self.dotted() == ".ptr" && self.pointer()?;
+        Ok(Shape { align, ty, vector, is_pointer })
     }
 
     fn alignment(&mut self) -> Result<u32, Error> {
@@ -173,16 +172,18 @@ impl<'a> Parser<'a> {
         Ok(align)
     }
 
-    /// `.ptr .global .align 4`: what a kernel's parameter points to.
-    fn skip_pointer(&mut self) -> Result<(), Error> {
+    /// `.ptr .global .align 4`: what a kernel's parameter points to. Whether that is memory of the device, which is addressed alike in
+    /// all kernels.
+    fn pointer(&mut self) -> Result<bool, Error> {
         self.take();
-        if matches!(self.dotted(), ".const" | ".global" | ".local" | ".shared" | ".param") {
+        let is_device_memory = !matches!(self.dotted(), ".const" | ".local" | ".shared" | ".param");
+        if !is_device_memory || self.dotted() == ".global" {
             self.take();
         }
         if self.dotted() == ".align" {
             self.alignment()?;
         }
-        Ok(())
+        Ok(is_device_memory)
     }
 
     /// The name and the dimensions.
@@ -212,8 +213,8 @@ impl<'a> Parser<'a> {
             dimensions.push(length);
             self.expect(Mark::CloseBracket)?;
         }
-        let Shape { align, ty, vector } = *shape;
-        Ok(Variable { at, linkage, space, align, ty, vector, name, dimensions, initial: None })
+        let Shape { align, ty, vector, is_pointer } = *shape;
+        Ok(Variable { at, linkage, space, align, ty, vector, is_pointer, name, dimensions, initial: None })
     }
 
     /// The length of a dimension. Zero says as little as empty brackets do.

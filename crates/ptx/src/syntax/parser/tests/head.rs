@@ -181,6 +181,17 @@ fn an_initial_address_is_plain_or_generic_with_an_addend_and_a_mask() {
 }
 
 #[test]
+fn a_pointer_is_one_to_memory_of_the_device() {
+    let text = ".entry k(.param .u64 .ptr .align 8 a, .param .u64 .ptr .global b, .param .u64 .ptr c, .param .u64 d,\n\
+                .param .u64 .ptr .shared .align 4 e, .param .u64 .ptr .const f) { ret; }";
+    with_function(text, |function| {
+        let told =
+            function.parameters.iter().map(|parameter| matches!(parameter, Parameter::Param(it) if it.is_pointer));
+        assert_eq!(told.collect::<Vec<_>>(), [true, true, true, false, false, false]);
+    });
+}
+
+#[test]
 fn a_kernel_has_parameters_and_directives() {
     let text = ".visible .entry k(.param .u64 .ptr .global .align 4 p, .param .align 8 .b8 s[24])\n\
                 .maxntid 128, 2\n.minnctapersm 3\n.maxnreg 32\n.reqnctapercluster 2, 1, 1\n\
@@ -192,6 +203,7 @@ fn a_kernel_has_parameters_and_directives() {
         assert_eq!((function.min_blocks, function.max_registers), (Some(3), Some(32)));
         let [Parameter::Param(p), Parameter::Param(s)] = function.parameters.as_slice() else { panic!("two") };
         assert_eq!((p.name, p.ty, p.align, p.space), ("p", Type::U64, None, Space::Param));
+        assert_eq!((p.is_pointer, s.is_pointer), (true, false));
         assert_eq!((s.name, s.ty, s.align, s.dimensions.as_slice()), ("s", Type::B8, Some(8), [Some(24)].as_slice()));
         assert_eq!(function.body.as_ref().map(Vec::len), Some(1));
     });
