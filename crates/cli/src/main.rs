@@ -99,7 +99,7 @@ enum Command {
     #[command(after_help = "Example: freehold quota 4GiB --user 1000")]
     Quota(broker::names::QuotaArguments),
     /// Keep modules of kernels at the broker, under names
-    #[command(subcommand, after_help = "Example: freehold module put saxpy.ptx --name blas/saxpy")]
+    #[command(subcommand, after_help = "Example: freehold module put blas/saxpy saxpy.ptx")]
     Module(broker::modules::Command),
     /// Have a worker of the broker's run a kernel, and wait for it
     #[command(

@@ -168,7 +168,7 @@ mod tests {
             ),
             (
                 "freehold module put",
-                "the following required arguments were not provided: --name <NAME> <FILE>; \
+                "the following required arguments were not provided: <NAME>; \
                  `freehold module put --help` says what it takes",
             ),
             (

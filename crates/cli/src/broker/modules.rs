@@ -1,18 +1,18 @@
 //! `freehold module`: texts of kernels that the broker keeps, and what the kernels take.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use freehold_broker::{CallError, Caller, Module, Signature};
 use freehold_remote::{Code, Remote, RemoteModule};
 
 use super::elsewhere::Elsewhere;
+use super::transfer::FileAndName;
 use super::{At, Failure, bytes, names};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Keep a text of PTX under a name, when the broker's driver has compiled it
-    #[command(after_help = "Example: freehold module put saxpy.ptx --name blas/saxpy")]
+    #[command(after_help = "Example: freehold module put blas/saxpy saxpy.ptx")]
     Put(PutArguments),
     /// List the modules, and what their kernels take
     #[command(after_help = "Example: freehold module ls")]
@@ -24,11 +24,8 @@ pub(crate) enum Command {
 
 #[derive(clap::Args)]
 pub(crate) struct PutArguments {
-    /// The file, of PTX
-    file: PathBuf,
-    /// The name that it gets, as in blas/saxpy
-    #[arg(long)]
-    name: String,
+    #[command(flatten)]
+    what: FileAndName,
     #[command(flatten)]
     at: At,
     /// One object that says what was done
@@ -91,8 +88,7 @@ impl From<RemoteModule> for Shown {
 }
 
 fn put(arguments: &PutArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
-    let name = names::name(&arguments.name)?;
-    let path = &arguments.file;
+    let (path, name) = arguments.what.parse("module put")?;
     let wrong = |said: String| Failure::Wrong(format!("{}: {said}", path.display()));
     // Before it is opened: that of a pipe waits for who writes into it.
     let found = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?;

@@ -18,8 +18,9 @@ use super::{At, Failure, bytes, names};
 /// How much is moved at once: enough that the device is busy, little enough that the bar moves.
 const PIECE_BYTES: usize = 16 << 20;
 
+/// A file and the name that it gets, in either order.
 #[derive(clap::Args)]
-pub(crate) struct PutArguments {
+pub(super) struct FileAndName {
     /// The name that the file gets, as in model/weights
     #[arg(value_name = "NAME")]
     first: PathBuf,
@@ -29,6 +30,12 @@ pub(crate) struct PutArguments {
     /// The name, where the file is the only word
     #[arg(long)]
     name: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct PutArguments {
+    #[command(flatten)]
+    what: FileAndName,
     #[command(flatten)]
     at: At,
     /// The broker's device: soft, cuda or cuda:N; without it FREEHOLD_DEVICE, or an NVIDIA GPU if there is one
@@ -66,33 +73,35 @@ pub(crate) fn get(arguments: &GetArguments, elsewhere: &Elsewhere) -> ExitCode {
     super::end(try_get(arguments, elsewhere))
 }
 
-/// What `freehold put` is told: the file and its name. Of two words the file is the one that exists.
-fn file_and_name(arguments: &PutArguments) -> Result<(&Path, Name), Failure> {
-    const SAY: &str = "say `freehold put FILE --name NAME`";
-    let wrong = |sentence: String| Err(Failure::Wrong(sentence));
-    let exists = |path: &Path| fs::symlink_metadata(path).is_ok();
-    let (file, name) = match (&arguments.first, &arguments.second, &arguments.name) {
-        (file, None, Some(name)) => (file, name.as_str()),
-        (file, None, None) => return wrong(format!("{} needs a name: {SAY}", file.display())),
-        (one, Some(other), named) => {
-            let (file, name) = match (exists(one), exists(other)) {
-                (true, false) => (one, other),
-                (false, true) => (other, one),
-                (true, true) => {
-                    return wrong(format!("{} and {} are both files: {SAY}", one.display(), other.display()));
+impl FileAndName {
+    /// The file and the name that `command` is told. Of two words the file is the one that exists and is not a folder.
+    pub(super) fn parse(&self, command: &str) -> Result<(&Path, Name), Failure> {
+        let wrong = |sentence: String| Err(Failure::Wrong(sentence));
+        let say = format!("say `freehold {command} FILE --name NAME`");
+        let is_file = |path: &Path| !path.is_dir() && fs::symlink_metadata(path).is_ok();
+        let (file, name) = match (&self.first, &self.second, &self.name) {
+            (file, None, Some(name)) => (file, name.as_str()),
+            (file, None, None) => return wrong(format!("{} needs a name: {say}", file.display())),
+            (one, Some(other), named) => {
+                let (file, name) = match (is_file(one), is_file(other)) {
+                    (true, false) => (one, other),
+                    (false, true) => (other, one),
+                    (true, true) => {
+                        return wrong(format!("{} and {} are both files: {say}", one.display(), other.display()));
+                    }
+                    (false, false) => {
+                        let (one, other) = (one.display(), other.display());
+                        return wrong(format!("neither {one} nor {other} is a file: expected NAME and FILE"));
+                    }
+                };
+                if let Some(named) = named {
+                    return wrong(format!("a name was given twice: {} and --name {named}", name.display()));
                 }
-                (false, false) => {
-                    let (one, other) = (one.display(), other.display());
-                    return wrong(format!("neither {one} nor {other} is a file: expected NAME and FILE"));
-                }
-            };
-            if let Some(named) = named {
-                return wrong(format!("a name was given twice: {} and --name {named}", name.display()));
+                (file, name.to_str().ok_or_else(|| Failure::Wrong(format!("{} is not a name", name.display())))?)
             }
-            (file, name.to_str().ok_or_else(|| Failure::Wrong(format!("{} is not a name", name.display())))?)
-        }
-    };
-    Ok((file, names::name(name)?))
+        };
+        Ok((file, names::name(name)?))
+    }
 }
 
 fn connect(at: &At, device: Option<&str>) -> Result<(Device, Broker), Failure> {
@@ -142,7 +151,7 @@ fn regular(path: &Path) -> Result<(File, u64), Failure> {
 }
 
 fn try_put(arguments: &PutArguments, elsewhere: &Elsewhere) -> Result<(), Failure> {
-    let (path, name) = file_and_name(arguments)?;
+    let (path, name) = arguments.what.parse("put")?;
     let (mut file, total_bytes) = regular(path)?;
     let bar = if arguments.json { ProgressBar::hidden() } else { bar(total_bytes) };
     match elsewhere.connect()? {

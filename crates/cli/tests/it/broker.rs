@@ -31,6 +31,11 @@ fn a_file_and_its_name_are_told_apart_by_which_of_them_is_there() {
     assert_eq!(scene.said(&["put", "weights", &file]), "weights: 8 B\n");
     assert_eq!(scene.said(&["get", "weights", to]), format!("{to}: 8 B\n"));
     assert_eq!(std::fs::read(&out).unwrap(), b"freehold");
+    // A folder of the name is not a file.
+    std::fs::create_dir(scene.folder.join("weights")).unwrap();
+    let folder = scene.folder.join("weights").to_str().unwrap().to_owned();
+    let (said, status) = scene.refused(&["put", &folder, &file]);
+    assert!(status == Some(2) && !said.contains("both files"), "a path is not a name: {said}");
     // The other order too: a name is what is no file.
     assert_eq!(scene.said(&["put", &file, "model/weights"]), "model/weights: 8 B\n");
     assert_eq!(scene.said(&["drop", "model/weights"]), "model/weights: dropped\n");

@@ -112,6 +112,13 @@ fn a_module_is_put_listed_and_dropped() {
     let kernels =
         "empty(), saxpy(u64, u64, f32, u32), step(u64, u32, u32), spin(u64), stray(u64, u64), sum(u64, 12 bytes)";
     assert_eq!(scene.said(&["module", "put", &file, "--name", "blas/saxpy"]), format!("blas/saxpy: {kernels}\n"));
+    // The file is the word that is there, in either order.
+    for words in [["a", file.as_str()], [file.as_str(), "a"]] {
+        assert_eq!(scene.said(&["module", "put", words[0], words[1]]), format!("a: {kernels}\n"));
+        assert_eq!(scene.said(&["module", "drop", "a"]), "a: dropped\n");
+    }
+    let (said, _) = scene.refused(&["module", "put", &file]);
+    assert_eq!(said, format!("error: {file} needs a name: say `freehold module put FILE --name NAME`\n"));
     let listed = scene.said(&["module", "ls"]);
     let lines: Vec<&str> = listed.lines().collect();
     assert_eq!(lines[0], "name              size  hash          kernels");
