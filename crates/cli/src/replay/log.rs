@@ -44,7 +44,7 @@ pub(super) struct Log {
 pub(super) enum LogError {
     #[error("it is empty; {KNOWN}")]
     Empty,
-    #[error("it is no log that is known; {KNOWN}")]
+    #[error("it is not a recording; {KNOWN}")]
     Unknown,
     #[error("as a memory snapshot of PyTorch: {0}")]
     Snapshot(#[from] SnapshotError),
@@ -62,7 +62,9 @@ pub(super) fn read(bytes: &[u8]) -> Result<Log, LogError> {
     let (kind, lives) = recognised(bytes)?;
     let history = lives.finish();
     if history.ops.is_empty() {
-        return Err(LogError::NothingToReplay { kind });
+        // Its first byte alone made it one of that kind.
+        let is_other = history.oddities.unreadable > 0;
+        return Err(if is_other { LogError::Unknown } else { LogError::NothingToReplay { kind } });
     }
     if history.streams > STREAMS_MAX {
         return Err(LogError::TooManyStreams { kind, streams: history.streams });
@@ -82,10 +84,15 @@ fn recognised(bytes: &[u8]) -> Result<(Kind, Lives), LogError> {
     match text.as_bytes()[0] {
         b'[' => Ok((Kind::Timeline, timeline::read(text))),
         b'{' => Ok((Kind::Snapshot, snapshot::read_json(text)?)),
-        b'#' => Ok((Kind::Workload, workload::read(text))),
+        b'#' if is_text(first) => Ok((Kind::Workload, workload::read(text))),
         _ if rmm::is_header(first) => Ok((Kind::Rmm, rmm::read(text))),
         _ => Err(LogError::Unknown),
     }
+}
+
+/// Whether a line holds nothing that only files of other kinds do.
+fn is_text(line: &str) -> bool {
+    !line.contains(|c: char| c == char::REPLACEMENT_CHARACTER || c.is_control() && c != '\t')
 }
 
 #[cfg(test)]

@@ -182,7 +182,7 @@ fn a_file_that_cannot_be_replayed_is_told_why_with_status_2() {
                  the same as JSON), and a workload (`# NAME`, then lines `a ID BYTES STREAM`, `f ID STREAM`, `u ID STREAM`)";
     for (path, said) in [
         (empty.path(), format!("it is empty; {known}")),
-        (letter.path(), format!("it is no log that is known; {known}")),
+        (letter.path(), format!("it is not a recording; {known}")),
         ("/nonexistent/log", "No such file or directory (os error 2)".to_owned()),
     ] {
         let output = replay(&[path, "--device", "soft"]);

@@ -55,8 +55,13 @@ fn a_file_of_no_kind_is_told_which_kinds_there_are() {
     for (bytes, beginning) in [
         (&b""[..], "it is empty; replay reads a timeline that Freehold recorded, RMM's CSV log, "),
         (b" \n\n", "it is empty; "),
-        (b"Dear reader,\n", "it is no log that is known; replay reads a timeline that Freehold recorded, "),
-        (b"PK\x03\x04", "it is no log that is known; "),
+        (b"Dear reader,\n", "it is not a recording; replay reads a timeline that Freehold recorded, "),
+        (b"PK\x03\x04", "it is not a recording; "),
+        // What looks like the beginning of one by chance.
+        (b"#\x93\xfe\x01 q", "it is not a recording; "),
+        (b"#x\n\x93\xfe\x01\n", "it is not a recording; "),
+        (b"#!/bin/sh\necho\n", "it is not a recording; "),
+        (b"[\x93\xfe\x01\n\x02", "it is not a recording; "),
         (b"[\n]\n", "a timeline of Freehold without an allocation: there is nothing to replay"),
         (b"# empty\n", "a workload without an allocation: "),
         (b"Thread,Time,Action,Pointer,Size,Stream\n", "a log of RMM without an allocation: "),
