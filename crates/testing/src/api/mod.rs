@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use self::scan::Listed;
 
-/// The crates that programs use. `freehold-capi` has its header, `freehold-libcuda` its exports.
-const CRATES: [&str; 5] = ["driver", "freehold", "broker", "remote", "mpi"];
+/// The crates that programs use, in the order of the page on unsafe functions. `freehold-libcuda` has its exports.
+const CRATES: [&str; 8] = ["freehold", "broker", "mpi", "remote", "capi", "driver", "softcuda", "ptx"];
 
 const VARIABLE: &str = "FREEHOLD_WRITE_API";
 
@@ -43,23 +43,22 @@ fn text_of(items: &[Listed]) -> String {
 /// The unsafe functions of all crates, as a list of a page: those of the library first.
 fn unsafe_list() -> String {
     let mut text = String::new();
-    for name in ["freehold", "broker", "mpi", "remote", "driver"] {
+    for name in CRATES {
         let items = scan::listed(&root().join("crates").join(name).join("src"));
-        let (mut module, mut owner) = (None, "");
+        let mut module = None;
         for item in &items {
-            if !item.line.starts_with(' ') {
-                owner = item.line.split(':').next().unwrap_or_default();
-            }
-            if !item.is_unsafe_fn {
-                continue;
-            }
+            let Some([owner, declared]) = &item.unsafe_fn else { continue };
             if module != Some(&item.module) {
                 let of = if name == "freehold" { name.to_owned() } else { format!("freehold-{name}") };
                 text.push_str(&format!("\n### `{of}`: `{}`\n\n", item.module));
                 module = Some(&item.module);
             }
-            let within = if item.line.starts_with(' ') { format!("`{owner}`: ") } else { String::new() };
-            text.push_str(&format!("- {within}`{}`\n", item.line.trim()));
+            let within = if owner.is_empty() { String::new() } else { format!("`{owner}`: ") };
+            text.push_str(&format!("- {within}`{declared}`\n"));
+            if item.safety.is_empty() {
+                assert_eq!(name, "capi", "{declared} has a contract");
+                text.push_str("  As its comment in `freehold.h` says.\n");
+            }
             for line in &item.safety {
                 text.push_str(&format!("  {}\n", unlinked(line)));
             }

@@ -12,7 +12,8 @@ pub(super) struct Listed {
     pub(super) module: String,
     /// Indented below what it is within.
     pub(super) line: String,
-    pub(super) is_unsafe_fn: bool,
+    /// What it is and what it is within, where it is an unsafe function: `impl S` or nothing, and the signature.
+    pub(super) unsafe_fn: Option<[String; 2]>,
     /// What the `# Safety` of its documentation says, line by line.
     pub(super) safety: Vec<String>,
 }
@@ -44,7 +45,14 @@ fn name_of(line: &str) -> String {
 
 fn file(folder: &Path, path: &Path, module: &str, all: &mut Vec<Listed>) {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let mut reader = Reader { code: blanked(&text), text, module: module.to_owned(), modules: Vec::new(), all };
+    let mut reader = Reader {
+        code: blanked(&text),
+        text,
+        module: module.to_owned(),
+        modules: Vec::new(),
+        owner: String::new(),
+        all,
+    };
     reader.items(0, reader.code.len(), Within::Module);
     let modules = std::mem::take(&mut reader.modules);
     for name in modules {
@@ -118,6 +126,8 @@ struct Reader<'a> {
     module: String,
     /// Those in files of their own.
     modules: Vec<String>,
+    /// The trait or the impl that is read.
+    owner: String,
     all: &'a mut Vec<Listed>,
 }
 
@@ -206,9 +216,10 @@ impl Reader<'_> {
                 }
             },
             [word, ..] if word.ends_with('!') => {
-                let is_definition = word.starts_with("macro_rules!");
+                // Of other calls it is not known whether what they make is public.
+                let has_to_say = ["macro_rules!", "thread_local!"].iter().any(|name| word.starts_with(name));
                 let is_told =
-                    if is_definition { self.text[head..after].contains("pub ") } else { within == Within::Module };
+                    if has_to_say { self.text[head..after].contains("pub ") } else { within == Within::Module };
                 if is_told {
                     self.lines(head, after);
                 }
@@ -226,13 +237,14 @@ impl Reader<'_> {
             ["trait", ..] | ["unsafe", "trait", ..] if is_pub => {
                 self.add(declared.to_owned());
                 let body = body.expect("a trait has a body");
-                self.items(body + 1, after - 1, Within::Trait);
+                self.owned(declared.split(':').next().unwrap_or(declared), body, after, Within::Trait);
             }
             _ if has("fn") && is_pub => {
                 let safety = self.safety(docs_from, head);
                 let line = format!("{indent}{declared}");
-                let (module, is_unsafe_fn) = (self.module.clone(), has("unsafe"));
-                self.all.push(Listed { module, line, is_unsafe_fn, safety });
+                let owner = if within == Within::Module { String::new() } else { self.owner.clone() };
+                let unsafe_fn = has("unsafe").then(|| [owner, declared.to_owned()]);
+                self.all.push(Listed { module: self.module.clone(), line, unsafe_fn, safety });
             }
             _ if (has("const") || has("static")) && is_pub => {
                 let named = declared.split(" = ").next().unwrap_or(declared);
@@ -248,11 +260,17 @@ impl Reader<'_> {
         self.add(declared.to_owned());
         let before = self.all.len();
         if !declared.contains(" for ") {
-            self.items(body + 1, after - 1, Within::Impl);
+            self.owned(declared, body, after, Within::Impl);
             if self.all.len() == before {
                 self.all.pop();
             }
         }
+    }
+
+    /// Reads the items of a trait or an impl.
+    fn owned(&mut self, owner: &str, body: usize, after: usize, within: Within) {
+        self.owner = owner.split(" where ").next().unwrap_or(owner).to_owned();
+        self.items(body + 1, after - 1, within);
     }
 
     fn structure(&mut self, declared: &str, body: Option<usize>, after: usize, attributes: &str) {
@@ -292,13 +310,33 @@ impl Reader<'_> {
     }
 
     fn add(&mut self, line: String) {
-        self.all.push(Listed { module: self.module.clone(), line, is_unsafe_fn: false, safety: Vec::new() });
+        self.all.push(Listed { module: self.module.clone(), line, unsafe_fn: None, safety: Vec::new() });
     }
 
-    /// The lines of a macro or of its call, as they are written.
+    /// The lines of a macro or of its call, as they are written. The unsafe functions that it makes are told from their first words.
     fn lines(&mut self, head: usize, after: usize) {
-        let text = without_comments(&self.text[head..after]);
-        text.lines().map(str::trim).filter(|line| !line.is_empty()).for_each(|line| self.add(line.to_owned()));
+        let (mut at, mut docs_from, mut owner) = (head, head, String::new());
+        for written in self.text[head..after].to_owned().split_inclusive('\n') {
+            let (start, line) = (at, written.trim());
+            at += written.len();
+            if line.is_empty() || line.starts_with("//") {
+                continue;
+            }
+            self.add(line.to_owned());
+            if line.starts_with("impl") {
+                owner = line.trim_end_matches('{').trim_end().to_owned();
+            } else if line.contains("pub ") && line.contains("unsafe ") && line.contains(" fn ") {
+                let from = start + written.find("pub ").expect("it is there");
+                let (body, end) = self.extent(from, after);
+                let declared = squeezed(&without_comments(&self.text[from..body.unwrap_or(end - 1)]));
+                let safety = self.safety(docs_from, start);
+                let told = self.all.last_mut().expect("it was just added");
+                (told.unsafe_fn, told.safety) = (Some([owner.clone(), declared]), safety);
+            }
+            if !line.starts_with('#') {
+                docs_from = at;
+            }
+        }
     }
 
     /// What the documentation before an item says below `# Safety`.
@@ -365,12 +403,22 @@ mod tests {
     use super::*;
 
     fn lines(text: &str) -> Vec<String> {
+        items(text).into_iter().map(|item| item.line).collect()
+    }
+
+    fn items(text: &str) -> Vec<Listed> {
         let mut all = Vec::new();
         let code = blanked(text);
-        let mut reader =
-            Reader { code, text: text.to_owned(), module: "crate".to_owned(), modules: Vec::new(), all: &mut all };
+        let mut reader = Reader {
+            code,
+            text: text.to_owned(),
+            module: "crate".to_owned(),
+            modules: Vec::new(),
+            owner: String::new(),
+            all: &mut all,
+        };
         reader.items(0, reader.code.len(), Within::Module);
-        all.into_iter().map(|item| item.line).collect()
+        all
     }
 
     #[test]
@@ -422,6 +470,43 @@ mod tests {
             "pub const fn c() -> u8",
         ];
         assert_eq!(lines(text), wanted);
+    }
+
+    #[test]
+    fn an_unsafe_function_is_told_with_what_it_is_within_also_where_a_macro_makes_it() {
+        let text = r#"
+            impl<T: Pod> Block<T> where T: Copy {
+                /// # Safety
+                /// One.
+                pub unsafe fn one(&self) {}
+                pub fn safe(&self) {}
+            }
+            pub trait Backend: Send { unsafe fn two(&self); }
+            pub const unsafe fn three() -> u8 { 1 }
+            macro_rules! handles {
+                ($($name:ident)*) => {$(
+                    impl $name {
+                        /// Text.
+                        /// # Safety
+                        /// Four.
+                        #[inline]
+                        pub const unsafe fn from_raw(
+                            raw: u64,
+                        ) -> Self { Self(raw) }
+                        pub fn raw(self) -> u64 { self.0 }
+                    }
+                )*};
+            }
+        "#;
+        let told: Vec<_> =
+            items(text).into_iter().filter_map(|item| Some((item.unsafe_fn?, item.safety.concat()))).collect();
+        let wanted = [
+            ("impl<T: Pod> Block<T>", "pub unsafe fn one(&self)", "One."),
+            ("pub trait Backend", "unsafe fn two(&self)", ""),
+            ("", "pub const unsafe fn three() -> u8", ""),
+            ("impl $name", "pub const unsafe fn from_raw(raw: u64) -> Self", "Four."),
+        ];
+        assert_eq!(told, wanted.map(|(owner, line, safety)| ([owner.to_owned(), line.to_owned()], safety.to_owned())));
     }
 
     #[test]
